@@ -1,0 +1,2 @@
+//! The command `tidegate`.
+fn main() {}

@@ -1,0 +1,143 @@
+//! What an attempt did, and the class it falls into.
+
+use std::time::Duration;
+
+use crate::hint::Hint;
+
+/// What one attempt did, as the gate, the pool and the item learn of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// The answer's status, or the way in which none came.
+    pub answer: Answer,
+    /// From sending to the answer's head, or to the failure.
+    pub latency: Duration,
+    /// What the server said about pace.
+    pub hint: Hint,
+    /// What the attempt really cost, where that is known only afterwards (the tokens of a
+    /// language model); `None` leaves the cost that was asked for.
+    pub used: Option<u32>,
+}
+
+impl Outcome {
+    /// An answer with `status` after `latency`, without any hint.
+    pub fn status(status: u16, latency: Duration) -> Self {
+        Self {
+            answer: Answer::Status(status),
+            latency,
+            hint: Hint::default(),
+            used: None,
+        }
+    }
+
+    /// A transport failure after `latency`.
+    pub fn failure(failure: Failure, phase: Phase, latency: Duration) -> Self {
+        Self {
+            answer: Answer::Failed { failure, phase },
+            latency,
+            hint: Hint::default(),
+            used: None,
+        }
+    }
+
+    /// The same outcome with what the server said about pace.
+    pub fn with_hint(self, hint: Hint) -> Self {
+        Self { hint, ..self }
+    }
+
+    /// Did the server name a wait?
+    pub fn is_directed(&self) -> bool {
+        self.hint.wait.is_some()
+    }
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The server answered with this status code.
+    Status(u16),
+    /// No answer came.
+    Failed {
+        /// What went wrong.
+        failure: Failure,
+        /// How far the attempt had got.
+        phase: Phase,
+    },
+}
+
+/// Ways in which no answer comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The connection was refused or could not be routed.
+    Connect,
+    /// The name did not resolve.
+    Dns,
+    /// The TLS handshake failed.
+    Tls,
+    /// The connection broke.
+    Reset,
+    /// Nothing came in time.
+    Timeout,
+}
+
+/// How far an attempt got before it failed: decides whether the server can have acted on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// Nothing of the request was written yet: the server cannot have acted.
+    Connecting,
+    /// Part of the request was written.
+    Sending,
+    /// All of the request was written, nothing of the answer was read.
+    Waiting,
+    /// Part of the answer was read.
+    Receiving,
+}
+
+/// The class of an outcome. What each class does to rate, breaker, attempts and ladder is the
+/// table "Verdicts" of `docs/policies/gate.md`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Verdict {
+    /// 2xx and 3xx.
+    Success,
+    /// The server says: slower. 429, 503 with a hint, other 4xx that say so.
+    Throttled,
+    /// The server cannot keep up or is broken: 5xx, 408.
+    Overloaded,
+    /// No answer came.
+    Unreachable,
+    /// An allowance is used up; sending again soon cannot help.
+    QuotaExhausted,
+    /// 401: the credential may need a refresh.
+    Unauthorized,
+    /// 409 and 412: someone has to reconcile.
+    Conflict,
+    /// Any other 4xx: this request will never succeed.
+    Rejected,
+}
+
+impl Verdict {
+    /// Every verdict, in the order of the table.
+    pub const ALL: [Self; 8] = [
+        Self::Success,
+        Self::Throttled,
+        Self::Overloaded,
+        Self::Unreachable,
+        Self::QuotaExhausted,
+        Self::Unauthorized,
+        Self::Conflict,
+        Self::Rejected,
+    ];
+
+    /// The word for it in logs, metrics, replay and settings.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Throttled => "throttled",
+            Self::Overloaded => "overloaded",
+            Self::Unreachable => "unreachable",
+            Self::QuotaExhausted => "quota_exhausted",
+            Self::Unauthorized => "unauthorized",
+            Self::Conflict => "conflict",
+            Self::Rejected => "rejected",
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Time as a value.
+//!
+//! [`Timestamp`] is the monotonic time that decisions are made in; [`WallTime`] is calendar time,
+//! needed only to read dates that servers send. They do not convert into each other here: only a
+//! clock knows how they relate, and policies have none. All arithmetic saturates, so that a wait
+//! of a hundred years or an event at the very end of time is an ordinary value, never a panic.
+
+use std::ops::Add;
+use std::time::Duration;
+
+/// An instant on a monotonic clock, in whole nanoseconds from an origin that the owner of the
+/// clock chose. Enough for 584 years; later instants saturate at [`Timestamp::MAX`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(u64);
+
+impl Timestamp {
+    /// The clock's origin.
+    pub const ZERO: Self = Self(0);
+    /// The end of time, also used for "never".
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// The instant `nanos` nanoseconds after the origin.
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// The instant `millis` milliseconds after the origin.
+    pub const fn from_millis(millis: u64) -> Self {
+        Self(millis.saturating_mul(1_000_000))
+    }
+
+    /// The instant `secs` seconds after the origin.
+    pub const fn from_secs(secs: u64) -> Self {
+        Self(secs.saturating_mul(1_000_000_000))
+    }
+
+    /// Nanoseconds since the origin.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// Time passed since `earlier`; zero if `earlier` is later, as when a clock steps back.
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+
+    /// The same in seconds, for the arithmetic of rates.
+    pub fn seconds_since(self, earlier: Self) -> f64 {
+        self.0.saturating_sub(earlier.0) as f64 / NANOS_PER_SECOND
+    }
+
+    /// The first whole nanosecond at or after `seconds` from here. Waits are rounded up, so that
+    /// whoever sleeps exactly as long as told finds what they waited for. NaN and negative values
+    /// are no wait; values past the end of time saturate.
+    pub fn after_seconds(self, seconds: f64) -> Self {
+        let nanos = (seconds * NANOS_PER_SECOND).ceil().max(0.0);
+        self + Duration::from_nanos(saturating_u64(nanos))
+    }
+}
+
+impl Add<Duration> for Timestamp {
+    type Output = Self;
+
+    fn add(self, duration: Duration) -> Self {
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        Self(self.0.saturating_add(nanos))
+    }
+}
+
+/// A moment of calendar time, in milliseconds since 1970-01-01T00:00:00Z; negative before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WallTime(i64);
+
+impl WallTime {
+    /// The moment `millis` milliseconds after the Unix epoch.
+    pub const fn from_unix_millis(millis: i64) -> Self {
+        Self(millis)
+    }
+
+    /// Milliseconds since the Unix epoch.
+    pub const fn as_unix_millis(self) -> i64 {
+        self.0
+    }
+
+    /// How long until `later`; `None` if it is not later.
+    pub fn until(self, later: Self) -> Option<Duration> {
+        let millis = later.0.saturating_sub(self.0);
+        u64::try_from(millis)
+            .ok()
+            .filter(|&millis| millis > 0)
+            .map(Duration::from_millis)
+    }
+}
+
+const NANOS_PER_SECOND: f64 = 1e9;
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "`as` saturates and takes NaN to zero, which is what is wanted"
+)]
+fn saturating_u64(value: f64) -> u64 {
+    value as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_are_rounded_up_to_the_next_nanosecond() {
+        assert_eq!(
+            Timestamp::ZERO.after_seconds(1.0 / 3.0).as_nanos(),
+            333_333_334
+        );
+        assert_eq!(
+            Timestamp::from_secs(1).after_seconds(0.0),
+            Timestamp::from_secs(1)
+        );
+    }
+
+    #[test]
+    fn arithmetic_saturates() {
+        assert_eq!(Timestamp::MAX + Duration::MAX, Timestamp::MAX);
+        assert_eq!(Timestamp::ZERO.since(Timestamp::MAX), Duration::ZERO);
+        assert_eq!(Timestamp::from_secs(u64::MAX), Timestamp::MAX);
+        assert_eq!(Timestamp::from_millis(u64::MAX), Timestamp::MAX);
+        assert_eq!(Timestamp::ZERO.after_seconds(f64::INFINITY), Timestamp::MAX);
+        assert_eq!(
+            Timestamp::from_secs(7).after_seconds(f64::NAN),
+            Timestamp::from_secs(7)
+        );
+        assert_eq!(
+            Timestamp::from_secs(7).after_seconds(-1.0),
+            Timestamp::from_secs(7)
+        );
+    }
+
+    #[test]
+    fn a_wall_time_that_is_not_later_is_no_wait() {
+        let noon = WallTime::from_unix_millis(1000);
+        assert_eq!(
+            noon.until(WallTime::from_unix_millis(1001)),
+            Some(Duration::from_millis(1))
+        );
+        assert_eq!(noon.until(noon), None);
+        assert_eq!(noon.until(WallTime::from_unix_millis(i64::MIN)), None);
+        assert!(
+            WallTime::from_unix_millis(i64::MIN)
+                .until(WallTime::from_unix_millis(i64::MAX))
+                .is_some()
+        );
+    }
+}

@@ -1,0 +1,1 @@
+//! Virtual time over Tidegate policies.
