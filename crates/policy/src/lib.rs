@@ -5,7 +5,11 @@
 //! decides in the product, in the simulator and in `tidegate replay`, and why the same settings,
 //! the same seed and the same events always give the same trace.
 
+pub mod bucket;
 pub mod classify;
+pub mod duration;
 pub mod hint;
+pub mod limits;
+pub mod line;
 pub mod outcome;
 pub mod time;

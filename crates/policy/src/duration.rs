@@ -1,0 +1,154 @@
+//! Durations as people write and read them.
+
+use std::fmt;
+use std::time::Duration;
+
+/// Reads a duration as settings spell it: numbers with units, largest first or not, as in
+/// `500ms`, `30s`, `2.5s`, `1m30s`, `1d`. A bare number has no unit and is an error.
+pub fn parse(text: &str) -> Result<Duration, &'static str> {
+    const EXPECTED: &str = "a number with a unit such as `500ms`, `30s` or `5m`";
+    let mut total = Duration::ZERO;
+    let mut rest = text.trim();
+    if rest.is_empty() {
+        return Err(EXPECTED);
+    }
+    while !rest.is_empty() {
+        let digits = rest.len()
+            - rest
+                .trim_start_matches(|c: char| c.is_ascii_digit() || c == '.')
+                .len();
+        let (number, tail) = rest.split_at(digits);
+        let letters = tail.len()
+            - tail
+                .trim_start_matches(|c: char| c.is_ascii_alphabetic())
+                .len();
+        let (unit, tail) = tail.split_at(letters);
+        let part = part(number, unit).ok_or(EXPECTED)?;
+        total = total
+            .checked_add(part)
+            .ok_or("a duration below 584 years")?;
+        rest = tail.trim_start();
+    }
+    if total > LONGEST {
+        return Err("a duration below 584 years");
+    }
+    Ok(total)
+}
+
+/// A duration for people: whole seconds rounded up, as in `45s`, `2m`, `2m 30s`, `60m`.
+#[derive(Clone, Copy, Debug)]
+pub struct Rounded(pub Duration);
+
+impl fmt::Display for Rounded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.as_secs() + u64::from(self.0.subsec_nanos() > 0);
+        match (seconds / 60, seconds % 60) {
+            (0, seconds) => write!(f, "{seconds}s"),
+            (minutes, 0) => write!(f, "{minutes}m"),
+            (minutes, seconds) => write!(f, "{minutes}m {seconds}s"),
+        }
+    }
+}
+
+/// A duration as settings spell it, exact: in the largest unit that divides it.
+#[derive(Clone, Copy, Debug)]
+pub struct Exact(pub Duration);
+
+impl fmt::Display for Exact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nanos = self.0.as_nanos();
+        let (unit, size) = UNITS
+            .iter()
+            .rev()
+            .find(|(_, size)| nanos.is_multiple_of(u128::from(*size)))
+            .filter(|_| nanos > 0)
+            .unwrap_or(&("s", NANOS_PER_SECOND));
+        write!(f, "{}{unit}", nanos / u128::from(*size))
+    }
+}
+
+fn part(number: &str, unit: &str) -> Option<Duration> {
+    let &(_, nanos) = UNITS.iter().find(|(name, _)| *name == unit)?;
+    if let Ok(whole) = number.parse::<u64>() {
+        return whole.checked_mul(nanos).map(Duration::from_nanos);
+    }
+    let seconds = number.parse::<f64>().ok()? * (nanos as f64 / NANOS_PER_SECOND as f64);
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
+
+const UNITS: [(&str, u64); 7] = [
+    ("ns", 1),
+    ("us", 1000),
+    ("ms", 1_000_000),
+    ("s", NANOS_PER_SECOND),
+    ("m", 60 * NANOS_PER_SECOND),
+    ("h", 3600 * NANOS_PER_SECOND),
+    ("d", 86_400 * NANOS_PER_SECOND),
+];
+
+/// What a monotonic clock in nanoseconds can tell.
+const LONGEST: Duration = Duration::from_nanos(u64::MAX);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_people_write() {
+        let check = |text: &str, nanos: u64| {
+            assert_eq!(parse(text), Ok(Duration::from_nanos(nanos)), "{text}")
+        };
+        check("500ms", 500_000_000);
+        check("30s", 30_000_000_000);
+        check("5m", 300_000_000_000);
+        check("1m30s", 90_000_000_000);
+        check("1m 30s", 90_000_000_000);
+        check("2.5s", 2_500_000_000);
+        check("0s", 0);
+        check("1d", 86_400_000_000_000);
+        check("1us", 1000);
+        check("9223372036s", 9_223_372_036_000_000_000);
+    }
+
+    #[test]
+    fn refuses_what_has_no_unit_or_no_number() {
+        for bad in [
+            "",
+            " ",
+            "30",
+            "s",
+            "-3s",
+            "1.2.3s",
+            "3 s",
+            "1e3s",
+            "NaNs",
+            "5 minutes",
+            "99999999999999d",
+            "18446744073s5m",
+        ] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn people_read_whole_seconds_rounded_up() {
+        let check = |millis: u64, text: &str| {
+            assert_eq!(Rounded(Duration::from_millis(millis)).to_string(), text)
+        };
+        check(0, "0s");
+        check(1, "1s");
+        check(45_000, "45s");
+        check(120_000, "2m");
+        check(149_001, "2m 30s");
+        check(3_600_000, "60m");
+    }
+
+    #[test]
+    fn settings_are_written_as_they_are_read() {
+        for text in ["500ms", "30s", "5m", "1h", "1d", "90s", "1us", "7ns", "0s"] {
+            assert_eq!(Exact(parse(text).unwrap()).to_string(), text);
+        }
+    }
+}

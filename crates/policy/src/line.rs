@@ -1,0 +1,507 @@
+//! The waiting line of a gate: who leaves next, and whose deadline passes first.
+//!
+//! Tickets of a class leave strictly in the order they came. Interactive tickets leave before
+//! background ones, but never more than [`SHARE`] in a row while one of those waits: preferred is
+//! not the same as alone, and nobody waits for ever. The line knows nothing of tokens or breakers;
+//! the gate asks it whose turn it is, and takes that one out when it may leave.
+//!
+//! All lines of many gates live in one arena, [`Tickets`]. A gate with nobody waiting holds four
+//! bytes for it, joining and leaving allocate nothing once the arena has seen its peak, and a
+//! place given back is used again.
+
+use crate::time::Timestamp;
+
+mod deadlines;
+
+use deadlines::{Deadlines, NIL};
+
+/// A place in a line. Once it has left or was cancelled it never becomes valid again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket {
+    index: u32,
+    generation: u32,
+}
+
+impl Ticket {
+    /// A small number, unique among those who wait now: where an owner keeps what belongs to it.
+    pub fn index(&self) -> usize {
+        self.index as usize
+    }
+}
+
+/// Who leaves first when several wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Class {
+    /// Someone is looking at a screen. The default.
+    #[default]
+    Interactive,
+    /// Work that can wait: leaves after interactive work, but at least every eighth time.
+    Background,
+}
+
+/// How many interactive tickets may leave in a row while a background one waits. Seven of eight
+/// is close to "first", and still bounds a background wait to eight times its share.
+pub const SHARE: u32 = 7;
+
+/// Names a line in its arena; [`LineId::NONE`] while nobody waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LineId(u32);
+
+impl LineId {
+    /// The line of a gate where nobody waits.
+    pub const NONE: Self = Self(NIL);
+}
+
+/// An arena of waiting lines.
+#[derive(Clone, Debug)]
+pub struct Tickets {
+    waiters: Vec<Waiter>,
+    free_waiter: u32,
+    deadlines: Deadlines,
+    lines: Vec<Line>,
+    free_line: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waiter {
+    /// Counts the tickets that had this place, so that an old ticket is known as such.
+    generation: u32,
+    line: LineId,
+    class: Class,
+    cost: u32,
+    previous: u32,
+    /// The next in line, or the next free place.
+    next: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    interactive: Queue,
+    background: Queue,
+    /// Interactive tickets that left since a background one did, or had to wait.
+    run: u32,
+    /// Root of the heap of deadlines; of a free line: the next free one.
+    soonest: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Queue {
+    head: u32,
+    tail: u32,
+    len: u32,
+    cost: u64,
+}
+
+impl Tickets {
+    /// An arena without anyone in it.
+    pub fn new() -> Self {
+        Self {
+            waiters: Vec::new(),
+            free_waiter: NIL,
+            deadlines: Deadlines::default(),
+            lines: Vec::new(),
+            free_line: NIL,
+        }
+    }
+
+    /// Puts someone at the end of the line of their class.
+    pub fn join(
+        &mut self,
+        line: &mut LineId,
+        class: Class,
+        cost: u32,
+        deadline: Timestamp,
+    ) -> Ticket {
+        if *line == LineId::NONE {
+            *line = self.open_line();
+        }
+        let tail = self.line_mut(*line).queue_mut(class).tail;
+        let index = self.seat(Waiter {
+            generation: 0,
+            line: *line,
+            class,
+            cost,
+            previous: tail,
+            next: NIL,
+        });
+        if tail != NIL {
+            self.waiter_mut(tail).next = index;
+        }
+        let queue = self.line_mut(*line).queue_mut(class);
+        if tail == NIL {
+            queue.head = index;
+        }
+        queue.tail = index;
+        queue.len += 1;
+        queue.cost += u64::from(cost);
+        let mut root = self.line(*line).soonest;
+        self.deadlines.insert(&mut root, index, deadline);
+        self.line_mut(*line).soonest = root;
+        Ticket {
+            index,
+            generation: self.waiter(index).generation,
+        }
+    }
+
+    /// How many wait in `line`.
+    pub fn waiting(&self, line: LineId) -> u32 {
+        if line == LineId::NONE {
+            return 0;
+        }
+        let line = self.line(line);
+        line.interactive.len + line.background.len
+    }
+
+    /// The cost of whoever's turn it is.
+    pub fn first_cost(&self, line: LineId) -> Option<u32> {
+        self.first(line).map(|index| self.waiter(index).cost)
+    }
+
+    /// Takes out whoever's turn it is.
+    pub fn leave_first(&mut self, line: &mut LineId) -> Option<Ticket> {
+        let index = self.first(*line)?;
+        let class = self.waiter(index).class;
+        let present = self.line_mut(*line);
+        present.run = match class {
+            Class::Interactive if present.background.len > 0 => present.run + 1,
+            Class::Interactive | Class::Background => 0,
+        };
+        Some(self.remove(line, index))
+    }
+
+    /// Takes out a ticket that no longer waits for its turn. `false` if it had left before.
+    pub fn cancel(&mut self, line: &mut LineId, ticket: Ticket) -> bool {
+        let known = self.waiters.get(ticket.index()).is_some_and(|waiter| {
+            waiter.generation == ticket.generation
+                && waiter.line == *line
+                && waiter.line != LineId::NONE
+        });
+        if known {
+            self.remove(line, ticket.index);
+        }
+        known
+    }
+
+    /// The earliest deadline of those waiting.
+    pub fn next_deadline(&self, line: LineId) -> Option<Timestamp> {
+        let soonest = self.soonest(line)?;
+        Some(self.deadlines.at(soonest))
+    }
+
+    /// Takes out the one with the earliest deadline.
+    pub fn leave_soonest_deadline(&mut self, line: &mut LineId) -> Option<Ticket> {
+        let soonest = self.soonest(*line)?;
+        Some(self.remove(line, soonest))
+    }
+
+    /// The cost of everyone who leaves before someone of `class` who would join now, as far as
+    /// those waiting at present decide it.
+    pub fn ahead(&self, line: LineId, class: Class) -> u64 {
+        if line == LineId::NONE {
+            return 0;
+        }
+        let Line {
+            interactive,
+            background,
+            run,
+            ..
+        } = *self.line(line);
+        match class {
+            Class::Interactive => {
+                let turns = (run.saturating_add(interactive.len) / SHARE).min(background.len);
+                interactive.cost + background.cost_of(turns)
+            }
+            Class::Background => {
+                let first = u64::from(SHARE.saturating_sub(run));
+                let turns = first + u64::from(SHARE) * u64::from(background.len);
+                let turns = u32::try_from(turns)
+                    .unwrap_or(u32::MAX)
+                    .min(interactive.len);
+                background.cost + interactive.cost_of(turns)
+            }
+        }
+    }
+
+    fn first(&self, line: LineId) -> Option<u32> {
+        if line == LineId::NONE {
+            return None;
+        }
+        let Line {
+            interactive,
+            background,
+            run,
+            ..
+        } = *self.line(line);
+        let background_first = interactive.len == 0 || (background.len > 0 && run >= SHARE);
+        Some(if background_first {
+            background.head
+        } else {
+            interactive.head
+        })
+    }
+
+    fn soonest(&self, line: LineId) -> Option<u32> {
+        (line != LineId::NONE).then(|| self.line(line).soonest)
+    }
+
+    fn remove(&mut self, line: &mut LineId, index: u32) -> Ticket {
+        let Waiter {
+            generation,
+            class,
+            cost,
+            previous,
+            next,
+            ..
+        } = *self.waiter(index);
+        if previous != NIL {
+            self.waiter_mut(previous).next = next;
+        }
+        if next != NIL {
+            self.waiter_mut(next).previous = previous;
+        }
+        let mut root = self.line(*line).soonest;
+        self.deadlines.remove(&mut root, index);
+        let present = self.line_mut(*line);
+        present.soonest = root;
+        let queue = present.queue_mut(class);
+        if queue.head == index {
+            queue.head = next;
+        }
+        if queue.tail == index {
+            queue.tail = previous;
+        }
+        queue.len -= 1;
+        queue.cost -= u64::from(cost);
+        self.vacate(index);
+        if self.waiting(*line) == 0 {
+            self.close_line(line);
+        }
+        Ticket { index, generation }
+    }
+
+    fn seat(&mut self, waiter: Waiter) -> u32 {
+        let index = self.free_waiter;
+        if index == NIL {
+            self.waiters.push(waiter);
+            return u32::try_from(self.waiters.len() - 1).expect("fewer than 2^32 wait at once");
+        }
+        let generation = self.waiter(index).generation;
+        self.free_waiter = self.waiter(index).next;
+        *self.waiter_mut(index) = Waiter {
+            generation,
+            ..waiter
+        };
+        index
+    }
+
+    fn vacate(&mut self, index: u32) {
+        let free = self.free_waiter;
+        let waiter = self.waiter_mut(index);
+        waiter.generation = waiter.generation.wrapping_add(1);
+        waiter.line = LineId::NONE;
+        waiter.next = free;
+        self.free_waiter = index;
+    }
+
+    fn open_line(&mut self) -> LineId {
+        let id = self.free_line;
+        if id == NIL {
+            self.lines.push(Line::EMPTY);
+            return LineId(
+                u32::try_from(self.lines.len() - 1).expect("no more lines than waiters"),
+            );
+        }
+        self.free_line = self.line(LineId(id)).soonest;
+        *self.line_mut(LineId(id)) = Line::EMPTY;
+        LineId(id)
+    }
+
+    fn close_line(&mut self, line: &mut LineId) {
+        self.line_mut(*line).soonest = self.free_line;
+        self.free_line = line.0;
+        *line = LineId::NONE;
+    }
+
+    fn line(&self, id: LineId) -> &Line {
+        &self.lines[id.0 as usize]
+    }
+
+    fn line_mut(&mut self, id: LineId) -> &mut Line {
+        &mut self.lines[id.0 as usize]
+    }
+
+    fn waiter(&self, index: u32) -> &Waiter {
+        &self.waiters[index as usize]
+    }
+
+    fn waiter_mut(&mut self, index: u32) -> &mut Waiter {
+        &mut self.waiters[index as usize]
+    }
+}
+
+impl Default for Tickets {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Line {
+    const EMPTY: Self = Self {
+        interactive: Queue::EMPTY,
+        background: Queue::EMPTY,
+        run: 0,
+        soonest: NIL,
+    };
+
+    fn queue_mut(&mut self, class: Class) -> &mut Queue {
+        match class {
+            Class::Interactive => &mut self.interactive,
+            Class::Background => &mut self.background,
+        }
+    }
+}
+
+impl Queue {
+    const EMPTY: Self = Self {
+        head: NIL,
+        tail: NIL,
+        len: 0,
+        cost: 0,
+    };
+
+    /// The cost of the first `turns`, taking every ticket as average: exact when all cost alike.
+    fn cost_of(&self, turns: u32) -> u64 {
+        match self.len {
+            0 => 0,
+            len => self.cost.saturating_mul(u64::from(turns)) / u64::from(len),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const NEVER: Timestamp = Timestamp::MAX;
+
+    fn drain(tickets: &mut Tickets, line: &mut LineId) -> Vec<Ticket> {
+        std::iter::from_fn(|| tickets.leave_first(line)).collect()
+    }
+
+    #[test]
+    fn tickets_leave_in_order() {
+        let (mut tickets, mut line) = (Tickets::new(), LineId::NONE);
+        let came: Vec<Ticket> = (0..5)
+            .map(|_| tickets.join(&mut line, Class::Interactive, 1, NEVER))
+            .collect();
+        assert_eq!(tickets.waiting(line), 5);
+        assert_eq!(drain(&mut tickets, &mut line), came);
+        assert_eq!((line, tickets.waiting(line)), (LineId::NONE, 0));
+        assert_eq!(
+            (tickets.first_cost(line), tickets.next_deadline(line)),
+            (None, None)
+        );
+    }
+
+    #[test]
+    fn a_cancelled_ticket_gives_its_place_back_once() {
+        let (mut tickets, mut line) = (Tickets::new(), LineId::NONE);
+        let [first, middle, last] =
+            [1, 2, 3].map(|cost| tickets.join(&mut line, Class::Interactive, cost, NEVER));
+        assert!(tickets.cancel(&mut line, middle));
+        assert!(!tickets.cancel(&mut line, middle));
+        assert_eq!(tickets.ahead(line, Class::Interactive), 4);
+        assert_eq!(drain(&mut tickets, &mut line), [first, last]);
+        let again = tickets.join(&mut line, Class::Interactive, 1, NEVER);
+        assert!(
+            !tickets.cancel(&mut line, first),
+            "an old ticket is not the new one's"
+        );
+        assert!(tickets.cancel(&mut line, again));
+        assert_eq!(tickets.waiters.len(), 3, "places are used again");
+        assert_eq!(tickets.lines.len(), 1);
+    }
+
+    #[test]
+    fn interactive_leaves_first_and_background_every_eighth_time() {
+        let (mut tickets, mut line) = (Tickets::new(), LineId::NONE);
+        let background: Vec<Ticket> = (0..2)
+            .map(|_| tickets.join(&mut line, Class::Background, 1, NEVER))
+            .collect();
+        for _ in 0..20 {
+            tickets.join(&mut line, Class::Interactive, 1, NEVER);
+        }
+        let left = drain(&mut tickets, &mut line);
+        let places: Vec<usize> = background
+            .iter()
+            .map(|ticket| left.iter().position(|t| t == ticket).unwrap())
+            .collect();
+        assert_eq!(places, [7, 15]);
+    }
+
+    #[test]
+    fn the_earliest_deadline_is_known_whatever_the_order() {
+        let (mut tickets, mut line) = (Tickets::new(), LineId::NONE);
+        let secs = Timestamp::from_secs;
+        let [late, soon, later] =
+            [20, 10, 30].map(|at| tickets.join(&mut line, Class::Interactive, 1, secs(at)));
+        assert_eq!(tickets.next_deadline(line), Some(secs(10)));
+        assert_eq!(tickets.leave_soonest_deadline(&mut line), Some(soon));
+        assert_eq!(tickets.next_deadline(line), Some(secs(20)));
+        assert_eq!(tickets.leave_first(&mut line), Some(late));
+        assert_eq!(tickets.leave_soonest_deadline(&mut line), Some(later));
+        assert_eq!(tickets.leave_soonest_deadline(&mut line), None);
+    }
+
+    proptest! {
+        /// Random joins, departures, expiries and cancellations over several lines: classes leave
+        /// in order, nobody is lost or doubled, and `ahead` foretells the exact place.
+        #[test]
+        fn lines_keep_their_promises(steps in prop::collection::vec((0usize..3, 0u8..10, 0u64..40), 1..400)) {
+            let mut tickets = Tickets::new();
+            let mut lines = [LineId::NONE; 3];
+            let mut models: [Vec<(Ticket, Class, Timestamp)>; 3] = Default::default();
+            for (which, action, number) in steps {
+                let (line, model) = (&mut lines[which], &mut models[which]);
+                match action {
+                    0..=4 => {
+                        let class = if action < 3 { Class::Interactive } else { Class::Background };
+                        let before = usize::try_from(tickets.ahead(*line, class)).unwrap();
+                        let deadline = Timestamp::from_secs(number);
+                        let ticket = tickets.join(line, class, 1, deadline);
+                        let (mut copy, mut copied_line) = (tickets.clone(), *line);
+                        let left = drain(&mut copy, &mut copied_line);
+                        prop_assert_eq!(left.iter().position(|t| *t == ticket), Some(before));
+                        model.push((ticket, class, deadline));
+                    }
+                    5..=7 => {
+                        let left = tickets.leave_first(line);
+                        let place = model.iter().position(|(ticket, ..)| Some(*ticket) == left);
+                        prop_assert_eq!(place.is_some(), !model.is_empty());
+                        if let Some(place) = place {
+                            let class = model[place].1;
+                            prop_assert!(model[..place].iter().all(|(_, c, _)| *c != class), "in order");
+                            model.remove(place);
+                        }
+                    }
+                    8 => {
+                        let soonest = model.iter().map(|(.., at)| *at).min();
+                        prop_assert_eq!(tickets.next_deadline(*line), soonest);
+                        let left = tickets.leave_soonest_deadline(line);
+                        let place = model.iter().position(|(ticket, ..)| Some(*ticket) == left);
+                        prop_assert_eq!(place.map(|place| model.remove(place).2), soonest);
+                    }
+                    _ => if !model.is_empty() {
+                        let place = usize::try_from(number).unwrap() % model.len();
+                        let (ticket, ..) = model.remove(place);
+                        prop_assert!(tickets.cancel(line, ticket));
+                        prop_assert!(!tickets.cancel(line, ticket));
+                    },
+                }
+                prop_assert_eq!(tickets.waiting(*line) as usize, model.len());
+            }
+        }
+    }
+}
