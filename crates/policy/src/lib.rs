@@ -8,4 +8,5 @@
 pub mod classify;
 pub mod hint;
 pub mod outcome;
+pub mod random;
 pub mod time;
