@@ -10,3 +10,4 @@ pub mod hint;
 pub mod outcome;
 pub mod random;
 pub mod time;
+pub mod window;
