@@ -7,6 +7,7 @@
 
 pub mod classify;
 pub mod hint;
+pub mod key;
 pub mod latency;
 pub mod outcome;
 pub mod random;
