@@ -2,6 +2,8 @@
 //! mixed deadlines and costs, outcomes of every kind that settle late and out of order, lost
 //! permits, persons who interfere. Every promise is checked at every event.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
