@@ -620,7 +620,6 @@ fn edits(a: &str, b: &str) -> usize {
 }
 
 #[cfg(test)]
-#[expect(clippy::float_cmp, reason = "values that floats hold exactly")]
 mod tests {
     use super::*;
 
