@@ -1,0 +1,301 @@
+//! Keeps the documents honest: what they show running is run, what they link to is there, what they
+//! list is complete.
+//!
+//! A fenced block marked `console` is a terminal: lines that start with `$ ` are run by `sh` in the
+//! root of the repository with this build's `tidegate`, and the lines below each must be what it
+//! prints on stdout. A command that cannot run in a test stands in a block with another mark.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+#[test]
+fn what_is_shown_is_what_is_printed() {
+    let mut findings = Vec::new();
+    let mut count = 0;
+    for (file, text) in documents() {
+        for session in sessions(&text) {
+            count += 1;
+            let printed = run(&session.command);
+            if printed != session.output {
+                findings.push(format!(
+                    "{file}:{}: `{}` prints\n{printed}",
+                    session.line, session.command
+                ));
+            }
+        }
+    }
+    assert!(count > 0, "no command was found");
+    assert_none(&findings);
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let findings: Vec<String> = documents()
+        .iter()
+        .flat_map(|(file, text)| dead_links(file, text))
+        .collect();
+    assert_none(&findings);
+}
+
+#[test]
+fn every_example_is_used() {
+    let documents = documents();
+    let unused: Vec<String> = files_under("examples")
+        .into_iter()
+        .filter(|example| !documents.iter().any(|(_, text)| text.contains(example)))
+        .map(|example| format!("{example}: no document uses it"))
+        .collect();
+    assert_none(&unused);
+}
+
+#[test]
+fn the_code_map_has_every_source() {
+    let map = read("ARCHITECTURE.md");
+    let missing: Vec<String> = ["policy", "sim", "cli"]
+        .iter()
+        .flat_map(|name| missing_sources(name, &map))
+        .collect();
+    assert_none(&missing);
+}
+
+#[test]
+fn the_reference_has_every_setting_and_no_other() {
+    let printed = run("tidegate replay --policy gate --set no_such_setting_at_all=1 2>&1");
+    let (_, names) = printed.split_once("a known setting: ").unwrap();
+    let mut known: Vec<&str> = names.lines().next().unwrap().split(", ").collect();
+    known.sort_unstable();
+    let reference = read("docs/reference/replay.md");
+    let (_, settings) = reference.split_once("\n## Settings\n").unwrap();
+    let (settings, _) = settings.split_once("\n## ").unwrap();
+    let rows = settings.lines().filter_map(|line| line.strip_prefix("| `"));
+    let mut listed: Vec<&str> = rows.filter_map(|row| row.split('`').next()).collect();
+    listed.sort_unstable();
+    assert_eq!(listed, known);
+}
+
+#[test]
+fn the_index_has_every_decision() {
+    let index = read("docs/decisions/README.md");
+    let missing: Vec<String> = files_under("docs/decisions")
+        .into_iter()
+        .filter(|file| !file.ends_with("/README.md"))
+        .filter(|file| !index.contains(&format!("]({})", name_of(file))))
+        .map(|file| format!("{file}: not in the index"))
+        .collect();
+    assert_none(&missing);
+}
+
+/// A command of a document and what is said to come of it.
+#[derive(Debug, PartialEq, Eq)]
+struct Session {
+    line: usize,
+    command: String,
+    output: String,
+}
+
+/// Every command of every block marked `console`.
+fn sessions(text: &str) -> Vec<Session> {
+    let mut sessions: Vec<Session> = Vec::new();
+    let mut is_console = false;
+    for (line, number) in text.lines().zip(1..) {
+        if let Some(mark) = line.strip_prefix("```") {
+            is_console = mark == "console";
+        } else if !is_console {
+            continue;
+        } else if let Some(command) = line.strip_prefix("$ ") {
+            sessions.push(Session {
+                line: number,
+                command: command.to_owned(),
+                output: String::new(),
+            });
+        } else {
+            let session = sessions.last_mut().unwrap();
+            session.output.push_str(line);
+            session.output.push('\n');
+        }
+    }
+    sessions
+}
+
+/// What the command prints on stdout, with `tidegate` for `cargo run --release --`.
+fn run(command: &str) -> String {
+    let command = command.replace("cargo run --release --", "tidegate");
+    let output = Command::new("sh")
+        .args(["-c", &command])
+        .current_dir(root())
+        .env("PATH", path_with_tidegate())
+        .env("NO_COLOR", "1")
+        .env("COLUMNS", "100")
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output()
+        .unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn path_with_tidegate() -> OsString {
+    let folder = Path::new(env!("CARGO_BIN_EXE_tidegate")).parent().unwrap();
+    let path = env::var_os("PATH").unwrap_or_default();
+    let folders = std::iter::once(folder.to_path_buf()).chain(env::split_paths(&path));
+    env::join_paths(folders).unwrap()
+}
+
+/// Links of a document to files, or to headings of files, that are not there.
+fn dead_links(file: &str, text: &str) -> Vec<String> {
+    let folder = root().join(file).parent().unwrap().to_path_buf();
+    let mut findings = Vec::new();
+    for (number, target) in links(text) {
+        let (path, heading) = target.split_once('#').unwrap_or((target, ""));
+        let linked = if path.is_empty() {
+            root().join(file)
+        } else {
+            folder.join(path)
+        };
+        if !linked.exists() {
+            findings.push(format!("{file}:{number}: `{path}` does not exist"));
+        } else if !heading.is_empty() && !has_heading(&linked, heading) {
+            findings.push(format!("{file}:{number}: `{target}` has no such heading"));
+        }
+    }
+    findings
+}
+
+/// The targets of links within the repository, with their lines; blocks of code have none.
+fn links(text: &str) -> Vec<(usize, &str)> {
+    let is_elsewhere = |target: &str| target.contains("://") || target.starts_with("mailto:");
+    prose(text)
+        .flat_map(|(number, line)| {
+            let targets = line.split("](").skip(1);
+            targets.filter_map(move |rest| Some((number, rest.split_once(')')?.0)))
+        })
+        .filter(|(_, target)| !is_elsewhere(target))
+        .collect()
+}
+
+fn has_heading(file: &Path, wanted: &str) -> bool {
+    let text = fs::read_to_string(file).unwrap();
+    prose(&text)
+        .filter(|(_, line)| line.starts_with('#'))
+        .any(|(_, line)| anchor(line.trim_start_matches('#')) == wanted)
+}
+
+/// The name of a heading in a link: lower case, hyphens for blanks, without punctuation.
+fn anchor(heading: &str) -> String {
+    let kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
+    let lower = heading.trim().to_lowercase();
+    lower
+        .chars()
+        .filter(kept)
+        .collect::<String>()
+        .replace(' ', "-")
+}
+
+/// The lines outside of fenced blocks, with their numbers.
+fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut is_fenced = false;
+    text.lines().enumerate().filter_map(move |(index, line)| {
+        let is_fence = line.starts_with("```");
+        is_fenced ^= is_fence;
+        (!is_fenced && !is_fence).then_some((index + 1, line))
+    })
+}
+
+/// Sources of a crate that its section of the map does not name.
+fn missing_sources(name: &str, map: &str) -> Vec<String> {
+    let (_, section) = map.split_once(&format!("### `crates/{name}`")).unwrap();
+    let section = section.split("\n#").next().unwrap();
+    let folder = format!("crates/{name}/src/");
+    files_under(&folder)
+        .into_iter()
+        .filter(|file| !section.contains(&format!("`{}`", &file[folder.len()..])))
+        .map(|file| format!("{file}: not in the code map"))
+        .collect()
+}
+
+/// Every document, by its path from the root.
+fn documents() -> Vec<(String, String)> {
+    let documents: Vec<_> = files_under("")
+        .into_iter()
+        .filter(|file| file.ends_with(".md"))
+        .map(|file| {
+            let text = read(&file);
+            (file, text)
+        })
+        .collect();
+    assert!(documents.len() > 10, "the documents were not found");
+    documents
+}
+
+/// All files of a folder, by their paths from the root, sorted; nothing that is built or hidden.
+fn files_under(folder: &str) -> Vec<String> {
+    let mut files = Vec::new();
+    let mut folders = vec![root().join(folder)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if name.starts_with('.') || matches!(&*name, "target" | "corpus" | "artifacts") {
+                continue;
+            }
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let path = path.strip_prefix(root()).unwrap();
+                files.push(path.to_string_lossy().replace('\\', "/"));
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+fn read(file: &str) -> String {
+    fs::read_to_string(root().join(file)).unwrap()
+}
+
+fn name_of(file: &str) -> &str {
+    file.rsplit('/').next().unwrap_or(file)
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn assert_none(findings: &[String]) {
+    assert!(findings.is_empty(), "{}", findings.join("\n"));
+}
+
+#[test]
+fn commands_and_their_output_are_told_apart() {
+    let text = "```console\n$ one\n1\n\n$ two\n```\n```sh\n$ three\n```\n";
+    let session = |line, command: &str, output: &str| Session {
+        line,
+        command: command.into(),
+        output: output.into(),
+    };
+    assert_eq!(
+        sessions(text),
+        [session(2, "one", "1\n\n"), session(5, "two", "")]
+    );
+}
+
+#[test]
+fn only_links_within_the_repository_are_followed() {
+    let text = "[a](b.md#c) [d](https://e)\n```\n[f](g)\n```\n[h](#i)\n";
+    assert_eq!(links(text), [(1, "b.md#c"), (5, "#i")]);
+    assert_eq!(dead_links("README.md", "[a](none.md)").len(), 1);
+    assert_eq!(dead_links("README.md", "[a](#no-such-heading)").len(), 1);
+}
+
+#[test]
+fn headings_are_named_as_links_name_them() {
+    assert_eq!(
+        anchor(" What `adaptive` does, and when"),
+        "what-adaptive-does-and-when"
+    );
+}
