@@ -1,0 +1,352 @@
+//! The breaker of a gate: Closed, Open, HalfOpen, Isolated.
+//!
+//! It opens on failures in a row or on a share of failures in a sliding window, lets nobody
+//! through while Open, and then probes: at most so many at once, as many successes close it, the
+//! first failure opens it again for longer. A trip is judged after failures only, so a success can
+//! never open it.
+//!
+//! Open turns into HalfOpen by time alone. Nothing runs at that instant: whoever looks next finds
+//! it so ([`Breaker::advance`]). A probe is not a number that can leak: a permit carries the
+//! *round* it was given out in, a new round begins at every change of state, and only a permit of
+//! the present round gives its place back. Probes that never come back at all are taken for lost
+//! after [`PROBE_LOST_AFTER`], so that no breaker stays HalfOpen for ever.
+
+use std::time::Duration;
+
+use crate::time::Timestamp;
+use crate::window::{Counts, Window};
+
+/// When a breaker opens and how it closes again.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BreakerSettings {
+    /// Share of failures in the window that opens it, above 0 and at most 1.
+    pub error_rate_threshold: f64,
+    /// Fewer outcomes than this in the window never open it by their share.
+    pub min_samples: u32,
+    /// So many failures in a row open it whatever the window says.
+    pub consecutive_failures: u16,
+    /// Length of the sliding window.
+    pub window: Duration,
+    /// The window moves in steps of this length.
+    pub window_slice: Duration,
+    /// How long it stays Open the first time.
+    pub open_first: Duration,
+    /// Later times grow by [`OPEN_GROWTH`] up to this.
+    pub open_for: Duration,
+    /// How many may probe at once, and how many successes close it.
+    pub half_open_probes: u8,
+}
+
+/// What a breaker lets through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BreakerState {
+    /// Everything: the usual state.
+    Closed,
+    /// Nothing, until a time.
+    Open,
+    /// Probes only.
+    HalfOpen,
+    /// Nothing, until a person says otherwise.
+    Isolated,
+}
+
+impl BreakerState {
+    /// The word for it in logs, metrics, replay and the API.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Open => "open",
+            Self::HalfOpen => "half_open",
+            Self::Isolated => "isolated",
+        }
+    }
+}
+
+/// What an attempt means to the breaker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// The upstream works.
+    Success,
+    /// The upstream does not work.
+    Failure,
+    /// An answer that is neither: counted, but no failure, and it clears nothing.
+    Neutral,
+    /// Says nothing about the upstream's health: not even counted.
+    Silent,
+}
+
+/// How a signal changed the state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It opened, from Closed or again from HalfOpen.
+    Opened,
+    /// Its probes succeeded.
+    Closed,
+}
+
+/// The round of probes that a permit belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Probe(u16);
+
+/// A breaker and what it has seen.
+#[derive(Clone, Debug)]
+#[repr(C)]
+pub struct Breaker {
+    state: BreakerState,
+    probes_out: u8,
+    successes: u8,
+    /// Times it opened without closing in between; sets the length of the next stay.
+    openings: u8,
+    consecutive: u16,
+    round: u16,
+    /// While Open: its end. While HalfOpen: when a lost probe is given up.
+    until: Timestamp,
+    window: Window,
+}
+
+impl Breaker {
+    /// Closed, without a past.
+    pub fn new() -> Self {
+        Self {
+            state: BreakerState::Closed,
+            probes_out: 0,
+            successes: 0,
+            openings: 0,
+            consecutive: 0,
+            round: 0,
+            until: Timestamp::ZERO,
+            window: Window::new(),
+        }
+    }
+
+    /// The state at `now`; HalfOpen from the end of the open time on.
+    pub fn state(&self, now: Timestamp) -> BreakerState {
+        match self.state {
+            BreakerState::Open if now >= self.until => BreakerState::HalfOpen,
+            state => state,
+        }
+    }
+
+    /// The end of the open time, while it lasts.
+    pub fn open_until(&self, now: Timestamp) -> Option<Timestamp> {
+        (self.state(now) == BreakerState::Open).then_some(self.until)
+    }
+
+    /// The end of the open time if nobody has looked since it passed, or while it lasts.
+    pub(crate) fn pending_end(&self) -> Option<Timestamp> {
+        (self.state == BreakerState::Open).then_some(self.until)
+    }
+
+    /// Failures since the last success.
+    pub fn consecutive_failures(&self) -> u16 {
+        self.consecutive
+    }
+
+    /// What the window holds.
+    pub fn counts(&self, settings: &BreakerSettings, now: Timestamp) -> Counts {
+        self.window
+            .counts(settings.window, settings.window_slice, now)
+    }
+
+    /// Lets time do what it does: Open becomes HalfOpen, lost probes are given up.
+    pub fn advance(&mut self, now: Timestamp) {
+        let over = now >= self.until;
+        match self.state {
+            BreakerState::Open if over => self.enter(BreakerState::HalfOpen),
+            BreakerState::HalfOpen if over && self.probes_out > 0 => {
+                self.probes_out = 0;
+                self.round = self.round.wrapping_add(1);
+            }
+            BreakerState::Closed
+            | BreakerState::Open
+            | BreakerState::HalfOpen
+            | BreakerState::Isolated => {}
+        }
+    }
+
+    /// How many more may probe at this moment; call [`Breaker::advance`] first.
+    pub fn free_probes(&self, settings: &BreakerSettings) -> u32 {
+        match self.state {
+            BreakerState::HalfOpen => {
+                u32::from(settings.half_open_probes.saturating_sub(self.probes_out))
+            }
+            BreakerState::Closed | BreakerState::Open | BreakerState::Isolated => 0,
+        }
+    }
+
+    /// When a place to probe is free again at the latest, if all are out.
+    pub fn probe_at_the_latest(&self, settings: &BreakerSettings) -> Option<Timestamp> {
+        let all_out = self.state == BreakerState::HalfOpen && self.free_probes(settings) == 0;
+        all_out.then_some(self.until)
+    }
+
+    /// Gives out a probe while HalfOpen, nothing while Closed.
+    pub fn admit(&mut self, now: Timestamp) -> Option<Probe> {
+        if self.state != BreakerState::HalfOpen {
+            return None;
+        }
+        self.probes_out = self.probes_out.saturating_add(1);
+        self.until = now + PROBE_LOST_AFTER;
+        Some(Probe(self.round))
+    }
+
+    /// Takes a probe's place back. Those of an earlier round have none any more: `false` while
+    /// HalfOpen means that the outcome comes too late to say anything.
+    pub fn give_back(&mut self, probe: Option<Probe>) -> bool {
+        if self.state != BreakerState::HalfOpen {
+            return true;
+        }
+        let present = probe == Some(Probe(self.round));
+        if present {
+            self.probes_out = self.probes_out.saturating_sub(1);
+        }
+        present
+    }
+
+    /// Learns what an attempt of the present epoch did. Its probe has been given back before.
+    pub fn record(
+        &mut self,
+        settings: &BreakerSettings,
+        signal: Signal,
+        now: Timestamp,
+    ) -> Option<Change> {
+        match signal {
+            Signal::Silent => None,
+            Signal::Neutral => {
+                self.count(settings, false, now);
+                None
+            }
+            Signal::Success => {
+                self.count(settings, false, now);
+                self.consecutive = 0;
+                self.succeed(settings)
+            }
+            Signal::Failure => {
+                self.count(settings, true, now);
+                self.consecutive = self.consecutive.saturating_add(1);
+                self.fail(settings, now)
+            }
+        }
+    }
+
+    /// Closes it to everyone until a person says otherwise.
+    pub fn isolate(&mut self) {
+        self.enter(BreakerState::Isolated);
+    }
+
+    /// A person vouches for the upstream: Closed, and the past forgotten.
+    pub fn reset(&mut self) {
+        let round = self.round.wrapping_add(1);
+        *self = Self {
+            round,
+            ..Self::new()
+        };
+    }
+
+    /// What must survive a restart. The window does not: it is seconds long.
+    pub fn record_state(&self, now: Timestamp) -> BreakerRecord {
+        BreakerRecord {
+            state: self.state(now),
+            open_for: self
+                .open_until(now)
+                .map(|until| until.since(now))
+                .unwrap_or_default(),
+            openings: self.openings,
+        }
+    }
+
+    /// A breaker as it was written down. One that was probing starts its probes anew.
+    pub fn restore(record: &BreakerRecord, now: Timestamp) -> Self {
+        let state = match record.state {
+            BreakerState::HalfOpen => BreakerState::Open,
+            state => state,
+        };
+        Self {
+            state,
+            openings: record.openings,
+            until: now + record.open_for,
+            ..Self::new()
+        }
+    }
+
+    fn count(&mut self, settings: &BreakerSettings, failed: bool, now: Timestamp) {
+        self.window.record(settings.window_slice, now, failed);
+    }
+
+    fn succeed(&mut self, settings: &BreakerSettings) -> Option<Change> {
+        if self.state != BreakerState::HalfOpen {
+            return None;
+        }
+        self.successes = self.successes.saturating_add(1);
+        if self.successes < settings.half_open_probes {
+            return None;
+        }
+        self.enter(BreakerState::Closed);
+        self.openings = 0;
+        self.window.clear();
+        Some(Change::Closed)
+    }
+
+    fn fail(&mut self, settings: &BreakerSettings, now: Timestamp) -> Option<Change> {
+        let opens = match self.state {
+            BreakerState::Closed => self.trips(settings, now),
+            BreakerState::HalfOpen => true,
+            BreakerState::Open | BreakerState::Isolated => false,
+        };
+        if !opens {
+            return None;
+        }
+        self.until = now + open_time(settings, self.openings);
+        self.openings = self.openings.saturating_add(1);
+        self.enter(BreakerState::Open);
+        Some(Change::Opened)
+    }
+
+    fn trips(&self, settings: &BreakerSettings, now: Timestamp) -> bool {
+        if self.consecutive >= settings.consecutive_failures {
+            return true;
+        }
+        let counts = self.counts(settings, now);
+        counts.total >= settings.min_samples && counts.error_rate() >= settings.error_rate_threshold
+    }
+
+    fn enter(&mut self, state: BreakerState) {
+        self.state = state;
+        self.probes_out = 0;
+        self.successes = 0;
+        self.round = self.round.wrapping_add(1);
+    }
+}
+
+impl Default for Breaker {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A breaker for the store: durations, no instants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BreakerRecord {
+    /// Its state when it was written down.
+    pub state: BreakerState,
+    /// What was left of the open time.
+    pub open_for: Duration,
+    /// Times it opened without closing in between.
+    pub openings: u8,
+}
+
+/// Each further stay in Open is longer by this factor: fast recovery from a hiccup, few probes
+/// into a long outage.
+pub const OPEN_GROWTH: f64 = 1.6;
+
+/// A probe that has not come back after this long is taken for lost. Twice the default time to
+/// the first byte: whatever is slower than that has been cut off by its own timeout.
+pub const PROBE_LOST_AFTER: Duration = Duration::from_secs(120);
+
+fn open_time(settings: &BreakerSettings, openings: u8) -> Duration {
+    let growth = OPEN_GROWTH.powi(i32::from(openings));
+    let grown = settings.open_first.as_secs_f64() * growth;
+    Duration::try_from_secs_f64(grown)
+        .unwrap_or(Duration::MAX)
+        .min(settings.open_for)
+}

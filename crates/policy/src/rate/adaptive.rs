@@ -1,0 +1,438 @@
+//! The default strategy: finds an unknown limit and stays just below it.
+//!
+//! It grows fast until the first refusal, remembers the rate at which that came as a *ceiling*,
+//! falls well below it, comes back quickly, and then creeps: half a request per second faster
+//! every second, doubling every five, until the ceiling proves right or wrong. One decrease per
+//! epoch allows such large steps, because a burst of refusals is one event.
+//!
+//! Refusals tell of rate limits, latency tells of queues. Latency is judged in batches of answers
+//! against a slow mean, with a test of significance: single answers give false alarms every few
+//! seconds, and the fastest answer ever seen is no base to compare with. Failures other than 503
+//! say nothing about rate; they belong to the breaker.
+//!
+//! If nothing at all came through since two decreases, it is a closed window and no rate: then the
+//! rate stays and one request at a time asks whether it has opened.
+
+use std::time::Duration;
+
+use super::{Moment, Reaction, Signal, Why};
+use crate::gate::GateSettings;
+use crate::time::Timestamp;
+
+/// What the strategy remembers: 4-byte fields, because there is one for every gate.
+#[derive(Clone, Debug)]
+pub(crate) struct Adaptive {
+    /// The rate that was last refused; infinite while none was.
+    ceiling: f32,
+    latency: LatencyGuard,
+    delivery: Delivery,
+    /// When growth near the ceiling began.
+    near_since: Coarse,
+    /// Successes near the ceiling.
+    near: u16,
+    /// Successes since the last decrease.
+    successes: u16,
+    /// Decreases since the last success.
+    streak: u8,
+    /// How long to stay before probing the ceiling, in requests, where these are rare.
+    patience: u8,
+}
+
+impl Adaptive {
+    pub(crate) fn new(now: Timestamp) -> Self {
+        Self {
+            ceiling: f32::INFINITY,
+            latency: LatencyGuard::new(now),
+            delivery: Delivery::new(now),
+            near_since: Coarse::of(now),
+            near: 0,
+            successes: u16::MAX,
+            streak: 0,
+            patience: PATIENCE,
+        }
+    }
+
+    /// The rate that was last refused, if one was.
+    pub(crate) fn ceiling(&self) -> Option<f64> {
+        self.ceiling.is_finite().then_some(f64::from(self.ceiling))
+    }
+
+    /// Takes up a ceiling learned before a restart.
+    pub(crate) fn restore_ceiling(&mut self, ceiling: Option<f64>) {
+        self.ceiling = ceiling.map_or(f32::INFINITY, narrow);
+    }
+
+    /// How many attempts may be under way: what the rate fills at the usual latency, twice over.
+    /// More would only queue up at the server. One, while it is doubtful that anything passes.
+    pub(crate) fn in_flight_cap(&self, rate: f64, most: u32) -> u32 {
+        if self.streak >= 2 {
+            return 1;
+        }
+        match self.latency.base() {
+            Some(base) => saturating_u32((6.0 + 2.0 * rate * base).ceil()).min(most),
+            None => most,
+        }
+    }
+
+    pub(crate) fn react(
+        &mut self,
+        settings: &GateSettings,
+        signal: Signal,
+        moment: Moment,
+    ) -> Reaction {
+        match signal {
+            Signal::Accepted { latency } => self.accepted(settings, latency, moment),
+            Signal::Refused { directed: true } => self.directed(settings, moment),
+            Signal::Refused { directed: false } => self.refused(settings, moment),
+            Signal::Failed => Reaction::default(),
+            Signal::BreakerClosed => {
+                self.ceiling = narrow(moment.rate);
+                self.forget_growth();
+                Reaction::lower((moment.rate * 0.5).max(settings.min_rate), Why::Recovered)
+            }
+        }
+    }
+
+    /// Counts a success that came too late to teach anything else.
+    pub(crate) fn late_success(&mut self, moment: Moment) {
+        self.delivery.count(moment.now, self.stretch(moment.rate));
+    }
+
+    fn accepted(&mut self, settings: &GateSettings, latency: Duration, moment: Moment) -> Reaction {
+        let Moment { now, rate, .. } = moment;
+        self.delivery.count(now, self.stretch(rate));
+        self.successes = self.successes.saturating_add(1);
+        self.streak = 0;
+        match self.latency.measure(latency, now) {
+            Queueing::Building => {
+                self.near_since = Coarse::of(now);
+                self.slowed(settings, moment)
+            }
+            Queueing::Suspected => {
+                self.near_since = Coarse::of(now);
+                Reaction::default()
+            }
+            Queueing::None => self.grow(settings, moment),
+        }
+    }
+
+    /// A queue builds up at the server: go back to what it really delivered.
+    fn slowed(&mut self, settings: &GateSettings, moment: Moment) -> Reaction {
+        let delivered = self
+            .delivery
+            .per_second(moment.now, self.stretch(moment.rate));
+        let capacity = moment.rate.min(delivered);
+        if moment.rate > 0.97 * delivered {
+            self.ceiling = narrow(capacity);
+        }
+        self.latency.restart(moment.now);
+        self.successes = u16::MAX;
+        Reaction::lower((0.85 * capacity).max(settings.min_rate), Why::SlowAnswers)
+    }
+
+    fn grow(&mut self, settings: &GateSettings, moment: Moment) -> Reaction {
+        let Moment { now, rate, .. } = moment;
+        let step = self.step(moment);
+        // Use it or lose it: a rate that nobody uses proves nothing. This limits growth only; it
+        // never lowers the rate.
+        let used = 1.6 * self.delivery.per_second(now, self.stretch(rate)) + 4.0;
+        let grown = rate.max((rate + step).min(settings.max_rate).min(used));
+        if grown > 1.25 * f64::from(self.ceiling) + 0.5 {
+            self.ceiling = f32::INFINITY;
+            self.patience = PATIENCE;
+        }
+        if grown > rate {
+            Reaction::raise(grown)
+        } else {
+            Reaction::default()
+        }
+    }
+
+    fn step(&mut self, moment: Moment) -> f64 {
+        let Moment {
+            now,
+            rate,
+            paused_until,
+        } = moment;
+        if self.ceiling.is_infinite() {
+            return (0.5 * rate).min(1.0);
+        }
+        if rate < 0.92 * f64::from(self.ceiling) {
+            return (0.1 * rate * rate.min(1.0)).min(1.0);
+        }
+        if self.near == 0 {
+            self.near_since = Coarse::of(now);
+        }
+        self.near = self.near.saturating_add(1);
+        if f64::from(self.near) <= f64::from(self.patience) * (1.0 / rate).min(1.0) {
+            self.near_since = Coarse::of(now);
+            return 0.0;
+        }
+        self.near_since = self.near_since.max(Coarse::of(paused_until), now);
+        let doublings = (self.near_since.seconds_until(now) / 5.0).min(20.0);
+        (0.5 * doublings.exp2() / rate).min(0.25 * rate)
+    }
+
+    fn refused(&mut self, settings: &GateSettings, moment: Moment) -> Reaction {
+        let rate = self.fall(settings, moment.rate);
+        self.latency.restart(moment.now);
+        let doublings = i32::from(self.streak.saturating_sub(1)).min(20);
+        let assumed_wait = (doublings > 0).then(|| {
+            let seconds = (f64::from(1 << doublings) / rate).max(0.25 * 4f64.powi(doublings));
+            Duration::from_secs_f64(seconds.min(LONGEST_ASSUMED_WAIT_SECONDS))
+        });
+        Reaction {
+            drain: true,
+            assumed_wait,
+            ..Reaction::lower(rate, Why::Throttled)
+        }
+    }
+
+    fn fall(&mut self, settings: &GateSettings, rate: f64) -> f64 {
+        let closed_window = self.successes < 1 && self.streak >= 2;
+        let fallen = if closed_window {
+            rate
+        } else {
+            self.fall_from(rate).max(settings.min_rate)
+        };
+        self.successes = 0;
+        self.forget_growth();
+        self.streak = self.streak.saturating_add(1);
+        fallen
+    }
+
+    fn fall_from(&mut self, rate: f64) -> f64 {
+        let known = self.ceiling.is_finite();
+        if known {
+            let probing = f64::from(self.near) > f64::from(self.patience) * (1.0 / rate).min(1.0);
+            self.patience = match probing {
+                true => self.patience.saturating_mul(2).min(32),
+                false if rate < 1.0 => 16,
+                false => PATIENCE,
+            };
+        }
+        let factor = if known && self.successes >= 2 {
+            GENTLE
+        } else {
+            0.5
+        };
+        self.ceiling = narrow(rate);
+        factor * rate
+    }
+
+    fn directed(&mut self, settings: &GateSettings, moment: Moment) -> Reaction {
+        let delivered = self
+            .delivery
+            .per_second(moment.now, self.stretch(moment.rate));
+        let rate = (GENTLE * moment.rate.min(delivered)).max(settings.min_rate);
+        self.ceiling = narrow(rate);
+        self.forget_growth();
+        self.latency.restart(moment.now);
+        Reaction::lower(rate, Why::Directed)
+    }
+
+    fn forget_growth(&mut self) {
+        self.near = 0;
+    }
+
+    /// The stretch over which delivery is measured: long enough for a handful of answers.
+    fn stretch(&self, rate: f64) -> f64 {
+        (2.0 * self.latency.mean()).max(6.0 / rate).max(0.3)
+    }
+}
+
+/// How far the rate falls from a ceiling it knows.
+const GENTLE: f64 = 0.7;
+/// Requests to stay below a ceiling before probing it, at rates below one per second.
+const PATIENCE: u8 = 4;
+/// Ten seconds of one request at a time is patient enough to find a window opening.
+const LONGEST_ASSUMED_WAIT_SECONDS: f64 = 10.0;
+
+/// Does a queue build up at the server?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Queueing {
+    /// Answers take as long as usual.
+    None,
+    /// Significantly longer: do not grow.
+    Suspected,
+    /// Much longer: step back.
+    Building,
+}
+
+/// Compares batches of answers with a slow mean.
+#[derive(Clone, Debug)]
+struct LatencyGuard {
+    /// Moving mean over about five answers, in seconds; zero before the first.
+    mean: f32,
+    /// What is usual, in seconds; zero before the first batch.
+    base: f32,
+    /// Mean of the last batch over the base; one after a decrease.
+    ratio: f32,
+    /// Sum of differences from the base, and of their squares, in the present batch.
+    sum: f32,
+    squares: f32,
+    started: Coarse,
+    len: u16,
+    /// Was the last batch's difference from the base significant?
+    significant: bool,
+}
+
+impl LatencyGuard {
+    fn new(now: Timestamp) -> Self {
+        Self {
+            mean: 0.0,
+            base: 0.0,
+            ratio: 1.0,
+            sum: 0.0,
+            squares: 0.0,
+            started: Coarse::of(now),
+            len: 0,
+            significant: false,
+        }
+    }
+
+    fn mean(&self) -> f64 {
+        f64::from(self.mean)
+    }
+
+    fn base(&self) -> Option<f64> {
+        (self.base > 0.0).then_some(f64::from(self.base))
+    }
+
+    fn measure(&mut self, latency: Duration, now: Timestamp) -> Queueing {
+        // Capped, so that one answer after hours does not poison the mean for the next hour.
+        let seconds = latency.as_secs_f32().min(600.0);
+        self.mean = if self.mean > 0.0 {
+            0.8 * self.mean + 0.2 * seconds
+        } else {
+            seconds
+        };
+        let difference = seconds - self.base;
+        self.sum += difference;
+        self.squares += difference * difference;
+        self.len = self.len.saturating_add(1);
+        let finished = self.finish_batch(now);
+        let slow_now = self.base > 0.0 && self.mean >= 2.0 * self.base && self.ratio > 1.2;
+        let slow_batch = finished && self.significant && self.ratio > 1.5;
+        match () {
+            () if slow_now || slow_batch => Queueing::Building,
+            () if self.significant && self.ratio > 1.2 => Queueing::Suspected,
+            () => Queueing::None,
+        }
+    }
+
+    /// Forgets the present batch and the verdict of the last one: both belong to the rate before.
+    fn restart(&mut self, now: Timestamp) {
+        self.sum = 0.0;
+        self.squares = 0.0;
+        self.len = 0;
+        self.started = Coarse::of(now);
+        self.ratio = 1.0;
+        self.significant = false;
+    }
+
+    fn finish_batch(&mut self, now: Timestamp) -> bool {
+        let (enough, long_enough) = if self.base > 0.0 {
+            (16, 0.25)
+        } else {
+            (5, 0.0)
+        };
+        if self.len < enough || self.started.seconds_until(now) < long_enough {
+            return false;
+        }
+        let len = f32::from(self.len);
+        let offset = self.sum / len;
+        let spread = (self.squares / len - offset * offset).max(0.0).sqrt();
+        let batch = self.base + offset;
+        let base = self.base;
+        self.restart(now);
+        if base > 0.0 {
+            self.ratio = batch / base;
+            self.significant = offset / (spread.max(0.1 * base) / len.sqrt()) > 5.0;
+            // Down at once, up a thousandth at a time: a queue must not become the new usual.
+            self.base += if offset < 0.0 {
+                0.3 * offset
+            } else {
+                0.001 * offset.min(0.5 * base)
+            };
+        } else {
+            self.base = batch;
+        }
+        true
+    }
+}
+
+/// Successes per second, over the present stretch and the one before.
+#[derive(Clone, Debug)]
+struct Delivery {
+    before: f32,
+    count: u32,
+    since: Coarse,
+}
+
+impl Delivery {
+    fn new(now: Timestamp) -> Self {
+        Self {
+            before: 0.0,
+            count: 0,
+            since: Coarse::of(now),
+        }
+    }
+
+    fn count(&mut self, now: Timestamp, stretch: f64) {
+        let elapsed = self.since.seconds_until(now);
+        if elapsed >= stretch / 2.0 {
+            self.before = narrow(f64::from(self.count) / elapsed);
+            self.count = 0;
+            self.since = Coarse::of(now);
+        }
+        self.count = self.count.saturating_add(1);
+    }
+
+    fn per_second(&self, now: Timestamp, stretch: f64) -> f64 {
+        let half = stretch / 2.0;
+        let elapsed = self.since.seconds_until(now);
+        (f64::from(self.before) * half + f64::from(self.count)) / (half + elapsed)
+    }
+}
+
+/// A time in milliseconds, modulo 49 days: enough to tell how long ago something recent was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Coarse(u32);
+
+impl Coarse {
+    #[expect(clippy::cast_possible_truncation, reason = "modulo 49 days is meant")]
+    fn of(at: Timestamp) -> Self {
+        Self((at.as_nanos() / 1_000_000) as u32)
+    }
+
+    fn seconds_until(self, now: Timestamp) -> f64 {
+        f64::from(Self::of(now).0.wrapping_sub(self.0)) / 1000.0
+    }
+
+    /// The later of two times that are not after `now`.
+    fn max(self, other: Self, now: Timestamp) -> Self {
+        if other.seconds_until(now) < self.seconds_until(now) {
+            other
+        } else {
+            self
+        }
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "rates and times need no more than seven digits here"
+)]
+fn narrow(value: f64) -> f32 {
+    value as f32
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "`as` saturates"
+)]
+fn saturating_u32(value: f64) -> u32 {
+    value as u32
+}

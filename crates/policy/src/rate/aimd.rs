@@ -1,0 +1,49 @@
+//! Additive increase, multiplicative decrease.
+//!
+//! Simple and predictable: a fast success adds, a slow one, a refusal or a failure multiplies. It
+//! answers one response at a time against a fixed latency target, so it suits an upstream whose
+//! normal latency is known. Random failures cost it dearly: that is what `adaptive` is for.
+
+use std::time::Duration;
+
+use super::{Reaction, Signal, Why};
+use crate::gate::GateSettings;
+
+/// What only this strategy needs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AimdSettings {
+    /// Tokens that may be saved.
+    pub burst: f64,
+    /// Added to the rate by a success faster than the target.
+    pub increase: f64,
+    /// The rate is multiplied by this when it falls.
+    pub decrease: f64,
+    /// Faster than this is fast.
+    pub latency_target: Duration,
+    /// The target times this, or slower, is slow. In between the rate stays.
+    pub latency_degrade_factor: f64,
+    /// Do undirected refusals count in the breaker?
+    pub count_throttled: bool,
+}
+
+pub(super) fn react(settings: &GateSettings, signal: Signal, rate: f64) -> Reaction {
+    let aimd = &settings.aimd;
+    let fall = |why| Reaction::lower((rate * aimd.decrease).max(settings.min_rate), why);
+    match signal {
+        Signal::Accepted { latency } if latency < aimd.latency_target => {
+            Reaction::raise((rate + aimd.increase).min(settings.max_rate))
+        }
+        Signal::Accepted { latency } => {
+            let slow = aimd.latency_target.as_secs_f64() * aimd.latency_degrade_factor;
+            if latency.as_secs_f64() >= slow {
+                fall(Why::SlowAnswers)
+            } else {
+                Reaction::default()
+            }
+        }
+        Signal::Refused { directed: true } => fall(Why::Directed),
+        Signal::Refused { directed: false } => fall(Why::Throttled),
+        Signal::Failed => fall(Why::Failed),
+        Signal::BreakerClosed => Reaction::default(),
+    }
+}

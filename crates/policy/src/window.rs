@@ -1,0 +1,378 @@
+//! The breaker's sliding window: how many attempts lately, and how many of them failed.
+//!
+//! Time is cut into slices that start at multiples of the slice's length on the gate's clock, and
+//! each slice has two small counters. A list of single results would be exact to the nanosecond
+//! but has no bound; two counters that decay have one, but cannot say "ten samples in the last
+//! thirty seconds". Sixteen slots of four bytes are one cache line per gate: [`MAX_SLICES`] whole
+//! slices and the present one.
+//!
+//! A slice counts as long as it *starts* at or after `now - window`, so a result is forgotten
+//! between one slice before and exactly at the end of the window; on a clock younger than the
+//! window everything counts. Settings are not stored here: the owner passes the same `slice` every
+//! time, and calls [`Window::clear`] if it ever changes, for slice numbers of different lengths do
+//! not compare.
+//!
+//! At the edges: a clock that steps back is taken to stand at the latest slice seen; a long
+//! silence clears at most sixteen slots; a slice that has counted 65 535 results halves both
+//! counters before it counts on, which keeps its error rate to within one in 32 768 but no longer
+//! its total; a slice length of zero is taken as one nanosecond, for settings refuse it and nothing
+//! here may divide by it.
+
+use std::time::Duration;
+
+use crate::time::Timestamp;
+
+/// How many whole slices a window may have: `window <= MAX_SLICES * slice`. Of a longer window
+/// only the last `MAX_SLICES` slices before the present one are remembered.
+pub const MAX_SLICES: u64 = 15;
+
+/// Results of the last while, by slices of time. 72 bytes.
+///
+/// ```
+/// use std::time::Duration;
+/// use policy::{time::Timestamp, window::Window};
+///
+/// let (window, slice) = (Duration::from_secs(30), Duration::from_secs(2));
+/// let mut results = Window::new();
+/// results.record(slice, Timestamp::from_secs(1), true);
+/// results.record(slice, Timestamp::from_secs(3), false);
+///
+/// let counts = results.counts(window, slice, Timestamp::from_secs(4));
+/// assert_eq!((counts.total, counts.failed), (2, 1));
+/// assert_eq!(counts.error_rate(), 0.5);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Window {
+    /// Number `n` of a slice, which covers `[n * slice, (n + 1) * slice)`, is kept in slot
+    /// `n % SLOTS`.
+    slots: [Slot; 16],
+    /// The highest slice number recorded. Zero while there is none, which is as good as any, since
+    /// all slots are empty then.
+    latest: u64,
+}
+
+impl Window {
+    /// A window without results.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Counts one result at `now`. A `now` before the latest slice seen counts in that slice.
+    pub fn record(&mut self, slice: Duration, now: Timestamp, failed: bool) {
+        self.advance_to(now.as_nanos() / slice_nanos(slice));
+        self.slots[slot_of(self.latest)].record(failed);
+    }
+
+    /// The results of every slice that starts at or after `now - window`. A `now` before the
+    /// latest slice seen is taken as that slice's start. A window of zero holds the present slice
+    /// only at the instant it starts.
+    pub fn counts(&self, window: Duration, slice: Duration, now: Timestamp) -> Counts {
+        let slice = slice_nanos(slice);
+        let latest_start = self.latest.saturating_mul(slice);
+        let cutoff = now
+            .as_nanos()
+            .max(latest_start)
+            .saturating_sub(nanos(window));
+        let oldest = self.latest.saturating_sub(MAX_SLICES);
+        let first = cutoff.div_ceil(slice).max(oldest);
+        let mut counts = Counts::default();
+        for number in first..=self.latest {
+            let slot = self.slots[slot_of(number)];
+            counts.total += u32::from(slot.total);
+            counts.failed += u32::from(slot.failed);
+        }
+        counts
+    }
+
+    /// Forgets everything, the time last seen too.
+    pub fn clear(&mut self) {
+        *self = Self::new();
+    }
+
+    /// Makes `number` the present slice and empties the slots of the slices skipped since the
+    /// latest one; those are all of them after a long silence.
+    fn advance_to(&mut self, number: u64) {
+        let passed = number.saturating_sub(self.latest).min(SLOTS);
+        self.latest = self.latest.max(number);
+        for ago in 0..passed {
+            self.slots[slot_of(self.latest - ago)] = Slot::default();
+        }
+    }
+}
+
+/// How many results a window holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// All results.
+    pub total: u32,
+    /// The failed ones among them.
+    pub failed: u32,
+}
+
+impl Counts {
+    /// The share of failed results, 0 to 1; 0 when there are none.
+    pub fn error_rate(self) -> f64 {
+        if self.total == 0 {
+            0.0
+        } else {
+            f64::from(self.failed) / f64::from(self.total)
+        }
+    }
+}
+
+/// Slots of the ring: the whole slices of a window and the present one.
+const SLOTS: u64 = MAX_SLICES + 1;
+
+/// The counters of one slice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Slot {
+    total: u16,
+    failed: u16,
+}
+
+impl Slot {
+    fn record(&mut self, failed: bool) {
+        if self.total == u16::MAX {
+            self.total = self.total.div_ceil(2);
+            self.failed = self.failed.div_ceil(2);
+        }
+        self.total += 1;
+        self.failed += u16::from(failed);
+    }
+}
+
+const fn slot_of(number: u64) -> usize {
+    (number % SLOTS) as usize
+}
+
+/// A slice's length, at least one nanosecond, so that it can be divided by.
+fn slice_nanos(slice: Duration) -> u64 {
+    nanos(slice).max(1)
+}
+
+/// A length in nanoseconds, at most 584 years.
+fn nanos(length: Duration) -> u64 {
+    u64::try_from(length.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn at(seconds: f64) -> Timestamp {
+        Timestamp::ZERO.after_seconds(seconds)
+    }
+
+    fn counted(total: u32, failed: u32) -> Counts {
+        Counts { total, failed }
+    }
+
+    #[test]
+    fn conformance_cases_hold() {
+        let text = include_str!("../tests/conformance/004_window.json");
+        let file: Value = serde_json::from_str(text).unwrap();
+        for case in file["cases"].as_array().unwrap() {
+            let given = &case["given"];
+            let slice = Duration::from_secs(given["bucket_s"].as_u64().unwrap_or(1));
+            let length = Duration::from_secs(given["window_s"].as_u64().unwrap_or(5));
+            let mut window = Window::new();
+            for record in given["records"].as_array().unwrap() {
+                let [when, total, failed] = [0, 1, 2].map(|i| record[i].as_u64().unwrap());
+                for number in 0..total {
+                    window.record(slice, Timestamp::from_secs(when), number < failed);
+                }
+            }
+            let now = Timestamp::from_secs(given["at_s"].as_u64().unwrap_or(0));
+            let counts = window.counts(length, slice, now);
+
+            let (id, expect) = (&case["id"], &case["expect"]);
+            if let Some(total) = expect["total"].as_u64() {
+                assert_eq!(u64::from(counts.total), total, "{id}");
+            }
+            if let Some(errors) = expect["errors"].as_u64() {
+                assert_eq!(u64::from(counts.failed), errors, "{id}");
+            }
+            if let Some(rate) = expect["rate"].as_f64() {
+                assert_eq!(counts.error_rate().to_bits(), rate.to_bits(), "{id}");
+            }
+        }
+    }
+
+    #[test]
+    fn it_fits_in_a_cache_line_and_eight_bytes() {
+        assert_eq!(size_of::<Window>(), 72);
+    }
+
+    #[test]
+    fn an_empty_window_has_no_errors() {
+        let counts = Window::new().counts(SECOND, SECOND, Timestamp::MAX);
+        assert_eq!(counts, counted(0, 0));
+        assert_eq!(counts.error_rate().to_bits(), 0.0_f64.to_bits());
+    }
+
+    #[test]
+    fn a_slice_counts_until_its_start_is_older_than_the_window() {
+        let mut window = Window::new();
+        window.record(SECOND, at(7.9), true);
+        let total = |now| window.counts(5 * SECOND, SECOND, at(now)).total;
+        assert_eq!(total(12.0), 1);
+        assert_eq!(total(12.000_000_001), 0);
+    }
+
+    #[test]
+    fn the_longest_window_keeps_sixteen_slices_at_a_border() {
+        let mut window = Window::new();
+        for second in 0..=20 {
+            window.record(SECOND, Timestamp::from_secs(second), second % 2 == 0);
+        }
+        let counts = |now| window.counts(15 * SECOND, SECOND, at(now));
+        assert_eq!(counts(20.0), counted(16, 8));
+        assert_eq!(counts(20.5), counted(15, 8));
+    }
+
+    #[test]
+    fn a_window_of_too_many_slices_remembers_the_last_ones() {
+        let mut window = Window::new();
+        for second in 0..100 {
+            window.record(SECOND, Timestamp::from_secs(second), true);
+        }
+        let counts = window.counts(60 * SECOND, SECOND, at(99.0));
+        assert_eq!(counts, counted(16, 16));
+    }
+
+    #[test]
+    fn time_that_steps_back_is_the_latest_seen() {
+        let mut window = Window::new();
+        window.record(SECOND, at(100.0), false);
+        window.record(SECOND, at(3.0), true);
+        assert_eq!(window.counts(5 * SECOND, SECOND, at(0.0)), counted(2, 1));
+        assert_eq!(window.counts(5 * SECOND, SECOND, at(105.0)), counted(2, 1));
+        assert_eq!(window.counts(5 * SECOND, SECOND, at(105.5)), counted(0, 0));
+    }
+
+    #[test]
+    fn a_long_silence_leaves_nothing_behind() {
+        let mut window = Window::new();
+        for second in 0..16 {
+            window.record(SECOND, Timestamp::from_secs(second), true);
+        }
+        window.record(SECOND, Timestamp::MAX, false);
+        let counts = window.counts(15 * SECOND, SECOND, Timestamp::MAX);
+        assert_eq!(counts, counted(1, 0));
+    }
+
+    #[test]
+    fn clearing_also_forgets_the_time() {
+        let mut window = Window::new();
+        window.record(SECOND, Timestamp::MAX, true);
+        window.clear();
+        assert_eq!(window, Window::new());
+        window.record(SECOND, at(1.0), false);
+        assert_eq!(window.counts(SECOND, SECOND, at(1.0)), counted(1, 0));
+    }
+
+    #[test]
+    fn a_full_slice_halves_both_counts_and_keeps_their_ratio() {
+        let mut window = Window::new();
+        for number in 0..1_000_000 {
+            window.record(SECOND, at(0.0), number % 5 < 2);
+        }
+        let counts = window.counts(SECOND, SECOND, at(0.0));
+        assert!((32_768..=65_535).contains(&counts.total), "{counts:?}");
+        assert!((counts.error_rate() - 0.4).abs() < 1e-4, "{counts:?}");
+    }
+
+    #[test]
+    fn a_full_slice_forgets_no_failure_entirely() {
+        let mut window = Window::new();
+        window.record(SECOND, at(0.0), true);
+        for _ in 0..200_000 {
+            window.record(SECOND, at(0.0), false);
+        }
+        assert_eq!(window.counts(SECOND, SECOND, at(0.0)).failed, 1);
+    }
+
+    #[test]
+    fn absurd_lengths_are_ordinary_values() {
+        let mut window = Window::new();
+        window.record(Duration::ZERO, at(1.0), true);
+        let counts = window.counts(Duration::ZERO, Duration::ZERO, at(1.0));
+        assert_eq!(counts, counted(1, 1));
+        window.clear();
+        window.record(Duration::MAX, Timestamp::MAX, true);
+        let counts = window.counts(Duration::MAX, Duration::MAX, Timestamp::MAX);
+        assert_eq!(counts, counted(1, 1));
+    }
+
+    /// The definition: every record kept, none of it clever.
+    #[derive(Default)]
+    struct Model {
+        records: Vec<(u64, bool)>,
+        latest_start: u64,
+    }
+
+    impl Model {
+        fn record(&mut self, slice: u64, now: u64, failed: bool) {
+            let start = now.max(self.latest_start) / slice * slice;
+            self.latest_start = start;
+            self.records.push((start, failed));
+        }
+
+        fn counts(&self, window: u64, now: u64) -> Counts {
+            let now = now.max(self.latest_start);
+            let counted = |&&(start, _): &&(u64, bool)| start.saturating_add(window) >= now;
+            let failed = |&&(_, failed): &&(u64, bool)| failed;
+            let total = self.records.iter().filter(counted).count();
+            let failed = self.records.iter().filter(counted).filter(failed).count();
+            Counts {
+                total: u32::try_from(total).unwrap(),
+                failed: u32::try_from(failed).unwrap(),
+            }
+        }
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<(i64, bool)>> {
+        let step = prop_oneof![
+            8 => 0_i64..1_500,
+            2 => 0_i64..20_000,
+            1 => -3_000_i64..0,
+            1 => 0_i64..1_000_000_000_000_000,
+        ];
+        prop::collection::vec((step, any::<bool>()), 1..200)
+    }
+
+    proptest! {
+        #[test]
+        fn it_counts_what_a_list_of_all_records_counts(
+            slice in prop_oneof![1_u64..10, 100_u64..2_000],
+            slices in 1_u64..=MAX_SLICES,
+            part in 0_u64..100,
+            start: u64,
+            steps in steps(),
+        ) {
+            let length = (slice * slices).saturating_sub(part);
+            let [slice_length, window_length] = [slice, length].map(Duration::from_nanos);
+            let (mut window, mut model) = (Window::new(), Model::default());
+            let mut now = start / 2;
+            for (step, failed) in steps {
+                now = now.saturating_add_signed(step);
+                let timestamp = Timestamp::from_nanos(now);
+                prop_assert_eq!(
+                    window.counts(window_length, slice_length, timestamp),
+                    model.counts(length, now)
+                );
+                window.record(slice_length, timestamp, failed);
+                model.record(slice, now, failed);
+                prop_assert_eq!(
+                    window.counts(window_length, slice_length, timestamp),
+                    model.counts(length, now)
+                );
+            }
+        }
+    }
+}
