@@ -15,10 +15,25 @@ fn every_shell_has_a_script() {
         let first = script.lines().find(|line| !line.trim().is_empty()).unwrap();
         first_lines.push_str(&format!("{shell}: {first}\n"));
     }
-    assert_snapshot!(first_lines, @"");
+    assert_snapshot!(first_lines, @"
+    bash: _tidegate() {
+    elvish: use builtin;
+    fish: # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+    powershell: using namespace System.Management.Automation
+    zsh: #compdef tidegate
+    ");
 }
 
 #[test]
 fn another_shell_is_a_wrong_usage() {
-    assert_snapshot!(run("completions tcsh", ""), @"");
+    assert_snapshot!(run("completions tcsh", ""), @"
+    exit 2
+    --- stderr
+    error: invalid value 'tcsh' for '<SHELL>'
+      [possible values: bash, elvish, fish, powershell, zsh]
+
+      tip: a similar value exists: 'zsh'
+
+    For more information, try '--help'.
+    ");
 }

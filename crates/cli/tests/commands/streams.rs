@@ -43,7 +43,7 @@ fn a_reader_that_has_seen_enough_is_an_ordinary_end() {
     // Once it finds out, nobody reads this any more either.
     while writeln!(stdin, "{{\"at\":1,\"acquire\":\"a.example\"}}").is_ok() {}
     drop(stdin);
-    assert_snapshot!(shown(&child.wait_with_output().unwrap()), @"");
+    assert_snapshot!(shown(&child.wait_with_output().unwrap()), @"exit 0");
 }
 
 #[cfg(target_os = "linux")]
@@ -59,7 +59,11 @@ fn a_full_disk_is_a_failure() {
         "{{\"at\":0,\"acquire\":\"a.example\"}}"
     )
     .unwrap();
-    assert_snapshot!(shown(&child.wait_with_output().unwrap()), @"");
+    assert_snapshot!(shown(&child.wait_with_output().unwrap()), @"
+    exit 1
+    --- stderr
+    error: cannot write to stdout: No space left on device (os error 28)
+    ");
 }
 
 #[test]
@@ -76,7 +80,16 @@ fn files_are_one_stream_with_lines_of_their_own() {
     let args = format!("{REPLAY} {} - {}", first.display(), second.display());
     let output = output(&args, b"{\"at\":1,\"acquire\":\"a.example\"}");
     let shown = shown(&output).replace(&*folder.path().to_string_lossy(), "FOLDER");
-    assert_snapshot!(shown, @"");
+    assert_snapshot!(shown, @r#"
+    exit 2
+    --- stdout
+    {"at":0,"decision":"admit","until":null,"reason":null}
+    {"at":1,"decision":"admit","until":null,"reason":null}
+    {"at":2,"verdict":"success","rate":1,"breaker":"closed","hold_until":null,"error_rate":0,"consecutive_failures":0}
+    --- stderr
+    error: line 2 of `FOLDER/second.jsonl`: has neither `acquire` nor `settle`, expected one of them
+    hint: events are `{"at":0,"acquire":"example.com"}` and `{"at":1,"settle":1,"status":200}`
+    "#);
 }
 
 #[test]
@@ -96,19 +109,33 @@ fn files_and_stdin_give_the_same() {
 fn every_missing_file_is_named_before_anything_is_done() {
     assert_snapshot!(
         run(&format!("{REPLAY} - none.jsonl nothing.jsonl /"), "{\"at\":0,\"acquire\":\"a\"}"),
-        @""
+        @"
+        exit 2
+        --- stderr
+        error: cannot read `none.jsonl`: No such file or directory (os error 2)
+        error: cannot read `nothing.jsonl`: No such file or directory (os error 2)
+        error: cannot read `/`: it is a folder, expected a file of events
+        hint: give files of JSON Lines, or `-` for stdin
+        "
     );
 }
 
 #[test]
 fn no_events_are_no_answers() {
-    assert_snapshot!(run(REPLAY, ""), @"");
+    assert_snapshot!(run(REPLAY, ""), @"exit 0");
 }
 
 #[test]
 fn what_came_before_a_bad_line_is_written() {
     assert_snapshot!(
         run(REPLAY, "{\"at\":0,\"acquire\":\"a.example\"}\n\n{\"at\":0,\"acquire\":\"a.example\"}\n"),
-        @""
+        @r#"
+        exit 2
+        --- stdout
+        {"at":0,"decision":"admit","until":null,"reason":null}
+        --- stderr
+        error: line 2 of stdin: blank, expected a JSON object
+        hint: every line is one event, such as `{"at":0,"acquire":"example.com"}`
+        "#
     );
 }

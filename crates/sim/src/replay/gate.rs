@@ -11,9 +11,10 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use policy::classify;
-use policy::gate::{Ask, Decision, Gate, GateOptions, GateSettings, Permit, Reason, Tickets};
+use policy::gate::{Ask, Decision, Gate, GateOptions, GateSettings, Permit, Reason};
 use policy::hint::{self, Hint};
 use policy::key::{self, KeyError};
+use policy::line::Tickets;
 use policy::outcome::{Answer, Outcome, Verdict};
 use policy::time::Timestamp;
 
@@ -72,7 +73,7 @@ impl Replay for GateReplay {
         let at = event.required_at()?;
         match event.action()? {
             Action::Acquire(key) => {
-                let key = key::normalize(&key).map_err(|error| bad_key(&key, &error))?;
+                let key = key::normalize(&key).map_err(|error| bad_key(&error))?;
                 self.timeline.advance(at)?;
                 self.admit_due(at.time, out);
                 self.acquire(&key, at, out);
@@ -105,14 +106,14 @@ impl GateReplay {
         self.asks += 1;
         let now = at.time;
         let answer = Object::answering(Some(at), out);
-        if !self.settings.enabled {
+        if !self.settings.enabled() {
             self.pending.insert(self.asks, Pending::Ungated);
             return write_decision(answer, "admit", None, None);
         }
         let Some(gate) = self.gates.enter(&self.settings, key, now) else {
             return write_decision(answer, "refuse", None, Some(Reason::TooManyGates));
         };
-        let ask = Ask::until(now + self.settings.max_wait);
+        let ask = Ask::until(now + self.settings.max_wait());
         let asked = self.gates.get_mut(gate);
         match asked.acquire(&self.settings, &mut self.tickets, &ask, now) {
             Decision::Admit(permit) => {
@@ -168,15 +169,10 @@ impl GateReplay {
     /// Lets everyone leave who is due at or before `now`.
     fn admit_due(&mut self, now: Timestamp, out: &mut Vec<u8>) {
         while let Some((time, gate)) = self.waiters.next_due(now) {
-            let admitted =
-                self.gates
-                    .get_mut(gate)
-                    .admit_next(&self.settings, &mut self.tickets, time);
+            let left = self.gates.get_mut(gate);
+            let admitted = left.admit_next(&self.settings, &mut self.tickets, time);
             let Some((ticket, permit)) = admitted else {
-                // Nothing changed since the time was given, so this does not happen; if it did,
-                // asking again for the same time would never end.
-                debug_assert!(false, "a gate keeps to the time it gave");
-                self.waiters.schedule(gate, None);
+                self.postpone(gate, time);
                 continue;
             };
             let number = self.waiters.leave(gate, ticket);
@@ -190,11 +186,21 @@ impl GateReplay {
         }
     }
 
+    /// A gate keeps to the time it gave; should it ever not, it gets one that is later, or has to
+    /// be woken by an event, so that asking for the same time again cannot go on for ever.
+    fn postpone(&mut self, id: GateId, after: Timestamp) {
+        let next = self
+            .gates
+            .get(id)
+            .next_admission(&self.settings, &self.tickets);
+        self.waiters.schedule(id, next.filter(|&next| next > after));
+    }
+
     /// Brings what is kept about a gate up to date after something happened at it.
     fn refresh(&mut self, id: GateId, now: Timestamp) {
         if self.waiters.has_line(id) {
             let gate = self.gates.get(id);
-            let next = gate.next_admission(&self.settings, &self.tickets, now);
+            let next = gate.next_admission(&self.settings, &self.tickets);
             // Who could have left earlier, had it been known, leaves now.
             self.waiters.schedule(id, next.map(|next| next.max(now)));
         }
@@ -275,9 +281,13 @@ impl Attempt {
     }
 }
 
-fn bad_key(key: &str, error: &KeyError) -> Problem {
+fn bad_key(error: &KeyError) -> Problem {
     Problem::new(
-        format!("`acquire` is `{}`: {error}", excerpt(key)),
+        format!(
+            "`acquire` is `{}`, expected {}",
+            excerpt(error.value()),
+            error.expected()
+        ),
         "a key is a host, with a port where it matters, such as `api.example.com:8080`",
     )
 }

@@ -67,7 +67,7 @@ impl Gates {
         if let Some(&id) = self.by_key.get(key) {
             return Some(id);
         }
-        if self.by_key.len() >= settings.max_gates {
+        if self.by_key.len() >= settings.max_gates() {
             let (_, id) = self.evictable.pop_first()?;
             self.remove(id);
         }
@@ -119,8 +119,7 @@ impl Gates {
     fn evict_idle(&mut self, settings: &GateSettings, now: Timestamp) {
         while let Some(first) = self.evictable.first_entry() {
             let id = *first.get();
-            let idle = now.since(self.slots[id.0].gate.last_activity());
-            if idle < settings.idle_after {
+            if !self.slots[id.0].gate.is_idle(settings, now) {
                 break;
             }
             first.remove();

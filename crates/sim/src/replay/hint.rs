@@ -38,7 +38,7 @@ fn write(object: Object<'_>, hint: &Hint) {
         .text("source", hint.source.map(Source::as_str))
         .number("remaining", hint.remaining)
         .number("reset_ms", hint.reset.map(millis))
-        .text("scope", hint.scope.as_ref().map(scope))
+        .text("scope", hint.scope.as_ref().map(Scope::as_str))
         .end();
 }
 
@@ -49,12 +49,4 @@ fn says_nothing(hint: &Hint) -> bool {
 /// Rounded up: who comes back after so many milliseconds is never early.
 fn millis(duration: Duration) -> u128 {
     duration.as_nanos().div_ceil(1_000_000)
-}
-
-fn scope(scope: &Scope) -> &str {
-    match scope {
-        Scope::Requests => "requests",
-        Scope::Tokens => "tokens",
-        Scope::Named(name) => name,
-    }
 }

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use policy::gate::Ticket;
+use policy::line::Ticket;
 use policy::time::Timestamp;
 
 use super::gates::GateId;
