@@ -16,7 +16,7 @@ fn said(policy: &str, before: &str, lines: &[&str]) -> String {
         );
         assert_eq!(output.status.code(), Some(2), "{line}");
         let stderr = String::from_utf8(output.stderr).unwrap();
-        writeln!(said, "{line}\n{stderr}").unwrap();
+        writeln!(said, "`{line}`\n{stderr}").unwrap();
     }
     said
 }
@@ -30,36 +30,37 @@ fn lines_that_are_no_event() {
             &["", "   ", "[0,\"a\"]", "12", "{\"at\":0", "{\"at\":0}}", "{\"at\":0,\"at\":1}", "{at:0}"]
         ),
         @r#"
+        ``
         error: line 1 of stdin: blank, expected a JSON object
-        hint: every line is one event, such as `{"at":0,"acquire":"example.com"}`
+        hint: every line is one event, written as one JSON object
 
-           
+        `   `
         error: line 1 of stdin: blank, expected a JSON object
-        hint: every line is one event, such as `{"at":0,"acquire":"example.com"}`
+        hint: every line is one event, written as one JSON object
 
-        [0,"a"]
+        `[0,"a"]`
         error: line 1 of stdin: not a JSON object
-        hint: every line is one event, such as `{"at":0,"acquire":"example.com"}`
+        hint: every line is one event, written as one JSON object
 
-        12
+        `12`
         error: line 1 of stdin: not a JSON object
-        hint: every line is one event, such as `{"at":0,"acquire":"example.com"}`
+        hint: every line is one event, written as one JSON object
 
-        {"at":0
+        `{"at":0`
         error: line 1 of stdin: not a JSON object: EOF while parsing an object at column 7
-        hint: every line is one event, such as `{"at":0,"acquire":"example.com"}`
+        hint: every line is one event, written as one JSON object
 
-        {"at":0}}
+        `{"at":0}}`
         error: line 1 of stdin: not a JSON object: trailing characters at column 9
-        hint: every line is one event, such as `{"at":0,"acquire":"example.com"}`
+        hint: every line is one event, written as one JSON object
 
-        {"at":0,"at":1}
+        `{"at":0,"at":1}`
         error: line 1 of stdin: not a JSON object: duplicate field `at` at column 12
-        hint: every line is one event, such as `{"at":0,"acquire":"example.com"}`
+        hint: every line is one event, written as one JSON object
 
-        {at:0}
+        `{at:0}`
         error: line 1 of stdin: not a JSON object: key must be a string at column 2
-        hint: every line is one event, such as `{"at":0,"acquire":"example.com"}`
+        hint: every line is one event, written as one JSON object
         "#
     );
 }
@@ -76,31 +77,31 @@ fn times() {
         r#"{"at":4.999999999,"acquire":"a"}"#,
     ];
     assert_snapshot!(said("gate", "{\"at\":5,\"acquire\":\"a\"}\n", &lines), @r#"
-    {"acquire":"a"}
+    `{"acquire":"a"}`
     error: line 2 of stdin: `at` is missing, expected seconds from the start
     hint: `at` is a number of seconds, such as `{"at":1.25}`
 
-    {"at":null,"acquire":"a"}
+    `{"at":null,"acquire":"a"}`
     error: line 2 of stdin: `at` is missing, expected seconds from the start
     hint: `at` is a number of seconds, such as `{"at":1.25}`
 
-    {"at":"1","acquire":"a"}
+    `{"at":"1","acquire":"a"}`
     error: line 2 of stdin: `at` is `"1"`, expected seconds from the start, 0 to 18446744073
     hint: `at` is a number of seconds, such as `{"at":1.25}`
 
-    {"at":-1,"acquire":"a"}
+    `{"at":-1,"acquire":"a"}`
     error: line 2 of stdin: `at` is `-1`, expected seconds from the start, 0 to 18446744073
     hint: `at` is a number of seconds, such as `{"at":1.25}`
 
-    {"at":1e999,"acquire":"a"}
+    `{"at":1e999,"acquire":"a"}`
     error: line 2 of stdin: `at` is `1e999`, expected seconds from the start, 0 to 18446744073
     hint: `at` is a number of seconds, such as `{"at":1.25}`
 
-    {"at":[1],"acquire":"a"}
+    `{"at":[1],"acquire":"a"}`
     error: line 2 of stdin: `at` is `[1]`, expected seconds from the start, 0 to 18446744073
     hint: `at` is a number of seconds, such as `{"at":1.25}`
 
-    {"at":4.999999999,"acquire":"a"}
+    `{"at":4.999999999,"acquire":"a"}`
     error: line 2 of stdin: `at` is `4.999999999`, expected at least `5`, the time of the event before
     hint: events are in order of time; those at the same time act in the order given
     "#);
@@ -119,35 +120,35 @@ fn actions() {
         r#"{"at":0,"settle":-1,"status":200}"#,
     ];
     assert_snapshot!(said("gate", "", &lines), @r#"
-    {"at":0}
+    `{"at":0}`
     error: line 1 of stdin: has neither `acquire` nor `settle`, expected one of them
     hint: events are `{"at":0,"acquire":"example.com"}` and `{"at":1,"settle":1,"status":200}`
 
-    {"at":0,"acquire":"a","settle":1}
+    `{"at":0,"acquire":"a","settle":1}`
     error: line 1 of stdin: has both `acquire` and `settle`, expected one of them
     hint: events are `{"at":0,"acquire":"example.com"}` and `{"at":1,"settle":1,"status":200}`
 
-    {"at":0,"acquire":7}
+    `{"at":0,"acquire":7}`
     error: line 1 of stdin: `acquire` is `7`, expected a key, as a string
     hint: events are `{"at":0,"acquire":"example.com"}` and `{"at":1,"settle":1,"status":200}`
 
-    {"at":0,"acquire":""}
+    `{"at":0,"acquire":""}`
     error: line 1 of stdin: `acquire` is ``, expected a host, such as `example.com`
     hint: a key is a host, with a port where it matters, such as `api.example.com:8080`
 
-    {"at":0,"acquire":"example.com/path"}
+    `{"at":0,"acquire":"example.com/path"}`
     error: line 1 of stdin: `acquire` is `example.com/…`, expected a scheme before user info, path or query, such as `https://`
     hint: a key is a host, with a port where it matters, such as `api.example.com:8080`
 
-    {"at":0,"settle":"1","status":200}
+    `{"at":0,"settle":"1","status":200}`
     error: line 1 of stdin: `settle` is `"1"`, expected the number of an acquire line, from 1
     hint: events are `{"at":0,"acquire":"example.com"}` and `{"at":1,"settle":1,"status":200}`
 
-    {"at":0,"settle":1.0,"status":200}
+    `{"at":0,"settle":1.0,"status":200}`
     error: line 1 of stdin: `settle` is `1.0`, expected the number of an acquire line, from 1
     hint: events are `{"at":0,"acquire":"example.com"}` and `{"at":1,"settle":1,"status":200}`
 
-    {"at":0,"settle":-1,"status":200}
+    `{"at":0,"settle":-1,"status":200}`
     error: line 1 of stdin: `settle` is `-1`, expected the number of an acquire line, from 1
     hint: events are `{"at":0,"acquire":"example.com"}` and `{"at":1,"settle":1,"status":200}`
     "#);
@@ -173,63 +174,63 @@ fn results() {
         r#"{"at":0,"settle":1,"status":200,"now":"today"}"#,
     ];
     assert_snapshot!(said("gate", "{\"at\":0,\"acquire\":\"a\"}\n", &lines), @r#"
-    {"at":0,"settle":1}
+    `{"at":0,"settle":1}`
     error: line 2 of stdin: has neither `status` nor `failure`, expected one of them
     hint: an attempt ends with `"status":200` or `"failure":"timeout"`
 
-    {"at":0,"settle":1,"status":200,"failure":"reset"}
+    `{"at":0,"settle":1,"status":200,"failure":"reset"}`
     error: line 2 of stdin: has both `status` and `failure`, expected one of them
     hint: an attempt ends with `"status":200` or `"failure":"timeout"`
 
-    {"at":0,"settle":1,"status":99}
+    `{"at":0,"settle":1,"status":99}`
     error: line 2 of stdin: `status` is `99`, expected a whole number from 100 to 999
     hint: an attempt ends with `"status":200` or `"failure":"timeout"`
 
-    {"at":0,"settle":1,"status":1000}
+    `{"at":0,"settle":1,"status":1000}`
     error: line 2 of stdin: `status` is `1000`, expected a whole number from 100 to 999
     hint: an attempt ends with `"status":200` or `"failure":"timeout"`
 
-    {"at":0,"settle":1,"status":200.5}
+    `{"at":0,"settle":1,"status":200.5}`
     error: line 2 of stdin: `status` is `200.5`, expected a whole number from 100 to 999
     hint: an attempt ends with `"status":200` or `"failure":"timeout"`
 
-    {"at":0,"settle":1,"status":"200"}
+    `{"at":0,"settle":1,"status":"200"}`
     error: line 2 of stdin: `status` is `"200"`, expected a whole number from 100 to 999
     hint: an attempt ends with `"status":200` or `"failure":"timeout"`
 
-    {"at":0,"settle":1,"failure":"weather"}
+    `{"at":0,"settle":1,"failure":"weather"}`
     error: line 2 of stdin: `failure` is `"weather"`, expected `connect`, `timeout`, `reset`, `dns` or `tls`
     hint: an attempt ends with `"status":200` or `"failure":"timeout"`
 
-    {"at":0,"settle":1,"status":200,"latency_ms":-1}
+    `{"at":0,"settle":1,"status":200,"latency_ms":-1}`
     error: line 2 of stdin: `latency_ms` is `-1`, expected milliseconds, 0 or more
     hint: leave it out to have it counted from the admission
 
-    {"at":0,"settle":1,"status":200,"latency_ms":"80"}
+    `{"at":0,"settle":1,"status":200,"latency_ms":"80"}`
     error: line 2 of stdin: `latency_ms` is `"80"`, expected milliseconds, 0 or more
     hint: leave it out to have it counted from the admission
 
-    {"at":0,"settle":1,"status":200,"headers":["a"]}
+    `{"at":0,"settle":1,"status":200,"headers":["a"]}`
     error: line 2 of stdin: `headers` is a list, expected an object of names and values
     hint: write them as `"headers":{"retry-after":"2"}`
 
-    {"at":0,"settle":1,"status":200,"headers":{"retry-after":2}}
+    `{"at":0,"settle":1,"status":200,"headers":{"retry-after":2}}`
     error: line 2 of stdin: header `retry-after` is a number, expected a string, or a list of strings
     hint: write them as `"headers":{"retry-after":"2"}`
 
-    {"at":0,"settle":1,"status":200,"headers":{"authorization":[true]}}
+    `{"at":0,"settle":1,"status":200,"headers":{"authorization":[true]}}`
     error: line 2 of stdin: header `authorization` is a list, expected a string, or a list of strings
     hint: write them as `"headers":{"retry-after":"2"}`
 
-    {"at":0,"settle":1,"status":200,"body":{"error":"secret"}}
+    `{"at":0,"settle":1,"status":200,"body":{"error":"secret"}}`
     error: line 2 of stdin: `body` is an object, expected a string
     hint: a JSON body is written as a string: `"{\"error\":\"…\"}"`
 
-    {"at":0,"settle":1,"status":200,"now":1794722400}
+    `{"at":0,"settle":1,"status":200,"now":1794722400}`
     error: line 2 of stdin: `now` is `1794722400`, expected a time as in RFC 3339
     hint: write it as `"2026-11-15T06:00:00Z"`
 
-    {"at":0,"settle":1,"status":200,"now":"today"}
+    `{"at":0,"settle":1,"status":200,"now":"today"}`
     error: line 2 of stdin: `now` is `"today"`, expected a time as in RFC 3339
     hint: write it as `"2026-11-15T06:00:00Z"`
     "#);
@@ -251,23 +252,23 @@ fn settling_what_is_not_out() {
     ];
     let policy = "gate --set strategy=fixed --set initial_rate=0.1 --set max_wait=15s";
     assert_snapshot!(said(policy, before, &lines), @r#"
-    {"at":1,"settle":0,"status":200}
+    `{"at":1,"settle":0,"status":200}`
     error: line 5 of stdin: `settle` is `0`, expected one of the 3 acquires so far
     hint: `settle` counts acquire lines from 1; each admitted one is settled once
 
-    {"at":1,"settle":1,"status":200}
+    `{"at":1,"settle":1,"status":200}`
     error: line 5 of stdin: `settle` is `1`, which was refused or is settled already, expected one that was admitted
     hint: `settle` counts acquire lines from 1; each admitted one is settled once
 
-    {"at":1,"settle":2,"status":200}
+    `{"at":1,"settle":2,"status":200}`
     error: line 5 of stdin: `settle` is `2`, which still waits, expected one that was admitted
     hint: `settle` counts acquire lines from 1; each admitted one is settled once
 
-    {"at":1,"settle":3,"status":200}
+    `{"at":1,"settle":3,"status":200}`
     error: line 5 of stdin: `settle` is `3`, which was refused or is settled already, expected one that was admitted
     hint: `settle` counts acquire lines from 1; each admitted one is settled once
 
-    {"at":1,"settle":4,"status":200}
+    `{"at":1,"settle":4,"status":200}`
     error: line 5 of stdin: `settle` is `4`, expected one of the 3 acquires so far
     hint: `settle` counts acquire lines from 1; each admitted one is settled once
     "#);
@@ -278,11 +279,11 @@ fn long_values_and_control_characters_are_cut() {
     let long = format!(r#"{{"at":"{}","acquire":"a"}}"#, "9".repeat(1000));
     let lines = [&*long, "{\"at\":\"\u{9b}31m\",\"acquire\":\"a\"}"];
     assert_snapshot!(said("gate", "", &lines).replace(&long, "…"), @r#"
-    …
+    `…`
     error: line 1 of stdin: `at` is `"99999999999999999999999999999999999999999999999999999999999…`, expected seconds from the start, 0 to 18446744073
     hint: `at` is a number of seconds, such as `{"at":1.25}`
 
-    {"at":"31m","acquire":"a"}
+    `{"at":"31m","acquire":"a"}`
     error: line 1 of stdin: `at` is `" 31m"`, expected seconds from the start, 0 to 18446744073
     hint: `at` is a number of seconds, such as `{"at":1.25}`
     "#);
@@ -297,33 +298,33 @@ fn other_policies() {
         r#"{"at":-1}"#,
     ];
     assert_snapshot!(said("hint", "{}\n", &status), @r#"
-    {"status":"429"}
+    `{"status":"429"}`
     error: line 2 of stdin: `status` is `"429"`, expected a whole number from 100 to 999
     hint: an attempt ends with `"status":200` or `"failure":"timeout"`
 
-    {"headers":1}
+    `{"headers":1}`
     error: line 2 of stdin: `headers` is a number, expected an object of names and values
     hint: write them as `"headers":{"retry-after":"2"}`
 
-    {"now":"x"}
+    `{"now":"x"}`
     error: line 2 of stdin: `now` is `"x"`, expected a time as in RFC 3339
     hint: write it as `"2026-11-15T06:00:00Z"`
 
-    {"at":-1}
+    `{"at":-1}`
     error: line 2 of stdin: `at` is `-1`, expected seconds from the start, 0 to 18446744073
     hint: `at` is a number of seconds, such as `{"at":1.25}`
     "#);
     let reply = ["{}", r#"{"status":1}"#, r#"{"failure":1}"#];
     assert_snapshot!(said("classify", "", &reply), @r#"
-    {}
+    `{}`
     error: line 1 of stdin: has neither `status` nor `failure`, expected one of them
     hint: an attempt ends with `"status":200` or `"failure":"timeout"`
 
-    {"status":1}
+    `{"status":1}`
     error: line 1 of stdin: `status` is `1`, expected a whole number from 100 to 999
     hint: an attempt ends with `"status":200` or `"failure":"timeout"`
 
-    {"failure":1}
+    `{"failure":1}`
     error: line 1 of stdin: `failure` is `1`, expected `connect`, `timeout`, `reset`, `dns` or `tls`
     hint: an attempt ends with `"status":200` or `"failure":"timeout"`
     "#);

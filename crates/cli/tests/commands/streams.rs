@@ -135,7 +135,7 @@ fn what_came_before_a_bad_line_is_written() {
         {"at":0,"decision":"admit","until":null,"reason":null}
         --- stderr
         error: line 2 of stdin: blank, expected a JSON object
-        hint: every line is one event, such as `{"at":0,"acquire":"example.com"}`
+        hint: every line is one event, written as one JSON object
         "#
     );
 }

@@ -365,8 +365,7 @@ fn not_json(error: &serde_json::Error) -> Problem {
     )
 }
 
-const ONE_OBJECT: &str =
-    "every line is one event, such as `{\"at\":0,\"acquire\":\"example.com\"}`";
+const ONE_OBJECT: &str = "every line is one event, written as one JSON object";
 const GATE_EVENTS: &str = "events are `{\"at\":0,\"acquire\":\"example.com\"}` and \
                            `{\"at\":1,\"settle\":1,\"status\":200}`";
 const REPLIES: &str = "an attempt ends with `\"status\":200` or `\"failure\":\"timeout\"`";
