@@ -2,7 +2,8 @@
 //!
 //! Fields stay raw until a policy asks for them, so that a message can quote a value as it was
 //! written, and nobody pays for what is not read. Other fields are ignored: traces carry notes. A
-//! field that is null counts as missing.
+//! field that is null counts as missing; one that is given twice is a bad line, for nobody can say
+//! which was meant.
 
 use std::borrow::Cow;
 use std::time::Duration;

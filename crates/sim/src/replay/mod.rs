@@ -15,6 +15,8 @@ mod gate;
 mod gates;
 mod hint;
 mod lines;
+#[cfg(test)]
+mod model;
 mod object;
 mod problem;
 mod rfc3339;
