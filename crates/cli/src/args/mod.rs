@@ -3,7 +3,7 @@
 mod completions;
 mod replay;
 
-use clap::{Parser, Subcommand};
+use clap::{ArgAction, Parser, Subcommand};
 
 use crate::exit::Exit;
 use crate::output::Verbosity;
@@ -32,8 +32,8 @@ pub(crate) struct Args {
     quiet: bool,
 
     /// Say more on stderr
-    #[arg(short, long, global = true)]
-    verbose: bool,
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    verbose: u8,
 }
 
 #[derive(Debug, Subcommand)]
@@ -46,8 +46,8 @@ impl Args {
     pub(crate) fn verbosity(&self) -> Verbosity {
         match (self.quiet, self.verbose) {
             (true, _) => Verbosity::Quiet,
-            (_, true) => Verbosity::Verbose,
-            _ => Verbosity::Normal,
+            (false, 0) => Verbosity::Normal,
+            (false, 1..) => Verbosity::Verbose,
         }
     }
 }

@@ -46,10 +46,17 @@ fn start(args: &ReplayArgs) -> Result<Box<dyn Replay>, Failure> {
     Err(Failure {
         exit: Exit::Usage,
         errors,
-        hint: Some(
-            "settings are given as `--set max_rate=8`, by their names in the configuration".into(),
-        ),
+        hint: Some(settings_hint(args.policy).to_owned()),
     })
+}
+
+fn settings_hint(policy: Policy) -> &'static str {
+    match policy {
+        Policy::Gate => {
+            "settings are written as `--set max_rate=8`, by their names in the configuration"
+        }
+        Policy::Hint | Policy::Classify => "only policy `gate` has settings",
+    }
 }
 
 fn policy(policy: Policy) -> replay::Policy {

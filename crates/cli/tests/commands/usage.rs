@@ -34,7 +34,7 @@ fn help() {
       -q, --quiet
               Say only what went wrong
 
-      -v, --verbose
+      -v, --verbose...
               Say more on stderr
 
       -h, --help
@@ -100,7 +100,7 @@ fn help_of_replay() {
       -q, --quiet
               Say only what went wrong
 
-      -v, --verbose
+      -v, --verbose...
               Say more on stderr
 
       -h, --help
@@ -131,10 +131,10 @@ fn help_of_completions() {
       <SHELL>  The shell to complete in [possible values: bash, elvish, fish, powershell, zsh]
 
     Options:
-          --json     Write for programs: JSON on stdout
-      -q, --quiet    Say only what went wrong
-      -v, --verbose  Say more on stderr
-      -h, --help     Print help
+          --json        Write for programs: JSON on stdout
+      -q, --quiet       Say only what went wrong
+      -v, --verbose...  Say more on stderr
+      -h, --help        Print help
 
     Examples:
       tidegate completions bash > ~/.local/share/bash-completion/completions/tidegate
@@ -221,7 +221,7 @@ fn all_bad_settings_are_told_at_once() {
         error: `max_rat` is `8`, expected a known setting; did you mean `max_rate`?
         error: `max_rate` is `x`, expected a number of requests per second from 0.000001 to 1000000000
         error: `max_wait` is `30`, expected a number with a unit such as `500ms`, `30s` or `5m`
-        hint: settings are given as `--set max_rate=8`, by their names in the configuration
+        hint: settings are written as `--set max_rate=8`, by their names in the configuration
         "
     );
 }
@@ -234,7 +234,7 @@ fn settings_that_contradict_each_other() {
         exit 2
         --- stderr
         error: `min_rate` is `5`, expected at most `max_rate` (1)
-        hint: settings are given as `--set max_rate=8`, by their names in the configuration
+        hint: settings are written as `--set max_rate=8`, by their names in the configuration
         "
     );
 }
@@ -245,7 +245,7 @@ fn a_policy_without_settings_takes_none() {
     exit 2
     --- stderr
     error: `max_rate` is not a setting of policy `hint`, which has none
-    hint: settings are given as `--set max_rate=8`, by their names in the configuration
+    hint: only policy `gate` has settings
     ");
 }
 
