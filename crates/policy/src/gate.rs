@@ -143,6 +143,11 @@ impl Permit {
         self.admitted_at
     }
 
+    /// The epoch of its gate that it was given out in.
+    pub fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
     /// Is this attempt one of the few that find out whether the upstream works again?
     pub fn is_probe(&self) -> bool {
         self.probe.is_some()
@@ -236,15 +241,19 @@ impl Gate {
     pub fn next_admission(&self, settings: &GateSettings, tickets: &Tickets) -> Option<Timestamp> {
         let cost = tickets.first_cost(self.line)?;
         let looked_at = self.bucket.refilled_at();
-        if self.breaker.state(looked_at) == BreakerState::Isolated || self.is_full(settings) {
+        let isolated = self.breaker.state(looked_at) == BreakerState::Isolated;
+        if isolated || self.in_flight >= settings.max_in_flight {
             return None;
         }
-        let probe_at = self
-            .breaker
-            .probe_at_the_latest(&settings.breaker)
-            .unwrap_or(Timestamp::ZERO);
-        self.leaves_at(settings, 0, cost, looked_at)
-            .map(|at| at.max(probe_at))
+        let probe_at = self.breaker.probe_at_the_latest(&settings.breaker);
+        let answer_at = self
+            .is_waiting_for_answers(settings)
+            .then(|| self.adaptive.waits_until(looked_at));
+        let leaves_at = self.leaves_at(settings, 0, cost, looked_at)?;
+        [Some(leaves_at), probe_at, answer_at]
+            .into_iter()
+            .flatten()
+            .max()
     }
 
     /// When to call again at the latest: someone may leave then, or will have waited in vain.
@@ -279,7 +288,7 @@ impl Gate {
             BreakerState::HalfOpen => self.breaker.free_probes(&settings.breaker) == 0,
             BreakerState::Open | BreakerState::Isolated => true,
         };
-        if barred || self.is_full(settings) || self.leaves_at(settings, 0, cost, now)? > now {
+        if barred || self.is_full(settings, now) || self.leaves_at(settings, 0, cost, now)? > now {
             return None;
         }
         let permit = self.grant(settings, cost, now)?;
@@ -315,7 +324,7 @@ impl Gate {
         now: Timestamp,
     ) {
         self.advance(settings, now);
-        let present = self.take_back(&permit);
+        let present = self.take_back(&permit, now);
         if !settings.enabled {
             return;
         }
@@ -341,7 +350,7 @@ impl Gate {
     /// Brings a permit back without an outcome: the attempt was never made, or nobody knows.
     pub fn abandon(&mut self, settings: &GateSettings, permit: Permit, now: Timestamp) {
         self.advance(settings, now);
-        self.take_back(&permit);
+        self.take_back(&permit, now);
     }
 
     /// A person closes the gate to everyone, until [`Gate::release`] or [`Gate::reset`].
@@ -483,6 +492,11 @@ impl Gate {
         self.in_flight
     }
 
+    /// Counts every decrease, trip, close and interference of a person.
+    pub fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
     /// When anyone last asked or brought a permit back.
     pub fn last_activity(&self) -> Timestamp {
         self.bucket.refilled_at()
@@ -540,7 +554,7 @@ impl Gate {
                 reason,
                 until: Some(leaves_at),
             },
-            None if self.is_full(settings) => Judged::Wait {
+            None if self.is_full(settings, now) => Judged::Wait {
                 reason: Reason::InFlight,
                 until: None,
             },
@@ -667,14 +681,16 @@ impl Gate {
                 .is_some_and(|at| at > ask.deadline)
     }
 
-    fn is_full(&self, settings: &GateSettings) -> bool {
-        let cap = match settings.strategy {
-            Strategy::Adaptive => self
-                .adaptive
-                .in_flight_cap(self.bucket.rate(), settings.max_in_flight),
-            Strategy::Aimd | Strategy::Fixed => settings.max_in_flight,
-        };
-        self.in_flight >= cap
+    /// Are as many under way as allowed? What `adaptive` allows yields to silence, `max_in_flight`
+    /// never does.
+    fn is_full(&self, settings: &GateSettings, now: Timestamp) -> bool {
+        self.in_flight >= settings.max_in_flight
+            || self.is_waiting_for_answers(settings) && now < self.adaptive.waits_until(now)
+    }
+
+    fn is_waiting_for_answers(&self, settings: &GateSettings) -> bool {
+        settings.strategy == Strategy::Adaptive
+            && self.in_flight >= self.adaptive.in_flight_cap(self.bucket.rate())
     }
 
     fn join(
@@ -714,6 +730,7 @@ impl Gate {
                 limits.take(cost, now);
             }
         }
+        self.adaptive.stir(now);
         self.in_flight = self.in_flight.saturating_add(1);
         self.admitted = self.admitted.wrapping_add(1);
         Some(Permit {
@@ -753,7 +770,8 @@ impl Gate {
     }
 
     /// Frees what the permit held. `true` if its outcome is of the present epoch.
-    fn take_back(&mut self, permit: &Permit) -> bool {
+    fn take_back(&mut self, permit: &Permit, now: Timestamp) -> bool {
+        self.adaptive.stir(now);
         self.in_flight = self.in_flight.saturating_sub(1);
         let probing = self.breaker.give_back(permit.probe);
         permit.epoch == self.epoch && probing

@@ -16,6 +16,7 @@
 use std::time::Duration;
 
 use super::{Moment, Reaction, Signal, Why};
+use crate::breaker;
 use crate::gate::GateSettings;
 use crate::time::Timestamp;
 
@@ -36,6 +37,8 @@ pub(crate) struct Adaptive {
     streak: u8,
     /// How long to stay before probing the ceiling, in requests, where these are rare.
     patience: u8,
+    /// When an attempt last began or ended, in seconds modulo 18 hours.
+    stirred: u16,
 }
 
 impl Adaptive {
@@ -49,6 +52,7 @@ impl Adaptive {
             successes: u16::MAX,
             streak: 0,
             patience: PATIENCE,
+            stirred: seconds(now),
         }
     }
 
@@ -64,14 +68,26 @@ impl Adaptive {
 
     /// How many attempts may be under way: what the rate fills at the usual latency, twice over.
     /// More would only queue up at the server. One, while it is doubtful that anything passes.
-    pub(crate) fn in_flight_cap(&self, rate: f64, most: u32) -> u32 {
+    pub(crate) fn in_flight_cap(&self, rate: f64) -> u32 {
         if self.streak >= 2 {
             return 1;
         }
         match self.latency.base() {
-            Some(base) => saturating_u32((6.0 + 2.0 * rate * base).ceil()).min(most),
-            None => most,
+            Some(base) => saturating_u32((6.0 + 2.0 * rate * base).ceil()),
+            None => u32::MAX,
         }
+    }
+
+    /// An attempt begins or ends.
+    pub(crate) fn stir(&mut self, now: Timestamp) {
+        self.stirred = seconds(now);
+    }
+
+    /// Until when those under way are waited for, if none begins or ends; then they are taken for
+    /// lost. Without this, a handful of attempts that never come back would close the gate.
+    pub(crate) fn waits_until(&self, now: Timestamp) -> Timestamp {
+        let silent_for = u64::from(seconds(now).wrapping_sub(self.stirred));
+        now + LOST_AFTER.saturating_sub(Duration::from_secs(silent_for))
     }
 
     pub(crate) fn react(
@@ -248,6 +264,9 @@ const PATIENCE: u8 = 4;
 /// Ten seconds of one request at a time is patient enough to find a window opening.
 const LONGEST_ASSUMED_WAIT_SECONDS: f64 = 10.0;
 
+/// As long as a lost probe: whatever takes longer has been cut off by its own timeout.
+const LOST_AFTER: Duration = breaker::PROBE_LOST_AFTER;
+
 /// Does a queue build up at the server?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Queueing {
@@ -418,6 +437,11 @@ impl Coarse {
             self
         }
     }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "modulo 18 hours is meant")]
+fn seconds(at: Timestamp) -> u16 {
+    (at.as_nanos() / 1_000_000_000) as u16
 }
 
 #[expect(

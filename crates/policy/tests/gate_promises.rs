@@ -1,0 +1,585 @@
+//! What a gate promises, over long random histories: several gates, callers of both classes with
+//! mixed deadlines and costs, outcomes of every kind that settle late and out of order, lost
+//! permits, persons who interfere. Every promise is checked at every event.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use policy::breaker::{BreakerState, PROBE_LOST_AFTER};
+use policy::gate::{Ask, Decision, Gate, GateOptions, GateSettings, Permit, Reason};
+use policy::hint::{Hint, Source};
+use policy::line::{Class, Ticket, Tickets};
+use policy::outcome::{Failure, Outcome, Phase, Verdict};
+use policy::random::Random;
+use policy::rate::Strategy;
+use policy::time::Timestamp;
+use proptest::prelude::*;
+
+const GATES: usize = 3;
+const EVENTS: u32 = 3000;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn gates_keep_their_promises(seed in any::<u64>()) {
+        World::new(seed).run();
+    }
+}
+
+/// Several gates with one arena of tickets, and everyone who uses them.
+struct World {
+    random: Random,
+    settings: GateSettings,
+    burst: f64,
+    tickets: Tickets,
+    gates: Vec<Watched>,
+    now: Timestamp,
+}
+
+/// A gate and what its past obliges it to.
+struct Watched {
+    gate: Gate,
+    under_way: Vec<(Permit, u32)>,
+    waiting: BTreeMap<Ticket, Waiter>,
+    joined: u64,
+    /// The latest instant that a server named, unless a person has released it since.
+    told: Timestamp,
+    shadow: Shadow,
+    probes: Probes,
+}
+
+struct Waiter {
+    number: u64,
+    class: Class,
+    deadline: Timestamp,
+}
+
+/// Probes that are out in the present stay in HalfOpen.
+#[derive(Default)]
+struct Probes {
+    stay: u32,
+    out: u32,
+    last: Timestamp,
+}
+
+/// Tokens that would suffice: the rate that was in force, up to the burst, cut at the end of every
+/// pause. Whoever is admitted without such a token broke `rate·t + burst`.
+struct Shadow {
+    tokens: f64,
+    at: Timestamp,
+    rate: f64,
+    capacity: f64,
+    pause: Option<(Timestamp, f64)>,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut random = Random::from_seed(seed);
+        let (settings, burst) = random_settings(&mut random);
+        let now = Timestamp::from_nanos(random.below(1 << 50));
+        let gates = (0..GATES)
+            .map(|_| Watched::new(&settings, burst, now))
+            .collect();
+        Self {
+            random,
+            settings,
+            burst,
+            tickets: Tickets::new(),
+            gates,
+            now,
+        }
+    }
+
+    fn run(mut self) {
+        for _ in 0..EVENTS {
+            self.pass_time();
+            let which = self.pick(GATES);
+            match self.random.below(100) {
+                0..52 => self.ask(which),
+                52..90 => self.settle(which),
+                90..93 => self.abandon(which),
+                93..95 => self.cancel(which),
+                95 => self.lose(which),
+                96 => self.interfere(which),
+                _ => self.expire(which),
+            }
+            self.check(which);
+        }
+        for which in 0..GATES {
+            self.everyone_leaves_in_the_end(which);
+        }
+    }
+
+    fn pick(&mut self, among: usize) -> usize {
+        usize::try_from(self.random.below(among as u64)).unwrap()
+    }
+
+    /// Nothing, a little or a lot of time passes; whoever is due meanwhile leaves when due.
+    fn pass_time(&mut self) {
+        let longest = [
+            0,
+            0,
+            1_000_000,
+            100_000_000,
+            100_000_000,
+            3_000_000_000,
+            60_000_000_000,
+        ];
+        let longest = longest[self.pick(7)];
+        let then = self.now + Duration::from_nanos(self.random.below(longest + 1));
+        for which in 0..GATES {
+            self.admit_due(which, then);
+        }
+        self.now = then;
+    }
+
+    fn admit_due(&mut self, which: usize, then: Timestamp) {
+        while let Some(due) = self.gates[which]
+            .gate
+            .next_admission(&self.settings, &self.tickets)
+        {
+            if due > then {
+                return;
+            }
+            let watched = &mut self.gates[which];
+            let left = watched
+                .gate
+                .admit_next(&self.settings, &mut self.tickets, due);
+            let (ticket, permit) = left.expect("who is due leaves when due");
+            watched.left_line(ticket);
+            watched.admitted(&self.settings, permit, 1, due);
+            watched.look(&self.settings, self.burst, due);
+        }
+    }
+
+    fn ask(&mut self, which: usize) {
+        let deadline = self.now + Duration::from_millis(self.random.below(60_000));
+        let class = if self.random.below(3) == 0 {
+            Class::Background
+        } else {
+            Class::Interactive
+        };
+        let waits_for_breaker = self.random.below(4) == 0;
+        let ask = Ask {
+            cost: 1,
+            deadline,
+            class,
+            waits_for_breaker,
+        };
+        let watched = &mut self.gates[which];
+        let before = watched
+            .gate
+            .snapshot(&self.settings, &self.tickets, self.now);
+        match watched
+            .gate
+            .acquire(&self.settings, &mut self.tickets, &ask, self.now)
+        {
+            Decision::Admit(permit) => {
+                let after = watched
+                    .gate
+                    .snapshot(&self.settings, &self.tickets, self.now);
+                assert!(
+                    (before.tokens - after.tokens - 1.0).abs() < 1e-6,
+                    "a token was taken"
+                );
+                watched.admitted(&self.settings, permit, 1, self.now);
+            }
+            Decision::Wait { ticket, until, .. } => {
+                assert!(until.is_none_or(|until| until >= self.now));
+                watched.joined += 1;
+                let waiter = Waiter {
+                    number: watched.joined,
+                    class,
+                    deadline,
+                };
+                assert!(
+                    watched.waiting.insert(ticket, waiter).is_none(),
+                    "given out once"
+                );
+            }
+            Decision::Refuse { reason, until } => self.check_refusal(which, &ask, reason, until),
+        }
+    }
+
+    fn check_refusal(&self, which: usize, ask: &Ask, reason: Reason, until: Option<Timestamp>) {
+        let gate = &self.gates[which].gate;
+        match reason {
+            Reason::Hold => assert_eq!(until, gate.hold_until(self.now)),
+            Reason::Deadline => assert!(until.unwrap() > ask.deadline),
+            Reason::BreakerOpen => assert_ne!(gate.breaker_state(self.now), BreakerState::Closed),
+            Reason::QueueFull => assert!(!self.gates[which].waiting.is_empty()),
+            Reason::Rate | Reason::InFlight => assert!(ask.deadline <= self.now),
+            Reason::TooManyGates => panic!("a gate does not count gates"),
+        }
+    }
+
+    fn settle(&mut self, which: usize) {
+        let Some(permit) = self.take_permit(which) else {
+            return;
+        };
+        let (outcome, verdict) = random_outcome(&mut self.random);
+        let watched = &mut self.gates[which];
+        let late = permit.epoch() != watched.gate.epoch();
+        let epoch = watched.gate.epoch();
+        let before = watched
+            .gate
+            .snapshot(&self.settings, &self.tickets, self.now);
+        watched
+            .gate
+            .settle(&self.settings, permit, &outcome, verdict, self.now);
+        if let (Some(wait), Some(Verdict::Throttled | Verdict::Overloaded)) =
+            (outcome.hint.wait, verdict)
+        {
+            watched.told = watched.told.max(self.now + wait);
+        }
+        let after = watched
+            .gate
+            .snapshot(&self.settings, &self.tickets, self.now);
+        assert!(
+            after.hold.map(|hold| hold.0) >= before.hold.map(|hold| hold.0),
+            "never shrinks"
+        );
+        if late {
+            let learned = |s: &policy::gate::GateSnapshot| {
+                (
+                    s.rate.to_bits(),
+                    s.breaker,
+                    s.window,
+                    s.consecutive_failures,
+                )
+            };
+            assert_eq!(
+                learned(&before),
+                learned(&after),
+                "an older epoch changes nothing"
+            );
+        }
+        let changed = after.rate < before.rate || after.breaker != before.breaker;
+        assert!(
+            !changed || watched.gate.epoch() != epoch,
+            "a change for the worse is an epoch"
+        );
+    }
+
+    fn abandon(&mut self, which: usize) {
+        let Some(permit) = self.take_permit(which) else {
+            return;
+        };
+        self.gates[which]
+            .gate
+            .abandon(&self.settings, permit, self.now);
+    }
+
+    fn cancel(&mut self, which: usize) {
+        let watched = &mut self.gates[which];
+        let Some((&ticket, _)) = watched.waiting.iter().next() else {
+            return;
+        };
+        assert!(watched.gate.cancel(&mut self.tickets, ticket));
+        assert!(!watched.gate.cancel(&mut self.tickets, ticket));
+        watched.waiting.remove(&ticket);
+    }
+
+    /// A permit is leaked: neither settled nor abandoned, for ever in flight.
+    fn lose(&mut self, which: usize) {
+        let under_way = &mut self.gates[which].under_way;
+        if !under_way.is_empty() {
+            under_way.swap_remove(0);
+        }
+    }
+
+    fn interfere(&mut self, which: usize) {
+        let watched = &mut self.gates[which];
+        match self.random.below(3) {
+            0 => watched.gate.release(&self.settings, self.now),
+            1 => watched.gate.reset(&self.settings, self.now),
+            _ => {
+                watched.gate.isolate(&self.settings, self.now);
+                assert_eq!(
+                    watched.gate.next_admission(&self.settings, &self.tickets),
+                    None
+                );
+                watched.gate.release(&self.settings, self.now);
+            }
+        }
+        watched.told = Timestamp::ZERO;
+        // A person's reset may fill the bucket: that is what they asked for.
+        watched.shadow = Shadow::full(&watched.gate, &self.settings, self.burst, self.now);
+    }
+
+    fn expire(&mut self, which: usize) {
+        let watched = &mut self.gates[which];
+        let open = watched.gate.breaker_state(self.now) == BreakerState::Open;
+        let held = watched.gate.hold_until(self.now).unwrap_or(self.now);
+        while let Some(ticket) = watched.gate.expire_next(&mut self.tickets, self.now) {
+            let waiter = watched
+                .waiting
+                .remove(&ticket)
+                .expect("only who waits expires");
+            assert!(
+                waiter.deadline <= held || open,
+                "nobody is sent away in time"
+            );
+        }
+    }
+
+    fn take_permit(&mut self, which: usize) -> Option<Permit> {
+        let count = self.gates[which].under_way.len();
+        if count == 0 {
+            return None;
+        }
+        let some = self.pick(count);
+        let watched = &mut self.gates[which];
+        let (permit, stay) = watched.under_way.swap_remove(some);
+        if permit.is_probe() && stay == watched.probes.stay {
+            watched.probes.out -= 1;
+        }
+        Some(permit)
+    }
+
+    fn check(&mut self, which: usize) {
+        let watched = &mut self.gates[which];
+        watched.look(&self.settings, self.burst, self.now);
+        let snapshot = watched
+            .gate
+            .snapshot(&self.settings, &self.tickets, self.now);
+        let (min, max) = self.settings.rate_bounds();
+        assert!(
+            snapshot.rate >= min && snapshot.rate <= max,
+            "{}",
+            snapshot.rate
+        );
+        assert_eq!(snapshot.waiting as usize, watched.waiting.len());
+        if watched.told > self.now {
+            assert!(
+                snapshot.hold.unwrap().0 >= watched.told,
+                "Retry-After is never undercut"
+            );
+        }
+    }
+
+    /// Nobody waits for ever while the gate is open to traffic: once answers are good again every
+    /// line empties by itself, whatever was leaked, as long as not all of `max_in_flight` was.
+    fn everyone_leaves_in_the_end(&mut self, which: usize) {
+        self.gates[which].gate.release(&self.settings, self.now);
+        self.gates[which].told = Timestamp::ZERO;
+        loop {
+            while let Some(permit) = self.take_permit(which) {
+                let fine = Outcome::status(200, Duration::from_millis(50));
+                let gate = &mut self.gates[which].gate;
+                gate.settle(
+                    &self.settings,
+                    permit,
+                    &fine,
+                    Some(Verdict::Success),
+                    self.now,
+                );
+                self.check(which);
+            }
+            let gate = &self.gates[which].gate;
+            let Some(due) = gate.next_admission(&self.settings, &self.tickets) else {
+                break;
+            };
+            self.admit_due(which, due);
+            self.now = self.now.max(due);
+        }
+        let Watched { gate, waiting, .. } = &self.gates[which];
+        assert!(
+            waiting.is_empty() || gate.in_flight() >= MIN_IN_FLIGHT,
+            "{} wait",
+            waiting.len()
+        );
+    }
+}
+
+impl Watched {
+    fn new(settings: &GateSettings, burst: f64, now: Timestamp) -> Self {
+        let gate = Gate::new(settings, now);
+        let shadow = Shadow::full(&gate, settings, burst, now);
+        Self {
+            gate,
+            under_way: Vec::new(),
+            waiting: BTreeMap::new(),
+            joined: 0,
+            told: Timestamp::ZERO,
+            shadow,
+            probes: Probes::default(),
+        }
+    }
+
+    fn admitted(&mut self, settings: &GateSettings, permit: Permit, cost: u32, now: Timestamp) {
+        assert!(self.told <= now, "sent before a directed hold ended");
+        assert_ne!(self.gate.breaker_state(now), BreakerState::Open);
+        self.shadow.take(f64::from(cost), now);
+        if permit.is_probe() {
+            if now.since(self.probes.last) >= PROBE_LOST_AFTER {
+                self.probes.end_stay();
+            }
+            self.probes.out += 1;
+            self.probes.last = now;
+            let most = u32::from(settings.breaker().half_open_probes);
+            assert!(
+                self.probes.out <= most,
+                "{} probes at once",
+                self.probes.out
+            );
+        }
+        self.under_way.push((permit, self.probes.stay));
+    }
+
+    fn left_line(&mut self, ticket: Ticket) {
+        let waiter = self.waiting.remove(&ticket).expect("only who waits leaves");
+        let overtook = |other: &Waiter| other.class == waiter.class && other.number < waiter.number;
+        assert!(
+            !self.waiting.values().any(overtook),
+            "waiters of a class leave in order"
+        );
+    }
+
+    /// Takes note of what the gate shows after an event.
+    fn look(&mut self, settings: &GateSettings, burst: f64, now: Timestamp) {
+        if self.gate.breaker_state(now) != BreakerState::HalfOpen {
+            self.probes.end_stay();
+        }
+        self.shadow.look(&self.gate, settings, burst, now);
+    }
+}
+
+impl Probes {
+    fn end_stay(&mut self) {
+        self.stay += 1;
+        self.out = 0;
+    }
+}
+
+impl Shadow {
+    fn full(gate: &Gate, settings: &GateSettings, burst: f64, now: Timestamp) -> Self {
+        let capacity = capacity(gate, settings, burst, now);
+        Self {
+            tokens: capacity,
+            at: now,
+            rate: gate.rate(),
+            capacity,
+            pause: None,
+        }
+    }
+
+    fn take(&mut self, cost: f64, now: Timestamp) {
+        self.refill(now);
+        self.tokens -= cost;
+        assert!(
+            self.tokens >= -1e-6,
+            "more than rate·t + burst: {}",
+            self.tokens
+        );
+    }
+
+    fn refill(&mut self, now: Timestamp) {
+        if let Some((end, keep)) = self.pause.filter(|(end, _)| *end <= now) {
+            self.fill(end);
+            self.tokens = self.tokens.min(keep);
+            self.pause = None;
+        }
+        self.fill(now);
+    }
+
+    fn fill(&mut self, now: Timestamp) {
+        let came = now.seconds_since(self.at) * self.rate;
+        self.tokens = (self.tokens + came).min(self.capacity.max(self.tokens));
+        self.at = self.at.max(now);
+    }
+
+    fn look(&mut self, gate: &Gate, settings: &GateSettings, burst: f64, now: Timestamp) {
+        self.refill(now);
+        self.rate = gate.rate();
+        self.capacity = capacity(gate, settings, burst, now);
+        self.tokens = self.tokens.min(self.capacity);
+        // The end of an open breaker cannot be seen from outside once a hold outlasts it; the
+        // hold's own end then governs.
+        if let Some(until) = gate.hold_until(now) {
+            self.pause = Some((until, self.pause_keep(gate, settings, now)));
+        }
+    }
+
+    fn pause_keep(&self, gate: &Gate, settings: &GateSettings, now: Timestamp) -> f64 {
+        match gate.breaker_state(now) {
+            BreakerState::Open => f64::from(settings.breaker().half_open_probes),
+            BreakerState::Closed | BreakerState::HalfOpen | BreakerState::Isolated => 1.0,
+        }
+    }
+}
+
+/// What may be saved at this moment: the burst, and while not Closed a token for every probe.
+fn capacity(gate: &Gate, settings: &GateSettings, burst: f64, now: Timestamp) -> f64 {
+    let burst = match settings.strategy() {
+        Strategy::Aimd => burst.min(2.0 * gate.rate()).max(1.0),
+        Strategy::Adaptive | Strategy::Fixed => 1.0 + 0.002 * gate.rate(),
+    };
+    match gate.breaker_state(now) {
+        BreakerState::Closed => burst,
+        BreakerState::Open | BreakerState::HalfOpen | BreakerState::Isolated => {
+            burst.max(f64::from(settings.breaker().half_open_probes))
+        }
+    }
+}
+
+const MIN_IN_FLIGHT: u32 = 3;
+
+fn random_settings(random: &mut Random) -> (GateSettings, f64) {
+    let mut options = GateOptions::default();
+    let mut set = |name: &str, value: String| options.set(name, &value).unwrap();
+    let strategy = ["adaptive", "aimd", "fixed"][usize::try_from(random.below(3)).unwrap()];
+    set("strategy", strategy.to_owned());
+    let initial = [0.3, 2.0, 10.0, 333.3][usize::try_from(random.below(4)).unwrap()];
+    set("initial_rate", initial.to_string());
+    set(
+        "max_in_flight",
+        (u64::from(MIN_IN_FLIGHT) + random.below(60)).to_string(),
+    );
+    set("max_waiting", (1 + random.below(60)).to_string());
+    set("half_open_probes", (1 + random.below(4)).to_string());
+    set("consecutive_failures", (1 + random.below(6)).to_string());
+    set("open_for", format!("{}s", 1 + random.below(30)));
+    let burst = f64::from(u32::try_from(1 + random.below(8)).unwrap());
+    set("burst", burst.to_string());
+    if random.below(3) == 0 {
+        set("limits", format!("{}/10s", 5 + random.below(100)));
+    }
+    (options.build().unwrap(), burst)
+}
+
+fn random_outcome(random: &mut Random) -> (Outcome, Option<Verdict>) {
+    let latency = Duration::from_millis(random.below(3000));
+    let plain = |status| Outcome::status(status, latency);
+    let waits = [0, 1, 1000, 20_000, 100_000_000];
+    let wait = Duration::from_millis(waits[usize::try_from(random.below(5)).unwrap()]);
+    let hint = Hint {
+        wait: Some(wait),
+        source: Some(Source::RetryAfter),
+        ..Hint::default()
+    };
+    let left = Hint {
+        remaining: Some(random.below(5)),
+        reset: Some(Duration::from_secs(random.below(20))),
+        ..Hint::default()
+    };
+    match random.below(16) {
+        0..6 => (plain(200), Some(Verdict::Success)),
+        6 => (plain(200).with_hint(left), Some(Verdict::Success)),
+        7 => (plain(429), Some(Verdict::Throttled)),
+        8 => (plain(429).with_hint(hint), Some(Verdict::Throttled)),
+        9 => (plain(503), Some(Verdict::Overloaded)),
+        10 => (plain(500), Some(Verdict::Overloaded)),
+        11 => (plain(502).with_hint(hint), Some(Verdict::Overloaded)),
+        12 => (
+            Outcome::failure(Failure::Timeout, Phase::Waiting, latency),
+            Some(Verdict::Unreachable),
+        ),
+        13 => (plain(404), Some(Verdict::Rejected)),
+        14 => (plain(409), Some(Verdict::Conflict)),
+        _ => (plain(101), None),
+    }
+}
