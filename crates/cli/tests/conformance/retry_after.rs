@@ -55,7 +55,7 @@ fn says_nothing(case: &Value) {
 }
 
 fn hint(given: &Value) -> Value {
-    let mut event = json!({ "status": given.get("status").unwrap_or(&json!(429)) });
+    let mut event = json!({ "status": given["status"].as_u64().unwrap_or(429) });
     if let Some(value) = given.get("retry_after") {
         event["headers"] = json!({ "retry-after": value });
     }
