@@ -350,3 +350,193 @@ fn open_time(settings: &BreakerSettings, openings: u8) -> Duration {
         .unwrap_or(Duration::MAX)
         .min(settings.open_for)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SETTINGS: BreakerSettings = BreakerSettings {
+        error_rate_threshold: 0.4,
+        min_samples: 10,
+        consecutive_failures: 5,
+        window: Duration::from_secs(30),
+        window_slice: Duration::from_secs(2),
+        open_first: Duration::from_secs(15),
+        open_for: Duration::from_secs(15),
+        half_open_probes: 3,
+    };
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_secs(seconds)
+    }
+
+    /// Feeds a word of `S`uccess, `F`ailure, `N`eutral and `-` silent, a tenth of a second apart.
+    fn after(signals: &str) -> Breaker {
+        let mut breaker = Breaker::new();
+        for (i, signal) in signals.chars().enumerate() {
+            let signal = match signal {
+                'S' => Signal::Success,
+                'F' => Signal::Failure,
+                'N' => Signal::Neutral,
+                _ => Signal::Silent,
+            };
+            let now = Timestamp::from_millis(100 * (i as u64 + 1));
+            breaker.record(&SETTINGS, signal, now);
+        }
+        breaker
+    }
+
+    fn state_after(signals: &str) -> BreakerState {
+        after(signals).state(at(2))
+    }
+
+    #[test]
+    fn opens_on_failures_in_a_row() {
+        assert_eq!(state_after("FFFF"), BreakerState::Closed);
+        assert_eq!(state_after("FFFFF"), BreakerState::Open);
+        assert_eq!(
+            state_after("FFSFFF"),
+            BreakerState::Closed,
+            "a success clears the row"
+        );
+        assert_eq!(
+            state_after("FFNF-FF"),
+            BreakerState::Open,
+            "a neutral answer clears nothing"
+        );
+    }
+
+    #[test]
+    fn opens_on_a_share_of_failures_once_there_are_enough() {
+        assert_eq!(
+            state_after("FFSFFSFFS"),
+            BreakerState::Closed,
+            "nine say nothing"
+        );
+        assert_eq!(state_after("FFSFFSFFSF"), BreakerState::Open);
+        assert_eq!(
+            state_after("SFSFSSSSSF"),
+            BreakerState::Closed,
+            "three of ten"
+        );
+        assert_eq!(
+            state_after("SFSFSFSSSF"),
+            BreakerState::Open,
+            "exactly four of ten"
+        );
+        assert_eq!(
+            state_after("SFSFSF---F"),
+            BreakerState::Closed,
+            "the silent are not counted"
+        );
+        assert_eq!(
+            state_after("SFSFSFNNNF"),
+            BreakerState::Open,
+            "the neutral are"
+        );
+    }
+
+    #[test]
+    fn a_success_never_opens() {
+        assert_eq!(
+            state_after("FFSFFSFFSS"),
+            BreakerState::Closed,
+            "six of ten, but judged after failures"
+        );
+    }
+
+    #[test]
+    fn old_failures_do_not_count() {
+        let mut breaker = after("FFSFFSFFS");
+        assert_eq!(breaker.record(&SETTINGS, Signal::Failure, at(40)), None);
+        assert_eq!(breaker.counts(&SETTINGS, at(40)).total, 1);
+    }
+
+    #[test]
+    fn signals_while_open_or_isolated_change_no_state() {
+        let mut breaker = after("FFFFF");
+        assert_eq!(breaker.record(&SETTINGS, Signal::Failure, at(3)), None);
+        assert_eq!(breaker.record(&SETTINGS, Signal::Success, at(3)), None);
+        assert_eq!(
+            breaker.open_until(at(3)),
+            Some(Timestamp::from_millis(15_500))
+        );
+        breaker.isolate();
+        assert_eq!(breaker.record(&SETTINGS, Signal::Success, at(99)), None);
+        assert_eq!(
+            (breaker.state(at(99)), breaker.open_until(at(99))),
+            (BreakerState::Isolated, None)
+        );
+        breaker.reset();
+        assert_eq!(
+            (breaker.state(at(99)), breaker.consecutive_failures()),
+            (BreakerState::Closed, 0)
+        );
+    }
+
+    #[test]
+    fn probes_of_an_earlier_round_have_no_place_to_give_back() {
+        let mut breaker = after("FFFFF");
+        breaker.advance(at(16));
+        let old = [breaker.admit(at(16)), breaker.admit(at(16))];
+        assert_eq!(breaker.free_probes(&SETTINGS), 1);
+        assert_eq!(
+            breaker.record(&SETTINGS, Signal::Failure, at(17)),
+            Some(Change::Opened)
+        );
+        breaker.advance(at(32));
+        let present = breaker.admit(at(32));
+        assert!(
+            !breaker.give_back(old[0]) && !breaker.give_back(old[1]) && !breaker.give_back(None)
+        );
+        assert_eq!(breaker.free_probes(&SETTINGS), 2);
+        assert!(breaker.give_back(present));
+        assert_eq!(breaker.free_probes(&SETTINGS), 3);
+    }
+
+    #[test]
+    fn all_probes_out_end_at_the_latest_when_they_are_lost() {
+        let mut breaker = after("FFFFF");
+        assert_eq!(breaker.probe_at_the_latest(&SETTINGS), None);
+        breaker.advance(at(16));
+        for second in 16..19 {
+            assert_eq!(breaker.probe_at_the_latest(&SETTINGS), None);
+            assert!(breaker.admit(at(second)).is_some());
+        }
+        assert_eq!(breaker.probe_at_the_latest(&SETTINGS), Some(at(18 + 120)));
+        breaker.advance(at(18 + 119));
+        assert_eq!(breaker.free_probes(&SETTINGS), 0);
+        breaker.advance(at(18 + 120));
+        assert_eq!(breaker.free_probes(&SETTINGS), 3);
+    }
+
+    #[test]
+    fn open_times_never_overflow() {
+        let settings = BreakerSettings {
+            open_first: Duration::from_secs(1 << 40),
+            open_for: Duration::MAX,
+            ..SETTINGS
+        };
+        assert_eq!(open_time(&settings, u8::MAX), Duration::MAX);
+        assert_eq!(open_time(&SETTINGS, u8::MAX), SETTINGS.open_for);
+    }
+
+    #[test]
+    fn a_record_keeps_what_was_left_of_the_open_time() {
+        let breaker = after("FFFFF");
+        let restored = Breaker::restore(&breaker.record_state(at(10)), at(100));
+        assert_eq!(
+            restored.open_until(at(100)),
+            Some(Timestamp::from_millis(105_500))
+        );
+        let half_open = breaker.record_state(at(16));
+        assert_eq!(
+            Breaker::restore(&half_open, at(100)).state(at(100)),
+            BreakerState::HalfOpen
+        );
+        assert_eq!(
+            Breaker::default().record_state(at(1)).state,
+            BreakerState::Closed
+        );
+    }
+}

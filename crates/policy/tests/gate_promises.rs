@@ -287,7 +287,7 @@ impl World {
     fn lose(&mut self, which: usize) {
         let under_way = &mut self.gates[which].under_way;
         if !under_way.is_empty() {
-            under_way.swap_remove(0);
+            let _leaked = under_way.swap_remove(0);
         }
     }
 

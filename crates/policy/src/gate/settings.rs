@@ -618,3 +618,273 @@ fn edits(a: &str, b: &str) -> usize {
     }
     row[b.len()]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(settings: &[(&str, &str)]) -> GateOptions {
+        let mut options = GateOptions::default();
+        for (name, value) in settings {
+            options.set(name, value).unwrap();
+        }
+        options
+    }
+
+    fn build(settings: &[(&str, &str)]) -> GateSettings {
+        options(settings).build().unwrap()
+    }
+
+    fn problems(settings: &[(&str, &str)]) -> Vec<String> {
+        let problems = options(settings).build().unwrap_err();
+        problems.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn defaults_of_adaptive() {
+        let settings = GateSettings::default();
+        assert_eq!(settings.strategy(), Strategy::Adaptive);
+        assert_eq!(
+            (settings.initial_rate(), settings.rate_bounds()),
+            (2.0, (0.1, 10_000.0))
+        );
+        assert_eq!(
+            (settings.max_in_flight, settings.max_waiting),
+            (256, 10_000)
+        );
+        assert_eq!(settings.max_wait(), Duration::from_secs(30));
+        assert_eq!(settings.max_hold, Duration::from_secs(3600));
+        assert_eq!(settings.idle_after(), Duration::from_secs(120));
+        assert_eq!((settings.max_gates(), settings.shards()), (100_000, 64));
+        assert_eq!(settings.throttled_after(), Duration::from_millis(100));
+        assert!(settings.enabled() && settings.limits.is_empty());
+        let breaker = settings.breaker();
+        assert_eq!(
+            (breaker.error_rate_threshold, breaker.min_samples),
+            (0.5, 20)
+        );
+        assert_eq!(
+            (breaker.consecutive_failures, breaker.half_open_probes),
+            (5, 3)
+        );
+        assert_eq!((breaker.window, breaker.window_slice), (secs(10), secs(1)));
+        assert_eq!((breaker.open_first, breaker.open_for), (secs(1), secs(4)));
+    }
+
+    #[test]
+    fn defaults_of_aimd() {
+        let settings = build(&[("strategy", "aimd")]);
+        assert_eq!(
+            (settings.initial_rate(), settings.rate_bounds()),
+            (2.0, (0.25, 8.0))
+        );
+        let aimd = settings.aimd;
+        assert_eq!((aimd.burst, aimd.increase, aimd.decrease), (4.0, 0.25, 0.5));
+        assert_eq!(
+            (aimd.latency_target, aimd.latency_degrade_factor),
+            (secs(1), 2.0)
+        );
+        assert!(aimd.count_throttled);
+        let breaker = settings.breaker();
+        assert_eq!(
+            (breaker.error_rate_threshold, breaker.min_samples),
+            (0.4, 10)
+        );
+        assert_eq!((breaker.window, breaker.window_slice), (secs(30), secs(2)));
+        assert_eq!((breaker.open_first, breaker.open_for), (secs(15), secs(15)));
+    }
+
+    fn secs(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn every_name_can_be_set() {
+        for name in GateOptions::NAMES {
+            let value = match name {
+                "enabled" | "count_throttled" => "true",
+                "strategy" => "fixed",
+                "limits" => "[\"10/1s\", \"5000/1d\"]",
+                "max_wait" | "max_hold" | "window" | "window_slice" | "open_first" | "open_for"
+                | "idle_after" | "throttled_after" | "latency_target" => "10s",
+                "error_rate_threshold" | "decrease" => "0.3",
+                _ => "1_024",
+            };
+            let value = if name == "half_open_probes" {
+                "7"
+            } else {
+                value
+            };
+            let mut options = GateOptions::default();
+            assert_eq!(options.set(name, value), Ok(()), "{name}");
+            assert_ne!(options, GateOptions::default(), "{name} was kept");
+        }
+    }
+
+    #[test]
+    fn a_default_gives_way_to_what_was_written() {
+        let rates = |settings: &[(&str, &str)]| {
+            let settings = build(settings);
+            (settings.min_rate, settings.initial_rate, settings.max_rate)
+        };
+        assert_eq!(rates(&[("max_rate", "1")]), (0.1, 1.0, 1.0));
+        assert_eq!(rates(&[("max_rate", "0.05")]), (0.05, 0.05, 0.05));
+        assert_eq!(rates(&[("min_rate", "5")]), (5.0, 5.0, 10_000.0));
+        assert_eq!(
+            rates(&[("initial_rate", "20000")]),
+            (0.1, 20_000.0, 20_000.0)
+        );
+        assert_eq!(
+            rates(&[("strategy", "aimd"), ("min_rate", "50")]),
+            (50.0, 50.0, 50.0)
+        );
+
+        let open = |settings: &[(&str, &str)]| {
+            let breaker = *build(settings).breaker();
+            (breaker.open_first, breaker.open_for)
+        };
+        assert_eq!(
+            open(&[("open_for", "500ms")]),
+            (Duration::from_millis(500), Duration::from_millis(500))
+        );
+        assert_eq!(open(&[("open_first", "9s")]), (secs(9), secs(9)));
+        assert_eq!(open(&[("open_for", "60s")]), (secs(1), secs(60)));
+
+        let window = |settings: &[(&str, &str)]| {
+            let breaker = *build(settings).breaker();
+            (breaker.window, breaker.window_slice)
+        };
+        assert_eq!(window(&[("window", "60s")]), (secs(60), secs(4)));
+        assert_eq!(
+            window(&[("window", "500ms")]),
+            (Duration::from_millis(500), Duration::from_millis(500))
+        );
+        assert_eq!(window(&[("window_slice", "20s")]), (secs(20), secs(20)));
+        assert_eq!(
+            window(&[("window_slice", "100ms")]),
+            (Duration::from_millis(1500), Duration::from_millis(100))
+        );
+    }
+
+    #[test]
+    fn two_written_parts_that_contradict_are_all_reported() {
+        let found = problems(&[
+            ("min_rate", "5"),
+            ("max_rate", "1"),
+            ("open_first", "9s"),
+            ("open_for", "1s"),
+            ("window", "1m"),
+            ("window_slice", "1s"),
+        ]);
+        assert_eq!(
+            found,
+            [
+                "`min_rate` is `5`, expected at most `max_rate` (1)",
+                "`open_first` is `9s`, expected at most `open_for` (1s)",
+                "`window_slice` is `1s`, expected at least 4s, a 15th of `window` (1m)",
+            ]
+        );
+        let found = problems(&[
+            ("initial_rate", "9"),
+            ("max_rate", "8"),
+            ("window_slice", "2s"),
+            ("window", "1s"),
+        ]);
+        assert_eq!(
+            found,
+            [
+                "`initial_rate` is `9`, expected at most `max_rate` (8)",
+                "`window_slice` is `2s`, expected at most `window` (1s)",
+            ]
+        );
+        let found = problems(&[("initial_rate", "1"), ("min_rate", "2")]);
+        assert_eq!(
+            found,
+            ["`initial_rate` is `1`, expected at least `min_rate` (2)"]
+        );
+    }
+
+    #[test]
+    fn a_value_that_cannot_be_is_refused_with_what_could() {
+        let check = |name: &str, values: &[&str], expected: &str| {
+            for value in values {
+                let error = GateOptions::default().set(name, value).unwrap_err();
+                assert_eq!(
+                    error.to_string(),
+                    format!("`{name}` is `{value}`, expected {expected}")
+                );
+            }
+        };
+        let rate = "a number of requests per second from 0.000001 to 1000000000";
+        check(
+            "max_rate",
+            &["0", "-1", "NaN", "inf", "1e10", "fast", ""],
+            rate,
+        );
+        check("enabled", &["yes", "1"], "`true` or `false`");
+        check(
+            "strategy",
+            &["aimed", "AIMD"],
+            "`adaptive`, `aimd` or `fixed`",
+        );
+        check(
+            "max_in_flight",
+            &["0", "-1", "1.5", "99999999999"],
+            "a whole number from 1 to 1000000",
+        );
+        check(
+            "half_open_probes",
+            &["0", "256"],
+            "a whole number from 1 to 100",
+        );
+        check(
+            "error_rate_threshold",
+            &["0", "1.1", "NaN"],
+            "a share above 0 and at most 1",
+        );
+        check("window", &["0s"], "a duration above zero");
+        check(
+            "max_wait",
+            &["30"],
+            "a number with a unit such as `500ms`, `30s` or `5m`",
+        );
+        check(
+            "shards",
+            &["0", "3", "131072"],
+            "a power of two from 1 to 65536",
+        );
+        check(
+            "burst",
+            &["0.5", "NaN"],
+            "a number of tokens from 1 to 1000000",
+        );
+        check("decrease", &["0", "1", "2"], "a factor above 0 and below 1");
+        check("latency_degrade_factor", &["0.9"], "a factor of at least 1");
+        check("increase", &["0"], "a number above 0");
+        check(
+            "limits",
+            &["10"],
+            "a count and a period such as `10/1s` or `5000/1d`",
+        );
+        check(
+            "limits",
+            &["1/1s,1/2s,1/3s,1/4s,1/5s,1/6s,1/7s,1/8s,1/9s"],
+            "at most 8 limits",
+        );
+    }
+
+    #[test]
+    fn an_unknown_name_is_refused_with_a_suggestion() {
+        let error = |name| {
+            GateOptions::default()
+                .set(name, "1")
+                .unwrap_err()
+                .to_string()
+        };
+        assert_eq!(
+            error("max_rat"),
+            "`max_rat` is `1`, expected a known setting; did you mean `max_rate`?"
+        );
+        assert!(error("zzzzzzzzzzzz").contains("a known setting: enabled, strategy"));
+    }
+}
