@@ -7,5 +7,7 @@
 
 pub mod classify;
 pub mod hint;
+mod json;
 pub mod outcome;
+pub mod text;
 pub mod time;
