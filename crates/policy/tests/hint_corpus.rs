@@ -3,6 +3,8 @@
 //!
 //! A file has the status on its first line, then headers, an empty line and the body.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -32,7 +34,10 @@ fn every_file_is_expected_and_there() {
     let found: BTreeSet<String> = std::fs::read_dir(directory())
         .unwrap()
         .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "http"))
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "http")
+        })
         .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
         .collect();
     assert_eq!(listed, found);
@@ -81,11 +86,22 @@ fn written(hint: &Hint) -> String {
         ("wait", hint.wait.map(|wait| wait.as_millis().to_string())),
         ("source", hint.source.map(|source| source.to_string())),
         ("remaining", hint.remaining.map(|count| count.to_string())),
-        ("reset", hint.reset.map(|reset| reset.as_millis().to_string())),
+        (
+            "reset",
+            hint.reset.map(|reset| reset.as_millis().to_string()),
+        ),
         ("limit", hint.limit.map(|count| count.to_string())),
-        ("period", hint.period.map(|period| period.as_millis().to_string())),
-        ("scope", hint.scope.as_ref().map(|scope| scope.as_str().to_owned())),
+        (
+            "period",
+            hint.period.map(|period| period.as_millis().to_string()),
+        ),
+        (
+            "scope",
+            hint.scope.as_ref().map(|scope| scope.as_str().to_owned()),
+        ),
     ];
-    let known = fields.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", value?)));
+    let known = fields
+        .into_iter()
+        .filter_map(|(name, value)| Some(format!("{name}={}", value?)));
     known.collect::<Vec<_>>().join(" ")
 }
