@@ -13,13 +13,15 @@
 //!
 //! Only whole words count, and never digits: a number in a text is not a status.
 
+mod because;
 mod code;
 mod rule;
+mod words;
 
-use std::fmt;
-
+pub use self::because::Because;
 pub use self::rule::{HeaderRule, Rule};
-use crate::hint::{Hint, Response, Source};
+use self::words::{ALLOWANCE, THROTTLING};
+use crate::hint::{Hint, Response};
 use crate::outcome::{Failure, Verdict};
 use crate::text;
 
@@ -30,53 +32,6 @@ pub struct Judgement {
     pub verdict: Option<Verdict>,
     /// What decided.
     pub because: Because,
-}
-
-/// What decided a verdict. Displayed in words, of which none come from the answer itself: no
-/// payload reaches a log through them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Because {
-    /// The rule with this number, counted from 1.
-    Rule(usize),
-    /// A code in the body, as our list spells it.
-    Code(&'static str),
-    /// Words in the body.
-    Text(&'static str),
-    /// The status by itself.
-    Status(u16),
-    /// The status together with a hint that was read there.
-    StatusWithHint(u16, Source),
-    /// A header that names a wait.
-    Header(Source),
-    /// A header, if known which, that says that nothing remains.
-    NothingRemaining(Option<Source>),
-    /// No answer came.
-    Failure(Failure),
-}
-
-impl fmt::Display for Because {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Rule(number) => write!(f, "rule {number}"),
-            Self::Code(code) => write!(f, "body code `{code}`"),
-            Self::Text(words) => write!(f, "text `{words}`"),
-            Self::Status(status) => write!(f, "status {status}"),
-            Self::StatusWithHint(status, Source::Body) => {
-                write!(f, "status {status} with a wait in the body")
-            }
-            Self::StatusWithHint(status, source) => write!(f, "status {status} with `{source}`"),
-            Self::Header(source) => write!(f, "header `{source}`"),
-            Self::NothingRemaining(Some(source)) => write!(f, "nothing remaining (`{source}`)"),
-            Self::NothingRemaining(None) => f.write_str("nothing remaining"),
-            Self::Failure(failure) => f.write_str(match failure {
-                Failure::Connect => "connect failed",
-                Failure::Dns => "name not resolved",
-                Failure::Tls => "TLS handshake failed",
-                Failure::Reset => "connection reset",
-                Failure::Timeout => "timeout",
-            }),
-        }
-    }
 }
 
 /// Judges an answer: the route's own `rules` first, then everything built in.
@@ -190,47 +145,6 @@ fn by_text(body: &[u8]) -> Option<Judgement> {
     let words = text::first_of(body, THROTTLING)?;
     Some(judge(Verdict::Throttled, Because::Text(words)))
 }
-
-/// Words that name billing or an allowance that will not come back within minutes.
-const ALLOWANCE: &[&str] = &[
-    // OpenAI and Google, and those that copied the sentence.
-    "exceeded your current quota",
-    "insufficient quota",
-    "billing",
-    "daily limit",
-    "daily quota",
-    "daily request limit",
-    "monthly limit",
-    "monthly quota",
-    "monthly usage limit",
-    // Anthropic.
-    "credit balance is too low",
-    "insufficient credits",
-    "out of credits",
-    "spending limit",
-    "spend limit",
-    "quota exhausted",
-];
-
-/// Words that ask for a slower pace.
-const THROTTLING: &[&str] = &[
-    "rate limit",
-    "rate limits",
-    "rate limited",
-    "rate limiting",
-    "ratelimit",
-    "ratelimited",
-    "too many requests",
-    "toomanyrequests",
-    "quota exceeded",
-    "exceeded your quota",
-    "request limit exceeded",
-    "slow down",
-    "throttled",
-    "throttling",
-    // GitHub's secondary limits, in their older words.
-    "abuse detection",
-];
 
 #[cfg(test)]
 mod tests {

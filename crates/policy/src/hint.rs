@@ -137,13 +137,18 @@ where
     for (name, value) in response.headers.clone() {
         told.header(name, value, now);
     }
-    let server_now = told.date.or(now);
+    let names_nothing = told.limits.is_none() && told.waits == Longest::default();
+    let may_be_content = matches!(response.status, 200..400);
     let mut hint = Hint::default();
+    if names_nothing && (may_be_content || response.body.is_empty()) {
+        return hint;
+    }
+    let server_now = told.server_date(now).or(now);
     if let Some(limits) = told.limits {
         limits.fill(&mut hint, response.status, server_now);
     }
     let mut wait = told.waits.from(server_now);
-    if wait.is_none() && hint.wait.is_none() && !matches!(response.status, 200..400) {
+    if wait.is_none() && hint.wait.is_none() && !may_be_content {
         wait = body::read(response.read_body(), now).from(server_now);
     }
     if let Some((wait, source)) = wait {
@@ -157,7 +162,8 @@ where
 #[derive(Debug, Default)]
 struct Told<'a> {
     waits: Longest,
-    date: Option<WallTime>,
+    /// Read only when there is a moment to compare it with: nearly every answer has one.
+    date: Option<&'a [u8]>,
     /// Made at the first header that needs it: most answers have none.
     limits: Option<Limits<'a>>,
 }
@@ -165,7 +171,7 @@ struct Told<'a> {
 impl<'a> Told<'a> {
     fn header(&mut self, name: &str, value: &'a [u8], now: Option<WallTime>) {
         if name.eq_ignore_ascii_case("date") {
-            self.date = self.date.or_else(|| server_date(value, now));
+            self.date = self.date.or(Some(value));
             return;
         }
         let Some(source) = Source::of_header(name) else {
@@ -187,6 +193,11 @@ impl<'a> Told<'a> {
         }
     }
 
+    fn server_date(&self, now: Option<WallTime>) -> Option<WallTime> {
+        let date = self.date.filter(|date| date.len() <= MAX_VALUE)?;
+        date::http(date.trim_ascii(), now).map(WallTime::from_unix_millis)
+    }
+
     fn wait(&mut self, value: &[u8], unit: Unit, source: Source, now: Option<WallTime>) {
         for delay in Delay::all(value, unit, now) {
             self.waits.add(delay, source);
@@ -196,9 +207,3 @@ impl<'a> Told<'a> {
 
 /// Many times the longest sensible value, and still nothing to read.
 const MAX_VALUE: usize = 4 * 1024;
-
-fn server_date(value: &[u8], now: Option<WallTime>) -> Option<WallTime> {
-    // No date that HTTP knows is longer than `Wednesday, 09-Nov-1994 08:49:37 GMT` and blanks.
-    let value = value.get(..MAX_VALUE).unwrap_or(value).trim_ascii();
-    date::http(value, now).map(WallTime::from_unix_millis)
-}

@@ -36,16 +36,20 @@ pub fn contains_words(haystack: &[u8], needle: &str) -> bool {
 /// The first of `needles`, by place in `haystack` and then by order of the list, that occurs as
 /// whole words. One pass over the text, however long the list is.
 pub fn first_of<'n>(haystack: &[u8], needles: &[&'n str]) -> Option<&'n str> {
-    (0..haystack.len()).find_map(|at| {
-        needles.iter().copied().find(|needle| {
-            needle
-                .bytes()
-                .next()
-                .is_some_and(|first| haystack[at].eq_ignore_ascii_case(&first))
-                && is_word_start(haystack, at)
-                && matches_at(haystack, at, needle)
-        })
-    })
+    // Nearly every place is dismissed by its first letter alone.
+    let mut begins = [false; 256];
+    for first in needles.iter().filter_map(|needle| needle.bytes().next()) {
+        begins[usize::from(first.to_ascii_lowercase())] = true;
+        begins[usize::from(first.to_ascii_uppercase())] = true;
+    }
+    let places = haystack.iter().enumerate();
+    let mut found = places
+        .filter(|&(at, &byte)| begins[usize::from(byte)] && is_word_start(haystack, at))
+        .filter_map(|(at, _)| {
+            let mut known = needles.iter().filter(|needle| !needle.is_empty());
+            known.find(|needle| matches_at(haystack, at, needle))
+        });
+    found.next().copied()
 }
 
 /// Are these one name, leaving aside case, `_`, `-` and blanks? `rateLimitExceeded`,

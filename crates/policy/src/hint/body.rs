@@ -84,7 +84,7 @@ fn after_phrase<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
             .unwrap_or(tail.len());
         let (word, after) = tail.split_at_checked(end)?;
         *rest = after;
-        if is(word, &["in", "after"]) && is(before, &["again", "retry", "retrying", "available"]) {
+        if is(word, &["in", "after"]) && is(before, &["again", "retry", "available"]) {
             let blanks = after.len() - after.trim_ascii_start().len();
             return after.get(blanks..);
         }
