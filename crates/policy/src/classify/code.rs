@@ -107,7 +107,10 @@ const CODES: &[(Verdict, &[&str])] = &[
             "dailyLimitExceeded",
             "dailyLimitExceededUnreg",
             "BILLING_DISABLED",
-            // Gateways for language models.
+            // Resend.
+            "daily_quota_exceeded",
+            "monthly_quota_exceeded",
+            // Services that sell credits.
             "insufficient_credits",
             "quota_exhausted",
         ],
@@ -125,6 +128,8 @@ const CODES: &[(Verdict, &[&str])] = &[
             "rate_limit_error",
             // Airtable, PayPal.
             "rate_limit_reached",
+            // Moonshot.
+            "rate_limit_reached_error",
             // Dropbox, DigitalOcean, Microsoft Graph, Docker Hub's `TOOMANYREQUESTS`, Twitch.
             "too_many_requests",
             // gRPC and with it all of Google.
@@ -148,6 +153,8 @@ const CODES: &[(Verdict, &[&str])] = &[
             "BandwidthLimitExceeded",
             "SlowDown",
             "PriorRequestNotComplete",
+            "EC2ThrottledException",
+            "TransactionInProgressException",
             // Azure, OneDrive, SharePoint.
             "SubscriptionRequestsThrottled",
             "ApplicationThrottled",
@@ -161,15 +168,18 @@ const CODES: &[(Verdict, &[&str])] = &[
         &[
             // Anthropic.
             "overloaded_error",
-            // OpenAI and those that speak like it.
+            // Moonshot.
+            "engine_overloaded_error",
+            // OpenAI.
+            "server_is_overloaded",
             "server_overloaded",
-            "engine_overloaded",
             // Stripe: the same key, or the same object, is being worked on.
             "idempotency_key_in_use",
             "lock_timeout",
-            // Square and others that keep idempotency keys.
+            // Resend.
+            "concurrent_idempotent_requests",
+            // Many that keep idempotency keys.
             "concurrent_request",
-            "concurrent_idempotent_request",
             "request_in_progress",
         ],
     ),
