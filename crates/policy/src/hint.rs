@@ -144,7 +144,7 @@ where
         return hint;
     }
     let server_now = told.server_date(now).or(now);
-    if let Some(limits) = told.limits {
+    if let Some(limits) = &mut told.limits {
         limits.fill(&mut hint, response.status, server_now);
     }
     let mut wait = told.waits.from(server_now);

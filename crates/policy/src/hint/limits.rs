@@ -39,7 +39,7 @@ impl<'a> Limits<'a> {
     }
 
     /// Fills in what the binding limit says. `now` is the server's.
-    pub(super) fn fill(mut self, hint: &mut Hint, status: u16, now: Option<WallTime>) {
+    pub(super) fn fill(&mut self, hint: &mut Hint, status: u16, now: Option<WallTime>) {
         self.share_policies();
         let rows = self.rows.iter().flatten();
         let rows = rows.filter(|row| row.says_something(now));
