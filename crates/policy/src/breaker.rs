@@ -529,6 +529,11 @@ mod tests {
             restored.open_until(at(100)),
             Some(Timestamp::from_millis(105_500))
         );
+        assert_eq!(
+            restored.record_state(at(100)).openings,
+            1,
+            "the next stay is a longer one"
+        );
         let half_open = breaker.record_state(at(16));
         assert_eq!(
             Breaker::restore(&half_open, at(100)).state(at(100)),

@@ -2,7 +2,7 @@
 //!
 //! Tokens are kept, not a "theoretical arrival time": the rate changes with almost every answer,
 //! and tokens already earned must not change their worth when it does. They are a float, times are
-//! whole nanoseconds, and a wait is rounded up; [`SLACK`] absorbs the rounding of the float, so that
+//! whole nanoseconds, and a wait is rounded up; `SLACK` absorbs the rounding of the float, so that
 //! whoever waits exactly as long as told finds a token. A grant always takes the whole cost, also
 //! when that leaves a hair less than nothing: the debt is carried, so the rate is kept exactly.
 //!

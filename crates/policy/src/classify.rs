@@ -1,25 +1,473 @@
-//! From an answer to its verdict. First match wins.
+//! From an answer to its verdict. First match wins:
+//!
+//! 1. a [`Rule`] of the route;
+//! 2. a structured code in a JSON body. In a 2xx or 3xx only at the position of an error: inside
+//!    the outermost object's `error`, `errors` or `fault`, or as its `error`, `code` or
+//!    `error_code`; all else there is content. In other answers under any key that holds codes;
+//! 3. on 429 and 403, words that name billing or a used-up allowance;
+//! 4. the status, where it says enough: 2xx, 3xx, 401, 408, 409, 412, 429, 5xx and above. A 503
+//!    with a hint (a wait, or nothing remaining) throttles, without one it is overload;
+//! 5. on any other 4xx the hint's headers (a wait by `Retry-After` or its like, nothing
+//!    remaining), then the words of throttling;
+//! 6. else the request was rejected.
+//!
+//! Only whole words count, and never digits: a number in a text is not a status.
 
+mod because;
+mod code;
+mod rule;
+mod words;
+
+pub use self::because::Because;
+pub use self::rule::{HeaderRule, Rule};
+use self::words::{ALLOWANCE, THROTTLING};
 use crate::hint::{Hint, Response};
-use crate::outcome::Verdict;
+use crate::outcome::{Failure, Verdict};
+use crate::text;
 
 /// A verdict and what decided it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Judgement {
     /// The class; `None` for 1xx, which changes nothing.
     pub verdict: Option<Verdict>,
-    /// What decided, in words.
-    pub because: String,
+    /// What decided.
+    pub because: Because,
 }
 
 /// Judges an answer: the route's own `rules` first, then everything built in.
-pub fn response<'a, H>(rules: &[()], response: &Response<'a, H>, hint: &Hint) -> Judgement
+///
+/// ```
+/// use policy::classify;
+/// use policy::hint::{self, Response};
+/// use policy::outcome::Verdict;
+///
+/// let headers: [(&str, &[u8]); 0] = [];
+/// let response = Response { status: 403, headers, body: b"quota exceeded" };
+/// let judgement = classify::response(&[], &response, &hint::read(&response, None));
+/// assert_eq!(judgement.verdict, Some(Verdict::Throttled));
+/// assert_eq!(judgement.because.to_string(), "text `quota exceeded`");
+/// ```
+pub fn response<'a, H>(rules: &[Rule], response: &Response<'a, H>, hint: &Hint) -> Judgement
 where
     H: IntoIterator<Item = (&'a str, &'a [u8])> + Clone,
 {
-    let _ = (rules, response, hint);
+    if let Some(index) = rules.iter().position(|rule| rule.holds(response)) {
+        return judge(rules[index].verdict, Because::Rule(index + 1));
+    }
+    let (status, body) = (response.status, response.read_body());
+    let because = Because::Status(status);
+    match status {
+        0..200 => Judgement {
+            verdict: None,
+            because,
+        },
+        200..400 => {
+            let body = body.get(..MAX_SUCCESS_BODY).unwrap_or(body);
+            by_code(body, Position::Error).unwrap_or_else(|| judge(Verdict::Success, because))
+        }
+        _ => by_code(body, Position::Anywhere)
+            .or_else(|| by_allowance(status, body))
+            .or_else(|| by_status(status, hint))
+            .or_else(|| by_headers(hint))
+            .or_else(|| by_text(body))
+            .unwrap_or_else(|| judge(Verdict::Rejected, because)),
+    }
+}
+
+/// Judges an attempt that got no answer.
+pub const fn failure(failure: Failure) -> Judgement {
+    judge(Verdict::Unreachable, Because::Failure(failure))
+}
+
+/// Nearly all answers are successes, and an error inside one is short: no more than this of a
+/// large payload is looked through.
+const MAX_SUCCESS_BODY: usize = 8 * 1024;
+
+/// Where a code must stand in a body to count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Position {
+    /// Where an error is reported, as in a success that is none.
+    Error,
+    /// Under any key that holds codes.
+    Anywhere,
+}
+
+const fn judge(verdict: Verdict, because: Because) -> Judgement {
     Judgement {
-        verdict: None,
-        because: String::new(),
+        verdict: Some(verdict),
+        because,
+    }
+}
+
+fn by_code(body: &[u8], position: Position) -> Option<Judgement> {
+    let (code, verdict) = code::find(body, position)?;
+    Some(judge(verdict, Because::Code(code)))
+}
+
+fn by_allowance(status: u16, body: &[u8]) -> Option<Judgement> {
+    if !matches!(status, 403 | 429) {
+        return None;
+    }
+    let words = text::first_of(body, ALLOWANCE)?;
+    Some(judge(Verdict::QuotaExhausted, Because::Text(words)))
+}
+
+fn by_status(status: u16, hint: &Hint) -> Option<Judgement> {
+    let verdict = match status {
+        401 => Verdict::Unauthorized,
+        408 => Verdict::Overloaded,
+        409 | 412 => Verdict::Conflict,
+        429 => Verdict::Throttled,
+        503 if hint.wait.is_some() || hint.remaining == Some(0) => {
+            let because = match hint.source {
+                Some(source) => Because::StatusWithHint(status, source),
+                None => Because::NothingRemaining(None),
+            };
+            return Some(judge(Verdict::Throttled, because));
+        }
+        500.. => Verdict::Overloaded,
+        _ => return None,
+    };
+    Some(judge(verdict, Because::Status(status)))
+}
+
+fn by_headers(hint: &Hint) -> Option<Judgement> {
+    let named = hint.source.filter(|source| source.names_wait());
+    let because = match (named, hint.remaining) {
+        (Some(source), _) if hint.wait.is_some() => Because::Header(source),
+        (_, Some(0)) => Because::NothingRemaining(hint.source),
+        _ => return None,
+    };
+    Some(judge(Verdict::Throttled, because))
+}
+
+fn by_text(body: &[u8]) -> Option<Judgement> {
+    let words = text::first_of(body, THROTTLING)?;
+    Some(judge(Verdict::Throttled, Because::Text(words)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hint;
+
+    fn check(status: u16, headers: &[(&str, &str)], body: &str, verdict: Verdict, because: &str) {
+        let judgement = judged(&[], status, headers, body);
+        assert_eq!(
+            judgement.verdict,
+            Some(verdict),
+            "{status} {headers:?} {body}"
+        );
+        assert_eq!(judgement.because.to_string(), because);
+    }
+
+    fn judged(rules: &[Rule], status: u16, headers: &[(&str, &str)], body: &str) -> Judgement {
+        let response = Response {
+            status,
+            headers: headers
+                .iter()
+                .map(|(name, value)| (*name, value.as_bytes())),
+            body: body.as_bytes(),
+        };
+        super::response(rules, &response, &hint::read(&response, None))
+    }
+
+    #[test]
+    fn statuses_have_their_verdicts() {
+        for (status, verdict) in [
+            (200, Verdict::Success),
+            (204, Verdict::Success),
+            (304, Verdict::Success),
+            (400, Verdict::Rejected),
+            (401, Verdict::Unauthorized),
+            (402, Verdict::Rejected),
+            (403, Verdict::Rejected),
+            (404, Verdict::Rejected),
+            (408, Verdict::Overloaded),
+            (409, Verdict::Conflict),
+            (410, Verdict::Rejected),
+            (412, Verdict::Conflict),
+            (413, Verdict::Rejected),
+            (418, Verdict::Rejected),
+            (426, Verdict::Rejected),
+            (429, Verdict::Throttled),
+            (499, Verdict::Rejected),
+            (500, Verdict::Overloaded),
+            (501, Verdict::Overloaded),
+            (502, Verdict::Overloaded),
+            (503, Verdict::Overloaded),
+            (504, Verdict::Overloaded),
+            (529, Verdict::Overloaded),
+            (999, Verdict::Overloaded),
+            (u16::MAX, Verdict::Overloaded),
+        ] {
+            check(status, &[], "", verdict, &format!("status {status}"));
+        }
+    }
+
+    #[test]
+    fn informational_answers_change_nothing() {
+        for status in [0, 100, 101, 199] {
+            let judgement = judged(&[], status, &[("retry-after", "5")], "rate limit");
+            assert_eq!(judgement.verdict, None);
+        }
+    }
+
+    #[test]
+    fn a_503_with_a_hint_throttles() {
+        let verdict = Verdict::Throttled;
+        check(
+            503,
+            &[("Retry-After", "30")],
+            "",
+            verdict,
+            "status 503 with `retry-after`",
+        );
+        check(
+            503,
+            &[("Retry-After", "0")],
+            "",
+            verdict,
+            "status 503 with `retry-after`",
+        );
+        check(
+            503,
+            &[("x-ratelimit-remaining", "0")],
+            "",
+            verdict,
+            "status 503 with `x-ratelimit-remaining`",
+        );
+        check(
+            503,
+            &[],
+            "try again in 5s",
+            verdict,
+            "status 503 with a wait in the body",
+        );
+        let overloaded = Verdict::Overloaded;
+        check(
+            503,
+            &[("x-ratelimit-remaining", "1")],
+            "",
+            overloaded,
+            "status 503",
+        );
+        check(503, &[("Retry-After", "-1")], "", overloaded, "status 503");
+        check(500, &[("Retry-After", "30")], "", overloaded, "status 500");
+    }
+
+    #[test]
+    fn hint_headers_throttle_other_client_errors() {
+        let verdict = Verdict::Throttled;
+        check(
+            403,
+            &[("Retry-After", "60")],
+            "",
+            verdict,
+            "header `retry-after`",
+        );
+        check(
+            400,
+            &[("retry-after-ms", "60")],
+            "",
+            verdict,
+            "header `retry-after-ms`",
+        );
+        check(
+            403,
+            &[("X-RateLimit-Remaining", "0")],
+            "",
+            verdict,
+            "nothing remaining (`x-ratelimit-remaining`)",
+        );
+        check(
+            404,
+            &[("Retry-After", "soon")],
+            "",
+            Verdict::Rejected,
+            "status 404",
+        );
+        check(
+            404,
+            &[("X-RateLimit-Remaining", "1")],
+            "",
+            Verdict::Rejected,
+            "status 404",
+        );
+        check(
+            404,
+            &[],
+            r#"{"retry_after":5}"#,
+            Verdict::Rejected,
+            "status 404",
+        );
+        check(
+            401,
+            &[("Retry-After", "60")],
+            "",
+            Verdict::Unauthorized,
+            "status 401",
+        );
+    }
+
+    #[test]
+    fn a_hint_made_by_hand_may_lack_its_source() {
+        let response = Response {
+            status: 503,
+            headers: [],
+            body: b"",
+        };
+        let hint = Hint {
+            remaining: Some(0),
+            ..Hint::default()
+        };
+        let judgement = super::response(&[], &response, &hint);
+        assert_eq!(judgement.verdict, Some(Verdict::Throttled));
+        assert_eq!(judgement.because.to_string(), "nothing remaining");
+    }
+
+    #[test]
+    fn texts_throttle_other_client_errors() {
+        for (body, words) in [
+            ("quota exceeded", "quota exceeded"),
+            ("API Rate-Limit reached", "rate limit"),
+            ("You are being rate limited.", "rate limited"),
+            ("TOO MANY REQUESTS", "too many requests"),
+            ("Please slow down!", "slow down"),
+            (r#"{"message":"API rate limit exceeded"}"#, "rate limit"),
+        ] {
+            check(
+                403,
+                &[],
+                body,
+                Verdict::Throttled,
+                &format!("text `{words}`"),
+            );
+        }
+        for body in [
+            "id 15042991",
+            "took 429ms",
+            "HTTP 429",
+            "corporate limit",
+            "separate limits",
+        ] {
+            check(403, &[], body, Verdict::Rejected, "status 403");
+        }
+    }
+
+    #[test]
+    fn words_of_a_used_up_allowance_count_on_429_and_403() {
+        let exhausted = Verdict::QuotaExhausted;
+        for status in [429, 403] {
+            for (body, words) in [
+                (
+                    "You exceeded your current quota",
+                    "exceeded your current quota",
+                ),
+                ("Daily Limit Exceeded", "daily limit"),
+                ("Billing is disabled", "billing"),
+                ("rate limit: monthly quota used", "monthly quota"),
+            ] {
+                check(status, &[], body, exhausted, &format!("text `{words}`"));
+            }
+        }
+        check(
+            429,
+            &[],
+            "see https://e.com/billing",
+            Verdict::Throttled,
+            "status 429",
+        );
+        check(400, &[], "daily limit", Verdict::Rejected, "status 400");
+        check(500, &[], "billing", Verdict::Overloaded, "status 500");
+    }
+
+    #[test]
+    fn codes_come_before_words_and_status() {
+        let quota = r#"{"error":{"code":"insufficient_quota"}}"#;
+        for status in [200, 302, 400, 401, 429, 500] {
+            let because = "body code `insufficient_quota`";
+            check(status, &[], quota, Verdict::QuotaExhausted, because);
+        }
+        check(
+            429,
+            &[],
+            r#"{"error":{"status":"RESOURCE_EXHAUSTED","message":"You exceeded your current quota"}}"#,
+            Verdict::Throttled,
+            "body code `RESOURCE_EXHAUSTED`",
+        );
+        check(
+            409,
+            &[],
+            r#"{"code":"CONCURRENT_REQUEST"}"#,
+            Verdict::Overloaded,
+            "body code `concurrent_request`",
+        );
+        check(
+            503,
+            &[("retry-after", "3")],
+            r#"{"error":{"type":"overloaded_error"}}"#,
+            Verdict::Overloaded,
+            "body code `overloaded_error`",
+        );
+    }
+
+    #[test]
+    fn a_success_is_never_judged_by_content() {
+        for body in [
+            "rate limit exceeded",
+            r#"{"status":"throttled","type":"rate_limited"}"#,
+            r#"{"items":[{"code":"rate_limited"}]}"#,
+        ] {
+            check(
+                200,
+                &[("retry-after", "5")],
+                body,
+                Verdict::Success,
+                "status 200",
+            );
+        }
+        let late = format!(
+            r#"{{"data":"{}","error":"ratelimited"}}"#,
+            "x".repeat(MAX_SUCCESS_BODY)
+        );
+        check(200, &[], &late, Verdict::Success, "status 200");
+    }
+
+    #[test]
+    fn rules_come_before_everything() {
+        let rules = [
+            Rule {
+                statuses: vec![404],
+                ..Rule::new(Verdict::Success)
+            },
+            Rule {
+                text: Some("banned".into()),
+                ..Rule::new(Verdict::QuotaExhausted)
+            },
+        ];
+        let judgement = judged(&rules, 200, &[], "you are banned");
+        assert_eq!(judgement.verdict, Some(Verdict::QuotaExhausted));
+        assert_eq!(judgement.because.to_string(), "rule 2");
+        let judgement = judged(&rules, 404, &[("retry-after", "5")], "banned");
+        assert_eq!(judgement.verdict, Some(Verdict::Success));
+        assert_eq!(judgement.because.to_string(), "rule 1");
+        let judgement = judged(&rules, 429, &[], "");
+        assert_eq!(judgement.because, Because::Status(429));
+    }
+
+    #[test]
+    fn failures_are_unreachable() {
+        for (kind, because) in [
+            (Failure::Connect, "connect failed"),
+            (Failure::Dns, "name not resolved"),
+            (Failure::Tls, "TLS handshake failed"),
+            (Failure::Reset, "connection reset"),
+            (Failure::Timeout, "timeout"),
+        ] {
+            let judgement = failure(kind);
+            assert_eq!(judgement.verdict, Some(Verdict::Unreachable));
+            assert_eq!(judgement.because.to_string(), because);
+        }
     }
 }

@@ -1,7 +1,33 @@
 //! What a server says about pace, in every dialect we know.
+//!
+//! One reader for all of them, because the field's readers fail in the same places: `1m30s` read
+//! as a second, a date ignored, Unix time waited for as seconds. The wait is, in this order,
+//! 1. the longest of `Retry-After` and its forms in milliseconds;
+//! 2. the reset of the limit that binds, when nothing remains of it, or on a 429 or 503 whose
+//!    headers do not say what remains;
+//! 3. the longest that the body names, unless the answer is a 2xx or 3xx: there it is content.
+//!
+//! Every value is rounded up to milliseconds, never down: coming early is what gets clients
+//! banned. Moments are read against the server's own `Date`, so that a wrong clock on either
+//! side does not matter; a moment that has passed is no hint.
+//!
+//! Reading is total and takes linear time on any bytes, in one pass over the headers. It
+//! allocates nothing, except for the name of a limit that has one.
+
+mod body;
+mod date;
+mod delay;
+mod field;
+mod limits;
+mod number;
+mod source;
+mod span;
 
 use std::time::Duration;
 
+use self::delay::{Delay, Longest, Unit};
+use self::limits::Limits;
+pub use self::source::Source;
 use crate::time::WallTime;
 
 /// What a server said about pace.
@@ -9,7 +35,8 @@ use crate::time::WallTime;
 pub struct Hint {
     /// Do not come back before this much time has passed. A hint with a wait is *directed*.
     pub wait: Option<Duration>,
-    /// Where the wait, or else the rest, was read.
+    /// Where the wait, or else the rest, was read: of the rest, the reset's header, else that of
+    /// what remains, else the limit's.
     pub source: Option<Source>,
     /// Requests (or tokens) left in the present period.
     pub remaining: Option<u64>,
@@ -23,28 +50,6 @@ pub struct Hint {
     pub scope: Option<Scope>,
 }
 
-/// Where a hint was read: shown to people, so that every wait can be traced to its reason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// `Retry-After`.
-    RetryAfter,
-    /// The answer's body.
-    Body,
-    /// Nowhere: the policy's own step, because the server named no wait.
-    Assumed,
-}
-
-impl Source {
-    /// The header's name in lower case, `body` or `assumed`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::RetryAfter => "retry-after",
-            Self::Body => "body",
-            Self::Assumed => "assumed",
-        }
-    }
-}
-
 /// What a limit counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
@@ -54,6 +59,39 @@ pub enum Scope {
     Tokens,
     /// The server's own name for the policy.
     Named(Box<str>),
+}
+
+impl Scope {
+    /// `requests`, `tokens` or the policy's name.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Requests => "requests",
+            Self::Tokens => "tokens",
+            Self::Named(name) => name,
+        }
+    }
+
+    /// The scope that a server calls `name`. Names are shown to people: what is not text is
+    /// replaced.
+    fn named(name: &[u8]) -> Self {
+        match name {
+            b"requests" => Self::Requests,
+            b"tokens" => Self::Tokens,
+            _ => {
+                let name = String::from_utf8_lossy(name);
+                let shown = name.chars().filter(|&letter| letter != '\\');
+                Self::Named(shown.map(printable).collect())
+            }
+        }
+    }
+}
+
+fn printable(letter: char) -> char {
+    if letter.is_control() {
+        char::REPLACEMENT_CHARACTER
+    } else {
+        letter
+    }
 }
 
 /// An answer as hints and verdicts read it: borrowed, in one pass, without copying headers.
@@ -67,12 +105,105 @@ pub struct Response<'a, H> {
     pub body: &'a [u8],
 }
 
+impl<'a, H> Response<'a, H> {
+    /// The part of the body that is looked at.
+    pub(crate) fn read_body(&self) -> &'a [u8] {
+        self.body.get(..MAX_BODY).unwrap_or(self.body)
+    }
+}
+
+/// Errors say what is wrong within a few KiB; the rest of a long page is not worth the time.
+const MAX_BODY: usize = 64 * 1024;
+
 /// Reads the hint of `response`. Absolute times are read against its `Date` header, else against
 /// `now`, else they are no hint.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use policy::hint::{self, Response, Source};
+///
+/// let headers: [(&str, &[u8]); 1] = [("Retry-After", b"1m30s")];
+/// let response = Response { status: 429, headers, body: b"" };
+/// let hint = hint::read(&response, None);
+/// assert_eq!(hint.wait, Some(Duration::from_secs(90)));
+/// assert_eq!(hint.source, Some(Source::RetryAfter));
+/// ```
 pub fn read<'a, H>(response: &Response<'a, H>, now: Option<WallTime>) -> Hint
 where
     H: IntoIterator<Item = (&'a str, &'a [u8])> + Clone,
 {
-    let _ = (response, now);
-    Hint::default()
+    let mut told = Told::default();
+    for (name, value) in response.headers.clone() {
+        told.header(name, value, now);
+    }
+    let names_nothing = told.limits.is_none() && told.waits == Longest::default();
+    let may_be_content = matches!(response.status, 200..400);
+    let mut hint = Hint::default();
+    if names_nothing && (may_be_content || response.body.is_empty()) {
+        return hint;
+    }
+    let server_now = told.server_date(now).or(now);
+    if let Some(limits) = &mut told.limits {
+        limits.fill(&mut hint, response.status, server_now);
+    }
+    let mut wait = told.waits.from(server_now);
+    if wait.is_none() && hint.wait.is_none() && !may_be_content {
+        wait = body::read(response.read_body(), now).from(server_now);
+    }
+    if let Some((wait, source)) = wait {
+        hint.wait = Some(wait);
+        hint.source = Some(source);
+    }
+    hint
 }
+
+/// What the headers told so far.
+#[derive(Debug, Default)]
+struct Told<'a> {
+    waits: Longest,
+    /// Read only when there is a moment to compare it with: nearly every answer has one.
+    date: Option<&'a [u8]>,
+    /// Made at the first header that needs it: most answers have none.
+    limits: Option<Limits<'a>>,
+}
+
+impl<'a> Told<'a> {
+    fn header(&mut self, name: &str, value: &'a [u8], now: Option<WallTime>) {
+        if name.eq_ignore_ascii_case("date") {
+            self.date = self.date.or(Some(value));
+            return;
+        }
+        let Some(source) = Source::of_header(name) else {
+            return;
+        };
+        // A longer value is no hint at all: a part of one could be a shorter wait.
+        if value.len() > MAX_VALUE {
+            return;
+        }
+        match source {
+            Source::RetryAfter => self.wait(value, Unit::Seconds, source, now),
+            Source::RetryAfterMs | Source::XMsRetryAfterMs | Source::XAmzRetryAfter => {
+                self.wait(value, Unit::Milliseconds, source, now);
+            }
+            _ => {
+                let limits = self.limits.get_or_insert_default();
+                limits.read(source, value, now);
+            }
+        }
+    }
+
+    fn server_date(&self, now: Option<WallTime>) -> Option<WallTime> {
+        let date = self.date.filter(|date| date.len() <= MAX_VALUE)?;
+        date::http(date.trim_ascii(), now).map(WallTime::from_unix_millis)
+    }
+
+    fn wait(&mut self, value: &[u8], unit: Unit, source: Source, now: Option<WallTime>) {
+        for delay in Delay::all(value, unit, now) {
+            self.waits.add(delay, source);
+        }
+    }
+}
+
+/// Many times the longest sensible value, and still nothing to read.
+const MAX_VALUE: usize = 4 * 1024;

@@ -1,6 +1,6 @@
 //! What moves a gate's rate: the strategies `adaptive`, `aimd` and `fixed`.
 //!
-//! A strategy sees only outcomes of the present epoch, and its answer is a [`Reaction`]: a new
+//! A strategy sees only outcomes of the present epoch, and its answer is a `Reaction`: a new
 //! rate and why. It neither touches the bucket nor knows of breakers and lines.
 
 use std::fmt;

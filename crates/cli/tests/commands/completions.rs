@@ -1,0 +1,39 @@
+//! `tidegate completions`.
+
+use insta::assert_snapshot;
+
+use crate::support::{output, run};
+
+#[test]
+fn every_shell_has_a_script() {
+    let mut first_lines = String::new();
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let output = output(&format!("completions {shell}"), b"");
+        assert_eq!(output.status.code(), Some(0), "{shell}");
+        let script = String::from_utf8(output.stdout).unwrap();
+        assert!(script.contains("classify"), "{shell} completes policies");
+        let first = script.lines().find(|line| !line.trim().is_empty()).unwrap();
+        first_lines.push_str(&format!("{shell}: {first}\n"));
+    }
+    assert_snapshot!(first_lines, @"
+    bash: _tidegate() {
+    elvish: use builtin;
+    fish: # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+    powershell: using namespace System.Management.Automation
+    zsh: #compdef tidegate
+    ");
+}
+
+#[test]
+fn another_shell_is_a_wrong_usage() {
+    assert_snapshot!(run("completions tcsh", ""), @"
+    exit 2
+    --- stderr
+    error: invalid value 'tcsh' for '<SHELL>'
+      [possible values: bash, elvish, fish, powershell, zsh]
+
+      tip: a similar value exists: 'zsh'
+
+    For more information, try '--help'.
+    ");
+}

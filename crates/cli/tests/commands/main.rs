@@ -1,0 +1,13 @@
+//! The commands as seen from outside: exit code, stdout and stderr of the real binary.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "all of this is test code; clippy knows only functions marked as tests"
+)]
+
+mod bad_input;
+mod completions;
+mod replay;
+mod streams;
+mod support;
+mod usage;

@@ -1,0 +1,271 @@
+//! What the binary says about itself, and about words it does not know.
+
+use insta::assert_snapshot;
+
+use crate::support::{output, run};
+
+#[test]
+fn version() {
+    assert_snapshot!(run("--version", ""), @"
+    exit 0
+    --- stdout
+    tidegate 0.1.0
+    ");
+}
+
+#[test]
+fn help() {
+    assert_snapshot!(run("--help", ""), @"
+    exit 0
+    --- stdout
+    Send as fast as they will take, never faster
+
+    Usage: tidegate [OPTIONS] <COMMAND>
+
+    Commands:
+      replay       Run one policy over scripted events in virtual time, a decision per line
+      completions  Print a completion script for a shell
+      help         Print this message or the help of the given subcommand(s)
+
+    Options:
+          --json
+              Write for programs: JSON on stdout
+
+      -q, --quiet
+              Say only what went wrong
+
+      -v, --verbose...
+              Say more on stderr
+
+      -h, --help
+              Print help (see a summary with '-h')
+
+      -V, --version
+              Print version
+
+    Examples:
+      tidegate replay --policy gate events.jsonl
+      tidegate replay --policy hint < answers.jsonl
+      tidegate completions bash > ~/.local/share/bash-completion/completions/tidegate
+
+    Exit codes:
+        0  done
+        1  something failed
+        2  usage or configuration, or a bad line of input
+      130  interrupted
+    ");
+}
+
+#[test]
+fn help_of_replay() {
+    assert_snapshot!(run("replay --help", ""), @r#"
+    exit 0
+    --- stdout
+    Run one policy over scripted events in virtual time, a decision per line
+
+    Events are JSON Lines, read from the files in order as one stream, or from stdin. Every line is
+    answered by one line, at once; with `gate`, those who leave a waiting line are told of before the
+    event at which that is known. A bad line ends it.
+
+    Usage: tidegate replay [OPTIONS] --policy <NAME> [FILE]...
+
+    Arguments:
+      [FILE]...
+              Files of events; `-` or none at all is stdin
+
+    Options:
+          --policy <NAME>
+              The policy to run
+
+              Possible values:
+              - gate:     Gates by key: who is admitted, who waits until when, who is refused
+              - hint:     What an answer says about pace
+              - classify: The verdict on an answer, and what decided it
+
+          --set <KEY=VALUE>
+              A setting of the policy, by its name in the configuration; may be repeated
+
+          --json
+              Write for programs: JSON on stdout
+
+          --seed <N>
+              Fix what is drawn at random (`gate`, `hint` and `classify` draw nothing)
+
+          --jitter <JITTER>
+              Take jitter away (`gate`, `hint` and `classify` have none)
+
+              Possible values:
+              - none: No jitter
+
+      -q, --quiet
+              Say only what went wrong
+
+      -v, --verbose...
+              Say more on stderr
+
+      -h, --help
+              Print help (see a summary with '-h')
+
+    Examples:
+      # who would have been admitted, and when
+      tidegate replay --policy gate --set strategy=aimd --set max_rate=8 events.jsonl
+
+      # one event at a time
+      echo '{"at":0,"acquire":"api.example.com"}' | tidegate replay --policy gate
+
+      # what an answer says about pace
+      echo '{"status":429,"headers":{"retry-after":"90"}}' | tidegate replay --policy hint
+    "#);
+}
+
+#[test]
+fn help_of_completions() {
+    assert_snapshot!(run("completions --help", ""), @"
+    exit 0
+    --- stdout
+    Print a completion script for a shell
+
+    Usage: tidegate completions [OPTIONS] <SHELL>
+
+    Arguments:
+      <SHELL>  The shell to complete in [possible values: bash, elvish, fish, powershell, zsh]
+
+    Options:
+          --json        Write for programs: JSON on stdout
+      -q, --quiet       Say only what went wrong
+      -v, --verbose...  Say more on stderr
+      -h, --help        Print help
+
+    Examples:
+      tidegate completions bash > ~/.local/share/bash-completion/completions/tidegate
+      tidegate completions zsh > ~/.zfunc/_tidegate
+      tidegate completions fish > ~/.config/fish/completions/tidegate.fish
+    ");
+}
+
+#[test]
+fn nothing_typed_is_a_wrong_usage_that_shows_help() {
+    let output = output("", b"");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(output.stdout.is_empty());
+    assert!(
+        String::from_utf8(output.stderr)
+            .unwrap()
+            .contains("Usage: tidegate")
+    );
+}
+
+#[test]
+fn unknown_command() {
+    assert_snapshot!(run("replya", ""), @"
+    exit 2
+    --- stderr
+    error: unrecognized subcommand 'replya'
+
+      tip: a similar subcommand exists: 'replay'
+
+    Usage: tidegate [OPTIONS] <COMMAND>
+
+    For more information, try '--help'.
+    ");
+}
+
+#[test]
+fn unknown_policy_names_those_there_are() {
+    assert_snapshot!(run("replay --policy poll", ""), @"
+    exit 2
+    --- stderr
+    error: invalid value 'poll' for '--policy <NAME>'
+      [possible values: gate, hint, classify]
+
+    For more information, try '--help'.
+    ");
+}
+
+#[test]
+fn policy_is_required() {
+    assert_snapshot!(run("replay", ""), @"
+    exit 2
+    --- stderr
+    error: the following required arguments were not provided:
+      --policy <NAME>
+
+    Usage: tidegate replay --policy <NAME> [FILE]...
+
+    For more information, try '--help'.
+    ");
+}
+
+#[test]
+fn seed_is_a_number() {
+    assert_snapshot!(run("replay --policy gate --seed x", ""), @"
+    exit 2
+    --- stderr
+    error: invalid value 'x' for '--seed <N>': invalid digit found in string
+
+    For more information, try '--help'.
+    ");
+}
+
+#[test]
+fn all_bad_settings_are_told_at_once() {
+    assert_snapshot!(
+        run(
+            "replay --policy gate --set max_rat=8 --set max_rate=x --set burst --set max_wait=30",
+            ""
+        ),
+        @"
+        exit 2
+        --- stderr
+        error: `--set burst` has no `=`, expected KEY=VALUE
+        error: `max_rat` is `8`, expected a known setting; did you mean `max_rate`?
+        error: `max_rate` is `x`, expected a number of requests per second from 0.000001 to 1000000000
+        error: `max_wait` is `30`, expected a number with a unit such as `500ms`, `30s` or `5m`
+        hint: settings are written as `--set max_rate=8`, by their names in the configuration
+        "
+    );
+}
+
+#[test]
+fn settings_that_contradict_each_other() {
+    assert_snapshot!(
+        run("replay --policy gate --set min_rate=5 --set max_rate=1", ""),
+        @"
+        exit 2
+        --- stderr
+        error: `min_rate` is `5`, expected at most `max_rate` (1)
+        hint: settings are written as `--set max_rate=8`, by their names in the configuration
+        "
+    );
+}
+
+#[test]
+fn a_policy_without_settings_takes_none() {
+    assert_snapshot!(run("replay --policy hint --set max_rate=8", ""), @"
+    exit 2
+    --- stderr
+    error: `max_rate` is not a setting of policy `hint`, which has none
+    hint: only policy `gate` has settings
+    ");
+}
+
+#[test]
+fn quiet_leaves_the_hint_out() {
+    assert_snapshot!(run("replay --policy hint --quiet", "\n"), @"
+    exit 2
+    --- stderr
+    error: line 1 of stdin: blank, expected a JSON object
+    ");
+}
+
+#[test]
+fn verbose_says_what_was_done() {
+    assert_snapshot!(run("--verbose replay --policy hint", "{}\n{}\n"), @r#"
+    exit 0
+    --- stdout
+    {"wait_ms":null}
+    {"wait_ms":null}
+    --- stderr
+    replayed 2 lines
+    "#);
+}

@@ -1,0 +1,45 @@
+//! Words in bodies that mean something, where no code and no status says more.
+//!
+//! Whole words in any case, each form by itself: see [`crate::text`].
+
+/// Words that name billing or an allowance that will not come back within minutes.
+pub(super) const ALLOWANCE: &[&str] = &[
+    // OpenAI and Google, and those that copied the sentence.
+    "exceeded your current quota",
+    "insufficient quota",
+    "billing",
+    "daily limit",
+    "daily quota",
+    "daily request limit",
+    "monthly limit",
+    "monthly quota",
+    "monthly usage limit",
+    // Anthropic.
+    "credit balance is too low",
+    "insufficient credits",
+    "out of credits",
+    "spending limit",
+    "spend limit",
+    "quota exhausted",
+];
+
+/// Words that ask for a slower pace.
+pub(super) const THROTTLING: &[&str] = &[
+    "rate limit",
+    "rate limits",
+    "rate limited",
+    "rate limiting",
+    "ratelimit",
+    "ratelimited",
+    "too many requests",
+    "toomanyrequests",
+    "quota exceeded",
+    "exceeded your quota",
+    "request limit exceeded",
+    "resource exhausted",
+    "slow down",
+    "throttled",
+    "throttling",
+    // GitHub's secondary limits, in their older words.
+    "abuse detection",
+];

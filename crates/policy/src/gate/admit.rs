@@ -1,0 +1,366 @@
+//! Who may leave, who waits, who is refused: what a gate says to an ask.
+
+use super::{Ask, Decision, Gate, GateSettings, Permit, Reason};
+use crate::breaker::BreakerState;
+use crate::line::{Ticket, Tickets};
+use crate::rate::{self, Strategy};
+use crate::time::Timestamp;
+
+impl Gate {
+    /// Decides on `ask`, and does what was decided: takes the tokens or joins the line.
+    pub fn acquire(
+        &mut self,
+        settings: &GateSettings,
+        tickets: &mut Tickets,
+        ask: &Ask,
+        now: Timestamp,
+    ) -> Decision {
+        match self.judge(settings, tickets, ask, now) {
+            Judged::Leave => match self.grant(settings, ask.cost(), now) {
+                Some(permit) => Decision::Admit(permit),
+                None => self.join(settings, tickets, ask, now, Reason::Rate, None),
+            },
+            Judged::Wait { reason, until } => self.join(settings, tickets, ask, now, reason, until),
+            Judged::Refuse { reason, until } => Decision::Refuse { reason, until },
+        }
+    }
+
+    /// What [`Gate::acquire`] would say, without taking anything or joining the line: `Ok` means
+    /// it would leave at once.
+    pub fn peek(
+        &mut self,
+        settings: &GateSettings,
+        tickets: &Tickets,
+        ask: &Ask,
+        now: Timestamp,
+    ) -> Result<(), (Reason, Option<Timestamp>)> {
+        match self.judge(settings, tickets, ask, now) {
+            Judged::Leave => Ok(()),
+            Judged::Wait { reason, until } | Judged::Refuse { reason, until } => {
+                Err((reason, until))
+            }
+        }
+    }
+
+    /// When whoever is first in line would leave, if time alone decides it; never before the last
+    /// event at this gate. `None` if nobody waits, or if it takes an answer or a person.
+    pub fn next_admission(&self, settings: &GateSettings, tickets: &Tickets) -> Option<Timestamp> {
+        let cost = tickets.first_cost(self.line)?;
+        let looked_at = self.bucket.refilled_at();
+        let isolated = self.breaker.state(looked_at) == BreakerState::Isolated;
+        if isolated || self.in_flight >= settings.max_in_flight {
+            return None;
+        }
+        let probe_at = self.breaker.probe_at_the_latest(&settings.breaker);
+        let answer_at = self
+            .is_waiting_for_answers(settings)
+            .then(|| self.adaptive.waits_until(looked_at));
+        let leaves_at = self.leaves_at(settings, 0, cost, looked_at)?;
+        [Some(leaves_at), probe_at, answer_at]
+            .into_iter()
+            .flatten()
+            .max()
+    }
+
+    /// When to call again at the latest: someone may leave then, or will have waited in vain.
+    pub fn next_wake(
+        &self,
+        settings: &GateSettings,
+        tickets: &Tickets,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        let deadline = tickets.next_deadline(self.line).map(|at| {
+            if at < self.blocked_until(now) {
+                now
+            } else {
+                at
+            }
+        });
+        let admission = self.next_admission(settings, tickets);
+        [deadline, admission].into_iter().flatten().min()
+    }
+
+    /// Lets whoever is first in line leave, if they may at `now`. Call again until `None`.
+    pub fn admit_next(
+        &mut self,
+        settings: &GateSettings,
+        tickets: &mut Tickets,
+        now: Timestamp,
+    ) -> Option<(Ticket, Permit)> {
+        let cost = tickets.first_cost(self.line)?;
+        self.advance(settings, now);
+        let barred = match self.breaker.state(now) {
+            BreakerState::Closed => false,
+            BreakerState::HalfOpen => self.breaker.free_probes(&settings.breaker) == 0,
+            BreakerState::Open | BreakerState::Isolated => true,
+        };
+        if barred || self.is_full(settings, now) || self.leaves_at(settings, 0, cost, now)? > now {
+            return None;
+        }
+        let permit = self.grant(settings, cost, now)?;
+        let ticket = tickets.leave_first(&mut self.line)?;
+        Some((ticket, permit))
+    }
+
+    /// Takes someone out of the line whose deadline has passed, or will certainly pass before a
+    /// hold or an open breaker ends. Call again until `None`.
+    pub fn expire_next(&mut self, tickets: &mut Tickets, now: Timestamp) -> Option<Ticket> {
+        let deadline = tickets.next_deadline(self.line)?;
+        let in_vain = deadline <= now || deadline < self.blocked_until(now);
+        if in_vain {
+            tickets.leave_soonest_deadline(&mut self.line)
+        } else {
+            None
+        }
+    }
+
+    /// Gives a place in line back. `false` if the ticket had left before.
+    pub fn cancel(&mut self, tickets: &mut Tickets, ticket: Ticket) -> bool {
+        tickets.cancel(&mut self.line, ticket)
+    }
+
+    fn judge(
+        &mut self,
+        settings: &GateSettings,
+        tickets: &Tickets,
+        ask: &Ask,
+        now: Timestamp,
+    ) -> Judged {
+        self.advance(settings, now);
+        if !settings.enabled {
+            return Judged::Leave;
+        }
+        let at_breaker = match self.pass_breaker(settings, tickets, ask, now) {
+            Ok(reason) => reason,
+            Err(barred) => return barred,
+        };
+        let at_hold = match self.pass_hold(settings, ask, now) {
+            Ok(reason) => reason,
+            Err(barred) => return barred,
+        };
+        let ahead = tickets.ahead(self.line, ask.class);
+        let Some(leaves_at) = self.leaves_at(settings, ahead, ask.cost(), now) else {
+            // Dearer than a known limit ever admits.
+            return Judged::Refuse {
+                reason: Reason::Rate,
+                until: None,
+            };
+        };
+        if leaves_at > ask.deadline && self.is_limit_known(settings, ahead, ask, now) {
+            return Judged::Refuse {
+                reason: Reason::Deadline,
+                until: Some(leaves_at),
+            };
+        }
+        let at_bucket = (leaves_at > now).then_some(Reason::Rate);
+        match at_hold.or(at_breaker).or(at_bucket) {
+            Some(reason) => Judged::Wait {
+                reason,
+                until: Some(leaves_at),
+            },
+            None if self.is_full(settings, now) => Judged::Wait {
+                reason: Reason::InFlight,
+                until: None,
+            },
+            // Someone is first and about to leave: no overtaking.
+            None if ahead > 0 => Judged::Wait {
+                reason: Reason::Rate,
+                until: Some(leaves_at),
+            },
+            None => Judged::Leave,
+        }
+    }
+
+    /// `Ok` if the breaker lets the ask through or lets it wait for the breaker.
+    fn pass_breaker(
+        &self,
+        settings: &GateSettings,
+        tickets: &Tickets,
+        ask: &Ask,
+        now: Timestamp,
+    ) -> Result<Option<Reason>, Judged> {
+        let reason = Reason::BreakerOpen;
+        match self.breaker.state(now) {
+            BreakerState::Closed => Ok(None),
+            BreakerState::Isolated => Err(Judged::Refuse {
+                reason,
+                until: None,
+            }),
+            BreakerState::Open => {
+                let until = self.breaker.open_until(now);
+                let waits =
+                    ask.waits_for_breaker && until.is_none_or(|until| until <= ask.deadline);
+                if waits {
+                    Ok(Some(reason))
+                } else {
+                    Err(Judged::Refuse { reason, until })
+                }
+            }
+            // Who waits already leaves first, as a probe.
+            BreakerState::HalfOpen => {
+                let waiting = tickets.waiting(self.line);
+                let probe_left = self.breaker.free_probes(&settings.breaker) > waiting;
+                match (probe_left, ask.waits_for_breaker) {
+                    (true, _) => Ok(None),
+                    (false, true) => Err(Judged::Wait {
+                        reason,
+                        until: None,
+                    }),
+                    (false, false) => Err(Judged::Refuse {
+                        reason,
+                        until: None,
+                    }),
+                }
+            }
+        }
+    }
+
+    /// `Ok` if there is no hold or the ask may wait for its end.
+    fn pass_hold(
+        &self,
+        settings: &GateSettings,
+        ask: &Ask,
+        now: Timestamp,
+    ) -> Result<Option<Reason>, Judged> {
+        let Some(until) = self.hold_until(now) else {
+            return Ok(None);
+        };
+        if until.since(now) > settings.max_hold {
+            return Err(Judged::Refuse {
+                reason: Reason::Hold,
+                until: Some(until),
+            });
+        }
+        if until > ask.deadline {
+            return Err(Judged::Refuse {
+                reason: Reason::Deadline,
+                until: Some(until),
+            });
+        }
+        Ok(Some(Reason::Hold))
+    }
+
+    /// When `ahead` tokens and then `cost` more will have left. `None`: never.
+    fn leaves_at(
+        &self,
+        settings: &GateSettings,
+        ahead: u64,
+        cost: u32,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        let burst = rate::burst(settings, self.bucket.rate());
+        let pause = self.pause(settings);
+        let at_rate = self
+            .bucket
+            .ready_at(ahead as f64, f64::from(cost), burst, pause);
+        Some(at_rate.max(self.within_limits_at(settings, ahead, cost, now)?))
+    }
+
+    fn within_limits_at(
+        &self,
+        settings: &GateSettings,
+        ahead: u64,
+        cost: u32,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        let earliest = now.max(self.pause(settings).until);
+        match &self.limits {
+            Some(limits) => limits.ready_at(ahead, cost, earliest),
+            None => Some(now),
+        }
+    }
+
+    /// Is it certain that `ask` cannot leave in time? A rate that is still being learned may rise
+    /// until then; a fixed rate and a known limit will not.
+    fn is_limit_known(
+        &self,
+        settings: &GateSettings,
+        ahead: u64,
+        ask: &Ask,
+        now: Timestamp,
+    ) -> bool {
+        settings.strategy == Strategy::Fixed
+            || self
+                .within_limits_at(settings, ahead, ask.cost(), now)
+                .is_some_and(|at| at > ask.deadline)
+    }
+
+    /// Are as many under way as allowed? What `adaptive` allows yields to silence, `max_in_flight`
+    /// never does.
+    fn is_full(&self, settings: &GateSettings, now: Timestamp) -> bool {
+        self.in_flight >= settings.max_in_flight
+            || self.is_waiting_for_answers(settings) && now < self.adaptive.waits_until(now)
+    }
+
+    fn is_waiting_for_answers(&self, settings: &GateSettings) -> bool {
+        settings.strategy == Strategy::Adaptive
+            && self.in_flight >= self.adaptive.in_flight_cap(self.bucket.rate())
+    }
+
+    fn join(
+        &mut self,
+        settings: &GateSettings,
+        tickets: &mut Tickets,
+        ask: &Ask,
+        now: Timestamp,
+        reason: Reason,
+        until: Option<Timestamp>,
+    ) -> Decision {
+        if ask.deadline <= now {
+            return Decision::Refuse { reason, until };
+        }
+        if tickets.waiting(self.line) >= settings.max_waiting {
+            return Decision::Refuse {
+                reason: Reason::QueueFull,
+                until: None,
+            };
+        }
+        let ticket = tickets.join(&mut self.line, ask.class, ask.cost(), ask.deadline);
+        Decision::Wait {
+            ticket,
+            until,
+            reason,
+        }
+    }
+
+    /// The only way to a permit: a token is taken, or there is none.
+    fn grant(&mut self, settings: &GateSettings, cost: u32, now: Timestamp) -> Option<Permit> {
+        if settings.enabled {
+            let burst = rate::burst(settings, self.bucket.rate());
+            if !self.bucket.take(f64::from(cost), burst) {
+                return None;
+            }
+            if let Some(limits) = &mut self.limits {
+                limits.take(cost, now);
+            }
+        }
+        self.adaptive.stir(now);
+        self.in_flight = self.in_flight.saturating_add(1);
+        self.admitted = self.admitted.wrapping_add(1);
+        Some(Permit {
+            admitted_at: now,
+            epoch: self.epoch,
+            number: self.admitted,
+            cost,
+            probe: self.breaker.admit(now),
+        })
+    }
+
+    /// Nobody leaves before this.
+    fn blocked_until(&self, now: Timestamp) -> Timestamp {
+        let open_until = self.breaker.open_until(now).unwrap_or(Timestamp::ZERO);
+        self.hold_until.max(open_until)
+    }
+}
+
+enum Judged {
+    Leave,
+    Wait {
+        reason: Reason,
+        until: Option<Timestamp>,
+    },
+    Refuse {
+        reason: Reason,
+        until: Option<Timestamp>,
+    },
+}

@@ -1,0 +1,130 @@
+//! An ask, what becomes of it, and the permit it may get.
+
+use std::fmt;
+
+use crate::breaker::Probe;
+use crate::line::{Class, Ticket};
+use crate::time::Timestamp;
+
+/// A request for a permit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// How many tokens the attempt takes; zero counts as one.
+    pub cost: u32,
+    /// Until when the caller is ready to wait; at or before now: not at all.
+    pub deadline: Timestamp,
+    /// Who leaves first when several wait.
+    pub class: Class,
+    /// Wait for an open breaker too, if the deadline allows, instead of being refused.
+    pub waits_for_breaker: bool,
+}
+
+impl Ask {
+    /// An interactive ask for one token that may wait until `deadline`, but not for a breaker.
+    pub fn until(deadline: Timestamp) -> Self {
+        Self {
+            cost: 1,
+            deadline,
+            class: Class::Interactive,
+            waits_for_breaker: false,
+        }
+    }
+
+    pub(super) fn cost(&self) -> u32 {
+        self.cost.max(1)
+    }
+}
+
+/// What becomes of an ask.
+#[derive(Debug)]
+pub enum Decision {
+    /// Send now, and bring the permit back.
+    Admit(Permit),
+    /// Stay in line.
+    Wait {
+        /// The place in line.
+        ticket: Ticket,
+        /// When this ask would leave as things stand, the line before it included; `None` if that
+        /// depends on answers still to come.
+        until: Option<Timestamp>,
+        /// What keeps it.
+        reason: Reason,
+    },
+    /// Do not send.
+    Refuse {
+        /// Why not.
+        reason: Reason,
+        /// When it might be worth asking again, if known.
+        until: Option<Timestamp>,
+    },
+}
+
+/// Why an ask waits or is refused: a closed list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// No token yet: the gate's rate or a known limit.
+    Rate,
+    /// The server, or a step of our own, said "not before".
+    Hold,
+    /// The breaker is not Closed and no probe is free.
+    BreakerOpen,
+    /// As many attempts as allowed are under way.
+    InFlight,
+    /// As many as allowed are waiting.
+    QueueFull,
+    /// It could not leave before its deadline.
+    Deadline,
+    /// There are as many gates as allowed, and none can go.
+    TooManyGates,
+}
+
+impl Reason {
+    /// The word for it in replay, logs, headers and the API.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Rate => "rate",
+            Self::Hold => "hold",
+            Self::BreakerOpen => "breaker_open",
+            Self::InFlight => "in_flight",
+            Self::QueueFull => "queue_full",
+            Self::Deadline => "deadline",
+            Self::TooManyGates => "too_many_gates",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The right to make one attempt. Bring it back with [`Gate::settle`](super::Gate::settle) or
+/// [`Gate::abandon`](super::Gate::abandon).
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a permit that is not brought back stays in flight for ever"]
+pub struct Permit {
+    pub(super) admitted_at: Timestamp,
+    pub(super) epoch: u32,
+    /// The how-manieth of its gate it is, modulo 2^32.
+    pub(super) number: u32,
+    pub(super) cost: u32,
+    pub(super) probe: Option<Probe>,
+}
+
+impl Permit {
+    /// When it was given out.
+    pub fn admitted_at(&self) -> Timestamp {
+        self.admitted_at
+    }
+
+    /// The epoch of its gate that it was given out in.
+    pub fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// Is this attempt one of the few that find out whether the upstream works again?
+    pub fn is_probe(&self) -> bool {
+        self.probe.is_some()
+    }
+}

@@ -1,0 +1,206 @@
+//! What an outcome changes: hold, breaker and rate, once each.
+
+use std::time::Duration;
+
+use super::{Gate, GateSettings, Permit};
+use crate::breaker::{self, Change};
+use crate::hint::Source;
+use crate::outcome::{Answer, Outcome, Verdict};
+use crate::rate::{self, Moment, Reaction, Strategy};
+use crate::time::Timestamp;
+
+impl Gate {
+    /// Brings a permit back with what happened. `verdict` is `None` for answers that change
+    /// nothing.
+    pub fn settle(
+        &mut self,
+        settings: &GateSettings,
+        permit: Permit,
+        outcome: &Outcome,
+        verdict: Option<Verdict>,
+        now: Timestamp,
+    ) {
+        self.advance(settings, now);
+        let present = self.take_back(&permit, now);
+        if !settings.enabled {
+            return;
+        }
+        if let Some(used) = outcome.used {
+            self.correct(settings, permit.cost, used);
+        }
+        if let Answer::Status(_) = outcome.answer {
+            self.latency.record(outcome.latency);
+        }
+        let Some(verdict) = verdict else { return };
+        self.count(verdict);
+        let exhausted = self.is_exhausted(settings, &permit, outcome);
+        if let Some(wait) = told_to_wait(outcome, verdict, exhausted) {
+            self.hold(now + wait, outcome.hint.source.unwrap_or(Source::Assumed));
+        }
+        if present {
+            self.learn(settings, outcome, verdict, exhausted, now);
+        } else if verdict == Verdict::Success {
+            self.adaptive.late_success(self.moment(settings, now));
+        }
+    }
+
+    /// Brings a permit back without an outcome: the attempt was never made, or nobody knows.
+    pub fn abandon(&mut self, settings: &GateSettings, permit: Permit, now: Timestamp) {
+        self.advance(settings, now);
+        self.take_back(&permit, now);
+    }
+
+    /// Frees what the permit held. `true` if its outcome is of the present epoch.
+    fn take_back(&mut self, permit: &Permit, now: Timestamp) -> bool {
+        self.adaptive.stir(now);
+        self.in_flight = self.in_flight.saturating_sub(1);
+        let probing = self.breaker.give_back(permit.probe);
+        permit.epoch == self.epoch && probing
+    }
+
+    fn correct(&mut self, settings: &GateSettings, asked: u32, used: u32) {
+        let burst = rate::burst(settings, self.bucket.rate());
+        self.bucket
+            .correct(f64::from(used) - f64::from(asked), burst);
+        if let Some(limits) = &mut self.limits {
+            limits.correct(asked, used);
+        }
+    }
+
+    fn count(&mut self, verdict: Verdict) {
+        let counter = match verdict {
+            Verdict::Success => &mut self.succeeded,
+            Verdict::Throttled | Verdict::QuotaExhausted => &mut self.throttled,
+            Verdict::Overloaded | Verdict::Unreachable => &mut self.failed,
+            Verdict::Unauthorized | Verdict::Conflict | Verdict::Rejected => return,
+        };
+        *counter = counter.saturating_add(1);
+    }
+
+    /// Does the server say that nothing is left? `adaptive` counts what was sent since as well:
+    /// the server did not know of it when it answered.
+    fn is_exhausted(&self, settings: &GateSettings, permit: &Permit, outcome: &Outcome) -> bool {
+        let sent_since = match settings.strategy {
+            Strategy::Adaptive => self.admitted.wrapping_sub(permit.number),
+            Strategy::Aimd | Strategy::Fixed => 0,
+        };
+        outcome
+            .hint
+            .remaining
+            .is_some_and(|remaining| remaining <= u64::from(sent_since))
+    }
+
+    fn learn(
+        &mut self,
+        settings: &GateSettings,
+        outcome: &Outcome,
+        verdict: Verdict,
+        exhausted: bool,
+        now: Timestamp,
+    ) {
+        let moment = self.moment(settings, now);
+        let signal = breaker_signal(settings, outcome, verdict);
+        let change = self.breaker.record(&settings.breaker, signal, now);
+        if change.is_some() {
+            self.begin_epoch();
+        }
+        if verdict == Verdict::QuotaExhausted && outcome.hint.wait.or(outcome.hint.reset).is_none()
+        {
+            self.breaker.isolate();
+            self.begin_epoch();
+        }
+        let adaptive = settings.strategy == Strategy::Adaptive;
+        let signal = match change {
+            Some(Change::Closed) if adaptive => Some(rate::Signal::BreakerClosed),
+            // Growing into a window that is used up proves nothing.
+            _ if adaptive && exhausted && verdict == Verdict::Success => None,
+            _ => rate_signal(outcome, verdict),
+        };
+        if let Some(signal) = signal {
+            let reaction = rate::react(settings, &mut self.adaptive, signal, moment);
+            self.apply(settings, reaction, now);
+        }
+        if change == Some(Change::Closed) {
+            // What was saved for probes is not for everyone.
+            self.bucket
+                .cut_to(rate::burst(settings, self.bucket.rate()));
+        }
+    }
+
+    fn apply(&mut self, settings: &GateSettings, reaction: Reaction, now: Timestamp) {
+        if let Some((rate, why)) = reaction.rate {
+            self.bucket.set_rate(rate);
+            self.why = why;
+        }
+        if reaction.decreased {
+            self.begin_epoch();
+            self.bucket
+                .cut_to(rate::burst(settings, self.bucket.rate()));
+        }
+        if reaction.drain {
+            self.bucket.cut_to(0.0);
+        }
+        if let Some(wait) = reaction.assumed_wait {
+            self.hold(now + wait, Source::Assumed);
+        }
+    }
+
+    fn moment(&self, settings: &GateSettings, now: Timestamp) -> Moment {
+        Moment {
+            now,
+            rate: self.bucket.rate(),
+            paused_until: self.pause(settings).until,
+        }
+    }
+}
+
+/// How long the server wants this gate to be left alone.
+fn told_to_wait(outcome: &Outcome, verdict: Verdict, exhausted: bool) -> Option<Duration> {
+    let hint = &outcome.hint;
+    match verdict {
+        Verdict::Throttled | Verdict::Overloaded => hint.wait,
+        Verdict::QuotaExhausted => hint.wait.or(hint.reset),
+        // A Retry-After on a success is about that one resource ("not ready yet"), not about pace.
+        Verdict::Success if exhausted => hint.reset,
+        Verdict::Success
+        | Verdict::Unreachable
+        | Verdict::Unauthorized
+        | Verdict::Conflict
+        | Verdict::Rejected => None,
+    }
+}
+
+fn breaker_signal(settings: &GateSettings, outcome: &Outcome, verdict: Verdict) -> breaker::Signal {
+    use breaker::Signal;
+    let counts_throttled = settings.strategy == Strategy::Aimd && settings.aimd.count_throttled;
+    match verdict {
+        Verdict::Success => Signal::Success,
+        Verdict::Rejected => Signal::Neutral,
+        // Who names a wait is well enough to talk.
+        Verdict::Overloaded | Verdict::Unreachable if !outcome.is_directed() => Signal::Failure,
+        Verdict::Throttled if counts_throttled && !outcome.is_directed() => Signal::Failure,
+        Verdict::Overloaded
+        | Verdict::Unreachable
+        | Verdict::Throttled
+        | Verdict::QuotaExhausted
+        | Verdict::Unauthorized
+        | Verdict::Conflict => Signal::Silent,
+    }
+}
+
+fn rate_signal(outcome: &Outcome, verdict: Verdict) -> Option<rate::Signal> {
+    let refused = rate::Signal::Refused {
+        directed: outcome.is_directed(),
+    };
+    match verdict {
+        Verdict::Success => Some(rate::Signal::Accepted {
+            latency: outcome.latency,
+        }),
+        Verdict::Throttled => Some(refused),
+        Verdict::Overloaded if outcome.answer == Answer::Status(503) => Some(refused),
+        Verdict::Overloaded | Verdict::Unreachable => Some(rate::Signal::Failed),
+        Verdict::QuotaExhausted | Verdict::Unauthorized | Verdict::Conflict | Verdict::Rejected => {
+            None
+        }
+    }
+}

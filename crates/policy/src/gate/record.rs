@@ -1,0 +1,128 @@
+//! What outlives a process, and what can be seen from outside.
+
+use std::time::Duration;
+
+use super::{Gate, GateSettings};
+use crate::breaker::{Breaker, BreakerRecord, BreakerState};
+use crate::hint::Source;
+use crate::line::Tickets;
+use crate::rate::{self, Strategy, Why};
+use crate::time::Timestamp;
+use crate::window::Counts;
+
+/// A gate for the store: durations, no instants.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GateRecord {
+    /// Tokens per second.
+    pub rate: f64,
+    /// The rate that was last refused, if one was.
+    pub ceiling: Option<f64>,
+    /// What was left of the hold.
+    pub hold: Option<Duration>,
+    /// Who asked for it.
+    pub hold_source: Option<Source>,
+    /// The breaker.
+    pub breaker: BreakerRecord,
+}
+
+/// What can be seen of a gate at one moment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GateSnapshot {
+    /// Tokens per second.
+    pub rate: f64,
+    /// Tokens there now; below zero after a cost was corrected upwards.
+    pub tokens: f64,
+    /// Attempts under way.
+    pub in_flight: u32,
+    /// How many wait.
+    pub waiting: u32,
+    /// Moving mean of the latency.
+    pub latency_ewma: Duration,
+    /// 95th percentile of the latency, before the first answer none.
+    pub latency_p95: Option<Duration>,
+    /// The breaker's state.
+    pub breaker: BreakerState,
+    /// The end of the open time, while Open.
+    pub breaker_until: Option<Timestamp>,
+    /// Failures since the last success.
+    pub consecutive_failures: u16,
+    /// The hold's end and who asked for it.
+    pub hold: Option<(Timestamp, Source)>,
+    /// Permits given out, modulo 2^32.
+    pub admitted: u32,
+    /// Outcomes by kind; these stop at 2^32 − 1.
+    pub succeeded: u32,
+    /// Throttled and quota exhausted.
+    pub throttled: u32,
+    /// Overloaded and unreachable.
+    pub failed: u32,
+    /// What the breaker's window holds.
+    pub window: Counts,
+    /// The last change of the rate.
+    pub why: Why,
+}
+
+impl Gate {
+    /// What must survive a restart.
+    pub fn record(&self, now: Timestamp) -> GateRecord {
+        GateRecord {
+            rate: self.bucket.rate(),
+            ceiling: self.adaptive.ceiling(),
+            hold: self.hold_until(now).map(|until| until.since(now)),
+            hold_source: self.hold_source,
+            breaker: self.breaker.record_state(now),
+        }
+    }
+
+    /// A gate as it was written down, with at most one token saved. A rate outside the bounds of
+    /// today's settings is brought within them.
+    pub fn restore(settings: &GateSettings, record: &GateRecord, now: Timestamp) -> Self {
+        let mut gate = Self::new(settings, now);
+        if record.rate.is_finite() && settings.strategy != Strategy::Fixed {
+            gate.bucket
+                .set_rate(record.rate.clamp(settings.min_rate, settings.max_rate));
+            gate.why = Why::Restored;
+        }
+        gate.bucket.cut_to(1.0);
+        gate.adaptive
+            .restore_ceiling(record.ceiling.filter(|ceiling| ceiling.is_finite()));
+        gate.breaker = Breaker::restore(&record.breaker, now);
+        if let Some(left) = record.hold {
+            gate.hold(now + left, record.hold_source.unwrap_or(Source::Assumed));
+        }
+        gate
+    }
+
+    /// What a person or a program may see of it.
+    pub fn snapshot(
+        &self,
+        settings: &GateSettings,
+        tickets: &Tickets,
+        now: Timestamp,
+    ) -> GateSnapshot {
+        let mut bucket = self.bucket;
+        bucket.refill(
+            now,
+            rate::burst(settings, bucket.rate()),
+            self.pause(settings),
+        );
+        GateSnapshot {
+            rate: bucket.rate(),
+            tokens: bucket.tokens(),
+            in_flight: self.in_flight,
+            waiting: tickets.waiting(self.line),
+            latency_ewma: self.latency.ewma(),
+            latency_p95: self.latency.p95(),
+            breaker: self.breaker.state(now),
+            breaker_until: self.breaker.open_until(now),
+            consecutive_failures: self.breaker.consecutive_failures(),
+            hold: self.hold_until(now).zip(self.hold_source),
+            admitted: self.admitted,
+            succeeded: self.succeeded,
+            throttled: self.throttled,
+            failed: self.failed,
+            window: self.window(settings, now),
+            why: self.why,
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Holds: "not before", by a server or a used-up quota.
+
+use super::*;
+
+#[test]
+fn a_directed_wait_holds_and_callers_leave_at_pace_afterwards() {
+    let mut bench = Bench::aimd(&[]);
+    bench.throttle(0.0, 10);
+    assert_eq!(bench.gate.rate(), 1.0);
+    assert_eq!(bench.says(1.0), "wait hold 10");
+    assert_eq!(bench.says(1.0), "wait hold 11");
+    assert_eq!(bench.says(9.0), "wait hold 12");
+    assert_eq!(bench.admitted_by(20.0), [10.0, 11.0, 12.0]);
+}
+
+#[test]
+fn tokens_saved_during_a_hold_do_not_leave_together_even_if_nobody_waited() {
+    let mut bench = Bench::aimd(&[]);
+    bench.throttle(0.0, 10);
+    assert_eq!(bench.says(10.5), "admit", "one token was kept");
+    assert_eq!(
+        bench.says(10.5),
+        "wait rate 11",
+        "half a token came since the hold's end"
+    );
+}
+
+#[test]
+fn a_hold_only_grows() {
+    let mut bench = Bench::aimd(&[]);
+    let [first, second, third] = [0.0; 3].map(|seconds| bench.permit(seconds));
+    bench.settle(first, 0.1, &directed(429, 60), Verdict::Throttled);
+    bench.settle(second, 0.2, &directed(429, 1), Verdict::Throttled);
+    assert_eq!(bench.gate.hold_until(at(0.2)), Some(at(60.1)));
+    bench.succeed(third, 0.3);
+    assert_eq!(
+        bench.gate.hold_until(at(0.3)),
+        Some(at(60.1)),
+        "a late success does not shorten it"
+    );
+}
+
+#[test]
+fn holds_past_the_deadline_or_max_hold_are_answered_at_once() {
+    let mut bench = Bench::aimd(&[]);
+    assert_eq!(bench.says(0.0), "admit");
+    bench.throttle(0.0, 31);
+    assert_eq!(bench.says(0.5), "refuse deadline 31");
+    assert_eq!(
+        bench.says(1.0),
+        "wait hold 31",
+        "who can wait just so long does"
+    );
+    bench.throttle_held(1.0, 7200);
+    assert_eq!(bench.says(1.0), "refuse hold 7201");
+    assert_eq!(
+        bench.gate.waiting(&bench.tickets),
+        1,
+        "who waits already stays"
+    );
+}
+
+#[test]
+fn nothing_remaining_on_a_success_holds_until_the_reset_and_no_more() {
+    let mut bench = Bench::aimd(&[]);
+    let permit = bench.permit(0.0);
+    bench.settle(permit, 0.0, &quota(200, 0, 20), Verdict::Success);
+    assert_eq!(bench.gate.hold_until(at(0.0)), Some(at(20.0)));
+    assert_eq!((bench.gate.rate(), bench.state(0.0)), (2.25, "closed"));
+    let mut bench = Bench::aimd(&[]);
+    let permit = bench.permit(0.0);
+    bench.settle(permit, 0.0, &directed(202, 20), Verdict::Success);
+    assert_eq!(
+        bench.gate.hold_until(at(0.0)),
+        None,
+        "that is about one resource, not about pace"
+    );
+}
+
+#[test]
+fn adaptive_counts_what_it_sent_since_against_what_remains() {
+    let mut bench = Bench::new(&[("initial_rate", "100")]);
+    let first = bench.permit(0.0);
+    for step in 1..=3 {
+        let _ = bench.permit(f64::from(step));
+    }
+    bench.settle(first, 4.0, &quota(200, 4, 10), Verdict::Success);
+    assert_eq!(bench.gate.hold_until(at(4.0)), None);
+    let second = bench.permit(4.5);
+    bench.settle(second, 5.0, &quota(200, 0, 10), Verdict::Success);
+    assert_eq!(bench.gate.hold_until(at(5.0)), Some(at(15.0)));
+}
+
+#[test]
+fn an_exhausted_quota_holds_until_the_reset_or_isolates() {
+    let mut bench = Bench::aimd(&[]);
+    let permit = bench.permit(0.0);
+    bench.settle(permit, 0.0, &quota(429, 0, 900), Verdict::QuotaExhausted);
+    assert_eq!(
+        (bench.state(0.0), bench.gate.hold_until(at(0.0))),
+        ("closed", Some(at(900.0)))
+    );
+
+    let mut bench = Bench::aimd(&[]);
+    let permit = bench.permit(0.0);
+    bench.settle(permit, 0.0, &answer(429), Verdict::QuotaExhausted);
+    assert_eq!(bench.state(1e6), "isolated");
+    assert_eq!(bench.says(1e6), "refuse breaker_open -");
+    bench.gate.reset(&bench.settings, at(1e6));
+    assert_eq!(bench.says(1e6), "admit");
+}

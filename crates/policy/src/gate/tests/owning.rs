@@ -1,0 +1,140 @@
+//! What a person and the owner of many gates can do: override, forget, write down, look.
+
+use super::*;
+
+#[test]
+fn an_isolated_gate_refuses_until_released() {
+    let mut bench = Bench::aimd(&[]);
+    let under_way = bench.permit(0.0);
+    bench.gate.isolate(&bench.settings, at(1.0));
+    bench.succeed(under_way, 2.0);
+    assert_eq!(bench.says(3.0), "refuse breaker_open -");
+    assert!(!bench.gate.is_evictable(at(3.0)));
+    bench.gate.release(&bench.settings, at(4.0));
+    assert_eq!(bench.says(4.0), "admit");
+    assert_eq!(bench.says(4.0), "wait rate 4.5", "released, but at pace");
+}
+
+#[test]
+fn a_person_ends_a_hold() {
+    let mut bench = Bench::aimd(&[]);
+    bench.throttle(0.0, 1_000_000);
+    bench.gate.release(&bench.settings, at(5.0));
+    assert_eq!(bench.gate.rate(), 1.0, "what was learned stays");
+    assert_eq!(bench.says(5.0), "admit");
+}
+
+#[test]
+fn a_reset_keeps_those_in_flight_and_in_line() {
+    let mut bench = Bench::aimd(&[("burst", "1"), ("limits", "5/1h")]);
+    let permit = bench.permit(0.0);
+    bench.says(0.0);
+    bench.gate.reset(&bench.settings, at(0.1));
+    assert_eq!(
+        (bench.gate.in_flight(), bench.gate.waiting(&bench.tickets)),
+        (1, 1)
+    );
+    bench.fail(permit, 0.2);
+    assert_eq!(
+        bench.gate.rate(),
+        2.0,
+        "an outcome from before the reset teaches nothing"
+    );
+    assert!(bench.gate.limits.is_some());
+}
+
+#[test]
+fn only_a_quiet_gate_may_be_forgotten() {
+    let mut bench = Bench::aimd(&[]);
+    let permit = bench.permit(0.0);
+    assert!(!bench.gate.is_idle(&bench.settings, at(1e6)), "in flight");
+    bench.settle(permit, 0.0, &directed(429, 3600), Verdict::Throttled);
+    assert!(!bench.gate.is_idle(&bench.settings, at(120.0)), "held");
+    assert!(bench.gate.is_idle(&bench.settings, at(3600.0)));
+    assert!(bench.gate.is_evictable(at(3600.0)));
+    let mut bench = Bench::aimd(&[]);
+    bench.trip();
+    assert!(
+        !bench.gate.is_idle(&bench.settings, at(1e6)),
+        "half-open is not Closed"
+    );
+    let mut bench = Bench::aimd(&[]);
+    let permit = bench.permit(0.0);
+    bench.succeed(permit, 0.0);
+    assert!(!bench.gate.is_idle(&bench.settings, at(119.9)));
+    assert!(bench.gate.is_idle(&bench.settings, at(120.0)));
+}
+
+#[test]
+fn a_record_brings_everything_back_that_matters() {
+    let mut bench = Bench::aimd(&[]);
+    bench.trip();
+    let record = bench.gate.record(at(21.0));
+    let later = 1000.0;
+    bench.gate = Gate::restore(&bench.settings, &record, at(later));
+    assert_eq!(bench.gate.rate(), 0.25);
+    assert_eq!(bench.says(later), "refuse breaker_open 1014");
+
+    let mut bench = Bench::aimd(&[]);
+    bench.throttle(0.0, 60);
+    let record = bench.gate.record(at(10.0));
+    bench.gate = Gate::restore(&bench.settings, &record, at(later));
+    assert_eq!(bench.gate.hold_until(at(later)), Some(at(later + 50.0)));
+    let snapshot = bench
+        .gate
+        .snapshot(&bench.settings, &bench.tickets, at(later));
+    assert_eq!(snapshot.hold, Some((at(later + 50.0), Source::RetryAfter)));
+
+    let mad = GateRecord {
+        rate: f64::NAN,
+        ceiling: Some(f64::INFINITY),
+        ..record
+    };
+    assert_eq!(Gate::restore(&bench.settings, &mad, at(0.0)).rate(), 2.0);
+    let fast = GateRecord {
+        rate: 1e12,
+        ..record
+    };
+    assert_eq!(Gate::restore(&bench.settings, &fast, at(0.0)).rate(), 8.0);
+}
+
+#[test]
+fn a_snapshot_tells_what_a_person_wants_to_know() {
+    let mut bench = Bench::aimd(&[("burst", "1")]);
+    let permit = bench.permit(0.0);
+    bench.says(0.0);
+    let failure = Outcome::failure(
+        Failure::Connect,
+        Phase::Connecting,
+        Duration::from_millis(5),
+    );
+    bench.settle(permit, 0.25, &failure, Verdict::Unreachable);
+    let snapshot = bench
+        .gate
+        .snapshot(&bench.settings, &bench.tickets, at(0.25));
+    assert_eq!(
+        (snapshot.in_flight, snapshot.waiting, snapshot.admitted),
+        (0, 1, 1)
+    );
+    assert_eq!(
+        (snapshot.succeeded, snapshot.throttled, snapshot.failed),
+        (0, 0, 1)
+    );
+    assert_eq!(
+        (
+            snapshot.rate,
+            snapshot.tokens,
+            snapshot.consecutive_failures
+        ),
+        (1.0, 0.5, 1)
+    );
+    assert_eq!(
+        (snapshot.breaker, snapshot.breaker_until),
+        (BreakerState::Closed, None)
+    );
+    assert_eq!((snapshot.latency_p95, snapshot.window.failed), (None, 1));
+    assert_eq!(
+        snapshot.why.to_string(),
+        "lowered: the server failed or could not be reached"
+    );
+}

@@ -1,0 +1,188 @@
+//! The breaker of a gate: opening, probing, closing.
+
+use super::*;
+
+#[test]
+fn five_failures_in_a_row_open_and_three_successes_close() {
+    let mut bench = Bench::aimd(&[]);
+    bench.trip();
+    assert_eq!(bench.says(34.9), "refuse breaker_open 35");
+    assert_eq!(
+        (bench.state(34.9), bench.state(35.0)),
+        ("open", "half_open")
+    );
+    let probes = [35.0; 3].map(|seconds| bench.permit(seconds));
+    assert!(probes.iter().all(Permit::is_probe));
+    assert_eq!(bench.says(35.0), "refuse breaker_open -");
+    for (i, probe) in probes.into_iter().enumerate() {
+        assert_eq!(bench.state(36.0), "half_open", "after {i}");
+        bench.succeed(probe, 36.0);
+    }
+    assert_eq!(bench.state(36.0), "closed");
+    assert_eq!(
+        bench.gate.window(&bench.settings, at(36.0)).total,
+        0,
+        "the window is cleared"
+    );
+}
+
+#[test]
+fn tokens_saved_for_probes_are_not_for_everyone() {
+    let mut bench = Bench::aimd(&[("half_open_probes", "2"), ("increase", "0.001")]);
+    bench.trip();
+    let probe = bench.permit(35.0);
+    bench.succeed(probe, 35.0);
+    let probe = bench.permit(35.0);
+    bench.succeed(probe, 35.0);
+    assert_eq!(bench.state(35.0), "closed");
+    assert!(bench.gate.bucket.tokens() <= 1.0);
+    assert!(bench.says(35.0).starts_with("wait rate"));
+}
+
+#[test]
+fn a_failed_probe_opens_again_and_the_other_probes_come_too_late() {
+    let mut bench = Bench::aimd(&[]);
+    bench.trip();
+    let [first, second, third] = [35.0; 3].map(|seconds| bench.permit(seconds));
+    bench.fail(first, 36.0);
+    assert_eq!(bench.says(36.0), "refuse breaker_open 51");
+    bench.succeed(second, 37.0);
+    bench.fail(third, 38.0);
+    assert_eq!(
+        bench.says(38.0),
+        "refuse breaker_open 51",
+        "they change nothing"
+    );
+    assert_eq!(bench.gate.consecutive_failures(), 6);
+}
+
+#[test]
+fn neutral_and_abandoned_probes_give_their_place_back() {
+    let mut bench = Bench::aimd(&[("half_open_probes", "1")]);
+    bench.trip();
+    let probe = bench.permit(35.0);
+    bench.settle(probe, 35.0, &answer(404), Verdict::Rejected);
+    assert_eq!(bench.state(39.0), "half_open");
+    let probe = bench.permit(39.0);
+    bench.settle(probe, 39.0, &answer(401), Verdict::Unauthorized);
+    let probe = bench.permit(43.0);
+    bench
+        .gate
+        .settle(&bench.settings, probe, &answer(101), None, at(43.0));
+    let probe = bench.permit(47.0);
+    bench.gate.abandon(&bench.settings, probe, at(47.0));
+    let probe = bench.permit(51.0);
+    bench.succeed(probe, 51.0);
+    assert_eq!(bench.state(51.0), "closed");
+}
+
+#[test]
+fn a_throttled_probe_begins_an_epoch_and_its_siblings_give_their_place_back() {
+    let mut bench = Bench::new(&[("initial_rate", "100"), ("half_open_probes", "2")]);
+    for step in 0..5 {
+        let permit = bench.permit(f64::from(step));
+        bench.fail(permit, f64::from(step));
+    }
+    let [first, second] = [10.0; 2].map(|seconds| bench.permit(seconds));
+    bench.settle(first, 10.0, &answer(429), Verdict::Throttled);
+    bench.succeed(second, 10.1);
+    assert_eq!(bench.state(10.1), "half_open");
+    let [third, fourth] = [11.0, 12.0].map(|seconds| bench.permit(seconds));
+    bench.succeed(third, 13.0);
+    bench.succeed(fourth, 13.0);
+    assert_eq!(bench.state(13.0), "closed", "the late success was none");
+}
+
+#[test]
+fn lost_probes_are_given_up_after_a_while() {
+    let mut bench = Bench::aimd(&[]);
+    bench.trip();
+    let lost = [35.0; 3].map(|seconds| bench.permit(seconds));
+    assert_eq!(bench.says(154.0), "refuse breaker_open -");
+    let probe = bench.permit(155.0);
+    for late in lost {
+        bench.succeed(late, 156.0);
+    }
+    assert_eq!(
+        bench.state(156.0),
+        "half_open",
+        "they were given up; their successes say nothing"
+    );
+    bench.fail(probe, 157.0);
+    assert_eq!(bench.state(157.0), "open");
+}
+
+#[test]
+fn open_times_grow_and_start_anew_after_closing() {
+    let mut bench = Bench::new(&[
+        ("initial_rate", "1000"),
+        ("half_open_probes", "1"),
+        ("consecutive_failures", "1"),
+    ]);
+    let mut now = 0.0;
+    let mut stays = Vec::new();
+    for _ in 0..5 {
+        let permit = bench.permit(now);
+        bench.fail(permit, now);
+        let until = bench.gate.breaker.open_until(at(now)).unwrap();
+        stays.push((until.since(at(now)).as_secs_f64() * 1000.0).round());
+        now = until.seconds_since(Timestamp::ZERO);
+    }
+    assert_eq!(stays, [1000.0, 1600.0, 2560.0, 4000.0, 4000.0]);
+    let probe = bench.permit(now);
+    bench.succeed(probe, now);
+    let permit = bench.permit(now + 1.0);
+    bench.fail(permit, now + 1.0);
+    assert_eq!(
+        bench.gate.breaker.open_until(at(now + 1.0)),
+        Some(at(now + 2.0))
+    );
+}
+
+#[test]
+fn who_waits_when_the_breaker_opens_stays_and_leaves_first_as_a_probe() {
+    let mut bench = Bench::aimd(&[
+        ("consecutive_failures", "1"),
+        ("max_in_flight", "1"),
+        ("half_open_probes", "1"),
+    ]);
+    let under_way = bench.permit(0.0);
+    assert_eq!(bench.says(0.0), "wait in_flight -");
+    bench.fail(under_way, 1.0);
+    assert_eq!(bench.says(15.9), "refuse breaker_open 16");
+    assert_eq!(
+        bench.says(16.0),
+        "refuse breaker_open -",
+        "the probe is taken by who waits"
+    );
+    assert_eq!(bench.admitted_by(16.0), [16.0]);
+}
+
+#[test]
+fn an_ask_may_wait_for_the_breaker_if_its_deadline_allows() {
+    let mut bench = Bench::aimd(&[]);
+    bench.trip();
+    let patient = |deadline| Ask {
+        waits_for_breaker: true,
+        ..Ask::until(at(deadline))
+    };
+    assert!(matches!(
+        bench.ask_as(patient(34.0), 21.0),
+        Decision::Refuse { reason: Reason::BreakerOpen, until: Some(until) } if until == at(35.0)
+    ));
+    for _ in 0..5 {
+        assert!(matches!(
+            bench.ask_as(patient(60.0), 21.0),
+            Decision::Wait { reason: Reason::BreakerOpen, until: Some(until), .. } if until >= at(35.0)
+        ));
+    }
+    assert_eq!(bench.admitted_by(50.0), [35.0; 3], "as many as probe");
+    assert!(matches!(
+        bench.ask_as(patient(60.0), 50.0),
+        Decision::Wait {
+            reason: Reason::BreakerOpen,
+            until: None,
+            ..
+        }
+    ));
+}

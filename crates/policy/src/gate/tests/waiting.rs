@@ -1,0 +1,224 @@
+//! Tokens, lines, deadlines and what is known beforehand.
+
+use super::*;
+
+#[test]
+fn admits_from_a_full_bucket_then_makes_wait_in_order() {
+    let mut bench = Bench::aimd(&[]);
+    for _ in 0..4 {
+        assert_eq!(bench.says(0.0), "admit");
+    }
+    assert_eq!(bench.says(0.0), "wait rate 0.5");
+    assert_eq!(bench.says(0.0), "wait rate 1");
+    assert_eq!(bench.says(0.25), "wait rate 1.5");
+    assert_eq!(bench.admitted_by(2.0), [0.5, 1.0, 1.5]);
+}
+
+#[test]
+fn nobody_overtakes_those_who_wait() {
+    let mut bench = Bench::aimd(&[("burst", "1")]);
+    assert_eq!(bench.says(0.0), "admit");
+    assert_eq!(bench.says(0.0), "wait rate 0.5");
+    assert_eq!(
+        bench.says(0.6),
+        "wait rate 1.1",
+        "a token is there, but not this one's turn"
+    );
+    assert_eq!(bench.admitted_by(2.0), [0.6, 1.1]);
+}
+
+#[test]
+fn a_line_longer_than_allowed_refuses() {
+    let mut bench = Bench::aimd(&[("burst", "1"), ("max_waiting", "1")]);
+    assert_eq!(bench.says(0.0), "admit");
+    assert_eq!(bench.says(0.0), "wait rate 0.5");
+    assert_eq!(bench.says(0.0), "refuse queue_full -");
+}
+
+#[test]
+fn an_ask_that_cannot_wait_is_refused_with_the_time() {
+    let mut bench = Bench::aimd(&[("burst", "1"), ("max_wait", "0s")]);
+    assert_eq!(bench.says(0.0), "admit");
+    assert_eq!(bench.says(0.0), "refuse rate 0.5");
+    assert_eq!(bench.gate.waiting(&bench.tickets), 0);
+}
+
+#[test]
+fn peeking_takes_nothing() {
+    let mut bench = Bench::aimd(&[("burst", "1")]);
+    let ask = Ask::until(at(30.0));
+    for _ in 0..3 {
+        assert_eq!(
+            bench
+                .gate
+                .peek(&bench.settings, &bench.tickets, &ask, at(0.0)),
+            Ok(())
+        );
+    }
+    assert_eq!(bench.says(0.0), "admit");
+    let until = Some(at(0.5));
+    assert_eq!(
+        bench
+            .gate
+            .peek(&bench.settings, &bench.tickets, &ask, at(0.0)),
+        Err((Reason::Rate, until))
+    );
+    assert_eq!(bench.gate.waiting(&bench.tickets), 0);
+}
+
+#[test]
+fn waiters_who_would_wait_in_vain_are_told_at_once() {
+    let mut bench = Bench::aimd(&[("burst", "1")]);
+    let under_way = bench.permit(0.0);
+    assert_eq!(bench.says(0.0), "wait rate 0.5");
+    assert_eq!(bench.gate.expire_next(&mut bench.tickets, at(0.1)), None);
+    bench.settle(under_way, 0.1, &directed(429, 3600), Verdict::Throttled);
+    assert_eq!(
+        bench
+            .gate
+            .next_wake(&bench.settings, &bench.tickets, at(0.1)),
+        Some(at(0.1))
+    );
+    assert!(
+        bench
+            .gate
+            .expire_next(&mut bench.tickets, at(0.1))
+            .is_some()
+    );
+    assert_eq!(
+        bench
+            .gate
+            .next_wake(&bench.settings, &bench.tickets, at(0.1)),
+        None
+    );
+}
+
+#[test]
+fn deadlines_pass_in_the_line() {
+    let mut bench = Bench::aimd(&[("burst", "1"), ("max_rate", "0.25"), ("max_wait", "5s")]);
+    assert_eq!(bench.says(0.0), "admit");
+    assert_eq!(bench.says(0.0), "wait rate 4");
+    assert_eq!(
+        bench.says(0.0),
+        "wait rate 8",
+        "being learned: it may get faster"
+    );
+    assert_eq!(bench.admitted_by(4.0), [4.0]);
+    assert_eq!(
+        bench
+            .gate
+            .next_wake(&bench.settings, &bench.tickets, at(4.0)),
+        Some(at(5.0))
+    );
+    assert!(
+        bench
+            .gate
+            .expire_next(&mut bench.tickets, at(5.0))
+            .is_some()
+    );
+}
+
+#[test]
+fn a_fixed_rate_is_known_so_a_hopeless_ask_is_refused() {
+    let mut bench = Bench::new(&[
+        ("strategy", "fixed"),
+        ("initial_rate", "0.1"),
+        ("max_wait", "15s"),
+    ]);
+    assert_eq!(bench.says(0.0), "admit");
+    assert!(bench.says(0.0).starts_with("wait rate 9.99"));
+    assert!(bench.says(0.0).starts_with("refuse deadline 19.99"));
+}
+
+#[test]
+fn a_known_limit_is_kept_as_well_and_refuses_what_is_hopeless() {
+    let mut bench = Bench::aimd(&[("limits", "3/1m"), ("max_wait", "59s")]);
+    for _ in 0..3 {
+        assert_eq!(bench.says(0.0), "admit");
+    }
+    assert_eq!(bench.says(0.5), "refuse deadline 60");
+    assert_eq!(bench.says(1.0), "wait rate 60");
+    assert_eq!(bench.admitted_by(60.0), [60.0]);
+}
+
+#[test]
+fn a_cost_takes_so_many_tokens_and_may_be_corrected() {
+    let mut bench = Bench::aimd(&[("limits", "20/1m")]);
+    let costly = |cost| Ask {
+        cost,
+        ..Ask::until(at(30.0))
+    };
+    let Decision::Admit(permit) = bench.ask_as(costly(3), 0.0) else {
+        panic!()
+    };
+    assert_eq!(
+        bench
+            .gate
+            .snapshot(&bench.settings, &bench.tickets, at(0.0))
+            .tokens,
+        1.0
+    );
+    bench.settle(
+        permit,
+        0.0,
+        &Outcome {
+            used: Some(5),
+            ..answer(404)
+        },
+        Verdict::Rejected,
+    );
+    assert_eq!(
+        bench
+            .gate
+            .snapshot(&bench.settings, &bench.tickets, at(0.0))
+            .tokens,
+        -1.0
+    );
+    let refused = bench.ask_as(costly(21), 0.0);
+    assert!(
+        matches!(
+            refused,
+            Decision::Refuse {
+                reason: Reason::Rate,
+                until: None
+            }
+        ),
+        "never fits"
+    );
+    let Decision::Admit(_) = bench.ask_as(costly(0), 1.0) else {
+        panic!("zero counts as one")
+    };
+}
+
+#[test]
+fn attempts_under_way_are_bounded_and_a_settle_lets_the_next_leave() {
+    let mut bench = Bench::aimd(&[("max_in_flight", "2")]);
+    let first = bench.permit(0.0);
+    let second = bench.permit(0.0);
+    assert_eq!(bench.says(0.0), "wait in_flight -");
+    assert_eq!(bench.admitted_by(9.0), [] as [f64; 0]);
+    bench.succeed(first, 3.0);
+    assert_eq!(bench.admitted_by(9.0), [3.0]);
+    bench.gate.abandon(&bench.settings, second, at(4.0));
+    assert_eq!(bench.gate.in_flight(), 1);
+}
+
+#[test]
+fn a_disabled_gate_admits_everyone_and_learns_nothing() {
+    let mut bench = Bench::aimd(&[("enabled", "false")]);
+    for _ in 0..100 {
+        let permit = bench.permit(0.0);
+        bench.settle(permit, 0.0, &directed(429, 60), Verdict::Throttled);
+    }
+    assert_eq!(
+        (bench.gate.rate(), bench.gate.hold_until(at(0.0))),
+        (2.0, None)
+    );
+}
+
+#[test]
+fn a_clock_that_steps_back_is_no_reason_to_panic_or_to_send() {
+    let mut bench = Bench::aimd(&[("burst", "1")]);
+    assert_eq!(bench.says(100.0), "admit");
+    assert_eq!(bench.says(50.0), "wait rate 100.5");
+}

@@ -1,0 +1,131 @@
+//! The pieces of a header value that is a list with parameters: `"burst";r=5;t=30, 100;w=60`,
+//! `limit=100, remaining=5`.
+//!
+//! A lexer for what limits need of structured fields (RFC 9651), not a validator: servers write
+//! names with and without quotes and separate by comma where they should by semicolon.
+
+/// One piece between separators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Piece<'a> {
+    /// It begins a member of the list: it is first or follows a comma.
+    pub(super) first: bool,
+    /// What stands before the `=`, or everything; without its quotes.
+    pub(super) name: &'a [u8],
+    /// What stands after the `=`, without its quotes.
+    pub(super) value: Option<&'a [u8]>,
+}
+
+/// The pieces of `value`, in order.
+pub(super) const fn pieces(value: &[u8]) -> Pieces<'_> {
+    Pieces {
+        rest: Some(value),
+        first: true,
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Pieces<'a> {
+    rest: Option<&'a [u8]>,
+    first: bool,
+}
+
+impl<'a> Iterator for Pieces<'a> {
+    type Item = Piece<'a>;
+
+    fn next(&mut self) -> Option<Piece<'a>> {
+        let (name, end) = word(self.rest.take()?, |byte| matches!(byte, b',' | b';' | b'='));
+        let (value, end) = match end {
+            [b'=', rest @ ..] => {
+                let (value, end) = word(rest, |byte| matches!(byte, b',' | b';'));
+                (Some(value), end)
+            }
+            end => (None, end),
+        };
+        let piece = Piece {
+            first: self.first,
+            name,
+            value,
+        };
+        if let [separator, rest @ ..] = end {
+            self.first = *separator == b',';
+            self.rest = Some(rest);
+        }
+        Some(piece)
+    }
+}
+
+/// The word or quoted string that `text` begins with, and what follows from the separator on.
+fn word(text: &[u8], is_separator: impl Fn(u8) -> bool) -> (&[u8], &[u8]) {
+    let text = text.trim_ascii_start();
+    let quoted = match text {
+        [b'"', inside @ ..] => quoted_length(inside),
+        _ => 0,
+    };
+    let tail = text.get(quoted..).unwrap_or_default();
+    let length = tail.iter().position(|&byte| is_separator(byte));
+    let end = quoted + length.unwrap_or(tail.len());
+    let (word, rest) = text.split_at_checked(end).unwrap_or((text, &[]));
+    (unquoted(word.trim_ascii_end()), rest)
+}
+
+/// How long a quoted string is with both its quotes, of which `inside` lacks the first.
+fn quoted_length(inside: &[u8]) -> usize {
+    let mut escaped = false;
+    let end = inside.iter().position(|&byte| {
+        let ends = byte == b'"' && !escaped;
+        escaped = byte == b'\\' && !escaped;
+        ends
+    });
+    // Without a closing quote everything that follows is the string.
+    end.map_or(inside.len() + 1, |end| end + 2)
+}
+
+fn unquoted(word: &[u8]) -> &[u8] {
+    let word = word.strip_prefix(b"\"").unwrap_or(word);
+    word.strip_suffix(b"\"").unwrap_or(word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(value: &str, expected: &[&str]) {
+        let found: Vec<String> = pieces(value.as_bytes())
+            .map(|piece| {
+                let mark = if piece.first { "*" } else { "" };
+                let name = String::from_utf8_lossy(piece.name);
+                match piece.value {
+                    Some(value) => format!("{mark}{name}={}", String::from_utf8_lossy(value)),
+                    None => format!("{mark}{name}"),
+                }
+            })
+            .collect();
+        assert_eq!(found, expected, "{value}");
+    }
+
+    #[test]
+    fn lists_fall_into_pieces() {
+        check(
+            r#""burst";r=5;t=30, "day" ; r=0 ;t=100"#,
+            &["*burst", "r=5", "t=30", "*day", "r=0", "t=100"],
+        );
+        check("limit=100, remaining=5", &["*limit=100", "*remaining=5"]);
+        check("100, 100;w=60", &["*100", "*100", "w=60"]);
+        check("default;q=\"9\"", &["*default", "q=9"]);
+    }
+
+    #[test]
+    fn separators_inside_quotes_separate_nothing() {
+        check(r#""a,b;c=d";r=1"#, &["*a,b;c=d", "r=1"]);
+        check(r#""say \"hi\", you";r=1"#, &[r#"*say \"hi\", you"#, "r=1"]);
+    }
+
+    #[test]
+    fn malformed_values_are_read_as_far_as_they_go() {
+        check("", &["*"]);
+        check(",;=", &["*", "*", "="]);
+        check("\"", &["*"]);
+        check("\"open, r=1", &["*open, r=1"]);
+        check("\"a\"b;r=1;", &["*a\"b", "r=1", ""]);
+    }
+}

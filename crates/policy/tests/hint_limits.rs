@@ -1,0 +1,191 @@
+//! Which limit is reported when an answer tells of several, and how its name is shown.
+
+use policy::hint::{self, Hint, Response, Scope, Source};
+
+fn read(status: u16, headers: &[(&str, &str)]) -> Hint {
+    let headers = headers
+        .iter()
+        .map(|(name, value)| (*name, value.as_bytes()));
+    let response = Response {
+        status,
+        headers,
+        body: b"",
+    };
+    hint::read(&response, None)
+}
+
+#[test]
+fn nothing_remaining_binds_before_few_remaining() {
+    let hint = read(
+        200,
+        &[
+            ("x-ratelimit-remaining-requests", "1"),
+            ("x-ratelimit-limit-requests", "1000000"),
+            ("x-ratelimit-remaining-tokens", "0"),
+        ],
+    );
+    assert_eq!(hint.scope, Some(Scope::Tokens));
+    assert_eq!(hint.wait, None);
+    assert_eq!(hint.source, Some(Source::XRatelimitRemainingTokens));
+}
+
+#[test]
+fn of_the_used_up_the_longest_reset_binds() {
+    let hint = read(
+        200,
+        &[
+            ("ratelimit", r#""a";r=0, "b";r=0;t=9, "c";r=0;t=5"#),
+            ("x-ratelimit-remaining", "0"),
+        ],
+    );
+    assert_eq!(hint.scope, Some(Scope::Named("b".into())));
+    assert_eq!(hint.wait.map(|wait| wait.as_secs()), Some(9));
+}
+
+#[test]
+fn the_smallest_share_binds_before_the_smallest_count() {
+    let hint = read(
+        200,
+        &[
+            ("ratelimit", r#""few";r=9, "large";r=10, "open";r=1"#),
+            ("ratelimit-policy", r#""few";q=10, "large";q=1000"#),
+        ],
+    );
+    assert_eq!(hint.scope, Some(Scope::Named("large".into())));
+    let hint = read(200, &[("ratelimit", r#""a";r=3, "b";r=2"#)]);
+    assert_eq!(hint.remaining, Some(2));
+}
+
+#[test]
+fn a_limit_of_zero_is_no_division() {
+    let hint = read(
+        200,
+        &[
+            ("x-ratelimit-limit", "0"),
+            ("x-ratelimit-remaining", "5"),
+            ("app-rate-limit", "0:1,5:0,x:1,5"),
+        ],
+    );
+    assert_eq!((hint.limit, hint.remaining), (Some(0), Some(5)));
+}
+
+#[test]
+fn moments_without_a_clock_are_no_reset() {
+    let hint = read(
+        429,
+        &[("anthropic-ratelimit-tokens-reset", "2026-11-15T06:00:00Z")],
+    );
+    assert_eq!(hint, Hint::default());
+}
+
+#[test]
+fn unreadable_headers_say_nothing() {
+    for name in Source::HEADERS.iter().map(|source| source.as_str()) {
+        for value in ["", "x", "-1", "unlimited", ";", "=", "\""] {
+            let hint = read(429, &[(name, value)]);
+            assert_eq!(hint, Hint::default(), "{name}: {value}");
+        }
+    }
+}
+
+#[test]
+fn every_header_is_named_as_the_source() {
+    for &source in Source::HEADERS {
+        let value = match source {
+            Source::Ratelimit | Source::RatelimitPolicy => r#""a";q=5;r=5;t=5"#,
+            Source::AppRateLimit | Source::XAppRateLimit => "5:1",
+            // A count says nothing without its limit.
+            Source::AppRateLimitCount | Source::XAppRateLimitCount => continue,
+            _ => "5",
+        };
+        let name = source.as_str().to_uppercase();
+        let hint = read(429, &[(&name, value)]);
+        assert_eq!(hint.source, Some(source));
+        let names_wait = source.as_str().contains("reset") || source.names_wait();
+        assert_eq!(hint.wait.is_some(), names_wait, "{name}");
+    }
+}
+
+#[test]
+fn both_forms_of_a_window_are_periods() {
+    for value in ["100;w=60", "100, 100;window=60", "100, 9;w=1, 100;w=1m"] {
+        let hint = read(200, &[("RateLimit-Limit", value)]);
+        assert_eq!(hint.limit, Some(100), "{value}");
+        assert_eq!(hint.period.map(|period| period.as_secs()), Some(60));
+    }
+    for value in ["100;w=0", "100;w=x", "100;w=1794722400", "100, 9;w=60"] {
+        assert_eq!(read(200, &[("RateLimit-Limit", value)]).period, None);
+    }
+}
+
+#[test]
+fn a_nameless_policy_completes_a_nameless_limit() {
+    let policy = ("RateLimit-Policy", "10;w=1;x=1, 50;w=60, 7");
+    let hint = read(200, &[policy, ("RateLimit", "remaining=5;reset=3")]);
+    assert_eq!((hint.limit, hint.remaining), (Some(50), Some(5)));
+    let hint = read(200, &[policy, ("RateLimit", "limit=10, remaining=5")]);
+    assert_eq!(hint.period.map(|period| period.as_secs()), Some(1));
+    let hint = read(200, &[policy, ("RateLimit", "limit=99, remaining=5")]);
+    assert_eq!((hint.limit, hint.period), (Some(99), None));
+}
+
+#[test]
+fn repeated_headers_keep_the_careful_value() {
+    let hint = read(
+        429,
+        &[
+            ("x-ratelimit-remaining", "4, 2"),
+            ("x-ratelimit-remaining", "3"),
+            ("x-ratelimit-reset", "5, 9"),
+            ("x-ratelimit-reset", "7"),
+        ],
+    );
+    assert_eq!(hint.remaining, Some(2));
+    assert_eq!(hint.reset.map(|reset| reset.as_secs()), Some(9));
+    assert_eq!(hint.wait, None);
+}
+
+#[test]
+fn names_are_shown_as_text_and_bounded() {
+    let named = |value: &[u8]| {
+        let response = Response {
+            status: 200,
+            headers: [("ratelimit", value)],
+            body: b"",
+        };
+        hint::read(&response, None)
+            .scope
+            .unwrap()
+            .as_str()
+            .to_owned()
+    };
+    assert_eq!(named(b"\"say \\\"hi\\\"\";r=1"), "say \"hi\"");
+    assert_eq!(named(b"\"a\x07\xff\";r=1"), "a\u{fffd}\u{fffd}");
+    assert_eq!(named(b"default;r=1"), "default");
+    let long = format!("\"{}\";r=1", "x".repeat(1000));
+    assert_eq!(named(long.as_bytes()).len(), 64);
+    assert_eq!(
+        read(200, &[("ratelimit", "tokens;r=1")]).scope,
+        Some(Scope::Tokens)
+    );
+    assert_eq!(
+        read(200, &[("ratelimit", "requests;r=1")]).scope,
+        Some(Scope::Requests)
+    );
+}
+
+#[test]
+fn more_limits_than_there_is_room_for_are_left_out() {
+    let many: Vec<String> = (0..40).map(|n| format!("\"p{n}\";r={}", 100 - n)).collect();
+    let hint = read(
+        200,
+        &[
+            ("ratelimit", &many.join(",")),
+            ("x-ratelimit-limit", "1"),
+            ("x-ratelimit-remaining", "1"),
+            ("x-ratelimit-reset", "1"),
+            ("app-rate-limit", "1:1"),
+        ],
+    );
+    assert_eq!(hint.scope, Some(Scope::Named("p15".into())));
+}

@@ -1,0 +1,314 @@
+//! `gate`: asks and results at gates by key, everything else is the gate's own doing.
+//!
+//! Before an event acts, everyone who was due at or before its time has left their line, in the
+//! order of time over all gates. Nobody leaves after the last event: what would happen then
+//! depends on what never came.
+//!
+//! What is kept are gates, lines and permits that are out. Which asks were refused and which are
+//! settled is not: both are over, and a trace may have any number of them.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use policy::classify;
+use policy::gate::{Ask, Decision, Gate, GateOptions, GateSettings, Permit, Reason};
+use policy::hint::{self, Hint};
+use policy::key::{self, KeyError};
+use policy::line::Tickets;
+use policy::outcome::{Answer, Outcome, Verdict};
+use policy::time::Timestamp;
+
+use super::at::{At, Timeline};
+use super::event::{Action, Event, Reply, phase};
+use super::gates::{GateId, Gates};
+use super::object::Object;
+use super::problem::{Problem, excerpt};
+use super::waiters::Waiters;
+use super::{Replay, SettingProblem};
+
+/// Builds the gate's settings from names and values. All problems are found in one go.
+pub(super) fn settings<'s>(
+    given: impl IntoIterator<Item = (&'s str, &'s str)>,
+) -> Result<GateSettings, Vec<SettingProblem>> {
+    let mut options = GateOptions::default();
+    let mut problems: Vec<_> = given
+        .into_iter()
+        .filter_map(|(name, value)| options.set(name, value).err())
+        .collect();
+    match options.build() {
+        Ok(settings) if problems.is_empty() => return Ok(settings),
+        Ok(_) => {}
+        Err(more) => problems.extend(more),
+    }
+    Err(problems.into_iter().map(SettingProblem::from).collect())
+}
+
+#[derive(Debug)]
+pub(super) struct GateReplay {
+    settings: GateSettings,
+    timeline: Timeline,
+    gates: Gates,
+    tickets: Tickets,
+    waiters: Waiters,
+    /// How many asks there were: the number of the last one.
+    asks: u64,
+    /// Asks that are not over, by number.
+    pending: HashMap<u64, Pending>,
+}
+
+/// An ask that is not over.
+#[derive(Debug)]
+enum Pending {
+    /// It stands in a line.
+    Waiting,
+    /// Its permit is out.
+    Admitted { gate: GateId, permit: Permit },
+    /// It was admitted because gates are switched off.
+    Ungated,
+}
+
+impl Replay for GateReplay {
+    fn line(&mut self, line: &str, out: &mut Vec<u8>) -> Result<(), Problem> {
+        let event = Event::read(line)?;
+        let at = event.required_at()?;
+        match event.action()? {
+            Action::Acquire(key) => {
+                let key = key::normalize(&key).map_err(|error| bad_key(&error))?;
+                self.timeline.advance(at)?;
+                self.admit_due(at.time, out);
+                self.acquire(&key, at, out);
+            }
+            Action::Settle(number) => {
+                let attempt = Attempt::read(&event)?;
+                self.timeline.advance(at)?;
+                self.admit_due(at.time, out);
+                self.settle(number, attempt, at, out)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl GateReplay {
+    pub(super) fn new(settings: GateSettings) -> Self {
+        Self {
+            settings,
+            timeline: Timeline::default(),
+            gates: Gates::default(),
+            tickets: Tickets::new(),
+            waiters: Waiters::default(),
+            asks: 0,
+            pending: HashMap::new(),
+        }
+    }
+
+    fn acquire(&mut self, key: &str, at: At<'_>, out: &mut Vec<u8>) {
+        self.asks += 1;
+        let now = at.time;
+        let answer = Object::answering(Some(at), out);
+        if !self.settings.enabled() {
+            self.pending.insert(self.asks, Pending::Ungated);
+            return write_decision(answer, "admit", None, None);
+        }
+        let Some(gate) = self.gates.enter(&self.settings, key, now) else {
+            return write_decision(answer, "refuse", None, Some(Reason::TooManyGates));
+        };
+        let ask = Ask::until(now + self.settings.max_wait());
+        let asked = self.gates.get_mut(gate);
+        match asked.acquire(&self.settings, &mut self.tickets, &ask, now) {
+            Decision::Admit(permit) => {
+                let admitted = Pending::Admitted { gate, permit };
+                self.pending.insert(self.asks, admitted);
+                write_decision(answer, "admit", None, None);
+            }
+            Decision::Wait {
+                ticket,
+                until,
+                reason,
+            } => {
+                self.waiters.join(gate, ticket, self.asks);
+                self.pending.insert(self.asks, Pending::Waiting);
+                write_decision(answer, "wait", until, Some(reason));
+            }
+            Decision::Refuse { reason, until } => {
+                write_decision(answer, "refuse", until, Some(reason));
+            }
+        }
+        self.gates.used(gate);
+        self.refresh(gate, now);
+    }
+
+    fn settle(
+        &mut self,
+        number: u64,
+        attempt: Attempt,
+        at: At<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Problem> {
+        let now = at.time;
+        let verdict = attempt.verdict;
+        match self.pending.remove(&number) {
+            Some(Pending::Admitted { gate, permit }) => {
+                let outcome = attempt.outcome(now.since(permit.admitted_at()));
+                let asked = self.gates.get_mut(gate);
+                asked.settle(&self.settings, permit, &outcome, verdict, now);
+                self.gates.used(gate);
+                self.refresh(gate, now);
+                self.write_state(at, verdict, self.gates.get(gate), out);
+            }
+            Some(Pending::Ungated) => {
+                let untouched = Gate::new(&self.settings, now);
+                self.write_state(at, verdict, &untouched, out);
+            }
+            Some(Pending::Waiting) => return Err(still_waiting(number)),
+            None => return Err(not_out(number, self.asks)),
+        }
+        Ok(())
+    }
+
+    /// Lets everyone leave who is due at or before `now`.
+    fn admit_due(&mut self, now: Timestamp, out: &mut Vec<u8>) {
+        while let Some((time, gate)) = self.waiters.next_due(now) {
+            let left = self.gates.get_mut(gate);
+            let admitted = left.admit_next(&self.settings, &mut self.tickets, time);
+            let Some((ticket, permit)) = admitted else {
+                self.postpone(gate, time);
+                continue;
+            };
+            let number = self.waiters.leave(gate, ticket);
+            self.pending
+                .insert(number, Pending::Admitted { gate, permit });
+            Object::new(out)
+                .time("at", Some(time))
+                .number("admitted", Some(number))
+                .end();
+            self.refresh(gate, time);
+        }
+    }
+
+    /// A gate keeps to the time it gave; should it ever not, it gets one that is later, or has to
+    /// be woken by an event, so that asking for the same time again cannot go on for ever.
+    fn postpone(&mut self, id: GateId, after: Timestamp) {
+        let next = self
+            .gates
+            .get(id)
+            .next_admission(&self.settings, &self.tickets);
+        self.waiters.schedule(id, next.filter(|&next| next > after));
+    }
+
+    /// Brings what is kept about a gate up to date after something happened at it.
+    fn refresh(&mut self, id: GateId, now: Timestamp) {
+        if self.waiters.has_line(id) {
+            let gate = self.gates.get(id);
+            let next = gate.next_admission(&self.settings, &self.tickets);
+            // Who could have left earlier, had it been known, leaves now.
+            self.waiters.schedule(id, next.map(|next| next.max(now)));
+        }
+        self.gates.file(id, now);
+    }
+
+    fn write_state(&self, at: At<'_>, verdict: Option<Verdict>, gate: &Gate, out: &mut Vec<u8>) {
+        let now = at.time;
+        let window = gate.window(&self.settings, now);
+        Object::answering(Some(at), out)
+            .text("verdict", verdict.map(Verdict::as_str))
+            .float("rate", gate.rate())
+            .text("breaker", Some(gate.breaker_state(now).as_str()))
+            .time("hold_until", gate.hold_until(now))
+            .float("error_rate", window.error_rate())
+            .number("consecutive_failures", Some(gate.consecutive_failures()))
+            .end();
+    }
+}
+
+fn write_decision(
+    answer: Object<'_>,
+    word: &str,
+    until: Option<Timestamp>,
+    reason: Option<Reason>,
+) {
+    answer
+        .text("decision", Some(word))
+        .time("until", until)
+        .text("reason", reason.map(Reason::as_str))
+        .end();
+}
+
+/// What came of an attempt, as the event tells it.
+#[derive(Debug)]
+struct Attempt {
+    answer: Answer,
+    hint: Hint,
+    latency: Option<Duration>,
+    verdict: Option<Verdict>,
+}
+
+impl Attempt {
+    fn read(event: &Event<'_>) -> Result<Self, Problem> {
+        let latency = event.latency()?;
+        let now = event.now()?;
+        Ok(match event.reply()? {
+            Reply::Answered(answered) => {
+                let response = answered.response();
+                let hint = hint::read(&response, now);
+                Self {
+                    answer: Answer::Status(response.status),
+                    verdict: classify::response(&[], &response, &hint).verdict,
+                    hint,
+                    latency,
+                }
+            }
+            Reply::Failed(failure) => Self {
+                answer: Answer::Failed {
+                    failure,
+                    phase: phase(failure),
+                },
+                verdict: classify::failure(failure).verdict,
+                hint: Hint::default(),
+                latency,
+            },
+        })
+    }
+
+    /// The outcome, with the time since the admission where the event names no latency.
+    fn outcome(self, since_admission: Duration) -> Outcome {
+        Outcome {
+            answer: self.answer,
+            latency: self.latency.unwrap_or(since_admission),
+            hint: self.hint,
+            used: None,
+        }
+    }
+}
+
+fn bad_key(error: &KeyError) -> Problem {
+    Problem::new(
+        format!(
+            "`acquire` is `{}`, expected {}",
+            excerpt(error.value()),
+            error.expected()
+        ),
+        "a key is a host, with a port where it matters, such as `api.example.com:8080`",
+    )
+}
+
+fn still_waiting(number: u64) -> Problem {
+    Problem::new(
+        format!("`settle` is `{number}`, which still waits, expected one that was admitted"),
+        SETTLE,
+    )
+}
+
+fn not_out(number: u64, asks: u64) -> Problem {
+    let what = if number == 0 || number > asks {
+        format!("`settle` is `{number}`, expected one of the {asks} acquires so far")
+    } else {
+        format!(
+            "`settle` is `{number}`, which was refused or is settled already, \
+             expected one that was admitted"
+        )
+    };
+    Problem::new(what, SETTLE)
+}
+
+const SETTLE: &str = "`settle` counts acquire lines from 1; each admitted one is settled once";

@@ -1,0 +1,52 @@
+//! `hint`: what each answer says about pace.
+//!
+//! Events stand alone. One without a status is read as 200, to which no rule about refusals
+//! applies. `at` is not needed; where it is given it is echoed and must not go back.
+
+use std::time::Duration;
+
+use policy::hint::{self, Hint, Scope, Source};
+
+use super::Replay;
+use super::at::Timeline;
+use super::event::Event;
+use super::object::Object;
+use super::problem::Problem;
+
+#[derive(Debug, Default)]
+pub(super) struct HintReplay {
+    timeline: Timeline,
+}
+
+impl Replay for HintReplay {
+    fn line(&mut self, line: &str, out: &mut Vec<u8>) -> Result<(), Problem> {
+        let event = Event::read(line)?;
+        let answer = event.answer()?;
+        let hint = hint::read(&answer.response(), event.now()?);
+        let at = event.next_at(&mut self.timeline)?;
+        write(Object::answering(at, out), &hint);
+        Ok(())
+    }
+}
+
+fn write(object: Object<'_>, hint: &Hint) {
+    let object = object.number("wait_ms", hint.wait.map(millis));
+    if says_nothing(hint) {
+        return object.end();
+    }
+    object
+        .text("source", hint.source.map(Source::as_str))
+        .number("remaining", hint.remaining)
+        .number("reset_ms", hint.reset.map(millis))
+        .text("scope", hint.scope.as_ref().map(Scope::as_str))
+        .end();
+}
+
+fn says_nothing(hint: &Hint) -> bool {
+    hint.wait.is_none() && hint.remaining.is_none() && hint.reset.is_none() && hint.scope.is_none()
+}
+
+/// Rounded up: who comes back after so many milliseconds is never early.
+fn millis(duration: Duration) -> u128 {
+    duration.as_nanos().div_ceil(1_000_000)
+}

@@ -1,0 +1,286 @@
+//! One policy over scripted events in virtual time: a line in, its decision out.
+//!
+//! The events are JSON Lines and stream: memory holds what the policy itself keeps and one line,
+//! whatever the length of the input, and what is known is written before the next read that might
+//! have to wait. A person typing events, or a program on the other end of two pipes, gets each
+//! answer before sending the next line.
+//!
+//! A bad line ends the replay. Skipping it would silently renumber everything after it and make a
+//! trace look right that is not.
+
+mod at;
+mod classify;
+mod event;
+mod gate;
+mod gates;
+mod hint;
+mod lines;
+#[cfg(test)]
+mod model;
+mod object;
+mod problem;
+mod rfc3339;
+mod waiters;
+
+use std::fmt;
+use std::io::{self, BufRead, Write};
+
+use policy::gate::SettingError;
+
+use lines::{Line, Lines};
+pub use problem::Problem;
+
+/// The policies that can be replayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// Gates by key: who is admitted, who waits until when, who is refused.
+    Gate,
+    /// What an answer says about pace.
+    Hint,
+    /// The verdict on an answer.
+    Classify,
+}
+
+impl Policy {
+    /// The name of it on the command line and in messages.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Gate => "gate",
+            Self::Hint => "hint",
+            Self::Classify => "classify",
+        }
+    }
+
+    /// Starts this policy with `settings`, pairs of name and value as a person wrote them.
+    ///
+    /// # Errors
+    ///
+    /// Every problem with the settings, not only the first.
+    pub fn start<'s>(
+        self,
+        settings: impl IntoIterator<Item = (&'s str, &'s str)>,
+    ) -> Result<Box<dyn Replay>, Vec<SettingProblem>> {
+        match self {
+            Self::Gate => Ok(Box::new(gate::GateReplay::new(gate::settings(settings)?))),
+            Self::Hint => self.without_settings(settings, hint::HintReplay::default()),
+            Self::Classify => self.without_settings(settings, classify::ClassifyReplay::default()),
+        }
+    }
+
+    fn without_settings<'s>(
+        self,
+        settings: impl IntoIterator<Item = (&'s str, &'s str)>,
+        replay: impl Replay + 'static,
+    ) -> Result<Box<dyn Replay>, Vec<SettingProblem>> {
+        let problems: Vec<_> = settings
+            .into_iter()
+            .map(|(name, _)| SettingProblem::HasNone {
+                name: name.to_owned(),
+                policy: self,
+            })
+            .collect();
+        if problems.is_empty() {
+            Ok(Box::new(replay))
+        } else {
+            Err(problems)
+        }
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A policy in the middle of its events.
+pub trait Replay: fmt::Debug {
+    /// Takes the event in `line` (without its line end) and appends the lines that answer it.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the line. What was appended before stays true and should be written; the
+    /// replay itself is over.
+    fn line(&mut self, line: &str, out: &mut Vec<u8>) -> Result<(), Problem>;
+}
+
+/// Feeds every line of `input` to `replay` and writes the answers to `output`. `name` is what
+/// messages call the input. Returns how many lines were read.
+///
+/// Inputs fed one after the other to the same `replay` are one stream of events; only the numbers
+/// of lines start again, for they are there to find a line in an editor. `output` is flushed
+/// before every read that might wait, and at the end, also when that end is a bad line.
+///
+/// # Errors
+///
+/// At the first bad line, and when reading or writing fails.
+pub fn feed(
+    replay: &mut dyn Replay,
+    name: &str,
+    input: impl BufRead,
+    mut output: impl Write,
+) -> Result<u64, Error> {
+    let mut lines = Lines::new(input);
+    let mut answer = Vec::new();
+    loop {
+        if lines.may_wait() {
+            output.flush().map_err(Error::Write)?;
+        }
+        let line = lines.advance().map_err(|error| Error::Read {
+            name: name.to_owned(),
+            error,
+        })?;
+        let taken = match line {
+            Line::End => break,
+            Line::Partial => continue,
+            Line::Whole(bytes) => take(replay, bytes, &mut answer),
+            Line::TooLong => Err(lines::too_long()),
+        };
+        output.write_all(&answer).map_err(Error::Write)?;
+        answer.clear();
+        if let Err(problem) = taken {
+            output.flush().map_err(Error::Write)?;
+            return Err(Error::Line {
+                name: name.to_owned(),
+                number: lines.number(),
+                problem,
+            });
+        }
+    }
+    output.flush().map_err(Error::Write)?;
+    Ok(lines.number())
+}
+
+fn take(replay: &mut dyn Replay, bytes: &[u8], answer: &mut Vec<u8>) -> Result<(), Problem> {
+    replay.line(lines::text(bytes)?, answer)
+}
+
+/// Why a replay ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A line is not an event of this policy, or not one that can happen now. The events have to
+    /// be corrected.
+    #[error("line {number} of {name}: {problem}")]
+    Line {
+        /// What the input is called.
+        name: String,
+        /// The line's number in this input, from 1.
+        number: u64,
+        /// What is wrong with it.
+        problem: Problem,
+    },
+    /// The input broke off.
+    #[error("cannot read {name}")]
+    Read {
+        /// What the input is called.
+        name: String,
+        /// What the operating system said.
+        #[source]
+        error: io::Error,
+    },
+    /// The answers cannot be written; nobody may be reading them any more.
+    #[error("cannot write the answers")]
+    Write(#[source] io::Error),
+}
+
+/// A setting that a policy does not take.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingProblem {
+    /// A setting of the gate: unknown, unreadable, or at odds with another.
+    #[error(transparent)]
+    Gate(#[from] SettingError),
+    /// This policy has no settings at all.
+    #[error("`{name}` is not a setting of policy `{policy}`, which has none")]
+    HasNone {
+        /// The setting's name as written.
+        name: String,
+        /// The policy it was meant for.
+        policy: Policy,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Answers every line with itself, or with a problem when it is `bad`.
+    #[derive(Debug)]
+    struct Echo;
+
+    impl Replay for Echo {
+        fn line(&mut self, line: &str, out: &mut Vec<u8>) -> Result<(), Problem> {
+            if line == "bad" {
+                return Err(Problem::new("it is bad", "write something good"));
+            }
+            out.extend_from_slice(line.as_bytes());
+            out.push(b'\n');
+            Ok(())
+        }
+    }
+
+    /// Notes how much had been written at every flush.
+    #[derive(Default)]
+    struct Flushes {
+        written: usize,
+        flushed: Vec<usize>,
+    }
+
+    impl Write for Flushes {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.written += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            self.flushed.push(self.written);
+            Ok(())
+        }
+    }
+
+    fn fed(input: impl BufRead) -> (String, Result<u64, Error>) {
+        let mut output = Vec::new();
+        let result = feed(&mut Echo, "stdin", input, &mut output);
+        (String::from_utf8(output).unwrap(), result)
+    }
+
+    #[test]
+    fn line_ends_do_not_matter() {
+        let (output, result) = fed(&b"one\r\ntwo\nthree"[..]);
+        assert_eq!(output, "one\ntwo\nthree\n");
+        assert_eq!(result.unwrap(), 3);
+    }
+
+    #[test]
+    fn lines_may_be_longer_than_the_readers_buffer() {
+        let (output, _) = fed(io::BufReader::with_capacity(
+            2,
+            &b"a long line\nand more\n"[..],
+        ));
+        assert_eq!(output, "a long line\nand more\n");
+    }
+
+    #[test]
+    fn a_bad_line_is_named_and_ends_it() {
+        let (output, result) = fed(&b"good\nbad\ngood\n"[..]);
+        assert_eq!(output, "good\n");
+        assert_eq!(
+            result.unwrap_err().to_string(),
+            "line 2 of stdin: it is bad"
+        );
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_a_bad_line() {
+        let (_, result) = fed(&b"good\n\xff\n"[..]);
+        assert!(result.unwrap_err().to_string().starts_with("line 2 of "));
+    }
+
+    #[test]
+    fn every_answer_is_flushed_before_a_read_that_may_wait() {
+        // Two whole lines and the beginning of a third arrive at once, its end later.
+        let input = io::Read::chain(&b"1\n2\n3"[..], &b"3\n"[..]);
+        let mut output = Flushes::default();
+        feed(&mut Echo, "stdin", io::BufReader::new(input), &mut output).unwrap();
+        assert_eq!(output.flushed, [0, 4, 7, 7]);
+    }
+}
