@@ -4,8 +4,8 @@
 //! an `until`. The order of questions is fixed: breaker, hold, tokens (and known limits), in
 //! flight, whose turn. Whoever is admitted gets a [`Permit`] and brings it back with what happened;
 //! the gate then learns, once per real event: the permit carries the *epoch* it was given out in,
-//! every decrease, trip and close begins a new one, and results of an older epoch change nothing
-//! but a hold, which only ever grows.
+//! every decrease, trip and close begins a new one, and results of an older epoch teach nothing:
+//! they are counted and may extend a hold, which only ever grows.
 //!
 //! Everything happens when somebody calls; nothing runs in between. A hold or an open breaker that
 //! ended an hour ago is accounted for when the next ask looks, exactly as if it had been noticed

@@ -50,11 +50,19 @@ impl Timestamp {
     }
 
     /// The first whole nanosecond at or after `seconds` from here. Waits are rounded up, so that
-    /// whoever sleeps exactly as long as told finds what they waited for. NaN and negative values
-    /// are no wait; values past the end of time saturate.
+    /// whoever sleeps exactly as long as told finds what they waited for; what lies within the
+    /// rounding of the float itself, 18 000 000.000 000 004 ns, is the whole number that was meant.
+    /// NaN and negative values are no wait; values past the end of time saturate.
     pub fn after_seconds(self, seconds: f64) -> Self {
-        let nanos = (seconds * NANOS_PER_SECOND).ceil().max(0.0);
-        self + Duration::from_nanos(saturating_u64(nanos))
+        let nanos = seconds * NANOS_PER_SECOND;
+        let meant = nanos.round();
+        let rounding = 4.0 * f64::EPSILON * nanos;
+        let nanos = if (nanos - meant).abs() <= rounding {
+            meant
+        } else {
+            nanos.ceil()
+        };
+        self + Duration::from_nanos(saturating_u64(nanos.max(0.0)))
     }
 }
 

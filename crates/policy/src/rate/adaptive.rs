@@ -237,10 +237,12 @@ impl Adaptive {
     }
 
     fn directed(&mut self, settings: &GateSettings, moment: Moment) -> Reaction {
+        // What was delivered is the better measure, unless so little was sent that it says nothing.
         let delivered = self
             .delivery
             .per_second(moment.now, self.stretch(moment.rate));
-        let rate = (GENTLE * moment.rate.min(delivered)).max(settings.min_rate);
+        let capacity = delivered.clamp(0.5 * moment.rate, moment.rate);
+        let rate = (GENTLE * capacity).max(settings.min_rate);
         self.ceiling = narrow(rate);
         self.forget_growth();
         self.latency.restart(moment.now);
