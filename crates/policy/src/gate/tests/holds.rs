@@ -109,3 +109,18 @@ fn an_exhausted_quota_holds_until_the_reset_or_isolates() {
     bench.gate.reset(&bench.settings, at(1e6));
     assert_eq!(bench.says(1e6), "admit");
 }
+
+#[test]
+fn who_can_wait_exactly_until_the_hold_ends_is_not_sent_away() {
+    let mut bench = Bench::aimd(&[("max_hold", "30s")]);
+    bench.throttle(0.0, 30);
+    assert_eq!(bench.says(0.0), "wait hold 30");
+    assert_eq!(
+        bench
+            .gate
+            .next_wake(&bench.settings, &bench.tickets, at(1.0)),
+        Some(at(30.0))
+    );
+    assert_eq!(bench.gate.expire_next(&mut bench.tickets, at(29.0)), None);
+    assert_eq!(bench.admitted_by(30.0), [30.0]);
+}

@@ -26,21 +26,31 @@ fn a_person_ends_a_hold() {
 
 #[test]
 fn a_reset_keeps_those_in_flight_and_in_line() {
-    let mut bench = Bench::aimd(&[("burst", "1"), ("limits", "5/1h")]);
+    let mut bench = Bench::aimd(&[("burst", "1"), ("limits", "2/1h"), ("max_wait", "2h")]);
     let permit = bench.permit(0.0);
-    bench.says(0.0);
-    bench.gate.reset(&bench.settings, at(0.1));
+    let other = bench.permit(0.5);
+    bench.says(0.5);
+    bench.gate.reset(&bench.settings, at(0.6));
     assert_eq!(
         (bench.gate.in_flight(), bench.gate.waiting(&bench.tickets)),
-        (1, 1)
+        (2, 1)
     );
-    bench.fail(permit, 0.2);
+    bench.fail(permit, 0.7);
     assert_eq!(
         bench.gate.rate(),
         2.0,
         "an outcome from before the reset teaches nothing"
     );
-    assert!(bench.gate.limits.is_some());
+    bench.gate.abandon(&bench.settings, other, at(0.7));
+    let snapshot = bench
+        .gate
+        .snapshot(&bench.settings, &bench.tickets, at(0.7));
+    assert_eq!(snapshot.admitted, 2);
+    assert_eq!(
+        bench.admitted_by(9.0),
+        [] as [f64; 0],
+        "a known limit is no opinion to be reset"
+    );
 }
 
 #[test]

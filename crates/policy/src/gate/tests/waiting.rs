@@ -222,3 +222,75 @@ fn a_clock_that_steps_back_is_no_reason_to_panic_or_to_send() {
     assert_eq!(bench.says(100.0), "admit");
     assert_eq!(bench.says(50.0), "wait rate 100.5");
 }
+
+#[test]
+fn a_token_that_is_there_belongs_to_who_waits() {
+    let mut bench = Bench::aimd(&[("max_in_flight", "1")]);
+    let first = bench.permit(0.0);
+    assert_eq!(bench.says(0.0), "wait in_flight -");
+    bench.gate.abandon(&bench.settings, first, at(0.0));
+    assert_eq!(
+        bench.says(0.0),
+        "wait rate 0",
+        "three tokens and a place, but not its turn"
+    );
+    assert_eq!(bench.admitted_by(0.0), [0.0]);
+}
+
+#[test]
+fn nobody_leaves_before_they_may_however_often_one_asks() {
+    let early = |bench: &mut Bench, seconds: f64| {
+        let left = bench
+            .gate
+            .admit_next(&bench.settings, &mut bench.tickets, at(seconds));
+        assert!(left.is_none(), "at {seconds}: {left:?}");
+    };
+    let mut bench = Bench::aimd(&[("burst", "1")]);
+    early(&mut bench, 0.0);
+    let under_way = bench.permit(0.0);
+    bench.says(0.0);
+    early(&mut bench, 0.4);
+    bench.settle(under_way, 0.4, &directed(429, 10), Verdict::Throttled);
+    early(&mut bench, 10.3);
+    bench.gate.isolate(&bench.settings, at(11.0));
+    early(&mut bench, 99.0);
+    bench.gate.release(&bench.settings, at(99.0));
+    assert_eq!(bench.admitted_by(99.0), [99.0]);
+
+    let mut bench = Bench::aimd(&[("max_in_flight", "1"), ("consecutive_failures", "1")]);
+    let under_way = bench.permit(0.0);
+    bench.says(0.0);
+    early(&mut bench, 9.0);
+    bench.fail(under_way, 10.0);
+    early(&mut bench, 24.9);
+    assert_eq!(bench.admitted_by(25.0), [25.0]);
+}
+
+#[test]
+fn a_permit_tells_when_it_was_given_out_and_why() {
+    let mut bench = Bench::aimd(&[]);
+    let permit = bench.permit(7.0);
+    assert_eq!(permit.admitted_at(), at(7.0));
+    assert!(!permit.is_probe());
+    assert_eq!(bench.gate.last_activity(), at(7.0));
+}
+
+#[test]
+fn adaptive_waits_for_answers_before_it_sends_more_than_the_rate_fills() {
+    let mut bench = Bench::new(&[("initial_rate", "2"), ("max_rate", "2")]);
+    for second in 0..10 {
+        let permit = bench.permit(f64::from(second));
+        bench.succeed(permit, f64::from(second));
+    }
+    // 6 + 2 × 2/s × 0.1 s, rounded up.
+    let _under_way: Vec<Permit> = (10..17)
+        .map(|second| bench.permit(f64::from(second)))
+        .collect();
+    assert_eq!(bench.says(17.0), "wait in_flight -");
+    assert_eq!(bench.admitted_by(135.9), [] as [f64; 0]);
+    assert_eq!(
+        bench.admitted_by(136.0),
+        [136.0],
+        "silence for two minutes: they are lost"
+    );
+}
