@@ -120,11 +120,6 @@ impl Gate {
             let reaction = rate::react(settings, &mut self.adaptive, signal, moment);
             self.apply(settings, reaction, now);
         }
-        if change == Some(Change::Closed) {
-            // What was saved for probes is not for everyone.
-            self.bucket
-                .cut_to(rate::burst(settings, self.bucket.rate()));
-        }
     }
 
     fn apply(&mut self, settings: &GateSettings, reaction: Reaction, now: Timestamp) {

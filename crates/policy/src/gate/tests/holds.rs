@@ -124,3 +124,33 @@ fn who_can_wait_exactly_until_the_hold_ends_is_not_sent_away() {
     assert_eq!(bench.gate.expire_next(&mut bench.tickets, at(29.0)), None);
     assert_eq!(bench.admitted_by(30.0), [30.0]);
 }
+
+#[test]
+fn adaptive_does_not_grow_into_a_window_that_is_used_up() {
+    let rate_after = |remaining| {
+        let mut bench = Bench::new(&[]);
+        let permit = bench.permit(0.0);
+        bench.settle(permit, 0.0, &quota(200, remaining, 10), Verdict::Success);
+        bench.gate.rate()
+    };
+    assert_eq!((rate_after(1), rate_after(0)), (3.0, 2.0));
+    let mut bench = Bench::new(&[]);
+    let permit = bench.permit(0.0);
+    bench.settle(permit, 0.0, &quota(429, 0, 10), Verdict::Throttled);
+    assert_eq!(bench.gate.rate(), 1.0, "a refusal is one all the same");
+}
+
+#[test]
+fn of_two_holds_with_the_same_end_the_first_is_named() {
+    let mut bench = Bench::aimd(&[]);
+    let [first, second] = [0.0; 2].map(|seconds| bench.permit(seconds));
+    bench.settle(first, 0.0, &directed(429, 5), Verdict::Throttled);
+    let mut same = directed(429, 5);
+    same.hint.source = Some(Source::Body);
+    bench.settle(second, 0.0, &same, Verdict::Throttled);
+    let hold = bench
+        .gate
+        .snapshot(&bench.settings, &bench.tickets, at(0.0))
+        .hold;
+    assert_eq!(hold, Some((at(5.0), Source::RetryAfter)));
+}

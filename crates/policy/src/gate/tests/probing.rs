@@ -27,16 +27,38 @@ fn five_failures_in_a_row_open_and_three_successes_close() {
 }
 
 #[test]
-fn tokens_saved_for_probes_are_not_for_everyone() {
-    let mut bench = Bench::aimd(&[("half_open_probes", "2"), ("increase", "0.001")]);
+fn closing_uses_up_what_was_saved_for_probes() {
+    let mut bench = Bench::aimd(&[("increase", "0.001")]);
     bench.trip();
-    let probe = bench.permit(35.0);
-    bench.succeed(probe, 35.0);
-    let probe = bench.permit(35.0);
-    bench.succeed(probe, 35.0);
+    for _ in 0..3 {
+        let probe = bench.permit(35.0);
+        bench.succeed(probe, 35.0);
+    }
     assert_eq!(bench.state(35.0), "closed");
-    assert!(bench.gate.bucket.tokens() <= 1.0);
-    assert!(bench.says(35.0).starts_with("wait rate"));
+    assert!(
+        bench.says(35.0).starts_with("wait rate"),
+        "nothing is left for everyone"
+    );
+}
+
+#[test]
+fn closing_lets_aimd_rise_and_makes_adaptive_begin_below_what_it_knew() {
+    let rate_after_closing = |strategy: &str| {
+        let mut bench = Bench::new(&[
+            ("strategy", strategy),
+            ("initial_rate", "8"),
+            ("half_open_probes", "1"),
+        ]);
+        bench.trip();
+        let before = bench.gate.rate();
+        let probe = bench.permit(60.0);
+        bench.succeed(probe, 60.0);
+        assert_eq!(bench.state(60.0), "closed");
+        (before, bench.gate.rate())
+    };
+    assert_eq!(rate_after_closing("aimd"), (0.25, 0.5));
+    assert_eq!(rate_after_closing("adaptive"), (8.0, 4.0));
+    assert_eq!(rate_after_closing("fixed"), (8.0, 8.0));
 }
 
 #[test]
