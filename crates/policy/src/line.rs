@@ -415,13 +415,20 @@ mod tests {
         assert_eq!(tickets.ahead(line, Class::Interactive), 4);
         assert_eq!(drain(&mut tickets, &mut line), [first, last]);
         let again = tickets.join(&mut line, Class::Interactive, 1, NEVER);
+        assert_eq!(again.index(), last.index(), "places are used again");
         assert!(
-            !tickets.cancel(&mut line, first),
+            !tickets.cancel(&mut line, last),
             "an old ticket is not the new one's"
         );
+        let mut other = LineId::NONE;
+        assert!(
+            !tickets.cancel(&mut other, again),
+            "nor is it one of another line"
+        );
+        tickets.join(&mut other, Class::Interactive, 1, NEVER);
+        assert!(!tickets.cancel(&mut other, again));
         assert!(tickets.cancel(&mut line, again));
-        assert_eq!(tickets.waiters.len(), 3, "places are used again");
-        assert_eq!(tickets.lines.len(), 1);
+        assert_eq!((tickets.waiters.len(), tickets.lines.len()), (3, 2));
     }
 
     #[test]
@@ -439,6 +446,27 @@ mod tests {
             .map(|ticket| left.iter().position(|t| t == ticket).unwrap())
             .collect();
         assert_eq!(places, [7, 15]);
+    }
+
+    #[test]
+    fn turns_are_counted_only_while_both_classes_wait() {
+        let (mut tickets, mut line) = (Tickets::new(), LineId::NONE);
+        let join =
+            |tickets: &mut Tickets, line: &mut LineId, class| tickets.join(line, class, 1, NEVER);
+        for _ in 0..=SHARE {
+            join(&mut tickets, &mut line, Class::Interactive);
+        }
+        for _ in 0..SHARE {
+            tickets.leave_first(&mut line);
+        }
+        join(&mut tickets, &mut line, Class::Background);
+        let last = join(&mut tickets, &mut line, Class::Interactive);
+        tickets.leave_first(&mut line);
+        assert_eq!(
+            tickets.leave_first(&mut line),
+            Some(last),
+            "the newcomer has to wait its turn"
+        );
     }
 
     #[test]

@@ -189,3 +189,14 @@ fn more_limits_than_there_is_room_for_are_left_out() {
     );
     assert_eq!(hint.scope, Some(Scope::Named("p15".into())));
 }
+
+#[test]
+fn a_value_longer_than_4_kib_is_no_hint_at_all() {
+    let wait = |length: usize| {
+        let value = format!("{:>length$}", "7");
+        read(429, &[("retry-after", &value)]).wait
+    };
+    assert_eq!(wait(4096), Some(std::time::Duration::from_secs(7)));
+    assert_eq!(wait(4097), None);
+    assert_eq!(wait(10_000), None);
+}
