@@ -148,3 +148,18 @@ fn a_snapshot_tells_what_a_person_wants_to_know() {
         "lowered: the server failed or could not be reached"
     );
 }
+
+#[test]
+fn a_probe_from_before_a_reset_frees_no_place_after_it() {
+    let mut bench = Bench::aimd(&[("half_open_probes", "1"), ("consecutive_failures", "1")]);
+    let trip = |bench: &mut Bench, seconds: f64| {
+        let permit = bench.permit(seconds);
+        bench.fail(permit, seconds);
+        bench.permit(seconds + 20.0)
+    };
+    let before = trip(&mut bench, 0.0);
+    bench.gate.reset(&bench.settings, at(30.0));
+    let _after = trip(&mut bench, 40.0);
+    bench.gate.abandon(&bench.settings, before, at(64.0));
+    assert_eq!(bench.says(64.0), "refuse breaker_open -");
+}
