@@ -24,6 +24,11 @@ pub(crate) struct ReplayArgs {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) settings: Vec<String>,
 
+    /// Begin with the settings of this preset (`backoff`): standard, aggressive, conservative,
+    /// background or crawl
+    #[arg(long, value_name = "NAME")]
+    pub(crate) preset: Option<String>,
+
     /// Fix what is drawn at random (`gate`, `hint` and `classify` draw nothing)
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
@@ -37,6 +42,8 @@ pub(crate) struct ReplayArgs {
 pub(crate) enum Policy {
     /// Gates by key: who is admitted, who waits until when, who is refused
     Gate,
+    /// One item over all its attempts: is it sent again, and when
+    Backoff,
     /// What an answer says about pace
     Hint,
     /// The verdict on an answer, and what decided it
@@ -55,6 +62,9 @@ const EXAMPLES: &str = r#"Examples:
 
   # one event at a time
   echo '{"at":0,"acquire":"api.example.com"}' | tidegate replay --policy gate
+
+  # when a failed request is sent again
+  echo '{"attempt":1,"status":503}' | tidegate replay --policy backoff --preset background
 
   # what an answer says about pace
   echo '{"status":429,"headers":{"retry-after":"90"}}' | tidegate replay --policy hint"#;

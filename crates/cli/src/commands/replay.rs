@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
-use sim::replay::{self, Error, Replay};
+use sim::replay::{self, Chance, Error, Replay};
 
 use super::{Failure, unwritten};
 use crate::args::{Policy, ReplayArgs};
@@ -38,7 +38,11 @@ fn start(args: &ReplayArgs) -> Result<Box<dyn Replay>, Failure> {
             None => errors.push(anyhow!("`--set {setting}` has no `=`, expected KEY=VALUE")),
         }
     }
-    match policy(args.policy).start(settings) {
+    let chance = Chance {
+        seed: args.seed.unwrap_or_default(),
+        without_jitter: args.jitter.is_some(),
+    };
+    match policy(args.policy).start(settings, args.preset.as_deref(), chance) {
         Ok(replay) if errors.is_empty() => return Ok(replay),
         Ok(_) => {}
         Err(problems) => errors.extend(problems.into_iter().map(Into::into)),
@@ -55,13 +59,18 @@ fn settings_hint(policy: Policy) -> &'static str {
         Policy::Gate => {
             "settings are written as `--set max_rate=8`, by their names in the configuration"
         }
-        Policy::Hint | Policy::Classify => "only policy `gate` has settings",
+        Policy::Backoff => {
+            "settings are written as `--set max=10s`, by their names in the configuration, \
+             and go over those of `--preset`"
+        }
+        Policy::Hint | Policy::Classify => "only policies `gate` and `backoff` have settings",
     }
 }
 
 fn policy(policy: Policy) -> replay::Policy {
     match policy {
         Policy::Gate => replay::Policy::Gate,
+        Policy::Backoff => replay::Policy::Backoff,
         Policy::Hint => replay::Policy::Hint,
         Policy::Classify => replay::Policy::Classify,
     }

@@ -5,6 +5,7 @@
     reason = "all of this is test code; clippy knows only functions marked as tests"
 )]
 
+mod backoff;
 mod bad_input;
 mod completions;
 mod replay;

@@ -79,6 +79,7 @@ fn help_of_replay() {
 
               Possible values:
               - gate:     Gates by key: who is admitted, who waits until when, who is refused
+              - backoff:  One item over all its attempts: is it sent again, and when
               - hint:     What an answer says about pace
               - classify: The verdict on an answer, and what decided it
 
@@ -88,6 +89,13 @@ fn help_of_replay() {
           --json
               Write for programs: JSON on stdout
 
+          --preset <NAME>
+              Begin with the settings of this preset (`backoff`): standard, aggressive, conservative,
+              background or crawl
+
+      -q, --quiet
+              Say only what went wrong
+
           --seed <N>
               Fix what is drawn at random (`gate`, `hint` and `classify` draw nothing)
 
@@ -96,9 +104,6 @@ fn help_of_replay() {
 
               Possible values:
               - none: No jitter
-
-      -q, --quiet
-              Say only what went wrong
 
       -v, --verbose...
               Say more on stderr
@@ -112,6 +117,9 @@ fn help_of_replay() {
 
       # one event at a time
       echo '{"at":0,"acquire":"api.example.com"}' | tidegate replay --policy gate
+
+      # when a failed request is sent again
+      echo '{"attempt":1,"status":503}' | tidegate replay --policy backoff --preset background
 
       # what an answer says about pace
       echo '{"status":429,"headers":{"retry-after":"90"}}' | tidegate replay --policy hint
@@ -176,7 +184,7 @@ fn unknown_policy_names_those_there_are() {
     exit 2
     --- stderr
     error: invalid value 'poll' for '--policy <NAME>'
-      [possible values: gate, hint, classify]
+      [possible values: gate, backoff, hint, classify]
 
     For more information, try '--help'.
     ");
@@ -245,7 +253,7 @@ fn a_policy_without_settings_takes_none() {
     exit 2
     --- stderr
     error: `max_rate` is not a setting of policy `hint`, which has none
-    hint: only policy `gate` has settings
+    hint: only policies `gate` and `backoff` have settings
     ");
 }
 

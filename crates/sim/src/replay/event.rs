@@ -30,6 +30,8 @@ pub(super) struct Event<'a> {
     #[serde(borrow)]
     settle: Option<&'a RawValue>,
     #[serde(borrow)]
+    attempt: Option<&'a RawValue>,
+    #[serde(borrow)]
     status: Option<&'a RawValue>,
     #[serde(borrow)]
     failure: Option<&'a RawValue>,
@@ -128,6 +130,23 @@ impl<'a> Event<'a> {
                 GATE_EVENTS,
             )),
         }
+    }
+
+    /// Which send of an item this is, from 1, if the event says so.
+    pub(super) fn attempt(&self) -> Result<Option<u32>, Problem> {
+        let Some(value) = self.attempt else {
+            return Ok(None);
+        };
+        let number = whole(value).and_then(|number| u32::try_from(number).ok());
+        let number = number.filter(|number| *number > 0).ok_or_else(|| {
+            Problem::value(
+                "attempt",
+                value,
+                "a whole number from 1 to 4294967295",
+                "`attempt` says which send this is; leave it out to have it counted",
+            )
+        })?;
+        Ok(Some(number))
     }
 
     /// How long the attempt took, if the event says so.

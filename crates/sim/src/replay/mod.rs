@@ -10,6 +10,7 @@
 
 mod at;
 mod attempt;
+mod backoff;
 mod classify;
 mod event;
 mod gate;
@@ -27,6 +28,7 @@ use std::fmt;
 use std::io::{self, BufRead, Write};
 
 use policy::gate::SettingError;
+use policy::preset::UnknownPreset;
 
 use lines::{Line, Lines};
 pub use problem::Problem;
@@ -36,6 +38,8 @@ pub use problem::Problem;
 pub enum Policy {
     /// Gates by key: who is admitted, who waits until when, who is refused.
     Gate,
+    /// One item over all its attempts: is it sent again, and when?
+    Backoff,
     /// What an answer says about pace.
     Hint,
     /// The verdict on an answer.
@@ -47,12 +51,14 @@ impl Policy {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Gate => "gate",
+            Self::Backoff => "backoff",
             Self::Hint => "hint",
             Self::Classify => "classify",
         }
     }
 
-    /// Starts this policy with `settings`, pairs of name and value as a person wrote them.
+    /// Starts this policy with `settings`, pairs of name and value as a person wrote them, over
+    /// `preset` where the policy has presets.
     ///
     /// # Errors
     ///
@@ -60,11 +66,26 @@ impl Policy {
     pub fn start<'s>(
         self,
         settings: impl IntoIterator<Item = (&'s str, &'s str)>,
+        preset: Option<&str>,
+        chance: Chance,
     ) -> Result<Box<dyn Replay>, Vec<SettingProblem>> {
-        match self {
-            Self::Gate => Ok(Box::new(gate::GateReplay::new(gate::settings(settings)?))),
+        let unwanted = preset.filter(|_| self != Self::Backoff);
+        let unwanted = unwanted.map(|_| SettingProblem::HasNoPresets { policy: self });
+        let started = match self {
+            Self::Gate => gate::settings(settings)
+                .map(|settings| Box::new(gate::GateReplay::new(settings)) as Box<dyn Replay>),
+            Self::Backoff => backoff::settings(settings, preset).map(|settings| {
+                Box::new(backoff::BackoffReplay::new(settings, chance)) as Box<dyn Replay>
+            }),
             Self::Hint => self.without_settings(settings, hint::HintReplay::default()),
             Self::Classify => self.without_settings(settings, classify::ClassifyReplay::default()),
+        };
+        match (unwanted, started) {
+            (None, started) => started,
+            (Some(problem), Ok(_)) => Err(vec![problem]),
+            (Some(problem), Err(problems)) => {
+                Err(std::iter::once(problem).chain(problems).collect())
+            }
         }
     }
 
@@ -92,6 +113,15 @@ impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
+}
+
+/// What a policy may draw at random. The default is repeatable too: seed 0, with jitter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Chance {
+    /// Where the random numbers start.
+    pub seed: u64,
+    /// No jitter at all.
+    pub without_jitter: bool,
 }
 
 /// A policy in the middle of its events.
@@ -187,9 +217,18 @@ pub enum Error {
 /// A setting that a policy does not take.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingProblem {
-    /// A setting of the gate: unknown, unreadable, or at odds with another.
+    /// A setting that is unknown, unreadable, or at odds with another.
     #[error(transparent)]
-    Gate(#[from] SettingError),
+    Setting(#[from] SettingError),
+    /// No preset has this name.
+    #[error(transparent)]
+    Preset(#[from] UnknownPreset),
+    /// This policy has no presets.
+    #[error("policy `{policy}` has no presets")]
+    HasNoPresets {
+        /// The policy that one was meant for.
+        policy: Policy,
+    },
     /// This policy has no settings at all.
     #[error("`{name}` is not a setting of policy `{policy}`, which has none")]
     HasNone {

@@ -1,0 +1,152 @@
+//! `backoff`: one item over all its attempts: is it sent again, and when?
+//!
+//! The file is one item without a method, so that sending it again does no harm, and without
+//! bounds of time. `attempt` says which send an event is about: it decides which delay comes next
+//! and whether any is left. Where it is missing the item counts by itself. Events may go on after
+//! the end and are judged all the same, so that a table of attempts is one file.
+//!
+//! A refresh of the credential is taken to succeed: what comes next is the answer to the resend.
+
+use std::time::Duration;
+
+use policy::backoff::{BackoffOptions, BackoffSettings};
+use policy::item::{DelaySource, Item, ItemKind, Step};
+use policy::jitter::Jitter;
+use policy::preset::Preset;
+use policy::random::Random;
+use policy::time::Timestamp;
+
+use super::at::Timeline;
+use super::attempt::Attempt;
+use super::event::Event;
+use super::object::Object;
+use super::problem::Problem;
+use super::{Chance, Replay, SettingProblem};
+
+/// Builds the settings from a preset and what was written over it. All problems are found in one
+/// go.
+pub(super) fn settings<'s>(
+    given: impl IntoIterator<Item = (&'s str, &'s str)>,
+    preset: Option<&str>,
+) -> Result<BackoffSettings, Vec<SettingProblem>> {
+    let mut problems = Vec::new();
+    let preset = preset.map(str::parse).transpose();
+    let preset = preset.unwrap_or_else(|unknown| {
+        problems.push(SettingProblem::Preset(unknown));
+        None
+    });
+    let mut options = BackoffOptions::default();
+    for (name, value) in given {
+        let set = options.set(name, value);
+        problems.extend(set.err().map(SettingProblem::from));
+    }
+    match options.build_over(preset.unwrap_or(Preset::Standard).settings()) {
+        Ok(settings) if problems.is_empty() => return Ok(settings),
+        Ok(_) => {}
+        Err(more) => problems.extend(more.into_iter().map(SettingProblem::from)),
+    }
+    Err(problems)
+}
+
+/// Takes all chance out of settings: what is drawn, and what is added.
+fn without_jitter(settings: BackoffSettings) -> BackoffSettings {
+    let options = BackoffOptions {
+        jitter: Some(Jitter::None),
+        retry_after_jitter: Some(Duration::ZERO),
+        ..BackoffOptions::default()
+    };
+    options
+        .build_over(settings)
+        .expect("no jitter contradicts nothing")
+}
+
+#[derive(Debug)]
+pub(super) struct BackoffReplay {
+    settings: BackoffSettings,
+    random: Random,
+    item: Item,
+    timeline: Timeline,
+}
+
+impl BackoffReplay {
+    pub(super) fn new(settings: BackoffSettings, chance: Chance) -> Self {
+        Self {
+            settings: if chance.without_jitter {
+                without_jitter(settings)
+            } else {
+                settings
+            },
+            random: Random::from_seed(chance.seed),
+            item: Item::new(ItemKind::of("GET"), Timestamp::ZERO),
+            timeline: Timeline::default(),
+        }
+    }
+
+    fn bounds(&self, source: DelaySource, wait: Option<Duration>) -> (Duration, Duration) {
+        match (source, wait) {
+            (DelaySource::RetryAfter, Some(wait)) => self.settings.directed_bounds(wait),
+            (DelaySource::Backoff, _) => self.settings.bounds(self.item.attempts()),
+            _ => (Duration::ZERO, Duration::ZERO),
+        }
+    }
+}
+
+impl Replay for BackoffReplay {
+    fn line(&mut self, line: &str, out: &mut Vec<u8>) -> Result<(), Problem> {
+        let event = Event::read(line)?;
+        let attempt = Attempt::read(&event)?;
+        let number = event.attempt()?;
+        let at = event.next_at(&mut self.timeline)?;
+        let now = at.map_or(Timestamp::ZERO, |at| at.time);
+
+        if let Some(number) = number {
+            self.item.set_attempts(number - 1);
+        }
+        let verdict = attempt.verdict;
+        let outcome = attempt.outcome(Duration::ZERO);
+        let (settings, random) = (&self.settings, &mut self.random);
+        let mut step = self.item.after(settings, &outcome, verdict, now, random);
+        if step == Step::Refresh {
+            step = self.item.refreshed(true, now);
+        }
+
+        let object = Object::answering(at, out);
+        let Step::SendAt {
+            delay,
+            source,
+            reason,
+            ..
+        } = step
+        else {
+            let reason = step.terminal_reason();
+            write_end(object, reason.map(|reason| reason.as_str()));
+            return Ok(());
+        };
+        let (least, most) = self.bounds(source, outcome.hint.wait);
+        object
+            .number("retry", Some(true))
+            .number("delay_ms", Some(millis(delay)))
+            .number("min_ms", Some(millis(least)))
+            .number("max_ms", Some(millis(most)))
+            .text("source", Some(source.as_str()))
+            .text("reason", Some(reason.as_str()))
+            .end();
+        Ok(())
+    }
+}
+
+fn write_end(object: Object<'_>, reason: Option<&str>) {
+    object
+        .number("retry", Some(false))
+        .number("delay_ms", None::<u128>)
+        .number("min_ms", None::<u128>)
+        .number("max_ms", None::<u128>)
+        .text("source", None)
+        .text("reason", reason)
+        .end();
+}
+
+/// Rounded up: who comes back after so many milliseconds is never early.
+fn millis(duration: Duration) -> u128 {
+    duration.as_nanos().div_ceil(1_000_000)
+}
