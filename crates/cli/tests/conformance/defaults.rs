@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
+use crate::assert_close;
 use crate::gate::Gate;
+use crate::item::replay;
 
 /// Names of the seed and ours, with the unit of ours.
 const NAMES: [(&str, &str, &str); 16] = [
@@ -26,9 +28,9 @@ const NAMES: [(&str, &str, &str); 16] = [
 
 /// What is not a setting of the gate's own behaviour.
 const SKIPPED: [(&str, &str); 4] = [
-    ("retry_base_delay", "pending: policy `backoff`"),
-    ("retry_max_delay", "pending: policy `backoff`"),
-    ("retry_max_attempts", "pending: policy `backoff`"),
+    ("retry_base_delay", "checked below: preset `crawl`"),
+    ("retry_max_delay", "checked below: preset `crawl`"),
+    ("retry_max_attempts", "checked below: preset `crawl`"),
     ("shards", "DESIGN: 64 shards, and a replay has none"),
 ];
 
@@ -57,6 +59,30 @@ fn defaults() {
         let differs = trace(&[&changed]) != trace(&[]);
         assert!(differs, "{changed} makes no difference");
     }
+}
+
+#[test]
+fn defaults_of_retries_are_those_of_a_crawl() {
+    let file: Value = serde_json::from_str(include_str!("cases/004_config_defaults.json")).unwrap();
+    let defaults = &file["default"];
+    let args = ["--preset", "crawl", "--jitter", "none"];
+    let event = |attempt| json!({ "attempt": attempt, "status": 503 });
+    let first = &replay(&args, &[event(1)])[0]["delay_ms"];
+    assert_close(
+        first,
+        &json!(1000.0 * defaults["retry_base_delay"].as_f64().unwrap()),
+        "base",
+    );
+    let last = replay(
+        &[&args[..], &["--set", "max_attempts=100"]].concat(),
+        &[event(99)],
+    );
+    let max = json!(1000.0 * defaults["retry_max_delay"].as_f64().unwrap());
+    assert_close(&last[0]["delay_ms"], &max, "max");
+    let sends = replay(&args, &[event(1), event(2), event(3)]);
+    let retried = sends.iter().map(|answer| answer["retry"] == true);
+    assert_eq!(defaults["retry_max_attempts"], 3);
+    assert_eq!(retried.collect::<Vec<_>>(), [true, true, false]);
 }
 
 /// Another value for the same setting.

@@ -1,36 +1,86 @@
-//! Which gates are forgotten.
+//! Delays of a crawl, and which gates are forgotten.
 
 use serde_json::{Value, json};
 
 use crate::check;
 use crate::gate::Gate;
+use crate::item::{replay, settings};
 
 #[test]
 fn eviction() {
-    const BACKOFF: &str = "pending: the delays and attempts of an item are policy `backoff`";
     check(
         include_str!("cases/004_retry_backoff_and_eviction.json"),
         &[
+            ("delay-ceiling-1", full_jitter),
+            ("delay-ceiling-2", full_jitter),
+            ("delay-ceiling-4", full_jitter),
+            ("delay-ceiling-5", full_jitter),
+            ("delay-ceiling-6", full_jitter),
+            ("delay-ceiling-8", full_jitter),
+            ("attempt-budget", attempts),
+            ("attempt-budget-2", attempts),
+            ("classification-500", retries_500),
             ("evict-must-keep-directed-wait", keeps_holds),
             ("evict-must-keep-open-circuit", keeps_open_breakers),
             ("denied-acquire-refreshes-activity", refusals_are_activity),
         ],
-        &[
-            ("delay-ceiling-1", BACKOFF),
-            ("delay-ceiling-2", BACKOFF),
-            ("delay-ceiling-4", BACKOFF),
-            ("delay-ceiling-5", BACKOFF),
-            ("delay-ceiling-6", BACKOFF),
-            ("delay-ceiling-8", BACKOFF),
-            ("attempt-budget", BACKOFF),
-            ("attempt-budget-2", BACKOFF),
-            (
-                "jitter-zero-returns-full-delay",
-                "superseded: full jitter may draw no delay at all",
-            ),
-            ("classification-500", BACKOFF),
-        ],
+        &[(
+            "jitter-zero-returns-full-delay",
+            "superseded: full jitter may draw no delay at all",
+        )],
     );
+}
+
+/// Spread evenly from nothing to the ceiling, and nowhere else.
+fn full_jitter(case: &Value) {
+    let given = &case["given"];
+    let settings = settings(given);
+    let mut args: Vec<_> = settings
+        .iter()
+        .flat_map(|setting| ["--set", setting])
+        .collect();
+    args.extend(["--preset", "crawl", "--set", "max_attempts=100"]);
+    let event = json!({ "attempt": given["attempt"], "status": 503 });
+    let answers = replay(&args, &vec![event; 1000]);
+    let expect = &case["expect"];
+    let most = expect["upper_bound_ms"].as_u64().unwrap();
+    let mut quarters = [0; 4];
+    for answer in answers {
+        assert_eq!(answer["min_ms"], expect["lower_bound_ms"]);
+        assert_eq!(answer["max_ms"], expect["upper_bound_ms"]);
+        let delay = answer["delay_ms"].as_u64().unwrap();
+        assert!(delay < most, "{delay}");
+        quarters[usize::try_from(4 * delay / most).unwrap()] += 1;
+    }
+    // Four standard deviations of 250.
+    assert!(
+        quarters.iter().all(|count| (195..305).contains(count)),
+        "{quarters:?}"
+    );
+}
+
+fn attempts(case: &Value) {
+    let settings = settings(&case["given"]);
+    let args = ["--preset", "crawl", "--set", &settings[0]];
+    let answers = replay(&args, &vec![json!({ "status": 500 }); 3]);
+    let waits = answers
+        .iter()
+        .take_while(|answer| answer["retry"] == true)
+        .count();
+    let expect = &case["expect"];
+    if let Some(sends) = expect.get("total_attempts") {
+        assert_eq!(&json!(waits + 1), sends);
+        assert_eq!(json!(waits), expect["waits"]);
+    } else {
+        assert_eq!(answers[1]["retry"], expect["retryable_flag"]);
+        assert_eq!(answers[1]["reason"], "exhausted");
+    }
+}
+
+fn retries_500(case: &Value) {
+    let event = json!({ "attempt": 1, "status": case["given"]["status"] });
+    let answers = replay(&["--preset", "crawl"], &[event]);
+    assert_eq!(answers[0]["retry"], case["expect"]["retry"]);
 }
 
 fn keeps_holds(case: &Value) {

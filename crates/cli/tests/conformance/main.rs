@@ -1,7 +1,9 @@
-//! The cases of the seeds that are about gates and hints, run through the real binary.
+//! The cases of the seeds that are about gates, hints, items and operations, run through the real
+//! binary; what it has no command for yet is run on the policies themselves.
 //!
 //! Every case of every file is either run or listed with the reason why not; one that is neither,
-//! or a name that no case has any more, fails the test. Numbers are those of strategy `aimd`.
+//! or a name that no case has any more, fails the test. Numbers of gates are those of strategy
+//! `aimd`.
 
 #![expect(
     clippy::unwrap_used,
@@ -15,7 +17,9 @@ mod bucket;
 mod defaults;
 mod eviction;
 mod gate;
+mod item;
 mod keys;
+mod operation;
 mod retry_after;
 mod steps;
 mod window;

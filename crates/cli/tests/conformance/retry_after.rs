@@ -1,11 +1,15 @@
-//! What is read from Retry-After, through `tidegate replay --policy hint`.
+//! What is read from Retry-After, through `tidegate replay --policy hint`, and what an item makes of
+//! it, through `--policy backoff`.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
+use policy::backoff::BackoffSettings;
 use serde_json::{Value, json};
 
 use crate::check;
+use crate::item::replay;
 
 #[test]
 fn retry_after() {
@@ -14,6 +18,7 @@ fn retry_after() {
         &[
             ("120s", waits),
             ("120s-u0", waits),
+            ("120s-u0.5", jitter_adds),
             ("zero", waits),
             ("negative-number", says_nothing),
             ("http-date-imf-future", waits),
@@ -25,10 +30,6 @@ fn retry_after() {
             ("429-without-any-hint", says_nothing),
         ],
         &[
-            (
-                "120s-u0.5",
-                "pending: jitter on top of a hint is policy `backoff`",
-            ),
             (
                 "absurd-value-guard",
                 "superseded by DESIGN rule 6: a hint is kept however long",
@@ -46,15 +47,46 @@ fn waits(case: &Value) {
     let least = expect
         .get("delay_ms_min")
         .or_else(|| expect.get("delay_ms"));
-    assert_eq!(&hint(&case["given"])["wait_ms"], least.unwrap(), "{case}");
+    let least = least.unwrap();
+    assert_eq!(&hint(&case["given"])["wait_ms"], least, "{case}");
+    let most = least.as_u64().unwrap() + 5000;
+    let events = vec![event(&case["given"]); 500];
+    for answer in replay(&[], &events) {
+        assert_eq!(answer["source"], "retry_after", "{case}");
+        assert_eq!(
+            (&answer["min_ms"], &answer["max_ms"]),
+            (least, &json!(most))
+        );
+        let delay = answer["delay_ms"].as_u64();
+        assert!(delay >= least.as_u64() && delay < Some(most), "{delay:?}");
+    }
+}
+
+/// Replay cannot choose a random number; the policy can.
+fn jitter_adds(case: &Value) {
+    let wait = Duration::from_millis(hint(&case["given"])["wait_ms"].as_u64().unwrap());
+    let unit = case["given"]["uniform01"].as_f64().unwrap();
+    let delay = BackoffSettings::default().directed_at(wait, unit);
+    assert_eq!(json!(delay.as_millis()), case["expect"]["delay_ms"]);
 }
 
 fn says_nothing(case: &Value) {
     assert_eq!(case["expect"]["uses"], "exponential");
     assert_eq!(hint(&case["given"]), json!({ "wait_ms": null }), "{case}");
+    let mut event = event(&case["given"]);
+    event["attempt"] = case["given"]
+        .get("attempt")
+        .cloned()
+        .unwrap_or_else(|| json!(2));
+    let answer = &replay(&[], &[event])[0];
+    assert_eq!(answer["source"], "backoff", "{case}");
+    assert_eq!(
+        (&answer["min_ms"], &answer["max_ms"]),
+        (&json!(1000), &json!(3000))
+    );
 }
 
-fn hint(given: &Value) -> Value {
+fn event(given: &Value) -> Value {
     let mut event = json!({ "status": given["status"].as_u64().unwrap_or(429) });
     if let Some(value) = given.get("retry_after") {
         event["headers"] = json!({ "retry-after": value });
@@ -65,6 +97,11 @@ fn hint(given: &Value) -> Value {
     if let Some(now) = given.get("now") {
         event["now"] = now.clone();
     }
+    event
+}
+
+fn hint(given: &Value) -> Value {
+    let event = event(given);
     let mut process = Command::new(env!("CARGO_BIN_EXE_tidegate"))
         .args(["replay", "--policy", "hint"])
         .stdin(Stdio::piped())
