@@ -7,10 +7,15 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use policy::classify;
 use policy::hint::{self, Hint, Response};
-use policy::time::WallTime;
+use policy::item::{DelaySource, Item, ItemKind, Step};
+use policy::outcome::{Outcome, Verdict};
+use policy::preset::Preset;
+use policy::random::Random;
+use policy::time::{Timestamp, WallTime};
 
 /// 2026-11-15T06:00:00Z.
 const NOW: WallTime = WallTime::from_unix_millis(1_794_722_400_000);
@@ -44,6 +49,32 @@ fn every_file_is_expected_and_there() {
     assert!(listed.len() >= 60, "{} answers", listed.len());
 }
 
+#[test]
+fn nothing_is_sent_again_before_the_wait_that_an_answer_names() {
+    let mut named = 0;
+    for [name, ..] in &expected() {
+        let raw = std::fs::read(directory().join(format!("{name}.http"))).unwrap();
+        let (status, hint, verdict) = judged(&raw);
+        let outcome = Outcome::status(status, Duration::ZERO).with_hint(hint);
+        let now = Timestamp::from_secs(1);
+        for (preset, seed) in Preset::ALL.into_iter().zip(0..) {
+            let settings = preset.settings();
+            let mut random = Random::from_seed(seed);
+            let mut item = Item::new(ItemKind::of("GET"), now);
+            let step = item.after(&settings, &outcome, verdict, now, &mut random);
+            let (Step::SendAt { delay, source, .. }, Some(wait)) = (step, outcome.hint.wait) else {
+                continue;
+            };
+            named += 1;
+            assert_eq!(source, DelaySource::RetryAfter, "{name}");
+            let jitter = settings.retry_after_jitter();
+            assert!((wait..=wait + jitter).contains(&delay), "{name}: {delay:?}");
+            assert_eq!(item.attempts(), 0, "{name}");
+        }
+    }
+    assert!(named >= 200, "{named} named a wait");
+}
+
 fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/hint")
 }
@@ -59,6 +90,12 @@ fn expected() -> Vec<[String; 3]> {
 }
 
 fn read(raw: &[u8]) -> (String, String) {
+    let (_, hint, verdict) = judged(raw);
+    let verdict = verdict.map_or("none", |verdict| verdict.as_str());
+    (written(&hint), verdict.to_owned())
+}
+
+fn judged(raw: &[u8]) -> (u16, Hint, Option<Verdict>) {
     let (head, body) = match raw.windows(2).position(|pair| pair == b"\n\n") {
         Some(end) => (&raw[..end], &raw[end + 2..]),
         None => (raw, &raw[raw.len()..]),
@@ -76,9 +113,8 @@ fn read(raw: &[u8]) -> (String, String) {
         body,
     };
     let hint = hint::read(&response, Some(NOW));
-    let judgement = classify::response(&[], &response, &hint);
-    let verdict = judgement.verdict.map_or("none", |verdict| verdict.as_str());
-    (written(&hint), verdict.to_owned())
+    let verdict = classify::response(&[], &response, &hint).verdict;
+    (response.status, hint, verdict)
 }
 
 fn written(hint: &Hint) -> String {

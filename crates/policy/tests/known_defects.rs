@@ -1,17 +1,58 @@
 //! Defects that limiters and breakers in the wild have had, each with the test that would show it
-//! here. Those of other parts (jitter past the cap, a POST sent twice, a faked clock with a real
-//! sleep) belong to the tests of those parts.
+//! here. A faked clock with a real sleep belongs to the tests of the part that sleeps.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::time::Duration;
 
+use policy::backoff::{BackoffOptions, BackoffSettings};
 use policy::breaker::{BreakerState, PROBE_LOST_AFTER};
 use policy::gate::{Ask, Decision, Gate, GateOptions, GateSettings, Permit};
 use policy::hint::{Hint, Source};
+use policy::item::{Item, ItemKind, Step, TerminalReason};
 use policy::line::Tickets;
-use policy::outcome::{Outcome, Verdict};
+use policy::outcome::{Failure, Outcome, Phase, Verdict};
+use policy::random::Random;
 use policy::time::Timestamp;
+
+#[test]
+fn jitter_does_not_pass_the_maximum() {
+    let mut options = BackoffOptions::default();
+    options.set("max", "10s").unwrap();
+    options.set("jitter", "1..3").unwrap();
+    let settings = options.build().unwrap();
+    let mut random = Random::from_seed(1);
+    let longest = (0..10_000).map(|n| settings.delay(1 + n % 9, &mut random));
+    assert_eq!(longest.max(), Some(Duration::from_secs(10)));
+}
+
+#[test]
+fn a_post_is_not_sent_again_after_the_server_acted() {
+    let settings = BackoffSettings::default();
+    let mut random = Random::from_seed(1);
+    let mut step = |kind, outcome: &Outcome, verdict| {
+        let mut item = Item::new(kind, Timestamp::ZERO);
+        item.after(
+            &settings,
+            outcome,
+            Some(verdict),
+            Timestamp::ZERO,
+            &mut random,
+        )
+    };
+    let post = ItemKind::of("POST");
+    let silent = Outcome::failure(Failure::Timeout, Phase::Waiting, Duration::ZERO);
+    let broken = Outcome::status(502, Duration::ZERO);
+    let over = Step::Failed(TerminalReason::Exhausted);
+    assert_eq!(step(post, &silent, Verdict::Unreachable), over);
+    assert_eq!(step(post, &broken, Verdict::Overloaded), over);
+    let with_key = ItemKind {
+        has_idempotency_key: true,
+        ..post
+    };
+    let again = step(with_key, &broken, Verdict::Overloaded);
+    assert!(matches!(again, Step::SendAt { .. }), "{again:?}");
+}
 
 #[test]
 fn half_open_does_not_let_200_of_200_through() {
