@@ -11,6 +11,9 @@
 //! afterwards. Ten slices of a second keep it, so the size is fixed and every call takes the same
 //! few steps. All arithmetic is in whole numbers; a ratio of 0.1 and ten requests are one retry.
 //!
+//! Who is refused and has patience asks again at [`RetryBudget::next_at`]; that uses no attempt up,
+//! for nothing was sent. Who has none passes on the answer there was.
+//!
 //! What follows, and is tested: in any stretch of `t` seconds at most `ratio ·` (requests in it and
 //! in the ten seconds before it) `+ min_per_second · (t + 1)` retries are granted.
 

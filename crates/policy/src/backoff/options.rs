@@ -83,12 +83,14 @@ impl BackoffOptions {
     ///
     /// # Errors
     ///
-    /// Every contradiction between parts that were written.
+    /// Every contradiction between parts that were written, and whatever was filled in by hand and
+    /// could not have been written.
     pub fn build_over(
         self,
         defaults: BackoffSettings,
     ) -> Result<BackoffSettings, Vec<SettingError>> {
-        let problems = self.contradictions();
+        let mut problems = self.out_of_bounds();
+        problems.extend(self.contradictions());
         if !problems.is_empty() {
             return Err(problems);
         }
@@ -104,6 +106,21 @@ impl BackoffOptions {
                 .unwrap_or(defaults.retry_after_jitter),
             growth: self.growth.unwrap_or(defaults.growth),
         })
+    }
+
+    fn out_of_bounds(&self) -> Vec<SettingError> {
+        let written = [
+            (
+                "base",
+                self.base.map(|base| duration::Exact(base).to_string()),
+            ),
+            ("max", self.max.map(|max| duration::Exact(max).to_string())),
+            ("max_attempts", self.max_attempts.map(|n| n.to_string())),
+        ];
+        let judged = written
+            .iter()
+            .filter_map(|(name, value)| Self::default().set(name, value.as_ref()?).err());
+        judged.collect()
     }
 
     fn contradictions(&self) -> Vec<SettingError> {
@@ -258,6 +275,19 @@ mod tests {
         assert_eq!(built(&[("base", "1m")]), (60_000, 60_000));
         assert_eq!(built(&[("max", "500ms")]), (500, 500));
         assert_eq!(built(&[("growth", "30s,10m")]), (1000, 600_000));
+    }
+
+    #[test]
+    fn what_was_filled_in_by_hand_is_held_to_the_same_bounds() {
+        let by_hand = BackoffOptions {
+            base: Some(Duration::ZERO),
+            max: Some(Duration::MAX),
+            max_attempts: Some(0),
+            ..BackoffOptions::default()
+        };
+        let problems = by_hand.build().unwrap_err();
+        let settings: Vec<&str> = problems.iter().map(|p| p.setting.as_str()).collect();
+        assert_eq!(settings, ["base", "max", "max_attempts"]);
     }
 
     #[test]
