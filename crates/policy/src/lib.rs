@@ -19,6 +19,7 @@ pub mod line;
 pub mod outcome;
 pub mod random;
 pub mod rate;
+pub mod setting;
 pub mod suggest;
 pub mod text;
 pub mod time;
