@@ -9,6 +9,7 @@ pub mod breaker;
 pub mod bucket;
 pub mod classify;
 pub mod duration;
+pub mod failure_queue;
 pub mod gate;
 pub mod hint;
 mod json;
