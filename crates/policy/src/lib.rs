@@ -20,6 +20,7 @@ pub mod line;
 pub mod outcome;
 pub mod random;
 pub mod rate;
+pub mod rules;
 pub mod setting;
 pub mod suggest;
 pub mod text;
