@@ -14,6 +14,7 @@ pub mod gate;
 pub mod hint;
 mod json;
 pub mod key;
+pub mod ladder;
 pub mod latency;
 pub mod limits;
 pub mod line;
