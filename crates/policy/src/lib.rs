@@ -19,6 +19,7 @@ pub mod latency;
 pub mod limits;
 pub mod line;
 pub mod outcome;
+pub mod poll;
 pub mod pool;
 pub mod random;
 pub mod rate;
