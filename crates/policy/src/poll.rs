@@ -17,6 +17,7 @@
 mod notice;
 mod settings;
 
+use std::fmt;
 use std::time::Duration;
 
 pub use notice::Notice;
@@ -168,6 +169,26 @@ pub enum Why {
     TooLongAWait,
     /// It had ended before.
     Ended,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoData => "nothing is known of the job yet",
+            Self::Early => "the job is below 30 %",
+            Self::Middle => "the job is from 30 % to below 70 %",
+            Self::Late => "the job is at 70 % or more",
+            Self::Throttled => "the server refused",
+            Self::Directed => "the server named a wait longer than our own",
+            Self::Retry => "an error that may pass",
+            Self::Job => "the job itself says so",
+            Self::NotFound => "there is no such job",
+            Self::Errors => "too many errors in a row",
+            Self::Silence => "no success for too long",
+            Self::TooLongAWait => "the server asks to wait until after we would give up",
+            Self::Ended => "it ended before",
+        })
+    }
 }
 
 impl Poll {

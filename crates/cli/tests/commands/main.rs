@@ -7,6 +7,8 @@
 
 mod bad_input;
 mod completions;
+mod explain;
+mod pace;
 mod replay;
 mod streams;
 mod support;

@@ -78,27 +78,33 @@ fn help_of_replay() {
               The policy to run
 
               Possible values:
-              - gate:     Gates by key: who is admitted, who waits until when, who is refused
-              - hint:     What an answer says about pace
-              - classify: The verdict on an answer, and what decided it
+              - gate:          Gates by key: who is admitted, who waits until when, who is refused
+              - hint:          What an answer says about pace
+              - classify:      The verdict on an answer, and what decided it
+              - failure-queue: The gap between attempts, by a queue of recent failures
+              - protection:    The growing pauses of one endpoint of a pool
+              - poll:          Following a job's status: when to ask next, when to stop
 
           --set <KEY=VALUE>
               A setting of the policy, by its name in the configuration; may be repeated
 
+          --explain
+              Say why, in words, as the last field of every line
+
           --json
               Write for programs: JSON on stdout
 
+      -q, --quiet
+              Say only what went wrong
+
           --seed <N>
-              Fix what is drawn at random (`gate`, `hint` and `classify` draw nothing)
+              Fix what is drawn at random, for policies with jitter
 
           --jitter <JITTER>
-              Take jitter away (`gate`, `hint` and `classify` have none)
+              Take jitter away, for policies that have any
 
               Possible values:
               - none: No jitter
-
-      -q, --quiet
-              Say only what went wrong
 
       -v, --verbose...
               Say more on stderr
@@ -115,6 +121,15 @@ fn help_of_replay() {
 
       # what an answer says about pace
       echo '{"status":429,"headers":{"retry-after":"90"}}' | tidegate replay --policy hint
+
+      # how long to wait after a failed download, and why
+      echo '{"at":0,"text":"Read timed out."}' | tidegate replay --policy failure-queue --explain
+
+      # an endpoint that is disabled by its third error
+      tidegate replay --policy protection --set pauses=30s,60s --set disable_after=3 attempts.jsonl
+
+      # when to ask for a job's status next
+      echo '{"at":0,"status":200,"job":"running","progress":12}' | tidegate replay --policy poll
     "#);
 }
 
@@ -172,11 +187,11 @@ fn unknown_command() {
 
 #[test]
 fn unknown_policy_names_those_there_are() {
-    assert_snapshot!(run("replay --policy poll", ""), @"
+    assert_snapshot!(run("replay --policy weather", ""), @"
     exit 2
     --- stderr
-    error: invalid value 'poll' for '--policy <NAME>'
-      [possible values: gate, hint, classify]
+    error: invalid value 'weather' for '--policy <NAME>'
+      [possible values: gate, hint, classify, failure-queue, protection, poll]
 
     For more information, try '--help'.
     ");
@@ -245,7 +260,7 @@ fn a_policy_without_settings_takes_none() {
     exit 2
     --- stderr
     error: `max_rate` is not a setting of policy `hint`, which has none
-    hint: only policy `gate` has settings
+    hint: policies `hint` and `classify` have no settings
     ");
 }
 

@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use crate::classify;
-use crate::hint::{Hint, Source};
+use crate::hint::{self, Hint, Response, Source};
 use crate::outcome::{Failure, Verdict};
+use crate::time::WallTime;
+
+use super::LadderSettings;
 
 /// How an attempt through an endpoint ended.
 ///
@@ -47,13 +50,45 @@ impl<'a> Ended<'a> {
     /// An answer with `status` and nothing else, judged by the status alone.
     pub fn status(status: u16) -> Self {
         let hint = Hint::default();
-        let response = crate::hint::Response {
+        let response = Response {
             status,
             headers: [],
             body: b"",
         };
         let verdict = classify::response(&[], &response, &hint).verdict;
         Self::answered(status, verdict, "", &hint)
+    }
+
+    /// Reads how an attempt ended from whatever is known of it. Without a status, a listed one
+    /// that stands in the text as a whole word counts as that status; where there is none either,
+    /// the text has to speak for itself.
+    pub fn read<'b, H>(
+        settings: &LadderSettings,
+        status: Option<u16>,
+        headers: H,
+        body: &'b [u8],
+        text: &'a str,
+        now: Option<WallTime>,
+    ) -> Self
+    where
+        H: IntoIterator<Item = (&'b str, &'b [u8])> + Clone,
+    {
+        let known = status.or_else(|| settings.status_in(text));
+        let response = Response {
+            status: known.unwrap_or(NO_STATUS),
+            headers,
+            body,
+        };
+        let hint = hint::read(&response, now);
+        let verdict = classify::response(&[], &response, &hint).verdict;
+        let ended = Self::answered(response.status, verdict, text, &hint);
+        match status {
+            Some(_) => ended,
+            None => Self {
+                trouble: Some(Trouble::Text),
+                ..ended
+            },
+        }
     }
 
     /// An answer with its verdict, its message and its hint.
@@ -107,6 +142,9 @@ impl<'a> Ended<'a> {
         format!("{}…", &self.text[..end]).into()
     }
 }
+
+/// A status that says nothing by itself, for texts without one.
+const NO_STATUS: u16 = 400;
 
 /// As much of a message as a person reads; every endpoint keeps one.
 const MAX_TEXT: usize = 1024;

@@ -11,6 +11,8 @@
 mod at;
 mod classify;
 mod event;
+mod explain;
+mod failure_queue;
 mod gate;
 mod gates;
 mod hint;
@@ -18,14 +20,19 @@ mod lines;
 #[cfg(test)]
 mod model;
 mod object;
+mod poll;
 mod problem;
+mod protection;
 mod rfc3339;
 mod waiters;
 
 use std::fmt;
 use std::io::{self, BufRead, Write};
 
-use policy::gate::SettingError;
+use policy::failure_queue::FailureQueueOptions;
+use policy::ladder::LadderOptions;
+use policy::poll::PollOptions;
+use policy::setting::SettingError;
 
 use lines::{Line, Lines};
 pub use problem::Problem;
@@ -39,6 +46,34 @@ pub enum Policy {
     Hint,
     /// The verdict on an answer.
     Classify,
+    /// The gap between attempts, by recent failures.
+    FailureQueue,
+    /// The pauses of one endpoint.
+    Protection,
+    /// Following a job's status.
+    Poll,
+}
+
+/// How to play, besides the policy's own settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Manner {
+    /// Say why, in words, as the last field of every line.
+    pub explain: bool,
+    /// What random numbers are drawn from.
+    pub seed: u64,
+    /// Is there any jitter?
+    pub jitter: bool,
+}
+
+impl Default for Manner {
+    /// With jitter, always the same, and without words.
+    fn default() -> Self {
+        Self {
+            explain: false,
+            seed: 0,
+            jitter: true,
+        }
+    }
 }
 
 impl Policy {
@@ -48,6 +83,9 @@ impl Policy {
             Self::Gate => "gate",
             Self::Hint => "hint",
             Self::Classify => "classify",
+            Self::FailureQueue => "failure-queue",
+            Self::Protection => "protection",
+            Self::Poll => "poll",
         }
     }
 
@@ -59,19 +97,42 @@ impl Policy {
     pub fn start<'s>(
         self,
         settings: impl IntoIterator<Item = (&'s str, &'s str)>,
+        manner: Manner,
     ) -> Result<Box<dyn Replay>, Vec<SettingProblem>> {
-        match self {
-            Self::Gate => Ok(Box::new(gate::GateReplay::new(gate::settings(settings)?))),
-            Self::Hint => self.without_settings(settings, hint::HintReplay::default()),
-            Self::Classify => self.without_settings(settings, classify::ClassifyReplay::default()),
-        }
+        let explain = manner.explain;
+        Ok(match self {
+            Self::Gate => Box::new(gate::GateReplay::new(gate::settings(settings)?, explain)),
+            Self::Hint => {
+                self.has_none(settings)?;
+                Box::new(hint::HintReplay::new(explain))
+            }
+            Self::Classify => {
+                self.has_none(settings)?;
+                Box::new(classify::ClassifyReplay::new(explain))
+            }
+            Self::FailureQueue => {
+                let settings = built(
+                    settings,
+                    FailureQueueOptions::set,
+                    FailureQueueOptions::build,
+                )?;
+                Box::new(failure_queue::FailureQueueReplay::new(settings, manner))
+            }
+            Self::Protection => {
+                let settings = built(settings, LadderOptions::set, LadderOptions::build)?;
+                Box::new(protection::ProtectionReplay::new(settings, explain))
+            }
+            Self::Poll => {
+                let settings = built(settings, PollOptions::set, PollOptions::build)?;
+                Box::new(poll::PollReplay::new(settings, explain))
+            }
+        })
     }
 
-    fn without_settings<'s>(
+    fn has_none<'s>(
         self,
         settings: impl IntoIterator<Item = (&'s str, &'s str)>,
-        replay: impl Replay + 'static,
-    ) -> Result<Box<dyn Replay>, Vec<SettingProblem>> {
+    ) -> Result<(), Vec<SettingProblem>> {
         let problems: Vec<_> = settings
             .into_iter()
             .map(|(name, _)| SettingProblem::HasNone {
@@ -80,7 +141,7 @@ impl Policy {
             })
             .collect();
         if problems.is_empty() {
-            Ok(Box::new(replay))
+            Ok(())
         } else {
             Err(problems)
         }
@@ -91,6 +152,25 @@ impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
+}
+
+/// Builds a policy's settings from names and values. All problems are found in one go.
+fn built<'s, O: Default, S>(
+    given: impl IntoIterator<Item = (&'s str, &'s str)>,
+    set: impl Fn(&mut O, &str, &str) -> Result<(), SettingError>,
+    build: impl FnOnce(O) -> Result<S, Vec<SettingError>>,
+) -> Result<S, Vec<SettingProblem>> {
+    let mut options = O::default();
+    let mut problems: Vec<_> = given
+        .into_iter()
+        .filter_map(|(name, value)| set(&mut options, name, value).err())
+        .collect();
+    match build(options) {
+        Ok(settings) if problems.is_empty() => return Ok(settings),
+        Ok(_) => {}
+        Err(more) => problems.extend(more),
+    }
+    Err(problems.into_iter().map(SettingProblem::from).collect())
 }
 
 /// A policy in the middle of its events.
@@ -186,9 +266,9 @@ pub enum Error {
 /// A setting that a policy does not take.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingProblem {
-    /// A setting of the gate: unknown, unreadable, or at odds with another.
+    /// Unknown, unreadable, or at odds with another.
     #[error(transparent)]
-    Gate(#[from] SettingError),
+    Setting(#[from] SettingError),
     /// This policy has no settings at all.
     #[error("`{name}` is not a setting of policy `{policy}`, which has none")]
     HasNone {
