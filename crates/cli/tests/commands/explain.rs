@@ -126,14 +126,14 @@ fn failure_queue() {
 {"at":3,"result":"success"}
 "#;
     assert_snapshot!(explained("failure-queue", events), @"
-    waits 30s: base 30s, 0 recent failures, each adds the base once more
-    retryable; waits 1m: base 30s, 1 recent failure, each adds the base once more
-    terminal by rule `private_video`; waits 1m: base 30s, 1 recent failure, each adds the base once more
-    retryable, no rule knows this text; waits 90s: base 30s, 2 recent failures, each adds the base once more
-    success; waits 1m: base 30s, 1 recent failure, each adds the base once more
+    waits 30s: no recent failure
+    retryable; waits 1m: base 30s, 1 recent failure, each adds it once more
+    terminal by rule `private_video`; waits 1m: base 30s, 1 recent failure, each adds it once more
+    retryable, no rule knows this text; waits 90s: base 30s, 2 recent failures, each adds it once more
+    success; waits 1m: base 30s, 1 recent failure, each adds it once more
     ");
     assert_snapshot!(explained("failure-queue --set growth=double", events), @"
-    waits 30s: base 30s, 0 recent failures, each doubles it
+    waits 30s: no recent failure
     retryable; waits 1m: base 30s, 1 recent failure, each doubles it
     terminal by rule `private_video`; waits 1m: base 30s, 1 recent failure, each doubles it
     retryable, no rule knows this text; waits 2m: base 30s, 2 recent failures, each doubles it

@@ -49,16 +49,17 @@ impl FailureQueueReplay {
 
     /// Why the gap is as long as it is.
     fn gap(&self, now: Timestamp) -> String {
+        let gap = Exact(self.queue.gap(&self.settings, now));
+        let base = Exact(self.settings.base());
         let failures = match self.queue.failures(&self.settings, now) {
+            0 => return format!("waits {gap}: no recent failure"),
             1 => "1 recent failure".to_owned(),
             failures => format!("{failures} recent failures"),
         };
-        let base = Exact(self.settings.base());
         let growth = match self.settings.growth() {
-            Growth::Linear => "adds the base once more",
+            Growth::Linear => "adds it once more",
             Growth::Double => "doubles it",
         };
-        let gap = Exact(self.queue.gap(&self.settings, now));
         format!("waits {gap}: base {base}, {failures}, each {growth}")
     }
 }
