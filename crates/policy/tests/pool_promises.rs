@@ -181,4 +181,23 @@ proptest! {
         let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
         prop_assert!(most - least <= 1, "{:?}", counts);
     }
+
+    #[test]
+    fn the_ends_of_time_are_ordinary(
+        balance in balances(),
+        times in prop::collection::vec((any::<u64>(), any::<u64>(), 0_u16..1000), 0..50),
+    ) {
+        let settings = protected();
+        let mut pool = Pool::new(balance);
+        for name in ["a", "b"] {
+            pool.add(name).unwrap();
+        }
+        for (nanos, gate, status) in times {
+            let now = Timestamp::from_nanos(nanos);
+            let says = Timestamp::from_nanos(gate);
+            if let Choice::Send(lease) = pool.choose(&settings, now, |_| says) {
+                pool.settle(&settings, lease, &Ended::status(status), now);
+            }
+        }
+    }
 }
