@@ -65,17 +65,24 @@ fn the_code_map_has_every_source() {
 
 #[test]
 fn the_reference_has_every_setting_and_no_other() {
-    let printed = run("tidegate replay --policy gate --set no_such_setting_at_all=1 2>&1");
-    let (_, names) = printed.split_once("a known setting: ").unwrap();
-    let mut known: Vec<&str> = names.lines().next().unwrap().split(", ").collect();
-    known.sort_unstable();
     let reference = read("docs/reference/replay.md");
     let (_, settings) = reference.split_once("\n## Settings\n").unwrap();
     let (settings, _) = settings.split_once("\n## ").unwrap();
-    let rows = settings.lines().filter_map(|line| line.strip_prefix("| `"));
-    let mut listed: Vec<&str> = rows.filter_map(|row| row.split('`').next()).collect();
-    listed.sort_unstable();
-    assert_eq!(listed, known);
+    let mut sections = settings.split("\n### `").skip(1).peekable();
+    assert!(sections.peek().is_some(), "no policy has settings");
+    for section in sections {
+        let (policy, table) = section.split_once('`').unwrap();
+        let printed = run(&format!(
+            "tidegate replay --policy {policy} --set no_such_setting_at_all=1 2>&1"
+        ));
+        let (_, names) = printed.split_once("a known setting: ").unwrap();
+        let mut known: Vec<&str> = names.lines().next().unwrap().split(", ").collect();
+        known.sort_unstable();
+        let rows = table.lines().filter_map(|line| line.strip_prefix("| `"));
+        let mut listed: Vec<&str> = rows.filter_map(|row| row.split('`').next()).collect();
+        listed.sort_unstable();
+        assert_eq!(listed, known, "{policy}");
+    }
 }
 
 #[test]
