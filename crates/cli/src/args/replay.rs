@@ -29,11 +29,15 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) preset: Option<String>,
 
-    /// Fix what is drawn at random (`gate`, `hint` and `classify` draw nothing)
+    /// Say why, in words, as the last field of every line
+    #[arg(long)]
+    pub(crate) explain: bool,
+
+    /// Fix what is drawn at random, for policies with jitter
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
 
-    /// Take jitter away (`gate`, `hint` and `classify` have none)
+    /// Take jitter away, for policies that have any
     #[arg(long, value_enum, value_name = "JITTER")]
     pub(crate) jitter: Option<Jitter>,
 }
@@ -48,6 +52,12 @@ pub(crate) enum Policy {
     Hint,
     /// The verdict on an answer, and what decided it
     Classify,
+    /// The gap between attempts, by a queue of recent failures
+    FailureQueue,
+    /// The growing pauses of one endpoint of a pool
+    Protection,
+    /// Following a job's status: when to ask next, when to stop
+    Poll,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -67,4 +77,13 @@ const EXAMPLES: &str = r#"Examples:
   echo '{"attempt":1,"status":503}' | tidegate replay --policy backoff --preset background
 
   # what an answer says about pace
-  echo '{"status":429,"headers":{"retry-after":"90"}}' | tidegate replay --policy hint"#;
+  echo '{"status":429,"headers":{"retry-after":"90"}}' | tidegate replay --policy hint
+
+  # how long to wait after a failed download, and why
+  echo '{"at":0,"text":"Read timed out."}' | tidegate replay --policy failure-queue --explain
+
+  # an endpoint that is disabled by its third error
+  tidegate replay --policy protection --set pauses=30s,60s --set disable_after=3 attempts.jsonl
+
+  # when to ask for a job's status next
+  echo '{"at":0,"status":200,"job":"running","progress":12}' | tidegate replay --policy poll"#;

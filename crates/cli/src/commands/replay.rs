@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
-use sim::replay::{self, Chance, Error, Replay};
+use sim::replay::{self, Error, Manner, Replay};
 
 use super::{Failure, unwritten};
 use crate::args::{Policy, ReplayArgs};
@@ -38,11 +38,12 @@ fn start(args: &ReplayArgs) -> Result<Box<dyn Replay>, Failure> {
             None => errors.push(anyhow!("`--set {setting}` has no `=`, expected KEY=VALUE")),
         }
     }
-    let chance = Chance {
+    let manner = Manner {
+        explain: args.explain,
         seed: args.seed.unwrap_or_default(),
-        without_jitter: args.jitter.is_some(),
+        jitter: args.jitter.is_none(),
     };
-    match policy(args.policy).start(settings, args.preset.as_deref(), chance) {
+    match policy(args.policy).start(settings, args.preset.as_deref(), manner) {
         Ok(replay) if errors.is_empty() => return Ok(replay),
         Ok(_) => {}
         Err(problems) => errors.extend(problems.into_iter().map(Into::into)),
@@ -63,7 +64,15 @@ fn settings_hint(policy: Policy) -> &'static str {
             "settings are written as `--set max=10s`, by their names in the configuration, \
              and go over those of `--preset`"
         }
-        Policy::Hint | Policy::Classify => "only policies `gate` and `backoff` have settings",
+        Policy::FailureQueue => {
+            "settings are written as `--set max_size=5`, by their names in `[run]`"
+        }
+        Policy::Protection => {
+            "settings are written as `--set pauses=30s,60s`, by their names in \
+             `[pool.NAME.protection]`"
+        }
+        Policy::Poll => "settings are written as `--set max=15s`, by their names in `[poll]`",
+        Policy::Hint | Policy::Classify => "policies `hint` and `classify` have no settings",
     }
 }
 
@@ -73,6 +82,9 @@ fn policy(policy: Policy) -> replay::Policy {
         Policy::Backoff => replay::Policy::Backoff,
         Policy::Hint => replay::Policy::Hint,
         Policy::Classify => replay::Policy::Classify,
+        Policy::FailureQueue => replay::Policy::FailureQueue,
+        Policy::Protection => replay::Policy::Protection,
+        Policy::Poll => replay::Policy::Poll,
     }
 }
 

@@ -7,7 +7,7 @@ use insta::assert_snapshot;
 use crate::support::{output, shown};
 
 /// Replays each of `lines` alone, behind `before`, and shows what is said about it.
-fn said(policy: &str, before: &str, lines: &[&str]) -> String {
+pub(crate) fn said(policy: &str, before: &str, lines: &[&str]) -> String {
     let mut said = String::new();
     for line in lines {
         let output = output(

@@ -11,7 +11,7 @@ fn every_shell_has_a_script() {
         let output = output(&format!("completions {shell}"), b"");
         assert_eq!(output.status.code(), Some(0), "{shell}");
         let script = String::from_utf8(output.stdout).unwrap();
-        assert!(script.contains("classify"), "{shell} completes policies");
+        assert!(script.contains("policy"), "{shell} completes options");
         let first = script.lines().find(|line| !line.trim().is_empty()).unwrap();
         first_lines.push_str(&format!("{shell}: {first}\n"));
     }

@@ -8,6 +8,8 @@
 mod backoff;
 mod bad_input;
 mod completions;
+mod explain;
+mod pace;
 mod replay;
 mod streams;
 mod support;

@@ -78,13 +78,19 @@ fn help_of_replay() {
               The policy to run
 
               Possible values:
-              - gate:     Gates by key: who is admitted, who waits until when, who is refused
-              - backoff:  One item over all its attempts: is it sent again, and when
-              - hint:     What an answer says about pace
-              - classify: The verdict on an answer, and what decided it
+              - gate:          Gates by key: who is admitted, who waits until when, who is refused
+              - backoff:       One item over all its attempts: is it sent again, and when
+              - hint:          What an answer says about pace
+              - classify:      The verdict on an answer, and what decided it
+              - failure-queue: The gap between attempts, by a queue of recent failures
+              - protection:    The growing pauses of one endpoint of a pool
+              - poll:          Following a job's status: when to ask next, when to stop
 
           --set <KEY=VALUE>
               A setting of the policy, by its name in the configuration; may be repeated
+
+          --explain
+              Say why, in words, as the last field of every line
 
           --json
               Write for programs: JSON on stdout
@@ -97,10 +103,10 @@ fn help_of_replay() {
               Say only what went wrong
 
           --seed <N>
-              Fix what is drawn at random (`gate`, `hint` and `classify` draw nothing)
+              Fix what is drawn at random, for policies with jitter
 
           --jitter <JITTER>
-              Take jitter away (`gate`, `hint` and `classify` have none)
+              Take jitter away, for policies that have any
 
               Possible values:
               - none: No jitter
@@ -123,6 +129,15 @@ fn help_of_replay() {
 
       # what an answer says about pace
       echo '{"status":429,"headers":{"retry-after":"90"}}' | tidegate replay --policy hint
+
+      # how long to wait after a failed download, and why
+      echo '{"at":0,"text":"Read timed out."}' | tidegate replay --policy failure-queue --explain
+
+      # an endpoint that is disabled by its third error
+      tidegate replay --policy protection --set pauses=30s,60s --set disable_after=3 attempts.jsonl
+
+      # when to ask for a job's status next
+      echo '{"at":0,"status":200,"job":"running","progress":12}' | tidegate replay --policy poll
     "#);
 }
 
@@ -180,11 +195,11 @@ fn unknown_command() {
 
 #[test]
 fn unknown_policy_names_those_there_are() {
-    assert_snapshot!(run("replay --policy poll", ""), @"
+    assert_snapshot!(run("replay --policy weather", ""), @"
     exit 2
     --- stderr
-    error: invalid value 'poll' for '--policy <NAME>'
-      [possible values: gate, backoff, hint, classify]
+    error: invalid value 'weather' for '--policy <NAME>'
+      [possible values: gate, backoff, hint, classify, failure-queue, protection, poll]
 
     For more information, try '--help'.
     ");
@@ -253,7 +268,7 @@ fn a_policy_without_settings_takes_none() {
     exit 2
     --- stderr
     error: `max_rate` is not a setting of policy `hint`, which has none
-    hint: only policies `gate` and `backoff` have settings
+    hint: policies `hint` and `classify` have no settings
     ");
 }
 

@@ -1,9 +1,8 @@
-//! The cases of the seeds that are about gates, hints, items and operations, run through the real
-//! binary; what it has no command for yet is run on the policies themselves.
+//! The cases of the design's original descriptions, run through the real binary, or through the
+//! policies themselves where no event of a replay can say it.
 //!
 //! Every case of every file is either run or listed with the reason why not; one that is neither,
-//! or a name that no case has any more, fails the test. Numbers of gates are those of strategy
-//! `aimd`.
+//! or a name that no case has any more, fails the test. Gates have strategy `aimd`.
 
 #![expect(
     clippy::unwrap_used,
@@ -16,10 +15,14 @@ mod breaker;
 mod bucket;
 mod defaults;
 mod eviction;
+mod failure_queue;
 mod gate;
 mod item;
 mod keys;
 mod operation;
+mod poll;
+mod protection;
+mod replay;
 mod retry_after;
 mod steps;
 mod window;
@@ -31,8 +34,13 @@ type Run = fn(&Value);
 
 /// Goes through all cases of a file.
 fn check(json: &str, run: &[(&str, Run)], skipped: &[(&str, &str)]) {
+    check_list(json, "cases", run, skipped);
+}
+
+/// Goes through all cases of one list of a file.
+fn check_list(json: &str, list: &str, run: &[(&str, Run)], skipped: &[(&str, &str)]) {
     let file: Value = serde_json::from_str(json).unwrap();
-    let cases = file["cases"].as_array().unwrap();
+    let cases = file[list].as_array().unwrap();
     for case in cases {
         let name = name(case);
         let runner = run.iter().find(|(run, _)| *run == name);
@@ -55,8 +63,24 @@ fn check(json: &str, run: &[(&str, Run)], skipped: &[(&str, &str)]) {
 }
 
 fn name(case: &Value) -> &str {
-    let name = case.get("id").or_else(|| case.get("input"));
-    name.and_then(Value::as_str).unwrap()
+    let names = ["id", "input", "scenario", "code"];
+    let mut names = names.iter().filter_map(|name| case.get(name));
+    names.next().and_then(Value::as_str).unwrap()
+}
+
+/// Every list of a file that holds cases, so that no list is overlooked.
+fn check_lists(json: &str, expected: &[&str]) {
+    let file: Value = serde_json::from_str(json).unwrap();
+    let lists = file.as_object().unwrap().iter();
+    let lists = lists.filter(|(_, value)| {
+        let first = value.as_array().and_then(|list| list.first());
+        first.is_some_and(Value::is_object)
+    });
+    let mut names: Vec<&str> = lists.map(|(name, _)| name.as_str()).collect();
+    let mut expected = expected.to_vec();
+    names.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(names, expected);
 }
 
 #[track_caller]

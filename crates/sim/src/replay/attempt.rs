@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use policy::classify;
+use policy::classify::{self, Judgement};
 use policy::hint::{self, Hint};
-use policy::outcome::{Answer, Outcome, Verdict};
+use policy::outcome::{Answer, Outcome};
 
 use super::event::{Event, Reply, phase};
 use super::problem::Problem;
@@ -14,7 +14,8 @@ pub(super) struct Attempt {
     answer: Answer,
     hint: Hint,
     latency: Option<Duration>,
-    pub(super) verdict: Option<Verdict>,
+    /// What it means, and what decided that.
+    pub(super) judgement: Judgement,
 }
 
 impl Attempt {
@@ -27,7 +28,7 @@ impl Attempt {
                 let hint = hint::read(&response, now);
                 Self {
                     answer: Answer::Status(response.status),
-                    verdict: classify::response(&[], &response, &hint).verdict,
+                    judgement: classify::response(&[], &response, &hint),
                     hint,
                     latency,
                 }
@@ -37,7 +38,7 @@ impl Attempt {
                     failure,
                     phase: phase(failure),
                 },
-                verdict: classify::failure(failure).verdict,
+                judgement: classify::failure(failure),
                 hint: Hint::default(),
                 latency,
             },

@@ -10,7 +10,9 @@
 use std::time::Duration;
 
 use policy::backoff::{BackoffOptions, BackoffSettings};
-use policy::item::{DelaySource, Item, ItemKind, Step};
+use policy::classify::Judgement;
+use policy::duration::Exact;
+use policy::item::{DelaySource, Item, ItemKind, Step, TerminalReason};
 use policy::jitter::Jitter;
 use policy::preset::Preset;
 use policy::random::Random;
@@ -19,9 +21,10 @@ use policy::time::Timestamp;
 use super::at::Timeline;
 use super::attempt::Attempt;
 use super::event::Event;
+use super::explain;
 use super::object::Object;
 use super::problem::Problem;
-use super::{Chance, Replay, SettingProblem};
+use super::{Manner, Replay, SettingProblem};
 
 /// Builds the settings from a preset and what was written over it. All problems are found in one
 /// go.
@@ -66,19 +69,21 @@ pub(super) struct BackoffReplay {
     random: Random,
     item: Item,
     timeline: Timeline,
+    explain: bool,
 }
 
 impl BackoffReplay {
-    pub(super) fn new(settings: BackoffSettings, chance: Chance) -> Self {
+    pub(super) fn new(settings: BackoffSettings, manner: Manner) -> Self {
         Self {
-            settings: if chance.without_jitter {
-                without_jitter(settings)
-            } else {
+            settings: if manner.jitter {
                 settings
+            } else {
+                without_jitter(settings)
             },
-            random: Random::from_seed(chance.seed),
+            random: Random::from_seed(manner.seed),
             item: Item::new(ItemKind::of("GET"), Timestamp::ZERO),
             timeline: Timeline::default(),
+            explain: manner.explain,
         }
     }
 
@@ -88,6 +93,24 @@ impl BackoffReplay {
             (DelaySource::Backoff, _) => self.settings.bounds(self.item.attempts()),
             _ => (Duration::ZERO, Duration::ZERO),
         }
+    }
+}
+
+impl BackoffReplay {
+    fn explain_retry(&self, judgement: &Judgement, source: DelaySource, delay: Duration) -> String {
+        let judged = explain::judged(judgement);
+        let delay = Exact(Duration::from_millis(
+            u64::try_from(millis(delay)).unwrap_or(u64::MAX),
+        ));
+        let why = match source {
+            DelaySource::RetryAfter => "as the server asks, which uses no attempt up".to_owned(),
+            DelaySource::Refresh => "the credential is refreshed, which uses none up".to_owned(),
+            DelaySource::Backoff | DelaySource::Gate => {
+                let (sent, most) = (self.item.attempts(), self.settings.max_attempts());
+                format!("attempt {sent} of {most} failed")
+            }
+        };
+        format!("{judged}; sent again after {delay}: {why}")
     }
 }
 
@@ -102,7 +125,8 @@ impl Replay for BackoffReplay {
         if let Some(number) = number {
             self.item.set_attempts(number - 1);
         }
-        let verdict = attempt.verdict;
+        let judgement = attempt.judgement;
+        let verdict = judgement.verdict;
         let outcome = attempt.outcome(Duration::ZERO);
         let (settings, random) = (&self.settings, &mut self.random);
         let mut step = self.item.after(settings, &outcome, verdict, now, random);
@@ -118,8 +142,9 @@ impl Replay for BackoffReplay {
             ..
         } = step
         else {
-            let reason = step.terminal_reason();
-            write_end(object, reason.map(|reason| reason.as_str()));
+            let reason = step.terminal_reason().map(TerminalReason::as_str);
+            let sentence = self.explain.then(|| explain_end(&judgement, reason));
+            write_end(object, reason, sentence);
             return Ok(());
         };
         let (least, most) = self.bounds(source, outcome.hint.wait);
@@ -130,12 +155,23 @@ impl Replay for BackoffReplay {
             .number("max_ms", Some(millis(most)))
             .text("source", Some(source.as_str()))
             .text("reason", Some(reason.as_str()))
+            .explained(
+                self.explain
+                    .then(|| self.explain_retry(&judgement, source, delay)),
+            )
             .end();
         Ok(())
     }
 }
 
-fn write_end(object: Object<'_>, reason: Option<&str>) {
+fn explain_end(judgement: &Judgement, reason: Option<&str>) -> String {
+    match reason {
+        Some(reason) => format!("{}; it ends here: {reason}", explain::judged(judgement)),
+        None => format!("{}; it is done", explain::judged(judgement)),
+    }
+}
+
+fn write_end(object: Object<'_>, reason: Option<&str>, sentence: Option<String>) {
     object
         .number("retry", Some(false))
         .number("delay_ms", None::<u128>)
@@ -143,6 +179,7 @@ fn write_end(object: Object<'_>, reason: Option<&str>) {
         .number("max_ms", None::<u128>)
         .text("source", None)
         .text("reason", reason)
+        .explained(sentence)
         .end();
 }
 

@@ -11,12 +11,23 @@ use policy::time::WallTime;
 use super::Replay;
 use super::at::Timeline;
 use super::event::{Event, Reply};
+use super::explain;
 use super::object::Object;
 use super::problem::Problem;
 
 #[derive(Debug, Default)]
 pub(super) struct ClassifyReplay {
     timeline: Timeline,
+    explain: bool,
+}
+
+impl ClassifyReplay {
+    pub(super) fn new(explain: bool) -> Self {
+        Self {
+            explain,
+            ..Self::default()
+        }
+    }
 }
 
 impl Replay for ClassifyReplay {
@@ -27,6 +38,7 @@ impl Replay for ClassifyReplay {
         Object::answering(at, out)
             .text("verdict", judgement.verdict.map(Verdict::as_str))
             .text("because", Some(&judgement.because.to_string()))
+            .explained(self.explain.then(|| explain::judged(&judgement)))
             .end();
         Ok(())
     }

@@ -18,27 +18,18 @@ use policy::time::Timestamp;
 use super::at::{At, Timeline};
 use super::attempt::Attempt;
 use super::event::{Action, Event};
+use super::explain;
 use super::gates::{GateId, Gates};
 use super::object::Object;
 use super::problem::{Problem, excerpt};
 use super::waiters::Waiters;
-use super::{Replay, SettingProblem};
+use super::{Replay, SettingProblem, built};
 
-/// Builds the gate's settings from names and values. All problems are found in one go.
+/// Builds the gate's settings from names and values.
 pub(super) fn settings<'s>(
     given: impl IntoIterator<Item = (&'s str, &'s str)>,
 ) -> Result<GateSettings, Vec<SettingProblem>> {
-    let mut options = GateOptions::default();
-    let mut problems: Vec<_> = given
-        .into_iter()
-        .filter_map(|(name, value)| options.set(name, value).err())
-        .collect();
-    match options.build() {
-        Ok(settings) if problems.is_empty() => return Ok(settings),
-        Ok(_) => {}
-        Err(more) => problems.extend(more),
-    }
-    Err(problems.into_iter().map(SettingProblem::from).collect())
+    built(given, GateOptions::set, GateOptions::build)
 }
 
 #[derive(Debug)]
@@ -52,6 +43,7 @@ pub(super) struct GateReplay {
     asks: u64,
     /// Asks that are not over, by number.
     pending: HashMap<u64, Pending>,
+    explain: bool,
 }
 
 /// An ask that is not over.
@@ -88,7 +80,7 @@ impl Replay for GateReplay {
 }
 
 impl GateReplay {
-    pub(super) fn new(settings: GateSettings) -> Self {
+    pub(super) fn new(settings: GateSettings, explain: bool) -> Self {
         Self {
             settings,
             timeline: Timeline::default(),
@@ -97,6 +89,7 @@ impl GateReplay {
             waiters: Waiters::default(),
             asks: 0,
             pending: HashMap::new(),
+            explain,
         }
     }
 
@@ -106,30 +99,49 @@ impl GateReplay {
         let answer = Object::answering(Some(at), out);
         if !self.settings.enabled() {
             self.pending.insert(self.asks, Pending::Ungated);
-            return write_decision(answer, "admit", None, None);
+            let sentence = self
+                .explain
+                .then(|| "admitted: gates are switched off".into());
+            return write_decision(answer, "admit", None, None, sentence);
         }
         let Some(gate) = self.gates.enter(&self.settings, key, now) else {
-            return write_decision(answer, "refuse", None, Some(Reason::TooManyGates));
+            let reason = Reason::TooManyGates;
+            let sentence = self.explain.then(|| {
+                format!(
+                    "refused: as many gates as allowed are in use ({})",
+                    self.settings.max_gates()
+                )
+            });
+            return write_decision(answer, "refuse", None, Some(reason), sentence);
         };
         let ask = Ask::until(now + self.settings.max_wait());
         let asked = self.gates.get_mut(gate);
         match asked.acquire(&self.settings, &mut self.tickets, &ask, now) {
             Decision::Admit(permit) => {
+                let sentence = self.explain.then(|| explain::admitted(&permit, asked));
                 let admitted = Pending::Admitted { gate, permit };
                 self.pending.insert(self.asks, admitted);
-                write_decision(answer, "admit", None, None);
+                write_decision(answer, "admit", None, None, sentence);
             }
             Decision::Wait {
                 ticket,
                 until,
                 reason,
             } => {
+                let snapshot = || asked.snapshot(&self.settings, &self.tickets, now);
+                let sentence = self
+                    .explain
+                    .then(|| explain::waits(reason, until, &snapshot()));
                 self.waiters.join(gate, ticket, self.asks);
                 self.pending.insert(self.asks, Pending::Waiting);
-                write_decision(answer, "wait", until, Some(reason));
+                write_decision(answer, "wait", until, Some(reason), sentence);
             }
             Decision::Refuse { reason, until } => {
-                write_decision(answer, "refuse", until, Some(reason));
+                let snapshot = || asked.snapshot(&self.settings, &self.tickets, now);
+                let sentence = self
+                    .explain
+                    .then(|| explain::refused(reason, until, &snapshot()));
+                write_decision(answer, "refuse", until, Some(reason), sentence);
             }
         }
         self.gates.used(gate);
@@ -144,19 +156,28 @@ impl GateReplay {
         out: &mut Vec<u8>,
     ) -> Result<(), Problem> {
         let now = at.time;
-        let verdict = attempt.verdict;
+        let judgement = attempt.judgement;
         match self.pending.remove(&number) {
             Some(Pending::Admitted { gate, permit }) => {
                 let outcome = attempt.outcome(now.since(permit.admitted_at()));
                 let asked = self.gates.get_mut(gate);
-                asked.settle(&self.settings, permit, &outcome, verdict, now);
+                let is_late = permit.epoch() != asked.epoch();
+                asked.settle(&self.settings, permit, &outcome, judgement.verdict, now);
+                let snapshot = || asked.snapshot(&self.settings, &self.tickets, now);
+                let sentence = self
+                    .explain
+                    .then(|| explain::settled(&judgement, is_late, &snapshot()));
                 self.gates.used(gate);
                 self.refresh(gate, now);
-                self.write_state(at, verdict, self.gates.get(gate), out);
+                let gate = self.gates.get(gate);
+                self.write_state(at, judgement.verdict, gate, sentence, out);
             }
             Some(Pending::Ungated) => {
                 let untouched = Gate::new(&self.settings, now);
-                self.write_state(at, verdict, &untouched, out);
+                let sentence = self
+                    .explain
+                    .then(|| "nothing is learned: gates are switched off".into());
+                self.write_state(at, judgement.verdict, &untouched, sentence, out);
             }
             Some(Pending::Waiting) => return Err(still_waiting(number)),
             None => return Err(not_out(number, self.asks)),
@@ -174,11 +195,13 @@ impl GateReplay {
                 continue;
             };
             let number = self.waiters.leave(gate, ticket);
+            let sentence = self.explain.then(|| explain::left(&permit, left));
             self.pending
                 .insert(number, Pending::Admitted { gate, permit });
             Object::new(out)
                 .time("at", Some(time))
                 .number("admitted", Some(number))
+                .explained(sentence)
                 .end();
             self.refresh(gate, time);
         }
@@ -205,7 +228,14 @@ impl GateReplay {
         self.gates.file(id, now);
     }
 
-    fn write_state(&self, at: At<'_>, verdict: Option<Verdict>, gate: &Gate, out: &mut Vec<u8>) {
+    fn write_state(
+        &self,
+        at: At<'_>,
+        verdict: Option<Verdict>,
+        gate: &Gate,
+        sentence: Option<String>,
+        out: &mut Vec<u8>,
+    ) {
         let now = at.time;
         let window = gate.window(&self.settings, now);
         Object::answering(Some(at), out)
@@ -215,6 +245,7 @@ impl GateReplay {
             .time("hold_until", gate.hold_until(now))
             .float("error_rate", window.error_rate())
             .number("consecutive_failures", Some(gate.consecutive_failures()))
+            .explained(sentence)
             .end();
     }
 }
@@ -224,11 +255,13 @@ fn write_decision(
     word: &str,
     until: Option<Timestamp>,
     reason: Option<Reason>,
+    sentence: Option<String>,
 ) {
     answer
         .text("decision", Some(word))
         .time("until", until)
         .text("reason", reason.map(Reason::as_str))
+        .explained(sentence)
         .end();
 }
 

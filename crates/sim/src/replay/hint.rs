@@ -10,12 +10,23 @@ use policy::hint::{self, Hint, Scope, Source};
 use super::Replay;
 use super::at::Timeline;
 use super::event::Event;
+use super::explain;
 use super::object::Object;
 use super::problem::Problem;
 
 #[derive(Debug, Default)]
 pub(super) struct HintReplay {
     timeline: Timeline,
+    explain: bool,
+}
+
+impl HintReplay {
+    pub(super) fn new(explain: bool) -> Self {
+        Self {
+            explain,
+            ..Self::default()
+        }
+    }
 }
 
 impl Replay for HintReplay {
@@ -24,21 +35,23 @@ impl Replay for HintReplay {
         let answer = event.answer()?;
         let hint = hint::read(&answer.response(), event.now()?);
         let at = event.next_at(&mut self.timeline)?;
-        write(Object::answering(at, out), &hint);
+        let sentence = self.explain.then(|| explain::hinted(&hint));
+        write(Object::answering(at, out), &hint, sentence);
         Ok(())
     }
 }
 
-fn write(object: Object<'_>, hint: &Hint) {
+fn write(object: Object<'_>, hint: &Hint, sentence: Option<String>) {
     let object = object.number("wait_ms", hint.wait.map(millis));
     if says_nothing(hint) {
-        return object.end();
+        return object.explained(sentence).end();
     }
     object
         .text("source", hint.source.map(Source::as_str))
         .number("remaining", hint.remaining)
         .number("reset_ms", hint.reset.map(millis))
         .text("scope", hint.scope.as_ref().map(Scope::as_str))
+        .explained(sentence)
         .end();
 }
 
@@ -47,6 +60,6 @@ fn says_nothing(hint: &Hint) -> bool {
 }
 
 /// Rounded up: who comes back after so many milliseconds is never early.
-fn millis(duration: Duration) -> u128 {
+pub(super) fn millis(duration: Duration) -> u128 {
     duration.as_nanos().div_ceil(1_000_000)
 }

@@ -13,6 +13,8 @@ mod attempt;
 mod backoff;
 mod classify;
 mod event;
+mod explain;
+mod failure_queue;
 mod gate;
 mod gates;
 mod hint;
@@ -20,15 +22,20 @@ mod lines;
 #[cfg(test)]
 mod model;
 mod object;
+mod poll;
 mod problem;
+mod protection;
 mod rfc3339;
 mod waiters;
 
 use std::fmt;
 use std::io::{self, BufRead, Write};
 
-use policy::gate::SettingError;
+use policy::failure_queue::FailureQueueOptions;
+use policy::ladder::LadderOptions;
+use policy::poll::PollOptions;
 use policy::preset::UnknownPreset;
+use policy::setting::SettingError;
 
 use lines::{Line, Lines};
 pub use problem::Problem;
@@ -44,6 +51,34 @@ pub enum Policy {
     Hint,
     /// The verdict on an answer.
     Classify,
+    /// The gap between attempts, by recent failures.
+    FailureQueue,
+    /// The pauses of one endpoint.
+    Protection,
+    /// Following a job's status.
+    Poll,
+}
+
+/// How to play, besides the policy's own settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Manner {
+    /// Say why, in words, as the last field of every line.
+    pub explain: bool,
+    /// What random numbers are drawn from.
+    pub seed: u64,
+    /// Is there any jitter?
+    pub jitter: bool,
+}
+
+impl Default for Manner {
+    /// With jitter, always the same, and without words.
+    fn default() -> Self {
+        Self {
+            explain: false,
+            seed: 0,
+            jitter: true,
+        }
+    }
 }
 
 impl Policy {
@@ -54,6 +89,9 @@ impl Policy {
             Self::Backoff => "backoff",
             Self::Hint => "hint",
             Self::Classify => "classify",
+            Self::FailureQueue => "failure-queue",
+            Self::Protection => "protection",
+            Self::Poll => "poll",
         }
     }
 
@@ -67,20 +105,11 @@ impl Policy {
         self,
         settings: impl IntoIterator<Item = (&'s str, &'s str)>,
         preset: Option<&str>,
-        chance: Chance,
+        manner: Manner,
     ) -> Result<Box<dyn Replay>, Vec<SettingProblem>> {
         let unwanted = preset.filter(|_| self != Self::Backoff);
         let unwanted = unwanted.map(|_| SettingProblem::HasNoPresets { policy: self });
-        let started = match self {
-            Self::Gate => gate::settings(settings)
-                .map(|settings| Box::new(gate::GateReplay::new(settings)) as Box<dyn Replay>),
-            Self::Backoff => backoff::settings(settings, preset).map(|settings| {
-                Box::new(backoff::BackoffReplay::new(settings, chance)) as Box<dyn Replay>
-            }),
-            Self::Hint => self.without_settings(settings, hint::HintReplay::default()),
-            Self::Classify => self.without_settings(settings, classify::ClassifyReplay::default()),
-        };
-        match (unwanted, started) {
+        match (unwanted, self.start_with(settings, preset, manner)) {
             (None, started) => started,
             (Some(problem), Ok(_)) => Err(vec![problem]),
             (Some(problem), Err(problems)) => {
@@ -89,11 +118,50 @@ impl Policy {
         }
     }
 
-    fn without_settings<'s>(
+    fn start_with<'s>(
         self,
         settings: impl IntoIterator<Item = (&'s str, &'s str)>,
-        replay: impl Replay + 'static,
+        preset: Option<&str>,
+        manner: Manner,
     ) -> Result<Box<dyn Replay>, Vec<SettingProblem>> {
+        let explain = manner.explain;
+        Ok(match self {
+            Self::Gate => Box::new(gate::GateReplay::new(gate::settings(settings)?, explain)),
+            Self::Backoff => {
+                let settings = backoff::settings(settings, preset)?;
+                Box::new(backoff::BackoffReplay::new(settings, manner))
+            }
+            Self::Hint => {
+                self.has_none(settings)?;
+                Box::new(hint::HintReplay::new(explain))
+            }
+            Self::Classify => {
+                self.has_none(settings)?;
+                Box::new(classify::ClassifyReplay::new(explain))
+            }
+            Self::FailureQueue => {
+                let settings = built(
+                    settings,
+                    FailureQueueOptions::set,
+                    FailureQueueOptions::build,
+                )?;
+                Box::new(failure_queue::FailureQueueReplay::new(settings, manner))
+            }
+            Self::Protection => {
+                let settings = built(settings, LadderOptions::set, LadderOptions::build)?;
+                Box::new(protection::ProtectionReplay::new(settings, explain))
+            }
+            Self::Poll => {
+                let settings = built(settings, PollOptions::set, PollOptions::build)?;
+                Box::new(poll::PollReplay::new(settings, explain))
+            }
+        })
+    }
+
+    fn has_none<'s>(
+        self,
+        settings: impl IntoIterator<Item = (&'s str, &'s str)>,
+    ) -> Result<(), Vec<SettingProblem>> {
         let problems: Vec<_> = settings
             .into_iter()
             .map(|(name, _)| SettingProblem::HasNone {
@@ -102,7 +170,7 @@ impl Policy {
             })
             .collect();
         if problems.is_empty() {
-            Ok(Box::new(replay))
+            Ok(())
         } else {
             Err(problems)
         }
@@ -115,13 +183,23 @@ impl fmt::Display for Policy {
     }
 }
 
-/// What a policy may draw at random. The default is repeatable too: seed 0, with jitter.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Chance {
-    /// Where the random numbers start.
-    pub seed: u64,
-    /// No jitter at all.
-    pub without_jitter: bool,
+/// Builds a policy's settings from names and values. All problems are found in one go.
+fn built<'s, O: Default, S>(
+    given: impl IntoIterator<Item = (&'s str, &'s str)>,
+    set: impl Fn(&mut O, &str, &str) -> Result<(), SettingError>,
+    build: impl FnOnce(O) -> Result<S, Vec<SettingError>>,
+) -> Result<S, Vec<SettingProblem>> {
+    let mut options = O::default();
+    let mut problems: Vec<_> = given
+        .into_iter()
+        .filter_map(|(name, value)| set(&mut options, name, value).err())
+        .collect();
+    match build(options) {
+        Ok(settings) if problems.is_empty() => return Ok(settings),
+        Ok(_) => {}
+        Err(more) => problems.extend(more),
+    }
+    Err(problems.into_iter().map(SettingProblem::from).collect())
 }
 
 /// A policy in the middle of its events.

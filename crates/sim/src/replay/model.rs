@@ -135,7 +135,7 @@ impl Both {
         let settings = || settings(given.iter().copied()).unwrap();
         Self {
             slow: Slow::new(settings()),
-            fast: GateReplay::new(settings()),
+            fast: GateReplay::new(settings(), false),
             random: seed,
             now: 0,
         }

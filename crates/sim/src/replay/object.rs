@@ -58,6 +58,18 @@ impl<'o> Object<'o> {
         self
     }
 
+    pub(super) fn switch(self, name: &str, value: bool) -> Self {
+        self.raw(name, value)
+    }
+
+    /// Why, in a sentence for people; the last field, and none at all where nobody asked for it.
+    pub(super) fn explained(self, sentence: Option<String>) -> Self {
+        match sentence {
+            Some(sentence) => self.text("explain", Some(&sentence)),
+            None => self,
+        }
+    }
+
     pub(super) fn end(self) {
         self.out.extend_from_slice(b"}\n");
     }

@@ -1,0 +1,126 @@
+//! Why a gate, a hint or a verdict is as it is: one sentence for a person.
+//!
+//! What the policies call by a word, [`Reason`], `Why`, `Because` and `Source`, keeps that word or
+//! the policy's own phrase for it; only what joins them is added here.
+
+use policy::classify::Judgement;
+use policy::duration::Exact;
+use policy::gate::{Gate, GateSnapshot, Permit, Reason};
+use policy::hint::Hint;
+use policy::time::Timestamp;
+
+use super::at::Seconds;
+
+/// An ask that leaves at once.
+pub(super) fn admitted(permit: &Permit, gate: &Gate) -> String {
+    if permit.is_probe() {
+        return "leaves at once, as a probe: the breaker is half open".to_owned();
+    }
+    format!("leaves at once: a token was there, {}", pace(gate.rate()))
+}
+
+/// An ask that left its line.
+pub(super) fn left(permit: &Permit, gate: &Gate) -> String {
+    if permit.is_probe() {
+        return "leaves the line as a probe: the breaker is half open".to_owned();
+    }
+    format!(
+        "leaves the line: its turn and a token, {}",
+        pace(gate.rate())
+    )
+}
+
+/// An ask that stands in line.
+pub(super) fn waits(reason: Reason, until: Option<Timestamp>, gate: &GateSnapshot) -> String {
+    let what = match reason {
+        Reason::Rate => format!("a token: {}", pace(gate.rate)),
+        Reason::InFlight => format!(
+            "an answer: as many as allowed are under way ({})",
+            gate.in_flight
+        ),
+        _ => obstacle(reason, gate),
+    };
+    let ahead = match gate.waiting.saturating_sub(1) {
+        0 => String::new(),
+        1 => ", one ahead in line".to_owned(),
+        ahead => format!(", {ahead} ahead in line"),
+    };
+    let leaves = match until {
+        Some(until) => format!("leaves at {} s", Seconds(until)),
+        None => "when it leaves depends on answers to come".to_owned(),
+    };
+    format!("waits for {what}{ahead}, {leaves}")
+}
+
+/// An ask that may not leave.
+pub(super) fn refused(reason: Reason, until: Option<Timestamp>, gate: &GateSnapshot) -> String {
+    let why = match reason {
+        Reason::Deadline => "it could not leave before its deadline".to_owned(),
+        Reason::QueueFull => format!("as many as allowed wait already ({})", gate.waiting),
+        Reason::BreakerOpen => format!("the breaker is {}", gate.breaker.as_str()),
+        _ => obstacle(reason, gate),
+    };
+    match until {
+        Some(until) => format!("refused: {why}, worth asking again at {} s", Seconds(until)),
+        None => format!("refused: {why}"),
+    }
+}
+
+fn obstacle(reason: Reason, gate: &GateSnapshot) -> String {
+    match (reason, gate.hold) {
+        (Reason::Hold, Some((until, source))) => {
+            format!("a hold until {} s (`{source}`)", Seconds(until))
+        }
+        (Reason::BreakerOpen, _) => "the breaker".to_owned(),
+        _ => reason.to_string(),
+    }
+}
+
+/// What an outcome meant to its gate.
+pub(super) fn settled(judgement: &Judgement, is_late: bool, gate: &GateSnapshot) -> String {
+    let mut sentence = judged(judgement);
+    if is_late {
+        sentence.push_str("; sent before the last change, so rate and breaker stay");
+    } else {
+        let rate = pace(gate.rate);
+        sentence.push_str(&format!("; {rate}, {}", gate.why));
+    }
+    sentence.push_str(&format!("; the breaker is {}", gate.breaker.as_str()));
+    if let Some((until, source)) = gate.hold {
+        sentence.push_str(&format!("; held until {} s (`{source}`)", Seconds(until)));
+    }
+    sentence
+}
+
+/// A verdict and what decided it.
+pub(super) fn judged(judgement: &Judgement) -> String {
+    match judgement.verdict {
+        Some(verdict) => format!("{} because of {}", verdict.as_str(), judgement.because),
+        None => format!("no verdict: {} changes nothing", judgement.because),
+    }
+}
+
+/// What an answer says about pace.
+pub(super) fn hinted(hint: &Hint) -> String {
+    let source = match hint.source {
+        Some(source) => format!(" (`{source}`)"),
+        None => String::new(),
+    };
+    match (hint.wait, hint.remaining, hint.reset) {
+        (Some(wait), ..) => format!("come back in {}{source}", Exact(wait)),
+        (None, Some(left), Some(reset)) => {
+            format!("no wait: {left} left for the next {}{source}", Exact(reset))
+        }
+        (None, Some(left), None) => format!("no wait: {left} left{source}"),
+        (None, None, Some(reset)) => {
+            format!("no wait: the period ends in {}{source}", Exact(reset))
+        }
+        (None, None, None) => "says nothing about pace".to_owned(),
+    }
+}
+
+fn pace(rate: f64) -> String {
+    // A learned rate has many digits; three of them are all that a person reads.
+    let rounded = (rate * 1000.0).round() / 1000.0;
+    format!("{rounded} requests per second")
+}

@@ -1,0 +1,96 @@
+//! `failure-queue`: results of attempts, and the gap that follows from them.
+
+use policy::duration::Exact;
+use policy::failure_queue::{FailureQueue, FailureQueueSettings, Growth};
+use policy::random::Random;
+use policy::rules::{Class, Rules};
+use policy::time::Timestamp;
+
+use super::at::Timeline;
+use super::event::{Event, Tidings};
+use super::hint::millis;
+use super::object::Object;
+use super::problem::Problem;
+use super::{Manner, Replay};
+
+#[derive(Debug)]
+pub(super) struct FailureQueueReplay {
+    settings: FailureQueueSettings,
+    timeline: Timeline,
+    rules: Rules,
+    queue: FailureQueue,
+    random: Random,
+    explain: bool,
+}
+
+impl FailureQueueReplay {
+    pub(super) fn new(settings: FailureQueueSettings, manner: Manner) -> Self {
+        Self {
+            settings: if manner.jitter {
+                settings
+            } else {
+                settings.without_variance()
+            },
+            timeline: Timeline::default(),
+            rules: Rules::yt_dlp(),
+            queue: FailureQueue::new(),
+            random: Random::from_seed(manner.seed),
+            explain: manner.explain,
+        }
+    }
+
+    fn take(&mut self, class: Option<Class>, now: Timestamp) {
+        match class {
+            Some(Class::Success) => self.queue.succeeded(&self.settings, now),
+            Some(class) if class.is_failure() => self.queue.failed(&self.settings, now),
+            Some(_) | None => {}
+        }
+    }
+
+    /// Why the gap is as long as it is.
+    fn gap(&self, now: Timestamp) -> String {
+        let gap = Exact(self.queue.gap(&self.settings, now));
+        let base = Exact(self.settings.base());
+        let failures = match self.queue.failures(&self.settings, now) {
+            0 => return format!("waits {gap}: no recent failure"),
+            1 => "1 recent failure".to_owned(),
+            failures => format!("{failures} recent failures"),
+        };
+        let growth = match self.settings.growth() {
+            Growth::Linear => "adds it once more",
+            Growth::Double => "doubles it",
+        };
+        format!("waits {gap}: base {base}, {failures}, each {growth}")
+    }
+}
+
+impl Replay for FailureQueueReplay {
+    fn line(&mut self, line: &str, out: &mut Vec<u8>) -> Result<(), Problem> {
+        let event = Event::read(line)?;
+        let at = event.required_at()?;
+        let tidings = event.tidings()?;
+        let now = self.timeline.advance(at)?;
+        let (class, what) = match &tidings {
+            Tidings::Ask => (None, String::new()),
+            Tidings::Result(class) => (Some(*class), format!("{}; ", class.as_str())),
+            Tidings::Text(text) => {
+                let judgement = self.rules.judge(text.as_bytes());
+                let class = judgement.class.as_str();
+                let what = match judgement.rule {
+                    Some(rule) => format!("{class} by rule `{}`; ", rule.name),
+                    None => format!("{class}, no rule knows this text; "),
+                };
+                (Some(judgement.class), what)
+            }
+        };
+        self.take(class, now);
+        let wait = self.queue.wait(&self.settings, now, &mut self.random);
+        Object::answering(Some(at), out)
+            .number("failures", Some(self.queue.failures(&self.settings, now)))
+            .number("wait_ms", Some(millis(wait)))
+            .text("class", class.map(Class::as_str))
+            .explained(self.explain.then(|| what + &self.gap(now)))
+            .end();
+        Ok(())
+    }
+}

@@ -1,0 +1,94 @@
+//! `poll`: answers to requests for a job's status, and when to ask next.
+//!
+//! The first event is the first request; each event is an answer at its time.
+
+use policy::duration::Exact;
+use policy::hint;
+use policy::poll::{Answer, Job, Next, Poll, PollSettings, Told};
+
+use super::Replay;
+use super::at::Timeline;
+use super::event::{Event, Reply};
+use super::hint::millis;
+use super::object::Object;
+use super::problem::Problem;
+
+#[derive(Debug)]
+pub(super) struct PollReplay {
+    settings: PollSettings,
+    timeline: Timeline,
+    /// There is none before the first request.
+    poll: Option<Poll>,
+    explain: bool,
+}
+
+impl PollReplay {
+    pub(super) fn new(settings: PollSettings, explain: bool) -> Self {
+        Self {
+            settings,
+            timeline: Timeline::default(),
+            poll: None,
+            explain,
+        }
+    }
+}
+
+impl Replay for PollReplay {
+    fn line(&mut self, line: &str, out: &mut Vec<u8>) -> Result<(), Problem> {
+        let event = Event::read(line)?;
+        let at = event.required_at()?;
+        let told = Told {
+            answer: answer(&event)?,
+            job: job(&event)?,
+        };
+        let now = self.timeline.advance(at)?;
+        let poll = self.poll.get_or_insert_with(|| Poll::new(now));
+        let next = poll.answered(&self.settings, &told, now);
+        Object::answering(Some(at), out)
+            .text("state", Some(next.state.as_str()))
+            .number("next_ms", next.wait.map(millis))
+            .number("consecutive_429", Some(poll.consecutive_429()))
+            .switch("banner", poll.banner())
+            .explained(self.explain.then(|| explained(&next, poll)))
+            .end();
+        Ok(())
+    }
+}
+
+fn answer(event: &Event<'_>) -> Result<Answer, Problem> {
+    let answered = match event.reply()? {
+        Reply::Failed(_) => return Ok(Answer::Failed { wait: None }),
+        Reply::Answered(answered) => answered,
+    };
+    let response = answered.response();
+    let wait = hint::read(&response, event.now()?).wait;
+    Ok(match response.status {
+        200..400 => Answer::Success,
+        404 => Answer::NotFound,
+        429 => Answer::Throttled { wait },
+        _ => Answer::Failed { wait },
+    })
+}
+
+/// What the event knows of the job: any word but those that end it means that it goes on.
+fn job(event: &Event<'_>) -> Result<Option<Job>, Problem> {
+    let progress = event.progress()?;
+    Ok(match (event.job()?.as_deref(), progress) {
+        (Some("done"), _) => Some(Job::Done),
+        (Some("error" | "cancelled"), _) => Some(Job::Failed),
+        (Some(_), _) | (None, Some(_)) => Some(Job::Running { progress }),
+        (None, None) => None,
+    })
+}
+
+fn explained(next: &Next, poll: &Poll) -> String {
+    let why = match poll.consecutive_429() {
+        0 => next.why.to_string(),
+        1 => format!("{} (one 429 since the last success)", next.why),
+        count => format!("{} ({count} times 429 since the last success)", next.why),
+    };
+    match next.wait {
+        Some(wait) => format!("asks again in {}: {why}", Exact(wait)),
+        None => format!("never asks again, {}: {why}", next.state.as_str()),
+    }
+}
