@@ -177,6 +177,6 @@ fn other_policies_have_no_presets() {
     --- stderr
     error: policy `hint` has no presets
     error: `base` is not a setting of policy `hint`, which has none
-    hint: only policies `gate` and `backoff` have settings
+    hint: policies `hint` and `classify` have no settings
     ");
 }
