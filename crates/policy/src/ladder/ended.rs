@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
+use super::LadderSettings;
 use crate::classify;
 use crate::hint::{self, Hint, Response, Source};
 use crate::outcome::{Failure, Verdict};
 use crate::time::WallTime;
-
-use super::LadderSettings;
 
 /// How an attempt through an endpoint ended.
 ///
@@ -176,6 +175,38 @@ mod tests {
         assert!(shown.ends_with("é…"));
         let text = "x".repeat(MAX_TEXT);
         assert_eq!(&*Ended::message(&text).shown(), text);
+    }
+
+    fn read<'a>(status: Option<u16>, headers: &[(&str, &str)], text: &'a str) -> Ended<'a> {
+        let headers = headers
+            .iter()
+            .map(|(name, value)| (*name, value.as_bytes()));
+        let settings = LadderSettings::default();
+        Ended::read(&settings, status, headers, text.as_bytes(), text, None)
+    }
+
+    #[test]
+    fn what_is_known_is_read_into_verdict_trouble_and_wait() {
+        let ended = read(Some(429), &[("retry-after", "7")], "slow down");
+        assert_eq!(ended.verdict, Some(Verdict::Throttled));
+        assert_eq!(ended.trouble, Some(Trouble::Status(429)));
+        assert_eq!(ended.text, "slow down");
+        let wait = Some((Duration::from_secs(7), Source::RetryAfter));
+        assert_eq!(ended.wait, wait);
+        assert_eq!(read(Some(204), &[], ""), Ended::success());
+    }
+
+    #[test]
+    fn without_a_status_the_text_may_name_one() {
+        let ended = read(None, &[], "HTTP 503, try again in 5s");
+        assert_eq!(ended.verdict, Some(Verdict::Throttled));
+        assert_eq!(ended.trouble, Some(Trouble::Text));
+        assert_eq!(ended.wait, Some((Duration::from_secs(5), Source::Body)));
+        let ended = read(None, &[], "429: You exceeded your current quota");
+        assert_eq!(ended.verdict, Some(Verdict::QuotaExhausted));
+        let ended = read(None, &[], "You exceeded your current quota");
+        assert_ne!(ended.verdict, Some(Verdict::QuotaExhausted), "of no status");
+        assert_eq!(read(None, &[], "").trouble, Some(Trouble::Text));
     }
 
     #[test]
