@@ -33,6 +33,7 @@ mod tests;
 
 pub use ask::{Ask, Decision, Permit, Reason};
 pub use options::{GateOptions, SettingError};
+pub(crate) use options::{positive, whole};
 pub use record::{GateRecord, GateSnapshot};
 pub use settings::GateSettings;
 

@@ -5,18 +5,21 @@
 //! decides in the product, in the simulator and in `tidegate replay`, and why the same settings,
 //! the same seed and the same events always give the same trace.
 
+pub mod backoff;
 pub mod breaker;
 pub mod bucket;
 pub mod classify;
 pub mod duration;
 pub mod gate;
 pub mod hint;
+pub mod jitter;
 mod json;
 pub mod key;
 pub mod latency;
 pub mod limits;
 pub mod line;
 pub mod outcome;
+pub mod preset;
 pub mod random;
 pub mod rate;
 pub mod suggest;

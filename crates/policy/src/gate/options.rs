@@ -233,7 +233,7 @@ fn below_one(value: &str) -> Result<f64, String> {
     })
 }
 
-fn whole<T: FromStr + PartialOrd + fmt::Display>(
+pub(crate) fn whole<T: FromStr + PartialOrd + fmt::Display>(
     value: &str,
     least: T,
     most: T,
@@ -254,7 +254,7 @@ fn power_of_two(value: &str) -> Result<u32, String> {
     }
 }
 
-fn positive(value: &str) -> Result<Duration, String> {
+pub(crate) fn positive(value: &str) -> Result<Duration, String> {
     match duration::parse(value)? {
         Duration::ZERO => Err("a duration above zero".to_owned()),
         duration => Ok(duration),

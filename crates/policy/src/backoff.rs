@@ -1,0 +1,457 @@
+//! How long an item waits before it is sent again.
+//!
+//! The wait after the n-th failed send is `min(max, base · 2^(n-1) · u)` with `u` from the
+//! [jitter](Jitter). The maximum is taken **after** the jitter: the other way round a delay could
+//! pass what was called its maximum by half. The price is that late delays gather at the maximum;
+//! `full` is drawn below the smaller of delay and maximum instead, as everywhere else where it has
+//! that name, and never gathers.
+//!
+//! A wait that the server names replaces all of that, be it shorter or longer: the server knows,
+//! we guess. Jitter is then only added (up to `retry_after_jitter`), so that many who were sent
+//! away together do not return together; nothing ever shortens it, and `max` does not apply.
+//!
+//! `max_attempts` counts sends, the first included: five sends have four waits. Growing by doubling
+//! is the default because nobody knows how long an outage lasts, and doubling is within a factor
+//! of two of the right wait whatever it was; `linear` and a ladder of written steps are there for
+//! those who know better.
+
+mod options;
+
+use std::fmt;
+use std::time::Duration;
+
+pub use self::options::BackoffOptions;
+use crate::duration;
+use crate::jitter::Jitter;
+use crate::preset::Preset;
+use crate::random::Random;
+
+/// The settings of a backoff, whole and without contradictions; made by [`BackoffOptions::build`]
+/// or by a [`Preset`]. The default is [`Preset::Standard`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct BackoffSettings {
+    pub(crate) base: Duration,
+    pub(crate) max: Duration,
+    pub(crate) max_attempts: u32,
+    pub(crate) jitter: Jitter,
+    pub(crate) retry_after_jitter: Duration,
+    pub(crate) growth: Growth,
+}
+
+impl BackoffSettings {
+    /// The delay after the first failed send, before jitter.
+    pub fn base(&self) -> Duration {
+        self.base
+    }
+
+    /// No delay of our own is longer than this; one that the server names may be.
+    pub fn max(&self) -> Duration {
+        self.max
+    }
+
+    /// How many sends an item may use up, the first included; at least 1.
+    pub fn max_attempts(&self) -> u32 {
+        self.max_attempts
+    }
+
+    /// How our own delays are spread.
+    pub fn jitter(&self) -> Jitter {
+        self.jitter
+    }
+
+    /// At most so much is added to a wait that the server names.
+    pub fn retry_after_jitter(&self) -> Duration {
+        self.retry_after_jitter
+    }
+
+    /// How delays grow.
+    pub fn growth(&self) -> &Growth {
+        &self.growth
+    }
+
+    /// May an item be sent again after `attempts` sends that counted?
+    ///
+    /// ```
+    /// let standard = policy::backoff::BackoffSettings::default();
+    /// assert!(standard.may_retry(4) && !standard.may_retry(5));
+    /// ```
+    pub fn may_retry(&self, attempts: u32) -> bool {
+        attempts < self.max_attempts
+    }
+
+    /// The wait after the `n`-th failed send, counted from 1; 0 counts as 1. Defined for every
+    /// `n`, also past `max_attempts`.
+    pub fn delay(&self, n: u32, random: &mut Random) -> Duration {
+        self.delay_at(n, random.unit())
+    }
+
+    /// The same for a number in [0, 1) that was drawn already.
+    pub fn delay_at(&self, n: u32, unit: f64) -> Duration {
+        let delay = self.unjittered(n);
+        match self.jitter {
+            Jitter::Full => Jitter::Full.at(delay.min(self.max), unit),
+            Jitter::None | Jitter::Range(_) => self.jitter.at(delay, unit).min(self.max),
+        }
+    }
+
+    /// The wait after the `n`-th failed send without jitter.
+    pub fn nominal(&self, n: u32) -> Duration {
+        self.unjittered(n).min(self.max)
+    }
+
+    /// The shortest and the longest that [`Self::delay`] can give for `n`.
+    pub fn bounds(&self, n: u32) -> (Duration, Duration) {
+        let (least, most) = self.jitter.bounds(self.unjittered(n));
+        (least.min(self.max), most.min(self.max))
+    }
+
+    /// The wait when the server named `wait`: that, and up to [`Self::retry_after_jitter`] more.
+    pub fn directed(&self, wait: Duration, random: &mut Random) -> Duration {
+        self.directed_at(wait, random.unit())
+    }
+
+    /// The same for a number in [0, 1) that was drawn already.
+    pub fn directed_at(&self, wait: Duration, unit: f64) -> Duration {
+        wait.saturating_add(Jitter::Full.at(self.retry_after_jitter, unit))
+    }
+
+    /// The shortest and the longest that [`Self::directed`] can give for `wait`.
+    pub fn directed_bounds(&self, wait: Duration) -> (Duration, Duration) {
+        (wait, wait.saturating_add(self.retry_after_jitter))
+    }
+
+    /// A first guess at the time until an item is given up: the delays of all sends before jitter
+    /// and maximum, `base · (2^max_attempts − 1)` when doubling. It counts the delay after the last
+    /// send, which nobody waits for; [`Self::total_bounds`] is what can really be waited.
+    ///
+    /// ```
+    /// let standard = policy::backoff::BackoffSettings::default();
+    /// assert_eq!(standard.estimate_total().as_secs(), 31);
+    /// ```
+    pub fn estimate_total(&self) -> Duration {
+        (1..=self.max_attempts)
+            .map(|n| self.unjittered(n))
+            .fold(Duration::ZERO, Duration::saturating_add)
+    }
+
+    /// The shortest and the longest that all waits of an item together can take, when the server
+    /// names none: one wait less than there are sends.
+    pub fn total_bounds(&self) -> (Duration, Duration) {
+        (1..self.max_attempts)
+            .map(|n| self.bounds(n))
+            .fold((Duration::ZERO, Duration::ZERO), |sum, wait| {
+                (sum.0.saturating_add(wait.0), sum.1.saturating_add(wait.1))
+            })
+    }
+
+    fn unjittered(&self, n: u32) -> Duration {
+        self.growth.step(self.base, n.max(1))
+    }
+}
+
+impl Default for BackoffSettings {
+    fn default() -> Self {
+        Preset::Standard.settings()
+    }
+}
+
+/// How delays grow from one failed send to the next.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Growth {
+    /// Twice as long each time: base, 2·base, 4·base …
+    #[default]
+    Exponential,
+    /// By the base each time: base, 2·base, 3·base …
+    Linear,
+    /// As written, the last for all that follow; the base does not matter.
+    Ladder(Steps),
+}
+
+impl Growth {
+    /// The `n`-th step, `n` from 1; saturates at the end of time.
+    fn step(&self, base: Duration, n: u32) -> Duration {
+        let base = u64::try_from(base.as_nanos()).unwrap_or(u64::MAX);
+        let nanos = match self {
+            Self::Exponential => base.saturating_mul(power_of_two(n - 1)),
+            Self::Linear => base.saturating_mul(u64::from(n)),
+            Self::Ladder(steps) => return steps.at(n),
+        };
+        Duration::from_nanos(nanos)
+    }
+}
+
+impl fmt::Display for Growth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exponential => f.write_str("exponential"),
+            Self::Linear => f.write_str("linear"),
+            Self::Ladder(steps) => {
+                for (i, step) in steps.0.iter().enumerate() {
+                    let comma = if i == 0 { "" } else { "," };
+                    write!(f, "{comma}{}", duration::Exact(*step))?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The steps of a ladder, from one to 32.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Steps(Box<[Duration]>);
+
+impl Steps {
+    /// More than anyone writes by hand.
+    pub const MOST: usize = 32;
+
+    /// `None` if there are none or too many.
+    pub fn new(steps: &[Duration]) -> Option<Self> {
+        (1..=Self::MOST)
+            .contains(&steps.len())
+            .then(|| Self(steps.into()))
+    }
+
+    /// The longest of them.
+    pub fn longest(&self) -> Duration {
+        self.0.iter().copied().max().unwrap_or_default()
+    }
+
+    fn at(&self, n: u32) -> Duration {
+        let index = usize::try_from(n - 1).unwrap_or(usize::MAX);
+        let step = self.0.get(index).or_else(|| self.0.last());
+        step.copied().unwrap_or_default()
+    }
+}
+
+fn power_of_two(exponent: u32) -> u64 {
+    1_u64.checked_shl(exponent).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn millis(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    fn settings(settings: &[(&str, &str)]) -> BackoffSettings {
+        let mut options = BackoffOptions::default();
+        for (name, value) in settings {
+            options.set(name, value).unwrap();
+        }
+        options.build().unwrap()
+    }
+
+    #[track_caller]
+    fn check_table(backoff: &BackoffSettings, rows: &[(u64, u64)]) {
+        for (n, (least, most)) in (1..).zip(rows) {
+            assert_eq!(backoff.bounds(n), (millis(*least), millis(*most)), "{n}");
+        }
+    }
+
+    #[test]
+    fn standard_has_the_delays_of_its_table() {
+        let rows = [
+            (500, 1500),
+            (1000, 3000),
+            (2000, 6000),
+            (4000, 12_000),
+            (8000, 24_000),
+        ];
+        check_table(&BackoffSettings::default(), &rows);
+    }
+
+    #[test]
+    fn aggressive_has_the_delays_of_its_table_but_for_the_last_lower_bound() {
+        // The maximum is taken after the jitter, so the fifth begins at 4 s and not at 5 s.
+        let rows = [
+            (250, 750),
+            (500, 1500),
+            (1000, 3000),
+            (2000, 6000),
+            (4000, 10_000),
+        ];
+        check_table(&Preset::Aggressive.settings(), &rows);
+    }
+
+    #[test]
+    fn conservative_has_the_delays_of_its_table() {
+        let rows = [
+            (1000, 3000),
+            (2000, 6000),
+            (4000, 12_000),
+            (8000, 24_000),
+            (16_000, 30_000),
+        ];
+        check_table(&Preset::Conservative.settings(), &rows);
+    }
+
+    #[test]
+    fn calculates_exponential_backoff_correctly() {
+        let backoff = settings(&[("base", "1000ms"), ("max", "30000ms")]);
+        let mut random = Random::from_seed(1);
+        for _ in 0..1000 {
+            let (first, third) = (backoff.delay(1, &mut random), backoff.delay(3, &mut random));
+            assert!((millis(500)..millis(1500)).contains(&first), "{first:?}");
+            assert!((millis(2000)..millis(6000)).contains(&third), "{third:?}");
+        }
+    }
+
+    #[test]
+    fn respects_maximum_backoff() {
+        let backoff = settings(&[("base", "1000ms"), ("max", "10000ms")]);
+        let mut random = Random::from_seed(1);
+        for _ in 0..1000 {
+            assert!(backoff.delay(5, &mut random) <= millis(10_000));
+        }
+    }
+
+    #[test]
+    fn honors_a_retry_after() {
+        let backoff = BackoffSettings::default();
+        let mut random = Random::from_seed(1);
+        for _ in 0..1000 {
+            let delay = backoff.directed(Duration::from_secs(120), &mut random);
+            assert!(
+                (millis(120_000)..millis(125_000)).contains(&delay),
+                "{delay:?}"
+            );
+        }
+        assert_eq!(
+            backoff.directed_at(millis(120_000), 0.5),
+            millis(122_500),
+            "the jitter is added, not multiplied"
+        );
+    }
+
+    #[test]
+    fn stops_after_max_attempts() {
+        let backoff = settings(&[("max_attempts", "3")]);
+        assert_eq!(
+            [1, 2, 3, 4].map(|attempts| backoff.may_retry(attempts)),
+            [true, true, false, false]
+        );
+    }
+
+    #[test]
+    fn the_estimate_and_what_can_really_be_waited() {
+        let check = |preset: Preset, estimate: u64, least: u64, most: u64| {
+            let backoff = preset.settings();
+            assert_eq!(backoff.estimate_total(), millis(estimate));
+            assert_eq!(backoff.total_bounds(), (millis(least), millis(most)));
+        };
+        check(Preset::Standard, 31_000, 7500, 22_500);
+        check(Preset::Aggressive, 15_500, 3750, 11_250);
+        check(Preset::Conservative, 62_000, 15_000, 45_000);
+        check(Preset::Background, 254_000, 63_000, 153_000);
+        check(Preset::Crawl, 1400, 0, 600);
+    }
+
+    #[test]
+    fn one_attempt_waits_for_nothing() {
+        let backoff = settings(&[("max_attempts", "1")]);
+        assert_eq!(backoff.total_bounds(), (Duration::ZERO, Duration::ZERO));
+        assert!(!backoff.may_retry(1));
+    }
+
+    #[test]
+    fn the_maximum_is_taken_after_the_jitter() {
+        let backoff = Preset::Conservative.settings();
+        assert_eq!(backoff.delay_at(5, 0.0), millis(16_000));
+        assert_eq!(backoff.delay_at(5, 0.9), millis(30_000));
+    }
+
+    #[test]
+    fn full_jitter_does_not_gather_at_the_maximum() {
+        let backoff = Preset::Crawl.settings();
+        assert_eq!(backoff.bounds(9), (Duration::ZERO, millis(5000)));
+        assert_eq!(backoff.delay_at(9, 0.5), millis(2500));
+        assert_eq!(backoff.delay_at(1, 0.5), millis(100));
+    }
+
+    #[test]
+    fn other_growth() {
+        let linear = settings(&[("growth", "linear"), ("jitter", "none")]);
+        assert_eq!(
+            [1, 2, 3, 99].map(|n| linear.nominal(n)),
+            [1000, 2000, 3000, 30_000].map(millis)
+        );
+        assert_eq!(linear.estimate_total(), millis(15_000));
+        let ladder = settings(&[("growth", "30s, 60s, 120s"), ("jitter", "none")]);
+        assert_eq!(
+            [1, 2, 3, 4, 99].map(|n| ladder.nominal(n)),
+            [30_000, 60_000, 120_000, 120_000, 120_000].map(millis)
+        );
+        assert_eq!(ladder.growth().to_string(), "30s,1m,2m");
+    }
+
+    #[test]
+    fn the_zeroth_send_counts_as_the_first() {
+        let backoff = BackoffSettings::default();
+        assert_eq!(backoff.bounds(0), backoff.bounds(1));
+    }
+
+    fn any_settings() -> impl Strategy<Value = BackoffSettings> {
+        let jitter = prop_oneof![
+            Just("none".to_owned()),
+            Just("full".to_owned()),
+            (0.0..1.0, 1.0..10.0).prop_map(|(low, high)| format!("{low}..{high}")),
+        ];
+        let growth = prop_oneof![Just("exponential"), Just("linear"), Just("1s,5s,2s")];
+        (1_u64.., 1_u64.., jitter, 0_u64.., growth).prop_map(
+            |(base, max, jitter, retry_after_jitter, growth)| {
+                let (base, max) = (base.min(max), base.max(max).max(5_000_000_000));
+                settings(&[
+                    ("base", &format!("{base}ns")),
+                    ("max", &format!("{max}ns")),
+                    ("jitter", &jitter),
+                    ("retry_after_jitter", &format!("{retry_after_jitter}ns")),
+                    ("growth", growth),
+                ])
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn every_delay_is_within_its_bounds_and_never_past_the_maximum(
+            backoff in any_settings(),
+            n: u32,
+            seed: u64,
+        ) {
+            let mut random = Random::from_seed(seed);
+            for n in [n, n % 70, 1, u32::MAX] {
+                let (least, most) = backoff.bounds(n);
+                let delay = backoff.delay(n, &mut random);
+                prop_assert!(least <= delay && delay <= most, "{n}: {delay:?}");
+                prop_assert!(delay <= backoff.max());
+                prop_assert!(backoff.nominal(n) <= backoff.max());
+            }
+        }
+
+        #[test]
+        fn a_wait_that_was_named_is_never_shortened(
+            backoff in any_settings(),
+            secs: u64,
+            nanos in 0_u32..1_000_000_000,
+            seed: u64,
+        ) {
+            let wait = Duration::new(secs, nanos);
+            let delay = backoff.directed(wait, &mut Random::from_seed(seed));
+            let (least, most) = backoff.directed_bounds(wait);
+            prop_assert!(wait == least && wait <= delay && delay <= most);
+        }
+
+        #[test]
+        fn totals_are_sums_and_do_not_overflow(backoff in any_settings(), attempts in 1_u32..200) {
+            let backoff = BackoffSettings { max_attempts: attempts, ..backoff };
+            let (least, most) = backoff.total_bounds();
+            prop_assert!(least <= most);
+            prop_assert!(most <= backoff.max().saturating_mul(attempts));
+            prop_assert!(backoff.estimate_total() >= backoff.nominal(1));
+        }
+    }
+}

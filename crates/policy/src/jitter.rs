@@ -1,0 +1,261 @@
+//! What chance does to a delay, so that those who failed together do not come back together.
+//!
+//! A jitter is a range of factors: `0.5..1.5` keeps the mean and spreads everyone over one whole
+//! delay, `full` (0 to 1) spreads further and is on average twice as fast. The second is right for
+//! many small requests, where only the sum matters; the first where somebody waits and a delay of
+//! nothing at all would be a surprise.
+//!
+//! What is drawn is cut to whole milliseconds, so that what is logged is what is waited; where
+//! that would pass the lower bound, as in delays of a few milliseconds, it is left as drawn. A
+//! bound that has to hold in any case (a maximum) is kept by whoever draws, afterwards: jitter on
+//! top of a bound is no bound.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::random::Random;
+
+/// How a delay is spread.
+///
+/// ```
+/// use std::time::Duration;
+/// use policy::jitter::Jitter;
+///
+/// let jitter: Jitter = "0.5..1.5".parse().unwrap();
+/// let (least, most) = jitter.bounds(Duration::from_secs(1));
+/// assert_eq!((least.as_millis(), most.as_millis()), (500, 1500));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Jitter {
+    /// Not at all: everyone waits exactly as long. For tests and for those who are alone.
+    None,
+    /// From nothing up to the whole delay.
+    Full,
+    /// By a factor between two bounds.
+    Range(Factors),
+}
+
+impl Jitter {
+    /// `0.5..1.5`: as long as meant on average, and nobody is back at once.
+    pub const STANDARD: Self = Self::Range(Factors {
+        low: 0.5,
+        high: 1.5,
+    });
+
+    /// The shortest and the longest that can come of `delay`. The longest is never quite reached,
+    /// unless it is the shortest too.
+    pub fn bounds(self, delay: Duration) -> (Duration, Duration) {
+        match self {
+            Self::None => (delay, delay),
+            Self::Full => (Duration::ZERO, delay),
+            Self::Range(factors) => (scaled(delay, factors.low), scaled(delay, factors.high)),
+        }
+    }
+
+    /// What comes of `delay` this time. Uses one number up in any case, so that switching jitter
+    /// off leaves all other draws as they were.
+    pub fn draw(self, delay: Duration, random: &mut Random) -> Duration {
+        self.at(delay, random.unit())
+    }
+
+    /// What comes of `delay` at `unit`, which runs over [0, 1); what is outside counts as the
+    /// nearer end, NaN as zero.
+    pub fn at(self, delay: Duration, unit: f64) -> Duration {
+        let (least, most) = self.bounds(delay);
+        let (low, high) = match self {
+            Self::None => return delay,
+            Self::Full => (0.0, 1.0),
+            Self::Range(factors) => (factors.low, factors.high),
+        };
+        let unit = unit.clamp(0.0, 1.0);
+        let drawn = scaled(delay, low + unit * (high - low)).clamp(least, most);
+        let whole = whole_millis(drawn);
+        if whole < least { drawn } else { whole }
+    }
+}
+
+impl FromStr for Jitter {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let factors = || {
+            let (low, high) = text.split_once("..")?;
+            Factors::new(low.trim().parse().ok()?, high.trim().parse().ok()?)
+        };
+        match text {
+            "none" => Ok(Self::None),
+            "full" => Ok(Self::Full),
+            _ => factors()
+                .map(Self::Range)
+                .ok_or_else(|| EXPECTED.to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Jitter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::Full => f.write_str("full"),
+            Self::Range(Factors { low, high }) => write!(f, "{low}..{high}"),
+        }
+    }
+}
+
+/// Two factors, `0 ≤ low ≤ high ≤ 10` and `high` above zero.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Factors {
+    low: f64,
+    high: f64,
+}
+
+impl Factors {
+    /// `None` if they are not in order or out of bounds. Not all zero, for then nobody would wait;
+    /// not above ten, for then the delay that was set says nothing any more.
+    pub fn new(low: f64, high: f64) -> Option<Self> {
+        let in_order = 0.0 <= low && low <= high;
+        // Adding zero makes -0 a plain one.
+        let low = low + 0.0;
+        (in_order && high > 0.0 && high <= MAX_FACTOR).then_some(Self { low, high })
+    }
+}
+
+const MAX_FACTOR: f64 = 10.0;
+const EXPECTED: &str = "`none`, `full` or two factors in order such as `0.5..1.5`, \
+                        the second above 0 and at most 10";
+
+/// To the nearest nanosecond; past the end of time it saturates.
+fn scaled(delay: Duration, factor: f64) -> Duration {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "`as` saturates and takes NaN to zero, which is what is wanted"
+    )]
+    let nanos = (delay.as_nanos() as f64 * factor).round() as u64;
+    Duration::from_nanos(nanos)
+}
+
+fn whole_millis(delay: Duration) -> Duration {
+    let beyond = delay.subsec_nanos() % NANOS_PER_MILLI;
+    delay - Duration::from_nanos(u64::from(beyond))
+}
+
+const NANOS_PER_MILLI: u32 = 1_000_000;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn millis(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn is_written_as_it_is_read() {
+        for text in ["none", "full", "0.5..1.5", "0..1", "1..1", "0..10"] {
+            assert_eq!(text.parse::<Jitter>().unwrap().to_string(), text);
+        }
+        assert_eq!("0.5 .. 1.5".parse(), Ok(Jitter::STANDARD));
+        assert_eq!("-0..1".parse::<Jitter>().unwrap().to_string(), "0..1");
+    }
+
+    #[test]
+    fn what_is_no_range_is_refused() {
+        for text in [
+            "",
+            "half",
+            "0.5",
+            "0.5..",
+            "..1.5",
+            "1.5..0.5",
+            "-0.5..1.5",
+            "NaN..1",
+            "0..NaN",
+            "0..inf",
+            "0..10.1",
+            "0..0",
+            "0.5...1.5",
+            "0.5..1.5..2",
+            "None",
+        ] {
+            assert_eq!(text.parse::<Jitter>(), Err(EXPECTED.to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn draws_are_cut_to_whole_milliseconds() {
+        assert_eq!(Jitter::STANDARD.at(millis(333), 0.123), millis(207));
+        assert_eq!(Jitter::STANDARD.at(millis(4000), 0.0), millis(2000));
+        assert_eq!(Jitter::STANDARD.at(millis(4000), 0.5), millis(4000));
+        assert_eq!(Jitter::Full.at(millis(5000), 0.5), millis(2500));
+        assert_eq!(Jitter::Full.at(millis(5000), 0.999_999_9), millis(4999));
+    }
+
+    #[test]
+    fn but_never_below_the_lower_bound() {
+        let drawn = Jitter::STANDARD.at(millis(1), 0.1);
+        assert_eq!(drawn, Duration::from_micros(600));
+        assert_eq!(Jitter::STANDARD.at(millis(1), 0.7), millis(1));
+    }
+
+    #[test]
+    fn without_jitter_a_delay_stays_what_it_is() {
+        for delay in [Duration::ZERO, Duration::from_nanos(1), Duration::MAX] {
+            assert_eq!(Jitter::None.at(delay, 0.3), delay);
+            assert_eq!(Jitter::None.bounds(delay), (delay, delay));
+        }
+    }
+
+    #[test]
+    fn odd_units_count_as_the_nearer_end() {
+        assert_eq!(Jitter::STANDARD.at(millis(1000), -7.0), millis(500));
+        assert_eq!(Jitter::STANDARD.at(millis(1000), f64::NAN), millis(500));
+        assert_eq!(Jitter::STANDARD.at(millis(1000), 7.0), millis(1500));
+    }
+
+    #[test]
+    fn the_mean_is_that_of_the_range() {
+        let mut random = Random::from_seed(1);
+        let mut mean = |jitter: Jitter| {
+            let total: Duration = (0..10_000)
+                .map(|_| jitter.draw(millis(1000), &mut random))
+                .sum();
+            total.as_secs_f64() / 10_000.0
+        };
+        // Four standard deviations of the mean of 10 000.
+        assert!((mean(Jitter::STANDARD) - 1.0).abs() < 0.012);
+        assert!((mean(Jitter::Full) - 0.5).abs() < 0.012);
+    }
+
+    #[test]
+    fn switching_it_off_leaves_all_other_draws() {
+        let (mut with, mut without) = (Random::from_seed(3), Random::from_seed(3));
+        Jitter::Full.draw(millis(1), &mut with);
+        Jitter::None.draw(millis(1), &mut without);
+        assert_eq!(with, without);
+    }
+
+    proptest! {
+        #[test]
+        fn every_draw_is_within_its_bounds(
+            nanos: u64,
+            low in 0.0..10.0,
+            width in 0.0..10.0,
+            seed: u64,
+        ) {
+            let delay = Duration::from_nanos(nanos);
+            let high = f64::min(low + width, 10.0);
+            let mut random = Random::from_seed(seed);
+            for jitter in [Jitter::None, Jitter::Full].into_iter()
+                .chain(Factors::new(low, high).map(Jitter::Range))
+            {
+                let (least, most) = jitter.bounds(delay);
+                let drawn = jitter.draw(delay, &mut random);
+                prop_assert!(least <= drawn && drawn <= most, "{jitter} of {delay:?}: {drawn:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Named backoffs, so that most people choose a word and not five numbers.
+//!
+//! All but one spread by `0.5..1.5` and add up to 5 s to a wait that the server names: a window
+//! wide enough for some hundred items to return one after the other at the rate of a usual limit,
+//! and short against any wait that servers ask for.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::backoff::{BackoffSettings, Growth};
+use crate::jitter::Jitter;
+use crate::suggest::suggestion;
+
+/// A backoff with a name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Preset {
+    /// 1 s doubling up to 30 s, 5 sends: for whatever has no reason to be otherwise. It gets over
+    /// a restart or a failover, which take seconds, and tells of anything longer within half a
+    /// minute.
+    #[default]
+    Standard,
+    /// 500 ms doubling up to 10 s, 5 sends: somebody waits at a screen, and after 10 s has gone.
+    Aggressive,
+    /// 2 s doubling up to 30 s, 5 sends: for upstreams that are slow to recover, and for devices
+    /// on a battery.
+    Conservative,
+    /// 2 s doubling up to 1 min, 7 sends: nobody waits, and a minute or two more may save the
+    /// work.
+    Background,
+    /// 200 ms doubling up to 5 s, 3 sends, full jitter: one page of thousands. It is not worth a
+    /// long wait, and the gate, not the item, keeps the pace.
+    Crawl,
+}
+
+impl Preset {
+    /// Every preset, the default first.
+    pub const ALL: [Self; 5] = [
+        Self::Standard,
+        Self::Aggressive,
+        Self::Conservative,
+        Self::Background,
+        Self::Crawl,
+    ];
+
+    /// Its name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Standard => "standard",
+            Self::Aggressive => "aggressive",
+            Self::Conservative => "conservative",
+            Self::Background => "background",
+            Self::Crawl => "crawl",
+        }
+    }
+
+    /// Its settings.
+    pub fn settings(self) -> BackoffSettings {
+        let (base, max, max_attempts) = match self {
+            Self::Standard => (1000, 30_000, 5),
+            Self::Aggressive => (500, 10_000, 5),
+            Self::Conservative => (2000, 30_000, 5),
+            Self::Background => (2000, 60_000, 7),
+            Self::Crawl => (200, 5000, 3),
+        };
+        BackoffSettings {
+            base: Duration::from_millis(base),
+            max: Duration::from_millis(max),
+            max_attempts,
+            jitter: match self {
+                Self::Crawl => Jitter::Full,
+                Self::Standard | Self::Aggressive | Self::Conservative | Self::Background => {
+                    Jitter::STANDARD
+                }
+            },
+            retry_after_jitter: Duration::from_secs(5),
+            growth: Growth::Exponential,
+        }
+    }
+}
+
+impl FromStr for Preset {
+    type Err = UnknownPreset;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        let found = Self::ALL.into_iter().find(|preset| preset.as_str() == name);
+        found.ok_or_else(|| UnknownPreset(name.to_owned()))
+    }
+}
+
+impl fmt::Display for Preset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A name that no preset has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownPreset(String);
+
+impl fmt::Display for UnknownPreset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = Preset::ALL.map(Preset::as_str);
+        let name = &self.0;
+        match suggestion(name, &names) {
+            Some(close) => write!(
+                f,
+                "`{name}` is no preset, expected one; did you mean `{close}`?"
+            ),
+            None => write!(
+                f,
+                "`{name}` is no preset, expected one of {}",
+                names.join(", ")
+            ),
+        }
+    }
+}
+
+impl std::error::Error for UnknownPreset {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backoff::BackoffOptions;
+
+    #[test]
+    fn presets_are_found_by_name() {
+        for preset in Preset::ALL {
+            assert_eq!(preset.as_str().parse(), Ok(preset));
+        }
+        let error = |name: &str| name.parse::<Preset>().unwrap_err().to_string();
+        assert_eq!(
+            error("standart"),
+            "`standart` is no preset, expected one; did you mean `standard`?"
+        );
+        assert_eq!(
+            error("x"),
+            "`x` is no preset, expected one of standard, aggressive, conservative, background, crawl"
+        );
+    }
+
+    #[test]
+    fn a_preset_is_what_its_numbers_written_out_give() {
+        let numbers = [
+            ("1s", "30s", "5", "0.5..1.5"),
+            ("500ms", "10s", "5", "0.5..1.5"),
+            ("2s", "30s", "5", "0.5..1.5"),
+            ("2s", "60s", "7", "0.5..1.5"),
+            ("200ms", "5s", "3", "full"),
+        ];
+        for (preset, (base, max, max_attempts, jitter)) in Preset::ALL.into_iter().zip(numbers) {
+            let mut options = BackoffOptions::default();
+            for (name, value) in [
+                ("base", base),
+                ("max", max),
+                ("max_attempts", max_attempts),
+                ("jitter", jitter),
+                ("retry_after_jitter", "5s"),
+                ("growth", "exponential"),
+            ] {
+                options.set(name, value).unwrap();
+            }
+            assert_eq!(options.build().unwrap(), preset.settings(), "{preset}");
+        }
+    }
+}
