@@ -8,6 +8,7 @@
 pub mod backoff;
 pub mod breaker;
 pub mod bucket;
+pub mod budget;
 pub mod classify;
 pub mod duration;
 pub mod gate;
