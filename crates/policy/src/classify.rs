@@ -464,6 +464,7 @@ mod tests {
             (Failure::Tls, "TLS handshake failed"),
             (Failure::Reset, "connection reset"),
             (Failure::Timeout, "timeout"),
+            (Failure::RefusedStream, "stream refused"),
         ] {
             let judgement = failure(kind);
             assert_eq!(judgement.verdict, Some(Verdict::Unreachable));

@@ -48,6 +48,17 @@ impl Outcome {
     pub fn is_directed(&self) -> bool {
         self.hint.wait.is_some()
     }
+
+    /// Can the server have acted on the request? Certainly not if nothing of it was written, or if
+    /// the server gave it back untouched. Of an answer only its verdict can say, so here it can.
+    pub fn server_may_have_acted(&self) -> bool {
+        match self.answer {
+            Answer::Status(_) => true,
+            Answer::Failed { failure, phase } => {
+                phase > Phase::Connecting && failure != Failure::RefusedStream
+            }
+        }
+    }
 }
 
 /// How an attempt ended.
@@ -77,6 +88,9 @@ pub enum Failure {
     Reset,
     /// Nothing came in time.
     Timeout,
+    /// The server gave the request back untouched: HTTP/2 `REFUSED_STREAM`, or a `GOAWAY` that
+    /// does not cover it.
+    RefusedStream,
 }
 
 /// How far an attempt got before it failed: decides whether the server can have acted on it.
@@ -139,5 +153,23 @@ impl Verdict {
             Self::Conflict => "conflict",
             Self::Rejected => "rejected",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_wrote_nothing_or_was_given_it_back_cannot_have_caused_anything() {
+        let acted = |failure, phase| {
+            Outcome::failure(failure, phase, Duration::ZERO).server_may_have_acted()
+        };
+        assert!(!acted(Failure::Timeout, Phase::Connecting));
+        assert!(!acted(Failure::RefusedStream, Phase::Waiting));
+        assert!(acted(Failure::Timeout, Phase::Sending));
+        assert!(acted(Failure::Reset, Phase::Waiting));
+        assert!(acted(Failure::Reset, Phase::Receiving));
+        assert!(Outcome::status(500, Duration::ZERO).server_may_have_acted());
     }
 }

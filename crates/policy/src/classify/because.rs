@@ -47,6 +47,7 @@ impl fmt::Display for Because {
                 Failure::Tls => "TLS handshake failed",
                 Failure::Reset => "connection reset",
                 Failure::Timeout => "timeout",
+                Failure::RefusedStream => "stream refused",
             }),
         }
     }

@@ -259,7 +259,7 @@ fn read_failure(value: &RawValue) -> Result<Failure, Problem> {
 pub(super) fn phase(failure: Failure) -> Phase {
     match failure {
         Failure::Connect | Failure::Dns | Failure::Tls => Phase::Connecting,
-        Failure::Reset | Failure::Timeout => Phase::Waiting,
+        Failure::Reset | Failure::Timeout | Failure::RefusedStream => Phase::Waiting,
     }
 }
 
