@@ -13,6 +13,7 @@ pub mod classify;
 pub mod duration;
 pub mod gate;
 pub mod hint;
+pub mod item;
 pub mod jitter;
 mod json;
 pub mod key;

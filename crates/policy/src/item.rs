@@ -1,0 +1,301 @@
+//! One thing that someone wants done, over all its attempts: may it be sent again, and when?
+//!
+//! Everyone who sends asks the same item: the gateway, durable operations, fetch, run and replay
+//! drive it, none of them decides. It is told what came of each attempt and answers with one
+//! [`Step`]:
+//!
+//! | verdict | uses an attempt up | then |
+//! |---|---|---|
+//! | success, or none (1xx) | – | done |
+//! | throttled, overloaded, with a wait that the server names | no | sent again after that wait |
+//! | throttled, overloaded, unreachable | yes | sent again after its own delay, if any attempt is left |
+//! | unauthorized | no | one refresh and one resend at once; 401 again: `auth_failed` |
+//! | conflict | – | waits to be reconciled |
+//! | rejected, quota exhausted | – | over |
+//!
+//! **Attempts are for failures we cannot explain.** A server that says when to come back has said
+//! that the request is welcome then; to count that would fail it for being patient. The same goes
+//! for what a gate refuses: nothing was sent. Time bounds these instead: `expires_after`, and
+//! `give_up_after` without any success at the gate. Whoever would be sent too late is told so at
+//! once, not at the end of a wait that cannot help.
+//!
+//! **Nothing is done twice.** An unsafe request (POST, PATCH …) is sent again only if the server
+//! cannot have acted on the last one: nothing of it was written, the stream was given back
+//! unprocessed, or the answer says that it was refused (throttled; 401, which by RFC 9110 "has not
+//! been applied"). Otherwise it needs an idempotency key, or a route that says it does no harm. If
+//! none of that is so, one send was all it had: it ends as `exhausted`, and the last answer is the
+//! answer.
+//!
+//! **A 401 is not a matter of patience.** Waiting does not make a credential valid, and every
+//! further try may lock the account. One refresh, one resend, and the end; any other answer in
+//! between shows that the credential was good and allows another refresh later. A timeout is no
+//! answer.
+
+mod record;
+mod safety;
+mod step;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+pub use self::record::ItemRecord;
+pub use self::safety::Safety;
+pub use self::step::{DelaySource, ResendReason, Step, TerminalReason};
+use crate::backoff::BackoffSettings;
+use crate::gate::Reason;
+use crate::outcome::{Answer, Outcome, Verdict};
+use crate::random::Random;
+use crate::time::Timestamp;
+
+/// What does not change over an item's attempts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ItemKind {
+    /// What sending it twice does.
+    pub safety: Safety,
+    /// Does it carry an idempotency key, by which the server knows a second copy?
+    pub has_idempotency_key: bool,
+    /// Does its route say that sending it again does no harm?
+    pub retry_unsafe: bool,
+    /// How long it may take from now on: the expiry of an operation, what is left until the
+    /// deadline of a caller. `None`: as long as it takes.
+    pub expires_after: Option<Duration>,
+    /// How long its gate may go without any success. `None`: as long as it likes.
+    pub give_up_after: Option<Duration>,
+}
+
+impl ItemKind {
+    /// A request with this method, without key, permission or bounds of time.
+    pub fn of(method: &str) -> Self {
+        Self {
+            safety: Safety::of(method),
+            has_idempotency_key: false,
+            retry_unsafe: false,
+            expires_after: None,
+            give_up_after: None,
+        }
+    }
+
+    /// May it be sent again after that? Only about doing things twice, not about attempts.
+    pub fn is_safe_to_resend(&self, outcome: &Outcome, verdict: Verdict) -> bool {
+        let harmless = match self.safety {
+            Safety::Safe | Safety::Idempotent => true,
+            Safety::Unsafe => self.has_idempotency_key || self.retry_unsafe,
+        };
+        let refused = matches!(verdict, Verdict::Throttled | Verdict::Unauthorized);
+        harmless || refused || !outcome.server_may_have_acted()
+    }
+}
+
+/// The state of an item. Small and plain: it is recorded and restored as it is.
+///
+/// ```
+/// use std::time::Duration;
+/// use policy::backoff::BackoffSettings;
+/// use policy::item::{Item, ItemKind, Step, TerminalReason};
+/// use policy::outcome::{Outcome, Verdict};
+/// use policy::random::Random;
+/// use policy::time::Timestamp;
+///
+/// let settings = BackoffSettings::default();
+/// let mut random = Random::from_seed(1);
+/// let failed = Outcome::status(502, Duration::from_millis(80));
+/// let mut after = |kind, now| {
+///     let mut item = Item::new(kind, now);
+///     item.after(&settings, &failed, Some(Verdict::Overloaded), now, &mut random)
+/// };
+/// assert!(matches!(after(ItemKind::of("GET"), Timestamp::ZERO), Step::SendAt { .. }));
+/// // Perhaps the server has done it already.
+/// let exhausted = Step::Failed(TerminalReason::Exhausted);
+/// assert_eq!(after(ItemKind::of("POST"), Timestamp::ZERO), exhausted);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Item {
+    kind: ItemKind,
+    sent: u32,
+    attempts: u32,
+    refreshed: bool,
+    next_at: Timestamp,
+    expires_at: Timestamp,
+    gives_up_at: Timestamp,
+}
+
+impl Item {
+    /// A new item, which may be sent at once.
+    pub fn new(kind: ItemKind, now: Timestamp) -> Self {
+        let after = |wait: Option<Duration>| wait.map_or(Timestamp::MAX, |wait| now + wait);
+        Self {
+            kind,
+            sent: 0,
+            attempts: 0,
+            refreshed: false,
+            next_at: now,
+            expires_at: after(kind.expires_after),
+            gives_up_at: after(kind.give_up_after),
+        }
+    }
+
+    /// What does not change.
+    pub fn kind(&self) -> &ItemKind {
+        &self.kind
+    }
+
+    /// How often it was sent.
+    pub fn sent(&self) -> u32 {
+        self.sent
+    }
+
+    /// How many sends count against `max_attempts` so far: failed ones, but for directed waits
+    /// and 401s.
+    pub fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    /// Says how many sends count so far: none when a person starts it anew.
+    pub fn set_attempts(&mut self, attempts: u32) {
+        self.attempts = attempts;
+    }
+
+    /// When it may be sent next, as far as the item goes; its gate may want it later still, never
+    /// earlier.
+    pub fn next_at(&self) -> Timestamp {
+        self.next_at
+    }
+
+    /// From when on it must not be sent any more.
+    pub fn expires_at(&self) -> Option<Timestamp> {
+        (self.expires_at < Timestamp::MAX).then_some(self.expires_at)
+    }
+
+    /// Its gate had a success at `at`, of whatever item: whoever waits there may go on hoping.
+    pub fn gate_succeeded(&mut self, at: Timestamp) {
+        if let Some(give_up_after) = self.kind.give_up_after {
+            self.gives_up_at = self.gives_up_at.max(at + give_up_after);
+        }
+    }
+
+    /// What to do after an attempt with this `outcome` and `verdict`, which ended at `now`.
+    pub fn after(
+        &mut self,
+        settings: &BackoffSettings,
+        outcome: &Outcome,
+        verdict: Option<Verdict>,
+        now: Timestamp,
+        random: &mut Random,
+    ) -> Step {
+        self.sent = self.sent.saturating_add(1);
+        if verdict != Some(Verdict::Unauthorized) && matches!(outcome.answer, Answer::Status(_)) {
+            self.refreshed = false;
+        }
+        match verdict {
+            None | Some(Verdict::Success) => Step::Done,
+            Some(Verdict::Rejected) => Step::Failed(TerminalReason::Rejected),
+            Some(Verdict::QuotaExhausted) => Step::Failed(TerminalReason::QuotaExhausted),
+            Some(Verdict::Conflict) => Step::Conflict,
+            Some(Verdict::Unauthorized) => self.refresh(now),
+            Some(verdict @ (Verdict::Throttled | Verdict::Overloaded | Verdict::Unreachable)) => {
+                self.again(settings, outcome, verdict, now, random)
+            }
+        }
+    }
+
+    /// What to do after the refresh that [`Step::Refresh`] asked for.
+    pub fn refreshed(&mut self, succeeded: bool, now: Timestamp) -> Step {
+        if !succeeded {
+            return Step::Failed(TerminalReason::AuthFailed);
+        }
+        let reason = ResendReason::Verdict(Verdict::Unauthorized);
+        self.send_after(Duration::ZERO, DelaySource::Refresh, reason, now)
+    }
+
+    /// What to do when its gate refused to let it out, for `reason` and until `until` if that is
+    /// known. Nothing was sent, so no attempt is used up; where nobody knows until when, it asks
+    /// again after the backoff's first step.
+    pub fn refused(
+        &mut self,
+        settings: &BackoffSettings,
+        reason: Reason,
+        until: Option<Timestamp>,
+        now: Timestamp,
+        random: &mut Random,
+    ) -> Step {
+        let (delay, source) = match until {
+            Some(until) => (until.since(now), DelaySource::Gate),
+            None => (settings.delay(1, random), DelaySource::Backoff),
+        };
+        let step = self.send_after(delay, source, ResendReason::Refused(reason), now);
+        match step {
+            Step::Failed(TerminalReason::Expired) if reason == Reason::BreakerOpen => {
+                Step::Failed(TerminalReason::BreakerOpen)
+            }
+            step => step,
+        }
+    }
+
+    fn refresh(&mut self, now: Timestamp) -> Step {
+        if self.refreshed {
+            return Step::Failed(TerminalReason::AuthFailed);
+        }
+        self.refreshed = true;
+        match self.too_late(now) {
+            Some(reason) => Step::Failed(reason),
+            None => Step::Refresh,
+        }
+    }
+
+    fn again(
+        &mut self,
+        settings: &BackoffSettings,
+        outcome: &Outcome,
+        verdict: Verdict,
+        now: Timestamp,
+        random: &mut Random,
+    ) -> Step {
+        if !self.kind.is_safe_to_resend(outcome, verdict) {
+            self.attempts = self.attempts.saturating_add(1);
+            return Step::Failed(TerminalReason::Exhausted);
+        }
+        let reason = ResendReason::Verdict(verdict);
+        if let Some(wait) = outcome.hint.wait {
+            let delay = settings.directed(wait, random);
+            return self.send_after(delay, DelaySource::RetryAfter, reason, now);
+        }
+        self.attempts = self.attempts.saturating_add(1);
+        if !settings.may_retry(self.attempts) {
+            return Step::Failed(TerminalReason::Exhausted);
+        }
+        let delay = settings.delay(self.attempts, random);
+        self.send_after(delay, DelaySource::Backoff, reason, now)
+    }
+
+    fn send_after(
+        &mut self,
+        delay: Duration,
+        source: DelaySource,
+        reason: ResendReason,
+        now: Timestamp,
+    ) -> Step {
+        let at = now + delay;
+        if let Some(reason) = self.too_late(at) {
+            return Step::Failed(reason);
+        }
+        self.next_at = at;
+        Step::SendAt {
+            at,
+            delay,
+            source,
+            reason,
+        }
+    }
+
+    /// Why it must not be sent at `at` any more, if so.
+    fn too_late(&self, at: Timestamp) -> Option<TerminalReason> {
+        if at >= self.expires_at && self.expires_at < Timestamp::MAX {
+            Some(TerminalReason::Expired)
+        } else if at > self.gives_up_at {
+            Some(TerminalReason::GaveUp)
+        } else {
+            None
+        }
+    }
+}

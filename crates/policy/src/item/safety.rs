@@ -1,0 +1,50 @@
+//! What a request does to the server when it arrives twice.
+
+/// What sending a request twice does. By the method's name alone: the words of RFC 9110.
+///
+/// ```
+/// use policy::item::Safety;
+///
+/// assert_eq!(Safety::of("GET"), Safety::Safe);
+/// assert_eq!(Safety::of("PUT"), Safety::Idempotent);
+/// assert_eq!(Safety::of("POST"), Safety::Unsafe);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Safety {
+    /// Nothing: it only reads. GET, HEAD, OPTIONS, TRACE.
+    Safe,
+    /// What sending it once does. PUT, DELETE.
+    Idempotent,
+    /// Possibly everything twice. POST, PATCH, and every method we do not know.
+    Unsafe,
+}
+
+impl Safety {
+    /// The class of `method`. Methods are told apart by case, as HTTP does: `get` is no GET, and
+    /// what we do not know is unsafe.
+    pub fn of(method: &str) -> Self {
+        match method {
+            "GET" | "HEAD" | "OPTIONS" | "TRACE" => Self::Safe,
+            "PUT" | "DELETE" => Self::Idempotent,
+            _ => Self::Unsafe,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn methods_have_their_classes() {
+        for method in ["GET", "HEAD", "OPTIONS", "TRACE"] {
+            assert_eq!(Safety::of(method), Safety::Safe, "{method}");
+        }
+        for method in ["PUT", "DELETE"] {
+            assert_eq!(Safety::of(method), Safety::Idempotent, "{method}");
+        }
+        for method in ["POST", "PATCH", "CONNECT", "PROPFIND", "get", "", "GET "] {
+            assert_eq!(Safety::of(method), Safety::Unsafe, "{method}");
+        }
+    }
+}

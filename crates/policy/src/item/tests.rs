@@ -1,0 +1,557 @@
+//! The item's rules, one test each, then what holds for every history.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::classify;
+use crate::hint::{self, Hint, Response, Source};
+use crate::outcome::{Failure, Phase};
+use crate::preset::Preset;
+
+/// An item that is driven by hand.
+struct Bench {
+    settings: BackoffSettings,
+    item: Item,
+    now: Timestamp,
+    random: Random,
+}
+
+impl Bench {
+    fn new(kind: ItemKind) -> Self {
+        let now = Timestamp::from_secs(1000);
+        Self {
+            settings: BackoffSettings::default(),
+            item: Item::new(kind, now),
+            now,
+            random: Random::from_seed(7),
+        }
+    }
+
+    fn get() -> Self {
+        Self::new(ItemKind::of("GET"))
+    }
+
+    fn post() -> Self {
+        Self::new(ItemKind::of("POST"))
+    }
+
+    /// Answers with `status` and, if it is not empty, a Retry-After.
+    fn answer(&mut self, status: u16, retry_after: &str) -> Step {
+        let (outcome, verdict) = answered(status, retry_after);
+        self.after(&outcome, verdict)
+    }
+
+    fn fail(&mut self, failure: Failure, phase: Phase) -> Step {
+        let outcome = Outcome::failure(failure, phase, Duration::ZERO);
+        self.after(&outcome, classify::failure(failure).verdict)
+    }
+
+    fn after(&mut self, outcome: &Outcome, verdict: Option<Verdict>) -> Step {
+        self.item
+            .after(&self.settings, outcome, verdict, self.now, &mut self.random)
+    }
+
+    fn refused(&mut self, reason: Reason, until: Option<Timestamp>) -> Step {
+        let (settings, random) = (&self.settings, &mut self.random);
+        self.item.refused(settings, reason, until, self.now, random)
+    }
+}
+
+fn answered(status: u16, retry_after: &str) -> (Outcome, Option<Verdict>) {
+    let header = ("Retry-After", retry_after.as_bytes());
+    let response = Response {
+        status,
+        headers: (!retry_after.is_empty()).then_some(header),
+        body: b"",
+    };
+    let hint = hint::read(&response, None);
+    let verdict = classify::response(&[], &response, &hint).verdict;
+    (
+        Outcome::status(status, Duration::from_millis(50)).with_hint(hint),
+        verdict,
+    )
+}
+
+#[track_caller]
+fn delay_of(step: Step) -> Duration {
+    let Step::SendAt { delay, .. } = step else {
+        panic!("{step:?} is no resend");
+    };
+    delay
+}
+
+#[track_caller]
+fn source_of(step: Step) -> DelaySource {
+    let Step::SendAt { source, .. } = step else {
+        panic!("{step:?} is no resend");
+    };
+    source
+}
+
+fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+const EXHAUSTED: Step = Step::Failed(TerminalReason::Exhausted);
+const AUTH_FAILED: Step = Step::Failed(TerminalReason::AuthFailed);
+const EXPIRED: Step = Step::Failed(TerminalReason::Expired);
+
+#[test]
+fn five_sends_have_four_waits() {
+    let mut at = Bench::get();
+    for n in 1..=4 {
+        let delay = delay_of(at.answer(503, ""));
+        let (least, most) = at.settings.bounds(n);
+        assert!((least..=most).contains(&delay), "{n}: {delay:?}");
+    }
+    assert_eq!(at.answer(503, ""), EXHAUSTED);
+    assert_eq!((at.item.sent(), at.item.attempts()), (5, 5));
+}
+
+#[test]
+fn the_third_send_may_succeed() {
+    let mut at = Bench::get();
+    at.answer(500, "");
+    at.answer(500, "");
+    assert_eq!(at.answer(200, ""), Step::Done);
+    assert_eq!((at.item.sent(), at.item.attempts()), (3, 2));
+}
+
+#[test]
+fn what_the_server_rejects_is_over() {
+    assert_eq!(
+        Bench::get().answer(400, ""),
+        Step::Failed(TerminalReason::Rejected)
+    );
+    assert_eq!(Bench::get().answer(101, ""), Step::Done);
+}
+
+#[test]
+fn a_conflict_is_never_sent_again_blindly() {
+    for status in [409, 412] {
+        let mut at = Bench::get();
+        assert_eq!(at.answer(status, ""), Step::Conflict);
+        assert_eq!(at.answer(status, "5"), Step::Conflict, "nor with a hint");
+    }
+}
+
+#[test]
+fn a_used_up_allowance_stops_at_once_also_when_its_end_is_known() {
+    let (outcome, _) = answered(429, "3600");
+    let step = Bench::get().after(&outcome, Some(Verdict::QuotaExhausted));
+    assert_eq!(step, Step::Failed(TerminalReason::QuotaExhausted));
+}
+
+#[test]
+fn a_wait_that_the_server_names_replaces_our_own_shorter_or_longer() {
+    let mut at = Bench::get();
+    for (status, wait) in [(429, "0"), (503, "120"), (500, "7"), (429, "86400")] {
+        let step = at.answer(status, wait);
+        let wait = secs(wait.parse().unwrap());
+        let delay = delay_of(step);
+        assert!((wait..wait + secs(5)).contains(&delay), "{delay:?}");
+        assert_eq!(source_of(step), DelaySource::RetryAfter);
+    }
+}
+
+#[test]
+fn directed_waits_use_no_attempt_up_also_at_the_last() {
+    let mut at = Bench::get();
+    for _ in 0..100 {
+        assert_eq!(source_of(at.answer(429, "1")), DelaySource::RetryAfter);
+    }
+    assert_eq!(at.item.attempts(), 0);
+    for _ in 0..4 {
+        at.answer(429, "");
+    }
+    assert_eq!(source_of(at.answer(500, "30")), DelaySource::RetryAfter);
+    assert_eq!(at.answer(429, ""), EXHAUSTED);
+    assert_eq!(at.item.sent(), 106);
+}
+
+#[test]
+fn without_a_hint_the_delay_is_our_own() {
+    let mut at = Bench::get();
+    at.answer(429, "");
+    let step = at.answer(429, "soon");
+    assert_eq!(source_of(step), DelaySource::Backoff);
+    assert!((secs(1)..secs(3)).contains(&delay_of(step)));
+}
+
+#[test]
+fn a_401_is_refreshed_once_and_sent_again_at_once() {
+    let mut at = Bench::get();
+    assert_eq!(at.answer(401, ""), Step::Refresh);
+    let step = at.item.refreshed(true, at.now);
+    assert_eq!(
+        (source_of(step), delay_of(step)),
+        (DelaySource::Refresh, Duration::ZERO)
+    );
+    assert_eq!(at.answer(200, ""), Step::Done);
+    assert_eq!((at.item.sent(), at.item.attempts()), (2, 0));
+}
+
+#[test]
+fn a_second_401_is_the_end() {
+    let mut at = Bench::get();
+    at.answer(401, "");
+    at.item.refreshed(true, at.now);
+    assert_eq!(at.answer(401, ""), AUTH_FAILED);
+}
+
+#[test]
+fn a_refresh_that_fails_is_the_end() {
+    let mut at = Bench::get();
+    at.answer(401, "");
+    assert_eq!(at.item.refreshed(false, at.now), AUTH_FAILED);
+}
+
+#[test]
+fn a_refresh_is_allowed_again_after_any_other_answer_but_not_after_none() {
+    let mut at = Bench::get();
+    at.answer(401, "");
+    at.answer(500, "");
+    assert_eq!(at.answer(401, ""), Step::Refresh);
+    at.fail(Failure::Timeout, Phase::Waiting);
+    assert_eq!(at.answer(401, ""), AUTH_FAILED);
+}
+
+#[test]
+fn a_401_uses_no_attempt_up() {
+    let mut at = Bench::get();
+    at.answer(401, "");
+    at.item.refreshed(true, at.now);
+    at.answer(500, "");
+    assert_eq!(at.answer(200, ""), Step::Done);
+    assert_eq!(at.item.attempts(), 1);
+}
+
+#[test]
+fn a_post_is_not_sent_again_after_the_server_may_have_acted() {
+    for status in [500, 502, 503, 504, 408] {
+        assert_eq!(Bench::post().answer(status, ""), EXHAUSTED, "{status}");
+    }
+    assert_eq!(
+        Bench::post().answer(500, "30"),
+        EXHAUSTED,
+        "nor with a hint"
+    );
+    for phase in [Phase::Sending, Phase::Waiting, Phase::Receiving] {
+        let step = Bench::post().fail(Failure::Timeout, phase);
+        assert_eq!(step, EXHAUSTED, "{phase:?}");
+    }
+}
+
+#[test]
+fn a_post_is_sent_again_when_the_server_cannot_have_acted() {
+    delay_of(Bench::post().fail(Failure::Connect, Phase::Connecting));
+    delay_of(Bench::post().fail(Failure::Timeout, Phase::Connecting));
+    delay_of(Bench::post().fail(Failure::RefusedStream, Phase::Waiting));
+    delay_of(Bench::post().answer(429, ""));
+    delay_of(Bench::post().answer(503, "5"));
+    assert_eq!(Bench::post().answer(401, ""), Step::Refresh);
+}
+
+#[test]
+fn a_key_the_route_or_the_method_makes_a_second_copy_harmless() {
+    let with_key = ItemKind {
+        has_idempotency_key: true,
+        ..ItemKind::of("POST")
+    };
+    let allowed = ItemKind {
+        retry_unsafe: true,
+        ..ItemKind::of("PATCH")
+    };
+    for kind in [
+        with_key,
+        allowed,
+        ItemKind::of("PUT"),
+        ItemKind::of("DELETE"),
+    ] {
+        delay_of(Bench::new(kind).answer(500, ""));
+        delay_of(Bench::new(kind).fail(Failure::Reset, Phase::Receiving));
+    }
+}
+
+#[test]
+fn who_would_be_sent_too_late_is_told_at_once() {
+    let kind = ItemKind {
+        expires_after: Some(secs(60)),
+        ..ItemKind::of("GET")
+    };
+    let mut at = Bench::new(kind);
+    assert_eq!(at.item.expires_at(), Some(at.now + secs(60)));
+    delay_of(at.answer(429, "50"));
+    assert_eq!(at.answer(429, "60"), EXPIRED);
+    at.now = at.now + secs(60);
+    assert_eq!(at.answer(503, ""), EXPIRED);
+    assert_eq!(at.answer(401, ""), EXPIRED);
+    assert_eq!(at.answer(200, ""), Step::Done, "better late than lost");
+}
+
+#[test]
+fn a_gate_without_success_is_given_up() {
+    let kind = ItemKind {
+        give_up_after: Some(secs(300)),
+        ..ItemKind::of("GET")
+    };
+    let mut at = Bench::new(kind);
+    at.settings.retry_after_jitter = Duration::ZERO;
+    assert_eq!(delay_of(at.answer(429, "300")), secs(300));
+    let gave_up = Step::Failed(TerminalReason::GaveUp);
+    assert_eq!(at.answer(429, "301"), gave_up);
+    let success = at.now + secs(1);
+    at.item.gate_succeeded(success);
+    at.item.gate_succeeded(at.now);
+    assert_eq!(delay_of(at.answer(429, "301")), secs(301));
+    assert_eq!(at.answer(429, "302"), gave_up);
+}
+
+#[test]
+fn what_a_gate_refuses_uses_no_attempt_up() {
+    let mut at = Bench::get();
+    let until = at.now + secs(4);
+    let step = at.refused(Reason::BreakerOpen, Some(until));
+    assert_eq!(source_of(step), DelaySource::Gate);
+    assert_eq!(at.item.next_at(), until);
+    let step = at.refused(Reason::QueueFull, None);
+    assert_eq!(source_of(step), DelaySource::Backoff);
+    let Step::SendAt { reason, .. } = step else {
+        panic!("{step:?}");
+    };
+    assert_eq!(reason.as_str(), "queue_full");
+    assert_eq!((at.item.sent(), at.item.attempts()), (0, 0));
+}
+
+#[test]
+fn who_cannot_wait_for_a_breaker_ends_with_it() {
+    let kind = ItemKind {
+        expires_after: Some(secs(3)),
+        ..ItemKind::of("GET")
+    };
+    let mut at = Bench::new(kind);
+    let until = Some(at.now + secs(4));
+    assert_eq!(
+        at.refused(Reason::BreakerOpen, until),
+        Step::Failed(TerminalReason::BreakerOpen)
+    );
+    assert_eq!(at.refused(Reason::Hold, until), EXPIRED);
+}
+
+#[test]
+fn an_hour_named_by_the_server_is_an_hour() {
+    let mut at = Bench::get();
+    at.settings = Preset::Crawl.settings();
+    assert!(delay_of(at.answer(429, "3600")) >= secs(3600));
+}
+
+#[test]
+fn a_restart_changes_nothing() {
+    let kind = ItemKind {
+        expires_after: Some(secs(600)),
+        give_up_after: Some(secs(300)),
+        ..ItemKind::of("GET")
+    };
+    let mut at = Bench::new(kind);
+    at.answer(500, "");
+    at.answer(500, "");
+    delay_of(at.answer(429, "30"));
+    let record = at.item.record(at.now);
+    assert_eq!((record.sent, record.attempts), (3, 2));
+    assert!(record.next_in >= secs(30));
+    // Another process, another clock.
+    let now = Timestamp::from_millis(5);
+    let restored = Item::restore(kind, &record, now);
+    assert_eq!(restored.record(now), record);
+    assert_eq!(restored.next_at(), now + record.next_in);
+    assert_eq!(
+        Item::restore(kind, &record, at.now),
+        at.item,
+        "on the same clock it is the same item"
+    );
+}
+
+#[test]
+fn an_expired_item_is_still_expired_after_a_restart() {
+    let kind = ItemKind {
+        expires_after: Some(secs(1)),
+        ..ItemKind::of("GET")
+    };
+    let mut at = Bench::new(kind);
+    let record = at.item.record(at.now + secs(5));
+    assert_eq!(record.expires_in, Some(Duration::ZERO));
+    at.item = Item::restore(kind, &record, at.now);
+    assert_eq!(at.answer(503, ""), EXPIRED);
+}
+
+#[test]
+fn it_is_small() {
+    assert!(size_of::<Item>() <= 80, "{}", size_of::<Item>());
+}
+
+/// One attempt of a random history.
+#[derive(Clone, Debug)]
+enum Attempt {
+    Status(u16, String),
+    Failure(Failure, Phase),
+    Refused(Reason, Option<u64>),
+}
+
+fn attempt() -> impl Strategy<Value = Attempt> {
+    let status = prop_oneof![
+        4 => prop::sample::select(vec![429_u16, 500, 502, 503, 504, 529, 408]),
+        1 => prop::sample::select(vec![401_u16, 200, 101, 404, 409]),
+    ];
+    let retry_after = prop_oneof![
+        2 => Just(String::new()),
+        1 => (0_u32..2000).prop_map(|seconds| seconds.to_string()),
+        1 => prop::sample::select(vec!["1m30s", "370ms", "PT5S", "0.25", "soon", "-3"])
+            .prop_map(str::to_owned),
+    ];
+    let failure = prop::sample::select(vec![
+        Failure::Connect,
+        Failure::Timeout,
+        Failure::Reset,
+        Failure::RefusedStream,
+    ]);
+    let phase = prop::sample::select(vec![
+        Phase::Connecting,
+        Phase::Sending,
+        Phase::Waiting,
+        Phase::Receiving,
+    ]);
+    let reason = prop::sample::select(vec![Reason::BreakerOpen, Reason::QueueFull]);
+    prop_oneof![
+        6 => (status, retry_after).prop_map(|(status, wait)| Attempt::Status(status, wait)),
+        3 => (failure, phase).prop_map(|(failure, phase)| Attempt::Failure(failure, phase)),
+        1 => (reason, prop::option::of(0_u64..100_000))
+            .prop_map(|(reason, until)| Attempt::Refused(reason, until)),
+    ]
+}
+
+fn kind() -> impl Strategy<Value = ItemKind> {
+    let method = prop::sample::select(vec!["GET", "PUT", "POST", "PATCH"]);
+    let bound = || prop::option::of((0_u64..600_000).prop_map(Duration::from_millis));
+    (method, any::<bool>(), any::<bool>(), bound(), bound()).prop_map(
+        |(method, key, allowed, expires_after, give_up_after)| ItemKind {
+            has_idempotency_key: key,
+            retry_unsafe: allowed,
+            expires_after,
+            give_up_after,
+            ..ItemKind::of(method)
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn every_history_keeps_the_promises(
+        kind in kind(),
+        attempts in prop::collection::vec(attempt(), 1..60),
+        preset in prop::sample::select(Preset::ALL.to_vec()),
+        seed: u64,
+    ) {
+        let mut at = Bench::new(kind);
+        at.settings = preset.settings();
+        at.random = Random::from_seed(seed);
+        let start = at.now;
+        let may_repeat = kind.safety != Safety::Unsafe || kind.has_idempotency_key || kind.retry_unsafe;
+        let mut undirected = 0;
+        let mut refreshes_in_a_row = 0;
+        for attempt in attempts {
+            let before = at.item;
+            let (step, outcome, verdict) = match attempt {
+                Attempt::Status(status, wait) => {
+                    let (outcome, verdict) = answered(status, &wait);
+                    (at.after(&outcome, verdict), Some(outcome), verdict)
+                }
+                Attempt::Failure(failure, phase) => {
+                    let outcome = Outcome::failure(failure, phase, Duration::ZERO);
+                    let verdict = classify::failure(failure).verdict;
+                    (at.after(&outcome, verdict), Some(outcome), verdict)
+                }
+                Attempt::Refused(reason, until) => {
+                    let until = until.map(|millis| at.now + Duration::from_millis(millis));
+                    let step = at.refused(reason, until);
+                    prop_assert_eq!(at.item.attempts(), before.attempts());
+                    (step, None, None)
+                }
+            };
+            let wait = outcome.as_ref().and_then(|outcome| outcome.hint.wait);
+            let step = if step == Step::Refresh {
+                refreshes_in_a_row += 1;
+                prop_assert_eq!(at.item.attempts(), before.attempts());
+                prop_assert!(refreshes_in_a_row <= 1, "one refresh until another answer");
+                at.item.refreshed(true, at.now)
+            } else {
+                if outcome.as_ref().is_some_and(|o| matches!(o.answer, Answer::Status(_))) {
+                    refreshes_in_a_row = 0;
+                }
+                step
+            };
+            let Step::SendAt { at: next, delay, source, .. } = step else {
+                break;
+            };
+            // Later, by the delay, and within its bounds of time.
+            prop_assert_eq!(next, at.now + delay);
+            prop_assert_eq!(next, at.item.next_at());
+            if let Some(expires_after) = kind.expires_after {
+                prop_assert!(next < start + expires_after);
+            }
+            if let Some(give_up_after) = kind.give_up_after {
+                prop_assert!(next <= start + give_up_after);
+            }
+            match source {
+                DelaySource::RetryAfter => {
+                    prop_assert!(delay >= wait.unwrap(), "{delay:?} undercuts {wait:?}");
+                    prop_assert!(delay <= wait.unwrap() + at.settings.retry_after_jitter());
+                    prop_assert_eq!(at.item.attempts(), before.attempts());
+                }
+                DelaySource::Backoff => {
+                    prop_assert!(delay <= at.settings.max());
+                    if outcome.is_some() {
+                        undirected += 1;
+                        let (least, most) = at.settings.bounds(undirected);
+                        prop_assert!(least <= delay && delay <= most);
+                    }
+                }
+                DelaySource::Refresh => prop_assert_eq!(delay, Duration::ZERO),
+                DelaySource::Gate => {}
+            }
+            // Five sends have four waits.
+            prop_assert!(undirected < at.settings.max_attempts());
+            if let (Some(outcome), false) = (&outcome, may_repeat) {
+                let refused = matches!(verdict, Some(Verdict::Throttled | Verdict::Unauthorized));
+                prop_assert!(refused || !outcome.server_may_have_acted(), "sent twice");
+            }
+            // A restart at any moment makes no difference.
+            let restored = Item::restore(kind, &at.item.record(at.now), at.now);
+            prop_assert_eq!(restored, at.item);
+            at.now = next + Duration::from_millis(1);
+        }
+    }
+
+    #[test]
+    fn whatever_is_answered_an_item_with_an_expiry_ends(
+        wait in prop::option::of(0_u64..10),
+        seed: u64,
+    ) {
+        let kind = ItemKind { expires_after: Some(secs(60)), ..ItemKind::of("GET") };
+        let mut at = Bench::new(kind);
+        at.random = Random::from_seed(seed);
+        let hint = Hint {
+            wait: wait.map(secs),
+            source: wait.map(|_| Source::RetryAfter),
+            ..Hint::default()
+        };
+        let outcome = Outcome::status(429, Duration::ZERO).with_hint(hint);
+        let mut sends = 0;
+        while let Step::SendAt { at: next, .. } = at.after(&outcome, Some(Verdict::Throttled)) {
+            at.now = next + Duration::from_millis(100);
+            sends += 1;
+            prop_assert!(sends <= 600);
+        }
+    }
+}
