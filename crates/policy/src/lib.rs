@@ -20,6 +20,7 @@ pub mod key;
 pub mod latency;
 pub mod limits;
 pub mod line;
+pub mod operation;
 pub mod outcome;
 pub mod preset;
 pub mod random;

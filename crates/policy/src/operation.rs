@@ -1,0 +1,555 @@
+//! The life of an operation: a request that was accepted for durable delivery.
+//!
+//! Only the moves live here, as one table, so that every store and every worker has the same: what
+//! is not in the table cannot happen, whoever asks for it. An illegal move is an answer and not a
+//! fault: a worker whose lease was lost comes back late, a person clicks twice, two people decide
+//! at once. The loser of such a race is told what the state is, and nothing changes.
+//!
+//! - **Nothing leaves on its own what a person has to look at.** `conflict` and `failed` keep their
+//!   reason until somebody decides; expiry does not touch them.
+//! - **A conflict is resolved, not retried.** A retry of everything that failed, by filter, must
+//!   not resend conflicts blindly, so `retry` does not apply to them.
+//! - **A new body is a new request.** After a merge or a replacement the idempotency key changes,
+//!   or the server would answer from its memory of the old one; a retry by a person keeps the key,
+//!   so that what was done after all is not done twice. Both start with all attempts.
+//! - **A lost lease says nothing about the request.** It may have been sent, so the operation waits
+//!   a little and keeps its attempts and its key, which makes a second copy harmless.
+
+use std::fmt;
+
+use crate::item::{Step, TerminalReason};
+
+/// Where an operation is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum State {
+    /// Waiting for a worker.
+    Available,
+    /// A worker has it.
+    Running,
+    /// Waiting for a time: it is sent again then.
+    Retryable,
+    /// Delivered.
+    Completed,
+    /// It will not be tried again by itself, for this reason.
+    Failed(TerminalReason),
+    /// The server has something else; waits for a rule or a person.
+    Conflict,
+    /// A person took it back.
+    Cancelled,
+}
+
+impl State {
+    /// The word for it in records, the API and the console.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Available => "available",
+            Self::Running => "running",
+            Self::Retryable => "retryable",
+            Self::Completed => "completed",
+            Self::Failed(_) => "failed",
+            Self::Conflict => "conflict",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// Why it is not tried by itself, if it is not.
+    pub const fn reason(self) -> Option<TerminalReason> {
+        match self {
+            Self::Failed(reason) => Some(reason),
+            Self::Conflict => Some(TerminalReason::Conflict),
+            Self::Cancelled => Some(TerminalReason::Cancelled),
+            Self::Available | Self::Running | Self::Retryable | Self::Completed => None,
+        }
+    }
+
+    /// Will something happen to it without a person?
+    pub const fn is_pending(self) -> bool {
+        matches!(self, Self::Available | Self::Running | Self::Retryable)
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What happens to an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Event {
+    /// A worker takes it; a retryable one when its time has come.
+    Claim,
+    /// It was delivered.
+    Complete,
+    /// It is to be sent again, later.
+    Postpone,
+    /// It will not be sent again.
+    Fail(TerminalReason),
+    /// The server has something else.
+    Conflict,
+    /// The worker gives it back unsent, as when it is told to stop.
+    Release,
+    /// The worker has not been heard of for too long.
+    LeaseLost,
+    /// Its time is over.
+    Expire,
+    /// A rule has merged both sides: the result is to be sent. At most [`MAX_MERGES`] times.
+    Merge,
+    /// A rule has found that the server already has what was wanted: nothing has to be sent.
+    Reconcile,
+    /// A person decides a conflict.
+    Resolve(Resolution),
+    /// A person wants it tried again.
+    Retry,
+    /// A person takes it back.
+    Cancel,
+}
+
+impl Event {
+    /// What a worker reports after an attempt; `None` while the credential is being refreshed,
+    /// when it still runs.
+    pub const fn of_step(step: Step) -> Option<Self> {
+        match step {
+            Step::Done => Some(Self::Complete),
+            Step::SendAt { .. } => Some(Self::Postpone),
+            Step::Conflict => Some(Self::Conflict),
+            Step::Failed(reason) => Some(Self::Fail(reason)),
+            Step::Refresh => None,
+        }
+    }
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Claim => "claim",
+            Self::Complete => "complete",
+            Self::Postpone => "postpone",
+            Self::Fail(_) => "fail",
+            Self::Conflict => "mark as conflict",
+            Self::Release => "release",
+            Self::LeaseLost => "take the lease of",
+            Self::Expire => "expire",
+            Self::Merge => "merge",
+            Self::Reconcile => "reconcile",
+            Self::Resolve(_) => "resolve",
+            Self::Retry => "retry",
+            Self::Cancel => "cancel",
+        }
+    }
+}
+
+/// What a person decides about a conflict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Resolution {
+    /// Send it again as it is: what the server has may be overwritten.
+    Resend,
+    /// Leave what the server has; this one is not sent any more.
+    Discard,
+    /// Send this other body instead.
+    Replace,
+}
+
+impl Resolution {
+    /// The resolution that the API calls `name`.
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "resend" => Some(Self::Resend),
+            "discard" => Some(Self::Discard),
+            "replace" => Some(Self::Replace),
+            _ => None,
+        }
+    }
+}
+
+/// How often rules may merge a conflict before a person has to look. The other side wins a race
+/// now and then; three times in a row is not a race any more.
+pub const MAX_MERGES: u8 = 3;
+
+/// What of an operation decides its moves: small, and kept with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Operation {
+    state: State,
+    merges: u8,
+}
+
+impl Operation {
+    /// A new one, waiting for a worker.
+    pub const fn new() -> Self {
+        Self {
+            state: State::Available,
+            merges: 0,
+        }
+    }
+
+    /// One that was kept.
+    pub const fn restore(state: State, merges: u8) -> Self {
+        Self { state, merges }
+    }
+
+    /// Where it is.
+    pub const fn state(self) -> State {
+        self.state
+    }
+
+    /// How often rules have merged it since a person last decided.
+    pub const fn merges(self) -> u8 {
+        self.merges
+    }
+
+    /// Where `event` takes it.
+    ///
+    /// ```
+    /// use policy::operation::{Event, Operation, State};
+    ///
+    /// let running = Operation::new().apply(Event::Claim).unwrap().operation;
+    /// let done = running.apply(Event::Complete).unwrap().operation;
+    /// assert_eq!(done.state(), State::Completed);
+    /// assert_eq!(
+    ///     done.apply(Event::Retry).unwrap_err().to_string(),
+    ///     "cannot retry an operation that is completed"
+    /// );
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If that cannot happen now. Nothing has changed then.
+    pub fn apply(self, event: Event) -> Result<Move, Illegal> {
+        let illegal = Illegal {
+            state: self.state,
+            event,
+        };
+        let to = match (self.state, event) {
+            (State::Available | State::Retryable, Event::Claim) => State::Running,
+            (State::Available | State::Retryable, Event::Expire) => {
+                State::Failed(TerminalReason::Expired)
+            }
+            (State::Running, Event::Complete) | (State::Conflict, Event::Reconcile) => {
+                State::Completed
+            }
+            (State::Running, Event::Postpone | Event::LeaseLost) => State::Retryable,
+            (State::Running, Event::Release) => State::Available,
+            (State::Running, Event::Conflict) => State::Conflict,
+            (State::Running, Event::Fail(reason)) => failed(reason),
+            (State::Conflict, Event::Merge) if self.merges < MAX_MERGES => State::Available,
+            (State::Conflict, Event::Resolve(Resolution::Resend | Resolution::Replace))
+            | (State::Failed(_) | State::Cancelled | State::Retryable, Event::Retry) => {
+                State::Available
+            }
+            (State::Conflict, Event::Resolve(Resolution::Discard) | Event::Cancel)
+            | (
+                State::Available | State::Running | State::Retryable | State::Failed(_),
+                Event::Cancel,
+            ) => State::Cancelled,
+            _ => return Err(illegal),
+        };
+        Ok(self.moved(to, event))
+    }
+
+    fn moved(self, to: State, event: Event) -> Move {
+        let (merges, body) = match event {
+            Event::Merge => (self.merges + 1, Body::New),
+            Event::Resolve(Resolution::Replace) => (0, Body::New),
+            Event::Resolve(Resolution::Resend | Resolution::Discard) | Event::Retry => {
+                (0, Body::Same)
+            }
+            _ => (self.merges, Body::Same),
+        };
+        let anew = matches!(event, Event::Merge | Event::Retry | Event::Resolve(_));
+        Move {
+            operation: Self { state: to, merges },
+            attempts: if anew { Attempts::Anew } else { Attempts::Kept },
+            body,
+        }
+    }
+}
+
+impl Default for Operation {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Reasons that are states of their own go there, however a worker reports them.
+const fn failed(reason: TerminalReason) -> State {
+    match reason {
+        TerminalReason::Conflict => State::Conflict,
+        TerminalReason::Cancelled => State::Cancelled,
+        TerminalReason::Exhausted
+        | TerminalReason::Rejected
+        | TerminalReason::AuthFailed
+        | TerminalReason::QuotaExhausted
+        | TerminalReason::Expired
+        | TerminalReason::Disabled
+        | TerminalReason::GaveUp
+        | TerminalReason::BreakerOpen => State::Failed(reason),
+    }
+}
+
+/// A move that was made, and what goes with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// The operation as it is now.
+    pub operation: Operation,
+    /// What becomes of the attempts it has used up.
+    pub attempts: Attempts,
+    /// Is it still the same request?
+    pub body: Body,
+}
+
+/// What becomes of the attempts that were used up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attempts {
+    /// They stay used up.
+    Kept,
+    /// It has all of them again: somebody decided to begin anew.
+    Anew,
+}
+
+/// Whether what is sent stays the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// The same request under the same idempotency key.
+    Same,
+    /// Another body, which needs a new idempotency key.
+    New,
+}
+
+/// A move that cannot be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Illegal {
+    /// The state it is in, and stays in.
+    pub state: State,
+    /// What was to happen.
+    pub event: Event,
+}
+
+impl fmt::Display for Illegal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (event, state) = (self.event.as_str(), self.state);
+        write!(f, "cannot {event} an operation that is {state}")
+    }
+}
+
+impl std::error::Error for Illegal {}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const EXHAUSTED: State = State::Failed(TerminalReason::Exhausted);
+
+    const STATES: [State; 7] = [
+        State::Available,
+        State::Running,
+        State::Retryable,
+        State::Completed,
+        EXHAUSTED,
+        State::Conflict,
+        State::Cancelled,
+    ];
+
+    fn events() -> Vec<Event> {
+        let resolutions = [Resolution::Resend, Resolution::Discard, Resolution::Replace];
+        let mut events = vec![
+            Event::Claim,
+            Event::Complete,
+            Event::Postpone,
+            Event::Conflict,
+            Event::Release,
+            Event::LeaseLost,
+            Event::Expire,
+            Event::Merge,
+            Event::Reconcile,
+            Event::Retry,
+            Event::Cancel,
+        ];
+        events.extend(resolutions.map(Event::Resolve));
+        events.extend(TerminalReason::ALL.map(Event::Fail));
+        events
+    }
+
+    /// The whole table, as a person would draw it: everything else is illegal.
+    fn legal(from: State) -> Vec<(Event, State)> {
+        let cancel = (Event::Cancel, State::Cancelled);
+        let expire = (Event::Expire, State::Failed(TerminalReason::Expired));
+        let retry = (Event::Retry, State::Available);
+        match from {
+            State::Available => vec![(Event::Claim, State::Running), expire, cancel],
+            State::Retryable => vec![(Event::Claim, State::Running), expire, cancel, retry],
+            State::Running => {
+                let mut moves = vec![
+                    (Event::Complete, State::Completed),
+                    (Event::Postpone, State::Retryable),
+                    (Event::LeaseLost, State::Retryable),
+                    (Event::Release, State::Available),
+                    (Event::Conflict, State::Conflict),
+                    cancel,
+                ];
+                moves.extend(TerminalReason::ALL.map(|reason| {
+                    let to = match reason {
+                        TerminalReason::Conflict => State::Conflict,
+                        TerminalReason::Cancelled => State::Cancelled,
+                        reason => State::Failed(reason),
+                    };
+                    (Event::Fail(reason), to)
+                }));
+                moves
+            }
+            State::Conflict => vec![
+                (Event::Merge, State::Available),
+                (Event::Reconcile, State::Completed),
+                (Event::Resolve(Resolution::Resend), State::Available),
+                (Event::Resolve(Resolution::Replace), State::Available),
+                (Event::Resolve(Resolution::Discard), State::Cancelled),
+                cancel,
+            ],
+            State::Failed(_) => vec![retry, cancel],
+            State::Cancelled => vec![retry],
+            State::Completed => vec![],
+        }
+    }
+
+    #[test]
+    fn the_moves_are_those_of_the_table_and_no_others() {
+        for state in STATES {
+            for event in events() {
+                let expected = legal(state).into_iter().find(|(legal, _)| *legal == event);
+                let moved = Operation::restore(state, 0).apply(event);
+                assert_eq!(
+                    moved.map(|moved| moved.operation.state()).ok(),
+                    expected.map(|(_, to)| to),
+                    "{event:?} from {state:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn rules_may_merge_three_times_then_a_person_has_to_look() {
+        let mut operation = Operation::new();
+        let mut apply = |event| {
+            let moved: Result<Move, Illegal> = operation.apply(event);
+            if let Ok(moved) = moved {
+                operation = moved.operation;
+            }
+            moved
+        };
+        for _ in 0..MAX_MERGES {
+            apply(Event::Claim).unwrap();
+            apply(Event::Conflict).unwrap();
+            let moved = apply(Event::Merge).unwrap();
+            assert_eq!((moved.attempts, moved.body), (Attempts::Anew, Body::New));
+        }
+        apply(Event::Claim).unwrap();
+        apply(Event::Conflict).unwrap();
+        let refused = apply(Event::Merge).unwrap_err();
+        assert_eq!(refused.state, State::Conflict);
+        let moved = apply(Event::Resolve(Resolution::Resend)).unwrap();
+        assert_eq!(
+            moved.operation.merges(),
+            0,
+            "a person's decision begins anew"
+        );
+    }
+
+    #[test]
+    fn a_person_retries_with_all_attempts_and_the_same_key() {
+        let moved = Operation::restore(EXHAUSTED, 0)
+            .apply(Event::Retry)
+            .unwrap();
+        assert_eq!((moved.attempts, moved.body), (Attempts::Anew, Body::Same));
+    }
+
+    #[test]
+    fn another_body_needs_another_key() {
+        let conflict = Operation::restore(State::Conflict, 0);
+        let body = |resolution| conflict.apply(Event::Resolve(resolution)).unwrap().body;
+        assert_eq!(body(Resolution::Replace), Body::New);
+        assert_eq!(body(Resolution::Resend), Body::Same);
+    }
+
+    #[test]
+    fn a_lost_lease_keeps_attempts_and_key() {
+        let running = Operation::restore(State::Running, 0);
+        let moved = running.apply(Event::LeaseLost).unwrap();
+        assert_eq!((moved.attempts, moved.body), (Attempts::Kept, Body::Same));
+    }
+
+    #[test]
+    fn a_worker_that_comes_too_late_changes_nothing() {
+        for state in [State::Retryable, State::Cancelled, State::Completed] {
+            let late = Operation::restore(state, 0).apply(Event::Complete);
+            assert_eq!(late.unwrap_err().state, state);
+        }
+    }
+
+    #[test]
+    fn steps_of_an_item_are_events() {
+        assert_eq!(Event::of_step(Step::Done), Some(Event::Complete));
+        assert_eq!(Event::of_step(Step::Refresh), None);
+        assert_eq!(Event::of_step(Step::Conflict), Some(Event::Conflict));
+        let gave_up = TerminalReason::GaveUp;
+        assert_eq!(
+            Event::of_step(Step::Failed(gave_up)),
+            Some(Event::Fail(gave_up))
+        );
+    }
+
+    #[test]
+    fn states_and_resolutions_have_their_words() {
+        assert_eq!(
+            STATES.map(State::as_str),
+            [
+                "available",
+                "running",
+                "retryable",
+                "completed",
+                "failed",
+                "conflict",
+                "cancelled"
+            ]
+        );
+        for (name, resolution) in [
+            ("resend", Some(Resolution::Resend)),
+            ("discard", Some(Resolution::Discard)),
+            ("replace", Some(Resolution::Replace)),
+            ("Resend", None),
+        ] {
+            assert_eq!(Resolution::named(name), resolution);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn random_events_never_leave_the_table_and_reasons_stay(
+            events in prop::collection::vec(prop::sample::select(events()), 1..200),
+        ) {
+            let mut operation = Operation::new();
+            for event in events {
+                let before = operation;
+                match operation.apply(event) {
+                    Ok(moved) => {
+                        let to = moved.operation.state();
+                        prop_assert!(legal(before.state()).contains(&(event, to)));
+                        operation = moved.operation;
+                    }
+                    Err(illegal) => prop_assert_eq!(illegal, Illegal { state: before.state(), event }),
+                }
+                prop_assert!(operation.merges() <= MAX_MERGES);
+                // Only a person ends what waits for a person, or a rule for conflicts.
+                let is_person = matches!(event, Event::Resolve(_) | Event::Retry | Event::Cancel);
+                let is_rule = matches!(event, Event::Merge | Event::Reconcile);
+                if let Some(reason) = before.state().reason()
+                    && !is_person
+                    && !(is_rule && before.state() == State::Conflict)
+                {
+                    prop_assert_eq!(operation.state().reason(), Some(reason));
+                }
+                if before.state() == State::Completed {
+                    prop_assert_eq!(operation, before);
+                }
+            }
+        }
+    }
+}
