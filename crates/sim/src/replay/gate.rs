@@ -8,18 +8,16 @@
 //! settled is not: both are over, and a trace may have any number of them.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
-use policy::classify;
 use policy::gate::{Ask, Decision, Gate, GateOptions, GateSettings, Permit, Reason};
-use policy::hint::{self, Hint};
 use policy::key::{self, KeyError};
 use policy::line::Tickets;
-use policy::outcome::{Answer, Outcome, Verdict};
+use policy::outcome::Verdict;
 use policy::time::Timestamp;
 
 use super::at::{At, Timeline};
-use super::event::{Action, Event, Reply, phase};
+use super::attempt::Attempt;
+use super::event::{Action, Event};
 use super::gates::{GateId, Gates};
 use super::object::Object;
 use super::problem::{Problem, excerpt};
@@ -232,53 +230,6 @@ fn write_decision(
         .time("until", until)
         .text("reason", reason.map(Reason::as_str))
         .end();
-}
-
-/// What came of an attempt, as the event tells it.
-#[derive(Debug)]
-struct Attempt {
-    answer: Answer,
-    hint: Hint,
-    latency: Option<Duration>,
-    verdict: Option<Verdict>,
-}
-
-impl Attempt {
-    fn read(event: &Event<'_>) -> Result<Self, Problem> {
-        let latency = event.latency()?;
-        let now = event.now()?;
-        Ok(match event.reply()? {
-            Reply::Answered(answered) => {
-                let response = answered.response();
-                let hint = hint::read(&response, now);
-                Self {
-                    answer: Answer::Status(response.status),
-                    verdict: classify::response(&[], &response, &hint).verdict,
-                    hint,
-                    latency,
-                }
-            }
-            Reply::Failed(failure) => Self {
-                answer: Answer::Failed {
-                    failure,
-                    phase: phase(failure),
-                },
-                verdict: classify::failure(failure).verdict,
-                hint: Hint::default(),
-                latency,
-            },
-        })
-    }
-
-    /// The outcome, with the time since the admission where the event names no latency.
-    fn outcome(self, since_admission: Duration) -> Outcome {
-        Outcome {
-            answer: self.answer,
-            latency: self.latency.unwrap_or(since_admission),
-            hint: self.hint,
-            used: None,
-        }
-    }
 }
 
 fn bad_key(error: &KeyError) -> Problem {

@@ -9,6 +9,7 @@
 //! trace look right that is not.
 
 mod at;
+mod attempt;
 mod classify;
 mod event;
 mod gate;
