@@ -16,7 +16,7 @@
 
 use std::time::Duration;
 
-use crate::gate::{SettingError, whole};
+use crate::setting::{SettingError, whole};
 use crate::suggest::suggestion;
 use crate::time::Timestamp;
 

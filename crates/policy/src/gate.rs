@@ -32,10 +32,11 @@ mod settings;
 mod tests;
 
 pub use ask::{Ask, Decision, Permit, Reason};
-pub use options::{GateOptions, SettingError};
-pub(crate) use options::{positive, whole};
+pub use options::GateOptions;
 pub use record::{GateRecord, GateSnapshot};
 pub use settings::GateSettings;
+
+pub use crate::setting::SettingError;
 
 /// The state kept for one key: 256 bytes, four cache lines. What a granted ask touches comes
 /// first; what only an answer touches comes later.

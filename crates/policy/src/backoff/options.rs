@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::{BackoffSettings, Growth, Steps};
 use crate::duration;
-use crate::gate::{SettingError, positive, whole};
 use crate::jitter::Jitter;
+use crate::setting::{SettingError, positive, whole};
 use crate::suggest::suggestion;
 
 /// What was written about a backoff; `None` leaves what the preset has.

@@ -1,13 +1,11 @@
 //! What people write about a gate: each setting by its name, optional, judged by itself.
 
-use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
 use crate::duration;
 use crate::limits::Limit;
 use crate::rate::Strategy;
-use crate::suggest::suggestion;
+use crate::setting::{SettingError, list, positive, switch, unknown, whole};
 
 /// What was written about a gate; `None` leaves the default of the strategy.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -114,11 +112,8 @@ impl GateOptions {
     /// ```
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), SettingError> {
         let value = value.trim();
-        self.assign(name, value).map_err(|expected| SettingError {
-            setting: name.to_owned(),
-            value: value.to_owned(),
-            expected,
-        })
+        self.assign(name, value)
+            .map_err(|expected| SettingError::new(name, value, expected))
     }
 
     fn assign(&mut self, name: &str, value: &str) -> Result<(), String> {
@@ -158,37 +153,10 @@ impl GateOptions {
                 self.latency_degrade_factor = Some(at_least_one(value, "a factor of at least 1")?);
             }
             "count_throttled" => self.count_throttled = Some(switch(value)?),
-            _ => return Err(unknown(name)),
+            _ => return Err(unknown(name, &Self::NAMES)),
         }
         Ok(())
     }
-}
-
-/// One thing that is wrong with the settings.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SettingError {
-    /// The setting's name as written.
-    pub setting: String,
-    /// Its value as written.
-    pub value: String,
-    /// What would have been right.
-    pub expected: String,
-}
-
-impl fmt::Display for SettingError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "`{}` is `{}`, expected {}",
-            self.setting, self.value, self.expected
-        )
-    }
-}
-
-impl std::error::Error for SettingError {}
-
-fn switch(value: &str) -> Result<bool, String> {
-    value.parse().map_err(|_| "`true` or `false`".to_owned())
 }
 
 fn number(value: &str, above: f64, most: f64, expected: &str) -> Result<f64, String> {
@@ -233,17 +201,6 @@ fn below_one(value: &str) -> Result<f64, String> {
     })
 }
 
-pub(crate) fn whole<T: FromStr + PartialOrd + fmt::Display>(
-    value: &str,
-    least: T,
-    most: T,
-) -> Result<T, String> {
-    let parsed = value.replace('_', "").parse::<T>().ok();
-    parsed
-        .filter(|number| *number >= least && *number <= most)
-        .ok_or_else(|| format!("a whole number from {least} to {most}"))
-}
-
 fn power_of_two(value: &str) -> Result<u32, String> {
     let expected = "a power of two from 1 to 65536";
     let shards: u32 = whole(value, 1, 65_536).map_err(|_| expected.to_owned())?;
@@ -254,36 +211,17 @@ fn power_of_two(value: &str) -> Result<u32, String> {
     }
 }
 
-pub(crate) fn positive(value: &str) -> Result<Duration, String> {
-    match duration::parse(value)? {
-        Duration::ZERO => Err("a duration above zero".to_owned()),
-        duration => Ok(duration),
-    }
-}
-
 /// Several limits, separated by commas; the brackets and quotes of a list are allowed.
 fn limits(value: &str) -> Result<Vec<Limit>, String> {
     /// Each costs up to a kilobyte a gate; nobody publishes more than four.
     const MOST: usize = 8;
-    let inner = value.trim_start_matches('[').trim_end_matches(']');
-    let parts = inner
-        .split(',')
-        .map(|part| part.trim().trim_matches('"'))
-        .filter(|part| !part.is_empty());
-    let limits = parts
+    let limits = list(value)
         .map(str::parse)
         .collect::<Result<Vec<Limit>, String>>()?;
     if limits.len() > MOST {
         return Err(format!("at most {MOST} limits"));
     }
     Ok(limits)
-}
-
-fn unknown(name: &str) -> String {
-    match suggestion(name, &GateOptions::NAMES) {
-        Some(close) => format!("a known setting; did you mean `{close}`?"),
-        None => format!("a known setting: {}", GateOptions::NAMES.join(", ")),
-    }
 }
 
 #[cfg(test)]

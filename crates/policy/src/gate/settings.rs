@@ -3,14 +3,14 @@
 //! Defaults give way to what was written, and two written parts that contradict each other are
 //! reported, all in one go.
 
-use std::fmt;
 use std::time::Duration;
 
-use super::options::{GateOptions, SettingError};
+use super::options::GateOptions;
 use crate::breaker::BreakerSettings;
 use crate::duration;
 use crate::limits::Limit;
 use crate::rate::{AimdSettings, Strategy};
+use crate::setting::SettingError;
 use crate::window::MAX_SLICES;
 
 /// The settings of a gate, whole and without contradictions.
@@ -89,14 +89,16 @@ impl GateOptions {
                 .fold(defaults.max_rate, f64::max)
         });
         if min > max {
-            problems.push(contradiction("min_rate", min, "at most", "max_rate", max));
+            problems.push(SettingError::contradiction(
+                "min_rate", min, "at most", "max_rate", max,
+            ));
             return (min, min, max);
         }
         let initial = self
             .initial_rate
             .unwrap_or_else(|| defaults.initial_rate.clamp(min, max));
         if initial < min {
-            problems.push(contradiction(
+            problems.push(SettingError::contradiction(
                 "initial_rate",
                 initial,
                 "at least",
@@ -105,7 +107,7 @@ impl GateOptions {
             ));
         }
         if initial > max {
-            problems.push(contradiction(
+            problems.push(SettingError::contradiction(
                 "initial_rate",
                 initial,
                 "at most",
@@ -147,7 +149,7 @@ impl GateOptions {
             .unwrap_or_else(|| defaults.open_first.min(open_for));
         if open_first > open_for {
             let (first, last) = (duration::Exact(open_first), duration::Exact(open_for));
-            problems.push(contradiction(
+            problems.push(SettingError::contradiction(
                 "open_first",
                 first,
                 "at most",
@@ -179,7 +181,7 @@ impl GateOptions {
             .unwrap_or_else(|| defaults.window_slice.clamp(finest, window));
         if slice > window {
             let (slice, window) = (duration::Exact(slice), duration::Exact(window));
-            problems.push(contradiction(
+            problems.push(SettingError::contradiction(
                 "window_slice",
                 slice,
                 "at most",
@@ -300,20 +302,6 @@ impl Defaults {
                 open_for: Duration::from_secs(15),
             },
         }
-    }
-}
-
-fn contradiction(
-    setting: &str,
-    value: impl fmt::Display,
-    relation: &str,
-    other: &str,
-    bound: impl fmt::Display,
-) -> SettingError {
-    SettingError {
-        setting: setting.to_owned(),
-        value: value.to_string(),
-        expected: format!("{relation} `{other}` ({bound})"),
     }
 }
 

@@ -1,0 +1,372 @@
+//! Pace by a queue of recent failures.
+//!
+//! For upstreams of which nothing can be read but "it worked" or "it did not", such as a site
+//! behind a download program. The gap from the end of one attempt to the start of the next is
+//! `base · (1 + failures)`: every recent failure makes it longer by one `base`, every success
+//! takes the oldest failure away, and failures that are `max_age` old are forgotten. So it answers
+//! a bad spell at once and leaves it step by step, whereas a delay per item would let a hundred
+//! fresh items hammer a site that has just failed a hundred times.
+//!
+//! Failures are counted at the moment of asking, not when the last result came: whoever looks
+//! after an hour of silence finds a forgiven past. One that is exactly `max_age` old is out.
+//!
+//! At the edges: a full queue drops its oldest failure, so memory and gap are bounded by
+//! `max_size`; `max_age = 0s` never forgets; a clock that steps back counts as one that stood
+//! still; a gap past the end of time is 584 years.
+
+mod settings;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+pub use settings::{FailureQueueOptions, FailureQueueSettings, Growth};
+
+use crate::random::Random;
+use crate::time::Timestamp;
+
+/// Recent failures of one upstream, the oldest first.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use policy::failure_queue::{FailureQueue, FailureQueueSettings};
+/// use policy::time::Timestamp;
+///
+/// let settings = FailureQueueSettings::default();
+/// let mut queue = FailureQueue::new();
+/// queue.failed(&settings, Timestamp::ZERO);
+/// assert_eq!(queue.gap(&settings, Timestamp::from_secs(1)), Duration::from_secs(60));
+/// assert_eq!(queue.gap(&settings, Timestamp::from_secs(300)), Duration::from_secs(30));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FailureQueue {
+    /// In order, none later than the one behind it.
+    failures: VecDeque<Timestamp>,
+}
+
+impl FailureQueue {
+    /// A queue without failures.
+    pub const fn new() -> Self {
+        Self {
+            failures: VecDeque::new(),
+        }
+    }
+
+    /// Notes a failure. At `max_size` the oldest goes.
+    pub fn failed(&mut self, settings: &FailureQueueSettings, now: Timestamp) {
+        self.forget(settings, now);
+        while self.failures.len() >= settings.max_size() {
+            self.failures.pop_front();
+        }
+        let last = self.failures.back().copied().unwrap_or_default();
+        self.failures.push_back(now.max(last));
+    }
+
+    /// Notes a success, which takes the oldest failure away.
+    pub fn succeeded(&mut self, settings: &FailureQueueSettings, now: Timestamp) {
+        self.forget(settings, now);
+        self.failures.pop_front();
+    }
+
+    /// How many failures count at `now`.
+    pub fn failures(&self, settings: &FailureQueueSettings, now: Timestamp) -> usize {
+        self.failures.len() - self.aged(settings, now)
+    }
+
+    /// When the oldest failure that counts at `now` happened.
+    pub fn oldest(&self, settings: &FailureQueueSettings, now: Timestamp) -> Option<Timestamp> {
+        self.failures.get(self.aged(settings, now)).copied()
+    }
+
+    /// From the end of one attempt to the start of the next, if asked at `now`, without jitter.
+    pub fn gap(&self, settings: &FailureQueueSettings, now: Timestamp) -> Duration {
+        let failures = u32::try_from(self.failures(settings, now)).unwrap_or(u32::MAX);
+        let factor = match settings.growth() {
+            Growth::Linear => u64::from(failures) + 1,
+            Growth::Double => 1_u64.checked_shl(failures).unwrap_or(u64::MAX),
+        };
+        times(settings.base(), factor)
+    }
+
+    /// The gap with jitter: longer by less than `variance`, never shorter. Draws nothing when
+    /// `variance` is zero.
+    pub fn wait(
+        &self,
+        settings: &FailureQueueSettings,
+        now: Timestamp,
+        random: &mut Random,
+    ) -> Duration {
+        let variance = u64::try_from(settings.variance().as_nanos()).unwrap_or(u64::MAX);
+        let jitter = Duration::from_nanos(random.below(variance));
+        self.gap(settings, now).saturating_add(jitter).min(LONGEST)
+    }
+
+    /// When the next attempt may start, if asked at `now`: at once if there was none before, else
+    /// a gap after the last one ended. Never before `now`.
+    pub fn start(
+        &self,
+        settings: &FailureQueueSettings,
+        last_end: Option<Timestamp>,
+        now: Timestamp,
+        random: &mut Random,
+    ) -> Timestamp {
+        match last_end {
+            None => now,
+            Some(ended) => now.max(ended + self.wait(settings, now, random)),
+        }
+    }
+
+    fn forget(&mut self, settings: &FailureQueueSettings, now: Timestamp) {
+        let aged = self.aged(settings, now);
+        self.failures.drain(..aged);
+    }
+
+    /// How many of the oldest are out because of their age.
+    fn aged(&self, settings: &FailureQueueSettings, now: Timestamp) -> usize {
+        match settings.max_age() {
+            Some(max_age) => self
+                .failures
+                .partition_point(|&failed| now.since(failed) >= max_age),
+            None => 0,
+        }
+    }
+}
+
+/// What a monotonic clock in nanoseconds can tell.
+const LONGEST: Duration = Duration::from_nanos(u64::MAX);
+
+fn times(base: Duration, factor: u64) -> Duration {
+    let nanos = base.as_nanos().saturating_mul(u128::from(factor));
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn settings(given: &[(&str, &str)]) -> FailureQueueSettings {
+        let mut options = FailureQueueOptions::default();
+        for (name, value) in given {
+            options.set(name, value).unwrap();
+        }
+        options.build().unwrap()
+    }
+
+    fn after(failures: u64, settings: &FailureQueueSettings) -> FailureQueue {
+        let mut queue = FailureQueue::new();
+        for second in 0..failures {
+            queue.failed(settings, Timestamp::from_secs(second));
+        }
+        queue
+    }
+
+    fn check_gap(failures: u64, given: &[(&str, &str)], seconds: u64) {
+        let settings = settings(given);
+        let queue = after(failures, &settings);
+        let gap = queue.gap(&settings, Timestamp::from_secs(failures));
+        assert_eq!(gap, Duration::from_secs(seconds), "{failures} {given:?}");
+    }
+
+    #[test]
+    fn every_recent_failure_adds_one_base() {
+        for (failures, seconds) in [(0, 30), (1, 60), (3, 120), (5, 180), (100, 3030)] {
+            check_gap(failures, &[], seconds);
+        }
+        check_gap(3, &[("base", "10s")], 40);
+        check_gap(7, &[("base", "0s")], 0);
+    }
+
+    #[test]
+    fn a_full_queue_bounds_the_gap() {
+        check_gap(150, &[], 3030);
+        check_gap(150, &[("max_size", "20")], 630);
+        check_gap(150, &[("max_size", "1")], 60);
+    }
+
+    #[test]
+    fn growth_may_double_instead() {
+        for (failures, seconds) in [(0, 30), (1, 60), (2, 120), (3, 240), (20, 31_457_280)] {
+            check_gap(failures, &[("growth", "double")], seconds);
+        }
+        let settings = settings(&[("growth", "double")]);
+        let queue = after(100, &settings);
+        assert_eq!(queue.gap(&settings, Timestamp::from_secs(100)), LONGEST);
+    }
+
+    #[test]
+    fn a_success_takes_the_oldest_failure_away() {
+        let settings = settings(&[]);
+        let mut queue = after(5, &settings);
+        for (left, oldest) in [
+            (4, Some(1)),
+            (3, Some(2)),
+            (2, Some(3)),
+            (1, Some(4)),
+            (0, None),
+        ] {
+            let now = Timestamp::from_secs(10);
+            queue.succeeded(&settings, now);
+            assert_eq!(queue.failures(&settings, now), left);
+            assert_eq!(
+                queue.oldest(&settings, now),
+                oldest.map(Timestamp::from_secs)
+            );
+        }
+        queue.succeeded(&settings, Timestamp::from_secs(11));
+        assert_eq!(queue, FailureQueue::new());
+    }
+
+    #[test]
+    fn a_success_does_not_spend_itself_on_a_failure_that_is_out_anyway() {
+        let settings = settings(&[]);
+        let mut queue = FailureQueue::new();
+        queue.failed(&settings, Timestamp::ZERO);
+        queue.failed(&settings, Timestamp::from_secs(250));
+        queue.failed(&settings, Timestamp::from_secs(260));
+        let now = Timestamp::from_secs(300);
+        queue.succeeded(&settings, now);
+        assert_eq!(queue.failures(&settings, now), 1);
+    }
+
+    #[test]
+    fn failures_age_out_while_nobody_does_anything() {
+        let settings = settings(&[]);
+        let queue = after(3, &settings);
+        let count = |nanos| queue.failures(&settings, Timestamp::from_nanos(nanos));
+        assert_eq!(count(299_999_999_999), 3);
+        assert_eq!(count(300_000_000_000), 2);
+        assert_eq!(count(1_000_000_000_000), 0);
+    }
+
+    #[test]
+    fn no_age_means_never() {
+        let settings = settings(&[("max_age", "0s")]);
+        let queue = after(3, &settings);
+        assert_eq!(queue.failures(&settings, Timestamp::MAX), 3);
+    }
+
+    #[test]
+    fn a_clock_that_steps_back_stood_still() {
+        let settings = settings(&[]);
+        let mut queue = FailureQueue::new();
+        queue.failed(&settings, Timestamp::from_secs(100));
+        queue.failed(&settings, Timestamp::from_secs(50));
+        assert_eq!(queue.failures(&settings, Timestamp::from_secs(50)), 2);
+        assert_eq!(queue.failures(&settings, Timestamp::from_secs(399)), 2);
+        assert_eq!(queue.failures(&settings, Timestamp::from_secs(400)), 0);
+    }
+
+    #[test]
+    fn the_first_attempt_starts_at_once_and_later_ones_a_gap_after_the_end() {
+        let settings = settings(&[]);
+        let queue = after(1, &settings);
+        let mut random = Random::from_seed(1);
+        let mut start = |ended, now| {
+            let ended = Option::map(ended, Timestamp::from_secs);
+            queue.start(&settings, ended, Timestamp::from_secs(now), &mut random)
+        };
+        assert_eq!(start(None, 7), Timestamp::from_secs(7));
+        assert_eq!(start(Some(7), 7), Timestamp::from_secs(67));
+        assert_eq!(start(Some(7), 14_400), Timestamp::from_secs(14_400));
+        // The failure of second 0 is forgiven at 300: asked then, the gap is shorter.
+        assert_eq!(start(Some(290), 295), Timestamp::from_secs(350));
+        assert_eq!(start(Some(290), 300), Timestamp::from_secs(320));
+    }
+
+    #[test]
+    fn variance_only_adds() {
+        let settings = settings(&[("variance", "5s"), ("growth", "double")]);
+        let queue = after(3, &settings);
+        let mut random = Random::from_seed(3);
+        let waits: Vec<_> = (0..1000)
+            .map(|_| queue.wait(&settings, Timestamp::from_secs(3), &mut random))
+            .collect();
+        let (least, most) = (Duration::from_secs(240), Duration::from_secs(245));
+        assert!(waits.iter().all(|wait| (least..most).contains(wait)));
+        let spread = *waits.iter().max().unwrap() - *waits.iter().min().unwrap();
+        assert!(spread > Duration::from_millis(4900), "{spread:?}");
+    }
+
+    #[test]
+    fn without_variance_nothing_is_drawn() {
+        let settings = settings(&[]);
+        let mut random = Random::from_seed(5);
+        FailureQueue::new().wait(&settings, Timestamp::ZERO, &mut random);
+        assert_eq!(random, Random::from_seed(5));
+    }
+
+    /// What happened and how much later than the event before, in milliseconds.
+    fn histories() -> impl Strategy<Value = Vec<(bool, u64)>> {
+        prop::collection::vec((any::<bool>(), 0_u64..60_000), 0..200)
+    }
+
+    proptest! {
+        #[test]
+        fn counts_are_those_of_a_list_that_is_searched(
+            events in histories(),
+            max_size in 1_usize..12,
+            max_age in 0_u64..200,
+        ) {
+            let settings = settings(&[
+                ("max_size", &max_size.to_string()),
+                ("max_age", &format!("{max_age}s")),
+            ]);
+            let mut queue = FailureQueue::new();
+            let mut naive: Vec<u64> = Vec::new();
+            let mut millis = 0;
+            for (succeeded, later) in events {
+                millis += later;
+                let now = Timestamp::from_millis(millis);
+                naive.retain(|at| max_age == 0 || millis - at < max_age * 1000);
+                if succeeded {
+                    queue.succeeded(&settings, now);
+                    if !naive.is_empty() {
+                        naive.remove(0);
+                    }
+                } else {
+                    queue.failed(&settings, now);
+                    naive.push(millis);
+                    if naive.len() > max_size {
+                        naive.remove(0);
+                    }
+                }
+                let count = naive.len();
+                prop_assert_eq!(queue.failures(&settings, now), count);
+                let seconds = 30 * (1 + count as u64);
+                prop_assert_eq!(queue.gap(&settings, now), Duration::from_secs(seconds));
+                prop_assert_eq!(
+                    queue.oldest(&settings, now),
+                    naive.first().copied().map(Timestamp::from_millis)
+                );
+            }
+        }
+
+        #[test]
+        fn any_times_and_any_settings_are_ordinary(
+            times in prop::collection::vec((any::<u64>(), any::<bool>()), 0..50),
+            base: u64, max_age: u64, variance: u64, double: bool, seed: u64,
+        ) {
+            let settings = settings(&[
+                ("base", &format!("{base}ns")),
+                ("max_age", &format!("{max_age}ns")),
+                ("variance", &format!("{variance}ns")),
+                ("growth", if double { "double" } else { "linear" }),
+            ]);
+            let mut queue = FailureQueue::new();
+            let mut random = Random::from_seed(seed);
+            for (nanos, succeeded) in times {
+                let now = Timestamp::from_nanos(nanos);
+                if succeeded {
+                    queue.succeeded(&settings, now);
+                } else {
+                    queue.failed(&settings, now);
+                }
+                let wait = queue.wait(&settings, now, &mut random);
+                prop_assert!(wait >= queue.gap(&settings, now));
+                prop_assert!(queue.start(&settings, Some(now), now, &mut random) >= now);
+            }
+        }
+    }
+}

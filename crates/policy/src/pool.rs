@@ -1,0 +1,374 @@
+//! Endpoints that can do the same work, and which of them does it next.
+//!
+//! A pool owns the [ladders](crate::ladder) of its endpoints and counts what is under way through
+//! each. It does not own gates: whoever chooses brings what each gate says, and gets back an
+//! endpoint that is enabled, not paused and let through by its gate, or the earliest at which one
+//! will be. So limiter and pool never disagree about who may leave.
+//!
+//! An endpoint whose pause has just ended is *recovering*: one request at a time goes through it
+//! until one succeeds, and then everything may. Letting the whole backlog through at the end of a
+//! pause would fell it again. Requests that left before the pause do not count for this; they may
+//! hang for long and say nothing about how it is now. One that never comes back is given up after
+//! two minutes, so that nothing lost closes an endpoint for ever.
+//!
+//! Choosing looks at every endpoint once. Pools have a handful; [`Pool::MOST`] is the bound.
+
+mod choice;
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+pub use choice::{Choice, Lease, Unusable};
+
+use crate::ladder::{Ended, Ladder, LadderRecord, LadderSettings, Step};
+use crate::time::Timestamp;
+
+/// How a pool chooses among endpoints that could all be used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Balance {
+    /// The one with the fewest requests under way; of several, the one that waited longest for
+    /// its turn. The default.
+    #[default]
+    LeastLoaded,
+    /// The one that waited longest for its turn.
+    RoundRobin,
+    /// The first of the list: the others are there for when it cannot be used.
+    First,
+}
+
+impl Balance {
+    /// The word for it in settings and the API.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::LeastLoaded => "least_loaded",
+            Self::RoundRobin => "round_robin",
+            Self::First => "first",
+        }
+    }
+}
+
+impl FromStr for Balance {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "least_loaded" => Ok(Self::LeastLoaded),
+            "round_robin" => Ok(Self::RoundRobin),
+            "first" => Ok(Self::First),
+            _ => Err("`least_loaded`, `round_robin` or `first`".to_owned()),
+        }
+    }
+}
+
+/// Names an endpoint of one pool; never used again for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EndpointId(u64);
+
+/// Endpoints that can do the same work.
+///
+/// ```
+/// use policy::ladder::{Ended, LadderSettings};
+/// use policy::pool::{Balance, Choice, Pool};
+/// use policy::time::Timestamp;
+///
+/// let settings = LadderSettings::default();
+/// let mut pool = Pool::new(Balance::LeastLoaded);
+/// let a = pool.add("a").unwrap();
+/// let b = pool.add("b").unwrap();
+/// let now = Timestamp::ZERO;
+/// let Choice::Send(lease) = pool.choose(&settings, now, |_| now) else { unreachable!() };
+/// assert_eq!(lease.endpoint(), a);
+/// pool.settle(&settings, lease, &Ended::status(429), now);
+/// // The first is paused: its work goes to the other.
+/// let Choice::Send(lease) = pool.choose(&settings, now, |_| now) else { unreachable!() };
+/// assert_eq!(lease.endpoint(), b);
+/// pool.abandon(lease);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Pool {
+    balance: Balance,
+    endpoints: Vec<Endpoint>,
+    /// How many endpoints there ever were: the next name.
+    named: u64,
+    /// How many choices there were: who waits longest for a turn is found by it.
+    turns: u64,
+}
+
+/// One member of a pool.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    id: EndpointId,
+    name: Box<str>,
+    ladder: Ladder,
+    in_flight: u32,
+    /// Those of them that left in the ladder's present epoch.
+    in_epoch: u32,
+    /// When the last of them left.
+    left_at: Timestamp,
+    /// The turn it was last chosen in; zero if never.
+    turn: u64,
+}
+
+impl Pool {
+    /// More endpoints than anyone has, few enough to look at all of them for every request.
+    pub const MOST: usize = 1000;
+
+    /// A pool without endpoints.
+    pub const fn new(balance: Balance) -> Self {
+        Self {
+            balance,
+            endpoints: Vec::new(),
+            named: 0,
+            turns: 0,
+        }
+    }
+
+    /// How it chooses.
+    pub fn balance(&self) -> Balance {
+        self.balance
+    }
+
+    /// Adds an endpoint at the end of the list; `None` if the name is taken or the pool is full.
+    pub fn add(&mut self, name: &str) -> Option<EndpointId> {
+        self.restore(name, LadderRecord::default(), Timestamp::ZERO)
+    }
+
+    /// Adds an endpoint as it was written down before a restart.
+    pub fn restore(
+        &mut self,
+        name: &str,
+        record: LadderRecord,
+        now: Timestamp,
+    ) -> Option<EndpointId> {
+        if self.endpoints.len() >= Self::MOST || self.find(name).is_some() {
+            return None;
+        }
+        let id = EndpointId(self.named);
+        self.named += 1;
+        self.endpoints.push(Endpoint {
+            id,
+            name: name.into(),
+            ladder: Ladder::restore(record, now),
+            in_flight: 0,
+            in_epoch: 0,
+            left_at: Timestamp::ZERO,
+            turn: 0,
+        });
+        Some(id)
+    }
+
+    /// Removes an endpoint. What is under way through it ends without effect.
+    pub fn remove(&mut self, id: EndpointId) -> bool {
+        let before = self.endpoints.len();
+        self.endpoints.retain(|endpoint| endpoint.id != id);
+        self.endpoints.len() < before
+    }
+
+    /// A person enables an endpoint: all its error state is cleared.
+    pub fn enable(&mut self, id: EndpointId) -> bool {
+        self.interfere(id, Ladder::enable)
+    }
+
+    /// A person disables an endpoint, until a person enables it.
+    pub fn disable(&mut self, id: EndpointId) -> bool {
+        self.interfere(id, Ladder::disable)
+    }
+
+    fn interfere(&mut self, id: EndpointId, act: impl FnOnce(&mut Ladder)) -> bool {
+        let Some(endpoint) = self.get_mut(id) else {
+            return false;
+        };
+        act(&mut endpoint.ladder);
+        endpoint.in_epoch = 0;
+        true
+    }
+
+    /// The endpoints, in the order of the list.
+    pub fn endpoints(&self) -> &[Endpoint] {
+        &self.endpoints
+    }
+
+    /// The endpoint that `id` names, if it is still there.
+    pub fn get(&self, id: EndpointId) -> Option<&Endpoint> {
+        self.endpoints.iter().find(|endpoint| endpoint.id == id)
+    }
+
+    /// The endpoint called `name`.
+    pub fn find(&self, name: &str) -> Option<&Endpoint> {
+        self.endpoints
+            .iter()
+            .find(|endpoint| *endpoint.name == *name)
+    }
+
+    /// Why an endpoint cannot be used at `now`, gates aside; `None` if it can.
+    pub fn unusable(
+        &self,
+        settings: &LadderSettings,
+        id: EndpointId,
+        now: Timestamp,
+    ) -> Option<Unusable> {
+        let protects = settings.protects(self.endpoints.len());
+        self.get(id)?.unusable(protects, now)
+    }
+
+    /// Chooses where the next request goes. `gate_says` tells for each endpoint when its gate
+    /// would let a request leave: at or before `now` is at once, [`Timestamp::MAX`] is unknown.
+    ///
+    /// Whoever gets a [`Lease`] brings it back with [`Pool::settle`] or [`Pool::abandon`].
+    pub fn choose(
+        &mut self,
+        settings: &LadderSettings,
+        now: Timestamp,
+        mut gate_says: impl FnMut(&Endpoint) -> Timestamp,
+    ) -> Choice {
+        let protects = settings.protects(self.endpoints.len());
+        let mut best: Option<(Rank, usize)> = None;
+        let mut earliest: Option<(Timestamp, usize)> = None;
+        for (index, endpoint) in self.endpoints.iter().enumerate() {
+            let until = match endpoint.unusable(protects, now) {
+                Some(Unusable::Disabled(_)) => continue,
+                Some(Unusable::Paused { until }) => until.max(gate_says(endpoint)),
+                Some(Unusable::Busy) => Timestamp::MAX,
+                None => gate_says(endpoint),
+            };
+            if until <= now {
+                let rank = endpoint.rank(self.balance);
+                if best.is_none_or(|(least, _)| rank < least) {
+                    best = Some((rank, index));
+                }
+            } else if earliest.is_none_or(|(first, _)| until < first) {
+                earliest = Some((until, index));
+            }
+        }
+        match (best, earliest) {
+            (Some((_, index)), _) => Choice::Send(self.lease(index, now)),
+            (None, Some((until, index))) => self.wait(protects, index, until, now),
+            (None, None) => Choice::Nobody,
+        }
+    }
+
+    fn lease(&mut self, index: usize, now: Timestamp) -> Lease {
+        self.turns += 1;
+        let endpoint = &mut self.endpoints[index];
+        endpoint.turn = self.turns;
+        endpoint.in_flight = endpoint.in_flight.saturating_add(1);
+        endpoint.in_epoch = endpoint.in_epoch.saturating_add(1);
+        endpoint.left_at = now;
+        Lease {
+            endpoint: endpoint.id,
+            epoch: endpoint.ladder.epoch(),
+        }
+    }
+
+    fn wait(&self, protects: bool, index: usize, until: Timestamp, now: Timestamp) -> Choice {
+        let endpoint = &self.endpoints[index];
+        Choice::Wait {
+            endpoint: endpoint.id,
+            until: (until < Timestamp::MAX).then_some(until),
+            because: endpoint.unusable(protects, now),
+        }
+    }
+
+    /// Brings a lease back with how its attempt ended, and says what that changed.
+    pub fn settle(
+        &mut self,
+        settings: &LadderSettings,
+        lease: Lease,
+        ended: &Ended<'_>,
+        now: Timestamp,
+    ) -> Step {
+        let protects = settings.protects(self.endpoints.len());
+        let Some(endpoint) = self.get_mut(lease.endpoint) else {
+            return Step::Late;
+        };
+        endpoint.give_back(lease.epoch);
+        if !protects {
+            return Step::Unchanged;
+        }
+        let before = endpoint.ladder.epoch();
+        let step = endpoint.ladder.settle(settings, lease.epoch, ended, now);
+        if endpoint.ladder.epoch() != before {
+            endpoint.in_epoch = 0;
+        }
+        step
+    }
+
+    /// Brings a lease back whose attempt was never made, or of which nobody knows how it ended.
+    pub fn abandon(&mut self, lease: Lease) {
+        if let Some(endpoint) = self.get_mut(lease.endpoint) {
+            endpoint.give_back(lease.epoch);
+        }
+    }
+
+    fn get_mut(&mut self, id: EndpointId) -> Option<&mut Endpoint> {
+        self.endpoints.iter_mut().find(|endpoint| endpoint.id == id)
+    }
+}
+
+impl Endpoint {
+    /// What names it in its pool.
+    pub fn id(&self) -> EndpointId {
+        self.id
+    }
+
+    /// What people call it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What is known of its errors.
+    pub fn ladder(&self) -> &Ladder {
+        &self.ladder
+    }
+
+    /// Requests under way through it.
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    fn unusable(&self, protects: bool, now: Timestamp) -> Option<Unusable> {
+        if let Some(reason) = self.ladder.disabled() {
+            return Some(Unusable::Disabled(reason));
+        }
+        if !protects {
+            return None;
+        }
+        let paused_until = self.ladder.paused_until().filter(|&until| now < until);
+        if let Some(until) = paused_until {
+            return Some(Unusable::Paused { until });
+        }
+        let is_out = self.in_epoch > 0 && now.since(self.left_at) < LOST_AFTER;
+        (self.ladder.is_recovering(now) && is_out).then_some(Unusable::Busy)
+    }
+
+    /// Who has the least is chosen.
+    fn rank(&self, balance: Balance) -> Rank {
+        match balance {
+            Balance::LeastLoaded => (self.in_flight, self.turn),
+            Balance::RoundRobin => (0, self.turn),
+            Balance::First => (0, 0),
+        }
+    }
+
+    fn give_back(&mut self, epoch: u32) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        if epoch == self.ladder.epoch() {
+            self.in_epoch = self.in_epoch.saturating_sub(1);
+        }
+    }
+}
+
+type Rank = (u32, u64);
+
+/// Longer than the usual timeouts of HTTP clients: whatever is not back by then never comes.
+const LOST_AFTER: Duration = Duration::from_secs(120);
+
+impl fmt::Display for Balance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests;

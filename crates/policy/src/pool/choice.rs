@@ -1,0 +1,83 @@
+//! What a pool answers when asked where a request may go.
+
+use std::fmt;
+
+use super::EndpointId;
+use crate::ladder::Disabled;
+use crate::time::Timestamp;
+
+/// Where the next request goes.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// Through this endpoint, now.
+    Send(Lease),
+    /// Nowhere yet.
+    Wait {
+        /// The endpoint that will be first.
+        endpoint: EndpointId,
+        /// When; `None` if that depends on an answer still to come.
+        until: Option<Timestamp>,
+        /// What keeps it; `None` if that is only its gate.
+        because: Option<Unusable>,
+    },
+    /// Nowhere until a person interferes: there is no endpoint, or all are disabled.
+    Nobody,
+}
+
+/// Why an endpoint cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unusable {
+    /// Until a person enables it.
+    Disabled(Disabled),
+    /// Its pause is not over.
+    Paused {
+        /// When it is.
+        until: Timestamp,
+    },
+    /// It is recovering, and the one request it gets is under way.
+    Busy,
+}
+
+impl Unusable {
+    /// The word for it in the API and in logs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Disabled(_) => "disabled",
+            Self::Paused { .. } => "paused",
+            Self::Busy => "recovering",
+        }
+    }
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Disabled(Disabled::Errors(_)) => "disabled after too many errors in a row",
+            Self::Disabled(Disabled::QuotaExhausted) => "disabled: an allowance is used up",
+            Self::Disabled(Disabled::Person) => "disabled by a person",
+            Self::Paused { .. } => "paused after an error",
+            Self::Busy => "recovering: one request at a time, and that is under way",
+        })
+    }
+}
+
+/// One request under way through an endpoint. Bring it back with
+/// [`Pool::settle`](super::Pool::settle) or [`Pool::abandon`](super::Pool::abandon).
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a lease that is not brought back counts as a request under way"]
+pub struct Lease {
+    pub(super) endpoint: EndpointId,
+    pub(super) epoch: u32,
+}
+
+impl Lease {
+    /// The endpoint it is for.
+    pub fn endpoint(&self) -> EndpointId {
+        self.endpoint
+    }
+
+    /// The epoch of its ladder that it was given out in.
+    pub fn epoch(&self) -> u32 {
+        self.epoch
+    }
+}
