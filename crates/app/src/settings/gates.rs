@@ -1,0 +1,150 @@
+//! The gates: settings for every key, and for single hosts.
+//!
+//! Settings are found by index, not by pointer: a gate keeps two bytes of its settings and a
+//! reload swaps the whole list. What is not written for a host is taken from `[gate]`, and then
+//! everything is fitted together once more, so that a contradiction between the two is found.
+
+use std::collections::BTreeMap;
+
+use policy::classify::Rule;
+use policy::gate::{GateOptions, GateSettings};
+use policy::setting;
+
+use super::problem::Problem;
+use super::reader::Section;
+use super::rule;
+use super::value::HostPattern;
+
+/// The settings of all gates.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gates {
+    default: GateSettings,
+    hosts: Vec<HostGate>,
+    /// Where in `hosts` each host stands that has settings of its own.
+    exact: BTreeMap<String, usize>,
+    /// Where in `hosts` the patterns stand, the longest first.
+    below: Vec<usize>,
+}
+
+/// The settings of the gates of one host, or of all hosts below one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostGate {
+    /// Which hosts.
+    pub pattern: HostPattern,
+    /// What their gates work with.
+    pub settings: GateSettings,
+    /// All hosts of the pattern have one gate together.
+    pub share: bool,
+    /// What the owner of the settings knows of their answers.
+    pub rules: Vec<Rule>,
+}
+
+/// Which settings a gate has. Valid for the [`Gates`] that gave it out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GateIndex(Option<usize>);
+
+impl Gates {
+    /// The settings for a host in its normalised form: those of the host itself, else those of
+    /// the longest pattern that matches, else the default. A port is ignored.
+    pub fn index_for(&self, host: &str) -> GateIndex {
+        let host = without_port(host);
+        if let Some(index) = self.exact.get(host) {
+            return GateIndex(Some(*index));
+        }
+        let matches = |index: &&usize| self.hosts[**index].pattern.matches(host);
+        GateIndex(self.below.iter().find(matches).copied())
+    }
+
+    /// The settings at an index.
+    pub fn get(&self, index: GateIndex) -> &GateSettings {
+        let host = index.0.and_then(|index| self.hosts.get(index));
+        host.map_or(&self.default, |host| &host.settings)
+    }
+
+    /// What is written for the host besides the gate's own settings; `None` for the default.
+    pub fn host(&self, index: GateIndex) -> Option<&HostGate> {
+        index.0.and_then(|index| self.hosts.get(index))
+    }
+
+    /// The settings of every key that has none of its own.
+    pub fn default_gate(&self) -> &GateSettings {
+        &self.default
+    }
+
+    /// Every host and pattern with settings of its own.
+    pub fn hosts(&self) -> &[HostGate] {
+        &self.hosts
+    }
+
+    pub(crate) fn read(section: &Section<'_>) -> Self {
+        let mut options = GateOptions::default();
+        section.fill(&GateOptions::NAMES, |name, text| options.set(name, text));
+        let default = section.built(options.clone().build()).unwrap_or_default();
+        let mut gates = Self {
+            default,
+            hosts: Vec::new(),
+            exact: BTreeMap::new(),
+            below: Vec::new(),
+        };
+        for (name, host) in section.sections() {
+            // A name that is no pattern was reported with the shape of the file.
+            if let Ok(pattern) = name.parse() {
+                gates.add(pattern, &options, &host, section);
+            }
+        }
+        gates.sort();
+        gates
+    }
+
+    fn add(
+        &mut self,
+        pattern: HostPattern,
+        defaults: &GateOptions,
+        section: &Section<'_>,
+        outer: &Section<'_>,
+    ) {
+        if self.hosts.iter().any(|host| host.pattern == pattern) {
+            let what = format!("the host `{pattern}` has two sections, expected one");
+            let problem = Problem::about(&section.place, &section.path, what);
+            section.reader.report(problem);
+            return;
+        }
+        let mut options = defaults.clone();
+        section.fill(&GateOptions::NAMES, |name, text| options.set(name, text));
+        let settings = section.built_over(options.build(), &[outer]);
+        let share = section.read("share", setting::switch).unwrap_or(false);
+        if share && matches!(pattern, HostPattern::Exact(_)) {
+            section.expected(
+                "share",
+                "`false`: one host has one gate anyway; patterns such as `*.example.com` can share",
+            );
+        }
+        self.hosts.push(HostGate {
+            pattern,
+            settings: settings.unwrap_or_default(),
+            share,
+            rules: rule::read(section),
+        });
+    }
+
+    fn sort(&mut self) {
+        for (index, host) in self.hosts.iter().enumerate() {
+            match &host.pattern {
+                HostPattern::Exact(host) => {
+                    self.exact.insert(host.clone(), index);
+                }
+                HostPattern::Below(_) => self.below.push(index),
+            }
+        }
+        let length = |index: &usize| self.hosts[*index].pattern.to_string().len();
+        self.below
+            .sort_by_key(|index| std::cmp::Reverse(length(index)));
+    }
+}
+
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if !port.ends_with(']') => name,
+        _ => host,
+    }
+}
