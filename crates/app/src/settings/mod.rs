@@ -43,7 +43,7 @@ pub use self::environment::CONFIG_VARIABLE;
 pub use self::gates::{GateIndex, Gates, HostGate};
 pub use self::http::{Http, Jobs, Trails};
 pub use self::operation::{Credential, DEFAULT_OPERATION, OperationType, Refresh};
-pub use self::pool::{Balance, Endpoint, Pool};
+pub use self::pool::{Endpoint, Pool};
 pub use self::problem::{Place, Problem};
 pub use self::reference::reference;
 pub use self::schema::schema;

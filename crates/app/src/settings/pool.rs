@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use policy::classify::Rule;
 use policy::ladder::{LadderOptions, LadderSettings};
+use policy::pool::Balance;
 use policy::setting;
 use url::Url;
 
@@ -37,26 +38,6 @@ pub struct Pool {
     pub rules: Vec<Rule>,
 }
 
-/// Which endpoint of a pool is asked first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Balance {
-    /// The one with the fewest attempts in flight.
-    #[default]
-    LeastLoaded,
-    /// One after the other.
-    RoundRobin,
-    /// The first in the list that can be asked.
-    First,
-}
-
-impl Balance {
-    const ALL: [(&str, Self); 3] = [
-        ("least_loaded", Self::LeastLoaded),
-        ("round_robin", Self::RoundRobin),
-        ("first", Self::First),
-    ];
-}
-
 /// One member of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
@@ -72,7 +53,7 @@ impl Pool {
     pub(crate) fn read(name: &str, section: &Section<'_>, names: &Names) -> Self {
         Self {
             name: name.to_owned(),
-            balance: section.read("balance", balance).unwrap_or_default(),
+            balance: section.read("balance", str::parse).unwrap_or_default(),
             endpoints: endpoints(section),
             backoff: names
                 .backoff(section)
@@ -90,12 +71,6 @@ impl Pool {
     pub fn is_protected(&self) -> bool {
         self.protection.protects(self.endpoints.len())
     }
-}
-
-fn balance(text: &str) -> Result<Balance, &'static str> {
-    let mut known = Balance::ALL.iter().filter(|(word, _)| *word == text);
-    let known = known.next().map(|(_, balance)| *balance);
-    known.ok_or("`least_loaded`, `round_robin` or `first`")
 }
 
 fn read_protection(section: &Section<'_>) -> LadderSettings {

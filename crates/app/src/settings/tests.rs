@@ -476,6 +476,20 @@ fn what_is_no_toml_is_told_with_line_and_column() {
     assert_snapshot!(problems("\u{feff}[gate]\nmax_rat = 5"), @"t.toml:2:1: `gate.max_rat`: unknown setting; did you mean `max_rate`?");
 }
 
+#[test]
+fn hostile_nesting_is_refused_and_does_no_harm() {
+    for (open, close) in [("[", "]"), ("{a=", "}"), ("a.", "")] {
+        let text = format!("x = {}1{}", open.repeat(100_000), close.repeat(100_000));
+        assert!(!problems(&text).is_empty(), "{open}");
+    }
+    let key = format!("{}a = 1", "a.".repeat(1_000_000));
+    assert!(!problems(&key).is_empty());
+    let header = format!("[{}a]", "a.".repeat(1_000_000));
+    assert!(!problems(&header).is_empty());
+    let inside = format!("x = {{ {}a = 1 }}", "a.".repeat(1_000_000));
+    assert!(!problems(&inside).is_empty());
+}
+
 /// Pieces of settings files, right and wrong.
 fn pieces() -> impl Strategy<Value = String> {
     let mut pieces: Vec<String> = DEFAULT_FILE
