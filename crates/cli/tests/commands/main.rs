@@ -6,7 +6,9 @@
 )]
 
 mod bad_input;
+mod check;
 mod completions;
+mod config;
 mod replay;
 mod streams;
 mod support;

@@ -23,11 +23,16 @@ fn help() {
     Usage: tidegate [OPTIONS] <COMMAND>
 
     Commands:
+      check        Check the settings and tell what they come to at worst
+      config       Print the default settings, or the schema of a settings file
       replay       Run one policy over scripted events in virtual time, a decision per line
       completions  Print a completion script for a shell
       help         Print this message or the help of the given subcommand(s)
 
     Options:
+          --config <FILE>
+              The settings file [default: tidegate.toml, if it is there]
+
           --json
               Write for programs: JSON on stdout
 
@@ -44,6 +49,8 @@ fn help() {
               Print version
 
     Examples:
+      tidegate config default > tidegate.toml
+      tidegate check
       tidegate replay --policy gate events.jsonl
       tidegate replay --policy hint < answers.jsonl
       tidegate completions bash > ~/.local/share/bash-completion/completions/tidegate
@@ -85,9 +92,6 @@ fn help_of_replay() {
           --set <KEY=VALUE>
               A setting of the policy, by its name in the configuration; may be repeated
 
-          --json
-              Write for programs: JSON on stdout
-
           --seed <N>
               Fix what is drawn at random (`gate`, `hint` and `classify` draw nothing)
 
@@ -96,6 +100,12 @@ fn help_of_replay() {
 
               Possible values:
               - none: No jitter
+
+          --config <FILE>
+              The settings file [default: tidegate.toml, if it is there]
+
+          --json
+              Write for programs: JSON on stdout
 
       -q, --quiet
               Say only what went wrong
@@ -131,10 +141,11 @@ fn help_of_completions() {
       <SHELL>  The shell to complete in [possible values: bash, elvish, fish, powershell, zsh]
 
     Options:
-          --json        Write for programs: JSON on stdout
-      -q, --quiet       Say only what went wrong
-      -v, --verbose...  Say more on stderr
-      -h, --help        Print help
+          --config <FILE>  The settings file [default: tidegate.toml, if it is there]
+          --json           Write for programs: JSON on stdout
+      -q, --quiet          Say only what went wrong
+      -v, --verbose...     Say more on stderr
+      -h, --help           Print help
 
     Examples:
       tidegate completions bash > ~/.local/share/bash-completion/completions/tidegate
