@@ -275,7 +275,7 @@ mod tests {
     fn what_is_no_toml_is_told_with_its_place() {
         assert_eq!(
             parsed("[gate]\nmax_rate = 1\nmax_rate = 2\n").1,
-            ["f:3:1: `max_rate`: is given twice, expected once"]
+            ["f:3:1: `max_rate` is given twice, expected once"]
         );
         let (_, problems) = parsed("[gate\nmax_rate = = 2\n");
         assert!(problems[0].starts_with("f:1:6: not TOML: "), "{problems:?}");

@@ -22,6 +22,11 @@ const PREFIX: &str = "TIDEGATE_";
 pub(crate) fn apply(root: &mut Table, variables: &[(String, String)], problems: &mut Vec<Problem>) {
     let mut references = Vec::new();
     collect_references(root, &mut references);
+    let values = variables
+        .iter()
+        .filter(|(name, _)| name.starts_with(PREFIX));
+    let values = values.filter_map(|(_, value)| referenced_variable(value));
+    references.extend(values.map(str::to_owned));
     let settings = variables.iter().filter(|(name, _)| {
         name.starts_with(PREFIX) && !is_other(name) && !references.contains(name)
     });

@@ -4,7 +4,7 @@
 //! reload swaps the whole list. What is not written for a host is taken from `[gate]`, and then
 //! everything is fitted together once more, so that a contradiction between the two is found.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use policy::classify::Rule;
 use policy::gate::{GateOptions, GateSettings};
@@ -20,10 +20,10 @@ use super::value::HostPattern;
 pub struct Gates {
     default: GateSettings,
     hosts: Vec<HostGate>,
-    /// Where in `hosts` each host stands that has settings of its own.
-    exact: BTreeMap<String, usize>,
-    /// Where in `hosts` the patterns stand, the longest first.
-    below: Vec<usize>,
+    /// The index of each host that has settings of its own.
+    exact: BTreeMap<String, GateIndex>,
+    /// The patterns and their indices, the longest first.
+    below: Vec<(HostPattern, GateIndex)>,
 }
 
 /// The settings of the gates of one host, or of all hosts below one.
@@ -41,7 +41,21 @@ pub struct HostGate {
 
 /// Which settings a gate has. Valid for the [`Gates`] that gave it out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GateIndex(Option<usize>);
+pub struct GateIndex(u16);
+
+impl GateIndex {
+    const DEFAULT: Self = Self(0);
+
+    /// The index of the `position`-th host; 0 is the default.
+    fn of(position: usize) -> Option<Self> {
+        let index = u16::try_from(position).ok()?.checked_add(1)?;
+        Some(Self(index))
+    }
+
+    fn position(self) -> Option<usize> {
+        self.0.checked_sub(1).map(usize::from)
+    }
+}
 
 impl Gates {
     /// The settings for a host in its normalised form: those of the host itself, else those of
@@ -49,21 +63,22 @@ impl Gates {
     pub fn index_for(&self, host: &str) -> GateIndex {
         let host = without_port(host);
         if let Some(index) = self.exact.get(host) {
-            return GateIndex(Some(*index));
+            return *index;
         }
-        let matches = |index: &&usize| self.hosts[**index].pattern.matches(host);
-        GateIndex(self.below.iter().find(matches).copied())
+        let below = self.below.iter();
+        let mut below = below.filter(|(pattern, _)| pattern.matches(host));
+        below.next().map_or(GateIndex::DEFAULT, |(_, index)| *index)
     }
 
     /// The settings at an index.
     pub fn get(&self, index: GateIndex) -> &GateSettings {
-        let host = index.0.and_then(|index| self.hosts.get(index));
-        host.map_or(&self.default, |host| &host.settings)
+        self.host(index)
+            .map_or(&self.default, |host| &host.settings)
     }
 
     /// What is written for the host besides the gate's own settings; `None` for the default.
     pub fn host(&self, index: GateIndex) -> Option<&HostGate> {
-        index.0.and_then(|index| self.hosts.get(index))
+        index.position().and_then(|at| self.hosts.get(at))
     }
 
     /// The settings of every key that has none of its own.
@@ -86,13 +101,22 @@ impl Gates {
             exact: BTreeMap::new(),
             below: Vec::new(),
         };
+        let mut seen = BTreeSet::new();
         for (name, host) in section.sections() {
             // A name that is no pattern was reported with the shape of the file.
-            if let Ok(pattern) = name.parse() {
+            let Ok(pattern) = name.parse::<HostPattern>() else {
+                continue;
+            };
+            if seen.insert(pattern.clone()) {
                 gates.add(pattern, &options, &host, section);
+            } else {
+                let what = format!("the host `{pattern}` has two sections, expected one");
+                host.reader
+                    .report(Problem::about(&host.place, &host.path, what));
             }
         }
-        gates.sort();
+        let length = |pattern: &HostPattern| std::cmp::Reverse(pattern.to_string().len());
+        gates.below.sort_by_key(|(pattern, _)| length(pattern));
         gates
     }
 
@@ -103,11 +127,17 @@ impl Gates {
         section: &Section<'_>,
         outer: &Section<'_>,
     ) {
-        if self.hosts.iter().any(|host| host.pattern == pattern) {
-            let what = format!("the host `{pattern}` has two sections, expected one");
+        let Some(index) = GateIndex::of(self.hosts.len()) else {
+            let what = format!("is one too many, expected at most {} hosts", u16::MAX);
             let problem = Problem::about(&section.place, &section.path, what);
             section.reader.report(problem);
             return;
+        };
+        match &pattern {
+            HostPattern::Exact(host) => {
+                self.exact.insert(host.clone(), index);
+            }
+            HostPattern::Below(_) => self.below.push((pattern.clone(), index)),
         }
         let mut options = defaults.clone();
         section.fill(&GateOptions::NAMES, |name, text| options.set(name, text));
@@ -125,20 +155,6 @@ impl Gates {
             share,
             rules: rule::read(section),
         });
-    }
-
-    fn sort(&mut self) {
-        for (index, host) in self.hosts.iter().enumerate() {
-            match &host.pattern {
-                HostPattern::Exact(host) => {
-                    self.exact.insert(host.clone(), index);
-                }
-                HostPattern::Below(_) => self.below.push(index),
-            }
-        }
-        let length = |index: &usize| self.hosts[*index].pattern.to_string().len();
-        self.below
-            .sort_by_key(|index| std::cmp::Reverse(length(index)));
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use policy::classify::Rule;
 use policy::setting;
+use policy::suggest::suggestion;
 use url::Url;
 
 use super::reader::Section;
@@ -97,15 +98,13 @@ fn one_of(name: &str, known: &[String], section: &str) -> Result<String, String>
     if known.iter().any(|known| known == name) {
         return Ok(name.to_owned());
     }
-    if known.is_empty() {
-        return Err(format!(
-            "a section `[{section}.{name}]`, which is not there"
-        ));
-    }
-    Err(format!(
-        "the name of a section `[{section}.NAME]`: {}",
-        known.join(", ")
-    ))
+    let names: Vec<&str> = known.iter().map(String::as_str).collect();
+    let expected = format!("the name of a section `[{section}.NAME]`");
+    Err(match suggestion(name, &names) {
+        Some(close) => format!("{expected}; did you mean `{close}`?"),
+        None if names.is_empty() => format!("{expected}; there is none"),
+        None => format!("{expected}: {}", names.join(", ")),
+    })
 }
 
 /// `[credential.NAME]`: sent with a request, and refreshed once when it is refused with 401.

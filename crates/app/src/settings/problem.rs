@@ -69,6 +69,9 @@ impl Problem {
         match (self.key.as_str(), &self.value) {
             ("", None) => self.what.clone(),
             ("", Some(value)) => format!("`{value}`: {}", self.what),
+            (key, None) if self.what.starts_with("is ") || self.what.starts_with("has ") => {
+                format!("`{key}` {}", self.what)
+            }
             (key, None) => format!("`{key}`: {}", self.what),
             (key, Some(value)) => format!("`{key}` is `{value}`, {}", self.what),
         }

@@ -17,14 +17,16 @@ pub(crate) fn read(section: &Section<'_>) -> Vec<Rule> {
 fn read_one(section: &Section<'_>) -> Option<Rule> {
     let verdict = section.require("verdict", verdict);
     let statuses = section.list("status", |text| setting::whole(text, 100_u16, 999));
-    let code = section.read("code", filled);
-    let text = section.read("text", filled);
+    let code = section.read("code", value::filled);
+    let text = section.read("text", value::filled);
     let header = section.section("header");
     let header = header.is_written().then(|| HeaderRule {
         name: header
             .require("name", value::header_name)
             .unwrap_or_default(),
-        matches: header.read("matches", anything).unwrap_or_default(),
+        matches: header
+            .read("matches", |text| Ok::<_, &str>(text.to_owned()))
+            .unwrap_or_default(),
     });
     let conditions = ["status", "header", "code", "text"];
     if !conditions.iter().any(|name| section.node(name).is_some()) {
@@ -51,16 +53,4 @@ fn verdict(text: &str) -> Result<Verdict, String> {
             let words = Verdict::ALL.map(Verdict::as_str);
             format!("one of `{}`", words.join("`, `"))
         })
-}
-
-fn filled(text: &str) -> Result<String, &'static str> {
-    if text.is_empty() {
-        return Err("some text");
-    }
-    Ok(text.to_owned())
-}
-
-#[expect(clippy::unnecessary_wraps, reason = "the shape of every judge")]
-fn anything(text: &str) -> Result<String, &'static str> {
-    Ok(text.to_owned())
 }

@@ -140,6 +140,15 @@ fn checked<'a>(value: &'a str, from: &str) -> Result<&'a str, String> {
     if value.is_empty() {
         return Err(format!("{from} is empty, expected a value"));
     }
+    if value.len() > MOST_BYTES {
+        return Err(format!(
+            "{from} is longer than {MOST_BYTES} bytes, expected a secret"
+        ));
+    }
+    // What stands for bytes of a variable that are no text.
+    if value.contains('\u{fffd}') {
+        return Err(format!("{from} is not UTF-8"));
+    }
     // It travels in a header, where a line break would begin another one.
     if value.chars().any(char::is_control) {
         return Err(format!(
@@ -148,6 +157,9 @@ fn checked<'a>(value: &'a str, from: &str) -> Result<&'a str, String> {
     }
     Ok(value)
 }
+
+/// Headers of this size are refused by every server.
+const MOST_BYTES: usize = 64 << 10;
 
 fn shown(reference: &str) -> String {
     super::problem::shortened(reference)

@@ -305,7 +305,7 @@ static RETRY_BUDGET: Section = section(
     "retry_budget",
     &[
         key("ratio", Kind::Number),
-        key("min_per_second", Kind::Number),
+        key("min_per_second", Kind::Whole),
     ],
 );
 

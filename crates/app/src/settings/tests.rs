@@ -115,11 +115,40 @@ fn all_examples_of_the_default_file_are_right() {
         .build()
         .unwrap()
     );
+    let plain = load("[pool.llm]\nendpoints = [{ name = 'a', url = 'https://a.example.com' }]");
+    let plain = &plain.pools["llm"];
+    assert_eq!(
+        (pool.balance, &pool.backoff, pool.retry_unsafe),
+        (plain.balance, &plain.backoff, plain.retry_unsafe),
+        "what the reference calls the default"
+    );
     assert_eq!(settings.operation("user_login").backoff, "aggressive");
     assert_eq!(settings.operation("no such type").backoff, "standard");
     assert_eq!(settings.gates.hosts()[0].rules.len(), 1);
     assert!(settings.gates.hosts()[0].share);
     assert!(settings.credentials["crm"].refresh.is_some());
+}
+
+#[test]
+fn every_word_to_choose_is_known_to_its_policy() {
+    for key in table::ROOT.keys {
+        let table::Kind::Table(section) = key.kind else {
+            continue;
+        };
+        for key in section.keys {
+            if let table::Kind::Choice(words) = key.kind {
+                for word in words {
+                    load(&format!("[{}]\n{} = '{word}'", section.path, key.name));
+                }
+            }
+        }
+    }
+    for word in ["least_loaded", "round_robin", "first"] {
+        let endpoints = "[{ name = 'a', url = 'https://a' }]";
+        load(&format!(
+            "[pool.a]\nbalance = '{word}'\nendpoints = {endpoints}"
+        ));
+    }
 }
 
 #[test]
@@ -236,12 +265,12 @@ fn names_given_twice_are_told() {
         ]
         [pool.llm]
     "), @r#"
-    t.toml:4:9: `max_rate`: is given twice, expected once
+    t.toml:4:9: `max_rate` is given twice, expected once
     t.toml:5:20: `gate.max_wait` is `5`, expected a string with a number and a unit such as `"500ms"`, `"30s"` or `"5m"`
     t.toml:6:15: `gate."a.example.com"`: the host `a.example.com` has two sections, expected one
-    t.toml:10:77: `pool.llm.endpoints[0].headers.accept`: is given twice, in different letters; expected once
+    t.toml:10:77: `pool.llm.endpoints[0].headers.accept` is given twice, in different letters; expected once
     t.toml:11:20: `pool.llm.endpoints[1].name` is `a`, expected a name that no other endpoint of the pool has
-    t.toml:13:15: `llm`: is given twice, expected once
+    t.toml:13:15: `llm` is given twice, expected once
     "#);
 }
 
@@ -255,9 +284,9 @@ fn names_that_refer_to_nothing_are_told() {
         [operation.default]
         backoff = 'no'
     "), @r#"
-    t.toml:3:19: `pool.llm.backoff` is `standart`, expected the name of a section `[backoff.NAME]`: aggressive, background, conservative, crawl, standard
-    t.toml:4:22: `pool.llm.credential` is `crm`, expected a section `[credential.crm]`, which is not there
-    t.toml:5:21: `pool.llm.endpoints`: is missing, expected at least one endpoint such as `{ name = "a", url = "https://a.example.com" }`
+    t.toml:3:19: `pool.llm.backoff` is `standart`, expected the name of a section `[backoff.NAME]`; did you mean `standard`?
+    t.toml:4:22: `pool.llm.credential` is `crm`, expected the name of a section `[credential.NAME]`; there is none
+    t.toml:5:21: `pool.llm.endpoints` is missing, expected at least one endpoint such as `{ name = "a", url = "https://a.example.com" }`
     t.toml:7:19: `operation.default.backoff` is `no`, expected the name of a section `[backoff.NAME]`: aggressive, background, conservative, crawl, standard
     "#);
 }
@@ -278,16 +307,16 @@ fn endpoints_have_names_and_addresses_without_secrets() {
         verdict = 'rejected'
     "), @r#"
     t.toml:2:15: `pool."my pool"`: wrong name, expected up to 64 letters, digits, `-`, `_` and `.`, beginning with a letter or digit
-    t.toml:4:11: `pool."my pool".endpoints[0].name`: is missing, expected a value
+    t.toml:4:11: `pool."my pool".endpoints[0].name` is missing, expected a value
     t.toml:4:19: `pool."my pool".endpoints[0].url` is `https://…@a.example.com`, expected a URL without user info; credentials go into `headers`
     t.toml:5:20: `pool."my pool".endpoints[1].name` is `b/c`, expected a name of up to 64 characters without `/`
     t.toml:5:33: `pool."my pool".endpoints[1].url` is `ftp://b.example.com`, expected a URL that begins with `http://` or `https://`
     t.toml:6:76: `pool."my pool".endpoints[2].headers."x y"`: wrong name, expected the name of a header, such as `authorization`
-    t.toml:6:88: `pool."my pool".endpoints[2].headers.host`: is set for every request anyway, expected another header
+    t.toml:6:88: `pool."my pool".endpoints[2].headers.host` is set for every request anyway, expected another header
     t.toml:6:109: `pool."my pool".endpoints[2].headers.authorization`: a secret must not be written out, expected `env:NAME` or `file:PATH`
     t.toml:6:128: `pool."my pool".endpoints[2].weight`: unknown setting, expected one of: name, url, headers
-    t.toml:8:9: `pool.ok.rule[0]`: has no condition, expected `status`, `header`, `code` or `text`
-    t.toml:8:16: `pool.ok.endpoints`: is missing, expected at least one endpoint such as `{ name = "a", url = "https://a.example.com" }`
+    t.toml:8:9: `pool.ok.rule[0]` has no condition, expected `status`, `header`, `code` or `text`
+    t.toml:8:16: `pool.ok.endpoints` is missing, expected at least one endpoint such as `{ name = "a", url = "https://a.example.com" }`
     t.toml:9:19: `pool.ok.rule[0].verdict` is `fine`, expected one of `success`, `throttled`, `overloaded`, `unreachable`, `quota_exhausted`, `unauthorized`, `conflict`, `rejected`
     t.toml:11:19: `pool.ok.rule[1].status[0]` is `99`, expected a whole number from 100 to 999
     t.toml:11:23: `pool.ok.rule[1].status[1]` is `x`, expected a whole number
@@ -323,14 +352,14 @@ fn secrets_are_references_that_lead_somewhere() {
         gates = 'memcached://x'
     ", &made, &[]), @r#"
     t.toml:3:17: `client.literal.token`: a secret must not be written out, expected `env:NAME` or `file:PATH`
-    t.toml:5:17: `client.number.token`: is a whole number, expected a string such as `"env:NAME"` or `"file:PATH"`
+    t.toml:5:17: `client.number.token` is a whole number, expected a string such as `"env:NAME"` or `"file:PATH"`
     t.toml:7:17: `client.unset.token`: the environment variable `UNSET` is not set
     t.toml:9:17: `client.empty.token`: the environment variable `EMPTY` is empty, expected a value
     t.toml:11:17: `client.lines.token`: the environment variable `LINES` has control characters, expected one line of text
     t.toml:13:17: `client.gone.token`: the file `/gone` cannot be read: entity not found
     t.toml:15:17: `client.binary.token`: the file `/binary` is not UTF-8
-    t.toml:16:17: `client.none.token`: is missing, expected a value
-    t.toml:20:17: `client.same2.token`: is the token of `client.same1` too, expected one of its own
+    t.toml:16:17: `client.none.token` is missing, expected a value
+    t.toml:20:17: `client.same2.token` is the token of `client.same1` too, expected one of its own
     t.toml:22:22: `storage.operations`: a secret must not be written out, expected `env:NAME` or `file:PATH`
     t.toml:23:17: `storage.gates`: expected an address that begins with `redis://` or `rediss://` or `unix://`
     "#);
@@ -360,6 +389,8 @@ fn the_environment_lies_over_the_file_and_flags_over_both() {
         ("TIDEGATE_GATE__LIMITS", "10/1s, 5000/1d"),
         ("TIDEGATE_BACKOFF__SLOW__BASE", "9s"),
         ("TIDEGATE_CLIENT__APP__TOKEN", "literal"),
+        ("TIDEGATE_CLIENT__OTHER__TOKEN", "env:TIDEGATE_OTHER"),
+        ("TIDEGATE_OTHER", "by reference"),
         ("TIDEGATE_CONFIG", "elsewhere.toml"),
         ("TIDEGATE_PORT_7070_TCP", "tcp://10.0.0.1:7070"),
         ("TIDEGATE_SERVICE_HOST", "10.0.0.1"),
@@ -381,6 +412,7 @@ fn the_environment_lies_over_the_file_and_flags_over_both() {
     assert_eq!(host.max_wait(), Duration::from_secs(2));
     assert_eq!(settings.backoffs["slow"].base(), Duration::from_secs(9));
     assert_eq!(settings.clients["app"].token.expose(), "literal");
+    assert_eq!(settings.clients["other"].token.expose(), "by reference");
 }
 
 #[test]

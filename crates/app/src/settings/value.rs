@@ -201,6 +201,14 @@ pub(crate) fn network(text: &str) -> Result<IpNet, &'static str> {
     Ok(network)
 }
 
+/// Any text but none.
+pub(crate) fn filled(text: &str) -> Result<String, &'static str> {
+    if text.is_empty() {
+        return Err("some text");
+    }
+    Ok(text.to_owned())
+}
+
 /// The name of a header.
 pub(crate) fn header_name(text: &str) -> Result<String, &'static str> {
     let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);

@@ -297,7 +297,7 @@ fn duplicate_names() {
     assert_snapshot!(check(text), @"
     exit 2
     --- stderr
-    error: tidegate.toml:3:1: `max_rate`: is given twice, expected once
+    error: tidegate.toml:3:1: `max_rate` is given twice, expected once
     error: tidegate.toml:7:12: `pool.llm.endpoints[1].name` is `a`, expected a name that no other endpoint of the pool has
     hint: `tidegate config default` prints every setting with its default
     ");
@@ -431,7 +431,7 @@ fn a_flag_without_a_value_is_told() {
     assert_snapshot!(check_with("", "check --set gate=1 --set no.such=1", &[]), @"
     exit 2
     --- stderr
-    error: --set gate: `gate`: is a section, expected a setting in it
+    error: --set gate: `gate` is a section, expected a setting in it
     error: --set no.such: `no`: unknown setting, expected one of: server, storage, gate, backoff, pool, forward, network, client, http, retry_budget, trails, run, poll, operation, credential, jobs
     hint: `tidegate config default` prints every setting with its default
     ");

@@ -48,7 +48,7 @@ fn schema() {
         "backoff": {
           "additionalProperties": {
             "additionalProperties": false,
-            "description": "Backoffs: how often and how soon one request is sent again. Own ones may be added.",
+            "description": "Backoffs: how often and how soon one request is sent again. Own ones may be added, and begin as standard.",
             "properties": {
               "base": {
                 "default": "1s",
