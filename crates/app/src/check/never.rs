@@ -1,4 +1,5 @@
-//! What is allowed and yet hardly meant: settings without effect, and what can never happen.
+//! What is allowed and yet hardly meant: settings without effect, what can never happen, and what is
+//! dangerous.
 //!
 //! A value that is the default is never warned about, so that the default file is quiet even though
 //! it has every setting.
@@ -16,6 +17,8 @@ use policy::preset::Preset;
 use policy::rate::Strategy;
 use policy::text::same_name;
 
+use url::{Host, Url};
+
 use super::{Warning, backoff};
 use crate::settings::{Pool, Settings};
 
@@ -27,6 +30,7 @@ pub(super) fn warnings(settings: &Settings) -> Vec<Warning> {
     }
     warnings.operations(settings);
     warnings.unused(settings);
+    warnings.exposure(settings);
     warnings.retries(settings);
     warnings.found
 }
@@ -204,6 +208,36 @@ impl Warnings {
         }
     }
 
+    /// Secrets that travel in the open, and doors that stand open.
+    fn exposure(&mut self, settings: &Settings) {
+        for pool in settings.pools.values() {
+            let endpoints = pool.endpoints.iter();
+            for endpoint in endpoints.filter(|endpoint| !endpoint.headers.is_empty()) {
+                if is_in_the_open(&endpoint.url) {
+                    let key = format!("pool.{}.endpoints.{}", pool.name, endpoint.name);
+                    self.add(key, "sends its headers unencrypted; use `https`");
+                }
+            }
+        }
+        for (name, credential) in &settings.credentials {
+            let refresh = credential.refresh.as_ref();
+            if refresh.is_some_and(|refresh| is_in_the_open(&refresh.token_url)) {
+                let key = format!("credential.{name}.refresh.token_url");
+                self.add(key, "gets its secrets unencrypted; use `https`");
+            }
+        }
+        for network in settings
+            .network
+            .allow
+            .iter()
+            .filter(|network| network.prefix_len() == 0)
+        {
+            let what =
+                format!("`{network}` is every address: redirects can reach your own machines");
+            self.add("network.allow", what);
+        }
+    }
+
     fn retries(&mut self, settings: &Settings) {
         let budget = &settings.retry_budget;
         if budget.ratio() <= 0.0 && budget.min_per_second() == 0 {
@@ -312,6 +346,17 @@ fn limits(limits: &[Limit]) -> Found {
         }
     }
     found
+}
+
+/// Plain HTTP to another machine.
+fn is_in_the_open(url: &Url) -> bool {
+    let is_loopback = match url.host() {
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        Some(Host::Domain(name)) => name == "localhost",
+        None => false,
+    };
+    url.scheme() == "http" && !is_loopback
 }
 
 /// The most that a limit lets through in any stretch of `time`.

@@ -143,6 +143,30 @@ fn rules_that_come_too_late() {
 }
 
 #[test]
+fn what_is_dangerous() {
+    assert_snapshot!(warnings("
+        [network]
+        allow = ['0.0.0.0/0', '10.0.0.0/8']
+        [pool.llm]
+        endpoints = [
+          { name = 'a', url = 'http://a.example.com', headers = { authorization = 'env:KEY_A' } },
+          { name = 'b', url = 'http://127.0.0.1:8080', headers = { authorization = 'env:KEY_A' } },
+          { name = 'c', url = 'http://c.example.com' },
+        ]
+        [credential.crm.refresh]
+        kind = 'oauth2_refresh'
+        token_url = 'http://login.example.com'
+        client_id = 'me'
+        client_secret = 'env:S'
+        refresh_token = 'env:R'
+    "), @"
+    pool.llm.endpoints.a: sends its headers unencrypted; use `https`
+    credential.crm.refresh.token_url: gets its secrets unencrypted; use `https`
+    network.allow: `0.0.0.0/0` is every address: redirects can reach your own machines
+    ");
+}
+
+#[test]
 fn pools_that_cannot_do_what_they_say() {
     assert_snapshot!(warnings("
         [backoff.mine]
