@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use policy::classify::Rule;
 use policy::gate::{GateOptions, GateSettings};
-use policy::setting;
+use policy::setting::{self, SettingError};
 
 use super::problem::Problem;
 use super::reader::Section;
@@ -94,7 +94,9 @@ impl Gates {
     pub(crate) fn read(section: &Section<'_>) -> Self {
         let mut options = GateOptions::default();
         section.fill(&GateOptions::NAMES, |name, text| options.set(name, text));
-        let default = section.built(options.clone().build()).unwrap_or_default();
+        let built = options.clone().build();
+        let told = built.as_ref().err().cloned().unwrap_or_default();
+        let default = section.built(built).unwrap_or_default();
         let mut gates = Self {
             default,
             hosts: Vec::new(),
@@ -108,7 +110,7 @@ impl Gates {
                 continue;
             };
             if seen.insert(pattern.clone()) {
-                gates.add(pattern, &options, &host, section);
+                gates.add(pattern, &options, &told, &host);
             } else {
                 let what = format!("the host `{pattern}` has two sections, expected one");
                 host.reader
@@ -124,8 +126,8 @@ impl Gates {
         &mut self,
         pattern: HostPattern,
         defaults: &GateOptions,
+        told: &[SettingError],
         section: &Section<'_>,
-        outer: &Section<'_>,
     ) {
         let Some(index) = GateIndex::of(self.hosts.len()) else {
             let what = format!("is one too many, expected at most {} hosts", u16::MAX);
@@ -141,7 +143,7 @@ impl Gates {
         }
         let mut options = defaults.clone();
         section.fill(&GateOptions::NAMES, |name, text| options.set(name, text));
-        let settings = section.built_over(options.build(), &[outer]);
+        let settings = section.built_over(options.build(), told);
         let share = section.read("share", setting::switch).unwrap_or(false);
         if share && matches!(pattern, HostPattern::Exact(_)) {
             section.expected(

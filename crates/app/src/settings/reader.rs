@@ -239,32 +239,33 @@ impl<'a> Section<'a> {
         self.built_over(built, &[])
     }
 
-    /// The same when `outer` sections, nearest first, have part of what was written.
+    /// The same over what an outer section has, whose own contradictions were `told` there.
     pub(crate) fn built_over<T>(
         &self,
         built: Result<T, Vec<SettingError>>,
-        outer: &[&Self],
+        told: &[SettingError],
     ) -> Option<T> {
         let errors = match built {
             Ok(settings) => return Some(settings),
             Err(errors) => errors,
         };
-        for error in errors {
-            let other = self.nodes().map(|(name, _)| name);
-            let mut other = other.filter(|name| error.expected.contains(&format!("`{name}`")));
-            let place = if self.node(&error.setting).is_some() {
-                self.place_of(&error.setting)
-            } else if let Some(name) = other.next() {
-                self.place_of(name)
-            } else {
-                let outer = outer.iter().find_map(|outer| outer.node(&error.setting));
-                outer.map_or_else(|| self.place.clone(), |node| node.place.clone())
-            };
+        for error in errors.iter().filter(|error| !told.contains(error)) {
             let key = self.key(&error.setting);
+            let place = self.place_of_contradiction(error);
             let problem = Problem::expected(&place, key, &error.value, &error.expected);
             self.reader.report(problem);
         }
         None
+    }
+
+    /// Where the setting is written, or else the other one that it does not fit with.
+    fn place_of_contradiction(&self, error: &SettingError) -> Place {
+        let is_other = |name: &str| error.expected.contains(&format!("`{name}`"));
+        let mut others = self.nodes().filter(|(name, _)| is_other(name));
+        match (self.node(&error.setting), others.next()) {
+            (Some(node), _) | (None, Some((_, node))) => node.place.clone(),
+            (None, None) => self.place.clone(),
+        }
     }
 }
 

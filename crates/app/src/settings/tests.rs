@@ -232,6 +232,8 @@ fn contradictions_are_told_where_they_are_written() {
         max_rate = 1
         [gate.'a.example.com']
         min_rate = 3
+        [gate.'b.example.com']
+        max_wait = '1s'
         [backoff.mine]
         base = '1m'
         max = '1s'
@@ -243,9 +245,9 @@ fn contradictions_are_told_where_they_are_written() {
     "), @r#"
     t.toml:3:20: `gate.min_rate` is `5`, expected at most `max_rate` (1)
     t.toml:6:20: `gate."a.example.com".min_rate` is `3`, expected at most `max_rate` (1)
-    t.toml:8:16: `backoff.mine.base` is `1m`, expected at most `max` (1s)
-    t.toml:11:18: `server.listen` is `127.0.0.1:7071`, expected another address than `server.admin`
-    t.toml:14:25: `http.replay_buffer` is `1MiB`, expected at most `max_body` (1KiB)
+    t.toml:10:16: `backoff.mine.base` is `1m`, expected at most `max` (1s)
+    t.toml:13:18: `server.listen` is `127.0.0.1:7071`, expected another address than `server.admin`
+    t.toml:16:25: `http.replay_buffer` is `1MiB`, expected at most `max_body` (1KiB)
     "#);
 }
 
