@@ -27,7 +27,7 @@ fn main() -> ExitCode {
 
 fn run(args: Args) -> Exit {
     let output = Output::new(args.verbosity());
-    match dispatch(args.command, &output) {
+    match dispatch(args, &output) {
         Ok(()) => Exit::Done,
         Err(failure) => {
             output.failure(&failure);
@@ -36,8 +36,11 @@ fn run(args: Args) -> Exit {
     }
 }
 
-fn dispatch(command: Command, output: &Output) -> Result<(), Failure> {
-    match command {
+fn dispatch(args: Args, output: &Output) -> Result<(), Failure> {
+    let (config, is_json) = (args.config.as_deref(), args.json);
+    match args.command {
+        Command::Check(args) => commands::check(&args, config, is_json, output),
+        Command::Config(args) => commands::config(&args, output),
         Command::Replay(args) => commands::replay(&args, output),
         Command::Completions(args) => commands::completions(&args, output),
     }

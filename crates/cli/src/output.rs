@@ -62,6 +62,39 @@ impl Output {
     }
 }
 
+/// Rows with their columns one below the other, two blanks between them; numbers to the right.
+pub(crate) fn columns(rows: &[Vec<String>]) -> String {
+    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let cell = |row: &[String], column: usize| row.get(column).cloned().unwrap_or_default();
+    let width = |column| {
+        let widths = rows.iter().map(|row| cell(row, column).chars().count());
+        widths.max().unwrap_or(0)
+    };
+    let is_number = |column| {
+        let mut cells = rows.iter().skip(1).map(|row| cell(row, column));
+        cells.all(|cell| cell.chars().all(|c| c.is_ascii_digit()))
+    };
+    let layout: Vec<(usize, bool)> = (0..count).map(|at| (width(at), is_number(at))).collect();
+    let mut text = String::new();
+    for row in rows {
+        let cells = layout
+            .iter()
+            .enumerate()
+            .map(|(column, &(width, is_number))| {
+                let cell = cell(row, column);
+                if is_number {
+                    format!("{cell:>width$}")
+                } else {
+                    format!("{cell:<width$}")
+                }
+            });
+        let line = cells.collect::<Vec<_>>().join("  ");
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
 /// As much as a pipe holds by default on Linux: more would only wait there.
 const BUFFER: usize = 64 << 10;
 

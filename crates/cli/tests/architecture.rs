@@ -58,6 +58,12 @@ const PRINTING: &[(&str, &str)] = &[
 const ONLY_OUTPUT_PRINTS: &str = "only crates/cli/src/output.rs prints";
 const OUTPUT: &str = "crates/cli/src/output.rs";
 
+/// What must not appear in `app`, and why.
+const PARSING: &[(&str, &str)] = &[
+    ("clap", "only cli parses arguments"),
+    ("std::env::args", "only cli parses arguments"),
+];
+
 /// What must not be left in any Rust source.
 const LEFTOVERS: &[(&str, &str)] = &[
     ("todo!", "finish it or leave it out"),
@@ -107,6 +113,17 @@ fn only_output_prints() {
     let findings: Vec<String> = product_sources()
         .iter()
         .flat_map(|(file, source)| find_printing(file, source))
+        .collect();
+    assert_none(&findings);
+}
+
+#[test]
+fn app_parses_no_arguments() {
+    let sources = sources_under("crates/app/src");
+    assert!(sources.len() > 5, "the sources of app were not found");
+    let findings: Vec<String> = sources
+        .iter()
+        .flat_map(|(file, source)| find(file, source, PARSING))
         .collect();
     assert_none(&findings);
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 /// `500ms`, `30s`, `2.5s`, `1m30s`, `1d`. A bare number has no unit and is an error.
 pub fn parse(text: &str) -> Result<Duration, &'static str> {
     const EXPECTED: &str = "a number with a unit such as `500ms`, `30s` or `5m`";
+    const TOO_LONG: &str = "a duration below 584 years";
     let mut total = Duration::ZERO;
     let mut rest = text.trim();
     if rest.is_empty() {
@@ -24,13 +25,12 @@ pub fn parse(text: &str) -> Result<Duration, &'static str> {
                 .len();
         let (unit, tail) = tail.split_at(letters);
         let part = part(number, unit).ok_or(EXPECTED)?;
-        total = total
-            .checked_add(part)
-            .ok_or("a duration below 584 years")?;
+        let part = part.ok_or(TOO_LONG)?;
+        total = total.checked_add(part).ok_or(TOO_LONG)?;
         rest = tail.trim_start();
     }
     if total > LONGEST {
-        return Err("a duration below 584 years");
+        return Err(TOO_LONG);
     }
     Ok(total)
 }
@@ -67,13 +67,14 @@ impl fmt::Display for Exact {
     }
 }
 
-fn part(number: &str, unit: &str) -> Option<Duration> {
+/// One number with its unit: `None` if it is none, `Some(None)` if it is too long to be told.
+fn part(number: &str, unit: &str) -> Option<Option<Duration>> {
     let &(_, nanos) = UNITS.iter().find(|(name, _)| *name == unit)?;
     if let Ok(whole) = number.parse::<u64>() {
-        return whole.checked_mul(nanos).map(Duration::from_nanos);
+        return Some(whole.checked_mul(nanos).map(Duration::from_nanos));
     }
     let seconds = number.parse::<f64>().ok()? * (nanos as f64 / NANOS_PER_SECOND as f64);
-    Duration::try_from_secs_f64(seconds).ok()
+    Some(Duration::try_from_secs_f64(seconds).ok())
 }
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
@@ -129,6 +130,17 @@ mod tests {
             "18446744073s5m",
         ] {
             assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_is_told_apart() {
+        for long in [
+            "99999999999999d",
+            "18446744073s5m",
+            "99999999999999999999999s",
+        ] {
+            assert_eq!(parse(long), Err("a duration below 584 years"), "{long}");
         }
     }
 

@@ -60,11 +60,21 @@ impl fmt::Display for SettingError {
 
 impl std::error::Error for SettingError {}
 
-pub(crate) fn switch(value: &str) -> Result<bool, String> {
+/// `true` or `false`.
+///
+/// # Errors
+///
+/// What was expected instead.
+pub fn switch(value: &str) -> Result<bool, String> {
     value.parse().map_err(|_| "`true` or `false`".to_owned())
 }
 
-pub(crate) fn whole<T: FromStr + PartialOrd + fmt::Display>(
+/// A whole number within bounds, both included; `_` between digits is allowed.
+///
+/// # Errors
+///
+/// What was expected instead.
+pub fn whole<T: FromStr + PartialOrd + fmt::Display>(
     value: &str,
     least: T,
     most: T,
@@ -75,7 +85,12 @@ pub(crate) fn whole<T: FromStr + PartialOrd + fmt::Display>(
         .ok_or_else(|| format!("a whole number from {least} to {most}"))
 }
 
-pub(crate) fn positive(value: &str) -> Result<Duration, String> {
+/// A duration above zero.
+///
+/// # Errors
+///
+/// What was expected instead.
+pub fn positive(value: &str) -> Result<Duration, String> {
     match duration::parse(value)? {
         Duration::ZERO => Err("a duration above zero".to_owned()),
         duration => Ok(duration),

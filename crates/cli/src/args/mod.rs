@@ -1,14 +1,20 @@
 //! What can be typed. Only the shape of it: what it means is for `commands`.
 
+mod check;
 mod completions;
+mod config;
 mod replay;
+
+use std::path::PathBuf;
 
 use clap::{ArgAction, Parser, Subcommand};
 
 use crate::exit::Exit;
 use crate::output::Verbosity;
 
+pub(crate) use check::CheckArgs;
 pub(crate) use completions::CompletionsArgs;
+pub(crate) use config::{ConfigArgs, ConfigCommand};
 pub(crate) use replay::{Policy, ReplayArgs};
 
 /// Send as fast as they will take, never faster.
@@ -23,9 +29,13 @@ pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,
 
+    /// The settings file [default: tidegate.toml, if it is there]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
     /// Write for programs: JSON on stdout
     #[arg(long, global = true)]
-    json: bool,
+    pub(crate) json: bool,
 
     /// Say only what went wrong
     #[arg(short, long, global = true, conflicts_with = "verbose")]
@@ -38,6 +48,8 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Check(CheckArgs),
+    Config(ConfigArgs),
     Replay(ReplayArgs),
     Completions(CompletionsArgs),
 }
@@ -58,6 +70,8 @@ fn long_help() -> String {
 
 const EXAMPLES: &str = "\
 Examples:
+  tidegate config default > tidegate.toml
+  tidegate check
   tidegate replay --policy gate events.jsonl
   tidegate replay --policy hint < answers.jsonl
   tidegate completions bash > ~/.local/share/bash-completion/completions/tidegate";

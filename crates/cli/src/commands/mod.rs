@@ -1,13 +1,18 @@
 //! What each command means: arguments as typed into one call, its result into a failure or not.
 
+mod check;
 mod completions;
+mod config;
 mod replay;
+mod settings;
 
 use std::io;
 
 use crate::exit::Exit;
 
+pub(crate) use check::check;
 pub(crate) use completions::completions;
+pub(crate) use config::config;
 pub(crate) use replay::replay;
 
 /// Why a command did not do what was asked.

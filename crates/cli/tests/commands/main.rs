@@ -7,7 +7,9 @@
 
 mod backoff;
 mod bad_input;
+mod check;
 mod completions;
+mod config;
 mod explain;
 mod pace;
 mod replay;

@@ -13,6 +13,11 @@ pub(crate) fn tidegate(args: &str) -> Command {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
+    let ours =
+        std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TIDEGATE_"));
+    for (name, _) in ours {
+        command.env_remove(name);
+    }
     command
 }
 

@@ -23,11 +23,16 @@ fn help() {
     Usage: tidegate [OPTIONS] <COMMAND>
 
     Commands:
+      check        Check the settings and tell what they come to at worst
+      config       Print the default settings, or the schema of a settings file
       replay       Run one policy over scripted events in virtual time, a decision per line
       completions  Print a completion script for a shell
       help         Print this message or the help of the given subcommand(s)
 
     Options:
+          --config <FILE>
+              The settings file [default: tidegate.toml, if it is there]
+
           --json
               Write for programs: JSON on stdout
 
@@ -44,6 +49,8 @@ fn help() {
               Print version
 
     Examples:
+      tidegate config default > tidegate.toml
+      tidegate check
       tidegate replay --policy gate events.jsonl
       tidegate replay --policy hint < answers.jsonl
       tidegate completions bash > ~/.local/share/bash-completion/completions/tidegate
@@ -89,15 +96,27 @@ fn help_of_replay() {
           --set <KEY=VALUE>
               A setting of the policy, by its name in the configuration; may be repeated
 
-          --explain
-              Say why, in words, as the last field of every line
-
-          --json
-              Write for programs: JSON on stdout
-
           --preset <NAME>
               Begin with the settings of this preset (`backoff`): standard, aggressive, conservative,
               background or crawl
+
+          --explain
+              Say why, in words, as the last field of every line
+
+          --seed <N>
+              Fix what is drawn at random, for policies with jitter
+
+          --jitter <JITTER>
+              Take jitter away, for policies that have any
+
+              Possible values:
+              - none: No jitter
+
+          --config <FILE>
+              The settings file [default: tidegate.toml, if it is there]
+
+          --json
+              Write for programs: JSON on stdout
 
       -q, --quiet
               Say only what went wrong
@@ -154,10 +173,11 @@ fn help_of_completions() {
       <SHELL>  The shell to complete in [possible values: bash, elvish, fish, powershell, zsh]
 
     Options:
-          --json        Write for programs: JSON on stdout
-      -q, --quiet       Say only what went wrong
-      -v, --verbose...  Say more on stderr
-      -h, --help        Print help
+          --config <FILE>  The settings file [default: tidegate.toml, if it is there]
+          --json           Write for programs: JSON on stdout
+      -q, --quiet          Say only what went wrong
+      -v, --verbose...     Say more on stderr
+      -h, --help           Print help
 
     Examples:
       tidegate completions bash > ~/.local/share/bash-completion/completions/tidegate

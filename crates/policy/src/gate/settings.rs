@@ -229,6 +229,31 @@ impl GateSettings {
         self.max_wait
     }
 
+    /// Past this a hold is still kept, but callers are told at once.
+    pub fn max_hold(&self) -> Duration {
+        self.max_hold
+    }
+
+    /// Limits that are known, kept as well.
+    pub fn limits(&self) -> &[Limit] {
+        &self.limits
+    }
+
+    /// Attempts under way at once.
+    pub fn max_in_flight(&self) -> u32 {
+        self.max_in_flight
+    }
+
+    /// How many may wait; the next is refused.
+    pub fn max_waiting(&self) -> u32 {
+        self.max_waiting
+    }
+
+    /// What only the strategy `aimd` works with.
+    pub fn aimd(&self) -> &AimdSettings {
+        &self.aimd
+    }
+
     /// A gate nobody used for this long is forgotten.
     pub fn idle_after(&self) -> Duration {
         self.idle_after

@@ -1,0 +1,8 @@
+//! What the command `tidegate` runs.
+//!
+//! Here is everything between what people write and what is decided in `policy`: the settings, read
+//! from file, environment and flags into types that cannot be wrong, and what they come to at worst.
+//! Nothing here parses arguments or prints.
+
+pub mod check;
+pub mod settings;

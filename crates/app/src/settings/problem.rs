@@ -1,0 +1,132 @@
+//! What is wrong with the settings, and where it is written.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// One thing that is wrong: where, which setting, what was written and what would have been right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Where it is written.
+    pub place: Place,
+    /// The setting's path, as in `gate."api.example.com".max_rate`; empty when it is not about one.
+    pub key: String,
+    /// What was written, shortened; `None` for secrets and where nothing was written.
+    pub value: Option<String>,
+    /// What is wrong, as the rest of a sentence: `expected …`, or a statement of its own.
+    pub what: String,
+}
+
+/// Where something is written.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// In the file of this name, both counted from 1; the column in characters.
+    File {
+        /// The name as it was given.
+        file: Arc<str>,
+        /// The line.
+        line: usize,
+        /// The column.
+        column: usize,
+    },
+    /// The file of this name cannot be read at all.
+    Unread(String),
+    /// In the environment variable of this name.
+    Variable(String),
+    /// In the flag of this name.
+    Flag(String),
+    /// Nowhere: it is the default.
+    Default,
+}
+
+impl Problem {
+    /// The value of a setting is not what was expected.
+    pub(crate) fn expected(
+        place: &Place,
+        key: impl Into<String>,
+        value: impl AsRef<str>,
+        expected: impl fmt::Display,
+    ) -> Self {
+        Self {
+            place: place.clone(),
+            key: key.into(),
+            value: Some(shortened(value.as_ref())),
+            what: format!("expected {expected}"),
+        }
+    }
+
+    /// Something else about a setting, whose value is not to be shown.
+    pub(crate) fn about(place: &Place, key: impl Into<String>, what: impl Into<String>) -> Self {
+        Self {
+            place: place.clone(),
+            key: key.into(),
+            value: None,
+            what: what.into(),
+        }
+    }
+
+    /// The sentence without the place.
+    pub fn sentence(&self) -> String {
+        match (self.key.as_str(), &self.value) {
+            ("", None) => self.what.clone(),
+            ("", Some(value)) => format!("`{value}`: {}", self.what),
+            (key, None) if self.what.starts_with("is ") || self.what.starts_with("has ") => {
+                format!("`{key}` {}", self.what)
+            }
+            (key, None) => format!("`{key}`: {}", self.what),
+            (key, Some(value)) => format!("`{key}` is `{value}`, {}", self.what),
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            Place::Default => write!(f, "{}", self.sentence()),
+            place => write!(f, "{place}: {}", self.sentence()),
+        }
+    }
+}
+
+impl std::error::Error for Problem {}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File { file, line, column } => write!(f, "{file}:{line}:{column}"),
+            Self::Unread(file) => write!(f, "{file}"),
+            Self::Variable(name) | Self::Flag(name) => write!(f, "{name}"),
+            Self::Default => write!(f, "default"),
+        }
+    }
+}
+
+/// The beginning of a value on one line, with control characters spelled out: a message must not
+/// move the cursor of the terminal that shows it.
+pub(crate) fn shortened(value: &str) -> String {
+    /// Longer than any sensible value, shorter than a line of a terminal.
+    const MOST: usize = 60;
+    let mut shown = String::new();
+    for c in value.chars().take(MOST) {
+        if c.is_control() {
+            shown.extend(c.escape_default());
+        } else {
+            shown.push(c);
+        }
+    }
+    if value.chars().nth(MOST).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_stays_on_one_short_line() {
+        assert_eq!(shortened("a\nb\u{1b}[31m"), "a\\nb\\u{1b}[31m");
+        assert_eq!(shortened(&"ä".repeat(60)), "ä".repeat(60));
+        assert_eq!(shortened(&"ä".repeat(61)), format!("{}…", "ä".repeat(60)));
+    }
+}

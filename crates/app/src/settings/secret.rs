@@ -1,0 +1,166 @@
+//! Secrets: where they are kept, and a type that never shows them.
+//!
+//! A settings file is copied, committed and pasted into tickets, so a secret in it is written as
+//! `env:NAME` or `file:PATH`, after a word such as `Bearer` if need be: `Bearer env:KEY`. The
+//! reference is followed when the settings are read, so that a missing secret is known before
+//! anything starts. A literal secret is refused in the file and in flags; in the environment it is
+//! fine, for that is where it would come from anyway.
+
+use std::fmt;
+use std::path::Path;
+
+use super::document::{Node, Value};
+use super::problem::{Place, Problem};
+use super::reader::Section;
+
+/// A value that must not be seen: not in logs, errors, `Debug` or the console.
+///
+/// ```
+/// let secret = app::settings::Secret::new("k-123");
+/// assert_eq!(format!("{secret:?} {secret}"), "Secret(…) …");
+/// assert_eq!(secret.expose(), "k-123");
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Box<str>);
+
+impl Secret {
+    /// Keeps a value from being seen.
+    pub fn new(value: impl Into<Box<str>>) -> Self {
+        Self(value.into())
+    }
+
+    /// The value itself, for the one place that sends or compares it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+impl fmt::Display for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("…")
+    }
+}
+
+/// May a secret be written out in the file?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Literal {
+    /// Yes, it is not really one.
+    Allowed,
+    /// No, and it is not shown either.
+    Refused,
+}
+
+impl Section<'_> {
+    /// Reads a secret; `None` if it is not written or cannot be had.
+    pub(crate) fn secret(&self, name: &str, literal: Literal) -> Option<Secret> {
+        let node = self.node(name)?;
+        self.resolve(node, &self.key(name), literal)
+    }
+
+    /// Reads a secret that must be there.
+    pub(crate) fn require_secret(&self, name: &str, literal: Literal) -> Option<Secret> {
+        if self.node(name).is_none() {
+            self.missing(name);
+        }
+        self.secret(name, literal)
+    }
+
+    /// Follows the reference in `node`.
+    pub(crate) fn resolve(&self, node: &Node, path: &str, literal: Literal) -> Option<Secret> {
+        let text = node.value.text()?;
+        match self.found(text, node, literal) {
+            Ok(secret) => Some(secret),
+            Err(what) => {
+                self.reader.report(Problem::about(&node.place, path, what));
+                None
+            }
+        }
+    }
+
+    fn found(&self, text: &str, node: &Node, literal: Literal) -> Result<Secret, String> {
+        let (word, reference) = split_word(text);
+        let (value, from) = if let Some(name) = reference.strip_prefix("env:") {
+            let value = self.reader.surroundings.variable(name);
+            let from = format!("the environment variable `{}`", shown(name));
+            (value.ok_or_else(|| format!("{from} is not set"))?, from)
+        } else if let Some(path) = reference.strip_prefix("file:") {
+            let from = format!("the file `{}`", shown(path));
+            let bytes = self.reader.surroundings.read(Path::new(path));
+            let bytes = bytes.map_err(|error| format!("{from} cannot be read: {error}"))?;
+            let value = String::from_utf8(bytes).map_err(|_| format!("{from} is not UTF-8"))?;
+            (value, from)
+        } else if literal == Literal::Refused && !is_from_environment(node) {
+            return Err(NO_LITERAL.to_owned());
+        } else {
+            return checked(text.trim(), "the value").map(Secret::new);
+        };
+        // Editors and `echo` end a file with a newline that nobody means.
+        let value = checked(value.trim(), &from)?;
+        Ok(Secret::new(match word {
+            "" => value.to_owned(),
+            word => format!("{word} {value}"),
+        }))
+    }
+}
+
+const NO_LITERAL: &str = "a secret must not be written out, expected `env:NAME` or `file:PATH`";
+
+/// The environment variable that a text refers to, if it does.
+pub(crate) fn referenced_variable(text: &str) -> Option<&str> {
+    split_word(text).1.strip_prefix("env:")
+}
+
+/// `Bearer env:KEY` has a word before the reference.
+fn split_word(text: &str) -> (&str, &str) {
+    let text = text.trim();
+    match text.split_once(' ') {
+        Some((word, rest))
+            if rest.trim_start().starts_with("env:") || rest.trim_start().starts_with("file:") =>
+        {
+            (word, rest.trim_start())
+        }
+        _ => ("", text),
+    }
+}
+
+fn is_from_environment(node: &Node) -> bool {
+    matches!(
+        (&node.place, &node.value),
+        (Place::Variable(_), Value::Any(_))
+    )
+}
+
+fn checked<'a>(value: &'a str, from: &str) -> Result<&'a str, String> {
+    if value.is_empty() {
+        return Err(format!("{from} is empty, expected a value"));
+    }
+    if value.len() > MOST_BYTES {
+        return Err(format!(
+            "{from} is longer than {MOST_BYTES} bytes, expected a secret"
+        ));
+    }
+    // What stands for bytes of a variable that are no text.
+    if value.contains('\u{fffd}') {
+        return Err(format!("{from} is not UTF-8"));
+    }
+    // It travels in a header, where a line break would begin another one.
+    if value.chars().any(char::is_control) {
+        return Err(format!(
+            "{from} has control characters, expected one line of text"
+        ));
+    }
+    Ok(value)
+}
+
+/// Headers of this size are refused by every server.
+const MOST_BYTES: usize = 64 << 10;
+
+fn shown(reference: &str) -> String {
+    super::problem::shortened(reference)
+}

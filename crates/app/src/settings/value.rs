@@ -1,0 +1,300 @@
+//! Kinds of values that no policy knows: sizes, addresses, URLs, hosts, networks.
+//!
+//! Each is read by a function from text to a type, or to what was expected instead.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::str::FromStr;
+
+use ipnet::IpNet;
+use policy::key;
+use url::Url;
+
+/// A number of bytes, or no bound at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// No bound.
+    None,
+    /// At most so many bytes.
+    Bytes(u64),
+}
+
+impl FromStr for Size {
+    type Err = &'static str;
+
+    /// Reads `none`, `512B`, `64KiB`, `1MiB`, `2GiB`, and `kB`, `MB`, `GB` in thousands.
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        const EXPECTED: &str = "a number with a unit such as `64KiB` or `1MiB`, or `none`";
+        if text == "none" {
+            return Ok(Self::None);
+        }
+        let digits = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '_');
+        let (number, unit) = text.split_at(text.len() - digits.len());
+        let number: u64 = number.replace('_', "").parse().map_err(|_| EXPECTED)?;
+        let (_, bytes) = UNITS
+            .iter()
+            .find(|(name, _)| *name == unit.trim())
+            .ok_or(EXPECTED)?;
+        let size = number.checked_mul(*bytes).filter(|size| *size <= LARGEST);
+        size.map(Self::Bytes)
+            .ok_or("a size of at most 1024GiB, or `none`")
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self::Bytes(bytes) = *self else {
+            return f.write_str("none");
+        };
+        let (unit, size) = UNITS[..4]
+            .iter()
+            .rev()
+            .find(|(_, size)| bytes.is_multiple_of(*size) && bytes > 0)
+            .unwrap_or(&UNITS[0]);
+        write!(f, "{}{unit}", bytes / size)
+    }
+}
+
+const UNITS: [(&str, u64); 7] = [
+    ("B", 1),
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("kB", 1000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+];
+
+const LARGEST: u64 = 1 << 40;
+
+/// A size that has a bound.
+pub(crate) fn bounded(text: &str) -> Result<u64, &'static str> {
+    match text.parse()? {
+        Size::None => Err("a size such as `1MiB`; what is kept in memory has a bound"),
+        Size::Bytes(bytes) => Ok(bytes),
+    }
+}
+
+/// Where to listen: an IP address and a port.
+pub(crate) fn address(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse()
+        .map_err(|_| "an IP address and a port such as `127.0.0.1:7070` or `[::1]:7070`")
+}
+
+/// A URL of `http` or `https`, without user info and without a fragment.
+pub(crate) fn http_url(text: &str) -> Result<Url, &'static str> {
+    const EXPECTED: &str = "a URL such as `https://api.example.com/v1`";
+    // The reader of keys refuses what the parser would silently repair.
+    key::normalize(text).map_err(|_| EXPECTED)?;
+    let url = Url::parse(text).map_err(|_| EXPECTED)?;
+    if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
+        return Err("a URL that begins with `http://` or `https://`");
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("a URL without user info; credentials go into `headers`");
+    }
+    if url.fragment().is_some() {
+        return Err("a URL without `#`");
+    }
+    Ok(url)
+}
+
+/// A URL as a message may show it: without user info, path and query, all of which can be secrets.
+pub(crate) fn shown_url(text: &str) -> String {
+    let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
+    let rest = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+    let host = rest.split(['/', '?', '#', '\\']).next().unwrap_or(rest);
+    let mut shown = String::new();
+    if !scheme.is_empty() {
+        shown = format!("{scheme}://");
+    }
+    if text.contains('@') {
+        shown.push_str("…@");
+    }
+    shown.push_str(host);
+    if host.len() < rest.len() {
+        shown.push_str("/…");
+    }
+    shown
+}
+
+/// A host, or all hosts below one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HostPattern {
+    /// This host.
+    Exact(String),
+    /// Every host that ends with a dot and this one, but not this one itself.
+    Below(String),
+}
+
+impl HostPattern {
+    /// Does it match a host in its [normalised](policy::key::normalize) form, without a port?
+    ///
+    /// ```
+    /// let pattern: app::settings::HostPattern = "*.example.com".parse().unwrap();
+    /// assert!(pattern.matches("a.b.example.com"));
+    /// assert!(!pattern.matches("example.com") && !pattern.matches("badexample.com"));
+    /// ```
+    pub fn matches(&self, host: &str) -> bool {
+        match self {
+            Self::Exact(known) => known == host,
+            Self::Below(parent) => host
+                .strip_suffix(parent.as_str())
+                .is_some_and(|front| front.ends_with('.')),
+        }
+    }
+}
+
+impl FromStr for HostPattern {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        let (is_below, host) = match text.strip_prefix("*.") {
+            Some(host) => (true, host),
+            None => (false, text),
+        };
+        let host = key::normalize(host).map_err(|error| error.expected())?;
+        if !has_no_port(&host) || text.contains("://") {
+            return Err(
+                "a host without scheme and port, such as `api.example.com` or `*.example.com`",
+            );
+        }
+        Ok(if is_below {
+            Self::Below(host)
+        } else {
+            Self::Exact(host)
+        })
+    }
+}
+
+impl fmt::Display for HostPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact(host) => write!(f, "{host}"),
+            Self::Below(host) => write!(f, "*.{host}"),
+        }
+    }
+}
+
+/// One name a server answers to: a host without a pattern.
+pub(crate) fn host(text: &str) -> Result<String, &'static str> {
+    match text.parse()? {
+        HostPattern::Exact(host) => Ok(host),
+        HostPattern::Below(_) => Err("one host, such as `tidegate.example.com`"),
+    }
+}
+
+fn has_no_port(host: &str) -> bool {
+    host.ends_with(']') || !host.contains(':')
+}
+
+/// A network such as `10.1.0.0/16`, or one address.
+pub(crate) fn network(text: &str) -> Result<IpNet, &'static str> {
+    const EXPECTED: &str = "a network such as `10.1.0.0/16`, or an IP address";
+    if let Ok(address) = text.parse::<std::net::IpAddr>() {
+        return Ok(address.into());
+    }
+    let network: IpNet = text.parse().map_err(|_| EXPECTED)?;
+    if network.trunc() != network {
+        return Err("a network whose address ends with zeros, such as `10.1.0.0/16`");
+    }
+    Ok(network)
+}
+
+/// Any text but none.
+pub(crate) fn filled(text: &str) -> Result<String, &'static str> {
+    if text.is_empty() {
+        return Err("some text");
+    }
+    Ok(text.to_owned())
+}
+
+/// The name of a header.
+pub(crate) fn header_name(text: &str) -> Result<String, &'static str> {
+    let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+    if text.is_empty() || text.len() > 256 || !text.chars().all(is_token) {
+        return Err("the name of a header, such as `authorization`");
+    }
+    Ok(text.to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units() {
+        let check = |text: &str, size| assert_eq!(text.parse(), Ok(size), "{text}");
+        check("none", Size::None);
+        check("0B", Size::Bytes(0));
+        check("1MiB", Size::Bytes(1 << 20));
+        check("64 KiB", Size::Bytes(64 << 10));
+        check("5MB", Size::Bytes(5_000_000));
+        for bad in ["", "1", "1.5MiB", "-1MiB", "MiB", "1mib", "2000GiB", "None"] {
+            assert!(bad.parse::<Size>().is_err(), "{bad}");
+        }
+        for text in ["none", "1MiB", "1000B", "3GiB", "0B"] {
+            assert_eq!(text.parse::<Size>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn urls_are_of_the_web_and_without_secrets() {
+        assert!(http_url("https://a.example.com/v1").is_ok());
+        assert!(http_url("http://127.0.0.1:8080").is_ok());
+        for bad in [
+            "",
+            "a.example.com",
+            "ftp://a",
+            "https://",
+            "https://u:p@a",
+            "https://u@a",
+            "https://a/#x",
+            "https://a b/",
+            "https:\\\\a",
+            "//a",
+        ] {
+            assert!(http_url(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_shown_url_has_no_secrets() {
+        assert_eq!(
+            shown_url("https://u:S@a.example.com/S?S#S"),
+            "https://…@a.example.com/…"
+        );
+        assert_eq!(shown_url("https://u:S/S@a"), "https://…@a");
+        assert_eq!(shown_url("ftp://a.example.com"), "ftp://a.example.com");
+        assert_eq!(shown_url("a/S"), "a/…");
+    }
+
+    #[test]
+    fn networks_are_whole() {
+        assert!(network("10.1.0.0/16").is_ok());
+        assert!(network("fd00::/8").is_ok());
+        assert_eq!(network("10.0.0.1").unwrap().to_string(), "10.0.0.1/32");
+        for bad in ["", "10.1.2.3/16", "10.0.0.0/33", "example.com", "*"] {
+            assert!(network(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn hosts_have_no_port_and_patterns_one_star_in_front() {
+        for bad in [
+            "",
+            "*",
+            "a.*.com",
+            "*.*.com",
+            "a:8080",
+            "https://a",
+            "a/b",
+            "**.a",
+        ] {
+            assert!(bad.parse::<HostPattern>().is_err(), "{bad}");
+        }
+        let pattern: HostPattern = "*.EXAMPLE.com".parse().unwrap();
+        assert_eq!(pattern.to_string(), "*.example.com");
+        assert!(host("*.example.com").is_err());
+    }
+}

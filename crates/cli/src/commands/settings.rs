@@ -1,0 +1,55 @@
+//! Where the settings of a command come from: the file that was named, or the one that is there.
+
+use std::path::{Path, PathBuf};
+
+use app::settings::{CONFIG_VARIABLE, Flag, Problem, Process, Settings, Sources, Surroundings};
+
+/// Settings, and the file they were read from.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    /// The file's name; `None` if there was none to read.
+    pub(crate) file: Option<String>,
+    pub(crate) settings: Result<Settings, Vec<Problem>>,
+}
+
+/// Reads the settings: from `named`, else from the file that the environment names, else from
+/// `tidegate.toml` if that is there.
+pub(crate) fn load(named: Option<&Path>, flags: Vec<Flag>) -> Loaded {
+    let file = match find(named) {
+        None => None,
+        Some(path) => match Settings::read_file(&path, &Process) {
+            Ok(file) => Some(file),
+            Err(problem) => {
+                return Loaded {
+                    file: Some(path.display().to_string()),
+                    settings: Err(vec![problem]),
+                };
+            }
+        },
+    };
+    let name = file.as_ref().map(|(name, _)| name.clone());
+    Loaded {
+        settings: Settings::load(&Sources { file, flags }, &Process),
+        file: name,
+    }
+}
+
+/// The file that is read if nobody names one.
+pub(crate) const DEFAULT_PATH: &str = "tidegate.toml";
+
+fn find(named: Option<&Path>) -> Option<PathBuf> {
+    let variable = || {
+        Process
+            .variable(CONFIG_VARIABLE)
+            .filter(|path| !path.is_empty())
+    };
+    let default = || {
+        Path::new(DEFAULT_PATH)
+            .exists()
+            .then(|| DEFAULT_PATH.into())
+    };
+    named
+        .map(Path::to_path_buf)
+        .or_else(|| variable().map(PathBuf::from))
+        .or_else(default)
+}
