@@ -382,8 +382,10 @@ mod tests {
     fn the_minimum_comes_back_at_its_rate() {
         let settings = settings("0", "10");
         let mut budget = RetryBudget::new(&settings, at(0));
+        assert_eq!(budget.available(&settings, at(0)), 10);
         assert_eq!(granted(&mut budget, &settings, 20, at(0)), 10);
         assert_eq!(budget.next_at(&settings, at(0)), Some(at(100)));
+        assert_eq!(budget.next_at(&settings, at(40)), Some(at(100)));
         assert_eq!(granted(&mut budget, &settings, 20, at(99)), 0);
         assert_eq!(granted(&mut budget, &settings, 20, at(100)), 1);
         assert_eq!(granted(&mut budget, &settings, 20, at(60_000)), 10);
