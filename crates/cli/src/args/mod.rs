@@ -30,19 +30,19 @@ pub(crate) struct Args {
     pub(crate) command: Command,
 
     /// The settings file [default: tidegate.toml, if it is there]
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", help_heading = GLOBAL)]
     pub(crate) config: Option<PathBuf>,
 
     /// Write for programs: JSON on stdout
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = GLOBAL)]
     pub(crate) json: bool,
 
     /// Say only what went wrong
-    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = GLOBAL)]
     quiet: bool,
 
     /// Say more on stderr
-    #[arg(short, long, global = true, action = ArgAction::Count)]
+    #[arg(short, long, global = true, action = ArgAction::Count, help_heading = GLOBAL)]
     verbose: u8,
 }
 
@@ -63,6 +63,9 @@ impl Args {
         }
     }
 }
+
+/// Apart from a command's own, which otherwise end up in between.
+const GLOBAL: &str = "Options of every command";
 
 fn long_help() -> String {
     format!("{EXAMPLES}\n\n{}", Exit::table())

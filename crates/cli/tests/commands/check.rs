@@ -458,6 +458,10 @@ fn help_of_check() {
           --set <KEY=VALUE>
               A setting to change first, by its path; may be repeated
 
+      -h, --help
+              Print help (see a summary with '-h')
+
+    Options of every command:
           --config <FILE>
               The settings file [default: tidegate.toml, if it is there]
 
@@ -469,9 +473,6 @@ fn help_of_check() {
 
       -v, --verbose...
               Say more on stderr
-
-      -h, --help
-              Print help (see a summary with '-h')
 
     Examples:
       # what is wrong, or what it comes to

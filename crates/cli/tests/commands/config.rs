@@ -85,11 +85,13 @@ fn help_of_config() {
       help     Print this message or the help of the given subcommand(s)
 
     Options:
+      -h, --help  Print help
+
+    Options of every command:
           --config <FILE>  The settings file [default: tidegate.toml, if it is there]
           --json           Write for programs: JSON on stdout
       -q, --quiet          Say only what went wrong
       -v, --verbose...     Say more on stderr
-      -h, --help           Print help
 
     Examples:
       tidegate config default > tidegate.toml

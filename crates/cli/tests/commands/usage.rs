@@ -30,6 +30,13 @@ fn help() {
       help         Print this message or the help of the given subcommand(s)
 
     Options:
+      -h, --help
+              Print help (see a summary with '-h')
+
+      -V, --version
+              Print version
+
+    Options of every command:
           --config <FILE>
               The settings file [default: tidegate.toml, if it is there]
 
@@ -41,12 +48,6 @@ fn help() {
 
       -v, --verbose...
               Say more on stderr
-
-      -h, --help
-              Print help (see a summary with '-h')
-
-      -V, --version
-              Print version
 
     Examples:
       tidegate config default > tidegate.toml
@@ -112,6 +113,10 @@ fn help_of_replay() {
               Possible values:
               - none: No jitter
 
+      -h, --help
+              Print help (see a summary with '-h')
+
+    Options of every command:
           --config <FILE>
               The settings file [default: tidegate.toml, if it is there]
 
@@ -121,20 +126,8 @@ fn help_of_replay() {
       -q, --quiet
               Say only what went wrong
 
-          --seed <N>
-              Fix what is drawn at random, for policies with jitter
-
-          --jitter <JITTER>
-              Take jitter away, for policies that have any
-
-              Possible values:
-              - none: No jitter
-
       -v, --verbose...
               Say more on stderr
-
-      -h, --help
-              Print help (see a summary with '-h')
 
     Examples:
       # who would have been admitted, and when
@@ -173,11 +166,13 @@ fn help_of_completions() {
       <SHELL>  The shell to complete in [possible values: bash, elvish, fish, powershell, zsh]
 
     Options:
+      -h, --help  Print help
+
+    Options of every command:
           --config <FILE>  The settings file [default: tidegate.toml, if it is there]
           --json           Write for programs: JSON on stdout
       -q, --quiet          Say only what went wrong
       -v, --verbose...     Say more on stderr
-      -h, --help           Print help
 
     Examples:
       tidegate completions bash > ~/.local/share/bash-completion/completions/tidegate
