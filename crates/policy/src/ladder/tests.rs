@@ -258,6 +258,25 @@ fn an_error_that_does_not_climb_is_only_noted() {
 }
 
 #[test]
+fn a_success_clears_an_error_that_was_only_noted_and_else_changes_nothing() {
+    let mut line = Line::new(&[]);
+    assert_eq!(line.status(200), Step::Unchanged);
+    line.status(400);
+    assert_eq!(line.status(200), Step::Cleared);
+    assert_eq!(line.ladder.last_error(), None);
+    assert_eq!(line.status(200), Step::Unchanged);
+}
+
+#[test]
+fn an_error_of_which_only_words_are_known_climbs_by_them() {
+    let mut line = Line::new(&[]);
+    assert_eq!(line.attempt(&Ended::message("Rate limit")), paused(30));
+    assert_eq!(line.attempt(&Ended::message("HTTP 502")), paused(60));
+    assert_eq!(line.attempt(&Ended::message("out of paper")), Step::Noted);
+    assert_eq!(line.ladder.last_error(), Some("out of paper"));
+}
+
+#[test]
 fn an_informational_answer_changes_nothing() {
     let mut line = Line::new(&[]);
     line.status(429);
