@@ -103,6 +103,9 @@ fn help_of_replay() {
           --explain
               Say why, in words, as the last field of every line
 
+          --config <FILE>
+              The settings file [default: tidegate.toml, if it is there]
+
           --seed <N>
               Fix what is drawn at random, for policies with jitter
 
@@ -111,24 +114,12 @@ fn help_of_replay() {
 
               Possible values:
               - none: No jitter
-
-          --config <FILE>
-              The settings file [default: tidegate.toml, if it is there]
 
           --json
               Write for programs: JSON on stdout
 
       -q, --quiet
               Say only what went wrong
-
-          --seed <N>
-              Fix what is drawn at random, for policies with jitter
-
-          --jitter <JITTER>
-              Take jitter away, for policies that have any
-
-              Possible values:
-              - none: No jitter
 
       -v, --verbose...
               Say more on stderr
