@@ -1,0 +1,167 @@
+//! The words that people and programs meet in logs, replay, settings and the API. They are promised:
+//! a change here breaks somebody's script.
+
+use policy::breaker::BreakerState;
+use policy::gate::Reason;
+use policy::item::{DelaySource, TerminalReason};
+use policy::operation::State;
+use policy::outcome::Verdict;
+use policy::pool::Balance;
+use policy::preset::Preset;
+use policy::rate::{Strategy, Why};
+use policy::rules::Class;
+use policy::{failure_queue, poll};
+
+fn check<T: Copy>(all: &[T], word: impl Fn(T) -> &'static str, expected: &str) {
+    let words: Vec<&str> = all.iter().map(|each| word(*each)).collect();
+    assert_eq!(words.join(" "), expected);
+}
+
+#[test]
+fn verdicts() {
+    check(
+        &Verdict::ALL,
+        Verdict::as_str,
+        "success throttled overloaded unreachable quota_exhausted unauthorized conflict rejected",
+    );
+}
+
+#[test]
+fn reasons_to_wait_or_refuse() {
+    use Reason::{BreakerOpen, Deadline, Hold, InFlight, QueueFull, Rate, TooManyGates};
+    let all = [
+        Rate,
+        Hold,
+        BreakerOpen,
+        InFlight,
+        QueueFull,
+        Deadline,
+        TooManyGates,
+    ];
+    check(
+        &all,
+        Reason::as_str,
+        "rate hold breaker_open in_flight queue_full deadline too_many_gates",
+    );
+}
+
+#[test]
+fn terminal_reasons() {
+    check(
+        &TerminalReason::ALL,
+        TerminalReason::as_str,
+        "exhausted rejected auth_failed conflict quota_exhausted expired cancelled disabled gave_up \
+         breaker_open",
+    );
+}
+
+#[test]
+fn states() {
+    use BreakerState::{Closed, HalfOpen, Isolated, Open};
+    check(
+        &[Closed, Open, HalfOpen, Isolated],
+        BreakerState::as_str,
+        "closed open half_open isolated",
+    );
+    let failed = State::Failed(TerminalReason::Exhausted);
+    let operations = [
+        State::Available,
+        State::Running,
+        State::Completed,
+        State::Retryable,
+        failed,
+        State::Conflict,
+        State::Cancelled,
+    ];
+    check(
+        &operations,
+        State::as_str,
+        "available running completed retryable failed conflict cancelled",
+    );
+    use poll::State::{Done, Failed, GaveUp, NotFound, Polling, Slowed};
+    check(
+        &[Polling, Slowed, Done, Failed, GaveUp, NotFound],
+        poll::State::as_str,
+        "polling slowed done failed gave_up not_found",
+    );
+}
+
+#[test]
+fn settings() {
+    use Strategy::{Adaptive, Aimd, Fixed};
+    check(
+        &[Adaptive, Aimd, Fixed],
+        Strategy::as_str,
+        "adaptive aimd fixed",
+    );
+    use Balance::{First, LeastLoaded, RoundRobin};
+    check(
+        &[LeastLoaded, RoundRobin, First],
+        Balance::as_str,
+        "least_loaded round_robin first",
+    );
+    use failure_queue::Growth::{Double, Linear};
+    check(
+        &[Linear, Double],
+        failure_queue::Growth::as_str,
+        "linear double",
+    );
+    check(
+        &Preset::ALL,
+        Preset::as_str,
+        "standard aggressive conservative background crawl",
+    );
+}
+
+#[test]
+fn classes_and_sources() {
+    use Class::{BotCheck, Retryable, Success, Terminal};
+    check(
+        &[Success, Retryable, Terminal, BotCheck],
+        Class::as_str,
+        "success retryable terminal bot_check",
+    );
+    use DelaySource::{Backoff, Gate, Refresh, RetryAfter};
+    check(
+        &[Backoff, RetryAfter, Refresh, Gate],
+        DelaySource::as_str,
+        "backoff retry_after refresh gate",
+    );
+}
+
+/// What is said in sentences says something, and each thing its own.
+#[test]
+fn sentences_differ() {
+    let rates = [
+        Why::Initial,
+        Why::FastAnswers,
+        Why::SlowAnswers,
+        Why::Throttled,
+        Why::Directed,
+        Why::Failed,
+        Why::Recovered,
+        Why::Restored,
+    ];
+    let polls = [
+        poll::Why::NoData,
+        poll::Why::Early,
+        poll::Why::Middle,
+        poll::Why::Late,
+        poll::Why::Throttled,
+        poll::Why::Directed,
+        poll::Why::Retry,
+        poll::Why::Job,
+        poll::Why::NotFound,
+        poll::Why::Errors,
+        poll::Why::Silence,
+        poll::Why::TooLongAWait,
+        poll::Why::Ended,
+    ];
+    let mut sentences: Vec<String> = rates.iter().map(ToString::to_string).collect();
+    sentences.extend(polls.iter().map(ToString::to_string));
+    let count = sentences.len();
+    sentences.sort();
+    sentences.dedup();
+    assert_eq!(sentences.len(), count);
+    assert!(sentences.iter().all(|sentence| sentence.len() > 8));
+}
