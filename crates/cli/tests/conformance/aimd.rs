@@ -11,9 +11,9 @@ fn aimd() {
         include_str!("cases/004_aimd.json"),
         &[
             ("fast-success-to-ceiling", steps::all),
-            // From there on, DESIGN's table of verdicts decides: 408 is Overloaded.
+            // From there on, our table of verdicts decides: 408 is Overloaded.
             ("status-effects", |case| steps::before(case, 7.0)),
-            // From there on, DESIGN's zones decide: from the target on the rate stays.
+            // From there on, our zones decide: from the target on the rate stays.
             ("latency-boundaries", |case| steps::before(case, 2.0)),
             ("latency-neutral-zone", neutral_zone),
             ("directed-wait-does-not-trip", directed_wait),

@@ -17,7 +17,7 @@ fn bucket() {
         &[
             (
                 "retry-after-10s-then-burst",
-                "DESIGN rule 12: after a hold at most one saved token is kept",
+                "by design: after a hold at most one saved token is kept",
             ),
             (
                 "clock-backwards",

@@ -31,7 +31,7 @@ const SKIPPED: [(&str, &str); 4] = [
     ("retry_base_delay", "checked below: preset `crawl`"),
     ("retry_max_delay", "checked below: preset `crawl`"),
     ("retry_max_attempts", "checked below: preset `crawl`"),
-    ("shards", "DESIGN: 64 shards, and a replay has none"),
+    ("shards", "by design: 64 shards, and a replay has none"),
 ];
 
 #[test]

@@ -93,7 +93,7 @@ fn waits() {
         &[
             (
                 "window-never-shortened",
-                "superseded by DESIGN: failures are counted at the moment of asking",
+                "superseded by design: failures are counted at the moment of asking",
             ),
             (
                 "other-source-does-not-touch-gap",

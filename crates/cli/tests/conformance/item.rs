@@ -69,7 +69,7 @@ fn error_mapping() {
         let expected = match case["class"].as_str().unwrap() {
             "special" => json!([true, "unauthorized"]),
             "permanent" => json!([false, "rejected"]),
-            // 501 too: CONTRACT and DESIGN know no 5xx that is for ever.
+            // 501 too: we know no 5xx that is for ever.
             "transient" => json!([true, "overloaded"]),
             "ambiguous" => json!([false, "conflict"]),
             class => panic!("unknown class {class}"),
@@ -84,7 +84,7 @@ fn error_mapping() {
         let failure = match case["kind"].as_str().unwrap() {
             "connect_timeout" => "timeout",
             "connection_refused" => "connect",
-            // DESIGN: every transport failure is retried like every other.
+            // By design, every transport failure is retried like every other.
             "tls_failed" => "tls",
             // Not a failure of the transport: what a body holds is for whoever reads it.
             "type_error_in_body" => continue,
@@ -139,7 +139,7 @@ fn history(case: &Value) {
     let reason = match expect["final"].as_str().unwrap() {
         "done" => Value::Null,
         "conflict" => json!("conflict"),
-        // The words are those of DESIGN rule 14.
+        // The words are those of the terminal reasons.
         "failed_ops" => json!("rejected"),
         other => panic!("{other}"),
     };
@@ -163,7 +163,7 @@ fn refresh_uses_nothing_up(case: &Value) {
     assert_eq!(answers[1]["max_ms"], 1500);
 }
 
-/// DESIGN: an ordinary backoff; the case wants at least two seconds.
+/// By design an ordinary backoff; the case wants at least two seconds.
 fn concurrent_request(case: &Value) {
     let code = &case["given"]["body_code"];
     let event = json!({

@@ -31,7 +31,7 @@ fn keys() {
         ],
         &[(
             "example.com:0",
-            "DESIGN: other ports than the default are kept",
+            "by design: other ports than the default are kept",
         )],
     );
 }

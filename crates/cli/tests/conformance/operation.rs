@@ -64,15 +64,15 @@ fn breaker_of_the_sync_engine() {
         &[
             (
                 "window-excluded",
-                "DESIGN: failures in a row count however far apart; the window has its own share",
+                "by design: failures in a row count however far apart; the window has its own share",
             ),
             (
                 "cooldown-exact",
-                "DESIGN rule 10: at the end of the open time it is half open",
+                "by design: at the end of the open time it is half open",
             ),
             (
                 "no-half-open",
-                "DESIGN rule 10: half open admits at most `half_open_probes`",
+                "by design: half open admits at most `half_open_probes`",
             ),
         ],
     );

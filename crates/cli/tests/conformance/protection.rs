@@ -116,7 +116,7 @@ fn display_and_settings() {
             ("lower-then-raise-loses-values", STORED),
             (
                 "non-number-threshold",
-                "superseded by CONTRACT: refused, with what was expected",
+                "superseded by design: refused, with what was expected",
             ),
         ],
     );

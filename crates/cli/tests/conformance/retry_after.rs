@@ -32,11 +32,11 @@ fn retry_after() {
         &[
             (
                 "absurd-value-guard",
-                "superseded by DESIGN rule 6: a hint is kept however long",
+                "superseded by design: a hint is kept however long",
             ),
             (
                 "on-500-ignored",
-                "superseded by CONTRACT: a hint is honoured on any retryable status",
+                "superseded by design: a hint is honoured on any retryable status",
             ),
         ],
     );
