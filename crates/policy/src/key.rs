@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn conformance_cases_hold() {
-        let text = include_str!("../tests/conformance/004_normalize.json");
+        let text = include_str!("../../../conformance/004_normalize.json");
         let file: Value = serde_json::from_str(text).unwrap();
         let mut skipped = 0;
         for case in file["cases"].as_array().unwrap() {

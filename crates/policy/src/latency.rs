@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn the_average_follows_the_conformance_case() {
-        let text = include_str!("../tests/conformance/004_aimd.json");
+        let text = include_str!("../../../conformance/004_aimd.json");
         let file: Value = serde_json::from_str(text).unwrap();
         let cases = file["cases"].as_array().unwrap();
         let case = cases

@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn conformance_cases_hold() {
-        let text = include_str!("../tests/conformance/004_window.json");
+        let text = include_str!("../../../conformance/004_window.json");
         let file: Value = serde_json::from_str(text).unwrap();
         for case in file["cases"].as_array().unwrap() {
             let given = &case["given"];

@@ -15,7 +15,7 @@ use serde_json::Value;
 #[test]
 fn statuses_of_the_sync_engine_have_their_verdicts() {
     let file: Value =
-        serde_json::from_str(include_str!("conformance/001_error_mapping.json")).unwrap();
+        serde_json::from_str(include_str!("../../../conformance/001_error_mapping.json")).unwrap();
     for case in file["http"].as_array().unwrap() {
         let expected = match case["class"].as_str().unwrap() {
             "special" => Verdict::Unauthorized,
@@ -78,7 +78,7 @@ fn judge(status: u16, body: &str) -> Verdict {
 
 fn given(id: &str) -> Value {
     let file: Value =
-        serde_json::from_str(include_str!("conformance/003_classification.json")).unwrap();
+        serde_json::from_str(include_str!("../../../conformance/003_classification.json")).unwrap();
     let cases = file["cases"].as_array().unwrap();
     let case = cases.iter().find(|case| case["id"] == id).unwrap();
     case["given"].clone()

@@ -15,7 +15,7 @@ use serde_json::Value;
 #[test]
 fn every_case_is_read_as_expected() {
     let file: Value =
-        serde_json::from_str(include_str!("conformance/001_retry_after.json")).unwrap();
+        serde_json::from_str(include_str!("../../../conformance/001_retry_after.json")).unwrap();
     let cases = file["cases"].as_array().unwrap();
     assert_eq!(cases.len(), 14);
     for case in cases {

@@ -8,7 +8,7 @@ use crate::{check, steps};
 #[test]
 fn aimd() {
     check(
-        include_str!("cases/004_aimd.json"),
+        include_str!("../../../../conformance/004_aimd.json"),
         &[
             ("fast-success-to-ceiling", steps::all),
             // From there on, our table of verdicts decides: 408 is Overloaded.

@@ -8,7 +8,7 @@ use crate::{check, steps};
 #[test]
 fn breaker() {
     check(
-        include_str!("cases/004_breaker.json"),
+        include_str!("../../../../conformance/004_breaker.json"),
         &[
             ("4xx-does-not-reset-consecutive", steps::all),
             ("success-resets-consecutive", steps::all),

@@ -8,7 +8,7 @@ use crate::gate::Gate;
 #[test]
 fn bucket() {
     check(
-        include_str!("cases/004_token_bucket_and_acquire.json"),
+        include_str!("../../../../conformance/004_token_bucket_and_acquire.json"),
         &[
             ("wait-then-refill", wait_then_refill),
             ("WAIT-ROUNDS-UP", wait_rounds_up),

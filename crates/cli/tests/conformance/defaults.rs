@@ -36,7 +36,10 @@ const SKIPPED: [(&str, &str); 4] = [
 
 #[test]
 fn defaults() {
-    let file: Value = serde_json::from_str(include_str!("cases/004_config_defaults.json")).unwrap();
+    let file: Value = serde_json::from_str(include_str!(
+        "../../../../conformance/004_config_defaults.json"
+    ))
+    .unwrap();
     let defaults = file["default"].as_object().unwrap();
     let mut settings = Vec::new();
     for (name, value) in defaults {
@@ -63,7 +66,10 @@ fn defaults() {
 
 #[test]
 fn defaults_of_retries_are_those_of_a_crawl() {
-    let file: Value = serde_json::from_str(include_str!("cases/004_config_defaults.json")).unwrap();
+    let file: Value = serde_json::from_str(include_str!(
+        "../../../../conformance/004_config_defaults.json"
+    ))
+    .unwrap();
     let defaults = &file["default"];
     let args = ["--preset", "crawl", "--jitter", "none"];
     let event = |attempt| json!({ "attempt": attempt, "status": 503 });

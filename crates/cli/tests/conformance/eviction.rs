@@ -9,7 +9,7 @@ use crate::item::{replay, settings};
 #[test]
 fn eviction() {
     check(
-        include_str!("cases/004_retry_backoff_and_eviction.json"),
+        include_str!("../../../../conformance/004_retry_backoff_and_eviction.json"),
         &[
             ("delay-ceiling-1", full_jitter),
             ("delay-ceiling-2", full_jitter),

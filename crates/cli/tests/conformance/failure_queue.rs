@@ -12,7 +12,7 @@ use crate::{check, check_list, check_lists};
 
 #[test]
 fn texts() {
-    let json = include_str!("cases/002_classification.json");
+    let json = include_str!("../../../../conformance/002_classification.json");
     check_lists(json, &["cases", "attempts"]);
     check(
         json,
@@ -47,7 +47,7 @@ fn texts() {
 
 #[test]
 fn counting() {
-    let json = include_str!("cases/002_failure_queue.json");
+    let json = include_str!("../../../../conformance/002_failure_queue.json");
     check_lists(json, &["cases"]);
     check(
         json,
@@ -72,7 +72,7 @@ fn counting() {
 
 #[test]
 fn waits() {
-    let json = include_str!("cases/002_wait_time.json");
+    let json = include_str!("../../../../conformance/002_wait_time.json");
     check_lists(json, &["cases"]);
     check(
         json,
@@ -108,7 +108,7 @@ fn holdoff_of_a_later_version() {
     const RUN: &str =
         "pending: informative; the delay of one item is decided where `run` has items";
     const WORKERS: &str = "pending: several workers and their store";
-    let json = include_str!("cases/002_retry_holdoff_later.json");
+    let json = include_str!("../../../../conformance/002_retry_holdoff_later.json");
     check_list(
         json,
         "cases",

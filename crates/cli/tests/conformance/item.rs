@@ -18,7 +18,7 @@ use crate::check;
 #[test]
 fn attempts_and_schedule() {
     check(
-        include_str!("cases/001_attempts_and_schedule.json"),
+        include_str!("../../../../conformance/001_attempts_and_schedule.json"),
         &[
             ("should-retry-max-5", should_retry),
             ("success-on-3rd", history),
@@ -41,7 +41,7 @@ fn attempts_and_schedule() {
 #[test]
 fn bounds() {
     check(
-        include_str!("cases/001_backoff_bounds.json"),
+        include_str!("../../../../conformance/001_backoff_bounds.json"),
         &[
             ("preset-standard", table),
             ("preset-aggressive", table),
@@ -63,7 +63,10 @@ fn bounds() {
 
 #[test]
 fn error_mapping() {
-    let file: Value = serde_json::from_str(include_str!("cases/001_error_mapping.json")).unwrap();
+    let file: Value = serde_json::from_str(include_str!(
+        "../../../../conformance/001_error_mapping.json"
+    ))
+    .unwrap();
     for case in file["http"].as_array().unwrap() {
         let answer = &replay(&[], &[json!({ "status": case["status"] })])[0];
         let expected = match case["class"].as_str().unwrap() {

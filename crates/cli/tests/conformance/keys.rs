@@ -9,7 +9,7 @@ use crate::check;
 #[test]
 fn keys() {
     check(
-        include_str!("cases/004_normalize.json"),
+        include_str!("../../../../conformance/004_normalize.json"),
         &[
             ("", normalises),
             (" example.com ", normalises),

@@ -12,7 +12,7 @@ fn failed_operations() {
     const STORAGE: &str = "pending: what is stored belongs to the operations queue";
     const WORKERS: &str = "pending: leases of several workers belong to the operations queue";
     check(
-        include_str!("cases/001_failed_ops_and_queue.json"),
+        include_str!("../../../../conformance/001_failed_ops_and_queue.json"),
         &[
             ("manual-retry-increments", manual_retry),
             ("changed-payload-needs-new-key", changed_payload),
@@ -36,7 +36,7 @@ fn failed_operations() {
 fn reconciliation() {
     const RULES: &str = "pending: merge rules, off by default, belong to the operations queue";
     check(
-        include_str!("cases/001_reconcile_409.json"),
+        include_str!("../../../../conformance/001_reconcile_409.json"),
         &[(
             "resolved-create-or-delete-is-done-not-resent",
             done_not_resent,
@@ -55,7 +55,7 @@ fn reconciliation() {
 #[test]
 fn breaker_of_the_sync_engine() {
     check(
-        include_str!("cases/001_circuit_breaker.json"),
+        include_str!("../../../../conformance/001_circuit_breaker.json"),
         &[
             ("threshold-3", trips_at_threshold),
             ("success-clears-count", follows_letters),

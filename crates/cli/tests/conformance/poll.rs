@@ -10,7 +10,7 @@ use crate::{check, check_list, check_lists};
 
 #[test]
 fn intervals() {
-    let json = include_str!("cases/000_polling_intervals.json");
+    let json = include_str!("../../../../conformance/000_polling_intervals.json");
     check_lists(json, &["cases"]);
     check(
         json,
@@ -35,7 +35,7 @@ fn intervals() {
 
 #[test]
 fn ladder() {
-    let json = include_str!("cases/000_rate_limit_ladder.json");
+    let json = include_str!("../../../../conformance/000_rate_limit_ladder.json");
     check_lists(json, &["cases", "sequences"]);
     check(
         json,
@@ -64,7 +64,7 @@ fn ladder() {
 
 #[test]
 fn decisions() {
-    let json = include_str!("cases/000_retry_decision.json");
+    let json = include_str!("../../../../conformance/000_retry_decision.json");
     check_lists(json, &["cases"]);
     check(
         json,

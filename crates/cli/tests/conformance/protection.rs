@@ -13,7 +13,7 @@ use crate::{check, check_list, check_lists};
 
 #[test]
 fn ladder() {
-    let json = include_str!("cases/003_pause_ladder.json");
+    let json = include_str!("../../../../conformance/003_pause_ladder.json");
     check_lists(json, &["cases"]);
     check(
         json,
@@ -37,7 +37,7 @@ fn ladder() {
 
 #[test]
 fn classification() {
-    let json = include_str!("cases/003_classification.json");
+    let json = include_str!("../../../../conformance/003_classification.json");
     check_lists(json, &["cases"]);
     check(
         json,
@@ -77,7 +77,7 @@ fn classification() {
 #[test]
 fn display_and_settings() {
     const STORED: &str = "pending: settings that are stored and changed at run time";
-    let json = include_str!("cases/003_display_and_settings.json");
+    let json = include_str!("../../../../conformance/003_display_and_settings.json");
     check_lists(
         json,
         &[
@@ -137,7 +137,7 @@ fn display_and_settings() {
 
 #[test]
 fn epochs_and_pools() {
-    let json = include_str!("cases/003_batch_epoch_and_pool.json");
+    let json = include_str!("../../../../conformance/003_batch_epoch_and_pool.json");
     check_lists(json, &["cases"]);
     check(
         json,

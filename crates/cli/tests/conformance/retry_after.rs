@@ -14,7 +14,7 @@ use crate::item::replay;
 #[test]
 fn retry_after() {
     check(
-        include_str!("cases/001_retry_after.json"),
+        include_str!("../../../../conformance/001_retry_after.json"),
         &[
             ("120s", waits),
             ("120s-u0", waits),

@@ -8,7 +8,7 @@ use crate::gate::Gate;
 #[test]
 fn window() {
     check(
-        include_str!("cases/004_window.json"),
+        include_str!("../../../../conformance/004_window.json"),
         &[
             ("before-eviction", window_holds),
             ("after-eviction", window_holds),
