@@ -443,6 +443,53 @@ fn kind() -> impl Strategy<Value = ItemKind> {
     )
 }
 
+#[test]
+fn a_person_may_start_it_anew_or_say_how_far_it_is() {
+    let mut bench = Bench::get();
+    bench.item.set_attempts(4);
+    assert_eq!(
+        bench.answer(500, ""),
+        Step::Failed(TerminalReason::Exhausted)
+    );
+    bench.item.set_attempts(0);
+    assert!(matches!(bench.answer(500, ""), Step::SendAt { .. }));
+    assert_eq!((bench.item.attempts(), bench.item.sent()), (1, 2));
+}
+
+#[test]
+fn without_an_expiry_nothing_is_too_late() {
+    let mut bench = Bench::get();
+    assert_eq!(bench.item.expires_at(), None);
+    assert_eq!(bench.item.kind().safety, Safety::Safe);
+    let outcome = Outcome::status(429, Duration::ZERO).with_hint(Hint {
+        wait: Some(Duration::MAX),
+        ..Hint::default()
+    });
+    let step = bench.after(&outcome, Some(Verdict::Throttled));
+    assert!(
+        matches!(
+            step,
+            Step::SendAt {
+                at: Timestamp::MAX,
+                ..
+            }
+        ),
+        "{step:?}"
+    );
+    let mut bench = Bench::new(ItemKind {
+        expires_after: Some(Duration::from_secs(60)),
+        ..ItemKind::of("GET")
+    });
+    assert_eq!(
+        bench.item.expires_at(),
+        Some(bench.now + Duration::from_secs(60))
+    );
+    assert_eq!(
+        bench.answer(429, "60"),
+        Step::Failed(TerminalReason::Expired)
+    );
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
