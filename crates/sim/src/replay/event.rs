@@ -5,19 +5,22 @@
 //! field that is null counts as missing; one that is given twice is a bad line, for nobody can say
 //! which was meant.
 
+mod course;
+mod raw;
+
 use std::borrow::Cow;
 use std::time::Duration;
 
 use policy::hint::Response;
 use policy::outcome::{Failure, Phase};
-use policy::rules::Class;
 use policy::time::WallTime;
 use serde::Deserialize;
-use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+pub(super) use self::course::{Ending, Move, Tidings};
+use self::raw::{Headers, bytes, text, whole};
 use super::at::{At, Timeline, scaled};
-use super::problem::{Problem, excerpt};
+use super::problem::Problem;
 use super::rfc3339;
 
 #[derive(Debug, Deserialize)]
@@ -86,41 +89,6 @@ pub(super) enum Action<'a> {
     Acquire(Cow<'a, str>),
     /// Tell how the attempt of the n-th acquire ended.
     Settle(u64),
-}
-
-/// What an event of the failure queue tells: exactly one of `result`, `text` and `ask`.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Tidings<'a> {
-    /// An attempt ended in this class.
-    Result(Class),
-    /// An attempt ended with these words.
-    Text(Cow<'a, str>),
-    /// Nothing happened; how long would one wait now?
-    Ask,
-}
-
-/// What an event of protection does: exactly one of `start`, `finish`, `enable` and `ask`.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Move {
-    /// The attempt with this number starts.
-    Start(u64),
-    /// The attempt with this number ends.
-    Finish(u64),
-    /// A person enables the endpoint.
-    Enable,
-    /// Nothing happens.
-    Ask,
-}
-
-/// How an attempt through an endpoint ended.
-#[derive(Debug)]
-pub(super) enum Ending<'a> {
-    /// Well.
-    Success,
-    /// With an answer, if a status is known, and whatever else is.
-    Answered(Option<u16>, Answered<'a>),
-    /// Without an answer.
-    Failed(Failure),
 }
 
 impl<'a> Event<'a> {
@@ -203,108 +171,6 @@ impl<'a> Event<'a> {
         Ok(Some(number))
     }
 
-    pub(super) fn tidings(&self) -> Result<Tidings<'a>, Problem> {
-        let fields = [
-            ("result", self.result),
-            ("text", self.text),
-            ("ask", self.ask),
-        ];
-        match one_of(&fields, QUEUE_EVENTS)? {
-            ("result", value) => read_result(value).map(Tidings::Result),
-            ("text", value) => read_text(value).map(Tidings::Text),
-            (name, value) => is_true(name, value, QUEUE_EVENTS).map(|()| Tidings::Ask),
-        }
-    }
-
-    pub(super) fn movement(&self) -> Result<Move, Problem> {
-        let fields = [
-            ("start", self.start),
-            ("finish", self.finish),
-            ("enable", self.enable),
-            ("ask", self.ask),
-        ];
-        let number = |name, value| {
-            let expected = "the number of an attempt";
-            whole(value).ok_or_else(|| Problem::value(name, value, expected, ENDPOINT_EVENTS))
-        };
-        match one_of(&fields, ENDPOINT_EVENTS)? {
-            (name @ "start", value) => number(name, value).map(Move::Start),
-            (name @ "finish", value) => number(name, value).map(Move::Finish),
-            (name, value) => {
-                is_true(name, value, ENDPOINT_EVENTS)?;
-                Ok(if name == "enable" {
-                    Move::Enable
-                } else {
-                    Move::Ask
-                })
-            }
-        }
-    }
-
-    /// How an attempt through an endpoint ended: with `success`, `status`, `failure` or only
-    /// `text`.
-    pub(super) fn ending(&self) -> Result<Ending<'a>, Problem> {
-        let claims_success = match self.success.map(|value| (value, value.get())) {
-            None | Some((_, "false")) => false,
-            Some((_, "true")) => true,
-            Some((value, _)) => {
-                return Err(Problem::value(
-                    "success",
-                    value,
-                    "`true` or `false`",
-                    ENDINGS,
-                ));
-            }
-        };
-        let status = self.status.map(read_status).transpose()?;
-        match (claims_success, status, self.failure) {
-            (_, Some(_), Some(_)) => Err(Problem::new(
-                "has both `status` and `failure`, expected one of them",
-                ENDINGS,
-            )),
-            (true, Some(400..), None) | (true, None, Some(_)) => Err(Problem::new(
-                "has `success` and an error, expected one of them",
-                ENDINGS,
-            )),
-            (true, _, None) => Ok(Ending::Success),
-            (false, None, Some(failure)) => Ok(Ending::Failed(read_failure(failure)?)),
-            (false, None, None) if self.text.is_none() => Err(Problem::new(
-                "has none of `status`, `text`, `failure` and `success`, expected how it ended",
-                ENDINGS,
-            )),
-            (false, status, None) => {
-                let answered = self.answered(status.unwrap_or_default())?;
-                Ok(Ending::Answered(status, answered))
-            }
-        }
-    }
-
-    /// The words that came with it, if any did.
-    pub(super) fn words(&self) -> Result<Option<Cow<'a, str>>, Problem> {
-        self.text.map(read_text).transpose()
-    }
-
-    /// What the event knows of a job, in the words of its server.
-    pub(super) fn job(&self) -> Result<Option<Cow<'a, str>>, Problem> {
-        let read = |value| {
-            text(value).ok_or_else(|| Problem::value("job", value, "a word, as a string", JOBS))
-        };
-        self.job.map(read).transpose()
-    }
-
-    /// How far the job is, in per cent.
-    pub(super) fn progress(&self) -> Result<Option<f64>, Problem> {
-        let read = |value: &RawValue| {
-            let number = value
-                .get()
-                .parse()
-                .ok()
-                .filter(|number: &f64| number.is_finite());
-            number.ok_or_else(|| Problem::value("progress", value, "a number of per cent", JOBS))
-        };
-        self.progress.map(read).transpose()
-    }
-
     /// How long the attempt took, if the event says so.
     pub(super) fn latency(&self) -> Result<Option<Duration>, Problem> {
         let Some(value) = self.latency_ms else {
@@ -369,43 +235,6 @@ impl Answered<'_> {
     }
 }
 
-/// Names and values in the order written, a repeated header as often as it was given.
-///
-/// Values are bytes: a JSON string may hold halves of surrogate pairs, which are no text, and
-/// whatever a server sends is never a bad line.
-#[derive(Debug, Default)]
-struct Headers<'a>(Vec<(Cow<'a, str>, Cow<'a, [u8]>)>);
-
-impl<'a> Headers<'a> {
-    fn read(value: &'a RawValue) -> Result<Self, Problem> {
-        let raw: RawHeaders<'a> = serde_json::from_str(value.get()).map_err(|_| {
-            Problem::kind("`headers`", value, "an object of names and values", HEADERS)
-        })?;
-        let mut headers = Vec::with_capacity(raw.0.len());
-        for (name, value) in raw.0 {
-            let values = header_values(value).ok_or_else(|| {
-                let header = format!("header `{}`", excerpt(&name));
-                Problem::kind(&header, value, "a string, or a list of strings", HEADERS)
-            })?;
-            headers.extend(values.into_iter().map(|value| (name.clone(), value)));
-        }
-        Ok(Self(headers))
-    }
-}
-
-/// One string, several for a header that was repeated, none for null.
-fn header_values(value: &RawValue) -> Option<Vec<Cow<'_, [u8]>>> {
-    match value.get().as_bytes().first()? {
-        b'"' => Some(vec![bytes(value)?]),
-        b'[' => {
-            let list: Vec<Bytes<'_>> = serde_json::from_str(value.get()).ok()?;
-            Some(list.into_iter().map(|Bytes(value)| value).collect())
-        }
-        b'n' => Some(Vec::new()),
-        _ => None,
-    }
-}
-
 /// The one field of several that the event has.
 fn one_of<'f, 'a>(
     fields: &[(&'f str, Option<&'a RawValue>)],
@@ -429,32 +258,6 @@ fn one_of<'f, 'a>(
             ))
         }
     }
-}
-
-fn is_true(name: &str, value: &RawValue, hint: &'static str) -> Result<(), Problem> {
-    match value.get() {
-        "true" => Ok(()),
-        _ => Err(Problem::value(name, value, "`true`", hint)),
-    }
-}
-
-fn read_result(value: &RawValue) -> Result<Class, Problem> {
-    match text(value).as_deref() {
-        Some("success") => Ok(Class::Success),
-        Some("retryable") => Ok(Class::Retryable),
-        Some("terminal") => Ok(Class::Terminal),
-        _ => {
-            let expected = "`success`, `retryable` or `terminal`";
-            Err(Problem::value("result", value, expected, QUEUE_EVENTS))
-        }
-    }
-}
-
-/// Any string: what is no text in it is replaced.
-fn read_text(value: &RawValue) -> Result<Cow<'_, str>, Problem> {
-    let words = bytes(value).map(lossy);
-    let hint = "write it as `\"text\":\"Too Many Requests\"`";
-    words.ok_or_else(|| Problem::kind("`text`", value, "a string", hint))
 }
 
 fn read_status(value: &RawValue) -> Result<u16, Problem> {
@@ -500,88 +303,6 @@ fn read_body(value: &RawValue) -> Result<Cow<'_, [u8]>, Problem> {
     })
 }
 
-/// A whole number, written without fraction or exponent.
-fn whole(value: &RawValue) -> Option<u64> {
-    value.get().parse().ok()
-}
-
-fn text(value: &RawValue) -> Option<Cow<'_, str>> {
-    match bytes(value)? {
-        Cow::Borrowed(bytes) => std::str::from_utf8(bytes).ok().map(Cow::Borrowed),
-        Cow::Owned(bytes) => String::from_utf8(bytes).ok().map(Cow::Owned),
-    }
-}
-
-fn bytes(value: &RawValue) -> Option<Cow<'_, [u8]>> {
-    let text = value.get();
-    if !text.starts_with('"') {
-        return None;
-    }
-    let Bytes(bytes) = serde_json::from_str(text).ok()?;
-    Some(bytes)
-}
-
-/// A JSON string as bytes, borrowed where it has no escapes.
-struct Bytes<'a>(Cow<'a, [u8]>);
-
-impl<'de> Deserialize<'de> for Bytes<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct BytesVisitor;
-
-        impl<'de> Visitor<'de> for BytesVisitor {
-            type Value = Bytes<'de>;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("a string")
-            }
-
-            fn visit_borrowed_bytes<E: Error>(self, bytes: &'de [u8]) -> Result<Self::Value, E> {
-                Ok(Bytes(Cow::Borrowed(bytes)))
-            }
-
-            fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Self::Value, E> {
-                Ok(Bytes(Cow::Owned(bytes.to_vec())))
-            }
-        }
-
-        deserializer.deserialize_bytes(BytesVisitor)
-    }
-}
-
-/// The members of an object, all of them, in order.
-struct RawHeaders<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
-
-impl<'de> Deserialize<'de> for RawHeaders<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct MembersVisitor;
-
-        impl<'de> Visitor<'de> for MembersVisitor {
-            type Value = RawHeaders<'de>;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Vec::new();
-                while let Some((Bytes(name), value)) = map.next_entry()? {
-                    members.push((lossy(name), value));
-                }
-                Ok(RawHeaders(members))
-            }
-        }
-
-        deserializer.deserialize_map(MembersVisitor)
-    }
-}
-
-fn lossy(name: Cow<'_, [u8]>) -> Cow<'_, str> {
-    match name {
-        Cow::Borrowed(name) => String::from_utf8_lossy(name),
-        Cow::Owned(name) => Cow::Owned(String::from_utf8_lossy(&name).into_owned()),
-    }
-}
-
 /// The parser's message without its position in the one-line input, which is given in our words.
 fn not_json(error: &serde_json::Error) -> Problem {
     let message = error.to_string();
@@ -595,16 +316,7 @@ fn not_json(error: &serde_json::Error) -> Problem {
 const ONE_OBJECT: &str = "every line is one event, written as one JSON object";
 const GATE_EVENTS: &str = "events are `{\"at\":0,\"acquire\":\"example.com\"}` and \
                            `{\"at\":1,\"settle\":1,\"status\":200}`";
-const QUEUE_EVENTS: &str = "events are `{\"at\":0,\"result\":\"retryable\"}`, \
-                            `{\"at\":1,\"text\":\"Private video\"}` and `{\"at\":9,\"ask\":true}`";
-const ENDPOINT_EVENTS: &str = "events are `{\"at\":0,\"start\":1}`, \
-                               `{\"at\":1,\"finish\":1,\"status\":429}`, \
-                               `{\"at\":5,\"enable\":true}` and `{\"at\":31,\"ask\":true}`";
-const ENDINGS: &str = "an attempt ends with `\"status\":429`, `\"text\":\"…\"`, \
-                       `\"failure\":\"timeout\"` or `\"success\":true`";
-const JOBS: &str = "write it as `\"job\":\"running\",\"progress\":12`";
 const REPLIES: &str = "an attempt ends with `\"status\":200` or `\"failure\":\"timeout\"`";
-const HEADERS: &str = "write them as `\"headers\":{\"retry-after\":\"2\"}`";
 
 #[cfg(test)]
 mod tests {
