@@ -80,7 +80,11 @@ impl Bucket {
         if missing <= SLACK {
             return then.refilled_at;
         }
-        then.refilled_at.after_seconds(missing / then.rate)
+        // What the float lost on the way must not cost a whole nanosecond when rounded up: whoever
+        // is due at the very instant of an event has to be due then, and not just after it.
+        let rounding = (PICOSECOND * then.rate).min(SLACK / 2.0);
+        then.refilled_at
+            .after_seconds((missing - rounding) / then.rate)
     }
 
     /// Takes `cost` tokens if they are there now; the bucket must have been refilled to now.
@@ -136,6 +140,9 @@ impl Pause {
 /// highest rate it is worth a tenth of a picosecond of waiting.
 const SLACK: f64 = 1e-9;
 
+/// Far above what rounding loses, far below what a clock can tell.
+const PICOSECOND: f64 = 1e-12;
+
 #[cfg(test)]
 #[expect(clippy::float_cmp, reason = "values that floats hold exactly")]
 mod tests {
@@ -164,6 +171,18 @@ mod tests {
         assert_eq!(ask(0.0), (false, 0.5));
         assert_eq!(ask(0.25), (false, 0.25));
         assert_eq!(ask(0.5), (true, 0.0));
+    }
+
+    /// Found by a model in exact fractions: tokens counted in between made the wait end one
+    /// nanosecond after the instant that had been foretold.
+    #[test]
+    fn looking_in_between_does_not_move_the_instant() {
+        let mut bucket = Bucket::full(0.5, 1.0, at(57.224));
+        assert!(bucket.take(1.0, 1.0));
+        for seconds in [58.924, 59.174, 59.2] {
+            bucket.refill(at(seconds), 1.0, Pause::NONE);
+            assert_eq!(bucket.ready_at(0.0, 1.0, 1.0, Pause::NONE), at(59.224));
+        }
     }
 
     #[test]
