@@ -181,6 +181,15 @@ fn other_errors_are_retried_three_times_in_a_row() {
 }
 
 #[test]
+fn a_named_wait_that_is_no_longer_than_our_own_is_not_the_reason() {
+    let why = |seconds: u64| {
+        let wait = Some(Duration::from_secs(seconds));
+        Watch::new(&[]).told(Answer::Throttled { wait }).why
+    };
+    assert_eq!((why(2), why(3)), (Why::Throttled, Why::Directed));
+}
+
+#[test]
 fn a_success_or_a_429_starts_the_count_of_other_errors_anew() {
     for between in [running(1.0), REFUSED.into()] {
         let mut watch = Watch::new(&[]);

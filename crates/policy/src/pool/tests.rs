@@ -360,3 +360,18 @@ fn words_for_people_and_programs() {
         );
     }
 }
+
+#[test]
+fn of_endpoints_that_are_free_at_the_same_time_the_first_is_named() {
+    let mut field = Field::new(Balance::First, &["a", "b"]);
+    assert_eq!(field.pool.balance(), Balance::First);
+    let (now, later) = (field.now, field.now + Duration::from_secs(5));
+    let choice = field.pool.choose(&field.settings, now, |_| later);
+    let Choice::Wait {
+        endpoint, until, ..
+    } = choice
+    else {
+        panic!("{choice:?}");
+    };
+    assert_eq!((field.name(endpoint), until), ("a", Some(later)));
+}
