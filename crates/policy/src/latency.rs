@@ -26,6 +26,8 @@
 
 use std::time::Duration;
 
+use crate::time::saturating_u64;
+
 /// The latencies of one gate: 40 bytes, no allocation.
 ///
 /// ```
@@ -132,15 +134,6 @@ fn middle_of(bucket: usize) -> Duration {
 
 fn nanos(latency: Duration) -> u64 {
     u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX)
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "never negative or NaN; saturates at the end of the range"
-)]
-fn saturating_u64(value: f64) -> u64 {
-    value as u64
 }
 
 #[cfg(test)]

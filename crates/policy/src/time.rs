@@ -107,7 +107,7 @@ const NANOS_PER_SECOND: f64 = 1e9;
     clippy::cast_sign_loss,
     reason = "`as` saturates and takes NaN to zero, which is what is wanted"
 )]
-fn saturating_u64(value: f64) -> u64 {
+pub(crate) fn saturating_u64(value: f64) -> u64 {
     value as u64
 }
 

@@ -22,6 +22,7 @@ use super::at::Timeline;
 use super::attempt::Attempt;
 use super::event::Event;
 use super::explain;
+use super::hint::millis;
 use super::object::Object;
 use super::problem::Problem;
 use super::{Manner, Replay, SettingProblem};
@@ -181,9 +182,4 @@ fn write_end(object: Object<'_>, reason: Option<&str>, sentence: Option<String>)
         .text("reason", reason)
         .explained(sentence)
         .end();
-}
-
-/// Rounded up: who comes back after so many milliseconds is never early.
-fn millis(duration: Duration) -> u128 {
-    duration.as_nanos().div_ceil(1_000_000)
 }

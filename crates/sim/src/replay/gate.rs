@@ -9,12 +9,13 @@
 
 use std::collections::HashMap;
 
-use policy::gate::{Ask, Decision, Gate, GateOptions, GateSettings, Permit, Reason};
+use policy::gate::{Ask, Decision, Gate, GateSettings, Permit, Reason};
 use policy::key::{self, KeyError};
 use policy::line::Tickets;
 use policy::outcome::Verdict;
 use policy::time::Timestamp;
 
+use super::Replay;
 use super::at::{At, Timeline};
 use super::attempt::Attempt;
 use super::event::{Action, Event};
@@ -23,14 +24,6 @@ use super::gates::{GateId, Gates};
 use super::object::Object;
 use super::problem::{Problem, excerpt};
 use super::waiters::Waiters;
-use super::{Replay, SettingProblem, built};
-
-/// Builds the gate's settings from names and values.
-pub(super) fn settings<'s>(
-    given: impl IntoIterator<Item = (&'s str, &'s str)>,
-) -> Result<GateSettings, Vec<SettingProblem>> {
-    built(given, GateOptions::set, GateOptions::build)
-}
 
 #[derive(Debug)]
 pub(super) struct GateReplay {

@@ -32,6 +32,7 @@ use std::fmt;
 use std::io::{self, BufRead, Write};
 
 use policy::failure_queue::FailureQueueOptions;
+use policy::gate::GateOptions;
 use policy::ladder::LadderOptions;
 use policy::poll::PollOptions;
 use policy::preset::UnknownPreset;
@@ -126,7 +127,10 @@ impl Policy {
     ) -> Result<Box<dyn Replay>, Vec<SettingProblem>> {
         let explain = manner.explain;
         Ok(match self {
-            Self::Gate => Box::new(gate::GateReplay::new(gate::settings(settings)?, explain)),
+            Self::Gate => {
+                let settings = built(settings, GateOptions::set, GateOptions::build)?;
+                Box::new(gate::GateReplay::new(settings, explain))
+            }
             Self::Backoff => {
                 let settings = backoff::settings(settings, preset)?;
                 Box::new(backoff::BackoffReplay::new(settings, manner))

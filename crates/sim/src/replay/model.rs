@@ -6,14 +6,14 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use policy::gate::{Ask, Decision, Gate, GateSettings, Permit};
+use policy::gate::{Ask, Decision, Gate, GateOptions, GateSettings, Permit};
 use policy::line::{Ticket, Tickets};
 use policy::outcome::{Outcome, Verdict};
 use policy::time::Timestamp;
 use policy::{classify, hint};
 
-use super::gate::{GateReplay, settings};
-use super::{Problem, Replay};
+use super::gate::GateReplay;
+use super::{Problem, Replay, built};
 
 /// One that searches.
 struct Slow {
@@ -132,7 +132,8 @@ struct Both {
 
 impl Both {
     fn new(given: &[(&str, &str)], seed: u64) -> Self {
-        let settings = || settings(given.iter().copied()).unwrap();
+        let settings =
+            || built(given.iter().copied(), GateOptions::set, GateOptions::build).unwrap();
         Self {
             slow: Slow::new(settings()),
             fast: GateReplay::new(settings(), false),
