@@ -278,6 +278,7 @@ mod tests {
     #[test]
     fn the_eleventh_of_ten_per_second_leaves_a_second_after_the_first() {
         let mut log = limits(&["10/1s"]);
+        assert_eq!(log.ready_at(9, 1, secs(0)), Some(secs(0)), "all ten fit");
         for _ in 0..10 {
             assert_eq!(log.ready_at(0, 1, secs(0)), Some(secs(0)));
             log.take(1, secs(0));
