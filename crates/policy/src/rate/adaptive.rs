@@ -287,15 +287,36 @@ struct LatencyGuard {
     mean: f32,
     /// What is usual, in seconds; zero before the first batch.
     base: f32,
-    /// Mean of the last batch over the base; one after a decrease.
-    ratio: f32,
     /// Sum of differences from the base, and of their squares, in the present batch.
     sum: f32,
     squares: f32,
     started: Coarse,
     len: u16,
+    /// How much slower the last batch was than the base; as usual after a decrease.
+    pace: Pace,
     /// Was the last batch's difference from the base significant?
     significant: bool,
+}
+
+/// The mean of a batch over the base, as far as anything is decided by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Pace {
+    /// At most a fifth longer.
+    Usual,
+    /// At most half as long again.
+    Slower,
+    /// Longer than that.
+    MuchSlower,
+}
+
+impl Pace {
+    fn of(ratio: f32) -> Self {
+        match ratio {
+            _ if ratio > 1.5 => Self::MuchSlower,
+            _ if ratio > 1.2 => Self::Slower,
+            _ => Self::Usual,
+        }
+    }
 }
 
 impl LatencyGuard {
@@ -303,11 +324,11 @@ impl LatencyGuard {
         Self {
             mean: 0.0,
             base: 0.0,
-            ratio: 1.0,
             sum: 0.0,
             squares: 0.0,
             started: Coarse::of(now),
             len: 0,
+            pace: Pace::Usual,
             significant: false,
         }
     }
@@ -333,11 +354,11 @@ impl LatencyGuard {
         self.squares += difference * difference;
         self.len = self.len.saturating_add(1);
         let finished = self.finish_batch(now);
-        let slow_now = self.base > 0.0 && self.mean >= 2.0 * self.base && self.ratio > 1.2;
-        let slow_batch = finished && self.significant && self.ratio > 1.5;
+        let slow_now = self.base > 0.0 && self.mean >= 2.0 * self.base && self.pace > Pace::Usual;
+        let slow_batch = finished && self.significant && self.pace == Pace::MuchSlower;
         match () {
             () if slow_now || slow_batch => Queueing::Building,
-            () if self.significant && self.ratio > 1.2 => Queueing::Suspected,
+            () if self.significant && self.pace > Pace::Usual => Queueing::Suspected,
             () => Queueing::None,
         }
     }
@@ -348,7 +369,7 @@ impl LatencyGuard {
         self.squares = 0.0;
         self.len = 0;
         self.started = Coarse::of(now);
-        self.ratio = 1.0;
+        self.pace = Pace::Usual;
         self.significant = false;
     }
 
@@ -368,7 +389,7 @@ impl LatencyGuard {
         let base = self.base;
         self.restart(now);
         if base > 0.0 {
-            self.ratio = batch / base;
+            self.pace = Pace::of(batch / base);
             self.significant = offset / (spread.max(0.1 * base) / len.sqrt()) > 5.0;
             // Down at once, up a thousandth at a time: a queue must not become the new usual.
             self.base += if offset < 0.0 {
