@@ -243,6 +243,12 @@ impl Breaker {
         };
     }
 
+    /// The window's slices have another length from now on: what it holds cannot be compared with
+    /// what comes.
+    pub(crate) fn forget_window(&mut self) {
+        self.window.clear();
+    }
+
     /// What must survive a restart. The window does not: it is seconds long.
     pub fn record_state(&self, now: Timestamp) -> BreakerRecord {
         BreakerRecord {

@@ -74,6 +74,29 @@ where
     }
 }
 
+/// Judges an answer of which only the status and the hint are known: as [`response`] does without
+/// rules, headers and body.
+#[inline]
+pub fn status(status: u16, hint: &Hint) -> Judgement {
+    match status {
+        200..400 => judge(Verdict::Success, Because::Status(status)),
+        _ => other_status(status, hint),
+    }
+}
+
+fn other_status(status: u16, hint: &Hint) -> Judgement {
+    let because = Because::Status(status);
+    if status < 200 {
+        return Judgement {
+            verdict: None,
+            because,
+        };
+    }
+    by_status(status, hint)
+        .or_else(|| by_headers(hint))
+        .unwrap_or_else(|| judge(Verdict::Rejected, because))
+}
+
 /// Judges an attempt that got no answer.
 pub const fn failure(failure: Failure) -> Judgement {
     judge(Verdict::Unreachable, Because::Failure(failure))
@@ -324,6 +347,36 @@ mod tests {
         let judgement = super::response(&[], &response, &hint);
         assert_eq!(judgement.verdict, Some(Verdict::Throttled));
         assert_eq!(judgement.because.to_string(), "nothing remaining");
+    }
+
+    #[test]
+    fn a_status_alone_is_judged_as_an_answer_without_anything_else() {
+        let hints = [
+            &[] as &[(&str, &[u8])],
+            &[("retry-after", b"5")],
+            &[("x-ratelimit-remaining", b"0")],
+            &[("x-ratelimit-remaining", b"3"), ("retry-after", b"1")],
+        ];
+        for headers in hints {
+            for code in (0..=999).chain([u16::MAX]) {
+                let told = Response {
+                    status: code,
+                    headers: headers.iter().copied(),
+                    body: b"",
+                };
+                let hint = hint::read(&told, None);
+                let bare = Response {
+                    status: code,
+                    headers: [],
+                    body: b"",
+                };
+                assert_eq!(
+                    status(code, &hint),
+                    response(&[], &bare, &hint),
+                    "{code} {hint:?}"
+                );
+            }
+        }
     }
 
     #[test]

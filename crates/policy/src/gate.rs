@@ -18,8 +18,8 @@ use crate::hint::Source;
 use crate::latency::Latency;
 use crate::limits::Limits;
 use crate::line::{LineId, Tickets};
-use crate::rate::{self, Adaptive, Why};
-use crate::time::Timestamp;
+use crate::rate::{self, Adaptive, Strategy, Why};
+use crate::time::{CoarseTime, Timestamp};
 use crate::window::Counts;
 
 mod admit;
@@ -57,6 +57,8 @@ pub struct Gate {
     succeeded: u32,
     throttled: u32,
     failed: u32,
+    /// When an attempt last succeeded.
+    last_success: Option<CoarseTime>,
     hold_source: Option<Source>,
     why: Why,
 }
@@ -74,12 +76,13 @@ impl Gate {
             in_flight: 0,
             line: LineId::NONE,
             breaker: Breaker::new(),
-            limits: (!settings.limits.is_empty()).then(|| Box::new(Limits::new(&settings.limits))),
+            limits: Limits::boxed(&settings.limits, None),
             adaptive: Adaptive::new(now),
             latency: Latency::new(settings.aimd.latency_target),
             succeeded: 0,
             throttled: 0,
             failed: 0,
+            last_success: None,
             hold_source: None,
             why: Why::Initial,
         }
@@ -126,6 +129,41 @@ impl Gate {
         };
     }
 
+    /// The settings were changed from `old` to `new`: goes on with what was learned, within the
+    /// new bounds.
+    ///
+    /// Holds, the breaker's state, who is in flight and who is in line stay. The rate is brought
+    /// within the new bounds, or set to the initial one if it is fixed now; if it moved, attempts
+    /// under way teach nothing any more. What was saved is cut to the new burst. A known limit
+    /// that stays keeps its log, a new one starts with what the others know. The breaker's window
+    /// is forgotten if its slices have another length, for such slices do not compare, and what
+    /// `adaptive` remembers if the strategy is another, for it was not kept up to date.
+    pub fn adopt(&mut self, old: &GateSettings, new: &GateSettings, now: Timestamp) {
+        self.advance(old, now);
+        let rate = match new.strategy {
+            Strategy::Fixed => new.initial_rate,
+            Strategy::Adaptive | Strategy::Aimd => {
+                self.bucket.rate().clamp(new.min_rate, new.max_rate)
+            }
+        };
+        if rate.to_bits() != self.bucket.rate().to_bits() {
+            self.bucket.set_rate(rate);
+            self.why = Why::Settings;
+            self.begin_epoch();
+        }
+        self.bucket.cut_to(rate::burst(new, rate));
+        if old.limits != new.limits {
+            let present = self.limits.take();
+            self.limits = Limits::boxed(&new.limits, present.as_deref());
+        }
+        if old.breaker.window_slice != new.breaker.window_slice {
+            self.breaker.forget_window();
+        }
+        if old.strategy != new.strategy {
+            self.adaptive = Adaptive::new(now);
+        }
+    }
+
     /// Tokens per second.
     pub fn rate(&self) -> f64 {
         self.bucket.rate()
@@ -156,6 +194,18 @@ impl Gate {
         tickets.waiting(self.line)
     }
 
+    /// Does anyone wait?
+    #[inline]
+    pub fn is_waited_for(&self) -> bool {
+        self.line != LineId::NONE
+    }
+
+    /// When an attempt last succeeded, rounded down to whole seconds; `None` if none did since the
+    /// gate was made, restored or reset. Kept by a gate that is not enabled too.
+    pub fn last_success(&self) -> Option<Timestamp> {
+        self.last_success.map(CoarseTime::timestamp)
+    }
+
     /// Attempts under way.
     pub fn in_flight(&self) -> u32 {
         self.in_flight
@@ -174,7 +224,7 @@ impl Gate {
     /// May it be forgotten? Not while it is held, not Closed, or while anyone is in flight or
     /// waits.
     pub fn is_evictable(&self, now: Timestamp) -> bool {
-        let busy = self.in_flight > 0 || self.line != LineId::NONE;
+        let busy = self.in_flight > 0 || self.is_waited_for();
         let held = self.hold_until > now;
         !busy && !held && self.breaker.state(now) == BreakerState::Closed
     }

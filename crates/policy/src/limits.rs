@@ -76,6 +76,30 @@ impl Limits {
         }
     }
 
+    /// Logs for `limits`, if there are any, that go on where those of `before` stand. A limit that
+    /// was there keeps its log. A new one starts with the log that reaches back furthest, so that
+    /// a limit that is changed does not begin with an allowance nobody has.
+    pub(crate) fn boxed(limits: &[Limit], before: Option<&Self>) -> Option<Box<Self>> {
+        if limits.is_empty() {
+            return None;
+        }
+        let known = before.map_or(&[][..], |before| &before.logs);
+        let furthest = known.iter().max_by_key(|log| log.limit.period);
+        let logs = limits.iter().map(|&limit| {
+            let kept = known.iter().find(|log| log.limit == limit);
+            kept.cloned().unwrap_or_else(|| {
+                let mut log = Log::new(limit);
+                for entry in furthest.into_iter().flat_map(Log::ring) {
+                    log.take(entry.units, entry.last);
+                }
+                log
+            })
+        });
+        Some(Box::new(Self {
+            logs: logs.collect(),
+        }))
+    }
+
     /// When `ahead` units and then `cost` more may have left, under every limit; `None` if `cost`
     /// is more than a limit ever admits.
     pub fn ready_at(&self, ahead: u64, cost: u32, now: Timestamp) -> Option<Timestamp> {
@@ -90,6 +114,13 @@ impl Limits {
     pub fn take(&mut self, cost: u32, now: Timestamp) {
         for log in &mut self.logs {
             log.take(cost, now);
+        }
+    }
+
+    /// Crosses out `cost` units that were written down at `taken_at` and never left.
+    pub fn give_back(&mut self, cost: u32, taken_at: Timestamp, now: Timestamp) {
+        for log in &mut self.logs {
+            log.give_back(cost, taken_at, now);
         }
     }
 
@@ -196,6 +227,25 @@ impl Log {
     fn correct(&mut self, asked: u32, used: u32) {
         if let Some(newest) = self.newest() {
             newest.units = newest.units.saturating_add(used).saturating_sub(asked);
+        }
+    }
+
+    /// Takes the units out of the earliest entries that can hold them. Of several, the earliest is
+    /// the one that would be forgotten first, so this errs on the safe side only.
+    fn give_back(&mut self, cost: u32, taken_at: Timestamp, now: Timestamp) {
+        if taken_at + self.limit.period <= now {
+            // The entry may be gone, and the next one is about somebody else.
+            return;
+        }
+        let mut rest = cost;
+        for i in 0..self.len {
+            let slot = (self.oldest + i) % self.entries.len();
+            let entry = &mut self.entries[slot];
+            if entry.last >= taken_at {
+                let given = rest.min(entry.units);
+                entry.units -= given;
+                rest -= given;
+            }
         }
     }
 
@@ -376,7 +426,81 @@ mod tests {
         assert_eq!(log.ready_at(0, 1, secs(0)), Some(secs(1)));
     }
 
+    #[test]
+    fn what_never_left_is_crossed_out() {
+        let mut log = limits(&["3/10s"]);
+        for second in [0, 1, 2] {
+            log.take(1, secs(second));
+        }
+        log.give_back(1, secs(1), secs(3));
+        assert_eq!(log.ready_at(0, 1, secs(3)), Some(secs(3)));
+        assert_eq!(log.ready_at(0, 2, secs(3)), Some(secs(10)));
+        assert_eq!(log.ready_at(0, 3, secs(3)), Some(secs(12)));
+        log.take(1, secs(3));
+        log.give_back(1, secs(0), secs(10));
+        assert_eq!(
+            log.ready_at(0, 3, secs(10)),
+            Some(secs(13)),
+            "what no longer counts frees nothing"
+        );
+    }
+
+    #[test]
+    fn giving_back_takes_no_more_than_is_written_down() {
+        let mut log = limits(&["300/10s"]);
+        log.take(7, secs(0));
+        log.take(2, secs(1));
+        for _ in 0..2 {
+            log.give_back(100, secs(1), secs(1));
+            assert_eq!(log.ready_at(0, 293, secs(1)), Some(secs(1)));
+            assert_eq!(log.ready_at(0, 294, secs(1)), Some(secs(10)));
+        }
+    }
+
+    #[test]
+    fn a_limit_that_stays_keeps_its_log_and_a_new_one_starts_with_what_is_known() {
+        let all = |texts: &[&str]| -> Vec<Limit> {
+            texts.iter().map(|text| text.parse().unwrap()).collect()
+        };
+        let mut before = limits(&["10/1s", "100/1h"]);
+        before.take(5, secs(0));
+        let after = |texts: &[&str]| Limits::boxed(&all(texts), Some(&before)).unwrap();
+        let kept = after(&["10/1s"]);
+        assert_eq!(kept.ready_at(0, 5, secs(0)), Some(secs(0)));
+        assert_eq!(kept.ready_at(0, 6, secs(0)), Some(secs(1)));
+        let changed = after(&["4/1m", "10/1s"]);
+        assert_eq!(changed.ready_at(0, 1, secs(0)), Some(secs(60)));
+        assert!(Limits::boxed(&[], Some(&before)).is_none());
+    }
+
     proptest! {
+        /// Some of those that leave come back unused: what is left of them keeps the limit.
+        #[test]
+        fn what_is_given_back_never_makes_room_for_more_than_the_count(
+            count in 1u32..200,
+            steps in prop::collection::vec((0u64..2_000_000_000, 0usize..8), 1..1200),
+        ) {
+            let period = Duration::from_secs(1);
+            let mut log = Limits::new(&[Limit::new(count, period).unwrap()]);
+            let mut now = Timestamp::ZERO;
+            let mut left: Vec<Timestamp> = Vec::new();
+            for (gap, back) in steps {
+                now = now + Duration::from_nanos(gap / 2 / u64::from(count));
+                if log.ready_at(0, 1, now) == Some(now) {
+                    log.take(1, now);
+                    left.push(now);
+                }
+                if back < 3 && back < left.len() {
+                    let taken_at = left.remove(left.len() - 1 - back);
+                    log.give_back(1, taken_at, now);
+                }
+            }
+            for (i, &start) in left.iter().enumerate() {
+                let inside = left[i..].iter().take_while(|&&at| at < start + period).count();
+                prop_assert!(inside <= count as usize);
+            }
+        }
+
         /// The peers' defect: a window of 100/s that lets 199 through in 100 ms.
         #[test]
         fn no_stretch_ever_sees_more_than_its_count(

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::classify::{self, Judgement};
 use crate::hint::Hint;
 
 /// What one attempt did, as the gate, the pool and the item learn of it.
@@ -42,6 +43,15 @@ impl Outcome {
     /// The same outcome with what the server said about pace.
     pub fn with_hint(self, hint: Hint) -> Self {
         Self { hint, ..self }
+    }
+
+    /// The judgement on it where nothing but the outcome is known: no body and no rules.
+    #[inline]
+    pub fn judge(&self) -> Judgement {
+        match self.answer {
+            Answer::Status(status) => classify::status(status, &self.hint),
+            Answer::Failed { failure, .. } => classify::failure(failure),
+        }
     }
 
     /// Did the server name a wait?
@@ -159,6 +169,20 @@ impl Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_outcome_is_judged_by_its_status_and_hint_or_by_its_failure() {
+        let hint = Hint {
+            remaining: Some(0),
+            ..Hint::default()
+        };
+        let overloaded = Outcome::status(503, Duration::ZERO);
+        assert_eq!(overloaded.judge().verdict, Some(Verdict::Overloaded));
+        let throttled = overloaded.with_hint(hint);
+        assert_eq!(throttled.judge().verdict, Some(Verdict::Throttled));
+        let failed = Outcome::failure(Failure::Dns, Phase::Connecting, Duration::ZERO);
+        assert_eq!(failed.judge(), classify::failure(Failure::Dns));
+    }
 
     #[test]
     fn who_wrote_nothing_or_was_given_it_back_cannot_have_caused_anything() {

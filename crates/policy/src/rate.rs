@@ -71,6 +71,8 @@ pub enum Why {
     Recovered,
     /// It was learned before a restart.
     Restored,
+    /// The settings were changed, and it was outside of the new ones.
+    Settings,
 }
 
 impl fmt::Display for Why {
@@ -84,6 +86,7 @@ impl fmt::Display for Why {
             Self::Failed => "lowered: the server failed or could not be reached",
             Self::Recovered => "lowered: the breaker has just closed again",
             Self::Restored => "as learned before a restart",
+            Self::Settings => "as newly configured",
         })
     }
 }

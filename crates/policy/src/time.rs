@@ -5,6 +5,7 @@
 //! clock knows how they relate, and policies have none. All arithmetic saturates, so that a wait
 //! of a hundred years or an event at the very end of time is an ordinary value, never a panic.
 
+use std::num::NonZeroU32;
 use std::ops::Add;
 use std::time::Duration;
 
@@ -75,6 +76,22 @@ impl Add<Duration> for Timestamp {
     }
 }
 
+/// A [`Timestamp`] in four bytes: whole seconds, rounded down. `Option` of it takes four bytes as
+/// well. The last second it can tell comes after 136 years; later instants saturate there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CoarseTime(NonZeroU32);
+
+impl CoarseTime {
+    pub(crate) fn of(at: Timestamp) -> Self {
+        let seconds = u32::try_from(at.0 / 1_000_000_000).unwrap_or(u32::MAX);
+        Self(NonZeroU32::MIN.saturating_add(seconds))
+    }
+
+    pub(crate) fn timestamp(self) -> Timestamp {
+        Timestamp::from_secs(u64::from(self.0.get() - 1))
+    }
+}
+
 /// A moment of calendar time, in milliseconds since 1970-01-01T00:00:00Z; negative before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WallTime(i64);
@@ -142,6 +159,21 @@ mod tests {
             Timestamp::from_secs(7).after_seconds(-1.0),
             Timestamp::from_secs(7)
         );
+    }
+
+    #[test]
+    fn a_coarse_time_is_the_second_before_and_saturates() {
+        let coarse = |at| CoarseTime::of(at).timestamp();
+        assert_eq!(coarse(Timestamp::ZERO), Timestamp::ZERO);
+        assert_eq!(
+            coarse(Timestamp::from_millis(7_999)),
+            Timestamp::from_secs(7)
+        );
+        assert_eq!(
+            coarse(Timestamp::MAX),
+            Timestamp::from_secs(u64::from(u32::MAX) - 1)
+        );
+        assert_eq!(size_of::<Option<CoarseTime>>(), 4);
     }
 
     #[test]

@@ -100,7 +100,8 @@ impl World {
             match self.random.below(100) {
                 0..52 => self.ask(which),
                 52..90 => self.settle(which),
-                90..93 => self.abandon(which),
+                90..92 => self.abandon(which),
+                92 => self.give_back(which),
                 93..95 => self.cancel(which),
                 95 => self.lose(which),
                 96 => self.interfere(which),
@@ -271,6 +272,16 @@ impl World {
         self.gates[which]
             .gate
             .abandon(&self.settings, permit, self.now);
+    }
+
+    /// As if it had never been given out, but nothing is saved above what may be.
+    fn give_back(&mut self, which: usize) {
+        let Some(permit) = self.take_permit(which) else {
+            return;
+        };
+        let watched = &mut self.gates[which];
+        watched.gate.give_back(&self.settings, permit, self.now);
+        watched.shadow.give_back(1.0, self.now);
     }
 
     fn cancel(&mut self, which: usize) {
@@ -475,6 +486,11 @@ impl Shadow {
             "more than rate·t + burst: {}",
             self.tokens
         );
+    }
+
+    fn give_back(&mut self, cost: f64, now: Timestamp) {
+        self.refill(now);
+        self.tokens = (self.tokens + cost).min(self.capacity.max(self.tokens));
     }
 
     fn refill(&mut self, now: Timestamp) {

@@ -141,6 +141,7 @@ fn sentences_differ() {
         Why::Failed,
         Why::Recovered,
         Why::Restored,
+        Why::Settings,
     ];
     let polls = [
         poll::Why::NoData,

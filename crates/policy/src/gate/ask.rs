@@ -99,8 +99,9 @@ impl fmt::Display for Reason {
     }
 }
 
-/// The right to make one attempt. Bring it back with [`Gate::settle`](super::Gate::settle) or
-/// [`Gate::abandon`](super::Gate::abandon).
+/// The right to make one attempt: 24 bytes. Bring it back with [`Gate::settle`](super::Gate::settle),
+/// with [`Gate::give_back`](super::Gate::give_back) if it was not used, or with
+/// [`Gate::abandon`](super::Gate::abandon) if nobody knows.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a permit that is not brought back stays in flight for ever"]
 pub struct Permit {

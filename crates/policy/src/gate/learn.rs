@@ -7,7 +7,7 @@ use crate::breaker::{self, Change};
 use crate::hint::Source;
 use crate::outcome::{Answer, Outcome, Verdict};
 use crate::rate::{self, Moment, Reaction, Strategy};
-use crate::time::Timestamp;
+use crate::time::{CoarseTime, Timestamp};
 
 impl Gate {
     /// Brings a permit back with what happened. `verdict` is `None` for answers that change
@@ -22,6 +22,9 @@ impl Gate {
     ) {
         self.advance(settings, now);
         let present = self.take_back(&permit, now);
+        if verdict == Some(Verdict::Success) {
+            self.last_success = Some(CoarseTime::of(now));
+        }
         if !settings.enabled {
             return;
         }
@@ -44,7 +47,23 @@ impl Gate {
         }
     }
 
-    /// Brings a permit back without an outcome: the attempt was never made, or nobody knows.
+    /// Brings a permit back that was not used: certainly nothing was sent. As [`Gate::abandon`],
+    /// and the tokens come back, up to the burst, as do the units of known limits. Whoever waits
+    /// may be able to leave now.
+    pub fn give_back(&mut self, settings: &GateSettings, permit: Permit, now: Timestamp) {
+        self.advance(settings, now);
+        self.take_back(&permit, now);
+        if !settings.enabled {
+            return;
+        }
+        let burst = rate::burst(settings, self.bucket.rate());
+        self.bucket.correct(-f64::from(permit.cost), burst);
+        if let Some(limits) = &mut self.limits {
+            limits.give_back(permit.cost, permit.admitted_at, now);
+        }
+    }
+
+    /// Brings a permit back without an outcome: nobody knows whether anything was sent.
     pub fn abandon(&mut self, settings: &GateSettings, permit: Permit, now: Timestamp) {
         self.advance(settings, now);
         self.take_back(&permit, now);

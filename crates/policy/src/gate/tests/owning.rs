@@ -163,3 +163,161 @@ fn a_probe_from_before_a_reset_frees_no_place_after_it() {
     bench.gate.abandon(&bench.settings, before, at(64.0));
     assert_eq!(bench.says(64.0), "refuse breaker_open -");
 }
+
+#[test]
+fn a_permit_given_back_unused_brings_its_token_and_its_place_back() {
+    let mut bench = Bench::aimd(&[("burst", "1"), ("limits", "1/1h"), ("max_wait", "2h")]);
+    let permit = bench.permit(0.0);
+    assert_eq!(bench.says(0.0), "wait rate 3600");
+    bench.gate.give_back(&bench.settings, permit, at(0.0));
+    assert_eq!(bench.gate.in_flight(), 0);
+    assert_eq!(
+        bench.admitted_by(0.0),
+        [0.0],
+        "who waited has what was given back"
+    );
+    let permit = Bench::new(&[]).permit(0.0);
+    let mut bench = Bench::new(&[]);
+    bench.gate.give_back(&bench.settings, permit, at(0.0));
+    let tokens = bench
+        .gate
+        .snapshot(&bench.settings, &bench.tickets, at(0.0))
+        .tokens;
+    assert_eq!(tokens, 1.004, "no more than the burst");
+}
+
+#[test]
+fn an_abandoned_permit_keeps_its_token() {
+    let mut bench = Bench::aimd(&[("burst", "1")]);
+    let permit = bench.permit(0.0);
+    bench.gate.abandon(&bench.settings, permit, at(0.0));
+    assert_eq!(bench.says(0.0), "wait rate 0.5");
+}
+
+#[test]
+fn a_probe_given_back_unused_frees_its_place() {
+    let mut bench = Bench::aimd(&[("half_open_probes", "1"), ("consecutive_failures", "1")]);
+    let permit = bench.permit(0.0);
+    bench.fail(permit, 0.0);
+    let probe = bench.permit(20.0);
+    assert_eq!(bench.says(20.0), "refuse breaker_open -");
+    bench.gate.give_back(&bench.settings, probe, at(20.0));
+    assert_eq!(bench.says(20.0), "admit");
+}
+
+#[test]
+fn a_gate_that_is_not_enabled_gives_no_token_back() {
+    let mut bench = Bench::aimd(&[("enabled", "false"), ("burst", "4")]);
+    let permit = bench.permit(0.0);
+    bench.gate.give_back(&bench.settings, permit, at(0.0));
+    let snapshot = bench
+        .gate
+        .snapshot(&bench.settings, &bench.tickets, at(0.0));
+    assert_eq!((snapshot.tokens, snapshot.in_flight), (4.0, 0));
+}
+
+/// The gate goes on under other settings.
+fn adopt(bench: &mut Bench, settings: &[(&str, &str)], seconds: f64) {
+    let new = settings_of(settings);
+    bench.gate.adopt(&bench.settings, &new, at(seconds));
+    bench.settings = new;
+}
+
+#[test]
+fn new_settings_bring_the_rate_within_their_bounds() {
+    let why = |bench: &Bench| {
+        bench
+            .gate
+            .snapshot(&bench.settings, &bench.tickets, at(1.0))
+            .why
+    };
+    let mut bench = Bench::aimd(&[("burst", "4")]);
+    let under_way = bench.permit(0.0);
+    adopt(&mut bench, &[("strategy", "aimd"), ("max_wait", "5s")], 1.0);
+    assert_eq!(
+        (bench.gate.rate(), bench.gate.epoch(), why(&bench)),
+        (2.0, 0, Why::Initial),
+        "what does not move is not touched"
+    );
+    adopt(&mut bench, &[("strategy", "aimd"), ("max_rate", "1")], 1.0);
+    assert_eq!((bench.gate.rate(), why(&bench)), (1.0, Why::Settings));
+    let tokens = bench
+        .gate
+        .snapshot(&bench.settings, &bench.tickets, at(1.0))
+        .tokens;
+    assert_eq!(tokens, 2.0, "cut to the new burst");
+    bench.fail(under_way, 1.0);
+    assert_eq!(bench.gate.rate(), 1.0, "of the old rate: teaches nothing");
+    adopt(&mut bench, &[("min_rate", "3")], 2.0);
+    assert_eq!(bench.gate.rate(), 3.0);
+    let fixed = [("strategy", "fixed"), ("initial_rate", "7")];
+    adopt(&mut bench, &fixed, 3.0);
+    assert_eq!(bench.gate.rate(), 7.0);
+    assert_eq!(why(&bench).to_string(), "as newly configured");
+}
+
+#[test]
+fn new_settings_keep_everyone_in_their_place() {
+    let mut bench = Bench::aimd(&[("burst", "1")]);
+    let _under_way = bench.permit(0.0);
+    bench.says(0.0);
+    bench.throttle_held(0.0, 60);
+    bench.gate.in_flight = 1;
+    adopt(&mut bench, &[("max_rate", "1")], 0.0);
+    assert_eq!(bench.gate.in_flight(), 1);
+    assert!(bench.gate.is_waited_for());
+    assert_eq!(bench.gate.waiting(&bench.tickets), 1);
+    assert_eq!(bench.gate.hold_until(at(0.0)), Some(at(60.0)));
+}
+
+#[test]
+fn new_settings_forget_the_window_only_if_its_slices_differ() {
+    let mut bench = Bench::aimd(&[]);
+    let permit = bench.permit(0.0);
+    bench.fail(permit, 0.0);
+    let failed = |bench: &Bench| bench.gate.window(&bench.settings, at(0.0)).failed;
+    adopt(&mut bench, &[("strategy", "aimd"), ("window", "20s")], 0.0);
+    assert_eq!(failed(&bench), 1);
+    adopt(&mut bench, &[("strategy", "adaptive")], 0.0);
+    assert_eq!(failed(&bench), 0);
+    assert_eq!(bench.gate.consecutive_failures(), 1, "those do compare");
+}
+
+#[test]
+fn new_settings_take_up_known_limits_and_drop_them() {
+    let mut bench = Bench::aimd(&[("limits", "2/1h"), ("burst", "4"), ("max_wait", "2h")]);
+    let _first = bench.permit(0.0);
+    let fewer = [("limits", "1/1h"), ("max_wait", "2h")];
+    adopt(&mut bench, &fewer, 1.0);
+    assert_eq!(bench.says(5.0), "wait rate 3600");
+    bench.admitted_by(3600.0);
+    adopt(&mut bench, &[], 3600.0);
+    assert_eq!(bench.says(3610.0), "admit");
+}
+
+#[test]
+fn the_last_success_is_known_to_the_second() {
+    for enabled in ["true", "false"] {
+        let mut bench = Bench::aimd(&[("enabled", enabled)]);
+        assert_eq!(bench.gate.last_success(), None);
+        let permit = bench.permit(0.0);
+        bench.fail(permit, 0.5);
+        assert_eq!(bench.gate.last_success(), None);
+        let permit = bench.permit(5.0);
+        bench.succeed(permit, 7.9);
+        assert_eq!(bench.gate.last_success(), Some(at(7.0)));
+        bench.gate.reset(&bench.settings, at(8.0));
+        assert_eq!(bench.gate.last_success(), None);
+    }
+}
+
+#[test]
+fn a_gate_says_whether_anyone_waits() {
+    let mut bench = Bench::aimd(&[("burst", "1")]);
+    let _permit = bench.permit(0.0);
+    assert!(!bench.gate.is_waited_for());
+    bench.says(0.0);
+    assert!(bench.gate.is_waited_for());
+    bench.admitted_by(9.0);
+    assert!(!bench.gate.is_waited_for());
+}
