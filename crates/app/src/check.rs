@@ -132,9 +132,9 @@ fn pools(settings: &Settings) -> impl Iterator<Item = Route> + '_ {
 
 /// Fetching and jobs go to any host: one row for those with settings of their own, one for the rest.
 fn gates(settings: &Settings) -> impl Iterator<Item = Route> + '_ {
-    let hosts = settings.gates.hosts().iter();
-    let hosts = hosts.map(|host| (host.pattern.to_string(), &host.settings));
-    let rest = ("*".to_owned(), settings.gates.default_gate());
+    let hosts = settings.gates.iter();
+    let hosts = hosts.map(|(pattern, host)| (pattern.to_string(), &host.gate));
+    let rest = ("*".to_owned(), &settings.gates.default_value().gate);
     hosts.chain([rest]).map(|(name, gate)| Route {
         kind: RouteKind::Gate,
         name,
@@ -145,7 +145,7 @@ fn gates(settings: &Settings) -> impl Iterator<Item = Route> + '_ {
 
 fn forward(settings: &Settings) -> Option<Route> {
     let is_on = !settings.forward.allow.is_empty();
-    let max_wait = settings.gates.default_gate().max_wait();
+    let max_wait = settings.gates.default_value().gate.max_wait();
     is_on.then(|| Route {
         kind: RouteKind::Forward,
         name: "*".to_owned(),

@@ -14,6 +14,7 @@ pub mod duration;
 pub mod failure_queue;
 pub mod gate;
 pub mod hint;
+pub mod hosts;
 pub mod item;
 pub mod jitter;
 mod json;

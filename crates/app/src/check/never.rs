@@ -49,24 +49,21 @@ impl Warnings {
     }
 
     fn gates(&mut self, settings: &Settings) {
-        let default = settings.gates.default_gate();
+        let default = &settings.gates.default_value().gate;
         let everywhere = gate_warnings(default);
         for (name, what) in &everywhere {
             self.add(join("gate", name), what);
         }
-        for host in settings.gates.hosts() {
-            let key = format!("gate.\"{}\"", host.pattern);
+        for (pattern, host) in settings.gates.iter() {
+            let key = format!("gate.\"{pattern}\"");
             // What is the matter with `[gate]` is not said again for those who take it from there.
-            let own = gate_warnings(&host.settings).into_iter();
+            let own = gate_warnings(&host.gate).into_iter();
             for (name, what) in own.filter(|warning| !everywhere.contains(warning)) {
                 self.add(join(&key, name), what);
             }
             for (name, differs) in [
-                (
-                    "max_gates",
-                    host.settings.max_gates() != default.max_gates(),
-                ),
-                ("shards", host.settings.shards() != default.shards()),
+                ("max_gates", host.gate.max_gates() != default.max_gates()),
+                ("shards", host.gate.shards() != default.shards()),
             ] {
                 if differs {
                     let what = format!(

@@ -35,12 +35,13 @@ use policy::backoff::{BackoffOptions, BackoffSettings};
 use policy::budget::{BudgetOptions, BudgetSettings};
 use policy::failure_queue::{FailureQueueOptions, FailureQueueSettings};
 use policy::gate::GateSettings;
+use policy::hosts::Hosts;
 use policy::poll::{PollOptions, PollSettings};
 use policy::preset::Preset;
+use tidegate::HostSettings;
 
 pub use self::default_file::DEFAULT_FILE;
 pub use self::environment::CONFIG_VARIABLE;
-pub use self::gates::{GateIndex, Gates, HostGate};
 pub use self::http::{Http, Jobs, Trails};
 pub use self::operation::{Credential, DEFAULT_OPERATION, OperationType, Refresh};
 pub use self::pool::{Endpoint, Pool};
@@ -50,7 +51,7 @@ pub use self::schema::schema;
 pub use self::secret::Secret;
 pub use self::server::{Client, Forward, Network, Server, Storage};
 pub use self::surroundings::{Process, Surroundings};
-pub use self::value::{HostPattern, Size};
+pub use self::value::Size;
 
 use self::operation::Names;
 use self::reader::{Reader, Section};
@@ -63,7 +64,7 @@ pub struct Settings {
     /// What several machines share.
     pub storage: Storage,
     /// Gates, for every key and for single hosts.
-    pub gates: Gates,
+    pub gates: Hosts<HostSettings>,
     /// Backoffs by name: the presets, changed or not, and those that were added.
     pub backoffs: BTreeMap<String, BackoffSettings>,
     /// Pools by name.
@@ -162,7 +163,7 @@ impl Settings {
 
     /// The settings of the gate of a host, in its normalised form.
     pub fn gate_for(&self, host: &str) -> &GateSettings {
-        self.gates.get(self.gates.index_for(host))
+        &self.gates.find(host).gate
     }
 
     /// The type of an operation; one that has no section is like `default`.
@@ -186,7 +187,7 @@ impl Settings {
             .map(|(name, section)| (name.to_owned(), Pool::read(name, &section, &names)));
         Self {
             storage: Storage::read(&root.section("storage")),
-            gates: Gates::read(&root.section("gate")),
+            gates: gates::read(&root.section("gate")),
             pools: pools.collect(),
             forward: Forward::read(&root.section("forward")),
             network: Network::read(&root.section("network")),

@@ -5,11 +5,12 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 
 use ipnet::IpNet;
+use policy::hosts::HostPattern;
 
 use super::problem::Problem;
 use super::reader::Section;
 use super::secret::{Literal, Secret};
-use super::value::{self, HostPattern};
+use super::value;
 
 /// `[server]`
 #[derive(Clone, Debug, PartialEq, Eq)]

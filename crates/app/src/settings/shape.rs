@@ -3,12 +3,12 @@
 //! Whatever does not is reported, and taken out of the tree or marked, so that everything after it
 //! reads only what has the right shape and each problem is told once.
 
+use policy::hosts::HostPattern;
 use policy::suggest::suggestion;
 
 use super::document::{Entry, Node, Table, Value};
 use super::problem::{Place, Problem};
 use super::table::{Kind, Name, Section};
-use super::value::HostPattern;
 
 /// Takes out of `table` what does not belong into `section`, and marks values of a wrong kind.
 pub(crate) fn check(table: &mut Table, section: &Section, path: &str, problems: &mut Vec<Problem>) {

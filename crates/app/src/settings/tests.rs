@@ -124,8 +124,9 @@ fn all_examples_of_the_default_file_are_right() {
     );
     assert_eq!(settings.operation("user_login").backoff, "aggressive");
     assert_eq!(settings.operation("no such type").backoff, "standard");
-    assert_eq!(settings.gates.hosts()[0].rules.len(), 1);
-    assert!(settings.gates.hosts()[0].share);
+    let (_, host) = settings.gates.iter().next().unwrap();
+    assert_eq!(host.rules.len(), 1);
+    assert!(host.share);
     assert!(settings.credentials["crm"].refresh.is_some());
 }
 

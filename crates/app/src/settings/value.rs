@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 
 use ipnet::IpNet;
+use policy::hosts::HostPattern;
 use policy::key;
 use url::Url;
 
@@ -118,74 +119,12 @@ pub(crate) fn shown_url(text: &str) -> String {
     shown
 }
 
-/// A host, or all hosts below one.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum HostPattern {
-    /// This host.
-    Exact(String),
-    /// Every host that ends with a dot and this one, but not this one itself.
-    Below(String),
-}
-
-impl HostPattern {
-    /// Does it match a host in its [normalised](policy::key::normalize) form, without a port?
-    ///
-    /// ```
-    /// let pattern: app::settings::HostPattern = "*.example.com".parse().unwrap();
-    /// assert!(pattern.matches("a.b.example.com"));
-    /// assert!(!pattern.matches("example.com") && !pattern.matches("badexample.com"));
-    /// ```
-    pub fn matches(&self, host: &str) -> bool {
-        match self {
-            Self::Exact(known) => known == host,
-            Self::Below(parent) => host
-                .strip_suffix(parent.as_str())
-                .is_some_and(|front| front.ends_with('.')),
-        }
-    }
-}
-
-impl FromStr for HostPattern {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, &'static str> {
-        let (is_below, host) = match text.strip_prefix("*.") {
-            Some(host) => (true, host),
-            None => (false, text),
-        };
-        let host = key::normalize(host).map_err(|error| error.expected())?;
-        if !has_no_port(&host) || text.contains("://") {
-            return Err(
-                "a host without scheme and port, such as `api.example.com` or `*.example.com`",
-            );
-        }
-        Ok(if is_below {
-            Self::Below(host)
-        } else {
-            Self::Exact(host)
-        })
-    }
-}
-
-impl fmt::Display for HostPattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Exact(host) => write!(f, "{host}"),
-            Self::Below(host) => write!(f, "*.{host}"),
-        }
-    }
-}
-
 /// One name a server answers to: a host without a pattern.
 pub(crate) fn host(text: &str) -> Result<String, &'static str> {
     match text.parse()? {
         HostPattern::Exact(host) => Ok(host),
         HostPattern::Below(_) => Err("one host, such as `tidegate.example.com`"),
     }
-}
-
-fn has_no_port(host: &str) -> bool {
-    host.ends_with(']') || !host.contains(':')
 }
 
 /// A network such as `10.1.0.0/16`, or one address.

@@ -1,0 +1,251 @@
+//! What is said about single hosts, and about all hosts below one.
+//!
+//! A value for every host: that of the host itself, else that of the longest pattern that matches,
+//! else the default. Values are named by a small [`HostIndex`], not by reference: a gate keeps two
+//! bytes of where its settings are, and a reload swaps the whole list.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use crate::key;
+
+/// A host, or all hosts below one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HostPattern {
+    /// This host.
+    Exact(String),
+    /// Every host that ends with a dot and this one, but not this one itself.
+    Below(String),
+}
+
+impl HostPattern {
+    /// Does it match a host in its [normalised](key::normalize) form, without a port?
+    ///
+    /// ```
+    /// let pattern: policy::hosts::HostPattern = "*.example.com".parse().unwrap();
+    /// assert!(pattern.matches("a.b.example.com"));
+    /// assert!(!pattern.matches("example.com") && !pattern.matches("badexample.com"));
+    /// ```
+    pub fn matches(&self, host: &str) -> bool {
+        match self {
+            Self::Exact(known) => known == host,
+            Self::Below(parent) => host
+                .strip_suffix(parent.as_str())
+                .is_some_and(|front| front.ends_with('.')),
+        }
+    }
+}
+
+impl FromStr for HostPattern {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        let (is_below, host) = match text.strip_prefix("*.") {
+            Some(host) => (true, host),
+            None => (false, text),
+        };
+        let host = key::normalize(host).map_err(|error| error.expected())?;
+        if without_port(&host) != host || text.contains("://") {
+            return Err(
+                "a host without scheme and port, such as `api.example.com` or `*.example.com`",
+            );
+        }
+        Ok(if is_below {
+            Self::Below(host)
+        } else {
+            Self::Exact(host)
+        })
+    }
+}
+
+impl fmt::Display for HostPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact(host) => write!(f, "{host}"),
+            Self::Below(host) => write!(f, "*.{host}"),
+        }
+    }
+}
+
+/// A key without its port: `[::1]:8080` is of the host `[::1]`.
+pub fn without_port(key: &str) -> &str {
+    match key.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => host,
+        _ => key,
+    }
+}
+
+/// Which value a host has. Valid for the [`Hosts`] that gave it out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct HostIndex(u16);
+
+impl HostIndex {
+    /// That of every host of which nothing is said.
+    pub const DEFAULT: Self = Self(0);
+}
+
+/// Values by host.
+///
+/// ```
+/// use policy::hosts::Hosts;
+///
+/// let mut rates = Hosts::new(2);
+/// rates.insert("*.example.com".parse().unwrap(), 10).unwrap();
+/// rates.insert("api.example.com".parse().unwrap(), 50).unwrap();
+/// assert_eq!(*rates.find("api.example.com:8443"), 50);
+/// assert_eq!(*rates.find("www.example.com"), 10);
+/// assert_eq!(*rates.find("example.org"), 2);
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hosts<T> {
+    /// The default at 0, then the others in the order they came.
+    values: Vec<T>,
+    patterns: Vec<HostPattern>,
+    exact: BTreeMap<String, HostIndex>,
+    /// The patterns and their indices, the longest first.
+    below: Vec<(HostPattern, HostIndex)>,
+}
+
+impl<T> Hosts<T> {
+    /// How many hosts can have values of their own.
+    pub const MOST: usize = u16::MAX as usize;
+
+    /// The same value for every host.
+    pub fn new(default: T) -> Self {
+        Self {
+            values: vec![default],
+            patterns: Vec::new(),
+            exact: BTreeMap::new(),
+            below: Vec::new(),
+        }
+    }
+
+    /// Says something about a host or pattern; what was said before is replaced. `None` if there
+    /// are [`Hosts::MOST`] already.
+    pub fn insert(&mut self, pattern: HostPattern, value: T) -> Option<HostIndex> {
+        if let Some(index) = self.position(&pattern) {
+            self.values[usize::from(index.0)] = value;
+            return Some(index);
+        }
+        let index = HostIndex(u16::try_from(self.values.len()).ok()?);
+        self.values.push(value);
+        self.patterns.push(pattern.clone());
+        match pattern {
+            HostPattern::Exact(host) => {
+                self.exact.insert(host, index);
+            }
+            HostPattern::Below(_) => {
+                self.below.push((pattern, index));
+                self.below
+                    .sort_by_key(|(pattern, _)| std::cmp::Reverse(pattern.to_string().len()));
+            }
+        }
+        Some(index)
+    }
+
+    /// The value for a [normalised](key::normalize) key; a port is ignored.
+    pub fn find(&self, key: &str) -> &T {
+        self.get(self.index_for(key))
+    }
+
+    /// Where the value for a [normalised](key::normalize) key is; a port is ignored.
+    pub fn index_for(&self, key: &str) -> HostIndex {
+        let host = without_port(key);
+        if let Some(index) = self.exact.get(host) {
+            return *index;
+        }
+        let mut below = self.below.iter();
+        below
+            .find(|(pattern, _)| pattern.matches(host))
+            .map_or(HostIndex::DEFAULT, |(_, index)| *index)
+    }
+
+    /// The value at an index; the default's if the index is of other [`Hosts`].
+    #[inline]
+    pub fn get(&self, index: HostIndex) -> &T {
+        let value = self.values.get(usize::from(index.0));
+        value.unwrap_or_else(|| self.default_value())
+    }
+
+    /// The value of every host of which nothing is said.
+    pub fn default_value(&self) -> &T {
+        self.values.first().expect("the default is never removed")
+    }
+
+    /// The host or pattern that a value is for; `None` for the default.
+    pub fn pattern(&self, index: HostIndex) -> Option<&HostPattern> {
+        self.patterns.get(usize::from(index.0).checked_sub(1)?)
+    }
+
+    /// Every host and pattern with its value, in the order they came; not the default.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&HostPattern, &T)> {
+        self.patterns.iter().zip(&self.values[1..])
+    }
+
+    fn position(&self, pattern: &HostPattern) -> Option<HostIndex> {
+        match pattern {
+            HostPattern::Exact(host) => self.exact.get(host).copied(),
+            HostPattern::Below(_) => {
+                let mut below = self.below.iter();
+                below
+                    .find(|(known, _)| known == pattern)
+                    .map(|(_, index)| *index)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pattern(text: &str) -> HostPattern {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn the_host_itself_wins_then_the_longest_pattern() {
+        let mut hosts = Hosts::new("default");
+        hosts.insert(pattern("*.com"), "short").unwrap();
+        hosts.insert(pattern("*.example.com"), "long").unwrap();
+        hosts.insert(pattern("a.example.com"), "exact").unwrap();
+        assert_eq!(*hosts.find("a.example.com"), "exact");
+        assert_eq!(*hosts.find("b.example.com:8080"), "long");
+        assert_eq!(*hosts.find("example.com"), "short");
+        assert_eq!(*hosts.find("example.org"), "default");
+        let index = hosts.index_for("b.example.com");
+        assert_eq!(hosts.pattern(index), Some(&pattern("*.example.com")));
+        assert_eq!(hosts.pattern(HostIndex::DEFAULT), None);
+    }
+
+    #[test]
+    fn what_is_said_twice_is_replaced_in_its_place() {
+        let mut hosts = Hosts::new(0);
+        let first = hosts.insert(pattern("a.example.com"), 1).unwrap();
+        let wild = hosts.insert(pattern("*.example.com"), 2).unwrap();
+        assert_eq!(hosts.insert(pattern("a.example.com"), 3), Some(first));
+        assert_eq!(hosts.insert(pattern("*.example.com"), 4), Some(wild));
+        assert_eq!((*hosts.get(first), *hosts.get(wild)), (3, 4));
+        assert_eq!(hosts.iter().len(), 2);
+    }
+
+    #[test]
+    fn ports_are_not_part_of_a_host() {
+        assert_eq!(without_port("a.example.com:8080"), "a.example.com");
+        assert_eq!(without_port("[::1]:8080"), "[::1]");
+        assert_eq!(without_port("[::1]"), "[::1]");
+        assert_eq!(without_port("a"), "a");
+    }
+
+    #[test]
+    fn there_is_a_last_one() {
+        let mut hosts = Hosts::new(0_u32);
+        for number in 1..=u32::try_from(Hosts::<u32>::MOST).unwrap() {
+            let host = HostPattern::Exact(format!("h{number}"));
+            hosts.insert(host, number).unwrap();
+        }
+        assert_eq!(hosts.insert(pattern("one.more"), 1), None);
+        assert_eq!(*hosts.find("h65535"), 65_535);
+    }
+}

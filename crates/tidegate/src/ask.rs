@@ -1,0 +1,172 @@
+//! An ask, and what it means to be refused.
+
+use std::time::Duration;
+
+use policy::duration::Rounded;
+use policy::gate::{self, GateSettings, Reason};
+use policy::line::Class;
+use policy::time::Timestamp;
+
+/// A request for a permit: for which key, and how long its owner is ready to wait.
+///
+/// Anything that takes an ask takes a `&str` as well, for an ask with all defaults: one token,
+/// interactive, waiting as long as the gate's `max_wait`.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate::Ask;
+///
+/// let ask = Ask::new("api.example.com")
+///     .also(&["account:42"])
+///     .cost(3)
+///     .within(Duration::from_secs(5))
+///     .background();
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ask<'a> {
+    pub(crate) key: &'a str,
+    pub(crate) also: &'a [&'a str],
+    pub(crate) cost: u32,
+    pub(crate) patience: Patience,
+    pub(crate) class: Class,
+}
+
+/// How long an ask may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// As long as the gate's settings say.
+    Default,
+    Within(Duration),
+    Until(Timestamp),
+}
+
+impl<'a> Ask<'a> {
+    /// An interactive ask for one token at the gate of `key`.
+    pub const fn new(key: &'a str) -> Self {
+        Self {
+            key,
+            also: &[],
+            cost: 1,
+            patience: Patience::Default,
+            class: Class::Interactive,
+        }
+    }
+
+    /// Needs permits of these gates as well: all or none. An attempt that counts against a host and
+    /// against an account asks both.
+    pub const fn also(self, keys: &'a [&'a str]) -> Self {
+        Self { also: keys, ..self }
+    }
+
+    /// Takes so many tokens; zero counts as one. Where the cost is known only afterwards,
+    /// [`Outcome::used`](policy::outcome::Outcome::used) corrects it.
+    pub const fn cost(self, cost: u32) -> Self {
+        Self { cost, ..self }
+    }
+
+    /// Waits at most so long, and never longer than the gate's `max_wait`; zero: not at all.
+    pub const fn within(self, wait: Duration) -> Self {
+        Self {
+            patience: Patience::Within(wait),
+            ..self
+        }
+    }
+
+    /// Waits until this time of the limiter's clock at the latest, and never longer than the
+    /// gate's `max_wait`.
+    pub const fn until(self, deadline: Timestamp) -> Self {
+        Self {
+            patience: Patience::Until(deadline),
+            ..self
+        }
+    }
+
+    /// Leaves after interactive asks, but at least every eighth time.
+    pub const fn background(self) -> Self {
+        Self {
+            class: Class::Background,
+            ..self
+        }
+    }
+
+    /// The ask as a gate with these settings hears it.
+    pub(crate) fn at_gate(&self, settings: &GateSettings, now: Timestamp) -> gate::Ask {
+        let longest = now + settings.max_wait();
+        gate::Ask {
+            cost: self.cost,
+            deadline: match self.patience {
+                Patience::Default => longest,
+                Patience::Within(wait) => longest.min(now + wait),
+                Patience::Until(deadline) => longest.min(deadline),
+            },
+            class: self.class,
+            waits_for_breaker: true,
+        }
+    }
+}
+
+impl<'a> From<&'a str> for Ask<'a> {
+    fn from(key: &'a str) -> Self {
+        Self::new(key)
+    }
+}
+
+impl<'a> From<&'a String> for Ask<'a> {
+    fn from(key: &'a String) -> Self {
+        Self::new(key)
+    }
+}
+
+/// No permit, why not, and when asking again may help.
+///
+/// Nothing was sent and nothing was taken. Every refusal may be asked again; before
+/// [`Refusal::until`] it would be in vain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}{}", told(self.reason), later(self.wait))]
+pub struct Refusal {
+    reason: Reason,
+    until: Option<Timestamp>,
+    wait: Option<Duration>,
+}
+
+impl Refusal {
+    pub(crate) fn new(reason: Reason, until: Option<Timestamp>, now: Timestamp) -> Self {
+        Self {
+            reason,
+            until,
+            wait: until.map(|until| until.since(now)),
+        }
+    }
+
+    /// Why.
+    pub fn reason(&self) -> Reason {
+        self.reason
+    }
+
+    /// When asking again may help, on the limiter's clock; `None` if nobody knows.
+    pub fn until(&self) -> Option<Timestamp> {
+        self.until
+    }
+
+    /// How long that was from the moment of the refusal: what belongs into a `Retry-After`.
+    pub fn wait(&self) -> Option<Duration> {
+        self.wait
+    }
+}
+
+fn told(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Rate => "not yet: the gate's rate or a known limit",
+        Reason::Hold => "not yet: the server asked to be left alone",
+        Reason::BreakerOpen => "not now: the breaker is open",
+        Reason::InFlight => "not yet: as many attempts as allowed are under way",
+        Reason::QueueFull => "not now: as many as allowed are waiting",
+        Reason::Deadline => "not in time: it could not leave before its deadline",
+        Reason::TooManyGates => "not now: there are as many gates as allowed and none can go",
+    }
+}
+
+fn later(wait: Option<Duration>) -> String {
+    wait.map(|wait| format!("; ask again in {}", Rounded(wait)))
+        .unwrap_or_default()
+}

@@ -1,0 +1,186 @@
+//! What happens, as types: the one place that logs, metrics and consoles are fed from.
+//!
+//! A limiter has at most one [`Listener`], given when it is built; who wants several writes one
+//! that passes on. Without one nothing is gathered and nothing is called. Events borrow, so that
+//! hearing of one costs nothing that the listener does not ask for.
+
+use std::time::Duration;
+
+use policy::gate::Reason;
+use policy::hint::Source;
+use policy::item::TerminalReason;
+use policy::ladder::Disabled;
+use policy::outcome::Verdict;
+use policy::rate::Why;
+use policy::time::Timestamp;
+
+/// Hears what happens.
+///
+/// It is called by whoever asks, settles or retries, after all locks are free. What takes long
+/// belongs into a channel.
+pub trait Listener: Send + Sync + 'static {
+    /// Something happened at `at`, on the limiter's clock.
+    fn on_event(&self, at: Timestamp, event: &Event<'_>);
+}
+
+impl<F: Fn(Timestamp, &Event<'_>) + Send + Sync + 'static> Listener for F {
+    fn on_event(&self, at: Timestamp, event: &Event<'_>) {
+        self(at, event);
+    }
+}
+
+/// Something that happened.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// An ask has joined a line.
+    Waiting {
+        /// Whose line.
+        key: &'a str,
+        /// What keeps it.
+        reason: Reason,
+        /// When it would leave as things stand, if that is known.
+        until: Option<Timestamp>,
+    },
+    /// An ask got its permit.
+    Admitted {
+        /// Of which gate.
+        key: &'a str,
+        /// After waiting this long.
+        waited: Duration,
+        /// It is one of the few that find out whether the upstream works again.
+        is_probe: bool,
+    },
+    /// An ask was refused, at once or after waiting.
+    Refused {
+        /// By which gate.
+        key: &'a str,
+        /// Why.
+        reason: Reason,
+        /// When asking again may help, if that is known.
+        until: Option<Timestamp>,
+    },
+    /// An attempt was made, and this came of it.
+    Settled {
+        /// At which gate.
+        key: &'a str,
+        /// The class of its outcome; `None` for one that changes nothing.
+        verdict: Option<Verdict>,
+        /// From sending to the answer's head, or to the failure.
+        latency: Duration,
+    },
+    /// A permit came back without an outcome.
+    Abandoned {
+        /// Of which gate.
+        key: &'a str,
+    },
+    /// A gate's rate has changed.
+    RateChanged {
+        /// Of which gate.
+        key: &'a str,
+        /// Per second, before.
+        from: f64,
+        /// Per second, now.
+        to: f64,
+        /// Why.
+        why: Why,
+    },
+    /// A hold has begun, or now lasts longer.
+    HoldStarted {
+        /// Of which gate.
+        key: &'a str,
+        /// Until when.
+        until: Timestamp,
+        /// Who asked for it.
+        source: Source,
+    },
+    /// A breaker opened.
+    BreakerOpened {
+        /// Of which gate.
+        key: &'a str,
+        /// Until when; `None` if a person, or a used-up allowance, keeps it shut.
+        until: Option<Timestamp>,
+    },
+    /// A breaker closed again.
+    BreakerClosed {
+        /// Of which gate.
+        key: &'a str,
+    },
+    /// Something will be sent again.
+    RetryScheduled {
+        /// Through which gate.
+        key: &'a str,
+        /// How often it was sent so far; zero if its gate never let it out.
+        sent: u32,
+        /// How long from now.
+        delay: Duration,
+        /// Why, in the word of a verdict or of a refusal.
+        reason: &'a str,
+    },
+    /// Something will not be sent again.
+    Failed {
+        /// Through which gate.
+        key: &'a str,
+        /// How often it was sent.
+        sent: u32,
+        /// Why not.
+        reason: TerminalReason,
+    },
+    /// A credential was refreshed, or could not be.
+    Refreshed {
+        /// Which one.
+        credential: &'a str,
+        /// Is it good now?
+        succeeded: bool,
+    },
+    /// An endpoint is left alone for a while.
+    EndpointPaused {
+        /// Whose endpoint.
+        pool: &'a str,
+        /// Which one.
+        endpoint: &'a str,
+        /// Until when.
+        until: Timestamp,
+        /// Errors in a row so far.
+        errors: u32,
+    },
+    /// An endpoint is left alone until a person enables it.
+    EndpointDisabled {
+        /// Whose endpoint.
+        pool: &'a str,
+        /// Which one.
+        endpoint: &'a str,
+        /// Why.
+        why: Disabled,
+    },
+    /// An endpoint works again, or a person says so.
+    EndpointEnabled {
+        /// Whose endpoint.
+        pool: &'a str,
+        /// Which one.
+        endpoint: &'a str,
+    },
+}
+
+impl Event<'_> {
+    /// The word for it in logs and streams.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Waiting { .. } => "waiting",
+            Self::Admitted { .. } => "admitted",
+            Self::Refused { .. } => "refused",
+            Self::Settled { .. } => "settled",
+            Self::Abandoned { .. } => "abandoned",
+            Self::RateChanged { .. } => "rate_changed",
+            Self::HoldStarted { .. } => "hold_started",
+            Self::BreakerOpened { .. } => "breaker_opened",
+            Self::BreakerClosed { .. } => "breaker_closed",
+            Self::RetryScheduled { .. } => "retry_scheduled",
+            Self::Failed { .. } => "failed",
+            Self::Refreshed { .. } => "refreshed",
+            Self::EndpointPaused { .. } => "endpoint_paused",
+            Self::EndpointDisabled { .. } => "endpoint_disabled",
+            Self::EndpointEnabled { .. } => "endpoint_enabled",
+        }
+    }
+}

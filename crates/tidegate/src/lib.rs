@@ -1,0 +1,19 @@
+//! Send as fast as they will take, never faster.
+
+mod ask;
+pub mod clock;
+pub mod event;
+mod limiter;
+mod permit;
+mod registry;
+mod settings;
+mod sync;
+
+pub use ask::{Ask, Refusal};
+pub use clock::{Clock, ManualClock};
+pub use limiter::{GateView, Limiter, LimiterBuilder, Snapshot, Sort, Totals};
+pub use permit::Permit;
+pub use settings::HostSettings;
+
+pub use policy::gate::{GateOptions, GateSettings, Reason};
+pub use policy::outcome::{Failure, Outcome, Phase, Verdict};

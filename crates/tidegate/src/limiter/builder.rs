@@ -1,0 +1,96 @@
+//! What can be said about a limiter before it is there.
+
+use std::fmt;
+use std::sync::Arc;
+
+use policy::gate::GateSettings;
+use policy::hosts::{HostPattern, Hosts};
+
+use super::Limiter;
+use crate::clock::Clock;
+use crate::event::Listener;
+use crate::settings::HostSettings;
+
+/// Makes a [`Limiter`].
+///
+/// ```
+/// use tidegate::{GateOptions, Limiter, ManualClock};
+///
+/// let mut options = GateOptions::default();
+/// options.set("max_rate", "50")?;
+/// options.set("limits", "100/1m")?;
+/// let limiter = Limiter::builder()
+///     .host("api.example.com".parse()?, options.build().map_err(|problems| problems[0].clone())?)
+///     .clock(ManualClock::new().clock())
+///     .build();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+#[must_use = "a builder does nothing until `build`"]
+pub struct LimiterBuilder {
+    clock: Option<Clock>,
+    hosts: Hosts<HostSettings>,
+    listener: Option<Arc<dyn Listener>>,
+}
+
+impl LimiterBuilder {
+    pub(super) fn new() -> Self {
+        Self {
+            clock: None,
+            hosts: Hosts::new(HostSettings::default()),
+            listener: None,
+        }
+    }
+
+    /// Settings of every key that has none of its own; also the number of shards and of gates.
+    pub fn gate(self, settings: GateSettings) -> Self {
+        let mut hosts = Hosts::new(HostSettings::from(settings));
+        for (pattern, settings) in self.hosts.iter() {
+            hosts.insert(pattern.clone(), settings.clone());
+        }
+        Self { hosts, ..self }
+    }
+
+    /// Settings of one host, `api.example.com`, or of all below one, `*.example.com`. More than
+    /// [`Hosts::MOST`] are ignored.
+    pub fn host(mut self, pattern: HostPattern, settings: impl Into<HostSettings>) -> Self {
+        self.hosts.insert(pattern, settings.into());
+        self
+    }
+
+    /// All settings at once.
+    pub fn hosts(self, hosts: Hosts<HostSettings>) -> Self {
+        Self { hosts, ..self }
+    }
+
+    /// The clock to live by; [`Clock::system`] if none is given.
+    pub fn clock(self, clock: Clock) -> Self {
+        Self {
+            clock: Some(clock),
+            ..self
+        }
+    }
+
+    /// Who hears what happens. There is one; a second call replaces the first.
+    pub fn listener(self, listener: impl Listener) -> Self {
+        Self {
+            listener: Some(Arc::new(listener)),
+            ..self
+        }
+    }
+
+    /// The limiter.
+    pub fn build(self) -> Limiter {
+        let clock = self.clock.unwrap_or_default();
+        Limiter::over(clock, self.hosts, self.listener)
+    }
+}
+
+impl fmt::Debug for LimiterBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LimiterBuilder")
+            .field("clock", &self.clock)
+            .field("hosts", &self.hosts)
+            .finish_non_exhaustive()
+    }
+}

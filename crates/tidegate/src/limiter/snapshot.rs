@@ -1,0 +1,217 @@
+//! What can be seen of a limiter at one moment.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use policy::breaker::BreakerState;
+use policy::gate::{GateSettings, GateSnapshot};
+use policy::rate::Strategy;
+
+use super::Shared;
+
+/// In which order gates are shown, the most remarkable first; of equals, by key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sort {
+    /// Permits given out. The default.
+    #[default]
+    Admitted,
+    /// How many wait.
+    Waiting,
+    /// Attempts under way.
+    InFlight,
+    /// The share of failures.
+    ErrorRate,
+    /// The rate, the highest first.
+    Rate,
+    /// The key, from a to z.
+    Key,
+}
+
+impl Sort {
+    /// Every order.
+    pub const ALL: [Self; 6] = [
+        Self::Admitted,
+        Self::Waiting,
+        Self::InFlight,
+        Self::ErrorRate,
+        Self::Rate,
+        Self::Key,
+    ];
+
+    /// The word for it in the API.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Admitted => "admitted",
+            Self::Waiting => "waiting",
+            Self::InFlight => "in_flight",
+            Self::ErrorRate => "error_rate",
+            Self::Rate => "rate",
+            Self::Key => "key",
+        }
+    }
+
+    /// What gates are ordered by before their keys; higher comes first.
+    fn weight(self, gate: &GateSnapshot) -> f64 {
+        match self {
+            Self::Admitted => f64::from(gate.admitted),
+            Self::Waiting => f64::from(gate.waiting),
+            Self::InFlight => f64::from(gate.in_flight),
+            Self::ErrorRate => gate.window.error_rate(),
+            Self::Rate => gate.rate,
+            Self::Key => 0.0,
+        }
+    }
+}
+
+/// What can be seen of a limiter at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Snapshot {
+    /// Of all gates together.
+    pub totals: Totals,
+    /// The first few, in the order that was asked for.
+    pub gates: Vec<GateView>,
+}
+
+/// What can be seen of all gates together. Counts are since the limiter was made, and include
+/// gates that were forgotten since.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Asks.
+    pub requests: u64,
+    /// Asks that waited for longer than `throttled_after` and were admitted then.
+    pub throttled: u64,
+    /// Asks that were refused, at once or after waiting.
+    pub denied: u64,
+    /// Attempts that were not the first of their item.
+    pub retries: u64,
+    /// Gates that let nobody through now: Open or Isolated.
+    pub open: u64,
+    /// Gates that are probing now.
+    pub half_open: u64,
+    /// Gates there are now.
+    pub gates: u64,
+    /// Gates that were forgotten.
+    pub evicted: u64,
+}
+
+/// What can be seen of one gate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GateView {
+    /// What it is for.
+    pub key: String,
+    /// How its rate moves.
+    pub strategy: Strategy,
+    /// Its state.
+    pub gate: GateSnapshot,
+}
+
+impl Shared {
+    pub(super) fn snapshot(&self, sort: Sort, limit: usize) -> Snapshot {
+        let mut totals = self.counted();
+        let mut first = First::new(limit);
+        self.each_gate(|key, gate, settings, tickets, now| {
+            totals.gates += 1;
+            let seen = gate.snapshot(settings, tickets, now);
+            match seen.breaker {
+                BreakerState::Open | BreakerState::Isolated => totals.open += 1,
+                BreakerState::HalfOpen => totals.half_open += 1,
+                BreakerState::Closed => {}
+            }
+            first.offer(sort.weight(&seen), key, || view(key, settings, seen));
+        });
+        Snapshot {
+            totals,
+            gates: first.kept.into_values().collect(),
+        }
+    }
+
+    pub(super) fn view(&self, key: &str) -> Option<GateView> {
+        let now = self.clock.now();
+        let (mut shard, place) = self.registry.find(key)?;
+        let seen = shard.with_gate(place.slot, |gate, settings, tickets| {
+            view(key, settings, gate.snapshot(settings, tickets, now))
+        });
+        Some(seen)
+    }
+
+    fn counted(&self) -> Totals {
+        let mut totals = Totals {
+            retries: self.retries.load(std::sync::atomic::Ordering::Relaxed),
+            ..Totals::default()
+        };
+        for number in 0..self.registry.shards() {
+            let counts = self.registry.lock(number).counts;
+            totals.requests += counts.requests;
+            totals.throttled += counts.throttled;
+            totals.denied += counts.denied;
+            totals.evicted += counts.evicted;
+        }
+        totals
+    }
+}
+
+fn view(key: &str, settings: &GateSettings, gate: GateSnapshot) -> GateView {
+    GateView {
+        key: key.to_owned(),
+        strategy: settings.strategy(),
+        gate,
+    }
+}
+
+/// The first few of many, without keeping the others.
+struct First {
+    limit: usize,
+    kept: BTreeMap<Rank, GateView>,
+}
+
+impl First {
+    fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            kept: BTreeMap::new(),
+        }
+    }
+
+    fn offer(&mut self, weight: f64, key: &str, view: impl FnOnce() -> GateView) {
+        let is_full = self.kept.len() >= self.limit;
+        let is_beaten = self.kept.last_key_value().is_none_or(|(last, _)| {
+            last.weight
+                .total_cmp(&weight)
+                .then_with(|| key.cmp(&last.key))
+                != Ordering::Less
+        });
+        if is_full && is_beaten {
+            return;
+        }
+        let rank = Rank {
+            weight,
+            key: key.to_owned(),
+        };
+        self.kept.insert(rank, view());
+        if self.kept.len() > self.limit {
+            self.kept.pop_last();
+        }
+    }
+}
+
+/// The place of a gate in its order: the highest weight first, of equals the first key.
+#[derive(Clone, Debug, PartialEq)]
+struct Rank {
+    weight: f64,
+    key: String,
+}
+
+impl Eq for Rank {}
+
+impl PartialOrd for Rank {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Rank {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let by_weight = other.weight.total_cmp(&self.weight);
+        by_weight.then_with(|| self.key.cmp(&other.key))
+    }
+}

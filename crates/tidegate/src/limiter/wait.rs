@@ -1,0 +1,255 @@
+//! Waiting for a permit: the futures behind [`Limiter::acquire`](super::Limiter::acquire).
+//!
+//! All waiting is in the lines of [`policy::line`]. The future holds a seat, is woken once when
+//! something was put into it, and collects that. It owns no timer: the gate does.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use policy::gate::Reason;
+use policy::time::Timestamp;
+
+use super::Shared;
+use crate::ask::{Ask, Patience, Refusal};
+use crate::event::Event;
+use crate::permit::Permit;
+use crate::registry::{Asked, Gone, Place, SeatId};
+
+impl Shared {
+    /// Waits at one gate.
+    pub(super) fn wait<'a>(&'a self, ask: Ask<'a>) -> Wait<'a> {
+        Wait {
+            shared: self,
+            ask,
+            asked_at: None,
+            seat: None,
+        }
+    }
+
+    /// Waits until every gate of the ask has a permit at the same time.
+    ///
+    /// Nothing is held while waiting: a permit of one gate that waits for another would take its
+    /// tokens from those who could use them, and two asks with their keys in other orders would
+    /// wait for each other for ever. So it waits at one gate at a time, the one that keeps it, and
+    /// when it may leave there it needs the others at once or waits at the next.
+    pub(super) async fn wait_for_all<'a>(&'a self, ask: Ask<'a>) -> Result<Permit<'a>, Refusal> {
+        let ask = self.with_deadline(ask);
+        let mut keeper = ask.key;
+        loop {
+            let alone = Ask {
+                key: keeper,
+                also: &[],
+                ..ask
+            };
+            let permit = self.wait(alone).await?;
+            match self.join_all(permit, keeper, &ask) {
+                Ok(permit) => return Ok(permit),
+                Err(key) => keeper = key,
+            }
+        }
+    }
+
+    /// Adds the permits of all other gates of the ask to that of `keeper`, if they have one now;
+    /// else gives everything back and says which gate has none.
+    fn join_all<'a>(
+        &'a self,
+        mut permit: Permit<'a>,
+        keeper: &str,
+        ask: &Ask<'a>,
+    ) -> Result<Permit<'a>, &'a str> {
+        let keys = std::iter::once(ask.key).chain(ask.also.iter().copied());
+        for key in keys.filter(|key| *key != keeper) {
+            match self.try_acquire(key, ask.cost) {
+                Ok(other) => permit.join(other),
+                Err(_) => {
+                    permit.give_back();
+                    return Err(key);
+                }
+            }
+        }
+        Ok(permit)
+    }
+
+    /// Waits at several gates at once, for the first that lets it through.
+    pub(super) fn wait_for_any<'a>(&'a self, keys: &'a [&'a str], ask: Ask<'a>) -> WaitAny<'a> {
+        let ask = self.with_deadline(ask);
+        let waits = keys.iter().map(|&key| {
+            let alone = Ask {
+                key,
+                also: &[],
+                ..ask
+            };
+            Some(self.wait(alone))
+        });
+        WaitAny {
+            waits: waits.collect(),
+            refusal: None,
+            shared: self,
+        }
+    }
+
+    /// The same ask with one deadline, for those who wait at more than one gate.
+    fn with_deadline<'a>(&self, ask: Ask<'a>) -> Ask<'a> {
+        let settings = self.settings_of(ask.key);
+        let deadline = ask.at_gate(&settings, self.clock.now()).deadline;
+        ask.until(deadline)
+    }
+}
+
+/// Waits for a permit of one gate.
+pub(super) struct Wait<'a> {
+    shared: &'a Shared,
+    ask: Ask<'a>,
+    /// When it was first polled, and so asked.
+    asked_at: Option<Timestamp>,
+    seat: Option<(Place, SeatId)>,
+}
+
+impl<'a> Future for Wait<'a> {
+    type Output = Result<Permit<'a>, Refusal>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        if let Some((place, seat)) = this.seat {
+            let mut shard = this.shared.registry.lock(place.shard);
+            match shard.collect(seat, context.waker()) {
+                Ok(None) => return Poll::Pending,
+                Ok(Some(asked)) => {
+                    drop(shard);
+                    this.seat = None;
+                    return Poll::Ready(this.collected(place, asked));
+                }
+                // It was too slow to collect its permit, and asks once more.
+                Err(Gone) => this.seat = None,
+            }
+        }
+        this.ask(context)
+    }
+}
+
+impl<'a> Wait<'a> {
+    fn ask(&mut self, context: &Context<'_>) -> Poll<Result<Permit<'a>, Refusal>> {
+        let shared = self.shared;
+        let now = shared.clock.now();
+        let began = *self.asked_at.get_or_insert(now);
+        let ask = match self.ask.patience {
+            // What it has waited already does not begin anew.
+            Patience::Within(wait) => self.ask.until(began + wait),
+            Patience::Default | Patience::Until(_) => self.ask,
+        };
+        let (mut shard, place) = match shared.gate_of(ask.key, now) {
+            Ok(found) => found,
+            Err(refusal) => {
+                shared.tell(now, &shared.refused(ask.key, &refusal));
+                return Poll::Ready(Err(refusal));
+            }
+        };
+        match shard.acquire(place.slot, &ask, context.waker(), now) {
+            Asked::Waits {
+                seat,
+                until,
+                reason,
+            } => {
+                self.seat = Some((place, seat));
+                // Someone waits now, so there is a time to look again.
+                shared.unlock(shard, place, now);
+                shared.tell(
+                    now,
+                    &Event::Waiting {
+                        key: ask.key,
+                        reason,
+                        until,
+                    },
+                );
+                Poll::Pending
+            }
+            asked @ (Asked::Admitted(_) | Asked::Refused(_)) => {
+                drop(shard);
+                Poll::Ready(self.collected(place, asked))
+            }
+        }
+    }
+
+    fn collected(&self, place: Place, asked: Asked) -> Result<Permit<'a>, Refusal> {
+        let shared = self.shared;
+        let now = shared.clock.now();
+        let waited = now.since(self.asked_at.unwrap_or(now));
+        match asked {
+            Asked::Admitted(permit) => {
+                shared.note_wait(place, waited);
+                shared.tell(
+                    now,
+                    &Event::Admitted {
+                        key: self.ask.key,
+                        waited,
+                        is_probe: permit.is_probe(),
+                    },
+                );
+                Ok(Permit::new(shared, place, permit))
+            }
+            Asked::Refused(refusal) => {
+                shared.tell(now, &shared.refused(self.ask.key, &refusal));
+                Err(refusal)
+            }
+            Asked::Waits { reason, until, .. } => Err(Refusal::new(reason, until, now)),
+        }
+    }
+}
+
+impl Drop for Wait<'_> {
+    /// Gives the place in line back at once, or the permit that was not collected.
+    fn drop(&mut self) {
+        let Some((place, seat)) = self.seat.take() else {
+            return;
+        };
+        let now = self.shared.clock.now();
+        let mut shard = self.shared.registry.lock(place.shard);
+        if shard.cancel(seat, now).is_some() {
+            self.shared.serve(shard, place, now);
+        }
+    }
+}
+
+/// Waits for a permit of one gate of several.
+pub(super) struct WaitAny<'a> {
+    /// One for each key, until it has been refused.
+    waits: Vec<Option<Wait<'a>>>,
+    /// Of those that refused, the one that is to be asked again first.
+    refusal: Option<Refusal>,
+    shared: &'a Shared,
+}
+
+impl<'a> Future for WaitAny<'a> {
+    type Output = Result<(usize, Permit<'a>), Refusal>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let until = |refusal: &Refusal| refusal.until().unwrap_or(Timestamp::MAX);
+        for (index, place) in this.waits.iter_mut().enumerate() {
+            let Some(wait) = place else { continue };
+            match Pin::new(wait).poll(context) {
+                Poll::Pending => {}
+                Poll::Ready(Ok(permit)) => {
+                    // The places in the other lines are given back, and what was put there.
+                    this.waits.clear();
+                    return Poll::Ready(Ok((index, permit)));
+                }
+                Poll::Ready(Err(refusal)) => {
+                    *place = None;
+                    let is_first = this
+                        .refusal
+                        .is_none_or(|first| until(&refusal) < until(&first));
+                    if is_first {
+                        this.refusal = Some(refusal);
+                    }
+                }
+            }
+        }
+        if this.waits.iter().any(Option::is_some) {
+            return Poll::Pending;
+        }
+        let nobody = || Refusal::new(Reason::Deadline, None, this.shared.clock.now());
+        Poll::Ready(Err(this.refusal.unwrap_or_else(nobody)))
+    }
+}

@@ -1,0 +1,142 @@
+//! The right to make one attempt.
+
+use std::fmt;
+use std::sync::Arc;
+
+use policy::gate;
+use policy::outcome::{Outcome, Verdict};
+use policy::time::Timestamp;
+
+use crate::limiter::Shared;
+use crate::registry::Place;
+
+/// The right to make one attempt, of one gate or of several.
+///
+/// Bring it back with what happened, by [`settle`](Self::settle): that is how gates learn. One that
+/// is dropped counts as abandoned: its place in flight is free again at once, whatever became of
+/// the attempt, also when the caller panics or its task is cancelled.
+///
+/// It borrows its limiter, so that taking one costs no reference count. To keep it for longer, or
+/// to move it into a task, make it [`into_owned`](Self::into_owned).
+#[must_use = "a permit that is dropped is given back unused"]
+pub struct Permit<'a> {
+    home: Home<'a>,
+    place: Place,
+    /// `None` only while it is being brought back.
+    permit: Option<gate::Permit>,
+    /// Permits of further gates that the same ask was for.
+    others: Vec<(Place, gate::Permit)>,
+}
+
+/// Where a permit belongs.
+enum Home<'a> {
+    Borrowed(&'a Shared),
+    Owned(Arc<Shared>),
+}
+
+impl Home<'_> {
+    #[inline]
+    fn shared(&self) -> &Shared {
+        match self {
+            Self::Borrowed(shared) => shared,
+            Self::Owned(shared) => shared,
+        }
+    }
+}
+
+impl<'a> Permit<'a> {
+    #[inline]
+    pub(crate) fn new(shared: &'a Shared, place: Place, permit: gate::Permit) -> Self {
+        Self {
+            home: Home::Borrowed(shared),
+            place,
+            permit: Some(permit),
+            others: Vec::new(),
+        }
+    }
+
+    /// Takes in the permit of a further gate.
+    pub(crate) fn join(&mut self, mut other: Self) {
+        if let Some(permit) = other.permit.take() {
+            self.others.push((other.place, permit));
+        }
+        self.others.append(&mut other.others);
+    }
+
+    /// Says what came of the attempt, judged by its status and what the server said about pace.
+    /// Returns the verdict; `None` for a 1xx, which changes nothing.
+    #[inline]
+    pub fn settle(self, outcome: &Outcome) -> Option<Verdict> {
+        let verdict = outcome.judge().verdict;
+        self.settle_as(outcome, verdict);
+        verdict
+    }
+
+    /// Says what came of the attempt, for those who have looked at the body too and know better
+    /// what it means.
+    #[inline]
+    pub fn settle_as(mut self, outcome: &Outcome, verdict: Option<Verdict>) {
+        if let Some(permit) = self.permit.take() {
+            let shared = self.home.shared();
+            shared.settle(self.place, permit, outcome, verdict);
+            for (place, permit) in self.others.drain(..) {
+                shared.settle(place, permit, outcome, verdict);
+            }
+        }
+    }
+
+    /// Gives it back as if it had never been asked for: nothing was sent, so the tokens are there
+    /// for somebody else.
+    pub fn give_back(mut self) {
+        if let Some(permit) = self.permit.take() {
+            let shared = self.home.shared();
+            shared.give_back(self.place, permit);
+            for (place, permit) in self.others.drain(..) {
+                shared.give_back(place, permit);
+            }
+        }
+    }
+
+    /// The same permit without the borrow.
+    pub fn into_owned(mut self) -> Permit<'static> {
+        Permit {
+            home: Home::Owned(self.home.shared().to_arc()),
+            place: self.place,
+            permit: self.permit.take(),
+            others: std::mem::take(&mut self.others),
+        }
+    }
+
+    /// When it was given out, on the limiter's clock.
+    pub fn admitted_at(&self) -> Timestamp {
+        let permit = self.permit.as_ref();
+        permit.map_or(Timestamp::ZERO, gate::Permit::admitted_at)
+    }
+
+    /// Is this attempt one of the few that find out whether the upstream works again?
+    pub fn is_probe(&self) -> bool {
+        self.permit.as_ref().is_some_and(gate::Permit::is_probe)
+    }
+}
+
+impl Drop for Permit<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(permit) = self.permit.take() {
+            let shared = self.home.shared();
+            shared.abandon(self.place, permit);
+            for (place, permit) in self.others.drain(..) {
+                shared.abandon(place, permit);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Permit<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permit")
+            .field("admitted_at", &self.admitted_at())
+            .field("is_probe", &self.is_probe())
+            .finish_non_exhaustive()
+    }
+}

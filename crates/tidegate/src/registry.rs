@@ -1,0 +1,270 @@
+//! Gates by key, in shards that lock apart.
+//!
+//! A lookup is one hash, one lock and one probe of a table of four-byte numbers into a slab; it
+//! allocates nothing. Who holds a permit or a seat names its gate by [`Place`] and hashes no more.
+//! A gate with anyone in flight or in line is never removed, so a place stays good for as long as
+//! anybody has it.
+//!
+//! Gates that nobody uses are forgotten by looking at a few slots at a time: when a key comes that
+//! makes the registry grow, and from time to time otherwise. At `max_gates` the least recently used
+//! of those looked at goes; with [`SAMPLE`] gates or fewer that is the least recently used of all.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Waker;
+
+use policy::gate::{GateRecord, Reason};
+use policy::hosts::Hosts;
+use policy::time::Timestamp;
+
+use crate::ask::Refusal;
+use crate::settings::HostSettings;
+use crate::sync::{Mutex, MutexGuard, lock};
+
+mod hash;
+mod seats;
+mod shard;
+mod slab;
+mod text;
+
+pub(crate) use seats::SeatId;
+pub(crate) use shard::{Asked, Gone, Shard};
+pub(crate) use slab::SlotIndex;
+
+use hash::KeyHash;
+
+/// Where a gate is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) shard: u32,
+    pub(crate) slot: SlotIndex,
+}
+
+#[derive(Debug)]
+pub(crate) struct Registry {
+    shards: Box<[Padded]>,
+    hasher: KeyHash,
+    gates: AtomicUsize,
+    max_gates: AtomicUsize,
+    /// The shard whose turn it is to be searched for idle gates.
+    turn: AtomicUsize,
+}
+
+/// A shard on cache lines of its own, in pairs, for CPUs fetch them so.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Padded(Mutex<Shard>);
+
+impl Registry {
+    pub(crate) fn new(hosts: &Arc<Hosts<HostSettings>>) -> Self {
+        let settings = &hosts.default_value().gate;
+        let shards = std::iter::repeat_with(|| Padded(Mutex::new(Shard::new(Arc::clone(hosts)))));
+        Self {
+            shards: shards.take(settings.shards()).collect(),
+            hasher: KeyHash::random(),
+            gates: AtomicUsize::new(0),
+            max_gates: AtomicUsize::new(settings.max_gates()),
+            turn: AtomicUsize::new(0),
+        }
+    }
+
+    /// How many gates there are.
+    pub(crate) fn len(&self) -> usize {
+        self.gates.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn shards(&self) -> u32 {
+        u32::try_from(self.shards.len()).expect("settings allow 65536 shards")
+    }
+
+    #[inline]
+    pub(crate) fn lock(&self, shard: u32) -> MutexGuard<'_, Shard> {
+        lock(&self.shards[shard as usize].0)
+    }
+
+    /// The gate of `key`, if there is one.
+    pub(crate) fn find(&self, key: &str) -> Option<(MutexGuard<'_, Shard>, Place)> {
+        let hash = self.hasher.hash(key);
+        let number = self.shard_of(hash);
+        let shard = self.lock(number);
+        let slot = shard.find(hash, key)?;
+        Some((
+            shard,
+            Place {
+                shard: number,
+                slot,
+            },
+        ))
+    }
+
+    /// The gate of `key`; if there is none it is made, now.
+    #[inline]
+    pub(crate) fn find_or_insert(
+        &self,
+        key: &str,
+        now: Timestamp,
+    ) -> Result<(MutexGuard<'_, Shard>, Place), Refusal> {
+        let hash = self.hasher.hash(key);
+        let number = self.shard_of(hash);
+        let shard = self.lock(number);
+        match shard.find(hash, key) {
+            Some(slot) => Ok((
+                shard,
+                Place {
+                    shard: number,
+                    slot,
+                },
+            )),
+            None => {
+                drop(shard);
+                self.insert(hash, key, None, now)
+            }
+        }
+    }
+
+    /// A gate as it was written down. `false` if there is one already, or no room.
+    pub(crate) fn restore(&self, key: &str, record: &GateRecord, now: Timestamp) -> bool {
+        self.find(key).is_none()
+            && self
+                .insert(self.hasher.hash(key), key, Some(record), now)
+                .is_ok()
+    }
+
+    #[cold]
+    fn insert(
+        &self,
+        hash: u64,
+        key: &str,
+        record: Option<&GateRecord>,
+        now: Timestamp,
+    ) -> Result<(MutexGuard<'_, Shard>, Place), Refusal> {
+        let refused = || Refusal::new(Reason::TooManyGates, None, now);
+        let number = self.shard_of(hash);
+        let before = self.gates.fetch_add(1, Ordering::Relaxed);
+        if before >= self.max_gates.load(Ordering::Relaxed) && !self.make_room(number, now) {
+            self.gates.fetch_sub(1, Ordering::Relaxed);
+            return Err(refused());
+        }
+        let mut shard = self.lock(number);
+        // Someone else may have been faster.
+        let known = shard.find(hash, key);
+        if known.is_some() {
+            self.gates.fetch_sub(1, Ordering::Relaxed);
+        }
+        let slot = match known {
+            Some(slot) => Some(slot),
+            None => {
+                let swept = shard.evict_idle(&self.hasher, SWEEP, now);
+                self.gates.fetch_sub(swept.evicted, Ordering::Relaxed);
+                shard.insert(&self.hasher, hash, key, record, now)
+            }
+        };
+        let Some(slot) = slot else {
+            self.gates.fetch_sub(1, Ordering::Relaxed);
+            return Err(refused());
+        };
+        Ok((
+            shard,
+            Place {
+                shard: number,
+                slot,
+            },
+        ))
+    }
+
+    /// Forgets the least recently used gate that may go. `false` if none may.
+    fn make_room(&self, first: u32, now: Timestamp) -> bool {
+        let mut best: Option<(Timestamp, Place)> = None;
+        let mut looked = 0;
+        for step in 0..self.shards() {
+            if looked >= SAMPLE && best.is_some() {
+                break;
+            }
+            let number = first.wrapping_add(step) % self.shards();
+            let shard = self.lock(number);
+            let oldest = shard.least_recently_used(SAMPLE, now);
+            looked += shard.len().min(SAMPLE);
+            if let Some((used, slot)) = oldest
+                && best.is_none_or(|(oldest, _)| used < oldest)
+            {
+                let place = Place {
+                    shard: number,
+                    slot,
+                };
+                best = Some((used, place));
+            }
+        }
+        let Some((_, place)) = best else {
+            return false;
+        };
+        let evicted = self.lock(place.shard).evict(&self.hasher, place.slot, now);
+        if evicted {
+            self.gates.fetch_sub(1, Ordering::Relaxed);
+        }
+        evicted
+    }
+
+    /// Looks at some slots, at most [`SLICE`], for idle gates. `true` when all shards have had
+    /// their turn.
+    pub(crate) fn evict_slice(&self, now: Timestamp, wakers: &mut Vec<Waker>) -> Slice {
+        let turn = self.turn.load(Ordering::Relaxed) % self.shards.len();
+        let mut shard = lock(&self.shards[turn].0);
+        shard.forfeit(now, wakers);
+        let swept = shard.evict_idle(&self.hasher, SLICE, now);
+        drop(shard);
+        self.gates.fetch_sub(swept.evicted, Ordering::Relaxed);
+        if swept.finished {
+            self.turn.store(turn + 1, Ordering::Relaxed);
+        }
+        Slice {
+            evicted: swept.evicted,
+            shard_finished: swept.finished,
+            finished: swept.finished && turn + 1 == self.shards.len(),
+        }
+    }
+
+    /// Puts all gates under new settings, shard by shard.
+    pub(crate) fn adopt(
+        &self,
+        hosts: &Arc<Hosts<HostSettings>>,
+        now: Timestamp,
+        wakers: &mut Vec<Waker>,
+        mut served: impl FnMut(u32, &mut Shard),
+    ) {
+        let max_gates = hosts.default_value().gate.max_gates();
+        self.max_gates.store(max_gates, Ordering::Relaxed);
+        for number in 0..self.shards() {
+            let mut shard = self.lock(number);
+            shard.adopt(hosts, now, wakers);
+            served(number, &mut shard);
+        }
+    }
+
+    #[inline]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "only the bits of a small mask are kept"
+    )]
+    fn shard_of(&self, hash: u64) -> u32 {
+        // Not the bits that the table itself uses, the lowest and the seven highest.
+        (hash >> 32) as u32 & (self.shards.len() as u32 - 1)
+    }
+}
+
+/// What a slice of eviction has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slice {
+    pub(crate) evicted: usize,
+    pub(crate) shard_finished: bool,
+    pub(crate) finished: bool,
+}
+
+/// How many slots a new key looks at: twice as many as it takes, so that keys which come once and
+/// never again do not pile up.
+const SWEEP: usize = 2;
+
+/// How many gates are compared when one has to go.
+const SAMPLE: usize = 256;
+
+/// How many slots one slice looks at: about a tenth of a millisecond when all of them go.
+const SLICE: usize = 512;

@@ -1,0 +1,24 @@
+//! Keys to numbers.
+//!
+//! Keys may come from outside, so the hash is seeded: without the seed nobody can make keys that
+//! fall together. The default hasher of the standard library is also seeded, but takes longer than
+//! everything else that happens to an ask.
+
+use std::hash::{BuildHasher, RandomState};
+
+use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
+
+#[derive(Debug)]
+pub(crate) struct KeyHash(RapidSecrets);
+
+impl KeyHash {
+    /// With a seed that nobody knows.
+    pub(crate) fn random() -> Self {
+        Self(RapidSecrets::seed(RandomState::new().hash_one(0)))
+    }
+
+    #[inline]
+    pub(crate) fn hash(&self, key: &str) -> u64 {
+        rapidhash_v3_seeded(key.as_bytes(), &self.0)
+    }
+}

@@ -1,0 +1,25 @@
+//! What gates work with, by host.
+
+use policy::classify::Rule;
+use policy::gate::GateSettings;
+
+/// What the gates of a host, or of all hosts below one, work with.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HostSettings {
+    /// The gates' own settings.
+    pub gate: GateSettings,
+    /// All hosts of the pattern have one gate together.
+    pub share: bool,
+    /// What the owner of the settings knows of their answers.
+    pub rules: Vec<Rule>,
+}
+
+impl From<GateSettings> for HostSettings {
+    fn from(gate: GateSettings) -> Self {
+        Self {
+            gate,
+            share: false,
+            rules: Vec::new(),
+        }
+    }
+}

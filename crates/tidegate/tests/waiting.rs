@@ -1,0 +1,240 @@
+//! Waiting: order, pace, deadlines and taking it back, by a clock moved by hand.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use policy::time::Timestamp;
+use tidegate::{
+    Ask, GateOptions, GateSettings, Limiter, ManualClock, Outcome, Permit, Reason, Refusal,
+};
+
+/// Counts how often it is woken.
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+type Answer<'a> = Result<Permit<'a>, Refusal>;
+
+/// A future that is polled by hand.
+struct Caller<'a> {
+    future: Pin<Box<dyn Future<Output = Answer<'a>> + 'a>>,
+    woken: Arc<Woken>,
+    seen: usize,
+}
+
+impl<'a> Caller<'a> {
+    fn new(future: impl Future<Output = Answer<'a>> + 'a) -> Self {
+        Self {
+            future: Box::pin(future),
+            woken: Arc::default(),
+            seen: 0,
+        }
+    }
+
+    fn poll(&mut self) -> Poll<Answer<'a>> {
+        self.seen = self.woken.0.load(Ordering::SeqCst);
+        let waker = Waker::from(Arc::clone(&self.woken));
+        self.future.as_mut().poll(&mut Context::from_waker(&waker))
+    }
+
+    fn wakes(&self) -> usize {
+        self.woken.0.load(Ordering::SeqCst)
+    }
+
+    fn is_woken(&self) -> bool {
+        self.wakes() > self.seen
+    }
+}
+
+fn settings(set: &[(&str, &str)]) -> GateSettings {
+    let mut options = GateOptions::default();
+    for (name, value) in set {
+        options.set(name, value).unwrap();
+    }
+    options.build().unwrap()
+}
+
+fn limiter(set: &[(&str, &str)]) -> (ManualClock, Limiter) {
+    let clock = ManualClock::new();
+    let limiter = Limiter::builder()
+        .gate(settings(set))
+        .clock(clock.clock())
+        .build();
+    (clock, limiter)
+}
+
+fn ok() -> Outcome {
+    Outcome::status(200, Duration::from_millis(50))
+}
+
+const KEY: &str = "api.example.com";
+
+#[test]
+fn waiters_leave_in_order_at_the_rate_with_one_wake_each() {
+    let (clock, limiter) = limiter(&[("strategy", "fixed"), ("initial_rate", "500")]);
+    let mut callers: Vec<Caller<'_>> = (0..1000)
+        .map(|_| Caller::new(limiter.acquire(KEY)))
+        .collect();
+    let mut left = Vec::new();
+    for (number, caller) in callers.iter_mut().enumerate() {
+        match caller.poll() {
+            Poll::Ready(answer) => {
+                answer.unwrap().settle(&ok());
+                left.push(number);
+            }
+            Poll::Pending => {}
+        }
+    }
+    assert_eq!(left.len(), 2, "the burst is 1 + 500 * 2 ms");
+    while left.len() < 1000 {
+        let next = clock.next_alarm().unwrap();
+        clock.advance_to(next);
+        for (number, caller) in callers.iter_mut().enumerate() {
+            if caller.is_woken() {
+                let Poll::Ready(answer) = caller.poll() else {
+                    panic!("woken in vain");
+                };
+                answer.unwrap().settle(&ok());
+                left.push(number);
+            }
+        }
+    }
+    assert!(left.is_sorted());
+    let wakes: usize = callers.iter().map(Caller::wakes).sum();
+    assert_eq!(wakes, 998);
+    let took = limiter.clock().now().since(Timestamp::ZERO);
+    assert!(took <= Duration::from_millis(1998), "{took:?}");
+    assert!(took >= Duration::from_millis(1995), "{took:?}");
+}
+
+#[test]
+fn a_dropped_waiter_gives_its_place_back_at_once() {
+    let (clock, limiter) = limiter(&[("strategy", "fixed"), ("initial_rate", "1")]);
+    let permit = limiter.try_acquire(KEY).unwrap();
+    let mut first = Caller::new(limiter.acquire(KEY));
+    let mut second = Caller::new(limiter.acquire(KEY));
+    assert!(first.poll().is_pending() && second.poll().is_pending());
+    drop(first);
+    clock.advance(Duration::from_millis(999));
+    assert!(second.is_woken(), "the burst of 1.002 makes it 998 ms");
+    assert!(second.poll().is_ready());
+    permit.settle(&ok());
+}
+
+#[test]
+fn an_admitted_waiter_that_is_dropped_passes_its_token_on() {
+    let (clock, limiter) = limiter(&[("strategy", "fixed"), ("initial_rate", "1")]);
+    limiter.try_acquire(KEY).unwrap().settle(&ok());
+    let mut first = Caller::new(limiter.acquire(KEY));
+    let mut second = Caller::new(limiter.acquire(KEY));
+    assert!(first.poll().is_pending() && second.poll().is_pending());
+    clock.advance(Duration::from_secs(1));
+    assert!(first.is_woken() && !second.is_woken());
+    drop(first);
+    assert!(second.is_woken(), "its token was given back");
+    assert!(matches!(second.poll(), Poll::Ready(Ok(_))));
+}
+
+#[test]
+fn who_waits_past_the_deadline_is_told_so_then() {
+    let (clock, limiter) = limiter(&[("max_in_flight", "1")]);
+    let permit = limiter.try_acquire(KEY).unwrap();
+    clock.advance(Duration::from_secs(10));
+    let mut caller = Caller::new(limiter.acquire(Ask::new(KEY).within(Duration::from_secs(3))));
+    assert!(caller.poll().is_pending());
+    clock.advance(Duration::from_millis(2999));
+    assert!(!caller.is_woken());
+    clock.advance(Duration::from_millis(1));
+    assert!(caller.is_woken());
+    let Poll::Ready(Err(refusal)) = caller.poll() else {
+        panic!("expected a refusal");
+    };
+    assert_eq!(refusal.reason(), Reason::Deadline);
+    permit.settle(&ok());
+}
+
+#[test]
+fn a_settled_permit_lets_the_next_one_leave() {
+    let (clock, limiter) = limiter(&[("max_in_flight", "1")]);
+    let permit = limiter.try_acquire(KEY).unwrap();
+    clock.advance(Duration::from_secs(10));
+    let mut caller = Caller::new(limiter.acquire(KEY));
+    assert!(caller.poll().is_pending());
+    permit.settle(&ok());
+    assert!(caller.is_woken());
+    assert!(matches!(caller.poll(), Poll::Ready(Ok(_))));
+}
+
+#[test]
+fn a_leaked_waiter_does_not_keep_its_permit() {
+    let (clock, limiter) = limiter(&[
+        ("strategy", "fixed"),
+        ("initial_rate", "1"),
+        ("max_in_flight", "1"),
+    ]);
+    limiter.try_acquire(KEY).unwrap().settle(&ok());
+    let mut leaked = Caller::new(limiter.acquire(KEY));
+    assert!(leaked.poll().is_pending());
+    std::mem::forget(leaked);
+    clock.advance(Duration::from_secs(1));
+    assert_eq!(limiter.gate(KEY).unwrap().gate.in_flight, 1);
+    clock.advance(Duration::from_secs(125));
+    assert_eq!(limiter.gate(KEY).unwrap().gate.in_flight, 0);
+    assert!(limiter.try_acquire(KEY).is_ok());
+}
+
+#[test]
+fn several_keys_are_all_or_nothing() {
+    let (clock, limiter) = limiter(&[("strategy", "fixed"), ("initial_rate", "1")]);
+    limiter.try_acquire("account").unwrap().settle(&ok());
+    let mut caller = Caller::new(limiter.acquire(Ask::new("host").also(&["account"])));
+    assert!(caller.poll().is_pending());
+    assert_eq!(
+        limiter.gate("host").unwrap().gate.in_flight,
+        0,
+        "nothing is held meanwhile"
+    );
+    assert!(
+        limiter.peek("host").is_ok(),
+        "and its token is there for others"
+    );
+    clock.advance(Duration::from_secs(1));
+    assert!(caller.is_woken());
+    let Poll::Ready(Ok(permit)) = caller.poll() else {
+        panic!("expected a permit");
+    };
+    assert_eq!(limiter.gate("host").unwrap().gate.in_flight, 1);
+    assert_eq!(limiter.gate("account").unwrap().gate.in_flight, 1);
+    permit.settle(&ok());
+    assert_eq!(limiter.gate("account").unwrap().gate.in_flight, 0);
+}
+
+#[test]
+fn of_several_gates_the_earliest_is_taken() {
+    let (clock, limiter) = limiter(&[("strategy", "fixed"), ("initial_rate", "1")]);
+    limiter.try_acquire("a").unwrap().settle(&ok());
+    clock.advance(Duration::from_millis(500));
+    limiter.try_acquire("b").unwrap().settle(&ok());
+    let keys = ["b", "a"];
+    let mut any = pin!(limiter.acquire_any(&keys, Ask::new("")));
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(Arc::clone(&woken));
+    let mut context = Context::from_waker(&waker);
+    assert!(any.as_mut().poll(&mut context).is_pending());
+    clock.advance(Duration::from_millis(500));
+    let Poll::Ready(Ok((index, permit))) = any.as_mut().poll(&mut context) else {
+        panic!("expected a permit");
+    };
+    assert_eq!(index, 1);
+    permit.settle(&ok());
+    assert_eq!(limiter.gate("b").unwrap().gate.waiting, 0);
+}
