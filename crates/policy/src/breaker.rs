@@ -88,7 +88,8 @@ pub enum Change {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe(u16);
 
-/// A breaker and what it has seen.
+/// A breaker and what it has seen. What a success touches comes first: all but the older slices of
+/// the window, and the end of an open time.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Breaker {
@@ -99,9 +100,9 @@ pub struct Breaker {
     openings: u8,
     consecutive: u16,
     round: u16,
+    window: Window,
     /// While Open: its end. While HalfOpen: when a lost probe is given up.
     until: Timestamp,
-    window: Window,
 }
 
 impl Breaker {
@@ -114,8 +115,8 @@ impl Breaker {
             openings: 0,
             consecutive: 0,
             round: 0,
-            until: Timestamp::ZERO,
             window: Window::new(),
+            until: Timestamp::ZERO,
         }
     }
 

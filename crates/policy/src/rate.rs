@@ -13,7 +13,7 @@ use crate::time::Timestamp;
 mod adaptive;
 mod aimd;
 
-pub(crate) use adaptive::Adaptive;
+pub(crate) use adaptive::{Adaptive, LastStir};
 pub use aimd::AimdSettings;
 
 /// How the rate of a gate moves.

@@ -3,7 +3,7 @@
 use super::{Ask, Decision, Gate, GateSettings, Permit, Reason};
 use crate::breaker::BreakerState;
 use crate::line::{Ticket, Tickets};
-use crate::rate::{self, Strategy};
+use crate::rate::{self, LastStir, Strategy};
 use crate::time::Timestamp;
 
 impl Gate {
@@ -54,7 +54,7 @@ impl Gate {
         let probe_at = self.breaker.probe_at_the_latest(&settings.breaker);
         let answer_at = self
             .is_waiting_for_answers(settings)
-            .then(|| self.adaptive.waits_until(looked_at));
+            .then(|| self.last_stir.waits_until(looked_at));
         let leaves_at = self.leaves_at(settings, 0, cost, looked_at)?;
         [Some(leaves_at), probe_at, answer_at]
             .into_iter()
@@ -289,7 +289,7 @@ impl Gate {
     /// never does.
     fn is_full(&self, settings: &GateSettings, now: Timestamp) -> bool {
         self.in_flight >= settings.max_in_flight
-            || self.is_waiting_for_answers(settings) && now < self.adaptive.waits_until(now)
+            || self.is_waiting_for_answers(settings) && now < self.last_stir.waits_until(now)
     }
 
     fn is_waiting_for_answers(&self, settings: &GateSettings) -> bool {
@@ -334,7 +334,7 @@ impl Gate {
                 limits.take(cost, now);
             }
         }
-        self.adaptive.stir(now);
+        self.last_stir = LastStir::at(now);
         self.in_flight = self.in_flight.saturating_add(1);
         self.admitted = self.admitted.wrapping_add(1);
         Some(Permit {

@@ -6,7 +6,7 @@ use super::{Gate, GateSettings, Permit};
 use crate::breaker::{self, Change};
 use crate::hint::Source;
 use crate::outcome::{Answer, Outcome, Verdict};
-use crate::rate::{self, Moment, Reaction, Strategy};
+use crate::rate::{self, LastStir, Moment, Reaction, Strategy};
 use crate::time::{CoarseTime, Timestamp};
 
 impl Gate {
@@ -71,7 +71,7 @@ impl Gate {
 
     /// Frees what the permit held. `true` if its outcome is of the present epoch.
     fn take_back(&mut self, permit: &Permit, now: Timestamp) -> bool {
-        self.adaptive.stir(now);
+        self.last_stir = LastStir::at(now);
         self.in_flight = self.in_flight.saturating_sub(1);
         let probing = self.breaker.give_back(permit.probe);
         permit.epoch == self.epoch && probing

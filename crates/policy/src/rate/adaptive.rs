@@ -29,16 +29,14 @@ pub(crate) struct Adaptive {
     delivery: Delivery,
     /// When growth near the ceiling began.
     near_since: Coarse,
-    /// Successes near the ceiling.
-    near: u16,
-    /// Successes since the last decrease.
-    successes: u16,
+    /// Successes near the ceiling, as far as anything is decided by them.
+    near: u8,
+    /// Successes since the last decrease, as far as anything is decided by them.
+    successes: u8,
     /// Decreases since the last success.
     streak: u8,
     /// How long to stay before probing the ceiling, in requests, where these are rare.
     patience: u8,
-    /// When an attempt last began or ended, in seconds modulo 18 hours.
-    stirred: u16,
 }
 
 impl Adaptive {
@@ -49,10 +47,9 @@ impl Adaptive {
             delivery: Delivery::new(now),
             near_since: Coarse::of(now),
             near: 0,
-            successes: u16::MAX,
+            successes: u8::MAX,
             streak: 0,
             patience: PATIENCE,
-            stirred: seconds(now),
         }
     }
 
@@ -76,18 +73,6 @@ impl Adaptive {
             Some(base) => saturating_u32((6.0 + 2.0 * rate * base).ceil()),
             None => u32::MAX,
         }
-    }
-
-    /// An attempt begins or ends.
-    pub(crate) fn stir(&mut self, now: Timestamp) {
-        self.stirred = seconds(now);
-    }
-
-    /// Until when those under way are waited for, if none begins or ends; then they are taken for
-    /// lost. Without this, a handful of attempts that never come back would close the gate.
-    pub(crate) fn waits_until(&self, now: Timestamp) -> Timestamp {
-        let silent_for = u64::from(seconds(now).wrapping_sub(self.stirred));
-        now + LOST_AFTER.saturating_sub(Duration::from_secs(silent_for))
     }
 
     pub(crate) fn react(
@@ -142,7 +127,7 @@ impl Adaptive {
             self.ceiling = narrow(capacity);
         }
         self.latency.restart(moment.now);
-        self.successes = u16::MAX;
+        self.successes = u8::MAX;
         Reaction::lower((0.85 * capacity).max(settings.min_rate), Why::SlowAnswers)
     }
 
@@ -256,6 +241,25 @@ impl Adaptive {
     /// The stretch over which delivery is measured: long enough for a handful of answers.
     fn stretch(&self, rate: f64) -> f64 {
         (2.0 * self.latency.mean()).max(6.0 / rate).max(0.3)
+    }
+}
+
+/// When an attempt last began or ended, in seconds modulo 18 hours. Apart from the rest of what
+/// `adaptive` remembers, because every ask that is granted writes it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LastStir(u16);
+
+impl LastStir {
+    #[expect(clippy::cast_possible_truncation, reason = "modulo 18 hours is meant")]
+    pub(crate) fn at(now: Timestamp) -> Self {
+        Self((now.as_nanos() / 1_000_000_000) as u16)
+    }
+
+    /// Until when those under way are waited for, if none begins or ends; then they are taken for
+    /// lost. Without this, a handful of attempts that never come back would close the gate.
+    pub(crate) fn waits_until(self, now: Timestamp) -> Timestamp {
+        let silent_for = u64::from(Self::at(now).0.wrapping_sub(self.0));
+        now + LOST_AFTER.saturating_sub(Duration::from_secs(silent_for))
     }
 }
 
@@ -460,11 +464,6 @@ impl Coarse {
             self
         }
     }
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "modulo 18 hours is meant")]
-fn seconds(at: Timestamp) -> u16 {
-    (at.as_nanos() / 1_000_000_000) as u16
 }
 
 #[expect(
