@@ -128,6 +128,18 @@ impl Breaker {
         }
     }
 
+    /// Closed, whatever the time?
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state == BreakerState::Closed
+    }
+
+    /// What [`Breaker::record`] does with a success while Closed, which changes no state.
+    #[inline]
+    pub(crate) fn succeed_while_closed(&mut self, settings: &BreakerSettings, now: Timestamp) {
+        self.count(settings, false, now);
+        self.consecutive = 0;
+    }
+
     /// The end of the open time, while it lasts.
     pub fn open_until(&self, now: Timestamp) -> Option<Timestamp> {
         (self.state(now) == BreakerState::Open).then_some(self.until)
@@ -276,6 +288,7 @@ impl Breaker {
         }
     }
 
+    #[inline]
     fn count(&mut self, settings: &BreakerSettings, failed: bool, now: Timestamp) {
         self.window.record(settings.window_slice, now, failed);
     }

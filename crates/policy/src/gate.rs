@@ -54,6 +54,11 @@ pub struct Gate {
     last_success: Option<CoarseTime>,
     last_stir: LastStir,
     why: Why,
+    /// Do tokens and places in flight alone decide? Nearly always: the breaker is Closed, no hold is
+    /// to be accounted for, there are no known limits and no doubt whether anything passes. Kept
+    /// here so that an ask need not look at all of these; [`Gate::note_whether_plain`] keeps it up
+    /// to date.
+    is_plain: bool,
     adaptive: Adaptive,
     throttled: u32,
     failed: u32,
@@ -70,7 +75,7 @@ impl Gate {
     /// here.
     pub fn new(settings: &GateSettings, now: Timestamp) -> Self {
         let rate = settings.initial_rate;
-        Self {
+        let mut gate = Self {
             bucket: Bucket::full(rate, rate::burst(settings, rate), now),
             in_flight: 0,
             line: LineId::NONE,
@@ -79,16 +84,19 @@ impl Gate {
             last_success: None,
             last_stir: LastStir::at(now),
             why: Why::Initial,
-            hold_source: None,
+            is_plain: false,
             adaptive: Adaptive::new(now),
             throttled: 0,
             failed: 0,
             limits: Limits::boxed(&settings.limits, None),
             succeeded: 0,
             latency: Latency::new(settings.aimd.latency_target),
+            hold_source: None,
             breaker: Breaker::new(),
             hold_until: Timestamp::ZERO,
-        }
+        };
+        gate.note_whether_plain();
+        gate
     }
 
     /// A person closes the gate to everyone, until [`Gate::release`] or [`Gate::reset`].
@@ -96,6 +104,7 @@ impl Gate {
         self.advance(settings, now);
         self.breaker.isolate();
         self.begin_epoch();
+        self.note_whether_plain();
     }
 
     /// A person ends hold, open breaker and isolation at once. What was learned stays, and callers
@@ -107,6 +116,7 @@ impl Gate {
         self.breaker.reset();
         self.bucket.cut_to(1.0);
         self.begin_epoch();
+        self.note_whether_plain();
     }
 
     /// A person makes the gate as new. Who is in flight or in line stays there.
@@ -130,6 +140,7 @@ impl Gate {
             limits,
             ..Self::new(settings, now)
         };
+        self.note_whether_plain();
     }
 
     /// The settings were changed from `old` to `new`: goes on with what was learned, within the
@@ -165,9 +176,11 @@ impl Gate {
         if old.strategy != new.strategy {
             self.adaptive = Adaptive::new(now);
         }
+        self.note_whether_plain();
     }
 
     /// Tokens per second.
+    #[inline]
     pub fn rate(&self) -> f64 {
         self.bucket.rate()
     }
@@ -263,6 +276,13 @@ impl Gate {
             self.hold_until = until;
             self.hold_source = Some(source);
         }
+    }
+
+    /// Called at the end of everything that can make a difference. What was only looked at, and
+    /// what took a short cut, makes none.
+    fn note_whether_plain(&mut self) {
+        let paused = self.hold_until > self.bucket.refilled_at() || !self.breaker.is_closed();
+        self.is_plain = !paused && self.limits.is_none() && !self.adaptive.doubts();
     }
 
     fn begin_epoch(&mut self) {

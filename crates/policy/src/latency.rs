@@ -60,6 +60,7 @@ impl Latency {
     }
 
     /// Takes in one sample. Samples over 584 years are taken as 584 years.
+    #[inline]
     pub fn record(&mut self, latency: Duration) {
         let nanos = nanos(latency);
         let ewma = f32::from_ne_bytes(self.ewma);
@@ -95,6 +96,7 @@ impl Latency {
     /// Halves all counters. What is left over of one is carried to the next faster one, rounded up
     /// at the slow end: so the sum over any number of the slowest buckets is half of what it was,
     /// rounded up.
+    #[cold]
     fn halve(&mut self) {
         let mut odd = 1;
         for count in self.counts.iter_mut().rev() {
@@ -124,6 +126,7 @@ const SPLITS: [u64; 3] = [
 ];
 
 /// The bucket of a latency. Latencies beyond either end fall into the last bucket there.
+#[inline]
 fn bucket_of(nanos: u64) -> usize {
     let nanos = nanos.clamp(1 << FIRST_OCTAVE, (1 << (FIRST_OCTAVE + 18)) - 1);
     let zeros = nanos.leading_zeros();

@@ -60,6 +60,7 @@ impl Window {
     }
 
     /// Counts one result at `now`. A `now` before the latest slice seen counts in that slice.
+    #[inline]
     pub fn record(&mut self, slice: Duration, now: Timestamp, failed: bool) {
         let slice = slice_nanos(slice);
         if now.as_nanos() >= self.start.saturating_add(slice) {
@@ -136,6 +137,7 @@ struct Slot {
 }
 
 impl Slot {
+    #[inline]
     fn record(&mut self, failed: bool) {
         if self.total == u16::MAX {
             self.total = self.total.div_ceil(2);

@@ -12,6 +12,7 @@ mod holds;
 mod learning;
 mod owning;
 mod probing;
+mod short_cuts;
 mod waiting;
 
 /// A gate with its line and a person who asks and answers at given seconds.
@@ -209,6 +210,7 @@ fn the_documented_layout_is_the_real_one() {
         last_success,
         last_stir,
         why,
+        is_plain,
         adaptive,
         throttled,
         failed,
