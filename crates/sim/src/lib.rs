@@ -4,3 +4,4 @@
 //! traffic passes in the time it takes to read it, and the same events always give the same bytes.
 
 pub mod replay;
+pub mod written;

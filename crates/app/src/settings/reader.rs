@@ -10,8 +10,7 @@ use policy::setting::SettingError;
 use url::Url;
 
 use super::document::{Entry, Node, Table, Value};
-use super::problem::{Place, Problem};
-use super::shape::join;
+use super::problem::{Place, Problem, join};
 use super::surroundings::Surroundings;
 use super::value;
 
