@@ -112,8 +112,10 @@ impl<'a> Future for Wait<'a> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         if let Some((place, seat)) = this.seat {
+            // Before the lock, so that it is dropped after it.
+            let mut unneeded = None;
             let mut shard = this.shared.registry.lock(place.shard);
-            match shard.collect(seat, context.waker()) {
+            match shard.collect(seat, context.waker(), &mut unneeded) {
                 Ok(None) => return Poll::Pending,
                 Ok(Some(asked)) => {
                     drop(shard);
@@ -204,8 +206,10 @@ impl Drop for Wait<'_> {
             return;
         };
         let now = self.shared.clock.now();
+        // Before the lock, so that it is dropped after it.
+        let mut unneeded = None;
         let mut shard = self.shared.registry.lock(place.shard);
-        if shard.cancel(seat, now).is_some() {
+        if shard.cancel(seat, &mut unneeded, now) {
             self.shared.serve(shard, place, now);
         }
     }

@@ -228,12 +228,18 @@ impl Shard {
     }
 
     /// What is in a seat: `Some` if it was emptied, `None` if its owner still waits. `Err` if it
-    /// is not theirs any more.
-    pub(crate) fn collect(&mut self, seat: SeatId, waker: &Waker) -> Result<Option<Asked>, Gone> {
+    /// is not theirs any more. A waker that is not needed any more goes to `unneeded`, to be
+    /// dropped without the lock: it may be the last that holds a task.
+    pub(crate) fn collect(
+        &mut self,
+        seat: SeatId,
+        waker: &Waker,
+        unneeded: &mut Option<Waker>,
+    ) -> Result<Option<Asked>, Gone> {
         let (_, state) = self.seats.look(seat).ok_or(Gone)?;
         if let State::Waiting { waker: known, .. } = state {
             if !known.will_wake(waker) {
-                known.clone_from(waker);
+                *unneeded = Some(std::mem::replace(known, waker.clone()));
             }
             return Ok(None);
         }
@@ -244,18 +250,31 @@ impl Shard {
         }
     }
 
-    /// Someone no longer waits, or does not want what is in the seat. The gate to look at then.
-    pub(crate) fn cancel(&mut self, seat: SeatId, now: Timestamp) -> Option<SlotIndex> {
-        let (index, _) = self.seats.look(seat)?;
-        match self.seats.leave(seat)? {
-            State::Waiting { ticket, .. } => {
+    /// Someone no longer waits, or does not want what is in the seat. `true` if others may leave
+    /// then. The waker goes to `unneeded`, see [`Shard::collect`].
+    pub(crate) fn cancel(
+        &mut self,
+        seat: SeatId,
+        unneeded: &mut Option<Waker>,
+        now: Timestamp,
+    ) -> bool {
+        let Some((index, _)) = self.seats.look(seat) else {
+            return false;
+        };
+        match self.seats.leave(seat) {
+            Some(State::Waiting { ticket, waker }) => {
+                *unneeded = Some(waker);
                 let (gate, _, tickets) = self.parts(index);
                 gate.cancel(tickets, ticket);
+                true
             }
-            State::Admitted(permit) => self.give_back(index, permit, now),
-            State::Refused(_) | State::Free { .. } => {}
+            Some(State::Admitted(permit)) => {
+                self.give_back(index, permit, now);
+                true
+            }
+            // Who was refused is not in line any more, and its gate may be gone.
+            Some(State::Refused(_) | State::Free { .. }) | None => false,
         }
-        Some(index)
     }
 
     /// Someone waits at this gate, or an entry says so.

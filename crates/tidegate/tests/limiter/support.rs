@@ -82,4 +82,15 @@ pub(crate) fn ok() -> Outcome {
     Outcome::status(200, Duration::from_millis(50))
 }
 
+/// How many attempts of `key` are under way, and how many asks wait.
+pub(crate) fn load(limiter: &Limiter, key: &str) -> (u32, u32) {
+    limiter
+        .gate(key)
+        .map_or((0, 0), |view| (view.gate.in_flight, view.gate.waiting))
+}
+
+pub(crate) const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
 pub(crate) const KEY: &str = "api.example.com";
