@@ -206,10 +206,9 @@ impl Registry {
 
     /// Looks at some slots, at most [`SLICE`], for idle gates. `true` when all shards have had
     /// their turn.
-    pub(crate) fn evict_slice(&self, now: Timestamp, wakers: &mut Vec<Waker>) -> Slice {
+    pub(crate) fn evict_slice(&self, now: Timestamp) -> Slice {
         let turn = self.turn.load(Ordering::Relaxed) % self.shards.len();
         let mut shard = lock(&self.shards[turn].0);
-        shard.forfeit(now, wakers);
         let swept = shard.evict_idle(&self.hasher, SLICE, now);
         drop(shard);
         self.gates.fetch_sub(swept.evicted, Ordering::Relaxed);

@@ -10,7 +10,7 @@ use super::{Shared, wake_all};
 use crate::registry::{Shard, Slice};
 use crate::sync::lock;
 
-/// Rings when a gate of a shard has to be looked at.
+/// Rings when a gate or a seat of a shard has to be looked at.
 struct Bell {
     limiter: Weak<Shared>,
     shard: u32,
@@ -38,7 +38,7 @@ impl Wake for Round {
 }
 
 impl Shared {
-    /// Sets the alarm of a shard for the first gate that is due. One that rings too early does no
+    /// Sets the alarm of a shard for the first gate or seat that is due. One that rings too early does no
     /// harm, so it is set anew only if it would ring too late.
     pub(super) fn set_alarm(&self, number: u32, shard: &mut Shard) {
         let Some(at) = shard.next_due() else {
@@ -70,11 +70,7 @@ impl Shared {
 
     /// Looks at some gates for idle ones, in the shard whose turn it is.
     pub(super) fn evict_slice(&self) -> Slice {
-        let now = self.clock.now();
-        let mut wakers = Vec::new();
-        let slice = self.registry.evict_slice(now, &mut wakers);
-        wake_all(wakers);
-        slice
+        self.registry.evict_slice(self.clock.now())
     }
 
     /// Sees to it that idle gates are looked for as long as there are gates.

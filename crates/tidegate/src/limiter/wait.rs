@@ -11,7 +11,7 @@ use policy::gate::Reason;
 use policy::time::Timestamp;
 
 use super::Shared;
-use crate::ask::{Ask, Patience, Refusal};
+use crate::ask::{Ask, Refusal};
 use crate::event::Event;
 use crate::permit::Permit;
 use crate::registry::{Asked, Gone, Place, SeatId};
@@ -134,12 +134,9 @@ impl<'a> Wait<'a> {
     fn ask(&mut self, context: &Context<'_>) -> Poll<Result<Permit<'a>, Refusal>> {
         let shared = self.shared;
         let now = shared.clock.now();
-        let began = *self.asked_at.get_or_insert(now);
-        let ask = match self.ask.patience {
-            // What it has waited already does not begin anew.
-            Patience::Within(wait) => self.ask.until(began + wait),
-            Patience::Default | Patience::Until(_) => self.ask,
-        };
+        let ask = self.ask;
+        let is_new = self.asked_at.is_none();
+        let asked_at = *self.asked_at.get_or_insert(now);
         let (mut shard, place) = match shared.gate_of(ask.key, now) {
             Ok(found) => found,
             Err(refusal) => {
@@ -147,7 +144,10 @@ impl<'a> Wait<'a> {
                 return Poll::Ready(Err(refusal));
             }
         };
-        match shard.acquire(place.slot, &ask, context.waker(), now) {
+        if is_new {
+            shard.counts.requests += 1;
+        }
+        match shard.acquire(place.slot, &ask, asked_at, context.waker(), now) {
             Asked::Waits {
                 seat,
                 until,

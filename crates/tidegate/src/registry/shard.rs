@@ -159,17 +159,18 @@ impl Shard {
         }
     }
 
-    /// Takes a permit, joins the line with a seat for `waker`, or is refused.
+    /// Takes a permit, joins the line with a seat for `waker`, or is refused. Who asks once more
+    /// says when it did so first.
     pub(crate) fn acquire(
         &mut self,
         index: SlotIndex,
         ask: &Ask<'_>,
+        asked_at: Timestamp,
         waker: &Waker,
         now: Timestamp,
     ) -> Asked {
-        self.counts.requests += 1;
         let (gate, settings, tickets) = self.parts(index);
-        let ask = ask.at_gate(settings, now);
+        let ask = ask.at_gate(settings, asked_at);
         match gate.acquire(settings, tickets, &ask, now) {
             Decision::Admit(permit) => Asked::Admitted(permit),
             Decision::Wait {
@@ -332,13 +333,16 @@ impl Shard {
         }
     }
 
-    /// When a gate has to be looked at again, if any.
+    /// When a gate or a seat has to be looked at again, if any.
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        self.due.first().map(|(at, _)| *at)
+        let gate = self.due.first().map(|(at, _)| *at);
+        let seat = self.seats.next_forfeit();
+        [gate, seat].into_iter().flatten().min()
     }
 
-    /// Looks at every gate that is due.
+    /// Looks at every gate and every seat that is due.
     pub(crate) fn serve_due(&mut self, now: Timestamp, wakers: &mut Vec<Waker>) {
+        self.forfeit(now, wakers);
         while let Some(&(at, index)) = self.due.first() {
             if at > now {
                 return;
@@ -353,7 +357,7 @@ impl Shard {
     }
 
     /// Takes back what was never collected.
-    pub(super) fn forfeit(&mut self, now: Timestamp, wakers: &mut Vec<Waker>) {
+    fn forfeit(&mut self, now: Timestamp, wakers: &mut Vec<Waker>) {
         while let Some((index, permit)) = self.seats.forfeit_next(now) {
             self.give_back(index, permit, now);
             self.serve(index, now, wakers);

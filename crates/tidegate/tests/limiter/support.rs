@@ -89,6 +89,10 @@ pub(crate) fn load(limiter: &Limiter, key: &str) -> (u32, u32) {
         .map_or((0, 0), |view| (view.gate.in_flight, view.gate.waiting))
 }
 
+pub(crate) const fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
 pub(crate) const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
