@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::task::Waker;
 use std::time::Duration;
 
 use policy::budget::{BudgetSettings, RetryBudget};
@@ -27,6 +26,7 @@ use crate::permit::Permit;
 use crate::registry::{Place, Registry, Shard};
 use crate::settings::HostSettings;
 use crate::sync::{Mutex, MutexGuard, lock};
+use crate::waking::wake_all;
 
 mod bell;
 mod builder;
@@ -285,11 +285,13 @@ impl Shared {
         let now = self.clock.now();
         let (mut shard, place) = self.gate_of(key, now)?;
         let answer = shard.try_acquire(place.slot, cost, now);
+        // First of all, so that it is given back if the listener panics.
+        let answer = answer.map(|permit| Permit::new(self, place, permit));
         drop(shard);
         if self.listener.is_some() {
             self.tell_answer(key, &answer, now);
         }
-        answer.map(|permit| Permit::new(self, place, permit))
+        answer
     }
 
     /// The gate that asks for `key` go to.
@@ -545,9 +547,3 @@ impl Shared {
 
 /// Some ten microseconds: nobody who asks meanwhile notices.
 const GATES_PER_LOCK: usize = 128;
-
-fn wake_all(wakers: Vec<Waker>) {
-    for waker in wakers {
-        waker.wake();
-    }
-}

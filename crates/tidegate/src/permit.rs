@@ -29,6 +29,7 @@ pub struct Permit<'a> {
 }
 
 /// Where a permit belongs.
+#[derive(Clone)]
 enum Home<'a> {
     Borrowed(&'a Shared),
     Owned(Arc<Shared>),
@@ -77,10 +78,11 @@ impl<'a> Permit<'a> {
     #[inline]
     pub fn settle_as(mut self, outcome: &Outcome, verdict: Option<Verdict>) {
         if let Some(permit) = self.permit.take() {
+            let others = self.split_off_others();
             let shared = self.home.shared();
             shared.settle(self.place, permit, outcome, verdict);
-            for (place, permit) in self.others.drain(..) {
-                shared.settle(place, permit, outcome, verdict);
+            if let Some(others) = others {
+                others.settle_as(outcome, verdict);
             }
         }
     }
@@ -89,10 +91,10 @@ impl<'a> Permit<'a> {
     /// for somebody else.
     pub fn give_back(mut self) {
         if let Some(permit) = self.permit.take() {
-            let shared = self.home.shared();
-            shared.give_back(self.place, permit);
-            for (place, permit) in self.others.drain(..) {
-                shared.give_back(place, permit);
+            let others = self.split_off_others();
+            self.home.shared().give_back(self.place, permit);
+            if let Some(others) = others {
+                others.give_back();
             }
         }
     }
@@ -105,6 +107,18 @@ impl<'a> Permit<'a> {
             permit: self.permit.take(),
             others: std::mem::take(&mut self.others),
         }
+    }
+
+    /// The permits of further gates as one of their own, which is dropped and so brought back even
+    /// if a listener panics over the first.
+    fn split_off_others(&mut self) -> Option<Self> {
+        let (place, permit) = self.others.pop()?;
+        Some(Self {
+            home: self.home.clone(),
+            place,
+            permit: Some(permit),
+            others: std::mem::take(&mut self.others),
+        })
     }
 
     /// When it was given out, on the limiter's clock.
@@ -123,11 +137,8 @@ impl Drop for Permit<'_> {
     #[inline]
     fn drop(&mut self) {
         if let Some(permit) = self.permit.take() {
-            let shared = self.home.shared();
-            shared.abandon(self.place, permit);
-            for (place, permit) in self.others.drain(..) {
-                shared.abandon(place, permit);
-            }
+            let _others = self.split_off_others();
+            self.home.shared().abandon(self.place, permit);
         }
     }
 }

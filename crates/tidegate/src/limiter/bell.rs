@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use policy::time::Timestamp;
 
-use super::{Shared, wake_all};
+use super::Shared;
 use crate::registry::{Shard, Slice};
 use crate::sync::lock;
+use crate::waking::wake_all;
 
 /// Rings when a gate or a seat of a shard has to be looked at.
 struct Bell {

@@ -204,6 +204,8 @@ impl<'a> Wait<'a, '_> {
         let waited = now.since(self.asked_at.unwrap_or(now));
         match asked {
             Asked::Admitted(permit) => {
+                // First of all, so that it is given back if the listener panics.
+                let permit = Permit::new(shared, place, permit);
                 shared.note_wait(place, waited);
                 shared.tell(
                     now,
@@ -213,7 +215,7 @@ impl<'a> Wait<'a, '_> {
                         is_probe: permit.is_probe(),
                     },
                 );
-                Ok(Permit::new(shared, place, permit))
+                Ok(permit)
             }
             Asked::Refused(refusal) => {
                 shared.tell(now, &shared.refused(self.ask.key, &refusal));

@@ -3,6 +3,7 @@
 
 mod cancellation;
 mod eviction;
+mod panics;
 mod support;
 mod waiting;
 mod wakers;

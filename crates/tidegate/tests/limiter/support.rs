@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
@@ -22,6 +23,21 @@ impl Wake for Woken {
 impl Woken {
     pub(crate) fn times(&self) -> usize {
         self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// A waker that says so in a channel, for tests of a real clock.
+pub(crate) fn sender() -> (Waker, Receiver<()>) {
+    let (sender, receiver) = channel();
+    (Waker::from(Arc::new(Sends(sender))), receiver)
+}
+
+struct Sends(Sender<()>);
+
+impl Wake for Sends {
+    fn wake(self: Arc<Self>) {
+        // Nobody may be listening any more.
+        let _ = self.0.send(());
     }
 }
 
