@@ -10,7 +10,7 @@
 //! of those looked at goes; with [`SAMPLE`] gates or fewer that is the least recently used of all.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::Waker;
 
 use policy::gate::{GateRecord, Reason};
@@ -19,7 +19,7 @@ use policy::time::Timestamp;
 
 use crate::ask::Refusal;
 use crate::settings::HostSettings;
-use crate::sync::{Mutex, MutexGuard, lock};
+use crate::sync::{AtomicUsize, Mutex, MutexGuard, lock};
 
 mod hash;
 mod seats;
