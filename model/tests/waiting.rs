@@ -367,6 +367,27 @@ fn of_two_changes_of_settings_none_is_lost() {
 }
 
 #[test]
+fn idle_gates_go_however_they_came() {
+    check(|| {
+        let (clock, limiter) = limiter(&[("idle_after", "10s")]);
+        limiter.try_acquire("a").expect("a new gate").settle(&ok());
+        let asks = limiter.clone();
+        let asks = spawn(move || {
+            asks.try_acquire("b").expect("a new gate").settle(&ok());
+        });
+        let moves = clock.clone();
+        let time = spawn(move || {
+            moves.advance(secs(5));
+            moves.advance(secs(5));
+            moves.advance(secs(5));
+        });
+        join([asks, time]);
+        clock.advance(secs(60));
+        assert_eq!(limiter.gates(), 0);
+    });
+}
+
+#[test]
 fn a_gate_does_not_go_while_anyone_needs_it() {
     check(|| {
         let (clock, limiter) = limiter(&[("idle_after", "1s"), ("initial_rate", "1000")]);

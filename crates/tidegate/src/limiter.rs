@@ -207,7 +207,11 @@ impl Limiter {
     /// A gate as it was written down. `false` if there is one of that key already, or no room.
     pub fn restore(&self, key: &str, record: &GateRecord) -> bool {
         let now = self.shared.clock.now();
-        self.shared.registry.restore(key, record, now)
+        let is_restored = self.shared.registry.restore(key, record, now);
+        if is_restored {
+            self.shared.begin_rounds(self.shared.round_after(), now);
+        }
+        is_restored
     }
 
     /// What can be seen now: totals, and the first `limit` gates in the order of `sort`. Locks for
@@ -314,10 +318,12 @@ impl Shared {
         key: &str,
         now: Timestamp,
     ) -> Result<(MutexGuard<'_, Shard>, Place), Refusal> {
-        self.begin_rounds(now);
+        let round_after = self.round_after();
         let shared_key = self.shared_key(key);
         let key = shared_key.as_deref().unwrap_or(key);
-        self.registry.find_or_insert(key, now)
+        let found = self.registry.find_or_insert(key, now)?;
+        self.begin_rounds(round_after, now);
+        Ok(found)
     }
 
     /// The key of the gate that all hosts of a pattern share, if `key` is of one that does.
@@ -425,8 +431,9 @@ impl Shared {
         act: fn(&mut Gate, &GateSettings, Timestamp),
     ) -> Result<(), Refusal> {
         let now = self.clock.now();
-        self.begin_rounds(now);
+        let round_after = self.round_after();
         let (shard, place) = self.registry.find_or_insert(key, now)?;
+        self.begin_rounds(round_after, now);
         self.act(shard, place, act, now);
         Ok(())
     }

@@ -74,14 +74,17 @@ impl Shared {
         self.registry.evict_slice(self.clock.now())
     }
 
-    /// Sees to it that idle gates are looked for as long as there are gates.
-    pub(super) fn begin_rounds(&self, now: Timestamp) {
+    /// Sees to it that idle gates are looked for as long as there are gates, every `round_after`.
+    ///
+    /// Call it when there is a new one, not before: a round that ends in between would see none
+    /// and be the last.
+    pub(super) fn begin_rounds(&self, round_after: Duration, now: Timestamp) {
         let mut round = lock(&self.round);
         if round.is_none() {
             let bell = Waker::from(Arc::new(Round {
                 limiter: Weak::clone(&self.me),
             }));
-            *round = Some(self.clock.alarm(now + self.round_after(), bell));
+            *round = Some(self.clock.alarm(now + round_after, bell));
         }
     }
 
@@ -90,12 +93,13 @@ impl Shared {
         let now = self.clock.now();
         *lock(&self.round) = None;
         if self.registry.len() > 0 {
-            self.begin_rounds(now);
+            self.begin_rounds(self.round_after(), now);
         }
     }
 
-    /// Every shard has its turn twice in `idle_after`.
-    fn round_after(&self) -> Duration {
+    /// Every shard has its turn twice in `idle_after`. Locks the settings, so call it without the
+    /// lock of a shard.
+    pub(super) fn round_after(&self) -> Duration {
         let idle_after = lock(&self.hosts).default_value().gate.idle_after();
         (idle_after / (2 * self.registry.shards())).max(Duration::from_millis(10))
     }
