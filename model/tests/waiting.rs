@@ -388,6 +388,30 @@ fn idle_gates_go_however_they_came() {
 }
 
 #[test]
+fn there_is_always_room_if_a_gate_can_go() {
+    check(|| {
+        let (_, limiter) = limiter(&[("max_gates", "2"), ("initial_rate", "5000")]);
+        let threads = [["a", "b"], ["c", "d"]].map(|keys| {
+            let limiter = limiter.clone();
+            spawn(move || {
+                for key in keys {
+                    let permit = limiter
+                        .try_acquire(key)
+                        .expect("the other holds one at most");
+                    assert!(
+                        limiter.gates() <= 4,
+                        "two and those who are about to make room"
+                    );
+                    permit.settle(&ok());
+                }
+            })
+        });
+        join(threads);
+        assert!(limiter.gates() <= 2);
+    });
+}
+
+#[test]
 fn a_gate_does_not_go_while_anyone_needs_it() {
     check(|| {
         let (clock, limiter) = limiter(&[("idle_after", "1s"), ("initial_rate", "1000")]);

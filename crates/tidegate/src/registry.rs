@@ -174,6 +174,18 @@ impl Registry {
 
     /// Forgets the least recently used gate that may go. `false` if none may.
     fn make_room(&self, first: u32, now: Timestamp) -> bool {
+        // It may be used before it is locked again. Then somebody else got on, and another is
+        // looked for.
+        while let Some(place) = self.least_recently_used(first, now) {
+            if self.lock(place.shard).evict(&self.hasher, place.slot, now) {
+                self.gates.fetch_sub(1, Ordering::Relaxed);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn least_recently_used(&self, first: u32, now: Timestamp) -> Option<Place> {
         let mut best: Option<(Timestamp, Place)> = None;
         let mut looked = 0;
         for step in 0..self.shards() {
@@ -194,14 +206,7 @@ impl Registry {
                 best = Some((used, place));
             }
         }
-        let Some((_, place)) = best else {
-            return false;
-        };
-        let evicted = self.lock(place.shard).evict(&self.hasher, place.slot, now);
-        if evicted {
-            self.gates.fetch_sub(1, Ordering::Relaxed);
-        }
-        evicted
+        best.map(|(_, place)| place)
     }
 
     /// Looks at some slots, at most [`SLICE`], for idle gates. `true` when all shards have had
