@@ -3,6 +3,8 @@
 mod ask;
 pub mod clock;
 pub mod event;
+#[cfg(feature = "http")]
+pub mod http;
 mod limiter;
 mod permit;
 mod registry;
