@@ -10,6 +10,8 @@ mod permit;
 mod registry;
 mod settings;
 mod sync;
+#[cfg(feature = "tower")]
+pub mod tower;
 
 pub use ask::{Ask, Refusal};
 pub use clock::{Clock, ManualClock};

@@ -1,5 +1,6 @@
 //! Errors of real clients over real sockets, and what they are taken for.
 #![cfg(feature = "http")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::error::Error;
 use std::io;
@@ -170,6 +171,12 @@ async fn a_name_that_does_not_resolve_was_never_connected_to() {
         (Failure::Dns, Phase::Connecting),
         "{error:?}"
     );
+}
+
+#[test]
+fn a_timeout_around_a_service_is_one() {
+    let error = tower::timeout::error::Elapsed::new();
+    assert_eq!(failure(&error), (Failure::Timeout, Phase::Waiting));
 }
 
 #[tokio::test]
