@@ -88,7 +88,8 @@ pub enum Change {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe(u16);
 
-/// A breaker and what it has seen.
+/// A breaker and what it has seen. What a success touches comes first: all but the older slices of
+/// the window, and the end of an open time.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Breaker {
@@ -99,9 +100,9 @@ pub struct Breaker {
     openings: u8,
     consecutive: u16,
     round: u16,
+    window: Window,
     /// While Open: its end. While HalfOpen: when a lost probe is given up.
     until: Timestamp,
-    window: Window,
 }
 
 impl Breaker {
@@ -114,8 +115,8 @@ impl Breaker {
             openings: 0,
             consecutive: 0,
             round: 0,
-            until: Timestamp::ZERO,
             window: Window::new(),
+            until: Timestamp::ZERO,
         }
     }
 
@@ -125,6 +126,18 @@ impl Breaker {
             BreakerState::Open if now >= self.until => BreakerState::HalfOpen,
             state => state,
         }
+    }
+
+    /// Closed, whatever the time?
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state == BreakerState::Closed
+    }
+
+    /// What [`Breaker::record`] does with a success while Closed, which changes no state.
+    #[inline]
+    pub(crate) fn succeed_while_closed(&mut self, settings: &BreakerSettings, now: Timestamp) {
+        self.count(settings, false, now);
+        self.consecutive = 0;
     }
 
     /// The end of the open time, while it lasts.
@@ -275,6 +288,7 @@ impl Breaker {
         }
     }
 
+    #[inline]
     fn count(&mut self, settings: &BreakerSettings, failed: bool, now: Timestamp) {
         self.window.record(settings.window_slice, now, failed);
     }

@@ -40,6 +40,7 @@ impl Bucket {
     }
 
     /// Tokens per second.
+    #[inline]
     pub fn rate(&self) -> f64 {
         self.rate
     }
@@ -50,6 +51,7 @@ impl Bucket {
     }
 
     /// When tokens were last counted.
+    #[inline]
     pub fn refilled_at(&self) -> Timestamp {
         self.refilled_at
     }
@@ -106,7 +108,26 @@ impl Bucket {
         };
     }
 
+    /// What [`Bucket::refill`] does when no pause is on or has just ended.
+    #[inline]
+    pub(crate) fn refill_unpaused(&mut self, now: Timestamp, burst: f64) {
+        self.fill_until(now, burst);
+    }
+
+    /// Takes `cost` tokens if they are there without a doubt. What `SLACK` would make up for is
+    /// left to [`Bucket::take`].
+    #[inline]
+    #[must_use]
+    pub(crate) fn take_whole(&mut self, cost: f64, burst: f64) -> bool {
+        let granted = self.tokens >= cost.min(burst);
+        if granted {
+            self.tokens -= cost;
+        }
+        granted
+    }
+
     /// Sets the rate; tokens already there keep their worth.
+    #[inline]
     pub fn set_rate(&mut self, rate: f64) {
         self.rate = rate;
     }
@@ -116,6 +137,7 @@ impl Bucket {
         self.tokens = self.tokens.min(most);
     }
 
+    #[inline]
     fn fill_until(&mut self, at: Timestamp, capacity: f64) {
         if at <= self.refilled_at {
             return;

@@ -10,7 +10,7 @@
 //! Everything happens when somebody calls; nothing runs in between. A hold or an open breaker that
 //! ended an hour ago is accounted for when the next ask looks, exactly as if it had been noticed
 //! at that instant. One `u32` names the waiting line, which lives in an arena of its own; the rest
-//! is a fixed 256 bytes, see [`Gate`].
+//! is a fixed 240 bytes, see [`Gate`].
 
 use crate::breaker::{Breaker, BreakerState};
 use crate::bucket::{Bucket, Pause};
@@ -18,7 +18,7 @@ use crate::hint::Source;
 use crate::latency::Latency;
 use crate::limits::Limits;
 use crate::line::{LineId, Tickets};
-use crate::rate::{self, Adaptive, Strategy, Why};
+use crate::rate::{self, Adaptive, LastStir, Strategy, Why};
 use crate::time::{CoarseTime, Timestamp};
 use crate::window::Counts;
 
@@ -38,29 +38,36 @@ pub use settings::GateSettings;
 
 pub use crate::setting::SettingError;
 
-/// The state kept for one key: 256 bytes, four cache lines. What a granted ask touches comes
-/// first; what only an answer touches comes later.
+/// The state kept for one key: 240 bytes, which with 16 bytes of its owner before them are four
+/// cache lines. The first 48 bytes are what a granted ask touches, the next 64 belong to `adaptive`
+/// and to trouble, the 64 after those are what every answer touches.
 #[derive(Clone, Debug)]
-#[repr(C, align(64))]
+#[repr(C)]
 pub struct Gate {
     bucket: Bucket,
-    hold_until: Timestamp,
-    epoch: u32,
-    /// Permits given out so far, modulo 2^32.
-    admitted: u32,
     in_flight: u32,
     line: LineId,
-    breaker: Breaker,
-    limits: Option<Box<Limits>>,
-    adaptive: Adaptive,
-    latency: Latency,
-    succeeded: u32,
-    throttled: u32,
-    failed: u32,
+    /// Permits given out so far, modulo 2^32.
+    admitted: u32,
+    epoch: u32,
     /// When an attempt last succeeded.
     last_success: Option<CoarseTime>,
-    hold_source: Option<Source>,
+    last_stir: LastStir,
     why: Why,
+    /// Do tokens and places in flight alone decide? Nearly always: the breaker is Closed, no hold is
+    /// to be accounted for, there are no known limits and no doubt whether anything passes. Kept
+    /// here so that an ask need not look at all of these; [`Gate::note_whether_plain`] keeps it up
+    /// to date.
+    is_plain: bool,
+    adaptive: Adaptive,
+    throttled: u32,
+    failed: u32,
+    limits: Option<Box<Limits>>,
+    succeeded: u32,
+    latency: Latency,
+    hold_source: Option<Source>,
+    breaker: Breaker,
+    hold_until: Timestamp,
 }
 
 impl Gate {
@@ -68,24 +75,28 @@ impl Gate {
     /// here.
     pub fn new(settings: &GateSettings, now: Timestamp) -> Self {
         let rate = settings.initial_rate;
-        Self {
+        let mut gate = Self {
             bucket: Bucket::full(rate, rate::burst(settings, rate), now),
-            hold_until: Timestamp::ZERO,
-            epoch: 0,
-            admitted: 0,
             in_flight: 0,
             line: LineId::NONE,
-            breaker: Breaker::new(),
-            limits: Limits::boxed(&settings.limits, None),
+            admitted: 0,
+            epoch: 0,
+            last_success: None,
+            last_stir: LastStir::at(now),
+            why: Why::Initial,
+            is_plain: false,
             adaptive: Adaptive::new(now),
-            latency: Latency::new(settings.aimd.latency_target),
-            succeeded: 0,
             throttled: 0,
             failed: 0,
-            last_success: None,
+            limits: Limits::boxed(&settings.limits, None),
+            succeeded: 0,
+            latency: Latency::new(settings.aimd.latency_target),
             hold_source: None,
-            why: Why::Initial,
-        }
+            breaker: Breaker::new(),
+            hold_until: Timestamp::ZERO,
+        };
+        gate.note_whether_plain();
+        gate
     }
 
     /// A person closes the gate to everyone, until [`Gate::release`] or [`Gate::reset`].
@@ -93,6 +104,7 @@ impl Gate {
         self.advance(settings, now);
         self.breaker.isolate();
         self.begin_epoch();
+        self.note_whether_plain();
     }
 
     /// A person ends hold, open breaker and isolation at once. What was learned stays, and callers
@@ -104,6 +116,7 @@ impl Gate {
         self.breaker.reset();
         self.bucket.cut_to(1.0);
         self.begin_epoch();
+        self.note_whether_plain();
     }
 
     /// A person makes the gate as new. Who is in flight or in line stays there.
@@ -127,6 +140,7 @@ impl Gate {
             limits,
             ..Self::new(settings, now)
         };
+        self.note_whether_plain();
     }
 
     /// The settings were changed from `old` to `new`: goes on with what was learned, within the
@@ -162,9 +176,11 @@ impl Gate {
         if old.strategy != new.strategy {
             self.adaptive = Adaptive::new(now);
         }
+        self.note_whether_plain();
     }
 
     /// Tokens per second.
+    #[inline]
     pub fn rate(&self) -> f64 {
         self.bucket.rate()
     }
@@ -260,6 +276,13 @@ impl Gate {
             self.hold_until = until;
             self.hold_source = Some(source);
         }
+    }
+
+    /// Called at the end of everything that can make a difference. What was only looked at, and
+    /// what took a short cut, makes none.
+    fn note_whether_plain(&mut self) {
+        let paused = self.hold_until > self.bucket.refilled_at() || !self.breaker.is_closed();
+        self.is_plain = !paused && self.limits.is_none() && !self.adaptive.doubts();
     }
 
     fn begin_epoch(&mut self) {

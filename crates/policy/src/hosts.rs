@@ -144,6 +144,12 @@ impl<T> Hosts<T> {
         Some(index)
     }
 
+    /// Gives `key`, which need not be a host, the value that `host` has now.
+    pub fn alias(&mut self, key: &str, host: &str) {
+        let index = self.index_for(host);
+        self.exact.insert(key.to_owned(), index);
+    }
+
     /// The value for a [normalised](key::normalize) key; a port is ignored.
     pub fn find(&self, key: &str) -> &T {
         self.get(self.index_for(key))
@@ -152,7 +158,7 @@ impl<T> Hosts<T> {
     /// Where the value for a [normalised](key::normalize) key is; a port is ignored.
     pub fn index_for(&self, key: &str) -> HostIndex {
         let host = without_port(key);
-        if let Some(index) = self.exact.get(host) {
+        if let Some(index) = self.exact.get(key).or_else(|| self.exact.get(host)) {
             return *index;
         }
         let mut below = self.below.iter();

@@ -13,7 +13,7 @@ use crate::time::Timestamp;
 mod adaptive;
 mod aimd;
 
-pub(crate) use adaptive::Adaptive;
+pub(crate) use adaptive::{ALWAYS_IN_FLIGHT, Adaptive, LastStir};
 pub use aimd::AimdSettings;
 
 /// How the rate of a gate moves.
@@ -151,6 +151,7 @@ pub(crate) struct Moment {
 }
 
 /// Asks the strategy of `settings`.
+#[inline]
 pub(crate) fn react(
     settings: &GateSettings,
     state: &mut Adaptive,
@@ -169,6 +170,7 @@ pub(crate) fn react(
 /// Timers fire up to a millisecond or two late; without room for what came meanwhile the rate
 /// would never quite be reached. `aimd` has a burst of its own, but never more than two seconds'
 /// worth: what was harmless at the old rate is an attack at a hundredth of it.
+#[inline]
 pub(crate) fn burst(settings: &GateSettings, rate: f64) -> f64 {
     const TIMER_SLACK_SECONDS: f64 = 0.002;
     match settings.strategy {

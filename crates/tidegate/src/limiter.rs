@@ -4,19 +4,23 @@
 //! nothing itself. One call of [`Limiter::try_acquire`] is one read of the clock, one hash and one
 //! lock; settling hashes no more.
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
+use policy::budget::{BudgetSettings, RetryBudget};
 use policy::gate::{self, Gate, GateRecord, GateSettings};
 use policy::hosts::{HostPattern, Hosts};
 use policy::line::Tickets;
 use policy::outcome::{Outcome, Verdict};
+use policy::random::Random;
 use policy::time::Timestamp;
 
 use crate::ask::{Ask, Refusal};
+use crate::call::Call;
 use crate::clock::{Alarm, Clock};
 use crate::event::{Event, Listener};
 use crate::permit::Permit;
@@ -64,13 +68,26 @@ impl Limiter {
         LimiterBuilder::new()
     }
 
-    fn over(clock: Clock, hosts: Hosts<HostSettings>, listener: Option<Arc<dyn Listener>>) -> Self {
+    fn from_builder(builder: LimiterBuilder) -> Self {
+        let LimiterBuilder {
+            clock,
+            hosts,
+            listener,
+            budget,
+            chance,
+        } = builder;
+        let clock = clock.unwrap_or_default();
+        let now = clock.now();
         let hosts = Arc::new(hosts);
         let shared = Arc::new_cyclic(|me| Shared {
             clock,
             registry: Registry::new(&hosts),
             hosts: Mutex::new(hosts),
             listener,
+            chance: Mutex::new(chance),
+            budget: Mutex::new(RetryBudget::new(&budget, now)),
+            budget_settings: budget,
+            aliases: Mutex::new(BTreeMap::new()),
             retries: AtomicU64::new(0),
             round: Mutex::new(None),
             me: Weak::clone(me),
@@ -103,7 +120,7 @@ impl Limiter {
     ///
     /// Dropping the future gives its place back at once. A future that is neither polled nor
     /// dropped holds nobody up for longer than its deadline and five seconds.
-    pub async fn acquire<'a>(&'a self, ask: impl Into<Ask<'a>>) -> Result<Permit<'a>, Refusal> {
+    pub async fn acquire<'k>(&self, ask: impl Into<Ask<'k>>) -> Result<Permit<'_>, Refusal> {
         let ask = ask.into();
         if ask.also.is_empty() {
             self.shared.wait(ask).await
@@ -112,17 +129,22 @@ impl Limiter {
         }
     }
 
-    /// A permit of whichever of these gates has one first, and which that is. Of several that have
-    /// one now, the first in the list.
+    /// A permit of whichever of these gates lets it through first, and which that is: the place of
+    /// its key in the list. The key of `ask` itself is not looked at.
     ///
-    /// It waits in one line only, that of the gate that is expected first, and looks at the others
-    /// again whenever it wakes.
-    pub async fn acquire_any<'a>(
-        &'a self,
-        keys: &'a [&'a str],
-        ask: Ask<'a>,
-    ) -> Result<(usize, Permit<'a>), Refusal> {
-        self.shared.wait_for_any(keys, ask).await
+    /// It waits in all their lines at once, and leaves the others when one has let it through. The
+    /// refusal, if all refuse, is that of the gate to ask again first.
+    pub async fn acquire_any<'k>(
+        &self,
+        keys: &[&'k str],
+        ask: Ask<'k>,
+    ) -> Result<(usize, Permit<'_>), Refusal> {
+        self.shared.wait_for_any(keys.iter().copied(), ask).await
+    }
+
+    /// Something that somebody wants done through the gate of `ask`, with retries: see [`Call`].
+    pub fn call<'a>(&'a self, ask: impl Into<Ask<'a>>) -> Call<'a> {
+        Call::new(self, ask.into())
     }
 
     /// What [`Limiter::acquire`] would say, without taking anything: `Ok` if it would be admitted
@@ -157,7 +179,10 @@ impl Limiter {
     /// Replaces all settings. Gates keep what they have learned, as far as the new settings allow;
     /// those who wait stay in line. `shards` alone stays as it was built.
     pub fn set_settings(&self, hosts: Hosts<HostSettings>) {
-        self.shared.set_settings(&Arc::new(hosts));
+        self.shared.change_settings(|present| {
+            *present = hosts;
+            true
+        });
     }
 
     /// Changes the settings of one host, or of all below one.
@@ -165,12 +190,8 @@ impl Limiter {
     /// Returns `false`, and changes nothing, if [`Hosts::MOST`] hosts have settings of their own
     /// already.
     pub fn set_host(&self, pattern: HostPattern, settings: impl Into<HostSettings>) -> bool {
-        let mut hosts = lock(&self.shared.hosts).as_ref().clone();
-        let is_set = hosts.insert(pattern, settings.into()).is_some();
-        if is_set {
-            self.shared.set_settings(&Arc::new(hosts));
-        }
-        is_set
+        self.shared
+            .change_settings(|hosts| hosts.insert(pattern, settings.into()).is_some())
     }
 
     /// What must survive a restart, of every gate that has learned anything, with its key. Locks
@@ -215,7 +236,7 @@ impl Limiter {
         self.shared.registry.len()
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Shared {
         &self.shared
     }
 }
@@ -241,6 +262,12 @@ pub(crate) struct Shared {
     registry: Registry,
     hosts: Mutex<Arc<Hosts<HostSettings>>>,
     listener: Option<Arc<dyn Listener>>,
+    /// Where the random numbers of calls come from.
+    chance: Mutex<Random>,
+    budget: Mutex<RetryBudget>,
+    budget_settings: BudgetSettings,
+    /// Keys that have the settings of a host by another name.
+    aliases: Mutex<BTreeMap<String, String>>,
     retries: AtomicU64,
     /// The alarm for the next round of eviction, while there are gates.
     round: Mutex<Option<Alarm>>,
@@ -375,7 +402,7 @@ impl Shared {
         }
     }
 
-    fn settings_of(&self, key: &str) -> GateSettings {
+    pub(crate) fn settings_of(&self, key: &str) -> GateSettings {
         lock(&self.hosts).find(key).gate.clone()
     }
 
@@ -419,8 +446,51 @@ impl Shared {
         }
     }
 
-    fn set_settings(&self, hosts: &Arc<Hosts<HostSettings>>) {
+    /// A generator of its own for each call, so that they do not wait for each other.
+    pub(crate) fn random(&self) -> Random {
+        Random::from_seed(lock(&self.chance).next_u64())
+    }
+
+    /// An ordinary request is about to be sent: it pays for a part of a retry.
+    pub(crate) fn pay_in(&self, now: Timestamp) {
+        lock(&self.budget).deposit(&self.budget_settings, now);
+    }
+
+    /// Takes a retry out of the budget of all retries; if there is none, says when there is, if
+    /// ever.
+    pub(crate) fn withdraw(&self, now: Timestamp) -> Result<(), Option<Timestamp>> {
+        let mut budget = lock(&self.budget);
+        if budget.withdraw(&self.budget_settings, now) {
+            self.retries.fetch_add(1, Ordering::Relaxed);
+            return Ok(());
+        }
+        Err(budget.next_at(&self.budget_settings, now))
+    }
+
+    /// When the gate of `key` last had a success.
+    pub(crate) fn last_success(&self, key: &str) -> Option<Timestamp> {
+        let (mut shard, place) = self.registry.find(key)?;
+        shard.with_gate(place.slot, |gate, _, _| gate.last_success())
+    }
+
+    /// Gives the gate of `key` the settings of `host`, now and whenever settings change.
+    pub(crate) fn name_host(&self, key: &str, host: &str) {
+        lock(&self.aliases).insert(key.to_owned(), host.to_owned());
+        self.change_settings(|_| true);
+    }
+
+    /// Changes settings and puts all gates under them. `false` if `change` says that it changed
+    /// nothing.
+    fn change_settings(&self, change: impl FnOnce(&mut Hosts<HostSettings>) -> bool) -> bool {
         let mut present = lock(&self.hosts);
+        let mut hosts = present.as_ref().clone();
+        if !change(&mut hosts) {
+            return false;
+        }
+        for (key, host) in &*lock(&self.aliases) {
+            hosts.alias(key, host);
+        }
+        let hosts = &Arc::new(hosts);
         *present = Arc::clone(hosts);
         let now = self.clock.now();
         let mut wakers = Vec::new();
@@ -432,6 +502,7 @@ impl Shared {
         drop(present);
         self.clock.catch_up();
         wake_all(wakers);
+        true
     }
 
     /// Calls `look` with every gate, a few under one lock.

@@ -1,13 +1,14 @@
 //! Who may leave, who waits, who is refused: what a gate says to an ask.
 
 use super::{Ask, Decision, Gate, GateSettings, Permit, Reason};
-use crate::breaker::BreakerState;
+use crate::breaker::{BreakerState, Probe};
 use crate::line::{Ticket, Tickets};
-use crate::rate::{self, Strategy};
+use crate::rate::{self, LastStir, Strategy};
 use crate::time::Timestamp;
 
 impl Gate {
     /// Decides on `ask`, and does what was decided: takes the tokens or joins the line.
+    #[inline]
     pub fn acquire(
         &mut self,
         settings: &GateSettings,
@@ -15,7 +16,46 @@ impl Gate {
         ask: &Ask,
         now: Timestamp,
     ) -> Decision {
-        match self.judge(settings, tickets, ask, now) {
+        match self.acquire_at_once(settings, ask, now) {
+            Some(permit) => Decision::Admit(permit),
+            None => self.acquire_the_long_way(settings, tickets, ask, now),
+        }
+    }
+
+    /// The short cut for nearly every ask: nobody is in line, nothing but tokens and places in
+    /// flight decides, and there are enough of both. Then the long way would ask much and find
+    /// nothing. `None` says only that the long way has to be gone.
+    #[inline]
+    pub(super) fn acquire_at_once(
+        &mut self,
+        settings: &GateSettings,
+        ask: &Ask,
+        now: Timestamp,
+    ) -> Option<Permit> {
+        let in_time = self.bucket.refilled_at() <= now && now <= ask.deadline;
+        let is_plain = self.is_plain && settings.enabled && in_time;
+        if !is_plain || self.is_waited_for() || !self.has_room(settings) {
+            return None;
+        }
+        let burst = rate::burst(settings, self.bucket.rate());
+        self.bucket.refill_unpaused(now, burst);
+        let cost = ask.cost();
+        if !self.bucket.take_whole(f64::from(cost), burst) {
+            return None;
+        }
+        Some(self.permit(cost, None, now))
+    }
+
+    pub(super) fn acquire_the_long_way(
+        &mut self,
+        settings: &GateSettings,
+        tickets: &mut Tickets,
+        ask: &Ask,
+        now: Timestamp,
+    ) -> Decision {
+        let judged = self.judge(settings, tickets, ask, now);
+        self.note_whether_plain();
+        match judged {
             Judged::Leave => match self.grant(settings, ask.cost(), now) {
                 Some(permit) => Decision::Admit(permit),
                 None => self.join(settings, tickets, ask, now, Reason::Rate, None),
@@ -34,7 +74,9 @@ impl Gate {
         ask: &Ask,
         now: Timestamp,
     ) -> Result<(), (Reason, Option<Timestamp>)> {
-        match self.judge(settings, tickets, ask, now) {
+        let judged = self.judge(settings, tickets, ask, now);
+        self.note_whether_plain();
+        match judged {
             Judged::Leave => Ok(()),
             Judged::Wait { reason, until } | Judged::Refuse { reason, until } => {
                 Err((reason, until))
@@ -54,7 +96,7 @@ impl Gate {
         let probe_at = self.breaker.probe_at_the_latest(&settings.breaker);
         let answer_at = self
             .is_waiting_for_answers(settings)
-            .then(|| self.adaptive.waits_until(looked_at));
+            .then(|| self.last_stir.waits_until(looked_at));
         let leaves_at = self.leaves_at(settings, 0, cost, looked_at)?;
         [Some(leaves_at), probe_at, answer_at]
             .into_iter()
@@ -89,6 +131,7 @@ impl Gate {
     ) -> Option<(Ticket, Permit)> {
         let cost = tickets.first_cost(self.line)?;
         self.advance(settings, now);
+        self.note_whether_plain();
         let barred = match self.breaker.state(now) {
             BreakerState::Closed => false,
             BreakerState::HalfOpen => self.breaker.free_probes(&settings.breaker) == 0,
@@ -289,12 +332,23 @@ impl Gate {
     /// never does.
     fn is_full(&self, settings: &GateSettings, now: Timestamp) -> bool {
         self.in_flight >= settings.max_in_flight
-            || self.is_waiting_for_answers(settings) && now < self.adaptive.waits_until(now)
+            || self.is_waiting_for_answers(settings) && now < self.last_stir.waits_until(now)
     }
 
+    #[inline]
     fn is_waiting_for_answers(&self, settings: &GateSettings) -> bool {
         settings.strategy == Strategy::Adaptive
-            && self.in_flight >= self.adaptive.in_flight_cap(self.bucket.rate())
+            && self
+                .adaptive
+                .is_filled_by(self.in_flight, self.bucket.rate())
+    }
+
+    /// Is there certainly room in flight, in a gate that is plain? Few are let through without
+    /// looking at what `adaptive` remembers, which lies in another cache line.
+    #[inline]
+    fn has_room(&self, settings: &GateSettings) -> bool {
+        let few = self.in_flight < rate::ALWAYS_IN_FLIGHT;
+        self.in_flight < settings.max_in_flight && (few || !self.is_waiting_for_answers(settings))
     }
 
     fn join(
@@ -323,7 +377,7 @@ impl Gate {
         }
     }
 
-    /// The only way to a permit: a token is taken, or there is none.
+    /// The way to a permit: a token is taken, or there is none.
     fn grant(&mut self, settings: &GateSettings, cost: u32, now: Timestamp) -> Option<Permit> {
         if settings.enabled {
             let burst = rate::burst(settings, self.bucket.rate());
@@ -334,16 +388,22 @@ impl Gate {
                 limits.take(cost, now);
             }
         }
-        self.adaptive.stir(now);
+        let probe = self.breaker.admit(now);
+        Some(self.permit(cost, probe, now))
+    }
+
+    #[inline]
+    fn permit(&mut self, cost: u32, probe: Option<Probe>, now: Timestamp) -> Permit {
+        self.last_stir = LastStir::at(now);
         self.in_flight = self.in_flight.saturating_add(1);
         self.admitted = self.admitted.wrapping_add(1);
-        Some(Permit {
+        Permit {
             admitted_at: now,
             epoch: self.epoch,
             number: self.admitted,
             cost,
-            probe: self.breaker.admit(now),
-        })
+            probe,
+        }
     }
 
     /// Nobody leaves before this.

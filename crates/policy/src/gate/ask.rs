@@ -30,6 +30,7 @@ impl Ask {
         }
     }
 
+    #[inline]
     pub(super) fn cost(&self) -> u32 {
         self.cost.max(1)
     }

@@ -6,7 +6,7 @@ use super::{Gate, GateSettings, Permit};
 use crate::breaker::{self, Change};
 use crate::hint::Source;
 use crate::outcome::{Answer, Outcome, Verdict};
-use crate::rate::{self, Moment, Reaction, Strategy};
+use crate::rate::{self, LastStir, Moment, Reaction, Strategy};
 use crate::time::{CoarseTime, Timestamp};
 
 impl Gate {
@@ -20,8 +20,70 @@ impl Gate {
         verdict: Option<Verdict>,
         now: Timestamp,
     ) {
+        let says_nothing_else = outcome.hint.remaining.is_none() && outcome.used.is_none();
+        let is_plain = self.is_plain && settings.enabled;
+        if is_plain && verdict == Some(Verdict::Success) && says_nothing_else {
+            self.settle_plain_success(settings, &permit, outcome, now);
+        } else {
+            self.settle_the_long_way(settings, &permit, outcome, verdict, now);
+        }
+    }
+
+    /// The short cut for nearly every outcome: a success that says nothing about what remains, at
+    /// a gate that is plain and stays so. The same steps as the long way, without those that would
+    /// find nothing to do.
+    fn settle_plain_success(
+        &mut self,
+        settings: &GateSettings,
+        permit: &Permit,
+        outcome: &Outcome,
+        now: Timestamp,
+    ) {
+        let burst = rate::burst(settings, self.bucket.rate());
+        self.bucket.refill_unpaused(now, burst);
+        self.last_stir = LastStir::at(now);
+        self.in_flight = self.in_flight.saturating_sub(1);
+        self.last_success = Some(CoarseTime::of(now));
+        if let Answer::Status(_) = outcome.answer {
+            self.latency.record(outcome.latency);
+        }
+        self.succeeded = self.succeeded.saturating_add(1);
+        let moment = self.moment(settings, now);
+        if permit.epoch != self.epoch {
+            self.adaptive.late_success(moment);
+            return;
+        }
+        self.breaker.succeed_while_closed(&settings.breaker, now);
+        let signal = rate::Signal::Accepted {
+            latency: outcome.latency,
+        };
+        let reaction = rate::react(settings, &mut self.adaptive, signal, moment);
+        self.apply(settings, reaction, now);
+    }
+
+    pub(super) fn settle_the_long_way(
+        &mut self,
+        settings: &GateSettings,
+        permit: &Permit,
+        outcome: &Outcome,
+        verdict: Option<Verdict>,
+        now: Timestamp,
+    ) {
         self.advance(settings, now);
-        let present = self.take_back(&permit, now);
+        let present = self.take_back(permit, now);
+        self.take_in(settings, permit, outcome, verdict, present, now);
+        self.note_whether_plain();
+    }
+
+    fn take_in(
+        &mut self,
+        settings: &GateSettings,
+        permit: &Permit,
+        outcome: &Outcome,
+        verdict: Option<Verdict>,
+        present: bool,
+        now: Timestamp,
+    ) {
         if verdict == Some(Verdict::Success) {
             self.last_success = Some(CoarseTime::of(now));
         }
@@ -36,7 +98,7 @@ impl Gate {
         }
         let Some(verdict) = verdict else { return };
         self.count(verdict);
-        let exhausted = self.is_exhausted(settings, &permit, outcome);
+        let exhausted = self.is_exhausted(settings, permit, outcome);
         if let Some(wait) = told_to_wait(outcome, verdict, exhausted) {
             self.hold(now + wait, outcome.hint.source.unwrap_or(Source::Assumed));
         }
@@ -71,9 +133,10 @@ impl Gate {
 
     /// Frees what the permit held. `true` if its outcome is of the present epoch.
     fn take_back(&mut self, permit: &Permit, now: Timestamp) -> bool {
-        self.adaptive.stir(now);
+        self.last_stir = LastStir::at(now);
         self.in_flight = self.in_flight.saturating_sub(1);
         let probing = self.breaker.give_back(permit.probe);
+        self.note_whether_plain();
         permit.epoch == self.epoch && probing
     }
 
@@ -141,6 +204,7 @@ impl Gate {
         }
     }
 
+    #[inline]
     fn apply(&mut self, settings: &GateSettings, reaction: Reaction, now: Timestamp) {
         if let Some((rate, why)) = reaction.rate {
             self.bucket.set_rate(rate);
@@ -159,11 +223,18 @@ impl Gate {
         }
     }
 
+    #[inline]
     fn moment(&self, settings: &GateSettings, now: Timestamp) -> Moment {
+        // Only who knows a ceiling asks for it, and it lies in a cache line of its own.
+        let paused_until = if self.adaptive.has_ceiling() {
+            self.pause(settings).until
+        } else {
+            Timestamp::ZERO
+        };
         Moment {
             now,
             rate: self.bucket.rate(),
-            paused_until: self.pause(settings).until,
+            paused_until,
         }
     }
 }

@@ -29,16 +29,14 @@ pub(crate) struct Adaptive {
     delivery: Delivery,
     /// When growth near the ceiling began.
     near_since: Coarse,
-    /// Successes near the ceiling.
-    near: u16,
-    /// Successes since the last decrease.
-    successes: u16,
+    /// Successes near the ceiling, as far as anything is decided by them.
+    near: u8,
+    /// Successes since the last decrease, as far as anything is decided by them.
+    successes: u8,
     /// Decreases since the last success.
     streak: u8,
     /// How long to stay before probing the ceiling, in requests, where these are rare.
     patience: u8,
-    /// When an attempt last began or ended, in seconds modulo 18 hours.
-    stirred: u16,
 }
 
 impl Adaptive {
@@ -49,10 +47,9 @@ impl Adaptive {
             delivery: Delivery::new(now),
             near_since: Coarse::of(now),
             near: 0,
-            successes: u16::MAX,
+            successes: u8::MAX,
             streak: 0,
             patience: PATIENCE,
-            stirred: seconds(now),
         }
     }
 
@@ -66,30 +63,33 @@ impl Adaptive {
         self.ceiling = ceiling.map_or(f32::INFINITY, narrow);
     }
 
-    /// How many attempts may be under way: what the rate fills at the usual latency, twice over.
-    /// More would only queue up at the server. One, while it is doubtful that anything passes.
-    pub(crate) fn in_flight_cap(&self, rate: f64) -> u32 {
-        if self.streak >= 2 {
-            return 1;
+    /// Are as many attempts under way as make sense? That is what the rate fills at the usual
+    /// latency, twice over, and [`ALWAYS_IN_FLIGHT`]. More would only queue up at the server. One,
+    /// while it is doubtful that anything passes.
+    #[inline]
+    pub(crate) fn is_filled_by(&self, in_flight: u32, rate: f64) -> bool {
+        if self.doubts() {
+            return in_flight >= 1;
         }
         match self.latency.base() {
-            Some(base) => saturating_u32((6.0 + 2.0 * rate * base).ceil()),
-            None => u32::MAX,
+            Some(base) => f64::from(in_flight) >= f64::from(ALWAYS_IN_FLIGHT) + 2.0 * rate * base,
+            None => false,
         }
     }
 
-    /// An attempt begins or ends.
-    pub(crate) fn stir(&mut self, now: Timestamp) {
-        self.stirred = seconds(now);
+    /// Is it doubtful that anything passes?
+    #[inline]
+    pub(crate) fn doubts(&self) -> bool {
+        self.streak >= 2
     }
 
-    /// Until when those under way are waited for, if none begins or ends; then they are taken for
-    /// lost. Without this, a handful of attempts that never come back would close the gate.
-    pub(crate) fn waits_until(&self, now: Timestamp) -> Timestamp {
-        let silent_for = u64::from(seconds(now).wrapping_sub(self.stirred));
-        now + LOST_AFTER.saturating_sub(Duration::from_secs(silent_for))
+    /// Was a rate ever refused? Only then does it matter when the last pause ended.
+    #[inline]
+    pub(crate) fn has_ceiling(&self) -> bool {
+        self.ceiling.is_finite()
     }
 
+    #[inline]
     pub(crate) fn react(
         &mut self,
         settings: &GateSettings,
@@ -114,6 +114,7 @@ impl Adaptive {
         self.delivery.count(moment.now, self.stretch(moment.rate));
     }
 
+    #[inline]
     fn accepted(&mut self, settings: &GateSettings, latency: Duration, moment: Moment) -> Reaction {
         let Moment { now, rate, .. } = moment;
         self.delivery.count(now, self.stretch(rate));
@@ -142,17 +143,22 @@ impl Adaptive {
             self.ceiling = narrow(capacity);
         }
         self.latency.restart(moment.now);
-        self.successes = u16::MAX;
+        self.successes = u8::MAX;
         Reaction::lower((0.85 * capacity).max(settings.min_rate), Why::SlowAnswers)
     }
 
+    #[inline]
     fn grow(&mut self, settings: &GateSettings, moment: Moment) -> Reaction {
         let Moment { now, rate, .. } = moment;
         let step = self.step(moment);
-        // Use it or lose it: a rate that nobody uses proves nothing. This limits growth only; it
-        // never lowers the rate.
-        let used = 1.6 * self.delivery.per_second(now, self.stretch(rate)) + 4.0;
-        let grown = rate.max((rate + step).min(settings.max_rate).min(used));
+        let grown = if rate < settings.max_rate {
+            // Use it or lose it: a rate that nobody uses proves nothing. This limits growth only;
+            // it never lowers the rate.
+            let used = 1.6 * self.delivery.per_second(now, self.stretch(rate)) + 4.0;
+            rate.max((rate + step).min(settings.max_rate).min(used))
+        } else {
+            rate
+        };
         if grown > 1.25 * f64::from(self.ceiling) + 0.5 {
             self.ceiling = f32::INFINITY;
             self.patience = PATIENCE;
@@ -164,15 +170,20 @@ impl Adaptive {
         }
     }
 
+    #[inline]
     fn step(&mut self, moment: Moment) -> f64 {
+        if !self.has_ceiling() {
+            return (0.5 * moment.rate).min(1.0);
+        }
+        self.step_below_ceiling(moment)
+    }
+
+    fn step_below_ceiling(&mut self, moment: Moment) -> f64 {
         let Moment {
             now,
             rate,
             paused_until,
         } = moment;
-        if self.ceiling.is_infinite() {
-            return (0.5 * rate).min(1.0);
-        }
         if rate < 0.92 * f64::from(self.ceiling) {
             return (0.1 * rate * rate.min(1.0)).min(1.0);
         }
@@ -254,10 +265,45 @@ impl Adaptive {
     }
 
     /// The stretch over which delivery is measured: long enough for a handful of answers.
+    #[inline]
     fn stretch(&self, rate: f64) -> f64 {
-        (2.0 * self.latency.mean()).max(6.0 / rate).max(0.3)
+        // At twenty per second and above, six answers come within the shortest stretch: then a
+        // division by the rate can be spared.
+        let handful = if rate < 20.0 {
+            6.0 / rate
+        } else {
+            SHORTEST_STRETCH_SECONDS
+        };
+        (2.0 * self.latency.mean())
+            .max(handful)
+            .max(SHORTEST_STRETCH_SECONDS)
     }
 }
+
+/// When an attempt last began or ended, in seconds modulo 18 hours. Apart from the rest of what
+/// `adaptive` remembers, because every ask that is granted writes it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LastStir(u16);
+
+impl LastStir {
+    #[expect(clippy::cast_possible_truncation, reason = "modulo 18 hours is meant")]
+    pub(crate) fn at(now: Timestamp) -> Self {
+        Self((now.as_nanos() / 1_000_000_000) as u16)
+    }
+
+    /// Until when those under way are waited for, if none begins or ends; then they are taken for
+    /// lost. Without this, a handful of attempts that never come back would close the gate.
+    pub(crate) fn waits_until(self, now: Timestamp) -> Timestamp {
+        let silent_for = u64::from(Self::at(now).0.wrapping_sub(self.0));
+        now + LOST_AFTER.saturating_sub(Duration::from_secs(silent_for))
+    }
+}
+
+/// So many may be under way however fast answers come.
+pub(crate) const ALWAYS_IN_FLIGHT: u32 = 6;
+
+/// Below this, what was delivered is more chance than measure.
+const SHORTEST_STRETCH_SECONDS: f64 = 0.3;
 
 /// How far the rate falls from a ceiling it knows.
 const GENTLE: f64 = 0.7;
@@ -341,6 +387,7 @@ impl LatencyGuard {
         (self.base > 0.0).then_some(f64::from(self.base))
     }
 
+    #[inline]
     fn measure(&mut self, latency: Duration, now: Timestamp) -> Queueing {
         // Capped, so that one answer after hours does not poison the mean for the next hour.
         let seconds = latency.as_secs_f32().min(600.0);
@@ -373,15 +420,17 @@ impl LatencyGuard {
         self.significant = false;
     }
 
+    #[inline]
     fn finish_batch(&mut self, now: Timestamp) -> bool {
-        let (enough, long_enough) = if self.base > 0.0 {
-            (16, 0.25)
-        } else {
-            (5, 0.0)
-        };
-        if self.len < enough || self.started.seconds_until(now) < long_enough {
+        let (enough, long_enough_millis) = if self.base > 0.0 { (16, 250) } else { (5, 0) };
+        if self.len < enough || self.started.millis_until(now) < long_enough_millis {
             return false;
         }
+        self.judge_batch(now);
+        true
+    }
+
+    fn judge_batch(&mut self, now: Timestamp) {
         let len = f32::from(self.len);
         let offset = self.sum / len;
         let spread = (self.squares / len - offset * offset).max(0.0).sqrt();
@@ -400,7 +449,6 @@ impl LatencyGuard {
         } else {
             self.base = batch;
         }
-        true
     }
 }
 
@@ -421,14 +469,22 @@ impl Delivery {
         }
     }
 
+    #[inline]
     fn count(&mut self, now: Timestamp, stretch: f64) {
+        // Within half of the shortest stretch there is nothing to divide.
+        if self.since.millis_until(now) >= 150 {
+            self.begin_half_if_over(now, stretch / 2.0);
+        }
+        self.count = self.count.saturating_add(1);
+    }
+
+    fn begin_half_if_over(&mut self, now: Timestamp, half: f64) {
         let elapsed = self.since.seconds_until(now);
-        if elapsed >= stretch / 2.0 {
+        if elapsed >= half {
             self.before = narrow(f64::from(self.count) / elapsed);
             self.count = 0;
             self.since = Coarse::of(now);
         }
-        self.count = self.count.saturating_add(1);
     }
 
     fn per_second(&self, now: Timestamp, stretch: f64) -> f64 {
@@ -448,8 +504,13 @@ impl Coarse {
         Self((at.as_nanos() / 1_000_000) as u32)
     }
 
+    #[inline]
+    fn millis_until(self, now: Timestamp) -> u32 {
+        Self::of(now).0.wrapping_sub(self.0)
+    }
+
     fn seconds_until(self, now: Timestamp) -> f64 {
-        f64::from(Self::of(now).0.wrapping_sub(self.0)) / 1000.0
+        f64::from(self.millis_until(now)) / 1000.0
     }
 
     /// The later of two times that are not after `now`.
@@ -462,24 +523,10 @@ impl Coarse {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "modulo 18 hours is meant")]
-fn seconds(at: Timestamp) -> u16 {
-    (at.as_nanos() / 1_000_000_000) as u16
-}
-
 #[expect(
     clippy::cast_possible_truncation,
     reason = "rates and times need no more than seven digits here"
 )]
 fn narrow(value: f64) -> f32 {
     value as f32
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "`as` saturates"
-)]
-fn saturating_u32(value: f64) -> u32 {
-    value as u32
 }

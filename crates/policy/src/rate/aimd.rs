@@ -26,6 +26,7 @@ pub struct AimdSettings {
     pub count_throttled: bool,
 }
 
+#[inline]
 pub(super) fn react(settings: &GateSettings, signal: Signal, rate: f64) -> Reaction {
     let aimd = &settings.aimd;
     let fall = |why| Reaction::lower((rate * aimd.decrease).max(settings.min_rate), why);

@@ -1,10 +1,13 @@
 //! What can be said about a limiter before it is there.
 
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
+use policy::budget::BudgetSettings;
 use policy::gate::GateSettings;
 use policy::hosts::{HostPattern, Hosts};
+use policy::random::Random;
 
 use super::Limiter;
 use crate::clock::Clock;
@@ -28,9 +31,11 @@ use crate::settings::HostSettings;
 #[derive(Clone)]
 #[must_use = "a builder does nothing until `build`"]
 pub struct LimiterBuilder {
-    clock: Option<Clock>,
-    hosts: Hosts<HostSettings>,
-    listener: Option<Arc<dyn Listener>>,
+    pub(super) clock: Option<Clock>,
+    pub(super) hosts: Hosts<HostSettings>,
+    pub(super) listener: Option<Arc<dyn Listener>>,
+    pub(super) budget: BudgetSettings,
+    pub(super) chance: Random,
 }
 
 impl LimiterBuilder {
@@ -39,6 +44,8 @@ impl LimiterBuilder {
             clock: None,
             hosts: Hosts::new(HostSettings::default()),
             listener: None,
+            budget: BudgetSettings::default(),
+            chance: Random::from_seed(RandomState::new().hash_one(0)),
         }
     }
 
@@ -79,10 +86,24 @@ impl LimiterBuilder {
         }
     }
 
+    /// How many retries all calls together may make; by default one for five requests, and ten a
+    /// second in any case.
+    pub fn retry_budget(self, budget: BudgetSettings) -> Self {
+        Self { budget, ..self }
+    }
+
+    /// Where the random numbers of calls begin, so that a test can repeat them. By default nobody
+    /// knows.
+    pub fn seed(self, seed: u64) -> Self {
+        Self {
+            chance: Random::from_seed(seed),
+            ..self
+        }
+    }
+
     /// The limiter.
     pub fn build(self) -> Limiter {
-        let clock = self.clock.unwrap_or_default();
-        Limiter::over(clock, self.hosts, self.listener)
+        Limiter::from_builder(self)
     }
 }
 

@@ -18,13 +18,29 @@ use crate::registry::{Asked, Gone, Place, SeatId};
 
 impl Shared {
     /// Waits at one gate.
-    pub(super) fn wait<'a>(&'a self, ask: Ask<'a>) -> Wait<'a> {
+    pub(super) fn wait<'a, 'k>(&'a self, ask: Ask<'k>) -> Wait<'a, 'k> {
         Wait {
             shared: self,
             ask,
             asked_at: None,
+            kept: None,
             seat: None,
         }
+    }
+
+    /// Waits at every gate of the ask, and notes what kept it.
+    pub(crate) async fn wait_noting<'a>(
+        &'a self,
+        ask: Ask<'_>,
+        kept: &mut Option<Kept>,
+    ) -> Result<Permit<'a>, Refusal> {
+        if !ask.also.is_empty() {
+            return self.wait_for_all(ask).await;
+        }
+        let mut wait = self.wait(ask);
+        let answer = (&mut wait).await;
+        *kept = wait.kept;
+        answer
     }
 
     /// Waits until every gate of the ask has a permit at the same time.
@@ -33,7 +49,7 @@ impl Shared {
     /// tokens from those who could use them, and two asks with their keys in other orders would
     /// wait for each other for ever. So it waits at one gate at a time, the one that keeps it, and
     /// when it may leave there it needs the others at once or waits at the next.
-    pub(super) async fn wait_for_all<'a>(&'a self, ask: Ask<'a>) -> Result<Permit<'a>, Refusal> {
+    pub(super) async fn wait_for_all<'a>(&'a self, ask: Ask<'_>) -> Result<Permit<'a>, Refusal> {
         let ask = self.with_deadline(ask);
         let mut keeper = ask.key;
         loop {
@@ -52,12 +68,12 @@ impl Shared {
 
     /// Adds the permits of all other gates of the ask to that of `keeper`, if they have one now;
     /// else gives everything back and says which gate has none.
-    fn join_all<'a>(
+    fn join_all<'a, 'k>(
         &'a self,
         mut permit: Permit<'a>,
         keeper: &str,
-        ask: &Ask<'a>,
-    ) -> Result<Permit<'a>, &'a str> {
+        ask: &Ask<'k>,
+    ) -> Result<Permit<'a>, &'k str> {
         let keys = std::iter::once(ask.key).chain(ask.also.iter().copied());
         for key in keys.filter(|key| *key != keeper) {
             match self.try_acquire(key, ask.cost) {
@@ -72,9 +88,12 @@ impl Shared {
     }
 
     /// Waits at several gates at once, for the first that lets it through.
-    pub(super) fn wait_for_any<'a>(&'a self, keys: &'a [&'a str], ask: Ask<'a>) -> WaitAny<'a> {
-        let ask = self.with_deadline(ask);
-        let waits = keys.iter().map(|&key| {
+    pub(crate) fn wait_for_any<'a, 'k>(
+        &'a self,
+        keys: impl Iterator<Item = &'k str>,
+        ask: Ask<'k>,
+    ) -> WaitAny<'a, 'k> {
+        let waits = keys.map(|key| {
             let alone = Ask {
                 key,
                 also: &[],
@@ -90,23 +109,28 @@ impl Shared {
     }
 
     /// The same ask with one deadline, for those who wait at more than one gate.
-    fn with_deadline<'a>(&self, ask: Ask<'a>) -> Ask<'a> {
+    fn with_deadline<'k>(&self, ask: Ask<'k>) -> Ask<'k> {
         let settings = self.settings_of(ask.key);
         let deadline = ask.at_gate(&settings, self.clock.now()).deadline;
         ask.until(deadline)
     }
 }
 
+/// What keeps an ask: since when, why, and until when as things stood then.
+pub(crate) type Kept = (Timestamp, Reason, Option<Timestamp>);
+
 /// Waits for a permit of one gate.
-pub(super) struct Wait<'a> {
+pub(super) struct Wait<'a, 'k> {
     shared: &'a Shared,
-    ask: Ask<'a>,
+    ask: Ask<'k>,
     /// When it was first polled, and so asked.
     asked_at: Option<Timestamp>,
+    /// What kept it when it last joined a line.
+    kept: Option<Kept>,
     seat: Option<(Place, SeatId)>,
 }
 
-impl<'a> Future for Wait<'a> {
+impl<'a> Future for Wait<'a, '_> {
     type Output = Result<Permit<'a>, Refusal>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -128,7 +152,7 @@ impl<'a> Future for Wait<'a> {
     }
 }
 
-impl<'a> Wait<'a> {
+impl<'a> Wait<'a, '_> {
     fn ask(&mut self, context: &Context<'_>) -> Poll<Result<Permit<'a>, Refusal>> {
         let shared = self.shared;
         let now = shared.clock.now();
@@ -152,6 +176,7 @@ impl<'a> Wait<'a> {
                 reason,
             } => {
                 self.seat = Some((place, seat));
+                self.kept = Some((now, reason, until));
                 // Someone waits now, so there is a time to look again.
                 shared.unlock(shard, place, now);
                 shared.tell(
@@ -197,7 +222,7 @@ impl<'a> Wait<'a> {
     }
 }
 
-impl Drop for Wait<'_> {
+impl Drop for Wait<'_, '_> {
     /// Gives the place in line back at once, or the permit that was not collected.
     fn drop(&mut self) {
         let Some((place, seat)) = self.seat.take() else {
@@ -212,15 +237,15 @@ impl Drop for Wait<'_> {
 }
 
 /// Waits for a permit of one gate of several.
-pub(super) struct WaitAny<'a> {
+pub(crate) struct WaitAny<'a, 'k> {
     /// One for each key, until it has been refused.
-    waits: Vec<Option<Wait<'a>>>,
+    waits: Vec<Option<Wait<'a, 'k>>>,
     /// Of those that refused, the one that is to be asked again first.
     refusal: Option<Refusal>,
     shared: &'a Shared,
 }
 
-impl<'a> Future for WaitAny<'a> {
+impl<'a> Future for WaitAny<'a, '_> {
     type Output = Result<(usize, Permit<'a>), Refusal>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {

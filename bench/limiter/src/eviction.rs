@@ -1,0 +1,88 @@
+//! How long a slice of eviction holds a shard's lock, when every gate of a million may go.
+//!
+//! On a clock that is moved by hand. While it moves, the limiter makes its own rounds at exactly
+//! their times; gates that are made a moment after a round began are not idle in the last round
+//! before the clock stops, so all of them are left for the slices that are timed here.
+
+use std::time::{Duration, Instant};
+
+use tidegate::{Limiter, ManualClock};
+
+use crate::keys::{self, write_key};
+use crate::ours::{self, DEFAULT};
+
+pub(crate) struct Eviction {
+    /// The longest slice but for one in a hundred, in milliseconds.
+    pub(crate) p99_ms: f64,
+    pub(crate) median_ms: f64,
+    pub(crate) longest_ms: f64,
+    pub(crate) slices: usize,
+    pub(crate) evicted_per_slice: f64,
+}
+
+/// The middle one of three times: a slice is so short that whoever else gets the CPU meanwhile is
+/// seen among the longest of them.
+pub(crate) fn measure(gates: usize) -> Eviction {
+    let mut times = [(); 3].map(|()| measure_once(gates));
+    times.sort_by(|one, other| one.p99_ms.total_cmp(&other.p99_ms));
+    let [_, middle, _] = times;
+    middle
+}
+
+fn measure_once(gates: usize) -> Eviction {
+    let clock = ManualClock::new();
+    let limiter = ours::builder(DEFAULT).clock(clock.clock()).build();
+    // The first gate begins the rounds, one every 0.94 s.
+    attempt(&limiter, &keys::key(gates));
+    clock.advance(Duration::from_millis(100));
+    let mut key = String::new();
+    for number in 0..gates {
+        write_key(&mut key, number);
+        attempt(&limiter, &key);
+    }
+    // `idle_after` is two minutes.
+    clock.advance(Duration::from_millis(120_200));
+    let left = limiter.gates();
+    assert!(left >= gates, "only {left} gates are left for the slices");
+    let slices = time_slices(&limiter);
+    assert_eq!(limiter.gates(), 0, "all gates were idle");
+    summary(&slices, left)
+}
+
+/// Evicts until all shards have had their turn, from the first to the last.
+fn time_slices(limiter: &Limiter) -> Vec<f64> {
+    let mut slices = Vec::new();
+    // The rounds have left off in the middle of the shards, so all of them are gone over again.
+    for _ in 0..2 {
+        loop {
+            let (before, started) = (limiter.gates(), Instant::now());
+            let finished = limiter.evict_idle();
+            let took = started.elapsed();
+            // A look at an empty shard is no slice, and would make the others look better.
+            if limiter.gates() < before {
+                slices.push(took.as_secs_f64() * 1e3);
+            }
+            if finished {
+                break;
+            }
+        }
+    }
+    slices.sort_by(f64::total_cmp);
+    slices
+}
+
+fn summary(slices: &[f64], evicted: usize) -> Eviction {
+    let at = |share: f64| slices[((slices.len() - 1) as f64 * share).ceil() as usize];
+    Eviction {
+        p99_ms: at(0.99),
+        median_ms: at(0.5),
+        longest_ms: at(1.0),
+        slices: slices.len(),
+        evicted_per_slice: evicted as f64 / slices.len() as f64,
+    }
+}
+
+fn attempt(limiter: &Limiter, key: &str) {
+    let permit = limiter.try_acquire(key).expect("nobody is turned away");
+    permit.settle(&ours::outcome());
+}

@@ -1,0 +1,199 @@
+//! Time per attempt, of all contenders in turns.
+//!
+//! Each has one state for all its turns, with every key known. A turn walks over the keys until its
+//! time is up and looks at the clock only now and then.
+
+use std::hint::black_box;
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::Effort;
+use crate::contender::{Contender, warm_up};
+use crate::keys::walk;
+use crate::ours::{DEFAULT, Ours};
+use crate::peers::{Governor, GovernorFailsafe, GovernorRecloser};
+
+/// Everything that was timed.
+pub(crate) struct Throughput {
+    pub(crate) one_key: Row,
+    pub(crate) ten_thousand: Row,
+    pub(crate) million: Row,
+    /// Two threads, ten thousand keys.
+    pub(crate) two_threads: Row,
+}
+
+/// The times of every contender over the same keys.
+pub(crate) struct Row {
+    pub(crate) ours: Times,
+    pub(crate) governor: Times,
+    pub(crate) governor_failsafe: Times,
+    pub(crate) governor_recloser: Times,
+}
+
+/// The turns of one contender.
+pub(crate) struct Times {
+    /// Nanoseconds per attempt, a value for each turn, the fastest first.
+    turns: Vec<f64>,
+    /// Attempts that were turned away in all turns, although there is room for everyone.
+    pub(crate) refused: u64,
+}
+
+impl Times {
+    fn new(walked: &[Walked]) -> Self {
+        let mut turns: Vec<f64> = walked.iter().map(Walked::time_per_attempt).collect();
+        turns.sort_by(f64::total_cmp);
+        let refused = walked.iter().map(|walked| walked.refused).sum();
+        Self { turns, refused }
+    }
+
+    pub(crate) fn fastest(&self) -> f64 {
+        self.turns[0]
+    }
+
+    pub(crate) fn median(&self) -> f64 {
+        self.turns[self.turns.len() / 2]
+    }
+
+    pub(crate) fn slowest(&self) -> f64 {
+        self.turns[self.turns.len() - 1]
+    }
+}
+
+pub(crate) fn measure(effort: Effort) -> Throughput {
+    Throughput {
+        one_key: measure_row(1, 1, effort),
+        ten_thousand: measure_row(10_000, 1, effort),
+        million: measure_row(effort.most_keys, 1, effort),
+        two_threads: measure_row(10_000, 2, effort),
+    }
+}
+
+fn measure_row(keys: usize, threads: u64, effort: Effort) -> Row {
+    let walks: Vec<Vec<String>> = (1..=threads).map(|seed| walk(keys, STEPS, seed)).collect();
+    let ours = known(Ours::new(DEFAULT), &walks[0]);
+    let governor = known(Governor::new(), &walks[0]);
+    let governor_failsafe = known(GovernorFailsafe::new(), &walks[0]);
+    let governor_recloser = known(GovernorRecloser::new(), &walks[0]);
+
+    let mut turns = [const { Vec::new() }; 4];
+    for _ in 0..effort.repeats {
+        let mut turn = [const { Walked::NOTHING }; 4];
+        for _ in 0..SLICES {
+            let time = effort.turn / SLICES;
+            turn[0].then(go_together(&ours, &walks, time));
+            turn[1].then(go_together(&governor, &walks, time));
+            turn[2].then(go_together(&governor_failsafe, &walks, time));
+            turn[3].then(go_together(&governor_recloser, &walks, time));
+        }
+        for (turns, walked) in turns.iter_mut().zip(turn) {
+            turns.push(walked);
+        }
+    }
+    let [ours, governor, governor_failsafe, governor_recloser] =
+        turns.map(|walked| Times::new(&walked));
+    Row {
+        ours,
+        governor,
+        governor_failsafe,
+        governor_recloser,
+    }
+}
+
+fn known<C: Contender>(contender: C, walk: &[String]) -> C {
+    warm_up(&contender, walk);
+    contender
+}
+
+/// What one turn came to.
+struct Walked {
+    attempts: u64,
+    refused: u64,
+    wall: Duration,
+}
+
+impl Walked {
+    const NOTHING: Self = Self {
+        attempts: 0,
+        refused: 0,
+        wall: Duration::ZERO,
+    };
+
+    fn time_per_attempt(&self) -> f64 {
+        self.wall.as_secs_f64() * 1e9 / self.attempts as f64
+    }
+
+    /// One more, afterwards.
+    fn then(&mut self, next: Self) {
+        self.attempts += next.attempts;
+        self.refused += next.refused;
+        self.wall += next.wall;
+    }
+
+    /// Both, when they were on their way at the same time.
+    fn beside(self, other: Self) -> Self {
+        Self {
+            attempts: self.attempts + other.attempts,
+            refused: self.refused + other.refused,
+            wall: self.wall.max(other.wall),
+        }
+    }
+}
+
+/// Goes on all walks at once, each in a thread of its own, and a single one in this thread.
+fn go_together(contender: &impl Contender, walks: &[Vec<String>], time: Duration) -> Walked {
+    let walked = match walks {
+        [walk] => go(contender, walk, time),
+        walks => go_in_threads(contender, walks, time),
+    };
+    let most = walked.attempts / 100;
+    assert!(walked.refused <= most, "to be refused takes another time");
+    walked
+}
+
+fn go_in_threads(contender: &impl Contender, walks: &[Vec<String>], time: Duration) -> Walked {
+    let start = Barrier::new(walks.len());
+    thread::scope(|scope| {
+        let walkers = walks.iter().map(|walk| {
+            scope.spawn(|| {
+                start.wait();
+                go(contender, walk, time)
+            })
+        });
+        // All of them are there before the first is waited for.
+        let walkers: Vec<_> = walkers.collect();
+        let walked = walkers.into_iter().map(|walker| walker.join());
+        let walked = walked.map(|walked| walked.expect("a walker does not panic"));
+        walked.fold(Walked::NOTHING, Walked::beside)
+    })
+}
+
+/// Walks until `time` is over.
+#[inline(never)]
+fn go(contender: &impl Contender, walk: &[String], time: Duration) -> Walked {
+    let (mut attempts, mut refused) = (0, 0);
+    let started = Instant::now();
+    loop {
+        for steps in walk.chunks(STEPS) {
+            for key in steps {
+                refused += u64::from(!contender.attempt(black_box(key)));
+            }
+            attempts += steps.len() as u64;
+            let wall = started.elapsed();
+            if wall >= time {
+                return Walked {
+                    attempts,
+                    refused,
+                    wall,
+                };
+            }
+        }
+    }
+}
+
+/// In how many slices a turn is cut, in which the contenders alternate: whatever else the machine
+/// does for a while, it does to all of them. Each slice is long enough to fill the caches anew.
+const SLICES: u32 = 4;
+
+/// Attempts between two looks at the clock: a tenth of a nanosecond for each.
+const STEPS: usize = 256;

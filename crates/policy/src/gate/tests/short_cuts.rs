@@ -1,0 +1,286 @@
+//! Nearly every ask and every success takes a short cut. Here the same random history is lived by
+//! two gates, one of which never takes any: they must answer the same, and be the same, after every
+//! step.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::line::{Class, Ticket};
+use crate::random::Random;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn short_cuts_lead_where_the_long_way_leads(seed in any::<u64>()) {
+        let taken = Twins::new(seed).live(600);
+        prop_assert!(taken.asks + taken.outcomes <= 600);
+    }
+}
+
+/// Without this, the comparison above might compare the long way with itself.
+#[test]
+fn random_histories_take_short_cuts_and_the_long_way() {
+    let mut total = ShortCuts::default();
+    for seed in 0..100 {
+        let taken = Twins::new(seed).live(600);
+        total.asks += taken.asks;
+        total.outcomes += taken.outcomes;
+    }
+    let often = 1_500..20_000;
+    assert!(often.contains(&total.asks), "{total:?}");
+    assert!(often.contains(&total.outcomes), "{total:?}");
+}
+
+/// How many short cuts were there to be taken.
+#[derive(Debug, Default)]
+struct ShortCuts {
+    asks: u32,
+    outcomes: u32,
+}
+
+/// Two gates that live the same life.
+struct Twins {
+    random: Random,
+    settings: GateSettings,
+    now: Timestamp,
+    quick: Gate,
+    quick_tickets: Tickets,
+    thorough: Gate,
+    thorough_tickets: Tickets,
+    under_way: Vec<(Permit, Permit)>,
+    waiting: Vec<Ticket>,
+    /// In a calm history hardly anything goes wrong.
+    is_calm: bool,
+    taken: ShortCuts,
+}
+
+impl Twins {
+    fn new(seed: u64) -> Self {
+        let mut random = Random::from_seed(seed);
+        let settings = random_settings(&mut random);
+        let now = Timestamp::from_nanos(random.below(1 << 50));
+        let gate = Gate::new(&settings, now);
+        Self {
+            is_calm: random.below(2) == 0,
+            random,
+            now,
+            quick: gate.clone(),
+            quick_tickets: Tickets::new(),
+            thorough: gate,
+            thorough_tickets: Tickets::new(),
+            settings,
+            under_way: Vec::new(),
+            waiting: Vec::new(),
+            taken: ShortCuts::default(),
+        }
+    }
+
+    fn live(mut self, events: u32) -> ShortCuts {
+        for _ in 0..events {
+            self.pass_time();
+            match self.random.below(100) {
+                0..48 => self.ask(),
+                48..90 => self.settle(),
+                90..95 => while self.admit_next() {},
+                95..97 => self.cancel(),
+                97 => self.bring_back_without_outcome(),
+                98 if !self.is_calm => self.interfere(),
+                _ => self.look(),
+            }
+            assert_eq!(format!("{:?}", self.quick), format!("{:?}", self.thorough));
+        }
+        self.taken
+    }
+
+    /// Nothing, a little or a lot of time passes; now and then the clock steps back.
+    fn pass_time(&mut self) {
+        let longest = [0, 1_000, 3_000_000, 3_000_000, 300_000_000, 20_000_000_000];
+        let longest = longest[usize::try_from(self.random.below(6)).unwrap()];
+        let step = self.random.below(longest + 1);
+        self.now = if self.random.below(40) == 0 {
+            Timestamp::from_nanos(self.now.as_nanos().saturating_sub(step / 100))
+        } else {
+            self.now + Duration::from_nanos(step)
+        };
+    }
+
+    fn ask(&mut self) {
+        let patience = self.random.below(10_000_000_000);
+        let ask = Ask {
+            cost: u32::try_from(self.random.below(4)).unwrap(),
+            deadline: match self.random.below(8) {
+                0 => Timestamp::ZERO,
+                1..6 => self.now,
+                _ => self.now + Duration::from_nanos(patience),
+            },
+            class: [Class::Interactive, Class::Background]
+                [usize::try_from(self.random.below(2)).unwrap()],
+            waits_for_breaker: self.random.below(2) == 0,
+        };
+        let mut scout = self.quick.clone();
+        let at_once = scout.acquire_at_once(&self.settings, &ask, self.now);
+        self.taken.asks += u32::from(at_once.is_some());
+        let quick = self
+            .quick
+            .acquire(&self.settings, &mut self.quick_tickets, &ask, self.now);
+        let thorough = self.thorough.acquire_the_long_way(
+            &self.settings,
+            &mut self.thorough_tickets,
+            &ask,
+            self.now,
+        );
+        assert_eq!(format!("{quick:?}"), format!("{thorough:?}"));
+        match (quick, thorough) {
+            (Decision::Admit(one), Decision::Admit(other)) => self.under_way.push((one, other)),
+            (Decision::Wait { ticket, .. }, _) => self.waiting.push(ticket),
+            _ => {}
+        }
+    }
+
+    fn settle(&mut self) {
+        let Some((one, other)) = self.take_permits() else {
+            return;
+        };
+        let (outcome, verdict) = random_outcome(&mut self.random, self.is_calm);
+        let success = verdict == Some(Verdict::Success);
+        let says_more = outcome.hint.remaining.is_some() || outcome.used.is_some();
+        self.taken.outcomes +=
+            u32::from(self.quick.is_plain && self.settings.enabled && success && !says_more);
+        self.quick
+            .settle(&self.settings, one, &outcome, verdict, self.now);
+        self.thorough
+            .settle_the_long_way(&self.settings, &other, &outcome, verdict, self.now);
+    }
+
+    fn bring_back_without_outcome(&mut self) {
+        let Some((one, other)) = self.take_permits() else {
+            return;
+        };
+        let bring_back = match self.random.below(2) {
+            0 => Gate::abandon,
+            _ => Gate::give_back,
+        };
+        bring_back(&mut self.quick, &self.settings, one, self.now);
+        bring_back(&mut self.thorough, &self.settings, other, self.now);
+    }
+
+    fn admit_next(&mut self) -> bool {
+        let quick = self
+            .quick
+            .admit_next(&self.settings, &mut self.quick_tickets, self.now);
+        let thorough =
+            self.thorough
+                .admit_next(&self.settings, &mut self.thorough_tickets, self.now);
+        assert_eq!(quick, thorough);
+        let Some(((ticket, one), (_, other))) = quick.zip(thorough) else {
+            return false;
+        };
+        self.waiting.retain(|waiting| *waiting != ticket);
+        self.under_way.push((one, other));
+        true
+    }
+
+    fn cancel(&mut self) {
+        let Some(ticket) = self.waiting.pop() else {
+            return;
+        };
+        assert!(self.quick.cancel(&mut self.quick_tickets, ticket));
+        assert!(self.thorough.cancel(&mut self.thorough_tickets, ticket));
+    }
+
+    /// A person interferes, or the process starts anew.
+    fn interfere(&mut self) {
+        let kind = self.random.below(8).min(4);
+        let new = random_settings(&mut self.random);
+        for gate in [&mut self.quick, &mut self.thorough] {
+            match kind {
+                0 => gate.isolate(&self.settings, self.now),
+                1 => gate.reset(&self.settings, self.now),
+                2 => gate.adopt(&self.settings, &new, self.now),
+                3 => {
+                    let restored = Gate::restore(&self.settings, &gate.record(self.now), self.now);
+                    let Gate {
+                        in_flight, line, ..
+                    } = *gate;
+                    *gate = Gate {
+                        in_flight,
+                        line,
+                        ..restored
+                    };
+                }
+                _ => gate.release(&self.settings, self.now),
+            }
+        }
+        if kind == 2 {
+            self.settings = new;
+        }
+    }
+
+    fn look(&mut self) {
+        let ask = Ask::until(self.now);
+        let quick = self
+            .quick
+            .peek(&self.settings, &self.quick_tickets, &ask, self.now);
+        let thorough = self
+            .thorough
+            .peek(&self.settings, &self.thorough_tickets, &ask, self.now);
+        assert_eq!(quick, thorough);
+    }
+
+    fn take_permits(&mut self) -> Option<(Permit, Permit)> {
+        let count = self.under_way.len() as u64;
+        if count == 0 {
+            return None;
+        }
+        let some = usize::try_from(self.random.below(count)).unwrap();
+        Some(self.under_way.swap_remove(some))
+    }
+}
+
+fn random_settings(random: &mut Random) -> GateSettings {
+    let mut options = GateOptions::default();
+    let mut set = |name: &str, values: &[&str]| {
+        let some = usize::try_from(random.below(values.len() as u64)).unwrap();
+        options.set(name, values[some]).unwrap();
+    };
+    set("strategy", &["adaptive", "adaptive", "aimd", "fixed"]);
+    set("initial_rate", &["5", "50", "5000"]);
+    set("min_rate", &["0.1", "0.5"]);
+    set("max_rate", &["5000", "10000"]);
+    set("max_in_flight", &["3", "8", "256"]);
+    set("burst", &["1", "4", "40"]);
+    set("window", &["1s", "10s"]);
+    set("half_open_probes", &["1", "3"]);
+    set("enabled", &["true", "true", "true", "true", "false"]);
+    set("limits", &["", "", "", "9/1s"]);
+    options.build().unwrap()
+}
+
+fn random_outcome(random: &mut Random, is_calm: bool) -> (Outcome, Option<Verdict>) {
+    let kind = if is_calm && random.below(20) > 0 {
+        10
+    } else {
+        random.below(16)
+    };
+    let remaining = random.below(6);
+    let mut outcome = match kind {
+        0 => answer(429),
+        1 => directed(429, remaining / 2),
+        2 => answer(503),
+        3 => answer(500),
+        4 => answer(404),
+        5 => answer(101),
+        6 => quota(200, remaining, 1),
+        7 => quota(429, 0, 2),
+        8 => Outcome::failure(Failure::Reset, Phase::Waiting, Duration::from_millis(3)),
+        9 => directed(200, 1),
+        _ => answer(200),
+    };
+    outcome.latency = Duration::from_millis([10, 12, 15, 80][(remaining % 4) as usize]);
+    if random.below(20) == 0 {
+        outcome.used = Some(2);
+    }
+    let verdict = outcome.judge().verdict;
+    (outcome, verdict)
+}

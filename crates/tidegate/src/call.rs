@@ -1,0 +1,292 @@
+//! The attempt loop: one thing that somebody wants done, over all its attempts.
+//!
+//! ask the gate → attempt → judge → settle → wait → again. The loop decides none of it: when an
+//! item may be sent again and when it is over is for [`policy::item`] to say, when it may leave for
+//! its gate or its pool. What is left is to wait, to call and to write down what happened.
+//!
+//! An attempt is any async function that comes back with [`Answered`]: its value, and what that
+//! means. The value of the last attempt is the caller's, whatever the end was.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use policy::backoff::BackoffSettings;
+use policy::item::{ItemKind, Safety, Step};
+use policy::outcome::{Outcome, Verdict};
+use policy::time::Timestamp;
+
+use crate::ask::Ask;
+use crate::clock::Clock;
+use crate::credential::Refresh;
+use crate::limiter::Limiter;
+use crate::pool::{Endpoint, Pool};
+
+mod course;
+mod error;
+mod trail;
+mod way;
+
+pub use error::CallError;
+pub use trail::{Trail, TrailStep, What};
+
+use course::{Course, Taken};
+use way::Way;
+
+/// What one attempt came to.
+#[derive(Clone, Debug)]
+pub struct Answered<T> {
+    /// What the caller gets if this was the last attempt.
+    pub value: T,
+    /// What gates and items learn from it.
+    pub outcome: Outcome,
+    /// Its class; `None` changes nothing and ends the call as done.
+    pub verdict: Option<Verdict>,
+    /// The beginning of an error's message, for people and for the texts of pools; may be empty.
+    pub text: String,
+}
+
+impl<T> Answered<T> {
+    /// Judged by its status and what the server said about pace.
+    pub fn new(value: T, outcome: Outcome) -> Self {
+        let verdict = outcome.judge().verdict;
+        Self::judged(value, outcome, verdict)
+    }
+
+    /// Judged by someone who knows better, from the body or by rules of their own.
+    pub fn judged(value: T, outcome: Outcome, verdict: Option<Verdict>) -> Self {
+        Self {
+            value,
+            outcome,
+            verdict,
+            text: String::new(),
+        }
+    }
+}
+
+/// One attempt, as the function that makes it sees it.
+#[derive(Debug)]
+pub struct Attempt {
+    /// The how-manieth it is, from 1.
+    pub number: u32,
+    clock: Clock,
+    started: Timestamp,
+}
+
+impl Attempt {
+    /// How long it has been under way: the latency of its [`Outcome`] when the answer is there.
+    pub fn elapsed(&self) -> Duration {
+        self.clock.now().since(self.started)
+    }
+
+    /// An outcome with this status, after [`elapsed`](Self::elapsed).
+    pub fn status(&self, status: u16) -> Outcome {
+        Outcome::status(status, self.elapsed())
+    }
+}
+
+/// A call that is done.
+#[derive(Clone, Debug)]
+pub struct Called<T> {
+    /// What the last attempt came to.
+    pub value: T,
+    /// How often it was sent.
+    pub sent: u32,
+    /// Everything that was decided on the way.
+    pub trail: Trail,
+}
+
+/// Something that somebody wants done through a gate, or through a [`Pool`].
+///
+/// Made by [`Limiter::call`] or [`Pool::call`]. The defaults are a request that may be sent again
+/// without harm (GET), the preset `standard`, no deadline, and giving up after five minutes
+/// without any success at its gate.
+///
+/// ```
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use tidegate::{Answered, Limiter};
+///
+/// # async fn fetch() -> (u16, String) { (200, String::new()) }
+/// let limiter = Limiter::new();
+/// let called = limiter
+///     .call("api.example.com")
+///     .within(Duration::from_secs(30))
+///     .run(async |attempt| {
+///         let (status, body) = fetch().await;
+///         Answered::new(body, attempt.status(status))
+///     })
+///     .await?;
+/// println!("{}", called.value);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy)]
+#[must_use = "a call does nothing until `run`"]
+pub struct Call<'a> {
+    limiter: &'a Limiter,
+    ask: Ask<'a>,
+    kind: ItemKind,
+    backoff: Option<&'a BackoffSettings>,
+    credential: Option<&'a dyn Refresh>,
+}
+
+/// How long a gate may go without any success before those who wait there give up.
+pub const GIVE_UP_AFTER: Duration = Duration::from_secs(300);
+
+impl<'a> Call<'a> {
+    pub(crate) fn new(limiter: &'a Limiter, ask: Ask<'a>) -> Self {
+        Self {
+            limiter,
+            ask,
+            kind: ItemKind {
+                give_up_after: Some(GIVE_UP_AFTER),
+                ..ItemKind::of("GET")
+            },
+            backoff: None,
+            credential: None,
+        }
+    }
+
+    /// What sending it twice does, and how long it may take. Its bounds of time replace the
+    /// defaults.
+    pub fn kind(self, kind: ItemKind) -> Self {
+        Self { kind, ..self }
+    }
+
+    /// The method of the request, by which it is known what sending it twice does.
+    pub fn method(self, method: &str) -> Self {
+        let kind = ItemKind {
+            safety: Safety::of(method),
+            ..self.kind
+        };
+        Self { kind, ..self }
+    }
+
+    /// It carries a key by which the server knows a second copy, so it can be sent again.
+    pub fn idempotency_key(self) -> Self {
+        let kind = ItemKind {
+            has_idempotency_key: true,
+            ..self.kind
+        };
+        Self { kind, ..self }
+    }
+
+    /// It must be sent within this time, all attempts and waits included; who cannot be is told so
+    /// at once.
+    pub fn within(self, time: Duration) -> Self {
+        let kind = ItemKind {
+            expires_after: Some(time),
+            ..self.kind
+        };
+        Self { kind, ..self }
+    }
+
+    /// How long to wait between attempts, and how many there may be.
+    pub fn backoff(self, backoff: &'a BackoffSettings) -> Self {
+        Self {
+            backoff: Some(backoff),
+            ..self
+        }
+    }
+
+    /// What to refresh when the server answers 401.
+    pub fn credential(self, credential: &'a dyn Refresh) -> Self {
+        Self {
+            credential: Some(credential),
+            ..self
+        }
+    }
+
+    /// Makes attempts until one is good, or it is over.
+    ///
+    /// # Errors
+    ///
+    /// With the reason for which it will not be sent again, the last attempt's value if there was
+    /// one, and the trail. Dropping the future cancels: what is under way counts as abandoned.
+    pub async fn run<T, F>(
+        self,
+        mut attempt: impl FnMut(Attempt) -> F,
+    ) -> Result<Called<T>, CallError<T>>
+    where
+        F: Future<Output = Answered<T>>,
+    {
+        let way: Way<'_, Infallible> = Way::Gate(self.limiter);
+        self.drive(way, |this, _| attempt(this)).await
+    }
+
+    /// The same through a pool: every attempt goes to the endpoint that the pool chooses then.
+    pub(crate) async fn run_through<E, T, F>(
+        self,
+        pool: &'a Pool<E>,
+        mut attempt: impl FnMut(Attempt, Arc<Endpoint<E>>) -> F,
+    ) -> Result<Called<T>, CallError<T>>
+    where
+        F: Future<Output = Answered<T>>,
+    {
+        self.drive(Way::Pool(pool), |this, endpoint| {
+            let endpoint = endpoint.expect("who leaves through a pool goes to an endpoint");
+            attempt(this, endpoint)
+        })
+        .await
+    }
+
+    async fn drive<E, T, F>(
+        self,
+        way: Way<'a, E>,
+        mut attempt: impl FnMut(Attempt, Option<Arc<Endpoint<E>>>) -> F,
+    ) -> Result<Called<T>, CallError<T>>
+    where
+        F: Future<Output = Answered<T>>,
+    {
+        let clock = self.limiter.clock();
+        let mut course = Course::new(&self, way);
+        let mut last = None;
+        loop {
+            clock.sleep_until(course.next_at()).await;
+            let right = match course.leave().await {
+                Ok(right) => right,
+                Err(refused) => match course.refused(&refused) {
+                    ControlFlow::Continue(()) => continue,
+                    ControlFlow::Break(reason) => return Err(course.over(reason, last)),
+                },
+            };
+            if let Err(flow) = course.pay() {
+                right.give_back();
+                match flow {
+                    ControlFlow::Continue(()) => continue,
+                    ControlFlow::Break(reason) => return Err(course.over(reason, last)),
+                }
+            }
+            let used = self.credential.map(Refresh::generation);
+            let this = Attempt {
+                number: course.sent() + 1,
+                clock: clock.clone(),
+                started: clock.now(),
+            };
+            let answered = attempt(this, right.endpoint()).await;
+            right.settle(&answered);
+            let mut step = course.after(&answered);
+            if let (Step::Refresh, Some(credential), Some(used)) = (step, self.credential, used) {
+                let succeeded = credential.refresh(used).await;
+                step = course.refreshed(credential, succeeded);
+            }
+            match course.take(step) {
+                Taken::Again => last = Some(answered.value),
+                Taken::Done => return Ok(course.done(answered.value)),
+                Taken::Over(reason) => return Err(course.over(reason, Some(answered.value))),
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Call<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call")
+            .field("ask", &self.ask)
+            .field("kind", &self.kind)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,201 @@
+//! The state of one call between its attempts: its item, and what is written down about it.
+
+use std::ops::ControlFlow;
+
+use policy::backoff::BackoffSettings;
+use policy::gate::Reason;
+use policy::item::{Item, Step, TerminalReason};
+use policy::preset::Preset;
+use policy::random::Random;
+use policy::time::Timestamp;
+
+use super::way::{NotNow, Right, Way};
+use super::{Answered, Call, CallError, Called, Trail, What};
+use crate::ask::Ask;
+use crate::credential::Refresh;
+use crate::event::Event;
+use crate::limiter::Limiter;
+
+pub(super) struct Course<'a, E> {
+    limiter: &'a Limiter,
+    way: Way<'a, E>,
+    ask: Ask<'a>,
+    backoff: BackoffSettings,
+    item: Item,
+    random: Random,
+    trail: Trail,
+}
+
+/// Where a step leads.
+pub(super) enum Taken {
+    Again,
+    Done,
+    Over(TerminalReason),
+}
+
+impl<'a, E> Course<'a, E> {
+    pub(super) fn new(call: &Call<'a>, way: Way<'a, E>) -> Self {
+        let backoff = call.backoff.cloned();
+        Self {
+            limiter: call.limiter,
+            way,
+            ask: call.ask,
+            backoff: backoff.unwrap_or_else(|| Preset::Standard.settings()),
+            item: Item::new(call.kind, call.limiter.clock().now()),
+            random: call.limiter.shared().random(),
+            trail: Trail::default(),
+        }
+    }
+
+    pub(super) fn next_at(&self) -> Timestamp {
+        self.item.next_at()
+    }
+
+    /// Waits until its gate or pool lets it out.
+    pub(super) async fn leave(&mut self) -> Result<Right<'a, E>, NotNow> {
+        let deadline = self.item.expires_at();
+        let ask = deadline.map_or(self.ask, |deadline| self.ask.until(deadline));
+        self.way.leave(ask, &mut self.trail).await
+    }
+
+    pub(super) fn sent(&self) -> u32 {
+        self.item.sent()
+    }
+
+    /// It was not let out: whether to ask again.
+    pub(super) fn refused(&mut self, refused: &NotNow) -> ControlFlow<TerminalReason> {
+        let (reason, until) = match *refused {
+            NotNow::Never(reason) => return ControlFlow::Break(reason),
+            NotNow::Refused { reason, until } => (reason, until),
+        };
+        self.ask_again(reason, until)
+    }
+
+    fn ask_again(
+        &mut self,
+        reason: Reason,
+        until: Option<Timestamp>,
+    ) -> ControlFlow<TerminalReason> {
+        let now = self.look_at_gate();
+        let step = self
+            .item
+            .refused(&self.backoff, reason, until, now, &mut self.random);
+        match self.take(step) {
+            Taken::Again | Taken::Done => ControlFlow::Continue(()),
+            Taken::Over(reason) => ControlFlow::Break(reason),
+        }
+    }
+
+    /// Pays for the attempt that is about to be made. The first is ordinary and pays in; a retry
+    /// needs the budget of all retries. Without that it waits for it, as long as there is time.
+    pub(super) fn pay(&mut self) -> Result<(), ControlFlow<TerminalReason>> {
+        let shared = self.limiter.shared();
+        let now = shared.clock.now();
+        if self.item.sent() == 0 {
+            shared.pay_in(now);
+            return Ok(());
+        }
+        match shared.withdraw(now) {
+            Ok(()) => Ok(()),
+            Err(Some(until)) => Err(self.ask_again(Reason::Rate, Some(until))),
+            Err(None) => Err(ControlFlow::Break(TerminalReason::Exhausted)),
+        }
+    }
+
+    /// An attempt was made.
+    pub(super) fn after<T>(&mut self, answered: &Answered<T>) -> Step {
+        let now = self.look_at_gate();
+        let what = What::Answered {
+            answer: answered.outcome.answer,
+            verdict: answered.verdict,
+            latency: answered.outcome.latency,
+        };
+        self.trail.push(now, what);
+        self.item.after(
+            &self.backoff,
+            &answered.outcome,
+            answered.verdict,
+            now,
+            &mut self.random,
+        )
+    }
+
+    pub(super) fn refreshed(&mut self, credential: &dyn Refresh, succeeded: bool) -> Step {
+        let now = self.limiter.clock().now();
+        self.trail.push(now, What::Refreshed { succeeded });
+        let event = Event::Refreshed {
+            credential: credential.name(),
+            succeeded,
+        };
+        self.limiter.shared().tell(now, &event);
+        self.item.refreshed(succeeded, now)
+    }
+
+    /// Writes a step down and says where it leads.
+    pub(super) fn take(&mut self, step: Step) -> Taken {
+        let now = self.limiter.clock().now();
+        let reason = match step {
+            Step::Done => return Taken::Done,
+            Step::SendAt {
+                at,
+                delay,
+                source,
+                reason,
+            } => {
+                let what = What::Scheduled {
+                    until: at,
+                    delay,
+                    source,
+                    reason,
+                };
+                self.trail.push(now, what);
+                let event = Event::RetryScheduled {
+                    key: self.ask.key,
+                    sent: self.item.sent(),
+                    delay,
+                    reason: reason.as_str(),
+                };
+                self.limiter.shared().tell(now, &event);
+                return Taken::Again;
+            }
+            // Nobody gave a credential, so there is nothing to refresh.
+            Step::Refresh => TerminalReason::AuthFailed,
+            Step::Conflict => TerminalReason::Conflict,
+            Step::Failed(reason) => reason,
+        };
+        let event = Event::Failed {
+            key: self.ask.key,
+            sent: self.item.sent(),
+            reason,
+        };
+        self.limiter.shared().tell(now, &event);
+        Taken::Over(reason)
+    }
+
+    pub(super) fn done<T>(self, value: T) -> Called<T> {
+        Called {
+            value,
+            sent: self.item.sent(),
+            trail: self.trail,
+        }
+    }
+
+    pub(super) fn over<T>(mut self, reason: TerminalReason, last: Option<T>) -> CallError<T> {
+        let now = self.limiter.clock().now();
+        self.trail.push(now, What::Over { reason });
+        CallError {
+            reason,
+            sent: self.item.sent(),
+            last,
+            trail: self.trail,
+        }
+    }
+
+    /// Others may have had success at the gate meanwhile, which is reason to go on hoping.
+    fn look_at_gate(&mut self) -> Timestamp {
+        if let Some(at) = self.way.last_success(self.ask.key) {
+            self.item.gate_succeeded(at);
+        }
+        self.limiter.clock().now()
+    }
+}

@@ -1,0 +1,416 @@
+//! Pools, live: endpoints that can do the same work, each behind a gate of its own.
+//!
+//! Which endpoint is next is for [`policy::pool`] to say, when it may send for its gate. A permit
+//! of a pool is both, and brings both back together: a gate learns the pace and an endpoint's
+//! ladder the errors, each from every answer once.
+//!
+//! Who finds no endpoint that may send at once waits for the earliest: in the lines of all gates
+//! that only lack a token, for the end of the first pause, and for whatever a person or an answer
+//! changes, whichever comes first.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::task::Waker;
+
+use policy::key::endpoint_key;
+use policy::ladder::{Disabled, Ended, Ladder, LadderRecord, LadderSettings, Step};
+use policy::outcome::{Answer, Outcome, Verdict};
+use policy::pool::{self, Balance, EndpointId, Lease};
+use policy::time::Timestamp;
+
+use crate::ask::Ask;
+use crate::call::{Answered, Attempt, Call, CallError, Called};
+use crate::event::Event;
+use crate::limiter::Limiter;
+use crate::sync::{Mutex, MutexGuard, lock};
+
+mod permit;
+mod refusal;
+mod wait;
+
+pub use permit::PoolPermit;
+pub use refusal::PoolRefusal;
+
+/// Endpoints that can do the same work. `E` is whatever its user keeps for each: an address, a
+/// client, a credential.
+///
+/// ```
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use tidegate::{Ask, Limiter, Outcome, Pool};
+///
+/// let limiter = Limiter::new();
+/// let pool = Pool::new("llm", &limiter);
+/// pool.add("a", "a.example.com", "https://a.example.com/v1");
+/// pool.add("b", "b.example.com", "https://b.example.com/v1");
+///
+/// let permit = pool.acquire(Ask::new("")).await?;
+/// let url = permit.endpoint().data();
+/// // … send there, then:
+/// permit.settle(&Outcome::status(200, Duration::from_millis(300)));
+/// # Ok(())
+/// # }
+/// ```
+pub struct Pool<E> {
+    name: Box<str>,
+    limiter: Limiter,
+    state: Mutex<State<E>>,
+}
+
+struct State<E> {
+    pool: pool::Pool,
+    protection: LadderSettings,
+    endpoints: BTreeMap<EndpointId, Arc<Endpoint<E>>>,
+    /// How often it has changed which endpoints can be used.
+    changes: u64,
+    /// Those who wait for such a change.
+    waiting: Vec<Waker>,
+}
+
+/// One member of a pool.
+pub struct Endpoint<E> {
+    id: EndpointId,
+    name: Box<str>,
+    key: Arc<str>,
+    data: E,
+}
+
+impl<E> Endpoint<E> {
+    /// What it is called in its pool.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The key of its gate: `pool/endpoint`.
+    pub fn key(&self) -> &Arc<str> {
+        &self.key
+    }
+
+    /// What its user keeps for it.
+    pub fn data(&self) -> &E {
+        &self.data
+    }
+}
+
+impl<E> fmt::Debug for Endpoint<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint")
+            .field("key", &self.key)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What can be seen of an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndpointView {
+    /// What it is called.
+    pub name: String,
+    /// Why it is disabled; `None` if it is not.
+    pub disabled: Option<Disabled>,
+    /// The end of its pause, while that lasts.
+    pub paused_until: Option<Timestamp>,
+    /// Errors in a row.
+    pub consecutive_errors: u32,
+    /// The last error, for people.
+    pub last_error: Option<String>,
+    /// Requests under way.
+    pub in_flight: u32,
+}
+
+impl<E> Pool<E> {
+    /// A pool without endpoints, with default protection and balance.
+    pub fn new(name: &str, limiter: &Limiter) -> Self {
+        Self::with(name, limiter, Balance::default(), LadderSettings::default())
+    }
+
+    /// A pool without endpoints.
+    pub fn with(
+        name: &str,
+        limiter: &Limiter,
+        balance: Balance,
+        protection: LadderSettings,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            limiter: limiter.clone(),
+            state: Mutex::new(State {
+                pool: pool::Pool::new(balance),
+                protection,
+                endpoints: BTreeMap::new(),
+                changes: 0,
+                waiting: Vec::new(),
+            }),
+        }
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The limiter that its endpoints' gates are in.
+    pub fn limiter(&self) -> &Limiter {
+        &self.limiter
+    }
+
+    /// Adds an endpoint at the end of the list. Its gate has the settings of `host`. `false` if the
+    /// name is taken or the pool is full.
+    pub fn add(&self, name: &str, host: &str, data: E) -> bool {
+        self.restore(name, host, data, LadderRecord::default())
+    }
+
+    /// Adds an endpoint as it was written down before a restart.
+    pub fn restore(&self, name: &str, host: &str, data: E, record: LadderRecord) -> bool {
+        let key = endpoint_key(&self.name, name);
+        self.limiter.shared().name_host(&key, host);
+        let now = self.limiter.clock().now();
+        let mut state = lock(&self.state);
+        let Some(id) = state.pool.restore(name, record, now) else {
+            return false;
+        };
+        let endpoint = Endpoint {
+            id,
+            name: name.into(),
+            key: key.into(),
+            data,
+        };
+        state.endpoints.insert(id, Arc::new(endpoint));
+        self.changed(state);
+        true
+    }
+
+    /// Removes an endpoint; what is under way through it ends without effect. `false` if there is
+    /// none of that name.
+    pub fn remove(&self, name: &str) -> bool {
+        self.interfere(name, |state, id| {
+            state.endpoints.remove(&id);
+            state.pool.remove(id)
+        })
+    }
+
+    /// A person enables an endpoint: all its error state is cleared. `false` if there is none of
+    /// that name.
+    pub fn enable(&self, name: &str) -> bool {
+        let is_known = self.interfere(name, |state, id| state.pool.enable(id));
+        if is_known {
+            let event = Event::EndpointEnabled {
+                pool: &self.name,
+                endpoint: name,
+            };
+            let now = self.limiter.clock().now();
+            self.limiter.shared().tell(now, &event);
+        }
+        is_known
+    }
+
+    /// A person disables an endpoint, until a person enables it. `false` if there is none of that
+    /// name.
+    pub fn disable(&self, name: &str) -> bool {
+        let is_known = self.interfere(name, |state, id| state.pool.disable(id));
+        if is_known {
+            let event = Event::EndpointDisabled {
+                pool: &self.name,
+                endpoint: name,
+                why: Disabled::Person,
+            };
+            let now = self.limiter.clock().now();
+            self.limiter.shared().tell(now, &event);
+        }
+        is_known
+    }
+
+    /// How endpoints are protected.
+    pub fn protection(&self) -> LadderSettings {
+        lock(&self.state).protection.clone()
+    }
+
+    /// Changes how endpoints are protected, from the next answer on.
+    pub fn set_protection(&self, protection: LadderSettings) {
+        let mut state = lock(&self.state);
+        state.protection = protection;
+        self.changed(state);
+    }
+
+    /// How it chooses.
+    pub fn balance(&self) -> Balance {
+        lock(&self.state).pool.balance()
+    }
+
+    /// What can be seen of its endpoints, in the order of the list.
+    pub fn view(&self) -> Vec<EndpointView> {
+        let now = self.limiter.clock().now();
+        let state = lock(&self.state);
+        let endpoints = state.pool.endpoints().iter();
+        endpoints.map(|endpoint| view(endpoint, now)).collect()
+    }
+
+    /// What must survive a restart, of each endpoint by name.
+    pub fn records(&self) -> Vec<(String, LadderRecord)> {
+        let now = self.limiter.clock().now();
+        let state = lock(&self.state);
+        let endpoints = state.pool.endpoints().iter();
+        let record =
+            |endpoint: &pool::Endpoint| (endpoint.name().to_owned(), endpoint.ladder().record(now));
+        endpoints.map(record).collect()
+    }
+
+    /// A permit of whichever endpoint is chosen and may send first. The key of the ask is not
+    /// looked at; the gates of the endpoints are asked.
+    pub async fn acquire(&self, ask: Ask<'_>) -> Result<PoolPermit<'_, E>, PoolRefusal> {
+        self.wait(ask).await
+    }
+
+    /// Something that somebody wants done by any of the endpoints. Hand it to [`Pool::run`].
+    pub fn call(&self) -> Call<'_> {
+        Call::new(&self.limiter, Ask::new(&self.name))
+    }
+
+    /// Makes attempts until one is good, or it is over: see [`Call::run`]. Every attempt goes to
+    /// the endpoint that is chosen then.
+    ///
+    /// ```
+    /// # async fn example(pool: &tidegate::Pool<String>) {
+    /// use tidegate::Answered;
+    ///
+    /// # async fn fetch(url: &str) -> (u16, String) { (200, String::new()) }
+    /// let called = pool
+    ///     .run(pool.call(), async |attempt, endpoint| {
+    ///         let (status, body) = fetch(endpoint.data()).await;
+    ///         Answered::new(body, attempt.status(status))
+    ///     })
+    ///     .await;
+    /// # }
+    /// ```
+    pub async fn run<'a, T, F>(
+        &'a self,
+        call: Call<'a>,
+        attempt: impl FnMut(Attempt, Arc<Endpoint<E>>) -> F,
+    ) -> Result<Called<T>, CallError<T>>
+    where
+        F: Future<Output = Answered<T>>,
+    {
+        call.run_through(self, attempt).await
+    }
+
+    pub(crate) fn last_success(&self) -> Option<Timestamp> {
+        let endpoints: Vec<Arc<Endpoint<E>>> =
+            lock(&self.state).endpoints.values().cloned().collect();
+        let shared = self.limiter.shared();
+        let successes = endpoints
+            .iter()
+            .filter_map(|endpoint| shared.last_success(&endpoint.key));
+        successes.max()
+    }
+
+    fn interfere(&self, name: &str, act: impl FnOnce(&mut State<E>, EndpointId) -> bool) -> bool {
+        let mut state = lock(&self.state);
+        let Some(id) = state.pool.find(name).map(pool::Endpoint::id) else {
+            return false;
+        };
+        let has_acted = act(&mut state, id);
+        self.changed(state);
+        has_acted
+    }
+
+    /// Brings a lease back with what came of it.
+    fn settle(
+        &self,
+        endpoint: &Endpoint<E>,
+        lease: Lease,
+        outcome: &Outcome,
+        verdict: Option<Verdict>,
+        text: &str,
+    ) {
+        let now = self.limiter.clock().now();
+        let ended = match outcome.answer {
+            Answer::Status(status) => Ended::answered(status, verdict, text, &outcome.hint),
+            Answer::Failed { failure, .. } => Ended::failure(failure, text),
+        };
+        let mut state = lock(&self.state);
+        let was_recovering = state.is_recovering(endpoint.id, now);
+        let State {
+            pool, protection, ..
+        } = &mut *state;
+        let step = pool.settle(protection, lease, &ended, now);
+        let after = pool.get(endpoint.id).map(|after| view(after, now));
+        let has_changed = !matches!(step, Step::Late | Step::Unchanged | Step::Noted);
+        if was_recovering || has_changed {
+            self.changed(state);
+        } else {
+            drop(state);
+        }
+        if let Some(after) = after {
+            self.tell(step, &after, now);
+        }
+    }
+
+    fn abandon(&self, lease: Lease) {
+        let now = self.limiter.clock().now();
+        let mut state = lock(&self.state);
+        let was_recovering = state.is_recovering(lease.endpoint(), now);
+        state.pool.abandon(lease);
+        if was_recovering {
+            self.changed(state);
+        }
+    }
+
+    fn tell(&self, step: Step, after: &EndpointView, now: Timestamp) {
+        let (pool, endpoint) = (&*self.name, &*after.name);
+        let event = match (step, after.disabled, after.paused_until) {
+            (Step::Late | Step::Unchanged | Step::Noted, ..) => return,
+            (_, Some(why), _) => Event::EndpointDisabled {
+                pool,
+                endpoint,
+                why,
+            },
+            (_, None, Some(until)) => Event::EndpointPaused {
+                pool,
+                endpoint,
+                until,
+                errors: after.consecutive_errors,
+            },
+            (_, None, None) => Event::EndpointEnabled { pool, endpoint },
+        };
+        self.limiter.shared().tell(now, &event);
+    }
+
+    /// Unlocks, and lets those who wait look again.
+    fn changed(&self, mut state: MutexGuard<'_, State<E>>) {
+        state.changes += 1;
+        let waiting = std::mem::take(&mut state.waiting);
+        drop(state);
+        for waker in waiting {
+            waker.wake();
+        }
+    }
+}
+
+impl<E> State<E> {
+    /// Does one request at a time go through it until one succeeds?
+    fn is_recovering(&self, id: EndpointId, now: Timestamp) -> bool {
+        let endpoint = self.pool.get(id);
+        endpoint.is_some_and(|endpoint| endpoint.ladder().is_recovering(now))
+    }
+}
+
+impl<E> fmt::Debug for Pool<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool")
+            .field("name", &self.name)
+            .field("endpoints", &self.view())
+            .finish_non_exhaustive()
+    }
+}
+
+fn view(endpoint: &pool::Endpoint, now: Timestamp) -> EndpointView {
+    let ladder: &Ladder = endpoint.ladder();
+    EndpointView {
+        name: endpoint.name().to_owned(),
+        disabled: ladder.disabled(),
+        paused_until: ladder.paused_until().filter(|until| *until > now),
+        consecutive_errors: ladder.consecutive_errors(),
+        last_error: ladder.last_error().map(str::to_owned),
+        in_flight: endpoint.in_flight(),
+    }
+}

@@ -1,0 +1,84 @@
+//! The right to make one attempt through one endpoint.
+
+use std::fmt;
+use std::sync::Arc;
+
+use policy::outcome::{Outcome, Verdict};
+use policy::pool::Lease;
+
+use super::{Endpoint, Pool};
+use crate::permit::Permit;
+
+/// The right to make one attempt through one endpoint of a pool: a permit of its gate, and a place
+/// among the requests under way through it. Both are brought back together.
+///
+/// One that is dropped counts as abandoned, as a [`Permit`] does.
+#[must_use = "a permit that is dropped is given back unused"]
+pub struct PoolPermit<'a, E> {
+    pool: &'a Pool<E>,
+    endpoint: Arc<Endpoint<E>>,
+    /// `None` only while they are being brought back.
+    rights: Option<(Permit<'a>, Lease)>,
+}
+
+impl<'a, E> PoolPermit<'a, E> {
+    pub(super) fn new(
+        pool: &'a Pool<E>,
+        endpoint: Arc<Endpoint<E>>,
+        permit: Permit<'a>,
+        lease: Lease,
+    ) -> Self {
+        Self {
+            pool,
+            endpoint,
+            rights: Some((permit, lease)),
+        }
+    }
+
+    /// Where the attempt goes.
+    pub fn endpoint(&self) -> &Arc<Endpoint<E>> {
+        &self.endpoint
+    }
+
+    /// Says what came of the attempt, judged by its status and what the server said about pace.
+    pub fn settle(self, outcome: &Outcome) -> Option<Verdict> {
+        let verdict = outcome.judge().verdict;
+        self.settle_as(outcome, verdict, "");
+        verdict
+    }
+
+    /// Says what came of the attempt, for those who have looked at the body too. `text` is the
+    /// beginning of an error's message: pools may know errors by their words, and people see it.
+    pub fn settle_as(mut self, outcome: &Outcome, verdict: Option<Verdict>, text: &str) {
+        if let Some((permit, lease)) = self.rights.take() {
+            permit.settle_as(outcome, verdict);
+            self.pool
+                .settle(&self.endpoint, lease, outcome, verdict, text);
+        }
+    }
+
+    /// Gives it back as if it had never been asked for.
+    pub fn give_back(mut self) {
+        if let Some((permit, lease)) = self.rights.take() {
+            permit.give_back();
+            self.pool.abandon(lease);
+        }
+    }
+}
+
+impl<E> Drop for PoolPermit<'_, E> {
+    fn drop(&mut self) {
+        if let Some((permit, lease)) = self.rights.take() {
+            drop(permit);
+            self.pool.abandon(lease);
+        }
+    }
+}
+
+impl<E> fmt::Debug for PoolPermit<'_, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PoolPermit")
+            .field("endpoint", &self.endpoint)
+            .finish_non_exhaustive()
+    }
+}

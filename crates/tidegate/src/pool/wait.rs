@@ -1,0 +1,228 @@
+//! Waiting for an endpoint: for its gate, for the end of a pause, or for something to change.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use policy::pool::{self, Choice, Unusable};
+use policy::time::Timestamp;
+
+use super::{Endpoint, Pool, PoolPermit, PoolRefusal, State};
+use crate::ask::{Ask, Refusal};
+use crate::permit::Permit;
+use crate::sync::lock;
+
+/// What there is to wait for.
+struct Waits<E> {
+    /// Endpoints that only lack their gate's permission.
+    usable: Vec<Arc<Endpoint<E>>>,
+    /// The end of the first pause.
+    pause_ends: Option<Timestamp>,
+    /// The pool as this was seen in.
+    changes: u64,
+}
+
+/// What ended a wait.
+enum Ended<'a> {
+    /// The gate of the n-th usable endpoint let it through.
+    Admitted(usize, Permit<'a>),
+    /// All gates refused.
+    Refused(Refusal),
+    /// A pause has ended, or something has changed: look again.
+    Changed,
+    /// Its time is over.
+    Late,
+}
+
+impl<E> Pool<E> {
+    pub(super) async fn wait<'a>(&'a self, ask: Ask<'_>) -> Result<PoolPermit<'a, E>, PoolRefusal> {
+        let deadline = self.deadline(&ask).ok_or(PoolRefusal::NoEndpoint)?;
+        loop {
+            let waits = match self.look(&ask) {
+                Look::Send(permit) => return Ok(permit),
+                Look::Wait(waits) => waits,
+                Look::Nobody => return Err(PoolRefusal::NoEndpoint),
+            };
+            let until = waits.pause_ends;
+            if waits.usable.is_empty() && until.is_some_and(|until| until > deadline) {
+                return Err(PoolRefusal::Paused { until });
+            }
+            match self.wait_once(&ask, &waits, deadline).await {
+                Ended::Admitted(endpoint, permit) => {
+                    if let Some(permit) = self.claim(&waits.usable[endpoint], permit) {
+                        return Ok(permit);
+                    }
+                }
+                Ended::Refused(refusal) => return Err(PoolRefusal::Gate(refusal)),
+                Ended::Late => return Err(PoolRefusal::Paused { until }),
+                Ended::Changed => {}
+            }
+        }
+    }
+
+    /// Until when an ask waits here. Endpoints of a pool do the same work, so what the gate of the
+    /// first allows is taken for all. `None` if there is no endpoint.
+    fn deadline(&self, ask: &Ask<'_>) -> Option<Timestamp> {
+        let state = lock(&self.state);
+        let key = Arc::clone(&state.endpoints.values().next()?.key);
+        drop(state);
+        let shared = self.limiter.shared();
+        let settings = shared.settings_of(&key);
+        Some(ask.at_gate(&settings, shared.clock.now()).deadline)
+    }
+
+    /// Chooses an endpoint that may send now, or says what there is to wait for.
+    fn look(&self, ask: &Ask<'_>) -> Look<'_, E> {
+        loop {
+            let now = self.limiter.clock().now();
+            let mut state = lock(&self.state);
+            let State {
+                pool,
+                protection,
+                endpoints,
+                ..
+            } = &mut *state;
+            let gate_says = |endpoint: &pool::Endpoint| {
+                let key = endpoints.get(&endpoint.id()).map(|endpoint| &endpoint.key);
+                let ask = key.map(|key| Ask { key, ..*ask });
+                let answer = ask.map_or(Ok(()), |ask| self.limiter.peek(ask));
+                answer.map_or_else(
+                    |refusal| refusal.until().unwrap_or(Timestamp::MAX),
+                    |()| now,
+                )
+            };
+            let lease = match pool.choose(protection, now, gate_says) {
+                Choice::Nobody => return Look::Nobody,
+                Choice::Wait { .. } => return Look::Wait(state.waits(now)),
+                Choice::Send(lease) => lease,
+            };
+            let endpoint = state.endpoints.get(&lease.endpoint()).cloned();
+            drop(state);
+            let permit = endpoint.and_then(|endpoint| {
+                let permit = self.limiter.shared().try_acquire(&endpoint.key, ask.cost);
+                permit.ok().map(|permit| (endpoint, permit))
+            });
+            match permit {
+                Some((endpoint, permit)) => {
+                    return Look::Send(PoolPermit::new(self, endpoint, permit, lease));
+                }
+                // Somebody else was faster at that gate.
+                None => self.abandon(lease),
+            }
+        }
+    }
+
+    /// A permit of the gate is there: if its endpoint can still be used, so is one of the pool.
+    fn claim<'a>(
+        &'a self,
+        endpoint: &Arc<Endpoint<E>>,
+        permit: Permit<'a>,
+    ) -> Option<PoolPermit<'a, E>> {
+        let now = self.limiter.clock().now();
+        let mut state = lock(&self.state);
+        let State {
+            pool, protection, ..
+        } = &mut *state;
+        let only = |candidate: &pool::Endpoint| {
+            if candidate.id() == endpoint.id {
+                now
+            } else {
+                Timestamp::MAX
+            }
+        };
+        let choice = pool.choose(protection, now, only);
+        drop(state);
+        match choice {
+            Choice::Send(lease) => {
+                let endpoint = Arc::clone(endpoint);
+                Some(PoolPermit::new(self, endpoint, permit, lease))
+            }
+            Choice::Wait { .. } | Choice::Nobody => {
+                permit.give_back();
+                None
+            }
+        }
+    }
+
+    /// Waits for whatever comes first.
+    async fn wait_once<'a>(
+        &'a self,
+        ask: &Ask<'_>,
+        waits: &Waits<E>,
+        deadline: Timestamp,
+    ) -> Ended<'a> {
+        let shared = self.limiter.shared();
+        let keys = waits.usable.iter().map(|endpoint| &*endpoint.key);
+        let mut any = pin!(shared.wait_for_any(keys, ask.until(deadline)));
+        let pause_ends = waits.pause_ends.filter(|until| *until <= deadline);
+        let mut sleep = pin!(shared.clock.sleep_until(pause_ends.unwrap_or(deadline)));
+        let mut asks = !waits.usable.is_empty();
+        poll_fn(|context| {
+            if self.has_changed(waits.changes, context) {
+                return Poll::Ready(Ended::Changed);
+            }
+            if asks && let Poll::Ready(answer) = any.as_mut().poll(context) {
+                match answer {
+                    Ok((endpoint, permit)) => {
+                        return Poll::Ready(Ended::Admitted(endpoint, permit));
+                    }
+                    Err(refusal) if pause_ends.is_none() => {
+                        return Poll::Ready(Ended::Refused(refusal));
+                    }
+                    // The end of a pause may still help.
+                    Err(_) => asks = false,
+                }
+            }
+            let ended = if pause_ends.is_some() {
+                Ended::Changed
+            } else {
+                Ended::Late
+            };
+            sleep.as_mut().poll(context).map(|()| ended)
+        })
+        .await
+    }
+
+    /// Has it changed which endpoints can be used? If not, `context` is told when it does.
+    fn has_changed(&self, since: u64, context: &Context<'_>) -> bool {
+        let mut state = lock(&self.state);
+        let has_changed = state.changes != since;
+        let is_known = state
+            .waiting
+            .iter()
+            .any(|waker| waker.will_wake(context.waker()));
+        if !has_changed && !is_known {
+            state.waiting.push(context.waker().clone());
+        }
+        has_changed
+    }
+}
+
+/// What a look at a pool found.
+enum Look<'a, E> {
+    Send(PoolPermit<'a, E>),
+    Wait(Waits<E>),
+    Nobody,
+}
+
+impl<E> State<E> {
+    fn waits(&self, now: Timestamp) -> Waits<E> {
+        let mut waits = Waits {
+            usable: Vec::new(),
+            pause_ends: None,
+            changes: self.changes,
+        };
+        for (id, endpoint) in &self.endpoints {
+            match self.pool.unusable(&self.protection, *id, now) {
+                None => waits.usable.push(Arc::clone(endpoint)),
+                Some(Unusable::Paused { until }) => {
+                    let first = waits.pause_ends.map_or(until, |first| first.min(until));
+                    waits.pause_ends = Some(first);
+                }
+                Some(Unusable::Disabled(_) | Unusable::Busy) => {}
+            }
+        }
+        waits
+    }
+}

@@ -1,0 +1,334 @@
+//! The attempt loop, over everything that can come of an attempt.
+
+mod drive;
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use drive::drive;
+use policy::backoff::BackoffSettings;
+use policy::budget::BudgetOptions;
+use policy::hint::Hint;
+use policy::item::TerminalReason;
+use policy::outcome::{Failure, Outcome, Phase};
+use policy::preset::Preset;
+use policy::time::Timestamp;
+use tidegate::call::What;
+use tidegate::{
+    Answered, Call, CallError, Called, Credential, GateOptions, GateSettings, Limiter, ManualClock,
+    Reason,
+};
+
+fn settings(set: &[(&str, &str)]) -> GateSettings {
+    let mut options = GateOptions::default();
+    for (name, value) in set {
+        options.set(name, value).expect("a good setting");
+    }
+    options.build().expect("settings that fit together")
+}
+
+fn limiter(set: &[(&str, &str)]) -> (ManualClock, Limiter) {
+    let clock = ManualClock::new();
+    let limiter = Limiter::builder()
+        .gate(settings(set))
+        .clock(clock.clock())
+        .seed(7)
+        .build();
+    (clock, limiter)
+}
+
+const KEY: &str = "api.example.com";
+const FAST: &[(&str, &str)] = &[("strategy", "fixed"), ("initial_rate", "1000")];
+
+fn latency() -> Duration {
+    Duration::from_millis(20)
+}
+
+/// Runs a call whose attempts come to these outcomes; the last one repeats.
+fn run(
+    clock: &ManualClock,
+    call: Call<'_>,
+    outcomes: &[Outcome],
+) -> Result<Called<usize>, CallError<usize>> {
+    let made = Cell::new(0);
+    drive(
+        clock,
+        call.run(async |_| {
+            let index = made.get().min(outcomes.len() - 1);
+            made.set(made.get() + 1);
+            Answered::new(index, outcomes[index].clone())
+        }),
+    )
+}
+
+fn status(status: u16) -> Outcome {
+    Outcome::status(status, latency())
+}
+
+fn directed(status: u16, wait: u64) -> Outcome {
+    let hint = Hint {
+        wait: Some(Duration::from_secs(wait)),
+        ..Hint::default()
+    };
+    Outcome::status(status, latency()).with_hint(hint)
+}
+
+#[test]
+fn a_success_is_the_end() {
+    let (clock, limiter) = limiter(FAST);
+    let called = run(&clock, limiter.call(KEY), &[status(200)]).unwrap();
+    assert_eq!((called.value, called.sent), (0, 1));
+    assert_eq!(limiter.gate(KEY).unwrap().gate.in_flight, 0);
+}
+
+#[test]
+fn failures_are_tried_again_until_attempts_are_used_up() {
+    let (clock, limiter) = limiter(FAST);
+    let error = run(&clock, limiter.call(KEY), &[status(502)]).unwrap_err();
+    assert_eq!(error.reason, TerminalReason::Exhausted);
+    assert_eq!((error.sent, error.last), (5, Some(0)));
+    let took = limiter.clock().now().since(Timestamp::ZERO).as_secs_f64();
+    assert!(
+        (7.5..22.5).contains(&took),
+        "waits 1, 2, 4 and 8 s, half to half more: {took}"
+    );
+    assert_eq!(
+        limiter.snapshot(tidegate::Sort::Admitted, 1).totals.retries,
+        4
+    );
+}
+
+#[test]
+fn the_last_answer_is_the_callers() {
+    let (clock, limiter) = limiter(FAST);
+    let outcomes = [status(502), status(502), status(404)];
+    let error = run(&clock, limiter.call(KEY), &outcomes).unwrap_err();
+    assert_eq!(error.reason, TerminalReason::Rejected);
+    assert_eq!(error.last, Some(2));
+    assert!(!error.may_succeed_later());
+    assert_eq!(
+        error.to_string(),
+        "rejected after 3 attempts; last: HTTP 404, rejected"
+    );
+}
+
+#[test]
+fn a_wait_that_the_server_names_is_kept_and_uses_no_attempt_up() {
+    let (clock, limiter) = limiter(FAST);
+    let mut outcomes = vec![directed(429, 20); 9];
+    outcomes.push(status(200));
+    let call = limiter.call(KEY);
+    let called = run(&clock, call, &outcomes).unwrap();
+    assert_eq!(called.sent, 10);
+    let took = limiter.clock().now().since(Timestamp::ZERO).as_secs();
+    assert!((180..=225).contains(&took), "{took}");
+    assert!(called.trail.waited() >= Duration::from_secs(180));
+}
+
+#[test]
+fn an_unsafe_request_is_not_sent_twice_if_the_server_may_have_acted() {
+    let (clock, limiter) = limiter(FAST);
+    let error = run(&clock, limiter.call(KEY).method("POST"), &[status(502)]).unwrap_err();
+    assert_eq!((error.reason, error.sent), (TerminalReason::Exhausted, 1));
+    let unsent = Outcome::failure(Failure::Connect, Phase::Connecting, latency());
+    let called = run(
+        &clock,
+        limiter.call(KEY).method("POST"),
+        &[unsent, status(201)],
+    )
+    .unwrap();
+    assert_eq!(called.sent, 2);
+    let call = limiter.call(KEY).method("POST").idempotency_key();
+    assert_eq!(
+        run(&clock, call, &[status(502), status(201)]).unwrap().sent,
+        2
+    );
+}
+
+#[test]
+fn who_cannot_be_sent_in_time_is_told_at_once() {
+    let (clock, limiter) = limiter(FAST);
+    let call = limiter.call(KEY).within(Duration::from_secs(10));
+    let error = run(&clock, call, &[directed(503, 60)]).unwrap_err();
+    assert_eq!((error.reason, error.sent), (TerminalReason::Expired, 1));
+    assert!(
+        limiter.clock().now() < Timestamp::from_secs(1),
+        "not at the end of a wait in vain"
+    );
+    // The gate is held now: the next one is not even sent.
+    let call = limiter.call(KEY).within(Duration::from_secs(10));
+    let error = run(&clock, call, &[status(200)]).unwrap_err();
+    assert_eq!(
+        (error.reason, error.sent, error.last),
+        (TerminalReason::Expired, 0, None)
+    );
+    assert!(error.may_succeed_later());
+}
+
+#[test]
+fn an_open_breaker_is_waited_for() {
+    let (clock, limiter) = limiter(&[
+        ("strategy", "fixed"),
+        ("initial_rate", "1000"),
+        ("consecutive_failures", "2"),
+    ]);
+    let outcomes = [status(500), status(500), status(200)];
+    let called = run(&clock, limiter.call(KEY), &outcomes).unwrap();
+    assert_eq!(called.sent, 3);
+}
+
+#[test]
+fn an_isolated_gate_ends_calls_after_a_while() {
+    let (clock, limiter) = limiter(FAST);
+    limiter.isolate(KEY).unwrap();
+    let error = run(&clock, limiter.call(KEY), &[status(200)]).unwrap_err();
+    assert_eq!((error.reason, error.sent), (TerminalReason::GaveUp, 0));
+    let took = limiter.clock().now().since(Timestamp::ZERO).as_secs();
+    assert!((290..=300).contains(&took), "{took}");
+}
+
+#[test]
+fn without_any_success_it_gives_up_and_with_one_it_does_not() {
+    let (clock, limiter) = limiter(FAST);
+    let error = run(&clock, limiter.call(KEY), &[directed(429, 200)]).unwrap_err();
+    assert_eq!(error.reason, TerminalReason::GaveUp);
+    assert_eq!(error.sent, 2);
+}
+
+#[test]
+fn an_expired_credential_is_refreshed_once_for_all() {
+    let (clock, limiter) = limiter(FAST);
+    let refreshes = Arc::new(AtomicU32::new(0));
+    let credential = {
+        let refreshes = Arc::clone(&refreshes);
+        Credential::new("crm", 0_u32, move || {
+            let number = refreshes.fetch_add(1, Ordering::SeqCst) + 1;
+            Box::pin(async move { Some(number) })
+        })
+    };
+    let token_must_be_new = async || {
+        limiter
+            .call(KEY)
+            .credential(&credential)
+            .run(async |attempt| {
+                let answer = if *credential.current() == 0 { 401 } else { 200 };
+                Answered::new((), attempt.status(answer))
+            })
+            .await
+    };
+    let called = drive(&clock, token_must_be_new()).unwrap();
+    assert_eq!(called.sent, 2);
+    drive(&clock, token_must_be_new()).unwrap();
+    assert_eq!(refreshes.load(Ordering::SeqCst), 1);
+    let steps = called.trail.steps().iter();
+    assert!(
+        steps
+            .clone()
+            .any(|step| step.what == What::Refreshed { succeeded: true })
+    );
+}
+
+#[test]
+fn a_credential_that_is_still_not_accepted_is_not_tried_again() {
+    let (clock, limiter) = limiter(FAST);
+    let credential = Credential::new("crm", (), || Box::pin(async { Some(()) }));
+    let call = limiter.call(KEY).credential(&credential);
+    let error = run(&clock, call, &[status(401)]).unwrap_err();
+    assert_eq!((error.reason, error.sent), (TerminalReason::AuthFailed, 2));
+    let error = run(&clock, limiter.call(KEY), &[status(401)]).unwrap_err();
+    assert_eq!((error.reason, error.sent), (TerminalReason::AuthFailed, 1));
+}
+
+#[test]
+fn retries_wait_for_the_budget_of_all_retries() {
+    let clock = ManualClock::new();
+    let budget = BudgetOptions {
+        ratio: Some(0.0),
+        min_per_second: Some(1),
+    };
+    let limiter = Limiter::builder()
+        .gate(settings(FAST))
+        .clock(clock.clock())
+        .retry_budget(budget.build().unwrap())
+        .build();
+    let backoff = no_wait();
+    let call = limiter.call(KEY).backoff(&backoff);
+    let error = run(&clock, call, &[status(502)]).unwrap_err();
+    assert_eq!((error.reason, error.sent), (TerminalReason::Exhausted, 5));
+    let took = limiter.clock().now().since(Timestamp::ZERO).as_secs();
+    assert!(
+        took >= 3,
+        "one retry was there, three had to be waited for: {took}"
+    );
+}
+
+#[test]
+fn without_any_budget_the_first_answer_is_the_last() {
+    let clock = ManualClock::new();
+    let budget = BudgetOptions {
+        ratio: Some(0.0),
+        min_per_second: Some(0),
+    };
+    let limiter = Limiter::builder()
+        .clock(clock.clock())
+        .retry_budget(budget.build().unwrap())
+        .build();
+    let error = run(&clock, limiter.call(KEY), &[status(502)]).unwrap_err();
+    assert_eq!((error.reason, error.sent), (TerminalReason::Exhausted, 1));
+    assert_eq!(limiter.gate(KEY).unwrap().gate.in_flight, 0);
+}
+
+#[test]
+fn the_trail_tells_the_whole_story() {
+    let (clock, limiter) = limiter(&[]);
+    let outcomes = [directed(429, 2), status(200)];
+    let called = run(&clock, limiter.call(KEY), &outcomes).unwrap();
+    let told: Vec<String> = called
+        .trail
+        .steps()
+        .iter()
+        .map(|step| step.what.to_string())
+        .collect();
+    assert_eq!(told[0], "admitted by `api.example.com` at once");
+    assert_eq!(told[1], "HTTP 429, throttled");
+    assert!(
+        told[2].starts_with("again in ") && told[2].ends_with("by retry_after: throttled"),
+        "{}",
+        told[2]
+    );
+    assert_eq!(told.last().unwrap(), "HTTP 200, success");
+}
+
+#[test]
+fn what_kept_it_is_on_the_trail_with_its_end() {
+    let (clock, limiter) = limiter(&[("strategy", "fixed"), ("initial_rate", "1")]);
+    limiter.try_acquire(KEY).unwrap().settle(&status(200));
+    let called = run(&clock, limiter.call(KEY), &[status(200)]).unwrap();
+    let What::Kept { reason, until, .. } = &called.trail.steps()[0].what else {
+        panic!("expected a wait, not {:?}", called.trail.steps()[0]);
+    };
+    assert_eq!(*reason, Reason::Rate.as_str());
+    assert_eq!(*until, Some(Timestamp::from_millis(998)));
+}
+
+#[tokio::test]
+async fn a_call_can_be_spawned() {
+    let limiter = Limiter::new();
+    let task = tokio::spawn(async move {
+        let backoff = Preset::Aggressive.settings();
+        let call = limiter.call("spawned.example.com").backoff(&backoff);
+        let called = call.run(async |attempt| Answered::new("done", attempt.status(200)));
+        called.await.map(|called| called.value)
+    });
+    assert_eq!(task.await.unwrap().unwrap(), "done");
+}
+
+fn no_wait() -> BackoffSettings {
+    let mut options = policy::backoff::BackoffOptions::default();
+    for (name, value) in [("base", "1ms"), ("max", "1ms"), ("jitter", "none")] {
+        options.set(name, value).expect("a good setting");
+    }
+    options.build().expect("settings that fit together")
+}

@@ -1,0 +1,304 @@
+//! Pools: which endpoint an attempt leaves through, and what both of its gate and its ladder learn.
+
+mod drive;
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use drive::drive;
+use policy::hint::Hint;
+use policy::item::TerminalReason;
+use policy::ladder::{Disabled, LadderOptions, LadderSettings};
+use policy::outcome::Outcome;
+use policy::pool::Balance;
+use policy::time::Timestamp;
+use tidegate::{
+    Answered, Ask, GateOptions, GateSettings, Limiter, ManualClock, Pool, PoolRefusal, Reason,
+};
+
+fn gate(set: &[(&str, &str)]) -> GateSettings {
+    let mut options = GateOptions::default();
+    for (name, value) in set {
+        options.set(name, value).expect("a good setting");
+    }
+    options.build().expect("settings that fit together")
+}
+
+fn pool(set: &[(&str, &str)], names: &[&str]) -> (ManualClock, Pool<()>) {
+    let clock = ManualClock::new();
+    let limiter = Limiter::builder()
+        .gate(gate(set))
+        .clock(clock.clock())
+        .seed(3)
+        .build();
+    let pool = Pool::new("llm", &limiter);
+    for name in names {
+        assert!(pool.add(name, "llm.example.com", ()));
+    }
+    (clock, pool)
+}
+
+const FAST: &[(&str, &str)] = &[("strategy", "fixed"), ("initial_rate", "1000")];
+const SLOW: &[(&str, &str)] = &[("strategy", "fixed"), ("initial_rate", "1")];
+
+fn status(status: u16) -> Outcome {
+    Outcome::status(status, Duration::from_millis(20))
+}
+
+fn any() -> Ask<'static> {
+    Ask::new("")
+}
+
+/// Takes a permit and settles it; the endpoint it was for.
+fn send(clock: &ManualClock, pool: &Pool<()>, outcome: &Outcome) -> String {
+    let permit = drive(clock, pool.acquire(any())).expect("a permit");
+    let name = permit.endpoint().name().to_owned();
+    permit.settle(outcome);
+    name
+}
+
+#[test]
+fn work_is_spread_and_gates_are_named_after_pool_and_endpoint() {
+    let (clock, pool) = pool(FAST, &["a", "b"]);
+    assert_eq!(send(&clock, &pool, &status(200)), "a");
+    assert_eq!(send(&clock, &pool, &status(200)), "b");
+    let gate = pool.limiter().gate("llm/a").unwrap().gate;
+    assert_eq!((gate.admitted, gate.succeeded, gate.in_flight), (1, 1, 0));
+}
+
+#[test]
+fn an_error_pauses_the_endpoint_and_teaches_its_gate() {
+    let (clock, pool) = pool(FAST, &["a", "b"]);
+    assert_eq!(send(&clock, &pool, &status(429)), "a");
+    let view = &pool.view()[0];
+    assert_eq!(view.paused_until, Some(Timestamp::from_secs(30)));
+    assert_eq!(view.consecutive_errors, 1);
+    assert_eq!(view.last_error.as_deref(), Some("HTTP 429"));
+    assert_eq!(pool.limiter().gate("llm/a").unwrap().gate.throttled, 1);
+    for _ in 0..5 {
+        assert_eq!(send(&clock, &pool, &status(200)), "b");
+    }
+}
+
+#[test]
+fn when_all_are_paused_the_earliest_is_waited_for() {
+    let (clock, pool) = pool(
+        &[
+            ("strategy", "fixed"),
+            ("initial_rate", "1000"),
+            ("max_wait", "60s"),
+        ],
+        &["a", "b"],
+    );
+    send(&clock, &pool, &status(503));
+    clock.advance(Duration::from_secs(5));
+    send(&clock, &pool, &status(503));
+    assert_eq!(send(&clock, &pool, &status(200)), "a");
+    assert_eq!(pool.limiter().clock().now(), Timestamp::from_secs(30));
+}
+
+#[test]
+fn who_cannot_wait_that_long_is_told_at_once() {
+    let (clock, pool) = pool(FAST, &["a", "b"]);
+    send(&clock, &pool, &status(503));
+    send(&clock, &pool, &status(503));
+    let asked = pool.acquire(any().within(Duration::from_secs(10)));
+    let refusal = drive(&clock, asked).unwrap_err();
+    let until = Some(Timestamp::from_secs(30));
+    assert_eq!(refusal, PoolRefusal::Paused { until });
+    assert_eq!((refusal.as_str(), refusal.until()), ("paused", until));
+    assert_eq!(pool.limiter().clock().now(), Timestamp::ZERO);
+}
+
+#[test]
+fn the_gate_that_is_first_lets_it_through() {
+    let (clock, pool) = pool(SLOW, &["a", "b"]);
+    assert_eq!(send(&clock, &pool, &status(200)), "a");
+    clock.advance(Duration::from_millis(400));
+    assert_eq!(send(&clock, &pool, &status(200)), "b");
+    assert_eq!(send(&clock, &pool, &status(200)), "a");
+    assert_eq!(pool.limiter().clock().now(), Timestamp::from_millis(998));
+    assert_eq!(pool.limiter().gate("llm/b").unwrap().gate.waiting, 0);
+}
+
+#[test]
+fn a_person_who_enables_an_endpoint_frees_those_who_wait() {
+    let (clock, pool) = pool(
+        &[
+            ("strategy", "fixed"),
+            ("initial_rate", "1000"),
+            ("max_wait", "60s"),
+        ],
+        &["a", "b"],
+    );
+    send(&clock, &pool, &status(503));
+    send(&clock, &pool, &status(503));
+    let mut waiting = pin!(pool.acquire(any()));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(waiting.as_mut().poll(&mut context).is_pending());
+    assert!(pool.enable("b"));
+    let Poll::Ready(Ok(permit)) = waiting.as_mut().poll(&mut context) else {
+        panic!("expected a permit");
+    };
+    assert_eq!(permit.endpoint().name(), "b");
+}
+
+#[test]
+fn one_request_at_a_time_goes_through_a_recovering_endpoint() {
+    let (clock, pool) = pool(
+        &[
+            ("strategy", "fixed"),
+            ("initial_rate", "1000"),
+            ("max_wait", "60s"),
+        ],
+        &["a", "b"],
+    );
+    pool.disable("b");
+    send(&clock, &pool, &status(503));
+    clock.advance(Duration::from_secs(30));
+    let first = drive(&clock, pool.acquire(any())).unwrap();
+    let mut second = pin!(pool.acquire(any()));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(second.as_mut().poll(&mut context).is_pending());
+    first.settle(&status(200));
+    assert!(second.as_mut().poll(&mut context).is_ready());
+}
+
+#[test]
+fn without_endpoints_nobody_waits() {
+    let (clock, pool) = pool(FAST, &[]);
+    let refusal = drive(&clock, pool.acquire(any())).unwrap_err();
+    assert_eq!(refusal, PoolRefusal::NoEndpoint);
+    pool.add("a", "llm.example.com", ());
+    pool.disable("a");
+    assert_eq!(pool.view()[0].disabled, Some(Disabled::Person));
+    let refusal = drive(&clock, pool.acquire(any())).unwrap_err();
+    assert_eq!(refusal, PoolRefusal::NoEndpoint);
+    assert!(pool.remove("a") && !pool.remove("a"));
+}
+
+#[test]
+fn a_gate_that_refuses_is_the_reason() {
+    let (clock, pool) = pool(SLOW, &["a"]);
+    send(&clock, &pool, &status(200));
+    let asked = pool.acquire(any().within(Duration::from_millis(100)));
+    let PoolRefusal::Gate(refusal) = drive(&clock, asked).unwrap_err() else {
+        panic!("expected the gate's refusal");
+    };
+    assert_eq!(refusal.reason(), Reason::Deadline);
+}
+
+#[test]
+fn a_dropped_permit_frees_both() {
+    let (clock, pool) = pool(FAST, &["a", "b"]);
+    let permit = drive(&clock, pool.acquire(any())).unwrap();
+    assert_eq!(pool.view()[0].in_flight, 1);
+    drop(permit);
+    assert_eq!(pool.view()[0].in_flight, 0);
+    assert_eq!(pool.limiter().gate("llm/a").unwrap().gate.in_flight, 0);
+}
+
+#[test]
+fn endpoints_have_the_settings_of_their_host() {
+    let clock = ManualClock::new();
+    let limiter = Limiter::builder()
+        .host(
+            "b.example.com".parse().unwrap(),
+            gate(&[("initial_rate", "7")]),
+        )
+        .clock(clock.clock())
+        .build();
+    let pool = Pool::with(
+        "llm",
+        &limiter,
+        Balance::RoundRobin,
+        LadderSettings::default(),
+    );
+    pool.add("a", "a.example.com", ());
+    pool.add("b", "b.example.com", ());
+    send(&clock, &pool, &status(404));
+    send(&clock, &pool, &status(404));
+    let rate = |key: &str| limiter.gate(key).unwrap().gate.rate;
+    assert_eq!((rate("llm/a"), rate("llm/b")), (2.0, 7.0));
+    limiter.set_host(
+        "a.example.com".parse().unwrap(),
+        gate(&[("strategy", "fixed"), ("initial_rate", "5")]),
+    );
+    assert_eq!((rate("llm/a"), rate("llm/b")), (5.0, 7.0));
+}
+
+#[test]
+fn records_bring_pauses_over_a_restart() {
+    let (clock, pool) = pool(FAST, &["a", "b"]);
+    send(&clock, &pool, &status(429));
+    clock.advance(Duration::from_secs(10));
+    let records = pool.records();
+    let (clock, restarted) = self::pool(FAST, &[]);
+    for (name, record) in records {
+        restarted.restore(&name, "llm.example.com", (), record);
+    }
+    assert_eq!(
+        restarted.view()[0].paused_until,
+        Some(Timestamp::from_secs(20))
+    );
+    assert_eq!(send(&clock, &restarted, &status(200)), "b");
+}
+
+#[test]
+fn a_call_moves_on_to_another_endpoint() {
+    let (clock, pool) = pool(FAST, &["a", "b"]);
+    let tried = RefCell::new(Vec::new());
+    let called = drive(
+        &clock,
+        pool.run(pool.call(), |attempt, endpoint| {
+            tried.borrow_mut().push(endpoint.name().to_owned());
+            let status = if endpoint.name() == "a" { 503 } else { 200 };
+            async move { Answered::new((), attempt.status(status)) }
+        }),
+    )
+    .unwrap();
+    assert_eq!(called.sent, 2);
+    assert_eq!(*tried.borrow(), ["a", "b"]);
+    assert_eq!(pool.view()[0].consecutive_errors, 1);
+}
+
+#[test]
+fn a_call_through_a_pool_without_endpoints_is_over_at_once() {
+    let (clock, pool) = pool(FAST, &[]);
+    let run = pool.run(pool.call(), |attempt, _| async move {
+        Answered::new((), attempt.status(200))
+    });
+    let error = drive(&clock, run).unwrap_err();
+    assert_eq!((error.reason, error.sent), (TerminalReason::Disabled, 0));
+}
+
+#[test]
+fn the_words_of_an_error_climb_as_its_status_does() {
+    let (clock, pool) = pool(FAST, &["a", "b"]);
+    let mut options = LadderOptions::default();
+    options.set("texts", "overloaded").unwrap();
+    pool.set_protection(options.build().unwrap());
+    let permit = drive(&clock, pool.acquire(any())).unwrap();
+    let outcome = status(400);
+    let verdict = outcome.judge().verdict;
+    permit.settle_as(&outcome, verdict, "the model is overloaded");
+    assert_eq!(
+        pool.view()[0].last_error.as_deref(),
+        Some("the model is overloaded")
+    );
+    assert!(pool.view()[0].paused_until.is_some());
+}
+
+#[test]
+fn a_hint_pauses_for_as_long_as_it_says() {
+    let (clock, pool) = pool(FAST, &["a", "b"]);
+    let hint = Hint {
+        wait: Some(Duration::from_secs(7)),
+        ..Hint::default()
+    };
+    send(&clock, &pool, &status(429).with_hint(hint));
+    assert_eq!(pool.view()[0].paused_until, Some(Timestamp::from_secs(7)));
+}
