@@ -28,6 +28,14 @@
 //! # Ok::<(), reqwest::Error>(())
 //! ```
 //!
+//! | layer | what it does |
+//! |---|---|
+//! | [`LimitLayer`] | one permit for every request; the caller sees every answer |
+//! | [`RetryLayer`] | one permit for every attempt, and as many attempts as the request may have |
+//!
+//! A client gets one of the two: the second asks for permits itself, and over the first every
+//! attempt would need two.
+//!
 //! Each middleware is a layer, a service and a future, and decides nothing: it asks the limiter,
 //! calls the service below it and says what came of that. Bodies pass through untouched, so an
 //! attempt is settled when the answer's head is there, and what goes wrong while the body is read
@@ -37,9 +45,14 @@
 //! if it is for one attempt: then what took too long is an outcome that the gate learns from. From
 //! outside it only drops the future, and a permit that is dropped says nothing about the server.
 
+mod exchange;
+mod key;
 mod limit;
+mod retry;
 
-pub use limit::{Decided, Limit, LimitError, LimitFuture, LimitLayer, RequestKey, UriHost};
+pub use key::{RequestKey, UriHost};
+pub use limit::{Decided, Limit, LimitError, LimitFuture, LimitLayer};
+pub use retry::{Retry, RetryError, RetryFuture, RetryLayer};
 
 /// What middleware and services of tower agree on as an error of any type.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;

@@ -3,13 +3,11 @@
 mod decided;
 mod error;
 mod future;
-mod key;
 mod layer;
 mod service;
 
 pub use decided::Decided;
 pub use error::LimitError;
 pub use future::LimitFuture;
-pub use key::{RequestKey, UriHost};
 pub use layer::LimitLayer;
 pub use service::Limit;

@@ -415,12 +415,11 @@ fn a_refusal_further_in_gives_the_outer_permit_back() {
     let heard = Heard::default();
     let (_clock, builder) = builder(SLOW);
     let limiter = builder.listener(heard.listener()).build();
-    let mock = Mock::default();
     let by_account = |_: &Request<&'static str>| "account".to_owned();
     let service = ServiceBuilder::new()
         .layer(LimitLayer::new(limiter.clone()).keyed_by(by_account))
         .layer(LimitLayer::new(limiter.clone()).within(Duration::ZERO))
-        .service(mock.clone());
+        .service(Mock::default());
     let held_by_someone = limiter.try_acquire(KEY).unwrap();
     let error = Task::new(service.oneshot(get(URL))).output().unwrap_err();
     assert_eq!(error.refusal().unwrap().reason(), Reason::Deadline);

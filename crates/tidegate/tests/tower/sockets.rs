@@ -10,7 +10,8 @@ use http_body_util::{BodyExt, Empty};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use policy::hint::Source;
-use tidegate::tower::{Decided, LimitError, LimitLayer};
+use tidegate::call::Trail;
+use tidegate::tower::{Decided, LimitError, LimitLayer, RetryLayer};
 use tidegate::{Limiter, ManualClock, Verdict};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -138,6 +139,27 @@ async fn a_wait_of_zero_is_no_wait() {
         assert_eq!(limiter.gate(&key).unwrap().gate.hold, None);
         clock.advance(Duration::from_millis(5));
     }
+}
+
+#[tokio::test]
+async fn a_hyper_client_with_retries_gets_its_answer() {
+    let key = server(vec![LATER, AT_ONCE, OK]).await;
+    let (clock, limiter) = limiter(FAST);
+    let client = Client::builder(TokioExecutor::new()).build_http::<Empty<&'static [u8]>>();
+    let client = RetryLayer::new(limiter.clone()).layer(client);
+    let request = Request::get(format!("http://{key}/"));
+    let mut answer = pin!(client.oneshot(request.body(Empty::new()).unwrap()));
+    let response = std::future::poll_fn(|context| {
+        let poll = answer.as_mut().poll(context);
+        // If it waits for the clock and not for the server, this wakes it.
+        clock.advance(Duration::from_secs(10));
+        poll
+    });
+    let response = response.await.unwrap();
+    assert_eq!(response.status(), 200);
+    let trail: &Trail = response.extensions().get().unwrap();
+    assert!(trail.waited() >= Duration::from_secs(1));
+    assert_eq!(limiter.gate(&key).unwrap().gate.succeeded, 1);
 }
 
 #[tokio::test]

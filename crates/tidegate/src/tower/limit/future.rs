@@ -18,10 +18,11 @@ use super::decided::Decided;
 use super::error::LimitError;
 use super::layer::Terms;
 use crate::ask::Refusal;
-use crate::http::{Head, failed, never_left};
+use crate::http::{failed, never_left};
 use crate::limiter::Limiter;
 use crate::permit::Permit;
 use crate::tower::BoxError;
+use crate::tower::exchange::judged;
 
 pin_project! {
     /// A request on its way through its gate. It asks for its permit when it is polled first.
@@ -163,10 +164,7 @@ struct Attempt<'a> {
 
 impl Attempt<'_> {
     fn answered<R>(self, mut response: Response<R>) -> Response<R> {
-        let head = Head::of(&response);
-        let outcome = head.outcome(self.latency, self.limiter.clock().wall());
-        let rules = self.limiter.settings(self.key).rules;
-        let judgement = head.judge(&rules, &outcome.hint);
+        let (outcome, judgement) = judged(self.limiter, self.key, &response, self.latency);
         self.permit.settle_as(&outcome, judgement.verdict);
         response.extensions_mut().insert(Decided {
             waited: self.waited,

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tower_layer::Layer;
 
-use super::key::UriHost;
 use super::service::Limit;
 use crate::ask::Ask;
 use crate::limiter::Limiter;
+use crate::tower::UriHost;
 
 /// Puts a limiter before a service: every request waits for a permit of its gate, and the gate
 /// learns from every answer.

@@ -8,10 +8,9 @@ use tower_service::Service;
 
 use super::error::LimitError;
 use super::future::LimitFuture;
-use super::key::RequestKey;
 use super::layer::Terms;
 use crate::limiter::Limiter;
-use crate::tower::BoxError;
+use crate::tower::{BoxError, RequestKey};
 
 /// A service behind a limiter, made by [`LimitLayer`](super::LimitLayer).
 ///
