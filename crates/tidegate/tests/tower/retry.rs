@@ -11,7 +11,8 @@ use std::time::Duration;
 use http::{Request, Response};
 use policy::item::TerminalReason;
 use policy::preset::Preset;
-use tidegate::call::{Trail, What};
+use policy::time::Timestamp;
+use tidegate::call::{GIVE_UP_AFTER, Trail, What};
 use tidegate::http::Rule;
 use tidegate::tower::{RetryError, RetryLayer};
 use tidegate::{Credential, HostSettings, Limiter, ManualClock, Refresh, Verdict};
@@ -214,6 +215,34 @@ fn what_never_left_in_time_was_not_sent() {
     };
     assert_eq!((error.sent, sent), (0, 0));
     assert!(error.may_succeed_later(), "{error}");
+}
+
+#[test]
+fn a_gate_that_never_lets_it_out_is_given_up() {
+    let (clock, limiter) = limiter(FAST);
+    limiter.isolate(KEY).unwrap();
+    let layer = RetryLayer::new(limiter);
+    let (error, _) = send(&clock, &layer, get(URL), &[]);
+    let Err(RetryError::NotSent(error)) = error else {
+        panic!("{error:?}");
+    };
+    assert_eq!(error.reason, TerminalReason::GaveUp);
+    assert!(clock.clock().now() >= Timestamp::ZERO + GIVE_UP_AFTER / 2);
+}
+
+#[test]
+fn background_requests_let_interactive_ones_pass() {
+    let (clock, limiter) = limiter(SLOW);
+    let mock = Mock::default();
+    let interactive = RetryLayer::new(limiter.clone()).layer(mock.clone());
+    let background = RetryLayer::new(limiter.clone()).background();
+    let background = background.layer(mock);
+    limiter.try_acquire(KEY).unwrap().settle(&ok());
+    let mut patient = Task::new(background.oneshot(get(URL)));
+    let mut urgent = Task::new(interactive.oneshot(get(URL)));
+    assert!(patient.poll().is_pending() && urgent.poll().is_pending());
+    clock.advance(Duration::from_secs(1));
+    assert!(urgent.is_woken() && !patient.is_woken());
 }
 
 #[test]
