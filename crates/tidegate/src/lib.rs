@@ -15,6 +15,7 @@ mod settings;
 mod sync;
 #[cfg(feature = "tower")]
 pub mod tower;
+mod waking;
 
 pub use ask::{Ask, Refusal};
 pub use call::{Answered, Attempt, Call, CallError, Called};
