@@ -5,12 +5,16 @@ pub mod call;
 pub mod clock;
 mod credential;
 pub mod event;
+#[cfg(feature = "http")]
+pub mod http;
 mod limiter;
 mod permit;
 pub mod pool;
 mod registry;
 mod settings;
 mod sync;
+#[cfg(feature = "tower")]
+pub mod tower;
 mod waking;
 
 pub use ask::{Ask, Refusal};
