@@ -32,6 +32,7 @@ pub struct Permit<'a> {
 type Others = Option<Box<Vec<(Place, gate::Permit)>>>;
 
 /// Where a permit belongs.
+#[derive(Clone)]
 enum Home<'a> {
     Borrowed(&'a Shared),
     Owned(Arc<Shared>),
@@ -89,26 +90,38 @@ impl<'a> Permit<'a> {
         self.bring_back(Shared::give_back);
     }
 
-    /// Brings all it holds back by `way`; nothing the second time.
+    /// Brings all it holds back by `way`; nothing the second time. Should that panic, for it calls
+    /// a listener, the rest is brought back when `self` is dropped.
     #[inline]
     fn bring_back(&mut self, way: impl Fn(&Shared, Place, gate::Permit)) {
         if let Some(permit) = self.permit.take() {
             way(self.home.shared(), self.place, permit);
-            if let Some(others) = self.others.take() {
-                self.bring_others_back(*others, way);
-            }
+        }
+        if self.others.is_some() {
+            self.bring_others_back(way);
         }
     }
 
     #[cold]
-    fn bring_others_back(
-        &self,
-        others: Vec<(Place, gate::Permit)>,
-        way: impl Fn(&Shared, Place, gate::Permit),
-    ) {
-        for (place, permit) in others {
+    fn bring_others_back(&mut self, way: impl Fn(&Shared, Place, gate::Permit)) {
+        while let Some((place, permit)) = self.others.as_mut().and_then(|others| others.pop()) {
             way(self.home.shared(), place, permit);
         }
+        self.others = None;
+    }
+
+    /// The others as a permit of their own, so that they are brought back whatever becomes of this
+    /// one.
+    #[inline]
+    fn split_off_others(&mut self) -> Option<Self> {
+        let mut others = self.others.take()?;
+        let (place, permit) = others.pop()?;
+        Some(Self {
+            home: self.home.clone(),
+            place,
+            permit: Some(permit),
+            others: Some(others),
+        })
     }
 
     /// The same permit without the borrow.
@@ -136,6 +149,7 @@ impl<'a> Permit<'a> {
 impl Drop for Permit<'_> {
     #[inline]
     fn drop(&mut self) {
+        let _others = self.split_off_others();
         self.bring_back(Shared::abandon);
     }
 }

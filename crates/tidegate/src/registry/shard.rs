@@ -172,17 +172,18 @@ impl Shard {
         Refusal::new(reason, until, now)
     }
 
-    /// Takes a permit, joins the line with a seat for `waker`, or is refused.
+    /// Takes a permit, joins the line with a seat for `waker`, or is refused. Who asks once more
+    /// says when it did so first.
     pub(crate) fn acquire(
         &mut self,
         index: SlotIndex,
         ask: &Ask<'_>,
+        asked_at: Timestamp,
         waker: &Waker,
         now: Timestamp,
     ) -> Asked {
-        self.counts.requests += 1;
         let (gate, settings, tickets) = self.parts(index);
-        let ask = ask.at_gate(settings, now);
+        let ask = ask.at_gate(settings, asked_at);
         match gate.acquire(settings, tickets, &ask, now) {
             Decision::Admit(permit) => Asked::Admitted(permit),
             Decision::Wait {
@@ -242,12 +243,18 @@ impl Shard {
     }
 
     /// What is in a seat: `Some` if it was emptied, `None` if its owner still waits. `Err` if it
-    /// is not theirs any more.
-    pub(crate) fn collect(&mut self, seat: SeatId, waker: &Waker) -> Result<Option<Asked>, Gone> {
+    /// is not theirs any more. A waker that is not needed any more goes to `unneeded`, to be
+    /// dropped without the lock: it may be the last that holds a task.
+    pub(crate) fn collect(
+        &mut self,
+        seat: SeatId,
+        waker: &Waker,
+        unneeded: &mut Option<Waker>,
+    ) -> Result<Option<Asked>, Gone> {
         let (_, state) = self.seats.look(seat).ok_or(Gone)?;
         if let State::Waiting { waker: known, .. } = state {
             if !known.will_wake(waker) {
-                known.clone_from(waker);
+                *unneeded = Some(std::mem::replace(known, waker.clone()));
             }
             return Ok(None);
         }
@@ -258,18 +265,31 @@ impl Shard {
         }
     }
 
-    /// Someone no longer waits, or does not want what is in the seat. The gate to look at then.
-    pub(crate) fn cancel(&mut self, seat: SeatId, now: Timestamp) -> Option<SlotIndex> {
-        let (index, _) = self.seats.look(seat)?;
-        match self.seats.leave(seat)? {
-            State::Waiting { ticket, .. } => {
+    /// Someone no longer waits, or does not want what is in the seat. `true` if others may leave
+    /// then. The waker goes to `unneeded`, see [`Shard::collect`].
+    pub(crate) fn cancel(
+        &mut self,
+        seat: SeatId,
+        unneeded: &mut Option<Waker>,
+        now: Timestamp,
+    ) -> bool {
+        let Some((index, _)) = self.seats.look(seat) else {
+            return false;
+        };
+        match self.seats.leave(seat) {
+            Some(State::Waiting { ticket, waker }) => {
+                *unneeded = Some(waker);
                 let (gate, _, tickets) = self.parts(index);
                 gate.cancel(tickets, ticket);
+                true
             }
-            State::Admitted(permit) => self.give_back(index, permit, now),
-            State::Refused(_) | State::Free { .. } => {}
+            Some(State::Admitted(permit)) => {
+                self.give_back(index, permit, now);
+                true
+            }
+            // Who was refused is not in line any more, and its gate may be gone.
+            Some(State::Refused(_) | State::Free { .. }) | None => false,
         }
-        Some(index)
     }
 
     /// Someone waits at this gate, or an entry says so.
@@ -327,13 +347,16 @@ impl Shard {
         }
     }
 
-    /// When a gate has to be looked at again, if any.
+    /// When a gate or a seat has to be looked at again, if any.
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        self.due.first().map(|(at, _)| *at)
+        let gate = self.due.first().map(|(at, _)| *at);
+        let seat = self.seats.next_forfeit();
+        [gate, seat].into_iter().flatten().min()
     }
 
-    /// Looks at every gate that is due.
+    /// Looks at every gate and every seat that is due.
     pub(crate) fn serve_due(&mut self, now: Timestamp, wakers: &mut Vec<Waker>) {
+        self.forfeit(now, wakers);
         while let Some(&(at, index)) = self.due.first() {
             if at > now {
                 return;
@@ -348,7 +371,7 @@ impl Shard {
     }
 
     /// Takes back what was never collected.
-    pub(super) fn forfeit(&mut self, now: Timestamp, wakers: &mut Vec<Waker>) {
+    fn forfeit(&mut self, now: Timestamp, wakers: &mut Vec<Waker>) {
         while let Some((index, permit)) = self.seats.forfeit_next(now) {
             self.give_back(index, permit, now);
             self.serve(index, now, wakers);
