@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use hashbrown::HashTable;
 use policy::gate::{self, Decision, Gate, GateRecord, GateSettings, GateSnapshot, Reason};
 use policy::hosts::Hosts;
 use policy::line::Tickets;
@@ -15,6 +14,7 @@ use policy::time::Timestamp;
 use super::hash::KeyHash;
 use super::seats::{SeatId, Seats, State};
 use super::slab::{Slab, Slot, SlotIndex};
+use super::table::Table;
 use super::text::Text;
 use crate::ask::{Ask, Refusal};
 use crate::clock::Alarm;
@@ -24,7 +24,7 @@ use crate::settings::HostSettings;
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Shard {
-    table: HashTable<SlotIndex>,
+    table: Table,
     slab: Slab,
     text: Text,
     hosts: Arc<Hosts<HostSettings>>,
@@ -69,7 +69,7 @@ pub(crate) enum Asked {
 impl Shard {
     pub(super) fn new(hosts: Arc<Hosts<HostSettings>>) -> Self {
         Self {
-            table: HashTable::new(),
+            table: Table::default(),
             slab: Slab::default(),
             text: Text::default(),
             hosts,
@@ -86,17 +86,15 @@ impl Shard {
 
     #[inline(always)]
     pub(super) fn find(&self, hash: u64, key: &str) -> Option<SlotIndex> {
-        let says_key = |&index: &SlotIndex| {
+        self.table.find(hash, |index| {
             let slot = self.slab.get(index);
             slot.is_some_and(|slot| self.text.is(slot.key, key))
-        };
-        self.table.find(hash, says_key).copied()
+        })
     }
 
     /// A new gate. `None` if there is no room for the text of its key.
     pub(super) fn insert(
         &mut self,
-        hasher: &KeyHash,
         hash: u64,
         key: &str,
         record: Option<&GateRecord>,
@@ -114,16 +112,7 @@ impl Shard {
             settings: index,
             gate,
         });
-        let Self {
-            table, slab, text, ..
-        } = self;
-        let hash_of = |&index: &SlotIndex| {
-            let slot = slab
-                .get(index)
-                .expect("the table names slots that are taken");
-            hasher.hash(text.get(slot.key))
-        };
-        table.insert_unique(hash, index, hash_of);
+        self.table.insert(hash, index);
         Some(index)
     }
 
@@ -444,9 +433,7 @@ impl Shard {
             return;
         };
         let hash = hasher.hash(self.text.get(slot.key));
-        if let Ok(entry) = self.table.find_entry(hash, |&known| known == index) {
-            entry.remove();
-        }
+        self.table.remove(hash, index);
         self.text.remove(slot.key);
         self.counts.evicted += 1;
         if self.text.has_many_holes() {
@@ -454,7 +441,7 @@ impl Shard {
         }
     }
 
-    /// Moves the text of the keys together, and gives back what the table no longer needs.
+    /// Moves the text of the keys together.
     fn pack(&mut self) {
         let mut packed = Text::default();
         let mut from = 0;
