@@ -83,6 +83,7 @@ pub mod pool;
 mod registry;
 mod settings;
 mod sync;
+mod waking;
 
 pub use ask::{Ask, Refusal};
 pub use call::{Answered, Attempt, Call, CallError, Called};

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::task::Waker;
 use std::time::Duration;
 
 use policy::budget::{BudgetSettings, RetryBudget};
@@ -27,6 +26,7 @@ use crate::permit::Permit;
 use crate::registry::{Place, Registry, Shard};
 use crate::settings::HostSettings;
 use crate::sync::{Mutex, MutexGuard, lock};
+use crate::waking::wake_all;
 
 mod bell;
 mod builder;
@@ -207,7 +207,11 @@ impl Limiter {
     /// A gate as it was written down. `false` if there is one of that key already, or no room.
     pub fn restore(&self, key: &str, record: &GateRecord) -> bool {
         let now = self.shared.clock.now();
-        self.shared.registry.restore(key, record, now)
+        let is_restored = self.shared.registry.restore(key, record, now);
+        if is_restored {
+            self.shared.begin_rounds(self.shared.round_after(), now);
+        }
+        is_restored
     }
 
     /// What can be seen now: totals, and the first `limit` gates in the order of `sort`. Locks for
@@ -285,11 +289,13 @@ impl Shared {
         let now = self.clock.now();
         let (mut shard, place) = self.gate_of(key, now)?;
         let answer = shard.try_acquire(place.slot, cost, now);
+        // First of all, so that it is given back if the listener panics.
+        let answer = answer.map(|permit| Permit::new(self, place, permit));
         drop(shard);
         if self.listener.is_some() {
             self.tell_answer(key, &answer, now);
         }
-        answer.map(|permit| Permit::new(self, place, permit))
+        answer
     }
 
     /// The gate that asks for `key` go to.
@@ -312,10 +318,12 @@ impl Shared {
         key: &str,
         now: Timestamp,
     ) -> Result<(MutexGuard<'_, Shard>, Place), Refusal> {
-        self.begin_rounds(now);
+        let round_after = self.round_after();
         let shared_key = self.shared_key(key);
         let key = shared_key.as_deref().unwrap_or(key);
-        self.registry.find_or_insert(key, now)
+        let found = self.registry.find_or_insert(key, now)?;
+        self.begin_rounds(round_after, now);
+        Ok(found)
     }
 
     /// The key of the gate that all hosts of a pattern share, if `key` is of one that does.
@@ -340,8 +348,9 @@ impl Shared {
             return;
         }
         let mut shard = self.registry.lock(place.shard);
-        shard.settle(place.slot, permit, outcome, verdict, now);
-        self.unlock(shard, place, now);
+        if shard.settle(place.slot, permit, outcome, verdict, now) {
+            self.serve(shard, place, now);
+        }
     }
 
     pub(crate) fn abandon(&self, place: Place, permit: gate::Permit) {
@@ -423,8 +432,9 @@ impl Shared {
         act: fn(&mut Gate, &GateSettings, Timestamp),
     ) -> Result<(), Refusal> {
         let now = self.clock.now();
-        self.begin_rounds(now);
+        let round_after = self.round_after();
         let (shard, place) = self.registry.find_or_insert(key, now)?;
+        self.begin_rounds(round_after, now);
         self.act(shard, place, act, now);
         Ok(())
     }
@@ -545,9 +555,3 @@ impl Shared {
 
 /// Some ten microseconds: nobody who asks meanwhile notices.
 const GATES_PER_LOCK: usize = 128;
-
-fn wake_all(wakers: Vec<Waker>) {
-    for waker in wakers {
-        waker.wake();
-    }
-}

@@ -10,7 +10,7 @@
 //! of those looked at goes; with [`SAMPLE`] gates or fewer that is the least recently used of all.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::Waker;
 
 use policy::gate::{GateRecord, Reason};
@@ -19,7 +19,7 @@ use policy::time::Timestamp;
 
 use crate::ask::Refusal;
 use crate::settings::HostSettings;
-use crate::sync::{Mutex, MutexGuard, lock};
+use crate::sync::{AtomicUsize, Mutex, MutexGuard, lock};
 
 mod hash;
 mod seats;
@@ -174,6 +174,18 @@ impl Registry {
 
     /// Forgets the least recently used gate that may go. `false` if none may.
     fn make_room(&self, first: u32, now: Timestamp) -> bool {
+        // It may be used before it is locked again. Then somebody else got on, and another is
+        // looked for.
+        while let Some(place) = self.least_recently_used(first, now) {
+            if self.lock(place.shard).evict(&self.hasher, place.slot, now) {
+                self.gates.fetch_sub(1, Ordering::Relaxed);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn least_recently_used(&self, first: u32, now: Timestamp) -> Option<Place> {
         let mut best: Option<(Timestamp, Place)> = None;
         let mut looked = 0;
         for step in 0..self.shards() {
@@ -194,22 +206,14 @@ impl Registry {
                 best = Some((used, place));
             }
         }
-        let Some((_, place)) = best else {
-            return false;
-        };
-        let evicted = self.lock(place.shard).evict(&self.hasher, place.slot, now);
-        if evicted {
-            self.gates.fetch_sub(1, Ordering::Relaxed);
-        }
-        evicted
+        best.map(|(_, place)| place)
     }
 
     /// Looks at some slots, at most [`SLICE`], for idle gates. `true` when all shards have had
     /// their turn.
-    pub(crate) fn evict_slice(&self, now: Timestamp, wakers: &mut Vec<Waker>) -> Slice {
+    pub(crate) fn evict_slice(&self, now: Timestamp) -> Slice {
         let turn = self.turn.load(Ordering::Relaxed) % self.shards.len();
         let mut shard = lock(&self.shards[turn].0);
-        shard.forfeit(now, wakers);
         let swept = shard.evict_idle(&self.hasher, SLICE, now);
         drop(shard);
         self.gates.fetch_sub(swept.evicted, Ordering::Relaxed);

@@ -20,13 +20,15 @@ use crate::ask::{Ask, Refusal};
 use crate::clock::Alarm;
 use crate::settings::HostSettings;
 
-/// Everything under one lock.
+/// Everything under one lock. What every ask touches comes first, in two cache lines.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Shard {
     table: HashTable<SlotIndex>,
     slab: Slab,
     text: Text,
     hosts: Arc<Hosts<HostSettings>>,
+    pub(crate) counts: Counts,
     tickets: Tickets,
     seats: Seats,
     /// When to look at which gate again; only those where someone waits.
@@ -38,7 +40,6 @@ pub(crate) struct Shard {
     pub(crate) bell: Option<Waker>,
     /// Where the search for idle gates goes on.
     hand: SlotIndex,
-    pub(crate) counts: Counts,
 }
 
 /// What happened at the gates of a shard, those that are gone included.
@@ -72,6 +73,7 @@ impl Shard {
             slab: Slab::default(),
             text: Text::default(),
             hosts,
+            counts: Counts::default(),
             tickets: Tickets::new(),
             seats: Seats::default(),
             due: BTreeSet::new(),
@@ -79,7 +81,6 @@ impl Shard {
             alarm: None,
             bell: None,
             hand: 0,
-            counts: Counts::default(),
         }
     }
 
@@ -147,29 +148,42 @@ impl Shard {
         match gate.acquire(settings, tickets, &ask, now) {
             Decision::Admit(permit) => Ok(permit),
             Decision::Wait { reason, until, .. } | Decision::Refuse { reason, until } => {
-                // Who does not wait at all has no deadline to miss: what keeps it is the reason.
-                let reason = match reason {
-                    Reason::Deadline if gate.hold_until(now).is_some() => Reason::Hold,
-                    Reason::Deadline => Reason::Rate,
-                    reason => reason,
-                };
-                self.counts.denied += 1;
-                Err(Refusal::new(reason, until, now))
+                let is_held = gate.hold_until(now).is_some();
+                Err(self.denied(reason, until, is_held, now))
             }
         }
     }
 
-    /// Takes a permit, joins the line with a seat for `waker`, or is refused.
+    #[cold]
+    fn denied(
+        &mut self,
+        reason: Reason,
+        until: Option<Timestamp>,
+        is_held: bool,
+        now: Timestamp,
+    ) -> Refusal {
+        self.counts.denied += 1;
+        // Who does not wait at all has no deadline to miss: what keeps it is the reason.
+        let reason = match reason {
+            Reason::Deadline if is_held => Reason::Hold,
+            Reason::Deadline => Reason::Rate,
+            reason => reason,
+        };
+        Refusal::new(reason, until, now)
+    }
+
+    /// Takes a permit, joins the line with a seat for `waker`, or is refused. Who asks once more
+    /// says when it did so first.
     pub(crate) fn acquire(
         &mut self,
         index: SlotIndex,
         ask: &Ask<'_>,
+        asked_at: Timestamp,
         waker: &Waker,
         now: Timestamp,
     ) -> Asked {
-        self.counts.requests += 1;
         let (gate, settings, tickets) = self.parts(index);
-        let ask = ask.at_gate(settings, now);
+        let ask = ask.at_gate(settings, asked_at);
         match gate.acquire(settings, tickets, &ask, now) {
             Decision::Admit(permit) => Asked::Admitted(permit),
             Decision::Wait {
@@ -201,7 +215,7 @@ impl Shard {
         answer.map_err(|(reason, until)| Refusal::new(reason, until, now))
     }
 
-    /// Brings a permit back with what happened.
+    /// Brings a permit back with what happened. `true` if someone waits who may leave now.
     #[inline]
     pub(crate) fn settle(
         &mut self,
@@ -210,9 +224,10 @@ impl Shard {
         outcome: &Outcome,
         verdict: Option<Verdict>,
         now: Timestamp,
-    ) {
+    ) -> bool {
         let (gate, settings, _) = self.parts(index);
         gate.settle(settings, permit, outcome, verdict, now);
+        gate.is_waited_for()
     }
 
     /// Brings a permit back of whose attempt nobody knows.
@@ -228,12 +243,18 @@ impl Shard {
     }
 
     /// What is in a seat: `Some` if it was emptied, `None` if its owner still waits. `Err` if it
-    /// is not theirs any more.
-    pub(crate) fn collect(&mut self, seat: SeatId, waker: &Waker) -> Result<Option<Asked>, Gone> {
+    /// is not theirs any more. A waker that is not needed any more goes to `unneeded`, to be
+    /// dropped without the lock: it may be the last that holds a task.
+    pub(crate) fn collect(
+        &mut self,
+        seat: SeatId,
+        waker: &Waker,
+        unneeded: &mut Option<Waker>,
+    ) -> Result<Option<Asked>, Gone> {
         let (_, state) = self.seats.look(seat).ok_or(Gone)?;
         if let State::Waiting { waker: known, .. } = state {
             if !known.will_wake(waker) {
-                known.clone_from(waker);
+                *unneeded = Some(std::mem::replace(known, waker.clone()));
             }
             return Ok(None);
         }
@@ -244,18 +265,31 @@ impl Shard {
         }
     }
 
-    /// Someone no longer waits, or does not want what is in the seat. The gate to look at then.
-    pub(crate) fn cancel(&mut self, seat: SeatId, now: Timestamp) -> Option<SlotIndex> {
-        let (index, _) = self.seats.look(seat)?;
-        match self.seats.leave(seat)? {
-            State::Waiting { ticket, .. } => {
+    /// Someone no longer waits, or does not want what is in the seat. `true` if others may leave
+    /// then. The waker goes to `unneeded`, see [`Shard::collect`].
+    pub(crate) fn cancel(
+        &mut self,
+        seat: SeatId,
+        unneeded: &mut Option<Waker>,
+        now: Timestamp,
+    ) -> bool {
+        let Some((index, _)) = self.seats.look(seat) else {
+            return false;
+        };
+        match self.seats.leave(seat) {
+            Some(State::Waiting { ticket, waker }) => {
+                *unneeded = Some(waker);
                 let (gate, _, tickets) = self.parts(index);
                 gate.cancel(tickets, ticket);
+                true
             }
-            State::Admitted(permit) => self.give_back(index, permit, now),
-            State::Refused(_) | State::Free { .. } => {}
+            Some(State::Admitted(permit)) => {
+                self.give_back(index, permit, now);
+                true
+            }
+            // Who was refused is not in line any more, and its gate may be gone.
+            Some(State::Refused(_) | State::Free { .. }) | None => false,
         }
-        Some(index)
     }
 
     /// Someone waits at this gate, or an entry says so.
@@ -313,13 +347,16 @@ impl Shard {
         }
     }
 
-    /// When a gate has to be looked at again, if any.
+    /// When a gate or a seat has to be looked at again, if any.
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        self.due.first().map(|(at, _)| *at)
+        let gate = self.due.first().map(|(at, _)| *at);
+        let seat = self.seats.next_forfeit();
+        [gate, seat].into_iter().flatten().min()
     }
 
-    /// Looks at every gate that is due.
+    /// Looks at every gate and every seat that is due.
     pub(crate) fn serve_due(&mut self, now: Timestamp, wakers: &mut Vec<Waker>) {
+        self.forfeit(now, wakers);
         while let Some(&(at, index)) = self.due.first() {
             if at > now {
                 return;
@@ -334,7 +371,7 @@ impl Shard {
     }
 
     /// Takes back what was never collected.
-    pub(super) fn forfeit(&mut self, now: Timestamp, wakers: &mut Vec<Waker>) {
+    fn forfeit(&mut self, now: Timestamp, wakers: &mut Vec<Waker>) {
         while let Some((index, permit)) = self.seats.forfeit_next(now) {
             self.give_back(index, permit, now);
             self.serve(index, now, wakers);
