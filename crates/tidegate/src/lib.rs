@@ -77,12 +77,16 @@ pub mod event;
 // Most of its examples wait by the clock of a paused runtime.
 #[cfg(any(not(doctest), feature = "tokio"))]
 pub mod guide;
+#[cfg(feature = "http")]
+pub mod http;
 mod limiter;
 mod permit;
 pub mod pool;
 mod registry;
 mod settings;
 mod sync;
+#[cfg(feature = "tower")]
+pub mod tower;
 mod waking;
 
 pub use ask::{Ask, Refusal};
