@@ -10,6 +10,7 @@
 //! | [`settling`] | say what came of an attempt, so that gates learn |
 //! | [`settings`] | change numbers, for one host or for all, also at run time |
 //! | [`calls`] | have something done, with retries that do no harm |
+//! | `http`, with the feature `tower` | put it around reqwest, hyper or a stack of tower |
 //! | [`pools`] | use several endpoints that can do the same work |
 //! | [`time`] | test your own code without waiting |
 //! | [`events`] | feed logs, metrics and dashboards |
@@ -31,6 +32,10 @@ pub mod settings {}
 
 #[doc = include_str!("guide/calls.md")]
 pub mod calls {}
+
+#[cfg(feature = "tower")]
+#[doc = include_str!("guide/http.md")]
+pub mod http {}
 
 #[doc = include_str!("guide/pools.md")]
 pub mod pools {}

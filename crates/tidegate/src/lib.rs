@@ -38,6 +38,7 @@
 //! | [`Call`] | something to be done, over all its attempts | [calls](guide::calls) |
 //! | [`Pool`] | endpoints that can do the same work | [pools](guide::pools) |
 //! | [`Credential`] | a token that is refreshed once for all | [calls](guide::calls) |
+//! | `http`, `tower` | from HTTP to outcomes; middleware | `guide::http` |
 //! | [`Clock`], [`ManualClock`] | time, real or yours | [time](guide::time) |
 //! | [`event`], [`Snapshot`] | what happens, and how things are | [events](guide::events) |
 //!
@@ -51,6 +52,8 @@
 //!
 //! | feature | what it adds |
 //! |---|---|
+//! | `http` | module `http`: keys, outcomes and failures from the types that HTTP clients share |
+//! | `tower` | module `tower`: layers that ask for permits and retry; with it comes `http` |
 //! | `tokio` | `Clock::tokio`, so that tests with paused time work |
 //!
 //! # What it costs

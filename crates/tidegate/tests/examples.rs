@@ -2,8 +2,9 @@
 //!
 //! Examples are taken in as modules, which is a hundred times faster than a `cargo run` for each.
 
-#![cfg(feature = "tokio")]
+#![cfg(all(feature = "tokio", feature = "tower"))]
 #![expect(
+    clippy::duplicate_mod,
     dead_code,
     unreachable_pub,
     reason = "an example is a program of its own, and here a module of another"
@@ -21,10 +22,14 @@ mod plain_function;
 mod polling_a_job;
 #[path = "../examples/pool_failover.rs"]
 mod pool_failover;
+#[path = "../examples/reqwest_client.rs"]
+mod reqwest_client;
 #[path = "../examples/settings_at_run_time.rs"]
 mod settings_at_run_time;
 #[path = "../examples/token_costs.rs"]
 mod token_costs;
+#[path = "../examples/tower_stack.rs"]
+mod tower_stack;
 
 #[tokio::test(start_paused = true)]
 async fn plain_function() {
@@ -61,4 +66,21 @@ async fn pacing_a_queue() {
 async fn pool_failover() {
     let bodies = pool_failover::run().await.unwrap();
     assert_eq!(bodies, ["answer 1", "answer 2", "answer 3"]);
+}
+
+#[tokio::test]
+async fn reqwest_client() {
+    let (bodies, sent) = reqwest_client::run().await.unwrap();
+    assert_eq!(bodies, ["/one is answer 1", "/two is answer 3"]);
+    assert_eq!(sent, 3);
+}
+
+#[tokio::test]
+async fn tower_stack() {
+    let (body, steps) = tower_stack::run().await.unwrap();
+    assert_eq!(body, "hello");
+    assert!(
+        steps.contains(&"HTTP 502, overloaded".to_owned()),
+        "{steps:?}"
+    );
 }
