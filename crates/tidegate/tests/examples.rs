@@ -1,6 +1,6 @@
 //! Every example runs, and does what it says.
 //!
-//! Examples are taken in as modules, which is a hundred times faster than a `cargo run` for each.
+//! Examples are taken in as modules, which takes no `cargo run` for each.
 
 #![cfg(all(feature = "tokio", feature = "tower"))]
 #![expect(
