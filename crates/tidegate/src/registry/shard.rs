@@ -84,7 +84,7 @@ impl Shard {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn find(&self, hash: u64, key: &str) -> Option<SlotIndex> {
         let says_key = |&index: &SlotIndex| {
             let slot = self.slab.get(index);
@@ -131,8 +131,24 @@ impl Shard {
         self.slab.len()
     }
 
+    /// Takes a permit if nothing but tokens decides and there are enough: nearly always. `None` says
+    /// only that [`Shard::try_acquire`] has to be asked.
+    #[inline(always)]
+    pub(crate) fn acquire_at_once(
+        &mut self,
+        index: SlotIndex,
+        cost: u32,
+        now: Timestamp,
+    ) -> Option<gate::Permit> {
+        let (gate, settings, _) = self.parts(index);
+        // Clocks of two processors may differ by a little; at a gate time never goes back.
+        let now = now.max(gate.last_activity());
+        let permit = gate.acquire_at_once(settings, &ask_at_once(cost, now), now);
+        self.counts.requests += u64::from(permit.is_some());
+        permit
+    }
+
     /// Takes a permit if there is one now.
-    #[inline]
     pub(crate) fn try_acquire(
         &mut self,
         index: SlotIndex,
@@ -141,35 +157,20 @@ impl Shard {
     ) -> Result<gate::Permit, Refusal> {
         self.counts.requests += 1;
         let (gate, settings, tickets) = self.parts(index);
-        let ask = gate::Ask {
-            cost,
-            ..gate::Ask::until(now)
-        };
-        match gate.acquire(settings, tickets, &ask, now) {
+        let now = now.max(gate.last_activity());
+        match gate.acquire(settings, tickets, &ask_at_once(cost, now), now) {
             Decision::Admit(permit) => Ok(permit),
             Decision::Wait { reason, until, .. } | Decision::Refuse { reason, until } => {
-                let is_held = gate.hold_until(now).is_some();
-                Err(self.denied(reason, until, is_held, now))
+                // Who does not wait at all has no deadline to miss: what keeps it is the reason.
+                let reason = match reason {
+                    Reason::Deadline if gate.hold_until(now).is_some() => Reason::Hold,
+                    Reason::Deadline => Reason::Rate,
+                    reason => reason,
+                };
+                self.counts.denied += 1;
+                Err(Refusal::new(reason, until, now))
             }
         }
-    }
-
-    #[cold]
-    fn denied(
-        &mut self,
-        reason: Reason,
-        until: Option<Timestamp>,
-        is_held: bool,
-        now: Timestamp,
-    ) -> Refusal {
-        self.counts.denied += 1;
-        // Who does not wait at all has no deadline to miss: what keeps it is the reason.
-        let reason = match reason {
-            Reason::Deadline if is_held => Reason::Hold,
-            Reason::Deadline => Reason::Rate,
-            reason => reason,
-        };
-        Refusal::new(reason, until, now)
     }
 
     /// Takes a permit, joins the line with a seat for `waker`, or is refused. Who asks once more
@@ -216,7 +217,7 @@ impl Shard {
     }
 
     /// Brings a permit back with what happened. `true` if someone waits who may leave now.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn settle(
         &mut self,
         index: SlotIndex,
@@ -226,6 +227,7 @@ impl Shard {
         now: Timestamp,
     ) -> bool {
         let (gate, settings, _) = self.parts(index);
+        let now = now.max(gate.last_activity());
         gate.settle(settings, permit, outcome, verdict, now);
         gate.is_waited_for()
     }
@@ -293,7 +295,7 @@ impl Shard {
     }
 
     /// Someone waits at this gate, or an entry says so.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is_waited_for(&self, index: SlotIndex) -> bool {
         let slot = self.slab.get(index);
         slot.is_some_and(|slot| slot.gate.is_waited_for())
@@ -494,7 +496,7 @@ impl Shard {
     }
 
     /// A gate, its settings and the lines: what every decision needs.
-    #[inline]
+    #[inline(always)]
     fn parts(&mut self, index: SlotIndex) -> (&mut Gate, &GateSettings, &mut Tickets) {
         let slot = self
             .slab
@@ -545,6 +547,15 @@ impl Shard {
     pub(crate) fn key(&self, index: SlotIndex) -> &str {
         let slot = self.slab.get(index);
         slot.map_or("", |slot| self.text.get(slot.key))
+    }
+}
+
+/// An ask that does not wait.
+#[inline]
+fn ask_at_once(cost: u32, now: Timestamp) -> gate::Ask {
+    gate::Ask {
+        cost,
+        ..gate::Ask::until(now)
     }
 }
 
