@@ -32,7 +32,6 @@ impl Ask {
     }
 
     #[inline]
-    #[inline]
     pub(super) fn cost(&self) -> u32 {
         self.cost.max(1)
     }
