@@ -194,8 +194,7 @@ impl Limiter {
             .change_settings(|hosts| hosts.insert(pattern, settings.into()).is_some())
     }
 
-    /// What must survive a restart, of every gate that has learned anything, with its key. Locks
-    /// for a few gates at a time.
+    /// What must survive a restart, of every gate, with its key. Locks for a few gates at a time.
     pub fn records(&self) -> Vec<(String, GateRecord)> {
         let mut records = Vec::new();
         self.shared.each_gate(|key, gate, _, _, now| {

@@ -18,7 +18,7 @@ use crate::registry::Place;
 ///
 /// It borrows its limiter, so that taking one costs no reference count. To keep it for longer, or
 /// to move it into a task, make it [`into_owned`](Self::into_owned).
-#[must_use = "a permit that is dropped is given back unused"]
+#[must_use = "a permit that is dropped counts as abandoned, and its token as used"]
 pub struct Permit<'a> {
     home: Home<'a>,
     place: Place,
