@@ -89,14 +89,14 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// The ask as a gate with these settings hears it.
-    pub(crate) fn at_gate(&self, settings: &GateSettings, now: Timestamp) -> gate::Ask {
-        let longest = now + settings.max_wait();
+    /// The ask, made at `asked_at`, as a gate with these settings hears it.
+    pub(crate) fn at_gate(&self, settings: &GateSettings, asked_at: Timestamp) -> gate::Ask {
+        let longest = asked_at + settings.max_wait();
         gate::Ask {
             cost: self.cost,
             deadline: match self.patience {
                 Patience::Default => longest,
-                Patience::Within(wait) => longest.min(now + wait),
+                Patience::Within(wait) => longest.min(asked_at + wait),
                 Patience::Until(deadline) => longest.min(deadline),
             },
             class: self.class,

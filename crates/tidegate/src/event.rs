@@ -17,7 +17,7 @@ use policy::time::Timestamp;
 /// Hears what happens.
 ///
 /// It is called by whoever asks, settles or retries, after all locks are free. What takes long
-/// belongs into a channel.
+/// belongs into a channel. Its panic is that of whoever called: their permits are given back.
 pub trait Listener: Send + Sync + 'static {
     /// Something happened at `at`, on the limiter's clock.
     fn on_event(&self, at: Timestamp, event: &Event<'_>);

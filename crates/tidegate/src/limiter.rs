@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::task::Waker;
 use std::time::Duration;
 
 use policy::budget::{BudgetSettings, RetryBudget};
@@ -27,6 +26,7 @@ use crate::permit::Permit;
 use crate::registry::{Place, Registry, Shard};
 use crate::settings::HostSettings;
 use crate::sync::{Mutex, MutexGuard, lock};
+use crate::waking::wake_all;
 
 mod bell;
 mod builder;
@@ -110,7 +110,7 @@ impl Limiter {
     /// assert_eq!(refusal.reason(), Reason::Rate);
     /// assert!(refusal.wait().unwrap().as_millis() <= 500);
     /// ```
-    #[inline]
+    #[inline(always)]
     pub fn try_acquire(&self, key: &str) -> Result<Permit<'_>, Refusal> {
         self.shared.try_acquire(key, 1)
     }
@@ -194,8 +194,7 @@ impl Limiter {
             .change_settings(|hosts| hosts.insert(pattern, settings.into()).is_some())
     }
 
-    /// What must survive a restart, of every gate that has learned anything, with its key. Locks
-    /// for a few gates at a time.
+    /// What must survive a restart, of every gate, with its key. Locks for a few gates at a time.
     pub fn records(&self) -> Vec<(String, GateRecord)> {
         let mut records = Vec::new();
         self.shared.each_gate(|key, gate, _, _, now| {
@@ -207,7 +206,11 @@ impl Limiter {
     /// A gate as it was written down. `false` if there is one of that key already, or no room.
     pub fn restore(&self, key: &str, record: &GateRecord) -> bool {
         let now = self.shared.clock.now();
-        self.shared.registry.restore(key, record, now)
+        let is_restored = self.shared.registry.restore(key, record, now);
+        if is_restored {
+            self.shared.begin_rounds(self.shared.round_after(), now);
+        }
+        is_restored
     }
 
     /// What can be seen now: totals, and the first `limit` gates in the order of `sort`. Locks for
@@ -280,20 +283,41 @@ impl Shared {
         me.expect("whoever borrows from a limiter keeps it alive")
     }
 
-    #[inline]
+    /// The permit is made in the one place where it is needed: handed on through the types of
+    /// other answers it would be written and read back several times, and waited for each time.
+    #[inline(always)]
     pub(crate) fn try_acquire(&self, key: &str, cost: u32) -> Result<Permit<'_>, Refusal> {
         let now = self.clock.now();
+        if self.listener.is_none()
+            && let Some((mut shard, place)) = self.registry.find(key)
+            && let Some(permit) = shard.acquire_at_once(place.slot, cost, now)
+        {
+            drop(shard);
+            return Ok(Permit::new(self, place, permit));
+        }
+        self.try_acquire_the_long_way(key, cost, now)
+    }
+
+    #[inline(never)]
+    fn try_acquire_the_long_way(
+        &self,
+        key: &str,
+        cost: u32,
+        now: Timestamp,
+    ) -> Result<Permit<'_>, Refusal> {
         let (mut shard, place) = self.gate_of(key, now)?;
         let answer = shard.try_acquire(place.slot, cost, now);
         drop(shard);
+        // A permit already, so that it is given back should the listener panic.
+        let answer = answer.map(|permit| Permit::new(self, place, permit));
         if self.listener.is_some() {
             self.tell_answer(key, &answer, now);
         }
-        answer.map(|permit| Permit::new(self, place, permit))
+        answer
     }
 
     /// The gate that asks for `key` go to.
-    #[inline]
+    #[inline(always)]
     fn gate_of(
         &self,
         key: &str,
@@ -312,10 +336,12 @@ impl Shared {
         key: &str,
         now: Timestamp,
     ) -> Result<(MutexGuard<'_, Shard>, Place), Refusal> {
-        self.begin_rounds(now);
+        let round_after = self.round_after();
         let shared_key = self.shared_key(key);
         let key = shared_key.as_deref().unwrap_or(key);
-        self.registry.find_or_insert(key, now)
+        let found = self.registry.find_or_insert(key, now)?;
+        self.begin_rounds(round_after, now);
+        Ok(found)
     }
 
     /// The key of the gate that all hosts of a pattern share, if `key` is of one that does.
@@ -326,7 +352,7 @@ impl Shared {
         pattern.map(HostPattern::to_string)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn settle(
         &self,
         place: Place,
@@ -424,8 +450,9 @@ impl Shared {
         act: fn(&mut Gate, &GateSettings, Timestamp),
     ) -> Result<(), Refusal> {
         let now = self.clock.now();
-        self.begin_rounds(now);
+        let round_after = self.round_after();
         let (shard, place) = self.registry.find_or_insert(key, now)?;
+        self.begin_rounds(round_after, now);
         self.act(shard, place, act, now);
         Ok(())
     }
@@ -526,7 +553,7 @@ impl Shared {
     }
 
     /// Ends a change to a gate: if someone waits there, they may leave now.
-    #[inline]
+    #[inline(always)]
     fn unlock(&self, shard: MutexGuard<'_, Shard>, place: Place, now: Timestamp) {
         if shard.is_waited_for(place.slot) {
             self.serve(shard, place, now);
@@ -546,9 +573,3 @@ impl Shared {
 
 /// Some ten microseconds: nobody who asks meanwhile notices.
 const GATES_PER_LOCK: usize = 128;
-
-fn wake_all(wakers: Vec<Waker>) {
-    for waker in wakers {
-        waker.wake();
-    }
-}

@@ -1,6 +1,6 @@
 //! Gates by key, in shards that lock apart.
 //!
-//! A lookup is one hash, one lock and one probe of a table of four-byte numbers into a slab; it
+//! A lookup is one hash, one lock and one search of a table of words; it
 //! allocates nothing. Who holds a permit or a seat names its gate by [`Place`] and hashes no more.
 //! A gate with anyone in flight or in line is never removed, so a place stays good for as long as
 //! anybody has it.
@@ -10,7 +10,7 @@
 //! of those looked at goes; with [`SAMPLE`] gates or fewer that is the least recently used of all.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::Waker;
 
 use policy::gate::{GateRecord, Reason};
@@ -19,12 +19,13 @@ use policy::time::Timestamp;
 
 use crate::ask::Refusal;
 use crate::settings::HostSettings;
-use crate::sync::{Mutex, MutexGuard, lock};
+use crate::sync::{AtomicUsize, Mutex, MutexGuard, lock};
 
 mod hash;
 mod seats;
 mod shard;
 mod slab;
+mod table;
 mod text;
 
 pub(crate) use seats::SeatId;
@@ -83,6 +84,8 @@ impl Registry {
     }
 
     /// The gate of `key`, if there is one.
+    // Always, because a guard that is passed on through memory is waited for when it is read back.
+    #[inline(always)]
     pub(crate) fn find(&self, key: &str) -> Option<(MutexGuard<'_, Shard>, Place)> {
         let hash = self.hasher.hash(key);
         let number = self.shard_of(hash);
@@ -156,7 +159,7 @@ impl Registry {
             None => {
                 let swept = shard.evict_idle(&self.hasher, SWEEP, now);
                 self.gates.fetch_sub(swept.evicted, Ordering::Relaxed);
-                shard.insert(&self.hasher, hash, key, record, now)
+                shard.insert(hash, key, record, now)
             }
         };
         let Some(slot) = slot else {
@@ -174,6 +177,18 @@ impl Registry {
 
     /// Forgets the least recently used gate that may go. `false` if none may.
     fn make_room(&self, first: u32, now: Timestamp) -> bool {
+        // It may be used before it is locked again. Then somebody else got on, and another is
+        // looked for.
+        while let Some(place) = self.least_recently_used(first, now) {
+            if self.lock(place.shard).evict(&self.hasher, place.slot, now) {
+                self.gates.fetch_sub(1, Ordering::Relaxed);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn least_recently_used(&self, first: u32, now: Timestamp) -> Option<Place> {
         let mut best: Option<(Timestamp, Place)> = None;
         let mut looked = 0;
         for step in 0..self.shards() {
@@ -194,22 +209,14 @@ impl Registry {
                 best = Some((used, place));
             }
         }
-        let Some((_, place)) = best else {
-            return false;
-        };
-        let evicted = self.lock(place.shard).evict(&self.hasher, place.slot, now);
-        if evicted {
-            self.gates.fetch_sub(1, Ordering::Relaxed);
-        }
-        evicted
+        best.map(|(_, place)| place)
     }
 
     /// Looks at some slots, at most [`SLICE`], for idle gates. `true` when all shards have had
     /// their turn.
-    pub(crate) fn evict_slice(&self, now: Timestamp, wakers: &mut Vec<Waker>) -> Slice {
+    pub(crate) fn evict_slice(&self, now: Timestamp) -> Slice {
         let turn = self.turn.load(Ordering::Relaxed) % self.shards.len();
         let mut shard = lock(&self.shards[turn].0);
-        shard.forfeit(now, wakers);
         let swept = shard.evict_idle(&self.hasher, SLICE, now);
         drop(shard);
         self.gates.fetch_sub(swept.evicted, Ordering::Relaxed);
@@ -246,8 +253,8 @@ impl Registry {
         reason = "only the bits of a small mask are kept"
     )]
     fn shard_of(&self, hash: u64) -> u32 {
-        // Not the bits that the table itself uses, the lowest and the seven highest.
-        (hash >> 32) as u32 & (self.shards.len() as u32 - 1)
+        // The lower half: the table uses the upper.
+        hash as u32 & (self.shards.len() as u32 - 1)
     }
 }
 

@@ -1,4 +1,5 @@
-//! The locks of this crate, in one place, so that a model checker can put its own in their stead.
+//! The locks and shared numbers of this crate, in one place, so that a model checker can put its
+//! own in their stead: `scripts/check-model`.
 //!
 //! The standard library's mutex: as fast as any when nobody else holds it, and it needs no
 //! dependency. Poison is ignored. It exists to warn of state that a panic left half changed, and
@@ -6,10 +7,10 @@
 //! called after unlocking.
 
 #[cfg(not(shuttle))]
-pub(crate) use std::sync::{Mutex, MutexGuard};
+pub(crate) use std::sync::{Mutex, MutexGuard, atomic::AtomicUsize};
 
 #[cfg(shuttle)]
-pub(crate) use shuttle::sync::{Mutex, MutexGuard};
+pub(crate) use shuttle::sync::{Mutex, MutexGuard, atomic::AtomicUsize};
 
 use std::sync::PoisonError;
 

@@ -10,6 +10,7 @@ use policy::time::{Timestamp, WallTime};
 use super::alarms::{AlarmKey, Alarms};
 use super::{Clock, after};
 use crate::sync::{Mutex, lock};
+use crate::waking::wake;
 
 /// A clock that is moved by hand. Whoever waits on its [`Clock`] is woken by the call that moves
 /// it, in the order of their times, each at exactly its own.
@@ -45,7 +46,7 @@ impl ManualClock {
     /// Moves time on to `target`; it never goes back.
     pub fn advance_to(&self, target: Timestamp) {
         while let Some(waker) = self.0.step(target) {
-            waker.wake();
+            wake(waker);
         }
     }
 
@@ -94,7 +95,7 @@ impl Manual {
     /// Rings what was set for a time that had come already.
     pub(super) fn catch_up(&self) {
         while let Some(waker) = self.step(Timestamp::ZERO) {
-            waker.wake();
+            wake(waker);
         }
     }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use policy::time::Timestamp;
 
 use super::alarms::{AlarmKey, Alarms};
+use crate::waking::wake;
 
 /// A monotonic clock with alarms.
 pub(super) struct System {
@@ -123,7 +124,7 @@ impl Ringing {
             let now = self.counter.now();
             if let Some(waker) = state.alarms.pop_due(now) {
                 drop(state);
-                waker.wake();
+                wake(waker);
                 state = self.lock();
                 continue;
             }

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use policy::time::Timestamp;
 
-use super::{Shared, wake_all};
+use super::Shared;
 use crate::registry::{Shard, Slice};
 use crate::sync::lock;
+use crate::waking::wake_all;
 
-/// Rings when a gate of a shard has to be looked at.
+/// Rings when a gate or a seat of a shard has to be looked at.
 struct Bell {
     limiter: Weak<Shared>,
     shard: u32,
@@ -38,7 +39,7 @@ impl Wake for Round {
 }
 
 impl Shared {
-    /// Sets the alarm of a shard for the first gate that is due. One that rings too early does no
+    /// Sets the alarm of a shard for the first gate or seat that is due. One that rings too early does no
     /// harm, so it is set anew only if it would ring too late.
     pub(super) fn set_alarm(&self, number: u32, shard: &mut Shard) {
         let Some(at) = shard.next_due() else {
@@ -70,21 +71,20 @@ impl Shared {
 
     /// Looks at some gates for idle ones, in the shard whose turn it is.
     pub(super) fn evict_slice(&self) -> Slice {
-        let now = self.clock.now();
-        let mut wakers = Vec::new();
-        let slice = self.registry.evict_slice(now, &mut wakers);
-        wake_all(wakers);
-        slice
+        self.registry.evict_slice(self.clock.now())
     }
 
-    /// Sees to it that idle gates are looked for as long as there are gates.
-    pub(super) fn begin_rounds(&self, now: Timestamp) {
+    /// Sees to it that idle gates are looked for as long as there are gates, every `round_after`.
+    ///
+    /// Call it when there is a new one, not before: a round that ends in between would see none
+    /// and be the last.
+    pub(super) fn begin_rounds(&self, round_after: Duration, now: Timestamp) {
         let mut round = lock(&self.round);
         if round.is_none() {
             let bell = Waker::from(Arc::new(Round {
                 limiter: Weak::clone(&self.me),
             }));
-            *round = Some(self.clock.alarm(now + self.round_after(), bell));
+            *round = Some(self.clock.alarm(now + round_after, bell));
         }
     }
 
@@ -93,12 +93,13 @@ impl Shared {
         let now = self.clock.now();
         *lock(&self.round) = None;
         if self.registry.len() > 0 {
-            self.begin_rounds(now);
+            self.begin_rounds(self.round_after(), now);
         }
     }
 
-    /// Every shard has its turn twice in `idle_after`.
-    fn round_after(&self) -> Duration {
+    /// Every shard has its turn twice in `idle_after`. Locks the settings, so call it without the
+    /// lock of a shard.
+    pub(super) fn round_after(&self) -> Duration {
         let idle_after = lock(&self.hosts).default_value().gate.idle_after();
         (idle_after / (2 * self.registry.shards())).max(Duration::from_millis(10))
     }

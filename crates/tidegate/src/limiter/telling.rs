@@ -10,6 +10,7 @@ use policy::time::Timestamp;
 use super::Shared;
 use crate::ask::Refusal;
 use crate::event::Event;
+use crate::permit::Permit;
 use crate::registry::{Place, Shard};
 
 impl Shared {
@@ -31,7 +32,7 @@ impl Shared {
     pub(super) fn tell_answer(
         &self,
         key: &str,
-        answer: &Result<gate::Permit, Refusal>,
+        answer: &Result<Permit<'_>, Refusal>,
         now: Timestamp,
     ) {
         let event = match answer {

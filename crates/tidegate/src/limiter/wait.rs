@@ -11,7 +11,7 @@ use policy::gate::Reason;
 use policy::time::Timestamp;
 
 use super::Shared;
-use crate::ask::{Ask, Patience, Refusal};
+use crate::ask::{Ask, Refusal};
 use crate::event::Event;
 use crate::permit::Permit;
 use crate::registry::{Asked, Gone, Place, SeatId};
@@ -136,8 +136,10 @@ impl<'a> Future for Wait<'a, '_> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         if let Some((place, seat)) = this.seat {
+            // Before the lock, so that it is dropped after it.
+            let mut unneeded = None;
             let mut shard = this.shared.registry.lock(place.shard);
-            match shard.collect(seat, context.waker()) {
+            match shard.collect(seat, context.waker(), &mut unneeded) {
                 Ok(None) => return Poll::Pending,
                 Ok(Some(asked)) => {
                     drop(shard);
@@ -156,12 +158,9 @@ impl<'a> Wait<'a, '_> {
     fn ask(&mut self, context: &Context<'_>) -> Poll<Result<Permit<'a>, Refusal>> {
         let shared = self.shared;
         let now = shared.clock.now();
-        let began = *self.asked_at.get_or_insert(now);
-        let ask = match self.ask.patience {
-            // What it has waited already does not begin anew.
-            Patience::Within(wait) => self.ask.until(began + wait),
-            Patience::Default | Patience::Until(_) => self.ask,
-        };
+        let ask = self.ask;
+        let is_new = self.asked_at.is_none();
+        let asked_at = *self.asked_at.get_or_insert(now);
         let (mut shard, place) = match shared.gate_of(ask.key, now) {
             Ok(found) => found,
             Err(refusal) => {
@@ -169,7 +168,10 @@ impl<'a> Wait<'a, '_> {
                 return Poll::Ready(Err(refusal));
             }
         };
-        match shard.acquire(place.slot, &ask, context.waker(), now) {
+        if is_new {
+            shard.counts.requests += 1;
+        }
+        match shard.acquire(place.slot, &ask, asked_at, context.waker(), now) {
             Asked::Waits {
                 seat,
                 until,
@@ -202,6 +204,8 @@ impl<'a> Wait<'a, '_> {
         let waited = now.since(self.asked_at.unwrap_or(now));
         match asked {
             Asked::Admitted(permit) => {
+                // First of all, so that it is given back if the listener panics.
+                let permit = Permit::new(shared, place, permit);
                 shared.note_wait(place, waited);
                 shared.tell(
                     now,
@@ -211,7 +215,7 @@ impl<'a> Wait<'a, '_> {
                         is_probe: permit.is_probe(),
                     },
                 );
-                Ok(Permit::new(shared, place, permit))
+                Ok(permit)
             }
             Asked::Refused(refusal) => {
                 shared.tell(now, &shared.refused(self.ask.key, &refusal));
@@ -229,8 +233,10 @@ impl Drop for Wait<'_, '_> {
             return;
         };
         let now = self.shared.clock.now();
+        // Before the lock, so that it is dropped after it.
+        let mut unneeded = None;
         let mut shard = self.shared.registry.lock(place.shard);
-        if shard.cancel(seat, now).is_some() {
+        if shard.cancel(seat, &mut unneeded, now) {
             self.shared.serve(shard, place, now);
         }
     }

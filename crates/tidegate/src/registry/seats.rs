@@ -91,6 +91,7 @@ impl Seats {
             generation: seat.generation,
         };
         let before = std::mem::replace(&mut seat.state, news);
+        self.forget_collected();
         self.told.push_back((now, id));
         match before {
             State::Waiting { waker, .. } => Some(waker),
@@ -109,6 +110,12 @@ impl Seats {
         Some(std::mem::replace(&mut seat.state, State::Free { next }))
     }
 
+    /// When [`Seats::forfeit_next`] has something to do at the latest.
+    pub(super) fn next_forfeit(&self) -> Option<Timestamp> {
+        let (told, _) = self.told.front()?;
+        Some(*told + COLLECT_WITHIN)
+    }
+
     /// Takes back the permit of someone who never came for it, with its gate. Call again until
     /// `None`.
     pub(super) fn forfeit_next(&mut self, now: Timestamp) -> Option<(SlotIndex, gate::Permit)> {
@@ -124,6 +131,16 @@ impl Seats {
             }
         }
         None
+    }
+
+    /// What was collected needs no more looking after. The list stays as short as the oldest news
+    /// that nobody came for, and so five seconds long at most.
+    fn forget_collected(&mut self) {
+        while let Some(&(_, id)) = self.told.front()
+            && self.look(id).is_none()
+        {
+            self.told.pop_front();
+        }
     }
 
     fn free_seat(&mut self) -> u32 {

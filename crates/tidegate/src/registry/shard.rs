@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use hashbrown::HashTable;
 use policy::gate::{self, Decision, Gate, GateRecord, GateSettings, GateSnapshot, Reason};
 use policy::hosts::Hosts;
 use policy::line::Tickets;
@@ -15,6 +14,7 @@ use policy::time::Timestamp;
 use super::hash::KeyHash;
 use super::seats::{SeatId, Seats, State};
 use super::slab::{Slab, Slot, SlotIndex};
+use super::table::Table;
 use super::text::Text;
 use crate::ask::{Ask, Refusal};
 use crate::clock::Alarm;
@@ -24,7 +24,7 @@ use crate::settings::HostSettings;
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Shard {
-    table: HashTable<SlotIndex>,
+    table: Table,
     slab: Slab,
     text: Text,
     hosts: Arc<Hosts<HostSettings>>,
@@ -69,7 +69,7 @@ pub(crate) enum Asked {
 impl Shard {
     pub(super) fn new(hosts: Arc<Hosts<HostSettings>>) -> Self {
         Self {
-            table: HashTable::new(),
+            table: Table::default(),
             slab: Slab::default(),
             text: Text::default(),
             hosts,
@@ -84,19 +84,17 @@ impl Shard {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn find(&self, hash: u64, key: &str) -> Option<SlotIndex> {
-        let says_key = |&index: &SlotIndex| {
+        self.table.find(hash, |index| {
             let slot = self.slab.get(index);
             slot.is_some_and(|slot| self.text.is(slot.key, key))
-        };
-        self.table.find(hash, says_key).copied()
+        })
     }
 
     /// A new gate. `None` if there is no room for the text of its key.
     pub(super) fn insert(
         &mut self,
-        hasher: &KeyHash,
         hash: u64,
         key: &str,
         record: Option<&GateRecord>,
@@ -114,16 +112,7 @@ impl Shard {
             settings: index,
             gate,
         });
-        let Self {
-            table, slab, text, ..
-        } = self;
-        let hash_of = |&index: &SlotIndex| {
-            let slot = slab
-                .get(index)
-                .expect("the table names slots that are taken");
-            hasher.hash(text.get(slot.key))
-        };
-        table.insert_unique(hash, index, hash_of);
+        self.table.insert(hash, index);
         Some(index)
     }
 
@@ -131,8 +120,24 @@ impl Shard {
         self.slab.len()
     }
 
+    /// Takes a permit if nothing but tokens decides and there are enough: nearly always. `None` says
+    /// only that [`Shard::try_acquire`] has to be asked.
+    #[inline(always)]
+    pub(crate) fn acquire_at_once(
+        &mut self,
+        index: SlotIndex,
+        cost: u32,
+        now: Timestamp,
+    ) -> Option<gate::Permit> {
+        let (gate, settings, _) = self.parts(index);
+        // Clocks of two processors may differ by a little; at a gate time never goes back.
+        let now = now.max(gate.last_activity());
+        let permit = gate.acquire_at_once(settings, &ask_at_once(cost, now), now);
+        self.counts.requests += u64::from(permit.is_some());
+        permit
+    }
+
     /// Takes a permit if there is one now.
-    #[inline]
     pub(crate) fn try_acquire(
         &mut self,
         index: SlotIndex,
@@ -141,48 +146,34 @@ impl Shard {
     ) -> Result<gate::Permit, Refusal> {
         self.counts.requests += 1;
         let (gate, settings, tickets) = self.parts(index);
-        let ask = gate::Ask {
-            cost,
-            ..gate::Ask::until(now)
-        };
-        match gate.acquire(settings, tickets, &ask, now) {
+        let now = now.max(gate.last_activity());
+        match gate.acquire(settings, tickets, &ask_at_once(cost, now), now) {
             Decision::Admit(permit) => Ok(permit),
             Decision::Wait { reason, until, .. } | Decision::Refuse { reason, until } => {
-                let is_held = gate.hold_until(now).is_some();
-                Err(self.denied(reason, until, is_held, now))
+                // Who does not wait at all has no deadline to miss: what keeps it is the reason.
+                let reason = match reason {
+                    Reason::Deadline if gate.hold_until(now).is_some() => Reason::Hold,
+                    Reason::Deadline => Reason::Rate,
+                    reason => reason,
+                };
+                self.counts.denied += 1;
+                Err(Refusal::new(reason, until, now))
             }
         }
     }
 
-    #[cold]
-    fn denied(
-        &mut self,
-        reason: Reason,
-        until: Option<Timestamp>,
-        is_held: bool,
-        now: Timestamp,
-    ) -> Refusal {
-        self.counts.denied += 1;
-        // Who does not wait at all has no deadline to miss: what keeps it is the reason.
-        let reason = match reason {
-            Reason::Deadline if is_held => Reason::Hold,
-            Reason::Deadline => Reason::Rate,
-            reason => reason,
-        };
-        Refusal::new(reason, until, now)
-    }
-
-    /// Takes a permit, joins the line with a seat for `waker`, or is refused.
+    /// Takes a permit, joins the line with a seat for `waker`, or is refused. Who asks once more
+    /// says when it did so first.
     pub(crate) fn acquire(
         &mut self,
         index: SlotIndex,
         ask: &Ask<'_>,
+        asked_at: Timestamp,
         waker: &Waker,
         now: Timestamp,
     ) -> Asked {
-        self.counts.requests += 1;
         let (gate, settings, tickets) = self.parts(index);
-        let ask = ask.at_gate(settings, now);
+        let ask = ask.at_gate(settings, asked_at);
         match gate.acquire(settings, tickets, &ask, now) {
             Decision::Admit(permit) => Asked::Admitted(permit),
             Decision::Wait {
@@ -215,7 +206,7 @@ impl Shard {
     }
 
     /// Brings a permit back with what happened. `true` if someone waits who may leave now.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn settle(
         &mut self,
         index: SlotIndex,
@@ -225,6 +216,7 @@ impl Shard {
         now: Timestamp,
     ) -> bool {
         let (gate, settings, _) = self.parts(index);
+        let now = now.max(gate.last_activity());
         gate.settle(settings, permit, outcome, verdict, now);
         gate.is_waited_for()
     }
@@ -242,12 +234,18 @@ impl Shard {
     }
 
     /// What is in a seat: `Some` if it was emptied, `None` if its owner still waits. `Err` if it
-    /// is not theirs any more.
-    pub(crate) fn collect(&mut self, seat: SeatId, waker: &Waker) -> Result<Option<Asked>, Gone> {
+    /// is not theirs any more. A waker that is not needed any more goes to `unneeded`, to be
+    /// dropped without the lock: it may be the last that holds a task.
+    pub(crate) fn collect(
+        &mut self,
+        seat: SeatId,
+        waker: &Waker,
+        unneeded: &mut Option<Waker>,
+    ) -> Result<Option<Asked>, Gone> {
         let (_, state) = self.seats.look(seat).ok_or(Gone)?;
         if let State::Waiting { waker: known, .. } = state {
             if !known.will_wake(waker) {
-                known.clone_from(waker);
+                *unneeded = Some(std::mem::replace(known, waker.clone()));
             }
             return Ok(None);
         }
@@ -258,22 +256,35 @@ impl Shard {
         }
     }
 
-    /// Someone no longer waits, or does not want what is in the seat. The gate to look at then.
-    pub(crate) fn cancel(&mut self, seat: SeatId, now: Timestamp) -> Option<SlotIndex> {
-        let (index, _) = self.seats.look(seat)?;
-        match self.seats.leave(seat)? {
-            State::Waiting { ticket, .. } => {
+    /// Someone no longer waits, or does not want what is in the seat. `true` if others may leave
+    /// then. The waker goes to `unneeded`, see [`Shard::collect`].
+    pub(crate) fn cancel(
+        &mut self,
+        seat: SeatId,
+        unneeded: &mut Option<Waker>,
+        now: Timestamp,
+    ) -> bool {
+        let Some((index, _)) = self.seats.look(seat) else {
+            return false;
+        };
+        match self.seats.leave(seat) {
+            Some(State::Waiting { ticket, waker }) => {
+                *unneeded = Some(waker);
                 let (gate, _, tickets) = self.parts(index);
                 gate.cancel(tickets, ticket);
+                true
             }
-            State::Admitted(permit) => self.give_back(index, permit, now),
-            State::Refused(_) | State::Free { .. } => {}
+            Some(State::Admitted(permit)) => {
+                self.give_back(index, permit, now);
+                true
+            }
+            // Who was refused is not in line any more, and its gate may be gone.
+            Some(State::Refused(_) | State::Free { .. }) | None => false,
         }
-        Some(index)
     }
 
     /// Someone waits at this gate, or an entry says so.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is_waited_for(&self, index: SlotIndex) -> bool {
         let slot = self.slab.get(index);
         slot.is_some_and(|slot| slot.gate.is_waited_for())
@@ -327,13 +338,16 @@ impl Shard {
         }
     }
 
-    /// When a gate has to be looked at again, if any.
+    /// When a gate or a seat has to be looked at again, if any.
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        self.due.first().map(|(at, _)| *at)
+        let gate = self.due.first().map(|(at, _)| *at);
+        let seat = self.seats.next_forfeit();
+        [gate, seat].into_iter().flatten().min()
     }
 
-    /// Looks at every gate that is due.
+    /// Looks at every gate and every seat that is due.
     pub(crate) fn serve_due(&mut self, now: Timestamp, wakers: &mut Vec<Waker>) {
+        self.forfeit(now, wakers);
         while let Some(&(at, index)) = self.due.first() {
             if at > now {
                 return;
@@ -348,7 +362,7 @@ impl Shard {
     }
 
     /// Takes back what was never collected.
-    pub(super) fn forfeit(&mut self, now: Timestamp, wakers: &mut Vec<Waker>) {
+    fn forfeit(&mut self, now: Timestamp, wakers: &mut Vec<Waker>) {
         while let Some((index, permit)) = self.seats.forfeit_next(now) {
             self.give_back(index, permit, now);
             self.serve(index, now, wakers);
@@ -419,9 +433,7 @@ impl Shard {
             return;
         };
         let hash = hasher.hash(self.text.get(slot.key));
-        if let Ok(entry) = self.table.find_entry(hash, |&known| known == index) {
-            entry.remove();
-        }
+        self.table.remove(hash, index);
         self.text.remove(slot.key);
         self.counts.evicted += 1;
         if self.text.has_many_holes() {
@@ -429,7 +441,7 @@ impl Shard {
         }
     }
 
-    /// Moves the text of the keys together, and gives back what the table no longer needs.
+    /// Moves the text of the keys together.
     fn pack(&mut self) {
         let mut packed = Text::default();
         let mut from = 0;
@@ -471,7 +483,7 @@ impl Shard {
     }
 
     /// A gate, its settings and the lines: what every decision needs.
-    #[inline]
+    #[inline(always)]
     fn parts(&mut self, index: SlotIndex) -> (&mut Gate, &GateSettings, &mut Tickets) {
         let slot = self
             .slab
@@ -522,6 +534,15 @@ impl Shard {
     pub(crate) fn key(&self, index: SlotIndex) -> &str {
         let slot = self.slab.get(index);
         slot.map_or("", |slot| self.text.get(slot.key))
+    }
+}
+
+/// An ask that does not wait.
+#[inline]
+fn ask_at_once(cost: u32, now: Timestamp) -> gate::Ask {
+    gate::Ask {
+        cost,
+        ..gate::Ask::until(now)
     }
 }
 

@@ -1,82 +1,12 @@
 //! Waiting: order, pace, deadlines and taking it back, by a clock moved by hand.
 
-use std::future::Future;
-use std::pin::{Pin, pin};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::Poll;
 use std::time::Duration;
 
 use policy::time::Timestamp;
-use tidegate::{
-    Ask, GateOptions, GateSettings, Limiter, ManualClock, Outcome, Permit, Reason, Refusal,
-};
+use tidegate::{Ask, Reason};
 
-/// Counts how often it is woken.
-#[derive(Default)]
-struct Woken(AtomicUsize);
-
-impl Wake for Woken {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-type Answer<'a> = Result<Permit<'a>, Refusal>;
-
-/// A future that is polled by hand.
-struct Caller<'a> {
-    future: Pin<Box<dyn Future<Output = Answer<'a>> + 'a>>,
-    woken: Arc<Woken>,
-    seen: usize,
-}
-
-impl<'a> Caller<'a> {
-    fn new(future: impl Future<Output = Answer<'a>> + 'a) -> Self {
-        Self {
-            future: Box::pin(future),
-            woken: Arc::default(),
-            seen: 0,
-        }
-    }
-
-    fn poll(&mut self) -> Poll<Answer<'a>> {
-        self.seen = self.woken.0.load(Ordering::SeqCst);
-        let waker = Waker::from(Arc::clone(&self.woken));
-        self.future.as_mut().poll(&mut Context::from_waker(&waker))
-    }
-
-    fn wakes(&self) -> usize {
-        self.woken.0.load(Ordering::SeqCst)
-    }
-
-    fn is_woken(&self) -> bool {
-        self.wakes() > self.seen
-    }
-}
-
-fn settings(set: &[(&str, &str)]) -> GateSettings {
-    let mut options = GateOptions::default();
-    for (name, value) in set {
-        options.set(name, value).unwrap();
-    }
-    options.build().unwrap()
-}
-
-fn limiter(set: &[(&str, &str)]) -> (ManualClock, Limiter) {
-    let clock = ManualClock::new();
-    let limiter = Limiter::builder()
-        .gate(settings(set))
-        .clock(clock.clock())
-        .build();
-    (clock, limiter)
-}
-
-fn ok() -> Outcome {
-    Outcome::status(200, Duration::from_millis(50))
-}
-
-const KEY: &str = "api.example.com";
+use crate::support::{Caller, KEY, limiter, ok};
 
 #[test]
 fn waiters_leave_in_order_at_the_rate_with_one_wake_each() {
@@ -225,13 +155,11 @@ fn of_several_gates_the_earliest_is_taken() {
     clock.advance(Duration::from_millis(500));
     limiter.try_acquire("b").unwrap().settle(&ok());
     let keys = ["b", "a"];
-    let mut any = pin!(limiter.acquire_any(&keys, Ask::new("")));
-    let woken = Arc::new(Woken::default());
-    let waker = Waker::from(Arc::clone(&woken));
-    let mut context = Context::from_waker(&waker);
-    assert!(any.as_mut().poll(&mut context).is_pending());
+    let mut any = Caller::new(limiter.acquire_any(&keys, Ask::new("")));
+    assert!(any.poll().is_pending());
     clock.advance(Duration::from_millis(500));
-    let Poll::Ready(Ok((index, permit))) = any.as_mut().poll(&mut context) else {
+    assert!(any.is_woken());
+    let Poll::Ready(Ok((index, permit))) = any.poll() else {
         panic!("expected a permit");
     };
     assert_eq!(index, 1);

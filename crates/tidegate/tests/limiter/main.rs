@@ -1,0 +1,9 @@
+//! The limiter as its callers see it, from outside and by a clock that is moved by hand: nothing
+//! here waits for real time but the one test of the real clock.
+
+mod cancellation;
+mod eviction;
+mod panics;
+mod support;
+mod waiting;
+mod wakers;

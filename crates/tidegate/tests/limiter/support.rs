@@ -1,0 +1,116 @@
+//! Futures that are polled by hand, and limiters on a clock that is moved by hand.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use tidegate::{GateOptions, GateSettings, Limiter, ManualClock, Outcome, Permit, Refusal};
+
+/// Counts how often it is woken.
+#[derive(Default)]
+pub(crate) struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Woken {
+    pub(crate) fn times(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// A waker that says so in a channel, for tests of a real clock.
+pub(crate) fn sender() -> (Waker, Receiver<()>) {
+    let (sender, receiver) = channel();
+    (Waker::from(Arc::new(Sends(sender))), receiver)
+}
+
+struct Sends(Sender<()>);
+
+impl Wake for Sends {
+    fn wake(self: Arc<Self>) {
+        // Nobody may be listening any more.
+        let _ = self.0.send(());
+    }
+}
+
+/// A future that is polled by hand.
+pub(crate) struct Caller<'a, T = Permit<'a>> {
+    future: Pin<Box<dyn Future<Output = Result<T, Refusal>> + Send + 'a>>,
+    woken: Arc<Woken>,
+    seen: usize,
+}
+
+impl<'a, T> Caller<'a, T> {
+    pub(crate) fn new(future: impl Future<Output = Result<T, Refusal>> + Send + 'a) -> Self {
+        Self {
+            future: Box::pin(future),
+            woken: Arc::default(),
+            seen: 0,
+        }
+    }
+
+    pub(crate) fn poll(&mut self) -> Poll<Result<T, Refusal>> {
+        let waker = Waker::from(Arc::clone(&self.woken));
+        self.poll_with(&waker)
+    }
+
+    /// Polls for somebody else, who is woken from then on.
+    pub(crate) fn poll_with(&mut self, waker: &Waker) -> Poll<Result<T, Refusal>> {
+        self.seen = self.wakes();
+        self.future.as_mut().poll(&mut Context::from_waker(waker))
+    }
+
+    pub(crate) fn wakes(&self) -> usize {
+        self.woken.times()
+    }
+
+    pub(crate) fn is_woken(&self) -> bool {
+        self.wakes() > self.seen
+    }
+}
+
+pub(crate) fn settings(set: &[(&str, &str)]) -> GateSettings {
+    let mut options = GateOptions::default();
+    for (name, value) in set {
+        options.set(name, value).expect("a setting of a test");
+    }
+    options.build().expect("settings of a test fit together")
+}
+
+pub(crate) fn limiter(set: &[(&str, &str)]) -> (ManualClock, Limiter) {
+    let clock = ManualClock::new();
+    let limiter = Limiter::builder()
+        .gate(settings(set))
+        .clock(clock.clock())
+        .build();
+    (clock, limiter)
+}
+
+pub(crate) fn ok() -> Outcome {
+    Outcome::status(200, Duration::from_millis(50))
+}
+
+/// How many attempts of `key` are under way, and how many asks wait.
+pub(crate) fn load(limiter: &Limiter, key: &str) -> (u32, u32) {
+    limiter
+        .gate(key)
+        .map_or((0, 0), |view| (view.gate.in_flight, view.gate.waiting))
+}
+
+pub(crate) const fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+pub(crate) const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+pub(crate) const KEY: &str = "api.example.com";
