@@ -161,12 +161,12 @@ impl Strategy {
     }
 }
 
-/// How clients without any policy retry: as the loops that people write, half a second, doubling
-/// up to five, full jitter, without end.
+/// How clients without any policy retry: as the loops that people write do, a fifth of a second at
+/// first, doubling up to ten, full jitter, without end.
 pub(crate) fn naive() -> BackoffSettings {
     let options = BackoffOptions {
-        base: Some(Duration::from_millis(500)),
-        max: Some(Duration::from_secs(5)),
+        base: Some(Duration::from_millis(200)),
+        max: Some(Duration::from_secs(10)),
         jitter: Some(Jitter::Full),
         ..BackoffOptions::default()
     };

@@ -95,9 +95,7 @@ fn upstream(section: &Section<'_>) -> Option<UpstreamSettings> {
     let settings = UpstreamSettings {
         retry_after: section.switch("retry_after").unwrap_or(usual.retry_after),
         headers: section.switch("headers").unwrap_or(usual.headers),
-        latency: section
-            .positive_duration("latency")
-            .unwrap_or(usual.latency),
+        latency: section.duration("latency").unwrap_or(usual.latency),
         latency_spread: spread(section).unwrap_or(usual.latency_spread),
         refuse_latency: section
             .duration("refuse_latency")

@@ -210,3 +210,76 @@ fn protection_pauses_longer_each_time_and_then_disables() {
     let two = text.replace("max_in_flight = 1", "max_in_flight = 1\nendpoints = 2");
     assert_eq!(simulate(&read(&two), 1).sent, 10);
 }
+
+/// Scenarios that nobody thought of: the books must balance in all of them, and whoever has work
+/// and an upstream that takes it must not fall silent.
+#[test]
+fn whatever_is_simulated_the_books_balance_and_nobody_falls_silent() {
+    for seed in 0..30 {
+        let mut random = Random::from_seed(seed);
+        let scenario = any_scenario(&mut random);
+        let (figures, series) = simulate_with_series(&scenario, seed, Duration::from_secs(1));
+        let ended = figures.accepted + figures.refused + figures.failed;
+        let most = scenario
+            .clients
+            .iter()
+            .map(|client| client.count * client.max_in_flight);
+        let under_way = figures.sent.checked_sub(ended).unwrap();
+        assert!(under_way <= u64::from(most.sum::<u32>()), "seed {seed}");
+        let last = series
+            .slices
+            .iter()
+            .rposition(|slice| slice.sent > 0)
+            .unwrap();
+        assert!(
+            last > series.slices.len() - 90,
+            "seed {seed}: silent since {last} s\n{scenario:?}"
+        );
+        assert!(figures.goodput_ratio.unwrap() > 0.0, "seed {seed}");
+    }
+}
+
+fn any_scenario(random: &mut Random) -> Scenario {
+    let mut pick = |choices: &[&'static str]| {
+        let length = u64::try_from(choices.len()).unwrap();
+        choices[usize::try_from(random.below(length)).unwrap()]
+    };
+    let kind = pick(&[
+        "kind = \"bucket\"\nrate = 0.7\nburst = 1\n",
+        "kind = \"bucket\"\nrate = 300\nburst = 20\nsteps = [{ at = \"50s\", rate = 9 }]\n",
+        "kind = \"window\"\nquota = 100\nperiod = \"20s\"\nphase = \"7s\"\n",
+        "kind = \"window\"\nquota = 3\nperiod = \"10s\"\n",
+        "kind = \"slots\"\nslots = 3\nservice = \"200ms\"\nqueue = 2\n",
+        "kind = \"slots\"\nslots = 30\nservice = \"50ms\"\nsteps = [{ at = \"40s\", slots = 5 }]\n",
+    ]);
+    let text = [
+        "duration = \"400s\"\n[upstream]\n",
+        kind,
+        pick(&["", "retry_after = true\n"]),
+        pick(&["", "headers = true\n"]),
+        pick(&["", "failure_rate = 0.2\n"]),
+        pick(&[
+            "",
+            "latency = \"0s\"\nnetwork = \"0s\"\nrefuse_latency = \"0s\"\n",
+        ]),
+        pick(&[
+            "",
+            "outage = [{ from = \"60s\", to = \"100s\", timeout = \"30s\" }]\n",
+        ]),
+        pick(&[
+            "",
+            "ban = { excesses = 3, within = \"10s\", for = \"20s\" }\n",
+        ]),
+        "[[client]]\n",
+        pick(&["count = 1\n", "count = 5\nstart = \"0s..30s\"\n"]),
+        pick(&[
+            "strategy = \"adaptive\"\n",
+            "strategy = \"aimd\"\n",
+            "strategy = \"fixed:20\"\n",
+            "strategy = \"none\"\n",
+        ]),
+        pick(&["", "max_in_flight = 1\n"]),
+        pick(&["", "backlog = \"5/s\"\n"]),
+    ];
+    read(&text.concat())
+}
