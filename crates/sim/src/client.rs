@@ -70,8 +70,16 @@ pub(crate) enum Wish {
 impl Client {
     pub(crate) fn new(settings: &ClientSettings, mut random: Random) -> Self {
         let start = settings.start.at(random.unit());
+        let load = Load::new(settings.backlog, start);
         Self {
-            load: Load::new(settings.backlog, start),
+            load: match settings.driver {
+                Driver::Poll { .. } => load.repeating(),
+                Driver::Gate(_)
+                | Driver::Naive(_)
+                | Driver::Backoff(_)
+                | Driver::FailureQueue(_)
+                | Driver::Protection(_) => load,
+            },
             controller: settings.controller(start),
             random,
             flights: Vec::new(),

@@ -42,6 +42,8 @@ pub struct Load {
     start: Timestamp,
     /// What was taken and did not come back.
     taken: u64,
+    /// Is one thing sent over and over, even if it is accepted?
+    repeats: bool,
 }
 
 impl Load {
@@ -51,6 +53,17 @@ impl Load {
             backlog,
             start,
             taken: 0,
+            repeats: false,
+        }
+    }
+
+    /// The same, of things that are each sent many times, as the requests for a job's status are:
+    /// nobody can say beforehand how many requests that makes.
+    #[must_use]
+    pub fn repeating(self) -> Self {
+        Self {
+            repeats: true,
+            ..self
         }
     }
 
@@ -87,8 +100,11 @@ impl Load {
         self.taken = self.taken.saturating_sub(1);
     }
 
-    /// How many had arrived before `at`; `None` if there is no end.
+    /// How many requests had arrived before `at`; `None` if there is no end, or nobody can say.
     pub fn arrived_before(&self, at: Timestamp) -> Option<u64> {
+        if self.repeats {
+            return None;
+        }
         match self.backlog {
             Backlog::Endless => None,
             Backlog::Total(total) if at > self.start => Some(total),

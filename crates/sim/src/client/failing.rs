@@ -2,6 +2,7 @@
 //! the next.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use policy::failure_queue::{FailureQueue, FailureQueueSettings};
 use policy::outcome::Verdict;
@@ -24,8 +25,8 @@ pub(super) struct Failing {
     /// Has one started since the last end? Then the next waits for the next end.
     started: bool,
     last_success: Timestamp,
-    /// As drawn when it was last asked: who asks again at that time must not be told another.
-    start_at: Option<Timestamp>,
+    /// As drawn for the present gap: whoever asks again must not be told another.
+    jitter: Option<Duration>,
 }
 
 impl Failing {
@@ -40,7 +41,7 @@ impl Failing {
             last_end: None,
             started: false,
             last_success: now,
-            start_at: None,
+            jitter: None,
         }
     }
 
@@ -48,17 +49,19 @@ impl Failing {
         now.since(self.last_success) > self.settings.give_up_after()
     }
 
-    /// When the next may start: worked out anew when failures have been forgotten meanwhile.
+    /// When the next may start. Failures are counted as of `now`, so this may come nearer.
     fn start_at(&mut self, now: Timestamp, random: &mut Random) -> Timestamp {
-        if let Some(at) = self.start_at
-            && at <= now
-        {
-            return at;
-        }
-        let at = self.queue.start(&self.settings, self.last_end, now, random);
-        let at = self.start_at.map_or(at, |before| before.min(at));
-        self.start_at = Some(at);
-        at
+        let Some(ended) = self.last_end else {
+            return now;
+        };
+        let gap = self.queue.gap(&self.settings, now);
+        let draw = || {
+            self.queue
+                .wait(&self.settings, now, random)
+                .saturating_sub(gap)
+        };
+        let jitter = *self.jitter.get_or_insert_with(draw);
+        ended + gap.saturating_add(jitter)
     }
 
     /// When the oldest failure is forgotten, which makes the gap shorter.
@@ -82,7 +85,6 @@ impl Controller for Failing {
             return Next::Wait { until: Some(until) };
         }
         self.started = true;
-        self.start_at = None;
         self.in_flight += 1;
         match self.kept.pop_front() {
             Some(attempts) => {
@@ -107,7 +109,7 @@ impl Controller for Failing {
         self.in_flight = self.in_flight.saturating_sub(1);
         self.last_end = Some(now);
         self.started = false;
-        self.start_at = None;
+        self.jitter = None;
         match attempt.verdict {
             Some(Verdict::Success) => {
                 self.queue.succeeded(&self.settings, now);

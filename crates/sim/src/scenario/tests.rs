@@ -106,6 +106,38 @@ fn everything_that_can_be_written_is_read() {
 }
 
 #[test]
+fn the_page_about_scenarios_shows_one_and_has_every_key() {
+    let page = include_str!("../../../../docs/reference/scenarios.md");
+    let (_, block) = page.split_once("```toml\n").unwrap();
+    let (sample, _) = block.split_once("```").unwrap();
+    let scenario = read(sample);
+    assert_eq!(scenario.upstream.steps.len(), 1);
+    // What is shown is also what is used where nothing is written.
+    let plain = read(&with_bucket(""));
+    let shown = UpstreamSettings {
+        steps: Vec::new(),
+        outages: Vec::new(),
+        ban: None,
+        ..scenario.upstream
+    };
+    assert_eq!(plain.upstream, shown);
+    assert_eq!(plain.clients[0].driver, scenario.clients[0].driver);
+    let told = problems("x = 1\n[upstream]\nx = 1\n[[client]]\nx = 1\npolicy = \"\"\n");
+    let names = told
+        .iter()
+        .filter_map(|problem| problem.split_once("expected one of: "));
+    let names: Vec<&str> = names.flat_map(|(_, names)| names.split(", ")).collect();
+    assert!(names.len() > 40, "{told:?}");
+    let of_policies =
+        ["initial_rate", "early"].map(|first| names.iter().position(|name| *name == first));
+    assert!(of_policies.iter().all(Option::is_some));
+    let own = names.iter().take_while(|name| **name != "initial_rate");
+    for name in own.filter(|name| !["upstream", "client"].contains(name)) {
+        assert!(page.contains(&format!("`{name}`")), "{name}");
+    }
+}
+
+#[test]
 fn the_other_kinds_are_read_with_their_steps() {
     let window = read(
         "[upstream]\nkind = \"window\"\nquota = 300\nperiod = \"10s\"\nphase = \"3s\"\nsteps = [{ at = \"5s\", quota = 9 }]",

@@ -174,6 +174,10 @@ fn who_polls_follows_one_job_to_its_end_and_slows_down_when_refused() {
     // 18 s at 3 s, 24 s at 2.5 s, 18 s at 2 s, and 90 ms for each answer.
     assert!((24..=26).contains(&figures.accepted), "{figures:?}");
     assert_eq!(figures.sent, figures.accepted);
+    assert!(
+        figures.goodput_ratio.unwrap() < 0.01,
+        "one job is many requests"
+    );
     let strict = calm.replace("rate = 10", "rate = 0.1\nburst = 1");
     let strict = simulate(&read(&strict), 1);
     assert!(strict.sent < 20 && strict.refused > 3, "{strict:?}");
