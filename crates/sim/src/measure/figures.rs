@@ -39,6 +39,31 @@ pub struct Figures {
     pub jain: Option<f64>,
 }
 
+impl Figures {
+    /// Every figure that is one number, by its name, in the order in which they are shown; `None`
+    /// where it does not apply.
+    pub fn numbers(&self) -> [(&'static str, Option<f64>); 15] {
+        let count = |number: u64| Some(number as f64);
+        [
+            ("goodput_ratio", self.goodput_ratio),
+            ("goodput_ratio_settled", self.goodput_ratio_settled),
+            ("sent", count(self.sent)),
+            ("accepted", count(self.accepted)),
+            ("refused", count(self.refused)),
+            ("failed", count(self.failed)),
+            ("refused_ratio", self.refused_ratio),
+            ("early_after_hint", count(self.early_after_hint)),
+            ("bans", count(self.bans)),
+            ("breaker_opened", count(self.breaker_opened)),
+            ("max_queue", self.max_queue.and_then(count)),
+            ("time_to_90_s", self.time_to_90_s),
+            ("mean_latency_ms", self.mean_latency_ms),
+            ("p99_latency_ms", self.p99_latency_ms),
+            ("jain", self.jain),
+        ]
+    }
+}
+
 /// What came of an outage.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OutageFigures {

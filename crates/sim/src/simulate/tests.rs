@@ -240,6 +240,11 @@ fn whatever_is_simulated_the_books_balance_and_nobody_falls_silent() {
             "seed {seed}: silent since {last} s\n{scenario:?}"
         );
         assert!(figures.goodput_ratio.unwrap() > 0.0, "seed {seed}");
+        let finite = |(_, number): (_, Option<f64>)| number.is_none_or(f64::is_finite);
+        assert!(
+            figures.numbers().into_iter().all(finite),
+            "seed {seed}: {figures:?}"
+        );
     }
 }
 
