@@ -34,7 +34,7 @@ pub async fn run() -> Result<Vec<Duration>, Box<dyn Error>> {
         ..GateOptions::default()
     };
     let limiter = Limiter::builder()
-        .gate(tokens.build().expect("these settings fit together"))
+        .gate(tokens.build()?)
         .clock(Clock::tokio())
         .build();
     let began = limiter.clock().now();
