@@ -12,11 +12,10 @@ mod server;
 
 use std::error::Error;
 
-use policy::backoff::BackoffOptions;
-use policy::setting::SettingErrors;
 use server::{Answer, serve};
 use tidegate::{
-    Answered, Attempt, Failure, GateOptions, GateSettings, Limiter, Outcome, Phase, Pool,
+    Answered, Attempt, BackoffOptions, Failure, GateOptions, GateSettings, Limiter, Outcome, Phase,
+    Pool, SettingErrors,
 };
 
 #[tokio::main(flavor = "current_thread")]

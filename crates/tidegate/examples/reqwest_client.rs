@@ -11,12 +11,13 @@ mod server;
 
 use std::error::Error;
 
-use policy::backoff::{BackoffOptions, BackoffSettings};
-use policy::setting::SettingErrors;
 use reqwest::{redirect, retry};
 use server::{Answer, serve};
 use tidegate::http::{self, Head};
-use tidegate::{Answered, CallError, GateOptions, GateSettings, Limiter};
+use tidegate::{
+    Answered, BackoffOptions, BackoffSettings, CallError, GateOptions, GateSettings, Limiter,
+    SettingErrors,
+};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {

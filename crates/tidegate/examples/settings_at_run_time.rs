@@ -13,9 +13,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use policy::rate::Strategy;
-use policy::setting::SettingErrors;
-use tidegate::{Clock, GateOptions, GateSettings, Limiter, Outcome};
+use tidegate::{Clock, GateOptions, GateSettings, Limiter, Outcome, SettingErrors, Strategy};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 

@@ -13,8 +13,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use policy::rate::Strategy;
-use tidegate::{Ask, Clock, GateOptions, Limiter, Outcome};
+use tidegate::{Ask, Clock, GateOptions, Limiter, Outcome, Strategy};
 use tokio::time::sleep;
 
 #[tokio::main(flavor = "current_thread", start_paused = true)]

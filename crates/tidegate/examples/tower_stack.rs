@@ -17,12 +17,12 @@ use http::Request;
 use http_body_util::{BodyExt, Empty};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
-use policy::backoff::{BackoffOptions, BackoffSettings};
-use policy::setting::SettingErrors;
 use server::{Answer, serve};
 use tidegate::call::Trail;
 use tidegate::tower::RetryLayer;
-use tidegate::{GateOptions, GateSettings, Limiter};
+use tidegate::{
+    BackoffOptions, BackoffSettings, GateOptions, GateSettings, Limiter, SettingErrors,
+};
 use tower::timeout::TimeoutLayer;
 use tower::{ServiceBuilder, ServiceExt};
 
