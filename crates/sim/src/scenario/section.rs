@@ -193,7 +193,7 @@ impl<'a> Section<'a> {
         names: &[&str],
         mut options: O,
         set: impl Fn(&mut O, &str, &str) -> Result<(), SettingError>,
-        build: impl FnOnce(O) -> Result<S, Vec<SettingError>>,
+        build: impl FnOnce(O) -> Result<S, SettingErrors>,
     ) -> Option<S> {
         let mut is_right = true;
         for name in names {
