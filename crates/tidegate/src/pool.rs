@@ -11,7 +11,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::task::Waker;
 
 use policy::key::endpoint_key;
 use policy::ladder::{Disabled, Ended, Ladder, LadderRecord, LadderSettings, Step};
@@ -24,6 +23,7 @@ use crate::call::{Answered, Attempt, Call, CallError, Called};
 use crate::event::Event;
 use crate::limiter::Limiter;
 use crate::sync::{Mutex, MutexGuard, lock};
+use crate::waiters::Waiters;
 
 mod permit;
 mod refusal;
@@ -56,6 +56,8 @@ pub struct Pool<E> {
     name: Box<str>,
     limiter: Limiter,
     state: Mutex<State<E>>,
+    /// Those who wait until it changes which endpoints can be used.
+    waiters: Waiters,
 }
 
 struct State<E> {
@@ -64,8 +66,6 @@ struct State<E> {
     endpoints: BTreeMap<EndpointId, Arc<Endpoint<E>>>,
     /// How often it has changed which endpoints can be used.
     changes: u64,
-    /// Those who wait for such a change.
-    waiting: Vec<Waker>,
 }
 
 /// One member of a pool.
@@ -139,8 +139,8 @@ impl<E> Pool<E> {
                 protection,
                 endpoints: BTreeMap::new(),
                 changes: 0,
-                waiting: Vec::new(),
             }),
+            waiters: Waiters::default(),
         }
     }
 
@@ -378,11 +378,8 @@ impl<E> Pool<E> {
     /// Unlocks, and lets those who wait look again.
     fn changed(&self, mut state: MutexGuard<'_, State<E>>) {
         state.changes += 1;
-        let waiting = std::mem::take(&mut state.waiting);
         drop(state);
-        for waker in waiting {
-            waker.wake();
-        }
+        self.waiters.wake_all();
     }
 }
 

@@ -5,7 +5,8 @@ mod drive;
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::pin;
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use drive::drive;
@@ -144,6 +145,31 @@ fn a_person_who_enables_an_endpoint_frees_those_who_wait() {
         panic!("expected a permit");
     };
     assert_eq!(permit.endpoint().name(), "b");
+}
+
+#[test]
+fn nothing_of_a_wait_stays_behind_when_it_is_over() {
+    struct Mine;
+    impl Wake for Mine {
+        fn wake(self: Arc<Self>) {}
+    }
+    let (clock, pool) = pool(SLOW, &["a"]);
+    send(&clock, &pool, &status(200));
+    let mine = Arc::new(Mine);
+    for is_dropped in [true, false] {
+        let waker = Waker::from(Arc::clone(&mine));
+        let mut context = Context::from_waker(&waker);
+        let mut waiting = Box::pin(pool.acquire(any()));
+        assert!(waiting.as_mut().poll(&mut context).is_pending());
+        if !is_dropped {
+            clock.advance(Duration::from_secs(1));
+            let Poll::Ready(Ok(permit)) = waiting.as_mut().poll(&mut context) else {
+                panic!("expected a permit");
+            };
+            permit.settle(&status(200));
+        }
+    }
+    assert_eq!(Arc::strong_count(&mine), 1, "nobody keeps a waker");
 }
 
 #[test]

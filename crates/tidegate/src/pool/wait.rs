@@ -3,7 +3,7 @@
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 
 use policy::pool::{self, Choice, Unusable};
 use policy::time::Timestamp;
@@ -158,8 +158,10 @@ impl<E> Pool<E> {
         let pause_ends = waits.pause_ends.filter(|until| *until <= deadline);
         let mut sleep = pin!(shared.clock.sleep_until(pause_ends.unwrap_or(deadline)));
         let mut asks = !waits.usable.is_empty();
+        let mut place = self.waiters.place();
         poll_fn(|context| {
-            if self.has_changed(waits.changes, context) {
+            place.keep(context.waker());
+            if lock(&self.state).changes != waits.changes {
                 return Poll::Ready(Ended::Changed);
             }
             if asks && let Poll::Ready(answer) = any.as_mut().poll(context) {
@@ -182,20 +184,6 @@ impl<E> Pool<E> {
             sleep.as_mut().poll(context).map(|()| ended)
         })
         .await
-    }
-
-    /// Has it changed which endpoints can be used? If not, `context` is told when it does.
-    fn has_changed(&self, since: u64, context: &Context<'_>) -> bool {
-        let mut state = lock(&self.state);
-        let has_changed = state.changes != since;
-        let is_known = state
-            .waiting
-            .iter()
-            .any(|waker| waker.will_wake(context.waker()));
-        if !has_changed && !is_known {
-            state.waiting.push(context.waker().clone());
-        }
-        has_changed
     }
 }
 
