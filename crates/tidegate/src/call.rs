@@ -123,10 +123,12 @@ pub struct Called<T> {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Copy)]
+///
+/// Its attempts leave through `P`: the limiter's gates, or a pool's endpoints.
 #[must_use = "a call does nothing until `run`"]
-pub struct Call<'a> {
+pub struct Call<'a, P = Limiter> {
     limiter: &'a Limiter,
+    through: &'a P,
     ask: Ask<'a>,
     kind: ItemKind,
     backoff: Option<&'a BackoffSettings>,
@@ -136,10 +138,11 @@ pub struct Call<'a> {
 /// How long a gate may go without any success before those who wait there give up.
 pub const GIVE_UP_AFTER: Duration = Duration::from_secs(300);
 
-impl<'a> Call<'a> {
-    pub(crate) fn new(limiter: &'a Limiter, ask: Ask<'a>) -> Self {
+impl<'a, P> Call<'a, P> {
+    fn through(through: &'a P, limiter: &'a Limiter, ask: Ask<'a>) -> Self {
         Self {
             limiter,
+            through,
             ask,
             kind: ItemKind {
                 give_up_after: Some(GIVE_UP_AFTER),
@@ -200,39 +203,6 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Makes attempts until one is good, or it is over.
-    ///
-    /// # Errors
-    ///
-    /// With the reason for which it will not be sent again, the last attempt's value if there was
-    /// one, and the trail. Dropping the future cancels: what is under way counts as abandoned.
-    pub async fn run<T, F>(
-        self,
-        mut attempt: impl FnMut(Attempt) -> F,
-    ) -> Result<Called<T>, CallError<T>>
-    where
-        F: Future<Output = Answered<T>>,
-    {
-        let way: Way<'_, Infallible> = Way::Gate(self.limiter);
-        self.drive(way, |this, _| attempt(this)).await
-    }
-
-    /// The same through a pool: every attempt goes to the endpoint that the pool chooses then.
-    pub(crate) async fn run_through<E, T, F>(
-        self,
-        pool: &'a Pool<E>,
-        mut attempt: impl FnMut(Attempt, Arc<Endpoint<E>>) -> F,
-    ) -> Result<Called<T>, CallError<T>>
-    where
-        F: Future<Output = Answered<T>>,
-    {
-        self.drive(Way::Pool(pool), |this, endpoint| {
-            let endpoint = endpoint.expect("who leaves through a pool goes to an endpoint");
-            attempt(this, endpoint)
-        })
-        .await
-    }
-
     async fn drive<E, T, F>(
         self,
         way: Way<'a, E>,
@@ -282,7 +252,65 @@ impl<'a> Call<'a> {
     }
 }
 
-impl fmt::Debug for Call<'_> {
+impl<'a> Call<'a> {
+    pub(crate) fn new(limiter: &'a Limiter, ask: Ask<'a>) -> Self {
+        Self::through(limiter, limiter, ask)
+    }
+
+    /// Makes attempts until one is good, or it is over.
+    ///
+    /// # Errors
+    ///
+    /// With the reason for which it will not be sent again, the last attempt's value if there was
+    /// one, and the trail. Dropping the future cancels: what is under way counts as abandoned.
+    pub async fn run<T, F>(
+        self,
+        mut attempt: impl FnMut(Attempt) -> F,
+    ) -> Result<Called<T>, CallError<T>>
+    where
+        F: Future<Output = Answered<T>>,
+    {
+        let way: Way<'_, Infallible> = Way::Gate(self.through);
+        self.drive(way, |this, _| attempt(this)).await
+    }
+}
+
+impl<'a, E> Call<'a, Pool<E>> {
+    pub(crate) fn through_pool(pool: &'a Pool<E>) -> Self {
+        Self::through(pool, pool.limiter(), Ask::new(pool.name()))
+    }
+
+    /// Makes attempts until one is good, or it is over, each at the endpoint that is chosen then.
+    ///
+    /// # Errors
+    ///
+    /// As of a call through a gate; and at once as
+    /// [`Disabled`](policy::item::TerminalReason::Disabled) if only a person can help.
+    pub async fn run<T, F>(
+        self,
+        mut attempt: impl FnMut(Attempt, Arc<Endpoint<E>>) -> F,
+    ) -> Result<Called<T>, CallError<T>>
+    where
+        F: Future<Output = Answered<T>>,
+    {
+        self.drive(Way::Pool(self.through), |this, endpoint| {
+            let endpoint = endpoint.expect("who leaves through a pool goes to an endpoint");
+            attempt(this, endpoint)
+        })
+        .await
+    }
+}
+
+// Not derived: what it leaves through is only borrowed, and need not be either.
+impl<P> Clone for Call<'_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P> Copy for Call<'_, P> {}
+
+impl<P> fmt::Debug for Call<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Call")
             .field("ask", &self.ask)

@@ -19,7 +19,7 @@ use policy::pool::{self, Balance, EndpointId, Lease};
 use policy::time::Timestamp;
 
 use crate::ask::Ask;
-use crate::call::{Answered, Attempt, Call, CallError, Called};
+use crate::call::Call;
 use crate::event::Event;
 use crate::limiter::Limiter;
 use crate::sync::{Mutex, MutexGuard, lock};
@@ -261,13 +261,7 @@ impl<E> Pool<E> {
         self.wait(ask).await
     }
 
-    /// Something that somebody wants done by any of the endpoints. Hand it to [`Pool::run`].
-    pub fn call(&self) -> Call<'_> {
-        Call::new(&self.limiter, Ask::new(&self.name))
-    }
-
-    /// Makes attempts until one is good, or it is over: see [`Call::run`]. Every attempt goes to
-    /// the endpoint that is chosen then.
+    /// Something that somebody wants done by any of the endpoints, with retries: see [`Call`].
     ///
     /// ```
     /// # async fn example(pool: &tidegate::Pool<String>) {
@@ -275,22 +269,16 @@ impl<E> Pool<E> {
     ///
     /// # async fn fetch(url: &str) -> (u16, String) { (200, String::new()) }
     /// let called = pool
-    ///     .run(pool.call(), async |attempt, endpoint| {
+    ///     .call()
+    ///     .run(async |attempt, endpoint| {
     ///         let (status, body) = fetch(endpoint.data()).await;
     ///         Answered::new(body, attempt.status(status))
     ///     })
     ///     .await;
     /// # }
     /// ```
-    pub async fn run<'a, T, F>(
-        &'a self,
-        call: Call<'a>,
-        attempt: impl FnMut(Attempt, Arc<Endpoint<E>>) -> F,
-    ) -> Result<Called<T>, CallError<T>>
-    where
-        F: Future<Output = Answered<T>>,
-    {
-        call.run_through(self, attempt).await
+    pub fn call(&self) -> Call<'_, Self> {
+        Call::through_pool(self)
     }
 
     pub(crate) fn last_success(&self) -> Option<Timestamp> {

@@ -279,7 +279,7 @@ fn a_call_moves_on_to_another_endpoint() {
     let tried = RefCell::new(Vec::new());
     let called = drive(
         &clock,
-        pool.run(pool.call(), |attempt, endpoint| {
+        pool.call().run(|attempt, endpoint| {
             tried.borrow_mut().push(endpoint.name().to_owned());
             let status = if endpoint.name() == "a" { 503 } else { 200 };
             async move { Answered::new((), attempt.status(status)) }
@@ -294,9 +294,9 @@ fn a_call_moves_on_to_another_endpoint() {
 #[test]
 fn a_call_through_a_pool_without_endpoints_is_over_at_once() {
     let (clock, pool) = pool(FAST, &[]);
-    let run = pool.run(pool.call(), |attempt, _| async move {
-        Answered::new((), attempt.status(200))
-    });
+    let run = pool
+        .call()
+        .run(|attempt, _| async move { Answered::new((), attempt.status(200)) });
     let error = drive(&clock, run).unwrap_err();
     assert_eq!((error.reason, error.sent), (TerminalReason::Disabled, 0));
 }

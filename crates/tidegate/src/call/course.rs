@@ -34,7 +34,7 @@ pub(super) enum Taken {
 }
 
 impl<'a, E> Course<'a, E> {
-    pub(super) fn new(call: &Call<'a>, way: Way<'a, E>) -> Self {
+    pub(super) fn new<P>(call: &Call<'a, P>, way: Way<'a, E>) -> Self {
         let backoff = call.backoff.cloned();
         Self {
             limiter: call.limiter,
