@@ -3,8 +3,8 @@
 mod drive;
 
 use std::cell::Cell;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use drive::drive;
@@ -16,9 +16,10 @@ use policy::outcome::{Failure, Outcome, Phase};
 use policy::preset::Preset;
 use policy::time::Timestamp;
 use tidegate::call::What;
+use tidegate::event::Event;
 use tidegate::{
     Answered, Call, CallError, Called, Credential, GateOptions, GateSettings, Limiter, ManualClock,
-    Reason,
+    Pool, Reason,
 };
 
 fn settings(set: &[(&str, &str)]) -> GateSettings {
@@ -278,6 +279,51 @@ fn without_any_budget_the_first_answer_is_the_last() {
     let error = run(&clock, limiter.call(KEY), &[status(502)]).unwrap_err();
     assert_eq!((error.reason, error.sent), (TerminalReason::Exhausted, 1));
     assert_eq!(limiter.gate(KEY).unwrap().gate.in_flight, 0);
+}
+
+#[test]
+fn every_call_that_is_over_is_told_once() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let clock = ManualClock::new();
+    let listener = {
+        let told = Arc::clone(&told);
+        move |_, event: &Event<'_>| {
+            if let Event::Failed { key, sent, reason } = *event {
+                told.lock().unwrap().push((key.to_owned(), sent, reason));
+            }
+        }
+    };
+    let no_retries = BudgetOptions {
+        ratio: Some(0.0),
+        min_per_second: Some(0),
+    };
+    let limiter = Limiter::builder()
+        .gate(settings(FAST))
+        .clock(clock.clock())
+        .retry_budget(no_retries.build().unwrap())
+        .listener(listener)
+        .build();
+    let told = || std::mem::take(&mut *told.lock().unwrap());
+    let once = |sent, reason| vec![(KEY.to_owned(), sent, reason)];
+
+    run(&clock, limiter.call(KEY), &[status(404)]).unwrap_err();
+    assert_eq!(told(), once(1, TerminalReason::Rejected));
+    run(&clock, limiter.call(KEY), &[status(401)]).unwrap_err();
+    assert_eq!(told(), once(1, TerminalReason::AuthFailed));
+    run(&clock, limiter.call(KEY), &[status(409)]).unwrap_err();
+    assert_eq!(told(), once(1, TerminalReason::Conflict));
+    run(&clock, limiter.call(KEY), &[status(502)]).unwrap_err();
+    assert_eq!(told(), once(1, TerminalReason::Exhausted), "no budget");
+    limiter.isolate(KEY).unwrap();
+    let call = limiter.call(KEY).within(Duration::from_secs(1));
+    run(&clock, call, &[status(200)]).unwrap_err();
+    assert_eq!(told(), once(0, TerminalReason::BreakerOpen));
+
+    let pool: Pool<()> = Pool::new(KEY, &limiter);
+    let call = pool.call();
+    let run = call.run(async |attempt, _| Answered::new((), attempt.status(200)));
+    drive(&clock, run).unwrap_err();
+    assert_eq!(told(), once(0, TerminalReason::Disabled));
 }
 
 #[test]

@@ -133,15 +133,15 @@ impl<'a, E> Course<'a, E> {
 
     /// Writes a step down and says where it leads.
     pub(super) fn take(&mut self, step: Step) -> Taken {
-        let now = self.limiter.clock().now();
-        let reason = match step {
-            Step::Done => return Taken::Done,
+        match step {
+            Step::Done => Taken::Done,
             Step::SendAt {
                 at,
                 delay,
                 source,
                 reason,
             } => {
+                let now = self.limiter.clock().now();
                 let what = What::Scheduled {
                     until: at,
                     delay,
@@ -156,20 +156,13 @@ impl<'a, E> Course<'a, E> {
                     reason: reason.as_str(),
                 };
                 self.limiter.shared().tell(now, &event);
-                return Taken::Again;
+                Taken::Again
             }
             // Nobody gave a credential, so there is nothing to refresh.
-            Step::Refresh => TerminalReason::AuthFailed,
-            Step::Conflict => TerminalReason::Conflict,
-            Step::Failed(reason) => reason,
-        };
-        let event = Event::Failed {
-            key: self.ask.key,
-            sent: self.item.sent(),
-            reason,
-        };
-        self.limiter.shared().tell(now, &event);
-        Taken::Over(reason)
+            Step::Refresh => Taken::Over(TerminalReason::AuthFailed),
+            Step::Conflict => Taken::Over(TerminalReason::Conflict),
+            Step::Failed(reason) => Taken::Over(reason),
+        }
     }
 
     pub(super) fn done<T>(self, value: T) -> Called<T> {
@@ -180,12 +173,20 @@ impl<'a, E> Course<'a, E> {
         }
     }
 
+    /// The one place where a call ends without success, so that it is told once, whatever the way.
     pub(super) fn over<T>(mut self, reason: TerminalReason, last: Option<T>) -> CallError<T> {
         let now = self.limiter.clock().now();
         self.trail.push(now, What::Over { reason });
+        let sent = self.item.sent();
+        let event = Event::Failed {
+            key: self.ask.key,
+            sent,
+            reason,
+        };
+        self.limiter.shared().tell(now, &event);
         CallError {
             reason,
-            sent: self.item.sent(),
+            sent,
             last,
             trail: self.trail,
         }
