@@ -258,7 +258,7 @@ impl<E> Pool<E> {
     /// A permit of whichever endpoint is chosen and may send first. The key of the ask is not
     /// looked at; the gates of the endpoints are asked.
     pub async fn acquire(&self, ask: Ask<'_>) -> Result<PoolPermit<'_, E>, PoolRefusal> {
-        self.wait(ask).await
+        self.wait_noting(ask, &mut None).await
     }
 
     /// Something that somebody wants done by any of the endpoints, with retries: see [`Call`].

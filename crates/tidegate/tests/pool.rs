@@ -16,6 +16,7 @@ use policy::ladder::{Disabled, LadderOptions, LadderSettings};
 use policy::outcome::Outcome;
 use policy::pool::Balance;
 use policy::time::Timestamp;
+use tidegate::call::What;
 use tidegate::{
     Answered, Ask, GateOptions, GateSettings, Limiter, ManualClock, Pool, PoolRefusal, Reason,
 };
@@ -289,6 +290,73 @@ fn a_call_moves_on_to_another_endpoint() {
     assert_eq!(called.sent, 2);
     assert_eq!(*tried.borrow(), ["a", "b"]);
     assert_eq!(pool.view()[0].consecutive_errors, 1);
+}
+
+/// What kept a call through a pool first, and until when.
+fn kept(clock: &ManualClock, pool: &Pool<()>) -> Option<(String, Option<Timestamp>)> {
+    let call = pool.call();
+    let run = call.run(async |attempt, _| Answered::new((), attempt.status(200)));
+    let called = drive(clock, run).expect("it may wait");
+    let first = &called.trail.steps()[0].what;
+    match first {
+        What::Kept { until, .. } => Some((first.to_string(), *until)),
+        _ => None,
+    }
+}
+
+#[test]
+fn what_kept_a_call_is_on_the_trail_with_its_end() {
+    let patient = [
+        ("strategy", "fixed"),
+        ("initial_rate", "1"),
+        ("max_wait", "60s"),
+    ];
+    let (clock, pool) = pool(&patient, &["a", "b"]);
+    assert_eq!(kept(&clock, &pool), None, "nothing did");
+
+    // Both gates lack a token, the first for the shorter time.
+    clock.advance(Duration::from_millis(400));
+    assert_eq!(kept(&clock, &pool), None);
+    let by_rate = "waits at `llm`: rate".to_owned();
+    let until = Some(Timestamp::from_millis(998));
+    assert_eq!(kept(&clock, &pool), Some((by_rate.clone(), until)));
+
+    // One is paused and the other only lacks a token, then both are paused.
+    send(&clock, &pool, &status(503));
+    let (told, until) = kept(&clock, &pool).expect("a token lacks");
+    assert_eq!(told, by_rate);
+    assert!(
+        until
+            < pool
+                .view()
+                .iter()
+                .filter_map(|view| view.paused_until)
+                .max()
+    );
+    send(&clock, &pool, &status(503));
+    let until = pool
+        .view()
+        .iter()
+        .filter_map(|view| view.paused_until)
+        .min();
+    let by_pause = "waits at `llm`: paused".to_owned();
+    assert_eq!(kept(&clock, &pool), Some((by_pause, until)));
+}
+
+#[test]
+fn who_is_refused_at_once_was_not_kept() {
+    let (clock, pool) = pool(SLOW, &["a"]);
+    send(&clock, &pool, &status(200));
+    let call = pool.call().within(Duration::from_millis(100));
+    let run = call.run(async |attempt, _| Answered::new((), attempt.status(200)));
+    let error = drive(&clock, run).unwrap_err();
+    let told: Vec<String> = error
+        .trail
+        .steps()
+        .iter()
+        .map(|step| step.what.to_string())
+        .collect();
+    assert_eq!(told, ["refused by `llm`: deadline", "over: expired"]);
 }
 
 #[test]

@@ -68,9 +68,9 @@ pub struct TrailStep {
 /// What was decided.
 #[derive(Clone, Debug, PartialEq)]
 pub enum What {
-    /// It had to wait in the line of a gate, or for an endpoint.
+    /// It had to wait in the line of a gate, or for an endpoint of a pool; told once for each ask.
     Kept {
-        /// Whose.
+        /// Which gate's, or which pool's.
         key: Arc<str>,
         /// By what: the word for it.
         reason: &'static str,

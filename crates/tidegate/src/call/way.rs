@@ -133,7 +133,16 @@ async fn through_pool<'a, E>(
 ) -> Result<PoolPermit<'a, E>, NotNow> {
     let clock = pool.limiter().clock();
     let asked_at = clock.now();
-    let answer = pool.acquire(ask).await;
+    let mut kept = None;
+    let answer = pool.wait_noting(ask, &mut kept).await;
+    if let Some((at, keeps)) = kept {
+        let what = What::Kept {
+            key: pool.name().into(),
+            reason: keeps.as_str(),
+            until: keeps.until(),
+        };
+        trail.push(at, what);
+    }
     let now = clock.now();
     match answer {
         Ok(permit) => {
