@@ -153,9 +153,14 @@ impl<'a, P> Call<'a, P> {
         }
     }
 
-    /// What sending it twice does, and how long it may take. Its bounds of time replace the
-    /// defaults.
+    /// What sending it twice does, and how long it may take. Bounds of time that `kind` leaves
+    /// open stay as they were.
     pub fn kind(self, kind: ItemKind) -> Self {
+        let kind = ItemKind {
+            expires_after: kind.expires_after.or(self.kind.expires_after),
+            give_up_after: kind.give_up_after.or(self.kind.give_up_after),
+            ..kind
+        };
         Self { kind, ..self }
     }
 
@@ -182,6 +187,17 @@ impl<'a, P> Call<'a, P> {
     pub fn within(self, time: Duration) -> Self {
         let kind = ItemKind {
             expires_after: Some(time),
+            ..self.kind
+        };
+        Self { kind, ..self }
+    }
+
+    /// How long its gate may go without any success, of whatever call; [`GIVE_UP_AFTER`] unless
+    /// told otherwise. With `None`, and without [`within`](Self::within), a call waits for its gate
+    /// for as long as that takes.
+    pub fn give_up_after(self, time: Option<Duration>) -> Self {
+        let kind = ItemKind {
+            give_up_after: time,
             ..self.kind
         };
         Self { kind, ..self }

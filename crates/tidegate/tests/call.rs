@@ -3,15 +3,18 @@
 mod drive;
 
 use std::cell::Cell;
+use std::future::Future;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use drive::drive;
 use policy::backoff::BackoffSettings;
 use policy::budget::BudgetOptions;
 use policy::hint::Hint;
-use policy::item::TerminalReason;
+use policy::item::{ItemKind, TerminalReason};
 use policy::outcome::{Failure, Outcome, Phase};
 use policy::preset::Preset;
 use policy::time::Timestamp;
@@ -196,6 +199,46 @@ fn without_any_success_it_gives_up_and_with_one_it_does_not() {
     let error = run(&clock, limiter.call(KEY), &[directed(429, 200)]).unwrap_err();
     assert_eq!(error.reason, TerminalReason::GaveUp);
     assert_eq!(error.sent, 2);
+}
+
+#[test]
+fn a_kind_keeps_the_bounds_of_time_that_it_leaves_open() {
+    let (clock, limiter) = limiter(FAST);
+    limiter.isolate(KEY).unwrap();
+    let call = limiter.call(KEY).kind(ItemKind::of("PUT"));
+    let error = run(&clock, call, &[status(200)]).unwrap_err();
+    assert_eq!(error.reason, TerminalReason::GaveUp);
+
+    let began = limiter.clock().now();
+    let within = limiter.call(KEY).within(Duration::from_secs(10));
+    let call = within.kind(ItemKind::of("PUT"));
+    let error = run(&clock, call, &[status(200)]).unwrap_err();
+    assert_eq!(error.reason, TerminalReason::BreakerOpen);
+    assert!(limiter.clock().now().since(began) <= Duration::from_secs(10));
+
+    let own = ItemKind {
+        give_up_after: Some(Duration::from_secs(60)),
+        ..ItemKind::of("PUT")
+    };
+    let began = limiter.clock().now();
+    let error = run(&clock, limiter.call(KEY).kind(own), &[status(200)]).unwrap_err();
+    assert_eq!(error.reason, TerminalReason::GaveUp);
+    assert!(limiter.clock().now().since(began) <= Duration::from_secs(60));
+}
+
+#[test]
+fn who_never_gives_up_is_kept_until_its_gate_is_free() {
+    let (clock, limiter) = limiter(FAST);
+    limiter.isolate(KEY).unwrap();
+    let call = limiter.call(KEY).give_up_after(None);
+    let mut run = pin!(call.run(async |attempt| Answered::new((), attempt.status(200))));
+    let mut context = Context::from_waker(Waker::noop());
+    for _ in 0..1000 {
+        assert!(run.as_mut().poll(&mut context).is_pending());
+        clock.advance(Duration::from_secs(60));
+    }
+    limiter.release(KEY);
+    drive(&clock, run).unwrap();
 }
 
 #[test]

@@ -11,7 +11,7 @@ use tower_layer::Layer;
 
 use super::service::Retry;
 use crate::ask::Ask;
-use crate::call::{Call, GIVE_UP_AFTER};
+use crate::call::Call;
 use crate::credential::Refresh;
 use crate::limiter::Limiter;
 use crate::tower::UriHost;
@@ -93,7 +93,6 @@ impl Terms {
         let mut call = limiter.call(ask).kind(ItemKind {
             retry_unsafe: self.retry_unsafe,
             expires_after: self.within,
-            give_up_after: Some(GIVE_UP_AFTER),
             ..crate::http::item_kind(request)
         });
         if let Some(backoff) = &self.backoff {
