@@ -40,8 +40,8 @@ use way::Way;
 pub struct Answered<T> {
     /// What the caller gets if this was the last attempt.
     pub value: T,
-    /// What gates and items learn from it.
-    pub outcome: Outcome,
+    /// What gates and items learn from it; `None` if the attempt was not made after all.
+    pub outcome: Option<Outcome>,
     /// Its class; `None` changes nothing and ends the call as done.
     pub verdict: Option<Verdict>,
     /// The beginning of an error's message, for people and for the texts of pools; may be empty.
@@ -59,8 +59,23 @@ impl<T> Answered<T> {
     pub fn judged(value: T, outcome: Outcome, verdict: Option<Verdict>) -> Self {
         Self {
             value,
-            outcome,
+            outcome: Some(outcome),
             verdict,
+            text: String::new(),
+        }
+    }
+
+    /// The attempt was not made after all: the request could not be built, or the client refused
+    /// it before anything was sent.
+    ///
+    /// Its permit is given back unused, with its tokens and as the probe that it may be; nothing
+    /// is learned, nothing counts as sent, and the call is done with this value: to try again
+    /// would end the same way.
+    pub fn unsent(value: T) -> Self {
+        Self {
+            value,
+            outcome: None,
+            verdict: None,
             text: String::new(),
         }
     }
@@ -253,8 +268,12 @@ impl<'a, P> Call<'a, P> {
                 started: clock.now(),
             };
             let answered = attempt(this, right.endpoint()).await;
-            right.settle(&answered);
-            let mut step = course.after(&answered);
+            let Some(outcome) = &answered.outcome else {
+                right.give_back();
+                return Ok(course.unsent(answered.value));
+            };
+            right.settle(outcome, answered.verdict, &answered.text);
+            let mut step = course.after(outcome, answered.verdict);
             if let (Step::Refresh, Some(credential), Some(used)) = (step, self.credential, used) {
                 let succeeded = credential.refresh(used).await;
                 step = course.refreshed(credential, succeeded);

@@ -172,6 +172,39 @@ fn who_cannot_be_sent_in_time_is_told_at_once() {
 }
 
 #[test]
+fn an_attempt_that_was_not_made_gives_all_back_and_is_the_end() {
+    let (clock, limiter) = limiter(&[("strategy", "fixed"), ("initial_rate", "1")]);
+    let unsent = limiter
+        .call(KEY)
+        .run(async |_| Answered::unsent("no such file"));
+    let called = drive(&clock, unsent).unwrap();
+    assert_eq!((called.value, called.sent), ("no such file", 0));
+    let told = called.trail.steps().last().unwrap().what.to_string();
+    assert_eq!(told, "not sent after all");
+    let gate = limiter.gate(KEY).unwrap().gate;
+    assert_eq!((gate.in_flight, gate.succeeded, gate.failed), (0, 0, 0));
+    // The only token is there still.
+    limiter.try_acquire(KEY).unwrap().settle(&status(200));
+}
+
+#[test]
+fn a_probe_that_was_not_made_is_left_to_others() {
+    let (clock, limiter) = limiter(&[
+        ("strategy", "fixed"),
+        ("initial_rate", "1000"),
+        ("consecutive_failures", "2"),
+    ]);
+    for _ in 0..2 {
+        limiter.try_acquire(KEY).unwrap().settle(&status(500));
+    }
+    let unsent = limiter.call(KEY).run(async |_| Answered::unsent(()));
+    drive(&clock, unsent).unwrap();
+    let probe = limiter.try_acquire(KEY).expect("the next one is the probe");
+    assert!(probe.is_probe());
+    probe.settle(&status(200));
+}
+
+#[test]
 fn an_open_breaker_is_waited_for() {
     let (clock, limiter) = limiter(&[
         ("strategy", "fixed"),

@@ -370,6 +370,17 @@ fn a_call_through_a_pool_without_endpoints_is_over_at_once() {
 }
 
 #[test]
+fn an_attempt_that_was_not_made_leaves_its_endpoint_as_it_was() {
+    let (clock, pool) = pool(SLOW, &["a"]);
+    let unsent = pool.call().run(async |_, _| Answered::unsent(()));
+    assert_eq!(drive(&clock, unsent).unwrap().sent, 0);
+    let view = &pool.view()[0];
+    assert_eq!((view.in_flight, view.consecutive_errors), (0, 0));
+    send(&clock, &pool, &status(200));
+    assert_eq!(pool.limiter().clock().now(), Timestamp::ZERO);
+}
+
+#[test]
 fn the_words_of_an_error_climb_as_its_status_does() {
     let (clock, pool) = pool(FAST, &["a", "b"]);
     let mut options = LadderOptions::default();

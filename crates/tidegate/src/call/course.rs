@@ -5,12 +5,13 @@ use std::ops::ControlFlow;
 use policy::backoff::BackoffSettings;
 use policy::gate::Reason;
 use policy::item::{Item, Step, TerminalReason};
+use policy::outcome::{Outcome, Verdict};
 use policy::preset::Preset;
 use policy::random::Random;
 use policy::time::Timestamp;
 
 use super::way::{NotNow, Right, Way};
-use super::{Answered, Call, CallError, Called, Trail, What};
+use super::{Call, CallError, Called, Trail, What};
 use crate::ask::Ask;
 use crate::credential::Refresh;
 use crate::event::Event;
@@ -103,21 +104,16 @@ impl<'a, E> Course<'a, E> {
     }
 
     /// An attempt was made.
-    pub(super) fn after<T>(&mut self, answered: &Answered<T>) -> Step {
+    pub(super) fn after(&mut self, outcome: &Outcome, verdict: Option<Verdict>) -> Step {
         let now = self.look_at_gate();
         let what = What::Answered {
-            answer: answered.outcome.answer,
-            verdict: answered.verdict,
-            latency: answered.outcome.latency,
+            answer: outcome.answer,
+            verdict,
+            latency: outcome.latency,
         };
         self.trail.push(now, what);
-        self.item.after(
-            &self.backoff,
-            &answered.outcome,
-            answered.verdict,
-            now,
-            &mut self.random,
-        )
+        self.item
+            .after(&self.backoff, outcome, verdict, now, &mut self.random)
     }
 
     pub(super) fn refreshed(&mut self, credential: &dyn Refresh, succeeded: bool) -> Step {
@@ -163,6 +159,14 @@ impl<'a, E> Course<'a, E> {
             Step::Conflict => Taken::Over(TerminalReason::Conflict),
             Step::Failed(reason) => Taken::Over(reason),
         }
+    }
+
+    /// The attempt was not made after all, and that is the end of it. What was paid into or out of
+    /// the budget of all retries stays so: it is an estimate of the load, and this is rare.
+    pub(super) fn unsent<T>(mut self, value: T) -> Called<T> {
+        let now = self.limiter.clock().now();
+        self.trail.push(now, What::Unsent);
+        self.done(value)
     }
 
     pub(super) fn done<T>(self, value: T) -> Called<T> {

@@ -41,6 +41,7 @@ impl Trail {
             What::Kept { .. }
             | What::Refused { .. }
             | What::Answered { .. }
+            | What::Unsent
             | What::Refreshed { .. }
             | What::Over { .. } => Duration::ZERO,
         });
@@ -102,6 +103,8 @@ pub enum What {
         /// From sending to the answer's head, or to the failure.
         latency: Duration,
     },
+    /// It was let out and not sent after all: see [`Answered::unsent`](super::Answered::unsent).
+    Unsent,
     /// It will be sent again.
     Scheduled {
         /// When.
@@ -150,6 +153,7 @@ impl fmt::Display for What {
                     None => Ok(()),
                 }
             }
+            Self::Unsent => f.write_str("not sent after all"),
             Self::Scheduled {
                 delay,
                 source,
