@@ -39,6 +39,11 @@ use way::Way;
 #[derive(Clone, Debug)]
 pub struct Answered<T> {
     /// What the caller gets if this was the last attempt.
+    ///
+    /// Whether it was is known only when the next one may leave, so it is kept through the wait
+    /// before that and dropped when the next attempt begins. What it holds is held as long: a
+    /// response whose body is unread occupies its connection over HTTP/1. So read the body of an
+    /// answer that may be followed by another attempt, and give back what was read.
     pub value: T,
     /// What gates and items learn from it; `None` if the attempt was not made after all.
     pub outcome: Option<Outcome>,
@@ -267,6 +272,9 @@ impl<'a, P> Call<'a, P> {
                 clock: clock.clone(),
                 started: clock.now(),
             };
+            // From here on the answer is that of this attempt. What the one before holds, such as
+            // a connection, may be needed for it.
+            drop(last);
             let answered = attempt(this, right.endpoint()).await;
             let Some(outcome) = &answered.outcome else {
                 right.give_back();

@@ -119,6 +119,32 @@ fn the_last_answer_is_the_callers() {
 }
 
 #[test]
+fn an_answer_is_let_go_before_the_next_attempt() {
+    let (clock, limiter) = limiter(FAST);
+    let connection = Arc::new(());
+    let called = limiter.call(KEY).run(async |attempt| {
+        let held_by_others = Arc::strong_count(&connection) - 1;
+        assert_eq!(held_by_others, 0, "at attempt {}", attempt.number);
+        let answer = if attempt.number < 3 { 502 } else { 200 };
+        Answered::new(Arc::clone(&connection), attempt.status(answer))
+    });
+    assert_eq!(drive(&clock, called).unwrap().sent, 3);
+}
+
+#[test]
+fn the_answer_before_is_kept_for_who_cannot_be_sent_again() {
+    let (clock, limiter) = limiter(FAST);
+    let call = limiter.call(KEY).within(Duration::from_secs(60));
+    let run = call.run(async |attempt| {
+        limiter.isolate(KEY).unwrap();
+        Answered::new("the upstream's words", attempt.status(502))
+    });
+    let error = drive(&clock, run).unwrap_err();
+    assert_eq!((error.reason, error.sent), (TerminalReason::BreakerOpen, 1));
+    assert_eq!(error.last, Some("the upstream's words"));
+}
+
+#[test]
 fn a_wait_that_the_server_names_is_kept_and_uses_no_attempt_up() {
     let (clock, limiter) = limiter(FAST);
     let mut outcomes = vec![directed(429, 20); 9];
