@@ -428,6 +428,104 @@ fn every_call_that_is_over_is_told_once() {
     assert_eq!(told(), once(0, TerminalReason::Disabled));
 }
 
+/// How calls with these settings end that come to these outcomes, in words.
+fn end(set: &[(&str, &str)], budget: BudgetOptions, outcomes: &[Outcome]) -> String {
+    let clock = ManualClock::new();
+    let limiter = Limiter::builder()
+        .gate(settings(set))
+        .clock(clock.clock())
+        .retry_budget(budget.build().expect("a good budget"))
+        .seed(7)
+        .build();
+    let call = limiter.call(KEY).within(Duration::from_secs(40));
+    let ended = run(&clock, call, outcomes);
+    ended.expect_err("it cannot succeed").to_string()
+}
+
+#[test]
+fn the_message_says_why_and_what_came_last() {
+    let ends = [
+        (
+            vec![status(404)],
+            "rejected after 1 attempt; last: HTTP 404, rejected",
+        ),
+        (
+            vec![status(409)],
+            "conflict after 1 attempt; last: HTTP 409, conflict",
+        ),
+        (
+            vec![status(401)],
+            "auth_failed after 1 attempt; last: HTTP 401, unauthorized",
+        ),
+        (
+            vec![status(502)],
+            "exhausted after 5 attempts; last: HTTP 502, overloaded",
+        ),
+        (
+            vec![Outcome::failure(
+                Failure::Connect,
+                Phase::Connecting,
+                latency(),
+            )],
+            "exhausted after 5 attempts; last: connect failed, unreachable",
+        ),
+        (
+            vec![directed(429, 60)],
+            "expired after 1 attempt; last: HTTP 429, throttled",
+        ),
+        (
+            vec![status(502), directed(503, 60)],
+            "expired after 2 attempts; last: HTTP 503, throttled",
+        ),
+    ];
+    for (outcomes, told) in ends {
+        assert_eq!(end(FAST, BudgetOptions::default(), &outcomes), told);
+    }
+    let none = BudgetOptions {
+        ratio: Some(0.0),
+        min_per_second: Some(0),
+    };
+    assert_eq!(
+        end(FAST, none, &[status(502)]),
+        "exhausted after 1 attempt; last: no retry left in the budget of all retries"
+    );
+    let slow = [("strategy", "fixed"), ("initial_rate", "0.01")];
+    assert_eq!(
+        end(&slow, BudgetOptions::default(), &[status(502)]),
+        "expired after 1 attempt; last: refused by `api.example.com`: deadline"
+    );
+}
+
+#[test]
+fn the_message_of_what_was_never_sent_says_what_refused_it() {
+    let (clock, limiter) = limiter(FAST);
+    limiter.isolate(KEY).unwrap();
+    let error = run(&clock, limiter.call(KEY), &[status(200)]).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "gave_up: never sent; last: refused by `api.example.com`: breaker_open"
+    );
+    let pool: Pool<()> = Pool::new("llm", &limiter);
+    let call = pool.call();
+    let run = call.run(async |attempt, _| Answered::new((), attempt.status(200)));
+    let error = drive(&clock, run).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "disabled: never sent; last: refused by `llm`: no_endpoint"
+    );
+}
+
+#[test]
+fn the_message_of_a_credential_that_cannot_be_refreshed_says_so() {
+    let (clock, limiter) = limiter(FAST);
+    let credential = Credential::new("crm", (), || Box::pin(async { None }));
+    let call = limiter.call(KEY).credential(&credential);
+    assert_eq!(
+        run(&clock, call, &[status(401)]).unwrap_err().to_string(),
+        "auth_failed after 1 attempt; last: the credential could not be refreshed"
+    );
+}
+
 #[test]
 fn the_trail_tells_the_whole_story() {
     let (clock, limiter) = limiter(&[]);

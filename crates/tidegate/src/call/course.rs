@@ -96,11 +96,14 @@ impl<'a, E> Course<'a, E> {
             shared.pay_in(now);
             return Ok(());
         }
-        match shared.withdraw(now) {
-            Ok(()) => Ok(()),
-            Err(Some(until)) => Err(self.ask_again(Reason::Rate, Some(until))),
-            Err(None) => Err(ControlFlow::Break(TerminalReason::Exhausted)),
-        }
+        let Err(until) = shared.withdraw(now) else {
+            return Ok(());
+        };
+        self.trail.push(now, What::NoBudget { until });
+        Err(match until {
+            Some(_) => self.ask_again(Reason::Rate, until),
+            None => ControlFlow::Break(TerminalReason::Exhausted),
+        })
     }
 
     /// An attempt was made.
