@@ -40,9 +40,10 @@ pub async fn run() -> Result<Vec<String>, Box<dyn Error>> {
 
     let mut bodies = Vec::new();
     for _ in 0..3 {
-        let call = pool.call().backoff(&backoff);
         let called = pool
-            .run(call, async |attempt, endpoint| {
+            .call()
+            .backoff(&backoff)
+            .run(async |attempt, endpoint| {
                 let Ok(response) = client.get(endpoint.data()).send().await else {
                     return Answered::new(String::new(), unreachable(&attempt));
                 };

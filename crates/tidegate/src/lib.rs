@@ -89,6 +89,7 @@ mod settings;
 mod sync;
 #[cfg(feature = "tower")]
 pub mod tower;
+mod waiters;
 mod waking;
 
 pub use ask::{Ask, Refusal};
