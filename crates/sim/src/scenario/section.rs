@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use policy::duration;
-use policy::setting::{self, SettingError};
+use policy::setting::{self, SettingError, SettingErrors};
 use policy::suggest::suggestion;
 
 use crate::written::document::{Node, Table, Value};
