@@ -146,6 +146,8 @@ impl<'s> Run<'s> {
         if let Some(series) = &mut self.series {
             series.sent(now);
         }
+        // A breaker may be HalfOpen for no longer than this request takes.
+        self.note(client, now);
         self.queue.push(ends, Event::Ended { client, id });
     }
 
@@ -156,13 +158,16 @@ impl<'s> Run<'s> {
         self.recorder.ended(client, class, latency, now);
         if let Some(series) = &mut self.series {
             series.ended(client, class, latency, now);
-            series.note(
-                client,
-                &self.clients[client].controller().standing(now),
-                now,
-            );
         }
+        self.note(client, now);
         self.serve(client, now);
+    }
+
+    fn note(&mut self, client: usize, now: Timestamp) {
+        if let Some(series) = &mut self.series {
+            let standing = self.clients[client].controller().standing(now);
+            series.note(client, &standing, now);
+        }
     }
 
     fn slice(&mut self, now: Timestamp) {

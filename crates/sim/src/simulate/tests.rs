@@ -292,3 +292,14 @@ fn any_scenario(random: &mut Random) -> Scenario {
     ];
     read(&text.concat())
 }
+
+#[test]
+fn a_series_has_a_band_for_every_time_a_breaker_opened() {
+    let scenario = Shipped::find("o7").unwrap().scenario();
+    let (figures, series) = simulate_with_series(&scenario, 1, Duration::from_secs(1));
+    let bands = &series.clients[0].breaker;
+    let count = |state| bands.iter().filter(|band| band.what == state).count() as u64;
+    assert!(figures.breaker_opened > 1);
+    assert_eq!(count(BreakerState::Open), figures.breaker_opened);
+    assert_eq!(count(BreakerState::HalfOpen), figures.breaker_opened);
+}
