@@ -5,13 +5,14 @@
 //!
 //! [`replay`] plays events that somebody wrote down against one policy. [`simulate`] makes its own
 //! events: clients driven by the policies call an [`upstream`] with a limit, as a [`scenario`]
-//! describes them, and [`measure`] says what that came to.
+//! describes them, [`measure`] says what that came to, and [`report`] shows it.
 
 pub mod client;
 pub mod load;
 pub mod measure;
 mod number;
 pub mod replay;
+pub mod report;
 pub mod scenario;
 pub mod simulate;
 pub mod upstream;

@@ -1,0 +1,310 @@
+//! What a page promises: it is whole, it says the figures, nothing written becomes part of it, and
+//! whatever came of a run can be shown.
+
+use std::collections::BTreeSet;
+
+use policy::breaker::BreakerState;
+use policy::time::Timestamp;
+use quick_xml::Reader;
+use quick_xml::events::Event;
+
+use super::*;
+use crate::client::{ClientSettings, Strategy};
+use crate::measure::{Band, ClientSeries, Slice};
+use crate::scenario::{SHIPPED, Scenario, Shipped};
+use crate::simulate::simulate_with_series;
+use crate::upstream::{Kind, Outage, UpstreamSettings};
+
+#[test]
+fn every_shipped_scenario_gives_a_whole_page() {
+    for shipped in SHIPPED {
+        let page = html(&shipped_report(shipped.name, &["adaptive"]));
+        check_whole(&page);
+        assert!(page.len() < 1_000_000, "{}: {}", shipped.name, page.len());
+    }
+}
+
+#[test]
+fn the_same_report_gives_the_same_bytes() {
+    let page = || html(&shipped_report("o8", &["adaptive", "aimd"]));
+    assert_eq!(page(), page());
+}
+
+#[test]
+fn a_page_needs_nothing_from_elsewhere() {
+    let page = html(&shipped_report("o9", &["adaptive", "none"]));
+    for foreign in ["http", "<script", "<link", "<img", "@import", "url("] {
+        assert!(!page.contains(foreign), "{foreign}");
+    }
+}
+
+#[test]
+fn every_colour_of_a_plot_has_a_name() {
+    let page = html(&shipped_report("o8-16", &["adaptive"]));
+    let (_, body) = page.split_once("</style>").unwrap();
+    assert!(!body.contains("=\"#"));
+}
+
+#[test]
+fn every_figure_has_a_meaning() {
+    let report = shipped_report("o5", &["adaptive"]);
+    let names: Vec<_> = report.runs[0]
+        .figures
+        .numbers()
+        .map(|(name, _)| name)
+        .into();
+    let meanings: Vec<_> = table::MEANINGS.iter().map(|(name, _, _)| *name).collect();
+    assert_eq!(names, meanings);
+}
+
+#[test]
+fn the_table_has_a_value_for_every_strategy() {
+    let mut report = shipped_report("o5", &["adaptive", "none"]);
+    report.runs[0].figures.sent = 1_234_567;
+    report.runs[0].figures.refused_ratio = Some(0.0004);
+    report.runs[1].figures.steps[0].settle_s = None;
+    let page = html(&report);
+    assert!(page.contains("<td class=\"value\">1\u{202f}234\u{202f}567</td>"));
+    assert!(page.contains("<td class=\"value\">&lt; 0.1 %</td>"));
+    assert!(page.contains("<td class=\"value\">never</td>"));
+    assert!(page.contains("From the step at 120 s"));
+    assert!(page.contains("tidegate simulate o5 --seed 1"));
+}
+
+#[test]
+fn a_figure_that_no_strategy_has_is_left_out() {
+    let page = html(&shipped_report("o5", &["adaptive"]));
+    assert!(!page.contains("<code>max_queue</code>"));
+    assert!(html(&shipped_report("o4", &["adaptive"])).contains("<code>max_queue</code>"));
+}
+
+#[test]
+fn nothing_written_becomes_part_of_the_page() {
+    let hostile = "</pre><script>alert(\"1\")</script>'\" onload=x & \u{0}";
+    let mut report = shipped_report("o5", &["adaptive"]);
+    report.name = hostile;
+    report.about = hostile;
+    report.text = hostile;
+    report.command = hostile;
+    report.runs[0].strategy = hostile.to_owned();
+    let page = html(&report);
+    check_whole(&page);
+    assert!(!page.contains("<script"));
+    assert!(!page.contains("\" onload"));
+    assert!(page.contains("&lt;script&gt;"));
+}
+
+#[test]
+fn states_are_bands_with_their_words() {
+    let mut report = shipped_report("o5", &["adaptive"]);
+    let band = |from, to, what| Band {
+        from: Timestamp::from_secs(from),
+        to: Timestamp::from_secs(to),
+        what,
+    };
+    let client = &mut report.runs[0].series.clients[0];
+    client.holds.clear();
+    client.breaker = vec![
+        band(10, 100, BreakerState::Open),
+        band(100, 101, BreakerState::HalfOpen),
+        band(200, 300, BreakerState::Isolated),
+    ];
+    let page = html(&report);
+    for word in ["Open", "HalfOpen", "Isolated"] {
+        assert!(page.contains(&format!("</span>{word}</li>")), "{word}");
+    }
+    assert!(
+        page.contains(">\nOpen\n</text>"),
+        "long bands have words on them"
+    );
+    assert!(!page.contains(">\nHalfOpen\n</text>"), "short ones do not");
+}
+
+#[test]
+fn what_never_happened_is_said_in_words() {
+    let mut report = shipped_report("o5", &["adaptive"]);
+    report.runs[0].series.clients[0].holds.clear();
+    for slice in &mut report.runs[0].series.slices {
+        (slice.accepted, slice.latency_ms) = (0, None);
+    }
+    let page = html(&report);
+    check_whole(&page);
+    assert!(page.contains("Nobody was ever held, and no breaker opened."));
+    assert!(page.contains("Nothing was accepted, so there is none."));
+}
+
+#[test]
+fn several_clients_have_shares_and_one_has_none() {
+    assert!(html(&shipped_report("o8", &["adaptive"])).contains("<h3>Shares</h3>"));
+    assert!(!html(&shipped_report("o5", &["adaptive"])).contains("<h3>Shares</h3>"));
+}
+
+#[test]
+fn more_clients_than_colours_are_put_together() {
+    let mut clients = vec![ClientSettings::of(Strategy::Adaptive)];
+    clients[0].count = 40;
+    let scenario = Scenario {
+        duration: Duration::from_secs(20),
+        ..Scenario::of(bucket(200.0), clients)
+    };
+    let page = html(&report_of(&scenario, Strategy::Adaptive));
+    check_whole(&page);
+    assert!(page.contains("24 others"));
+}
+
+#[test]
+fn rates_of_all_sizes_have_axes_that_can_be_read() {
+    for (rate, mark) in [(0.1, "0.1"), (50.0, "50"), (10_000.0, "10\u{202f}000")] {
+        let client = ClientSettings::of(Strategy::Fixed(rate));
+        let scenario = Scenario {
+            duration: Duration::from_secs(if rate < 1.0 { 300 } else { 2 }),
+            ..Scenario::of(bucket(rate), vec![client])
+        };
+        let page = html(&report_of(&scenario, Strategy::Fixed(rate)));
+        check_whole(&page);
+        assert!(page.contains(&format!(">\n{mark}\n</text>")), "{mark}");
+    }
+}
+
+#[test]
+fn an_upstream_that_is_never_there_can_be_shown() {
+    let mut upstream = bucket(50.0);
+    upstream.outages = vec![Outage {
+        from: Timestamp::ZERO,
+        to: Timestamp::from_secs(60),
+        timeout_share: 0.5,
+        timeout: Duration::from_secs(5),
+    }];
+    let scenario = Scenario {
+        duration: Duration::from_secs(60),
+        ..Scenario::of(upstream, vec![ClientSettings::of(Strategy::Adaptive)])
+    };
+    let page = html(&report_of(&scenario, Strategy::Adaptive));
+    check_whole(&page);
+    assert!(page.contains("nothing could be accepted"));
+}
+
+#[test]
+fn odd_durations_end_where_the_run_ends() {
+    for millis in [1, 7, 999, 7_001, 61_003] {
+        let scenario = Scenario {
+            duration: Duration::from_millis(millis),
+            ..Scenario::of(bucket(50.0), vec![ClientSettings::of(Strategy::Adaptive)])
+        };
+        check_whole(&html(&report_of(&scenario, Strategy::Adaptive)));
+    }
+}
+
+#[test]
+fn the_smallest_series_can_be_shown() {
+    let series = |slices: Vec<Slice>, clients| Series {
+        step: Duration::from_secs(1),
+        slices,
+        clients,
+    };
+    let one = Slice {
+        capacity: 1.0,
+        sent: 1,
+        accepted: 1,
+        latency_ms: Some(1.0),
+        ..Slice::default()
+    };
+    let client = ClientSeries {
+        rates: vec![Some(f64::INFINITY)],
+        accepted: vec![1],
+        ..ClientSeries::default()
+    };
+    let usual = shipped_report("o9", &["adaptive", "aimd"]);
+    for series in [
+        series(vec![], vec![]),
+        series(vec![], vec![ClientSeries::default(); 2]),
+        series(vec![Slice::default()], vec![ClientSeries::default(); 3]),
+        series(vec![one], vec![client.clone()]),
+        series(vec![one], vec![client; 2]),
+    ] {
+        let mut report = usual.clone();
+        report.duration = Duration::from_secs(1);
+        report.runs[0].series = series.clone();
+        report.runs[1].series = series;
+        check_whole(&html(&report));
+    }
+    let mut nothing = shipped_report("o9", &[]);
+    check_whole(&html(&nothing));
+    nothing.duration = Duration::ZERO;
+    check_whole(&html(&nothing));
+}
+
+fn bucket(rate: f64) -> UpstreamSettings {
+    UpstreamSettings::of(Kind::Bucket {
+        rate,
+        burst: rate.max(1.0),
+    })
+}
+
+fn shipped_report(name: &str, strategies: &[&str]) -> Report<'static> {
+    let shipped = Shipped::find(name).unwrap();
+    let scenario = shipped.scenario();
+    let strategies = strategies.iter().map(|strategy| strategy.parse().unwrap());
+    Report {
+        name: shipped.name,
+        about: shipped.about,
+        text: shipped.text,
+        duration: scenario.duration,
+        seed: 1,
+        command: "tidegate simulate o5 --seed 1",
+        runs: strategies
+            .map(|strategy| run(scenario.clone(), strategy))
+            .collect(),
+    }
+}
+
+fn report_of(scenario: &Scenario, strategy: Strategy) -> Report<'static> {
+    Report {
+        name: "own",
+        about: "",
+        text: "",
+        duration: scenario.duration,
+        seed: 1,
+        command: "",
+        runs: vec![run(scenario.clone(), strategy)],
+    }
+}
+
+fn run(scenario: Scenario, strategy: Strategy) -> StrategyRun {
+    let scenario = scenario.with_strategy(strategy);
+    let step = step_for(scenario.duration);
+    let (figures, series) = simulate_with_series(&scenario, 1, step);
+    StrategyRun {
+        strategy: strategy.to_string(),
+        figures,
+        series,
+    }
+}
+
+/// Every element is closed, every attribute quoted and there once, and no place is missing.
+fn check_whole(page: &str) {
+    let mut reader = Reader::from_str(page);
+    let mut depth = 0;
+    loop {
+        match reader.read_event().unwrap() {
+            Event::Start(element) => {
+                depth += 1;
+                check_attributes(&element);
+            }
+            Event::Empty(element) => check_attributes(&element),
+            Event::End(_) => depth -= 1,
+            Event::Eof => break,
+            _ => {}
+        }
+    }
+    assert_eq!(depth, 0);
+    assert!(!page.contains("NaN") && !page.contains("inf\n"));
+    assert!(!page.contains("-2147483648") && !page.contains("2147483647"));
+}
+
+fn check_attributes(element: &quick_xml::events::BytesStart<'_>) {
+    let mut names = BTreeSet::new();
+    for attribute in element.attributes() {
+        assert!(names.insert(attribute.unwrap().key.0.to_owned()));
+    }
+}
