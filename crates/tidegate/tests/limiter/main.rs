@@ -2,7 +2,9 @@
 //! here waits for real time but the one test of the real clock.
 
 mod cancellation;
+mod clocks;
 mod eviction;
+mod leaks;
 mod panics;
 mod support;
 mod waiting;
