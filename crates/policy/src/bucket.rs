@@ -119,7 +119,7 @@ impl Bucket {
     #[inline]
     #[must_use]
     pub(crate) fn take_whole(&mut self, cost: f64, burst: f64) -> bool {
-        let granted = self.tokens >= cost.min(burst);
+        let granted = self.tokens >= lesser(cost, burst);
         if granted {
             self.tokens -= cost;
         }
@@ -144,7 +144,7 @@ impl Bucket {
         }
         if self.tokens < capacity {
             let came = at.seconds_since(self.refilled_at) * self.rate;
-            self.tokens = (self.tokens + came).min(capacity);
+            self.tokens = lesser(self.tokens + came, capacity);
         }
         self.refilled_at = at;
     }
@@ -156,6 +156,12 @@ impl Pause {
         until: Timestamp::ZERO,
         keep: 1.0,
     };
+}
+
+/// `f64::min` for numbers that are never NaN, which is one instruction instead of six.
+#[inline]
+fn lesser(one: f64, other: f64) -> f64 {
+    if one < other { one } else { other }
 }
 
 /// A billionth of a token. Floats lose less than that over any stretch that matters, and at the

@@ -26,7 +26,7 @@
 
 use std::time::Duration;
 
-use crate::time::saturating_u64;
+use crate::time::{nanos, saturating_u64};
 
 /// The latencies of one gate: 27 bytes, no allocation.
 ///
@@ -148,10 +148,6 @@ fn middle_of(bucket: usize) -> Duration {
     let number = bucket + 1;
     let three_octaves = (1_u64 << FIRST_OCTAVE) << (number / 4 * 3);
     Duration::from_nanos(saturating_u64(three_octaves as f64 * MIDDLES[number % 4]))
-}
-
-fn nanos(latency: Duration) -> u64 {
-    u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

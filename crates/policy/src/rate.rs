@@ -151,7 +151,6 @@ pub(crate) struct Moment {
 }
 
 /// Asks the strategy of `settings`.
-#[inline]
 pub(crate) fn react(
     settings: &GateSettings,
     state: &mut Adaptive,
@@ -161,6 +160,21 @@ pub(crate) fn react(
     match settings.strategy {
         Strategy::Adaptive => state.react(settings, signal, moment),
         Strategy::Aimd => aimd::react(settings, signal, moment.rate),
+        Strategy::Fixed => Reaction::default(),
+    }
+}
+
+/// What [`react`] says to an answer that was accepted: nearly every answer is.
+#[inline]
+pub(crate) fn accepted(
+    settings: &GateSettings,
+    state: &mut Adaptive,
+    latency: Duration,
+    moment: Moment,
+) -> Reaction {
+    match settings.strategy {
+        Strategy::Adaptive => state.accepted(settings, latency, moment),
+        Strategy::Aimd => aimd::accepted(settings, latency, moment.rate),
         Strategy::Fixed => Reaction::default(),
     }
 }

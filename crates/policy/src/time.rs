@@ -71,9 +71,15 @@ impl Add<Duration> for Timestamp {
     type Output = Self;
 
     fn add(self, duration: Duration) -> Self {
-        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        Self(self.0.saturating_add(nanos))
+        Self(self.0.saturating_add(nanos(duration)))
     }
+}
+
+/// A length in whole nanoseconds, at most 584 years.
+#[inline]
+pub(crate) fn nanos(length: Duration) -> u64 {
+    let whole = length.as_secs().saturating_mul(1_000_000_000);
+    whole.saturating_add(u64::from(length.subsec_nanos()))
 }
 
 /// A [`Timestamp`] in four bytes: whole seconds, rounded down. `Option` of it takes four bytes as
@@ -147,6 +153,9 @@ mod tests {
     #[test]
     fn arithmetic_saturates() {
         assert_eq!(Timestamp::MAX + Duration::MAX, Timestamp::MAX);
+        assert_eq!(nanos(Duration::MAX), u64::MAX);
+        assert_eq!(nanos(Duration::from_nanos(u64::MAX)), u64::MAX);
+        assert_eq!(nanos(Duration::from_nanos(u64::MAX - 1)), u64::MAX - 1);
         assert_eq!(Timestamp::ZERO.since(Timestamp::MAX), Duration::ZERO);
         assert_eq!(Timestamp::from_secs(u64::MAX), Timestamp::MAX);
         assert_eq!(Timestamp::from_millis(u64::MAX), Timestamp::MAX);

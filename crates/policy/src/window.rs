@@ -22,7 +22,7 @@
 
 use std::time::Duration;
 
-use crate::time::Timestamp;
+use crate::time::{Timestamp, nanos};
 
 /// How many whole slices a window may have: `window <= MAX_SLICES * slice`. Of a longer window
 /// only the last `MAX_SLICES` slices before the present one are remembered.
@@ -151,11 +151,6 @@ impl Slot {
 /// A slice's length, at least one nanosecond, so that it can be divided by.
 fn slice_nanos(slice: Duration) -> u64 {
     nanos(slice).max(1)
-}
-
-/// A length in nanoseconds, at most 584 years.
-fn nanos(length: Duration) -> u64 {
-    u64::try_from(length.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

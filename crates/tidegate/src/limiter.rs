@@ -348,8 +348,9 @@ impl Shared {
             return;
         }
         let mut shard = self.registry.lock(place.shard);
-        shard.settle(place.slot, permit, outcome, verdict, now);
-        self.unlock(shard, place, now);
+        if shard.settle(place.slot, permit, outcome, verdict, now) {
+            self.serve(shard, place, now);
+        }
     }
 
     pub(crate) fn abandon(&self, place: Place, permit: gate::Permit) {

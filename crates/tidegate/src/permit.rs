@@ -25,8 +25,11 @@ pub struct Permit<'a> {
     /// `None` only while it is being brought back.
     permit: Option<gate::Permit>,
     /// Permits of further gates that the same ask was for.
-    others: Vec<(Place, gate::Permit)>,
+    others: Others,
 }
+
+/// Boxed, because hardly any permit has others and every permit is moved about.
+type Others = Option<Box<Vec<(Place, gate::Permit)>>>;
 
 /// Where a permit belongs.
 #[derive(Clone)]
@@ -52,16 +55,17 @@ impl<'a> Permit<'a> {
             home: Home::Borrowed(shared),
             place,
             permit: Some(permit),
-            others: Vec::new(),
+            others: None,
         }
     }
 
     /// Takes in the permit of a further gate.
     pub(crate) fn join(&mut self, mut other: Self) {
+        let others = self.others.get_or_insert_default();
         if let Some(permit) = other.permit.take() {
-            self.others.push((other.place, permit));
+            others.push((other.place, permit));
         }
-        self.others.append(&mut other.others);
+        others.extend(other.others.take().into_iter().flat_map(|others| *others));
     }
 
     /// Says what came of the attempt, judged by its status and what the server said about pace.
@@ -77,26 +81,47 @@ impl<'a> Permit<'a> {
     /// what it means.
     #[inline]
     pub fn settle_as(mut self, outcome: &Outcome, verdict: Option<Verdict>) {
-        if let Some(permit) = self.permit.take() {
-            let others = self.split_off_others();
-            let shared = self.home.shared();
-            shared.settle(self.place, permit, outcome, verdict);
-            if let Some(others) = others {
-                others.settle_as(outcome, verdict);
-            }
-        }
+        self.bring_back(|shared, place, permit| shared.settle(place, permit, outcome, verdict));
     }
 
     /// Gives it back as if it had never been asked for: nothing was sent, so the tokens are there
     /// for somebody else.
     pub fn give_back(mut self) {
+        self.bring_back(Shared::give_back);
+    }
+
+    /// Brings all it holds back by `way`; nothing the second time. Should that panic, for it calls
+    /// a listener, the rest is brought back when `self` is dropped.
+    #[inline]
+    fn bring_back(&mut self, way: impl Fn(&Shared, Place, gate::Permit)) {
         if let Some(permit) = self.permit.take() {
-            let others = self.split_off_others();
-            self.home.shared().give_back(self.place, permit);
-            if let Some(others) = others {
-                others.give_back();
-            }
+            way(self.home.shared(), self.place, permit);
         }
+        if self.others.is_some() {
+            self.bring_others_back(way);
+        }
+    }
+
+    #[cold]
+    fn bring_others_back(&mut self, way: impl Fn(&Shared, Place, gate::Permit)) {
+        while let Some((place, permit)) = self.others.as_mut().and_then(|others| others.pop()) {
+            way(self.home.shared(), place, permit);
+        }
+        self.others = None;
+    }
+
+    /// The others as a permit of their own, so that they are brought back whatever becomes of this
+    /// one.
+    #[inline]
+    fn split_off_others(&mut self) -> Option<Self> {
+        let mut others = self.others.take()?;
+        let (place, permit) = others.pop()?;
+        Some(Self {
+            home: self.home.clone(),
+            place,
+            permit: Some(permit),
+            others: Some(others),
+        })
     }
 
     /// The same permit without the borrow.
@@ -105,20 +130,8 @@ impl<'a> Permit<'a> {
             home: Home::Owned(self.home.shared().to_arc()),
             place: self.place,
             permit: self.permit.take(),
-            others: std::mem::take(&mut self.others),
+            others: self.others.take(),
         }
-    }
-
-    /// The permits of further gates as one of their own, which is dropped and so brought back even
-    /// if a listener panics over the first.
-    fn split_off_others(&mut self) -> Option<Self> {
-        let (place, permit) = self.others.pop()?;
-        Some(Self {
-            home: self.home.clone(),
-            place,
-            permit: Some(permit),
-            others: std::mem::take(&mut self.others),
-        })
     }
 
     /// When it was given out, on the limiter's clock.
@@ -136,10 +149,8 @@ impl<'a> Permit<'a> {
 impl Drop for Permit<'_> {
     #[inline]
     fn drop(&mut self) {
-        if let Some(permit) = self.permit.take() {
-            let _others = self.split_off_others();
-            self.home.shared().abandon(self.place, permit);
-        }
+        let _others = self.split_off_others();
+        self.bring_back(Shared::abandon);
     }
 }
 

@@ -46,6 +46,7 @@ impl Gate {
         Some(self.permit(cost, None, now))
     }
 
+    #[inline(never)]
     pub(super) fn acquire_the_long_way(
         &mut self,
         settings: &GateSettings,

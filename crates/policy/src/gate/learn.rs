@@ -54,13 +54,11 @@ impl Gate {
             return;
         }
         self.breaker.succeed_while_closed(&settings.breaker, now);
-        let signal = rate::Signal::Accepted {
-            latency: outcome.latency,
-        };
-        let reaction = rate::react(settings, &mut self.adaptive, signal, moment);
+        let reaction = rate::accepted(settings, &mut self.adaptive, outcome.latency, moment);
         self.apply(settings, reaction, now);
     }
 
+    #[inline(never)]
     pub(super) fn settle_the_long_way(
         &mut self,
         settings: &GateSettings,
@@ -225,8 +223,10 @@ impl Gate {
 
     #[inline]
     fn moment(&self, settings: &GateSettings, now: Timestamp) -> Moment {
-        // Only who knows a ceiling asks for it, and it lies in a cache line of its own.
-        let paused_until = if self.adaptive.has_ceiling() {
+        // Only `adaptive` asks for it, and only below a ceiling; both it and the ceiling lie in
+        // cache lines of their own.
+        let asks = settings.strategy == Strategy::Adaptive && self.adaptive.has_ceiling();
+        let paused_until = if asks {
             self.pause(settings).until
         } else {
             Timestamp::ZERO

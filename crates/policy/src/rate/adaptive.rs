@@ -89,7 +89,6 @@ impl Adaptive {
         self.ceiling.is_finite()
     }
 
-    #[inline]
     pub(crate) fn react(
         &mut self,
         settings: &GateSettings,
@@ -115,7 +114,12 @@ impl Adaptive {
     }
 
     #[inline]
-    fn accepted(&mut self, settings: &GateSettings, latency: Duration, moment: Moment) -> Reaction {
+    pub(super) fn accepted(
+        &mut self,
+        settings: &GateSettings,
+        latency: Duration,
+        moment: Moment,
+    ) -> Reaction {
         let Moment { now, rate, .. } = moment;
         self.delivery.count(now, self.stretch(rate));
         self.successes = self.successes.saturating_add(1);
@@ -134,6 +138,7 @@ impl Adaptive {
     }
 
     /// A queue builds up at the server: go back to what it really delivered.
+    #[cold]
     fn slowed(&mut self, settings: &GateSettings, moment: Moment) -> Reaction {
         let delivered = self
             .delivery
@@ -178,6 +183,7 @@ impl Adaptive {
         self.step_below_ceiling(moment)
     }
 
+    #[inline(never)]
     fn step_below_ceiling(&mut self, moment: Moment) -> f64 {
         let Moment {
             now,
@@ -267,16 +273,19 @@ impl Adaptive {
     /// The stretch over which delivery is measured: long enough for a handful of answers.
     #[inline]
     fn stretch(&self, rate: f64) -> f64 {
-        // At twenty per second and above, six answers come within the shortest stretch: then a
-        // division by the rate can be spared.
+        // At twenty per second and above, six answers come within the shortest stretch, and a
+        // division by the rate can be spared; below, they take longer than that.
         let handful = if rate < 20.0 {
             6.0 / rate
         } else {
             SHORTEST_STRETCH_SECONDS
         };
-        (2.0 * self.latency.mean())
-            .max(handful)
-            .max(SHORTEST_STRETCH_SECONDS)
+        let round_trips = 2.0 * self.latency.mean();
+        if round_trips > handful {
+            round_trips
+        } else {
+            handful
+        }
     }
 }
 
@@ -430,6 +439,7 @@ impl LatencyGuard {
         true
     }
 
+    #[inline(never)]
     fn judge_batch(&mut self, now: Timestamp) {
         let len = f32::from(self.len);
         let offset = self.sum / len;

@@ -26,25 +26,30 @@ pub struct AimdSettings {
     pub count_throttled: bool,
 }
 
-#[inline]
 pub(super) fn react(settings: &GateSettings, signal: Signal, rate: f64) -> Reaction {
-    let aimd = &settings.aimd;
-    let fall = |why| Reaction::lower((rate * aimd.decrease).max(settings.min_rate), why);
     match signal {
-        Signal::Accepted { latency } if latency < aimd.latency_target => {
-            Reaction::raise((rate + aimd.increase).min(settings.max_rate))
-        }
-        Signal::Accepted { latency } => {
-            let slow = aimd.latency_target.as_secs_f64() * aimd.latency_degrade_factor;
-            if latency.as_secs_f64() >= slow {
-                fall(Why::SlowAnswers)
-            } else {
-                Reaction::default()
-            }
-        }
-        Signal::Refused { directed: true } => fall(Why::Directed),
-        Signal::Refused { directed: false } => fall(Why::Throttled),
-        Signal::Failed => fall(Why::Failed),
+        Signal::Accepted { latency } => accepted(settings, latency, rate),
+        Signal::Refused { directed: true } => fall(settings, rate, Why::Directed),
+        Signal::Refused { directed: false } => fall(settings, rate, Why::Throttled),
+        Signal::Failed => fall(settings, rate, Why::Failed),
         Signal::BreakerClosed => Reaction::default(),
     }
+}
+
+#[inline]
+pub(super) fn accepted(settings: &GateSettings, latency: Duration, rate: f64) -> Reaction {
+    let aimd = &settings.aimd;
+    if latency < aimd.latency_target {
+        return Reaction::raise((rate + aimd.increase).min(settings.max_rate));
+    }
+    let slow = aimd.latency_target.as_secs_f64() * aimd.latency_degrade_factor;
+    if latency.as_secs_f64() >= slow {
+        fall(settings, rate, Why::SlowAnswers)
+    } else {
+        Reaction::default()
+    }
+}
+
+fn fall(settings: &GateSettings, rate: f64, why: Why) -> Reaction {
+    Reaction::lower((rate * settings.aimd.decrease).max(settings.min_rate), why)
 }

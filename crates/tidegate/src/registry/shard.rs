@@ -20,13 +20,15 @@ use crate::ask::{Ask, Refusal};
 use crate::clock::Alarm;
 use crate::settings::HostSettings;
 
-/// Everything under one lock.
+/// Everything under one lock. What every ask touches comes first, in two cache lines.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Shard {
     table: HashTable<SlotIndex>,
     slab: Slab,
     text: Text,
     hosts: Arc<Hosts<HostSettings>>,
+    pub(crate) counts: Counts,
     tickets: Tickets,
     seats: Seats,
     /// When to look at which gate again; only those where someone waits.
@@ -38,7 +40,6 @@ pub(crate) struct Shard {
     pub(crate) bell: Option<Waker>,
     /// Where the search for idle gates goes on.
     hand: SlotIndex,
-    pub(crate) counts: Counts,
 }
 
 /// What happened at the gates of a shard, those that are gone included.
@@ -72,6 +73,7 @@ impl Shard {
             slab: Slab::default(),
             text: Text::default(),
             hosts,
+            counts: Counts::default(),
             tickets: Tickets::new(),
             seats: Seats::default(),
             due: BTreeSet::new(),
@@ -79,7 +81,6 @@ impl Shard {
             alarm: None,
             bell: None,
             hand: 0,
-            counts: Counts::default(),
         }
     }
 
@@ -147,16 +148,28 @@ impl Shard {
         match gate.acquire(settings, tickets, &ask, now) {
             Decision::Admit(permit) => Ok(permit),
             Decision::Wait { reason, until, .. } | Decision::Refuse { reason, until } => {
-                // Who does not wait at all has no deadline to miss: what keeps it is the reason.
-                let reason = match reason {
-                    Reason::Deadline if gate.hold_until(now).is_some() => Reason::Hold,
-                    Reason::Deadline => Reason::Rate,
-                    reason => reason,
-                };
-                self.counts.denied += 1;
-                Err(Refusal::new(reason, until, now))
+                let is_held = gate.hold_until(now).is_some();
+                Err(self.denied(reason, until, is_held, now))
             }
         }
+    }
+
+    #[cold]
+    fn denied(
+        &mut self,
+        reason: Reason,
+        until: Option<Timestamp>,
+        is_held: bool,
+        now: Timestamp,
+    ) -> Refusal {
+        self.counts.denied += 1;
+        // Who does not wait at all has no deadline to miss: what keeps it is the reason.
+        let reason = match reason {
+            Reason::Deadline if is_held => Reason::Hold,
+            Reason::Deadline => Reason::Rate,
+            reason => reason,
+        };
+        Refusal::new(reason, until, now)
     }
 
     /// Takes a permit, joins the line with a seat for `waker`, or is refused. Who asks once more
@@ -202,7 +215,7 @@ impl Shard {
         answer.map_err(|(reason, until)| Refusal::new(reason, until, now))
     }
 
-    /// Brings a permit back with what happened.
+    /// Brings a permit back with what happened. `true` if someone waits who may leave now.
     #[inline]
     pub(crate) fn settle(
         &mut self,
@@ -211,9 +224,10 @@ impl Shard {
         outcome: &Outcome,
         verdict: Option<Verdict>,
         now: Timestamp,
-    ) {
+    ) -> bool {
         let (gate, settings, _) = self.parts(index);
         gate.settle(settings, permit, outcome, verdict, now);
+        gate.is_waited_for()
     }
 
     /// Brings a permit back of whose attempt nobody knows.

@@ -24,17 +24,18 @@ pub(crate) type SlotIndex = u32;
 
 #[derive(Debug, Default)]
 pub(super) struct Slab {
-    chunks: Vec<Option<Chunk>>,
+    chunks: Vec<Chunk>,
     /// No chunk before this one has room.
     first_with_room: usize,
     len: usize,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Chunk {
     /// A bit for each slot that is taken.
     taken: u64,
-    slots: Box<[Option<Slot>]>,
+    /// `None` while no slot is taken.
+    slots: Option<Box<[Option<Slot>; CHUNK]>>,
 }
 
 impl Slab {
@@ -45,38 +46,37 @@ impl Slab {
     #[inline]
     pub(super) fn get(&self, index: SlotIndex) -> Option<&Slot> {
         let (chunk, slot) = position(index);
-        self.chunks.get(chunk)?.as_ref()?.slots.get(slot)?.as_ref()
+        self.chunks.get(chunk)?.slots.as_ref()?[slot].as_ref()
     }
 
     #[inline]
     pub(super) fn get_mut(&mut self, index: SlotIndex) -> Option<&mut Slot> {
         let (chunk, slot) = position(index);
-        let chunk = self.chunks.get_mut(chunk)?.as_mut()?;
-        chunk.slots.get_mut(slot)?.as_mut()
+        self.chunks.get_mut(chunk)?.slots.as_mut()?[slot].as_mut()
     }
 
     pub(super) fn insert(&mut self, slot: Slot) -> SlotIndex {
         let number = self.chunk_with_room();
-        let chunk = self.chunks[number].get_or_insert_with(Chunk::new);
+        let chunk = &mut self.chunks[number];
         let free = chunk.taken.trailing_ones() as usize;
         chunk.taken |= 1 << free;
-        chunk.slots[free] = Some(slot);
+        let empty = || Box::new([const { None }; CHUNK]);
+        chunk.slots.get_or_insert_with(empty)[free] = Some(slot);
         self.len += 1;
         to_index(number * CHUNK + free)
     }
 
     pub(super) fn remove(&mut self, index: SlotIndex) -> Option<Slot> {
         let (number, free) = position(index);
-        let place = self.chunks.get_mut(number)?;
-        let chunk = place.as_mut()?;
-        let slot = chunk.slots.get_mut(free)?.take()?;
+        let chunk = self.chunks.get_mut(number)?;
+        let slot = chunk.slots.as_mut()?[free].take()?;
         chunk.taken &= !(1 << free);
         if chunk.taken == 0 {
-            *place = None;
+            chunk.slots = None;
         }
         self.len -= 1;
         self.first_with_room = self.first_with_room.min(number);
-        while matches!(self.chunks.last(), Some(None)) {
+        while self.chunks.last().is_some_and(|chunk| chunk.taken == 0) {
             self.chunks.pop();
         }
         Some(slot)
@@ -85,9 +85,8 @@ impl Slab {
     /// The next slot at or after `from` that is taken.
     pub(super) fn next(&self, from: SlotIndex) -> Option<(SlotIndex, &Slot)> {
         let (mut number, mut bit) = position(from);
-        while let Some(place) = self.chunks.get(number) {
-            let taken = place.as_ref().map_or(0, |chunk| chunk.taken);
-            let left = taken & (u64::MAX << bit);
+        while let Some(chunk) = self.chunks.get(number) {
+            let left = chunk.taken & (u64::MAX << bit);
             if left != 0 {
                 let index = to_index(number * CHUNK + left.trailing_zeros() as usize);
                 return self.get(index).map(|slot| (index, slot));
@@ -99,25 +98,18 @@ impl Slab {
     }
 
     fn chunk_with_room(&mut self) -> usize {
-        let has_room =
-            |place: &Option<Chunk>| place.as_ref().is_none_or(|chunk| chunk.taken != u64::MAX);
-        let places = self.chunks.iter().enumerate();
-        let found = places
+        let chunks = self.chunks.iter().enumerate();
+        let mut with_room = chunks
             .skip(self.first_with_room)
-            .find(|(_, place)| has_room(place));
-        let number = found.map_or(self.chunks.len(), |(number, _)| number);
+            .filter(|(_, chunk)| chunk.taken != u64::MAX);
+        let number = with_room
+            .next()
+            .map_or(self.chunks.len(), |(number, _)| number);
         if number == self.chunks.len() {
-            self.chunks.push(None);
+            self.chunks.push(Chunk::default());
         }
         self.first_with_room = number;
         number
-    }
-}
-
-impl Chunk {
-    fn new() -> Self {
-        let slots = std::iter::repeat_with(|| None).take(CHUNK).collect();
-        Self { taken: 0, slots }
     }
 }
 

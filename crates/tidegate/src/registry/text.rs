@@ -32,7 +32,8 @@ impl Text {
     pub(super) fn is(&self, text: TextRef, key: &str) -> bool {
         let start = text.start as usize;
         let bytes = self.buffer.as_bytes();
-        bytes.get(start..start + text.len as usize) == Some(key.as_bytes())
+        text.len as usize == key.len()
+            && bytes.get(start..start + key.len()) == Some(key.as_bytes())
     }
 
     /// `None` if the buffer is full: four gigabytes of keys.
