@@ -141,6 +141,7 @@ impl Shard {
     ) -> Result<gate::Permit, Refusal> {
         self.counts.requests += 1;
         let (gate, settings, tickets) = self.parts(index);
+        let now = not_back(gate, now);
         let ask = gate::Ask {
             cost,
             ..gate::Ask::until(now)
@@ -183,6 +184,7 @@ impl Shard {
         now: Timestamp,
     ) -> Asked {
         let (gate, settings, tickets) = self.parts(index);
+        let now = not_back(gate, now);
         let ask = ask.at_gate(settings, asked_at);
         match gate.acquire(settings, tickets, &ask, now) {
             Decision::Admit(permit) => Asked::Admitted(permit),
@@ -210,6 +212,7 @@ impl Shard {
         now: Timestamp,
     ) -> Result<(), Refusal> {
         let (gate, settings, tickets) = self.parts(index);
+        let now = not_back(gate, now);
         let ask = ask.at_gate(settings, now);
         let answer = gate.peek(settings, tickets, &ask, now);
         answer.map_err(|(reason, until)| Refusal::new(reason, until, now))
@@ -226,20 +229,20 @@ impl Shard {
         now: Timestamp,
     ) -> bool {
         let (gate, settings, _) = self.parts(index);
-        gate.settle(settings, permit, outcome, verdict, now);
+        gate.settle(settings, permit, outcome, verdict, not_back(gate, now));
         gate.is_waited_for()
     }
 
     /// Brings a permit back of whose attempt nobody knows.
     pub(crate) fn abandon(&mut self, index: SlotIndex, permit: gate::Permit, now: Timestamp) {
         let (gate, settings, _) = self.parts(index);
-        gate.abandon(settings, permit, now);
+        gate.abandon(settings, permit, not_back(gate, now));
     }
 
     /// Brings a permit back whose attempt was never made.
     pub(crate) fn give_back(&mut self, index: SlotIndex, permit: gate::Permit, now: Timestamp) {
         let (gate, settings, _) = self.parts(index);
-        gate.give_back(settings, permit, now);
+        gate.give_back(settings, permit, not_back(gate, now));
     }
 
     /// What is in a seat: `Some` if it was emptied, `None` if its owner still waits. `Err` if it
@@ -301,6 +304,7 @@ impl Shard {
 
     /// Lets everyone leave the line who may or must, and notes when to look again.
     pub(crate) fn serve(&mut self, index: SlotIndex, now: Timestamp, wakers: &mut Vec<Waker>) {
+        let now = not_back(self.parts(index).0, now);
         loop {
             let before = wakers.len();
             self.admit_all(index, now, wakers);
@@ -546,6 +550,13 @@ impl Shard {
         let slot = self.slab.get(index);
         slot.map_or("", |slot| self.text.get(slot.key))
     }
+}
+
+/// Who reads the clock first need not get the lock first. To a gate time does not go back: it would
+/// refuse whoever comes from before its last event, and keep a log of it in the wrong order.
+#[inline]
+fn not_back(gate: &Gate, now: Timestamp) -> Timestamp {
+    now.max(gate.last_activity())
 }
 
 /// A seat that is not its owner's any more.
