@@ -6,6 +6,7 @@ mod clocks;
 mod eviction;
 mod leaks;
 mod panics;
+mod stress;
 mod support;
 mod waiting;
 mod wakers;
