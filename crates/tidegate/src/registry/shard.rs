@@ -452,12 +452,12 @@ impl Shard {
         self.text.remove(slot.key);
         self.counts.evicted += 1;
         if self.text.has_many_holes() {
-            self.pack();
+            self.pack(hasher);
         }
     }
 
     /// Moves the text of the keys together, and gives back what the table no longer needs.
-    fn pack(&mut self) {
+    fn pack(&mut self, hasher: &KeyHash) {
         let mut packed = Text::default();
         let mut from = 0;
         while let Some((index, slot)) = self.slab.next(from) {
@@ -468,6 +468,15 @@ impl Shard {
             from = index + 1;
         }
         self.text = packed;
+        let Self {
+            table, slab, text, ..
+        } = self;
+        table.shrink_to_fit(|&index| {
+            let slot = slab
+                .get(index)
+                .expect("the table names slots that are taken");
+            hasher.hash(text.get(slot.key))
+        });
     }
 
     /// Puts every gate under new settings, those where someone waits first of all into effect.
@@ -544,6 +553,12 @@ impl Shard {
     pub(crate) fn look(&mut self, index: SlotIndex, now: Timestamp) -> GateSnapshot {
         let (gate, settings, tickets) = self.parts(index);
         gate.snapshot(settings, tickets, now)
+    }
+
+    /// For how many keys, and for how many bytes of them, there is room.
+    #[cfg(test)]
+    pub(super) fn room(&self) -> (usize, usize) {
+        (self.table.capacity(), self.text.capacity())
     }
 
     pub(crate) fn key(&self, index: SlotIndex) -> &str {

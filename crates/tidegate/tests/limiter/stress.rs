@@ -82,10 +82,7 @@ impl World {
         act: impl Fn(&'a Self, &mut Random, &mut Vec<Held<'a>>, &mut Vec<Waiting<'a>>) + Sync,
     ) {
         let result = catch_unwind(AssertUnwindSafe(|| self.run_threads(seed, &act)));
-        if let Err(panic) = result {
-            println!("failed with seed {seed}");
-            resume_unwind(panic);
-        }
+        assert!(result.is_ok(), "with seed {seed}, as said above");
     }
 
     fn run_threads<'a>(
