@@ -111,10 +111,10 @@ fn a_gate_that_is_needed_does_not_make_room() {
         assert_eq!(keys(&limiter), NEEDED);
     });
     use_once(&limiter, OTHER);
-    assert_eq!(
-        keys(&limiter),
-        ["account:42", "held", "isolated", "waited for"]
-    );
+    assert_eq!(limiter.gates(), 4, "one of those that went back to normal");
+    for key in ["account:42", "held", "isolated"] {
+        assert!(limiter.gate(key).is_some(), "{key}");
+    }
 }
 
 #[test]
