@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use tidegate::{Limiter, ManualClock};
 
 use crate::keys::{self, write_key};
+use crate::others::time_ready;
 use crate::ours::{self, DEFAULT};
 
 pub(crate) struct Eviction {
@@ -55,9 +56,11 @@ fn time_slices(limiter: &Limiter) -> Vec<f64> {
     // The rounds have left off in the middle of the shards, so all of them are gone over again.
     for _ in 0..2 {
         loop {
-            let (before, started) = (limiter.gates(), Instant::now());
+            let (before, ready_before) = (limiter.gates(), time_ready());
+            let started = Instant::now();
             let finished = limiter.evict_idle();
             let took = started.elapsed();
+            let took = took.saturating_sub(time_ready().saturating_sub(ready_before));
             // A look at an empty shard is no slice, and would make the others look better.
             if limiter.gates() < before {
                 slices.push(took.as_secs_f64() * 1e3);

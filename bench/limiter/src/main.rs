@@ -9,6 +9,7 @@ mod contender;
 mod eviction;
 mod keys;
 mod memory;
+mod others;
 mod ours;
 mod peers;
 mod report;

@@ -57,11 +57,19 @@ fn print_row(name: &str, row: &Row) {
         print!("{:>26} {:>5.2}x", times(peer), ratio(&row.ours, peer));
     }
     println!();
+    let others = 100.0 * row.ours.share_of_others;
+    if others > MUCH {
+        println!("    others had the CPU for {others:.0} % of the time, which is left out");
+    }
     if row.ours.refused > 0 {
         let refused = row.ours.refused;
         println!("    tidegate refused {refused} attempts although there was room for them");
     }
 }
+
+/// Percent of the time from which on a busy machine is worth a word: caches are shared with whoever
+/// else is at work, and that cannot be left out.
+const MUCH: f64 = 5.0;
 
 fn times(times: &Times) -> String {
     format!(

@@ -2,6 +2,9 @@
 //!
 //! Each has one state for all its turns, with every key known. A turn walks over the keys until its
 //! time is up and looks at the clock only now and then.
+//!
+//! Time is wall time, less that in which a thread was ready to go on and others had the CPU: on a
+//! machine with nothing else to do that is nothing, and on a busy one it is not the contender's.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -11,6 +14,7 @@ use std::time::{Duration, Instant};
 use crate::Effort;
 use crate::contender::{Contender, warm_up};
 use crate::keys::walk;
+use crate::others::time_ready;
 use crate::ours::{DEFAULT, Ours};
 use crate::peers::{Governor, GovernorFailsafe, GovernorRecloser};
 
@@ -37,14 +41,21 @@ pub(crate) struct Times {
     turns: Vec<f64>,
     /// Attempts that were turned away in all turns, although there is room for everyone.
     pub(crate) refused: u64,
+    /// How much of the time others had the CPU.
+    pub(crate) share_of_others: f64,
 }
 
 impl Times {
     fn new(walked: &[Walked]) -> Self {
         let mut turns: Vec<f64> = walked.iter().map(Walked::time_per_attempt).collect();
         turns.sort_by(f64::total_cmp);
-        let refused = walked.iter().map(|walked| walked.refused).sum();
-        Self { turns, refused }
+        let sum = |time: fn(&Walked) -> Duration| walked.iter().map(time).sum::<Duration>();
+        let (ready, wall) = (sum(|walked| walked.ready), sum(|walked| walked.wall));
+        Self {
+            turns,
+            refused: walked.iter().map(|walked| walked.refused).sum(),
+            share_of_others: ready.as_secs_f64() / wall.as_secs_f64(),
+        }
     }
 
     pub(crate) fn fastest(&self) -> f64 {
@@ -110,6 +121,8 @@ struct Walked {
     attempts: u64,
     refused: u64,
     wall: Duration,
+    /// How much of it the thread was ready and had no CPU; the mean of several threads.
+    ready: Duration,
 }
 
 impl Walked {
@@ -117,10 +130,11 @@ impl Walked {
         attempts: 0,
         refused: 0,
         wall: Duration::ZERO,
+        ready: Duration::ZERO,
     };
 
     fn time_per_attempt(&self) -> f64 {
-        self.wall.as_secs_f64() * 1e9 / self.attempts as f64
+        (self.wall - self.ready).as_secs_f64() * 1e9 / self.attempts as f64
     }
 
     /// One more, afterwards.
@@ -128,14 +142,21 @@ impl Walked {
         self.attempts += next.attempts;
         self.refused += next.refused;
         self.wall += next.wall;
+        self.ready += next.ready;
     }
 
-    /// Both, when they were on their way at the same time.
-    fn beside(self, other: Self) -> Self {
+    /// Several that were on their way at the same time.
+    fn together(walked: &[Self]) -> Self {
+        let threads = u32::try_from(walked.len()).expect("there are two");
         Self {
-            attempts: self.attempts + other.attempts,
-            refused: self.refused + other.refused,
-            wall: self.wall.max(other.wall),
+            attempts: walked.iter().map(|walked| walked.attempts).sum(),
+            refused: walked.iter().map(|walked| walked.refused).sum(),
+            wall: walked
+                .iter()
+                .map(|walked| walked.wall)
+                .max()
+                .expect("there are two"),
+            ready: walked.iter().map(|walked| walked.ready).sum::<Duration>() / threads,
         }
     }
 }
@@ -164,7 +185,7 @@ fn go_in_threads(contender: &impl Contender, walks: &[Vec<String>], time: Durati
         let walkers: Vec<_> = walkers.collect();
         let walked = walkers.into_iter().map(|walker| walker.join());
         let walked = walked.map(|walked| walked.expect("a walker does not panic"));
-        walked.fold(Walked::NOTHING, Walked::beside)
+        Walked::together(&walked.collect::<Vec<Walked>>())
     })
 }
 
@@ -172,6 +193,7 @@ fn go_in_threads(contender: &impl Contender, walks: &[Vec<String>], time: Durati
 #[inline(never)]
 fn go(contender: &impl Contender, walk: &[String], time: Duration) -> Walked {
     let (mut attempts, mut refused) = (0, 0);
+    let ready_before = time_ready();
     let started = Instant::now();
     loop {
         for steps in walk.chunks(STEPS) {
@@ -185,6 +207,7 @@ fn go(contender: &impl Contender, walk: &[String], time: Duration) -> Walked {
                     attempts,
                     refused,
                     wall,
+                    ready: time_ready().saturating_sub(ready_before).min(wall),
                 };
             }
         }

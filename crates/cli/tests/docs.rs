@@ -54,9 +54,31 @@ fn every_example_is_used() {
 }
 
 #[test]
+fn every_example_of_the_library_is_run_and_listed() {
+    let (tests, guide) = (
+        read("crates/tidegate/tests/examples.rs"),
+        read("docs/guide/library.md"),
+    );
+    let examples: Vec<String> = files_under("crates/tidegate/examples")
+        .into_iter()
+        .filter(|example| !example.contains("/support/"))
+        .collect();
+    assert!(!examples.is_empty(), "no example was found");
+    let left_out: Vec<String> = examples
+        .into_iter()
+        .filter(|example| {
+            let name = name_of(example);
+            !tests.contains(&format!("\"../examples/{name}\"")) || !guide.contains(name)
+        })
+        .map(|example| format!("{example}: not run by a test, or not in the guide"))
+        .collect();
+    assert_none(&left_out);
+}
+
+#[test]
 fn the_code_map_has_every_source() {
     let map = read("ARCHITECTURE.md");
-    let missing: Vec<String> = ["policy", "sim", "app", "cli"]
+    let missing: Vec<String> = ["policy", "tidegate", "sim", "app", "cli"]
         .iter()
         .flat_map(|name| missing_sources(name, &map))
         .collect();

@@ -11,6 +11,7 @@
 //! the present round gives its place back. Probes that never come back at all are taken for lost
 //! after [`PROBE_LOST_AFTER`], so that no breaker stays HalfOpen for ever.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use crate::time::Timestamp;
@@ -86,7 +87,7 @@ pub enum Change {
 
 /// The round of probes that a permit belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Probe(u16);
+pub struct Probe(NonZeroU32);
 
 /// A breaker and what it has seen. What a success touches comes first: all but the older slices of
 /// the window, and the end of an open time.
@@ -200,7 +201,12 @@ impl Breaker {
         }
         self.probes_out = self.probes_out.saturating_add(1);
         self.until = now + PROBE_LOST_AFTER;
-        Some(Probe(self.round))
+        Some(self.probe())
+    }
+
+    fn probe(&self) -> Probe {
+        // One more than the round, so that a permit without a probe needs no mark beside it.
+        Probe(NonZeroU32::MIN.saturating_add(u32::from(self.round)))
     }
 
     /// Takes a probe's place back. Those of an earlier round have none any more: `false` while
@@ -209,7 +215,7 @@ impl Breaker {
         if self.state != BreakerState::HalfOpen {
             return true;
         }
-        let present = probe == Some(Probe(self.round));
+        let present = probe == Some(self.probe());
         if present {
             self.probes_out = self.probes_out.saturating_sub(1);
         }

@@ -6,7 +6,7 @@
 //!
 //! | clock | now | who wakes |
 //! |---|---|---|
-//! | [`Clock::system`] | the CPU's counter where it is steady, else the system's monotonic clock | a thread of its own, started at the first wait |
+//! | [`Clock::system`] | the CPU's counter where it is steady, else the system's monotonic clock | a thread of its own, started by the first alarm |
 //! | [`ManualClock`] | what the test says | the call that moves it |
 //! | `Clock::tokio` (feature `tokio`) | the runtime's, which tests may pause | a task of the runtime |
 //!
@@ -61,8 +61,8 @@ enum Source {
 }
 
 impl Clock {
-    /// The machine's clock. One read takes some ten nanoseconds. The first wait starts a thread
-    /// that ends with the last clone.
+    /// The machine's clock. One read takes some ten nanoseconds. The first alarm, which is the
+    /// first wait or the first gate of a limiter, starts a thread that ends with the last clone.
     pub fn system() -> Self {
         Self(Source::System(System::new()))
     }

@@ -1,16 +1,95 @@
 //! Send as fast as they will take, never faster.
+//!
+//! Tidegate is for programs that call APIs and sites they do not own. For every server it keeps a
+//! *gate*, which decides when a request may leave, how long it waits and when to stop asking; it
+//! learns that from every answer. Retries, pools of endpoints and refreshed credentials go through
+//! the same gates, so that no part of a program undoes what another has learned.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use tidegate::{Answered, Limiter};
+//!
+//! # async fn fetch(_url: &str) -> (u16, String) { (200, "hello".to_owned()) }
+//! let limiter = Limiter::new(); // one for the whole program; clones are the same
+//! let called = limiter
+//!     .call("api.example.com")
+//!     .run(async |attempt| {
+//!         let (status, body) = fetch("https://api.example.com/items").await;
+//!         Answered::new(body, attempt.status(status))
+//!     })
+//!     .await?;
+//! assert_eq!(called.value, "hello");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! That waits for the gate, sends, learns from the answer, and sends again if that makes sense and
+//! does no harm. Without retries, the same is three steps: [`Limiter::acquire`], send,
+//! [`Permit::settle`].
+//!
+//! # The parts
+//!
+//! | part | what it is | guide |
+//! |---|---|---|
+//! | [`Limiter`] | all gates of a program, by key | [keys](guide::keys), [settings](guide::settings) |
+//! | [`Ask`], [`Refusal`] | how long you would wait, and why not | [waiting](guide::waiting) |
+//! | [`Permit`], [`Outcome`] | the right to send, and what came of it | [settling](guide::settling) |
+//! | [`Call`] | something to be done, over all its attempts | [calls](guide::calls) |
+//! | [`Pool`] | endpoints that can do the same work | [pools](guide::pools) |
+//! | [`Credential`] | a token that is refreshed once for all | [calls](guide::calls) |
+//! | `http`, `tower` | from HTTP to outcomes; middleware | `guide::http` |
+//! | [`Clock`], [`ManualClock`] | time, real or yours | [time](guide::time) |
+//! | [`event`], [`Snapshot`] | what happens, and how things are | [events](guide::events) |
+//!
+//! The decisions themselves are in the crate `policy` (package `tidegate-policy`), plain state
+//! machines without clock and IO. Their types appear in this API where settings and outcomes do,
+//! so a program that changes them depends on both.
+//!
+//! # Features
+//!
+//! Nothing is on by default, and no runtime is needed: waiting works under every executor.
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `http` | module `http`: keys, outcomes and failures from the types that HTTP clients share |
+//! | `tower` | module `tower`: layers that ask for permits and retry; with it comes `http` |
+//! | `tokio` | `Clock::tokio`, so that tests with paused time work |
+//!
+//! # What it costs
+//!
+//! An ask that is granted is one read of the clock, one hash and one lock, and allocates nothing;
+//! settling hashes no more. A gate with its key's place takes 256 bytes, and all memory has a
+//! bound. One thread wakes those who wait. [More](guide::performance).
+//!
+//! # What it does not do
+//!
+//! - **Send.** Your client does, whatever it is. Switch its own retries off, or gates see one
+//!   attempt where there were several.
+//! - **Count across processes.** Two processes are two limiters, and each learns its share.
+//! - **Hold others to a limit.** It is for the side that asks. To limit those who call *you*, a
+//!   plain rate limiter is simpler.
+//! - **Read bodies.** Who has read one can say what it meant.
+//! - **Block a thread.** Waiting is async; [`Limiter::try_acquire`] never waits.
 
 mod ask;
 pub mod call;
 pub mod clock;
 mod credential;
 pub mod event;
+// Most of its examples wait by the clock of a paused runtime.
+#[cfg(any(not(doctest), feature = "tokio"))]
+pub mod guide;
+#[cfg(feature = "http")]
+pub mod http;
 mod limiter;
 mod permit;
 pub mod pool;
 mod registry;
 mod settings;
 mod sync;
+#[cfg(feature = "tower")]
+pub mod tower;
 mod waking;
 
 pub use ask::{Ask, Refusal};

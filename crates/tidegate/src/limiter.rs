@@ -110,7 +110,7 @@ impl Limiter {
     /// assert_eq!(refusal.reason(), Reason::Rate);
     /// assert!(refusal.wait().unwrap().as_millis() <= 500);
     /// ```
-    #[inline]
+    #[inline(always)]
     pub fn try_acquire(&self, key: &str) -> Result<Permit<'_>, Refusal> {
         self.shared.try_acquire(key, 1)
     }
@@ -194,8 +194,7 @@ impl Limiter {
             .change_settings(|hosts| hosts.insert(pattern, settings.into()).is_some())
     }
 
-    /// What must survive a restart, of every gate that has learned anything, with its key. Locks
-    /// for a few gates at a time.
+    /// What must survive a restart, of every gate, with its key. Locks for a few gates at a time.
     pub fn records(&self) -> Vec<(String, GateRecord)> {
         let mut records = Vec::new();
         self.shared.each_gate(|key, gate, _, _, now| {
@@ -284,14 +283,33 @@ impl Shared {
         me.expect("whoever borrows from a limiter keeps it alive")
     }
 
-    #[inline]
+    /// The permit is made in the one place where it is needed: handed on through the types of
+    /// other answers it would be written and read back several times, and waited for each time.
+    #[inline(always)]
     pub(crate) fn try_acquire(&self, key: &str, cost: u32) -> Result<Permit<'_>, Refusal> {
         let now = self.clock.now();
+        if self.listener.is_none()
+            && let Some((mut shard, place)) = self.registry.find(key)
+            && let Some(permit) = shard.acquire_at_once(place.slot, cost, now)
+        {
+            drop(shard);
+            return Ok(Permit::new(self, place, permit));
+        }
+        self.try_acquire_the_long_way(key, cost, now)
+    }
+
+    #[inline(never)]
+    fn try_acquire_the_long_way(
+        &self,
+        key: &str,
+        cost: u32,
+        now: Timestamp,
+    ) -> Result<Permit<'_>, Refusal> {
         let (mut shard, place) = self.gate_of(key, now)?;
         let answer = shard.try_acquire(place.slot, cost, now);
-        // First of all, so that it is given back if the listener panics.
-        let answer = answer.map(|permit| Permit::new(self, place, permit));
         drop(shard);
+        // A permit already, so that it is given back should the listener panic.
+        let answer = answer.map(|permit| Permit::new(self, place, permit));
         if self.listener.is_some() {
             self.tell_answer(key, &answer, now);
         }
@@ -299,7 +317,7 @@ impl Shared {
     }
 
     /// The gate that asks for `key` go to.
-    #[inline]
+    #[inline(always)]
     fn gate_of(
         &self,
         key: &str,
@@ -334,7 +352,7 @@ impl Shared {
         pattern.map(HostPattern::to_string)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn settle(
         &self,
         place: Place,
@@ -535,7 +553,7 @@ impl Shared {
     }
 
     /// Ends a change to a gate: if someone waits there, they may leave now.
-    #[inline]
+    #[inline(always)]
     fn unlock(&self, shard: MutexGuard<'_, Shard>, place: Place, now: Timestamp) {
         if shard.is_waited_for(place.slot) {
             self.serve(shard, place, now);

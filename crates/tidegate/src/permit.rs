@@ -18,7 +18,7 @@ use crate::registry::Place;
 ///
 /// It borrows its limiter, so that taking one costs no reference count. To keep it for longer, or
 /// to move it into a task, make it [`into_owned`](Self::into_owned).
-#[must_use = "a permit that is dropped is given back unused"]
+#[must_use = "a permit that is dropped counts as abandoned, and its token as used"]
 pub struct Permit<'a> {
     home: Home<'a>,
     place: Place,
@@ -39,7 +39,7 @@ enum Home<'a> {
 }
 
 impl Home<'_> {
-    #[inline]
+    #[inline(always)]
     fn shared(&self) -> &Shared {
         match self {
             Self::Borrowed(shared) => shared,
@@ -49,7 +49,7 @@ impl Home<'_> {
 }
 
 impl<'a> Permit<'a> {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new(shared: &'a Shared, place: Place, permit: gate::Permit) -> Self {
         Self {
             home: Home::Borrowed(shared),
@@ -70,7 +70,7 @@ impl<'a> Permit<'a> {
 
     /// Says what came of the attempt, judged by its status and what the server said about pace.
     /// Returns the verdict; `None` for a 1xx, which changes nothing.
-    #[inline]
+    #[inline(always)]
     pub fn settle(self, outcome: &Outcome) -> Option<Verdict> {
         let verdict = outcome.judge().verdict;
         self.settle_as(outcome, verdict);
@@ -79,7 +79,7 @@ impl<'a> Permit<'a> {
 
     /// Says what came of the attempt, for those who have looked at the body too and know better
     /// what it means.
-    #[inline]
+    #[inline(always)]
     pub fn settle_as(mut self, outcome: &Outcome, verdict: Option<Verdict>) {
         self.bring_back(|shared, place, permit| shared.settle(place, permit, outcome, verdict));
     }
@@ -92,7 +92,7 @@ impl<'a> Permit<'a> {
 
     /// Brings all it holds back by `way`; nothing the second time. Should that panic, for it calls
     /// a listener, the rest is brought back when `self` is dropped.
-    #[inline]
+    #[inline(always)]
     fn bring_back(&mut self, way: impl Fn(&Shared, Place, gate::Permit)) {
         if let Some(permit) = self.permit.take() {
             way(self.home.shared(), self.place, permit);
@@ -112,7 +112,7 @@ impl<'a> Permit<'a> {
 
     /// The others as a permit of their own, so that they are brought back whatever becomes of this
     /// one.
-    #[inline]
+    #[inline(always)]
     fn split_off_others(&mut self) -> Option<Self> {
         let mut others = self.others.take()?;
         let (place, permit) = others.pop()?;
@@ -147,7 +147,7 @@ impl<'a> Permit<'a> {
 }
 
 impl Drop for Permit<'_> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         let _others = self.split_off_others();
         self.bring_back(Shared::abandon);

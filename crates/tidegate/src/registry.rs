@@ -1,6 +1,6 @@
 //! Gates by key, in shards that lock apart.
 //!
-//! A lookup is one hash, one lock and one probe of a table of four-byte numbers into a slab; it
+//! A lookup is one hash, one lock and one search of a table of words; it
 //! allocates nothing. Who holds a permit or a seat names its gate by [`Place`] and hashes no more.
 //! A gate with anyone in flight or in line is never removed, so a place stays good for as long as
 //! anybody has it.
@@ -25,6 +25,7 @@ mod hash;
 mod seats;
 mod shard;
 mod slab;
+mod table;
 mod text;
 
 pub(crate) use seats::SeatId;
@@ -83,6 +84,8 @@ impl Registry {
     }
 
     /// The gate of `key`, if there is one.
+    // Always, because a guard that is passed on through memory is waited for when it is read back.
+    #[inline(always)]
     pub(crate) fn find(&self, key: &str) -> Option<(MutexGuard<'_, Shard>, Place)> {
         let hash = self.hasher.hash(key);
         let number = self.shard_of(hash);
@@ -156,7 +159,7 @@ impl Registry {
             None => {
                 let swept = shard.evict_idle(&self.hasher, SWEEP, now);
                 self.gates.fetch_sub(swept.evicted, Ordering::Relaxed);
-                shard.insert(&self.hasher, hash, key, record, now)
+                shard.insert(hash, key, record, now)
             }
         };
         let Some(slot) = slot else {
@@ -250,8 +253,8 @@ impl Registry {
         reason = "only the bits of a small mask are kept"
     )]
     fn shard_of(&self, hash: u64) -> u32 {
-        // Not the bits that the table itself uses, the lowest and the seven highest.
-        (hash >> 32) as u32 & (self.shards.len() as u32 - 1)
+        // The lower half: the table uses the upper.
+        hash as u32 & (self.shards.len() as u32 - 1)
     }
 }
 

@@ -8,9 +8,10 @@ use policy::gate::GateSettings;
 pub struct HostSettings {
     /// The gates' own settings.
     pub gate: GateSettings,
-    /// All hosts of the pattern have one gate together.
+    /// All hosts of the pattern have one gate together, and the pattern is its key.
     pub share: bool,
-    /// What the owner of the settings knows of their answers.
+    /// What the owner of the settings knows of their answers. For whoever judges with the whole
+    /// answer at hand; [`Permit::settle`](crate::Permit::settle) knows only its outcome.
     pub rules: Vec<Rule>,
 }
 

@@ -1,5 +1,7 @@
 //! Who may leave, who waits, who is refused: what a gate says to an ask.
 
+use std::num::NonZeroU32;
+
 use super::{Ask, Decision, Gate, GateSettings, Permit, Reason};
 use crate::breaker::{BreakerState, Probe};
 use crate::line::{Ticket, Tickets};
@@ -24,9 +26,10 @@ impl Gate {
 
     /// The short cut for nearly every ask: nobody is in line, nothing but tokens and places in
     /// flight decides, and there are enough of both. Then the long way would ask much and find
-    /// nothing. `None` says only that the long way has to be gone.
+    /// nothing. `None` says only that the long way has to be gone: call [`Gate::acquire`], which
+    /// takes the short cut by itself, but hands its permit on through a larger type.
     #[inline]
-    pub(super) fn acquire_at_once(
+    pub fn acquire_at_once(
         &mut self,
         settings: &GateSettings,
         ask: &Ask,
@@ -402,7 +405,7 @@ impl Gate {
             admitted_at: now,
             epoch: self.epoch,
             number: self.admitted,
-            cost,
+            cost: NonZeroU32::new(cost).unwrap_or(NonZeroU32::MIN),
             probe,
         }
     }

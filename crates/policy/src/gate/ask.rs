@@ -1,6 +1,7 @@
 //! An ask, what becomes of it, and the permit it may get.
 
 use std::fmt;
+use std::num::NonZeroU32;
 
 use crate::breaker::Probe;
 use crate::line::{Class, Ticket};
@@ -110,7 +111,8 @@ pub struct Permit {
     pub(super) epoch: u32,
     /// The how-manieth of its gate it is, modulo 2^32.
     pub(super) number: u32,
-    pub(super) cost: u32,
+    /// Never zero, so that an optional permit is no larger.
+    pub(super) cost: NonZeroU32,
     pub(super) probe: Option<Probe>,
 }
 

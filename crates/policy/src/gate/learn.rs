@@ -12,6 +12,7 @@ use crate::time::{CoarseTime, Timestamp};
 impl Gate {
     /// Brings a permit back with what happened. `verdict` is `None` for answers that change
     /// nothing.
+    #[inline]
     pub fn settle(
         &mut self,
         settings: &GateSettings,
@@ -23,7 +24,7 @@ impl Gate {
         let says_nothing_else = outcome.hint.remaining.is_none() && outcome.used.is_none();
         let is_plain = self.is_plain && settings.enabled;
         if is_plain && verdict == Some(Verdict::Success) && says_nothing_else {
-            self.settle_plain_success(settings, &permit, outcome, now);
+            self.settle_plain_success(settings, permit.epoch, outcome, now);
         } else {
             self.settle_the_long_way(settings, &permit, outcome, verdict, now);
         }
@@ -32,10 +33,11 @@ impl Gate {
     /// The short cut for nearly every outcome: a success that says nothing about what remains, at
     /// a gate that is plain and stays so. The same steps as the long way, without those that would
     /// find nothing to do.
+    #[inline(never)]
     fn settle_plain_success(
         &mut self,
         settings: &GateSettings,
-        permit: &Permit,
+        epoch: u32,
         outcome: &Outcome,
         now: Timestamp,
     ) {
@@ -49,7 +51,7 @@ impl Gate {
         }
         self.succeeded = self.succeeded.saturating_add(1);
         let moment = self.moment(settings, now);
-        if permit.epoch != self.epoch {
+        if epoch != self.epoch {
             self.adaptive.late_success(moment);
             return;
         }
@@ -89,7 +91,7 @@ impl Gate {
             return;
         }
         if let Some(used) = outcome.used {
-            self.correct(settings, permit.cost, used);
+            self.correct(settings, permit.cost.get(), used);
         }
         if let Answer::Status(_) = outcome.answer {
             self.latency.record(outcome.latency);
@@ -117,9 +119,9 @@ impl Gate {
             return;
         }
         let burst = rate::burst(settings, self.bucket.rate());
-        self.bucket.correct(-f64::from(permit.cost), burst);
+        self.bucket.correct(-f64::from(permit.cost.get()), burst);
         if let Some(limits) = &mut self.limits {
-            limits.give_back(permit.cost, permit.admitted_at, now);
+            limits.give_back(permit.cost.get(), permit.admitted_at, now);
         }
     }
 

@@ -102,7 +102,7 @@ impl Bench {
             admitted_at: at(0.0),
             epoch: 0,
             number: 1,
-            cost: 1,
+            cost: std::num::NonZeroU32::MIN,
             probe: None,
         };
         self.settle(

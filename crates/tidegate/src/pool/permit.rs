@@ -13,7 +13,7 @@ use crate::permit::Permit;
 /// among the requests under way through it. Both are brought back together.
 ///
 /// One that is dropped counts as abandoned, as a [`Permit`] does.
-#[must_use = "a permit that is dropped is given back unused"]
+#[must_use = "a permit that is dropped counts as abandoned, and its token as used"]
 pub struct PoolPermit<'a, E> {
     pool: &'a Pool<E>,
     endpoint: Arc<Endpoint<E>>,

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use hashbrown::HashTable;
 use policy::gate::{self, Decision, Gate, GateRecord, GateSettings, GateSnapshot, Reason};
 use policy::hosts::Hosts;
 use policy::line::Tickets;
@@ -15,6 +14,7 @@ use policy::time::Timestamp;
 use super::hash::KeyHash;
 use super::seats::{SeatId, Seats, State};
 use super::slab::{Slab, Slot, SlotIndex};
+use super::table::Table;
 use super::text::Text;
 use crate::ask::{Ask, Refusal};
 use crate::clock::Alarm;
@@ -24,7 +24,7 @@ use crate::settings::HostSettings;
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Shard {
-    table: HashTable<SlotIndex>,
+    table: Table,
     slab: Slab,
     text: Text,
     hosts: Arc<Hosts<HostSettings>>,
@@ -69,7 +69,7 @@ pub(crate) enum Asked {
 impl Shard {
     pub(super) fn new(hosts: Arc<Hosts<HostSettings>>) -> Self {
         Self {
-            table: HashTable::new(),
+            table: Table::default(),
             slab: Slab::default(),
             text: Text::default(),
             hosts,
@@ -84,19 +84,17 @@ impl Shard {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn find(&self, hash: u64, key: &str) -> Option<SlotIndex> {
-        let says_key = |&index: &SlotIndex| {
+        self.table.find(hash, |index| {
             let slot = self.slab.get(index);
             slot.is_some_and(|slot| self.text.is(slot.key, key))
-        };
-        self.table.find(hash, says_key).copied()
+        })
     }
 
     /// A new gate. `None` if there is no room for the text of its key.
     pub(super) fn insert(
         &mut self,
-        hasher: &KeyHash,
         hash: u64,
         key: &str,
         record: Option<&GateRecord>,
@@ -114,16 +112,7 @@ impl Shard {
             settings: index,
             gate,
         });
-        let Self {
-            table, slab, text, ..
-        } = self;
-        let hash_of = |&index: &SlotIndex| {
-            let slot = slab
-                .get(index)
-                .expect("the table names slots that are taken");
-            hasher.hash(text.get(slot.key))
-        };
-        table.insert_unique(hash, index, hash_of);
+        self.table.insert(hash, index);
         Some(index)
     }
 
@@ -131,8 +120,24 @@ impl Shard {
         self.slab.len()
     }
 
+    /// Takes a permit if nothing but tokens decides and there are enough: nearly always. `None` says
+    /// only that [`Shard::try_acquire`] has to be asked.
+    #[inline(always)]
+    pub(crate) fn acquire_at_once(
+        &mut self,
+        index: SlotIndex,
+        cost: u32,
+        now: Timestamp,
+    ) -> Option<gate::Permit> {
+        let (gate, settings, _) = self.parts(index);
+        // Clocks of two processors may differ by a little; at a gate time never goes back.
+        let now = not_back(gate, now);
+        let permit = gate.acquire_at_once(settings, &ask_at_once(cost, now), now);
+        self.counts.requests += u64::from(permit.is_some());
+        permit
+    }
+
     /// Takes a permit if there is one now.
-    #[inline]
     pub(crate) fn try_acquire(
         &mut self,
         index: SlotIndex,
@@ -142,35 +147,19 @@ impl Shard {
         self.counts.requests += 1;
         let (gate, settings, tickets) = self.parts(index);
         let now = not_back(gate, now);
-        let ask = gate::Ask {
-            cost,
-            ..gate::Ask::until(now)
-        };
-        match gate.acquire(settings, tickets, &ask, now) {
+        match gate.acquire(settings, tickets, &ask_at_once(cost, now), now) {
             Decision::Admit(permit) => Ok(permit),
             Decision::Wait { reason, until, .. } | Decision::Refuse { reason, until } => {
-                let is_held = gate.hold_until(now).is_some();
-                Err(self.denied(reason, until, is_held, now))
+                // Who does not wait at all has no deadline to miss: what keeps it is the reason.
+                let reason = match reason {
+                    Reason::Deadline if gate.hold_until(now).is_some() => Reason::Hold,
+                    Reason::Deadline => Reason::Rate,
+                    reason => reason,
+                };
+                self.counts.denied += 1;
+                Err(Refusal::new(reason, until, now))
             }
         }
-    }
-
-    #[cold]
-    fn denied(
-        &mut self,
-        reason: Reason,
-        until: Option<Timestamp>,
-        is_held: bool,
-        now: Timestamp,
-    ) -> Refusal {
-        self.counts.denied += 1;
-        // Who does not wait at all has no deadline to miss: what keeps it is the reason.
-        let reason = match reason {
-            Reason::Deadline if is_held => Reason::Hold,
-            Reason::Deadline => Reason::Rate,
-            reason => reason,
-        };
-        Refusal::new(reason, until, now)
     }
 
     /// Takes a permit, joins the line with a seat for `waker`, or is refused. Who asks once more
@@ -219,7 +208,7 @@ impl Shard {
     }
 
     /// Brings a permit back with what happened. `true` if someone waits who may leave now.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn settle(
         &mut self,
         index: SlotIndex,
@@ -296,7 +285,7 @@ impl Shard {
     }
 
     /// Someone waits at this gate, or an entry says so.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is_waited_for(&self, index: SlotIndex) -> bool {
         let slot = self.slab.get(index);
         slot.is_some_and(|slot| slot.gate.is_waited_for())
@@ -446,9 +435,7 @@ impl Shard {
             return;
         };
         let hash = hasher.hash(self.text.get(slot.key));
-        if let Ok(entry) = self.table.find_entry(hash, |&known| known == index) {
-            entry.remove();
-        }
+        self.table.remove(hash, index);
         self.text.remove(slot.key);
         self.counts.evicted += 1;
         if self.text.has_many_holes() {
@@ -507,7 +494,7 @@ impl Shard {
     }
 
     /// A gate, its settings and the lines: what every decision needs.
-    #[inline]
+    #[inline(always)]
     fn parts(&mut self, index: SlotIndex) -> (&mut Gate, &GateSettings, &mut Tickets) {
         let slot = self
             .slab
@@ -572,6 +559,15 @@ impl Shard {
 #[inline]
 fn not_back(gate: &Gate, now: Timestamp) -> Timestamp {
     now.max(gate.last_activity())
+}
+
+/// An ask that does not wait.
+#[inline]
+fn ask_at_once(cost: u32, now: Timestamp) -> gate::Ask {
+    gate::Ask {
+        cost,
+        ..gate::Ask::until(now)
+    }
 }
 
 /// A seat that is not its owner's any more.

@@ -43,13 +43,13 @@ impl Slab {
         self.len
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn get(&self, index: SlotIndex) -> Option<&Slot> {
         let (chunk, slot) = position(index);
         self.chunks.get(chunk)?.slots.as_ref()?[slot].as_ref()
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn get_mut(&mut self, index: SlotIndex) -> Option<&mut Slot> {
         let (chunk, slot) = position(index);
         self.chunks.get_mut(chunk)?.slots.as_mut()?[slot].as_mut()
@@ -116,7 +116,7 @@ impl Slab {
 /// As many as a word has bits.
 const CHUNK: usize = u64::BITS as usize;
 
-#[inline]
+#[inline(always)]
 fn position(index: SlotIndex) -> (usize, usize) {
     let index = index as usize;
     (index / CHUNK, index % CHUNK)

@@ -19,7 +19,7 @@ pub(super) struct Text {
 }
 
 impl Text {
-    #[inline]
+    #[inline(always)]
     pub(super) fn get(&self, text: TextRef) -> &str {
         let start = text.start as usize;
         self.buffer
@@ -28,7 +28,7 @@ impl Text {
     }
 
     /// Does `text` say `key`?
-    #[inline]
+    #[inline(always)]
     pub(super) fn is(&self, text: TextRef, key: &str) -> bool {
         let start = text.start as usize;
         let bytes = self.buffer.as_bytes();

@@ -166,3 +166,42 @@ fn of_several_gates_the_earliest_is_taken() {
     permit.settle(&ok());
     assert_eq!(limiter.gate("b").unwrap().gate.waiting, 0);
 }
+
+#[test]
+fn asks_for_several_gates_do_not_keep_each_other_from_leaving() {
+    let (clock, limiter) = limiter(&[
+        ("strategy", "fixed"),
+        ("initial_rate", "1"),
+        ("max_wait", "1h"),
+    ]);
+    for key in ["a", "b", "c"] {
+        limiter.try_acquire(key).unwrap().settle(&ok());
+    }
+    let others = [["b"], ["c"], ["a"]];
+    let mut callers: Vec<Option<Caller<'_>>> = (0..30)
+        .map(|number| {
+            let ask = Ask::new(["a", "b", "c"][number % 3]).also(&others[number % 3]);
+            Some(Caller::new(limiter.acquire(ask)))
+        })
+        .collect();
+    for caller in callers.iter_mut().flatten() {
+        assert!(caller.poll().is_pending());
+    }
+    let mut polls = 0;
+    for _ in 0..60 {
+        clock.advance(Duration::from_secs(1));
+        while let Some(place) = callers
+            .iter_mut()
+            .find(|place| place.as_ref().is_some_and(Caller::is_woken))
+        {
+            polls += 1;
+            assert!(polls < 10_000, "they pass tokens round for ever");
+            if let Poll::Ready(answer) = place.as_mut().unwrap().poll() {
+                answer.unwrap().settle(&ok());
+                *place = None;
+            }
+        }
+    }
+    // Two tokens each, of three gates with one a second: twenty seconds if none is lost.
+    assert_eq!(callers.iter().flatten().count(), 0, "all left");
+}

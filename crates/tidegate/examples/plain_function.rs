@@ -1,0 +1,93 @@
+//! A gate around a plain async function: no HTTP, only something that is asked and may say
+//! "slower".
+//!
+//! ```sh
+//! cargo run -p tidegate --features tokio --example plain_function
+//! ```
+//!
+//! Time is virtual here: `start_paused` stops the runtime's clock, and [`Clock::tokio`] lets the
+//! limiter live by it. Leave both out, and the same program waits for real.
+
+#![expect(clippy::print_stdout, reason = "an example shows what happens")]
+
+use std::cell::Cell;
+use std::error::Error;
+use std::time::Duration;
+
+use policy::hint::Hint;
+use tidegate::{Answered, Clock, Limiter, Outcome};
+
+#[tokio::main(flavor = "current_thread", start_paused = true)]
+async fn main() -> Result<(), Box<dyn Error>> {
+    run().await.map(drop)
+}
+
+/// The key of its gate: any text that names what is asked.
+const KEY: &str = "inventory";
+
+/// Asks twice, and returns how often the inventory was asked in all.
+pub async fn run() -> Result<u32, Box<dyn Error>> {
+    let limiter = Limiter::builder().clock(Clock::tokio()).build();
+    let clock = limiter.clock();
+    let began = clock.now();
+    let inventory = Inventory::default();
+
+    // By hand: ask for a permit, do it, say what came of it.
+    let permit = limiter.acquire(KEY).await?;
+    let sent = clock.now();
+    let answer = inventory.count("anchor").await;
+    let verdict = permit.settle(&outcome(&answer, clock.now().since(sent)));
+    println!("by hand: {answer:?}, which is {verdict:?}");
+
+    // As a call: the same, and again when that makes sense.
+    let called = limiter
+        .call(KEY)
+        .within(Duration::from_secs(60))
+        .run(async |attempt| {
+            let answer = inventory.count("buoy").await;
+            let outcome = outcome(&answer, attempt.elapsed());
+            Answered::new(answer, outcome)
+        })
+        .await?;
+    println!("as a call: {:?}", called.value);
+    for step in called.trail.steps() {
+        let seconds = step.at.since(began).as_secs_f64();
+        println!("  {seconds:6.3} s  {}", step.what);
+    }
+    Ok(inventory.asked.get())
+}
+
+/// Something that does not want to be asked too often. The second question is one too many.
+#[derive(Default)]
+struct Inventory {
+    asked: Cell<u32>,
+}
+
+#[derive(Debug)]
+enum Refused {
+    Busy { wait: Duration },
+}
+
+impl Inventory {
+    async fn count(&self, item: &str) -> Result<usize, Refused> {
+        tokio::time::sleep(Duration::from_millis(40)).await;
+        self.asked.set(self.asked.get() + 1);
+        if self.asked.get() == 2 {
+            let wait = Duration::from_secs(3);
+            return Err(Refused::Busy { wait });
+        }
+        Ok(item.len())
+    }
+}
+
+/// What gates learn from speaks HTTP, because nearly every server does. Other answers are put into
+/// its words: 200 for what worked, 429 for "slower", with the wait if one was named.
+fn outcome(answer: &Result<usize, Refused>, latency: Duration) -> Outcome {
+    match answer {
+        Ok(_) => Outcome::status(200, latency),
+        Err(Refused::Busy { wait }) => Outcome::status(429, latency).with_hint(Hint {
+            wait: Some(*wait),
+            ..Hint::default()
+        }),
+    }
+}

@@ -1,0 +1,76 @@
+//! A pool of two endpoints: when one fails, the next attempt goes to the other, and the first is
+//! left alone for a while.
+//!
+//! ```sh
+//! cargo run -p tidegate --example pool_failover
+//! ```
+
+#![expect(clippy::print_stdout, reason = "an example shows what happens")]
+
+#[path = "support/server.rs"]
+mod server;
+
+use std::error::Error;
+
+use policy::backoff::BackoffOptions;
+use server::{Answer, serve};
+use tidegate::{
+    Answered, Attempt, Failure, GateOptions, GateSettings, Limiter, Outcome, Phase, Pool,
+};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    run().await.map(drop)
+}
+
+/// Returns the bodies of three calls, in order.
+pub async fn run() -> Result<Vec<String>, Box<dyn Error>> {
+    let broken = serve(|_, _| Answer(503, "", "out of order".to_owned())).await?;
+    let working = serve(|number, _| Answer(200, "", format!("answer {number}"))).await?;
+
+    let limiter = Limiter::builder().gate(fast()).build();
+    let pool = Pool::new("llm", &limiter);
+    pool.add("a", "a.example.com", format!("http://{broken}/"));
+    pool.add("b", "b.example.com", format!("http://{working}/"));
+
+    let client = reqwest::Client::new();
+    let mut backoff = BackoffOptions::default();
+    backoff.set("base", "10ms")?;
+    let backoff = backoff.build().expect("these settings fit together");
+
+    let mut bodies = Vec::new();
+    for _ in 0..3 {
+        let call = pool.call().backoff(&backoff);
+        let called = pool
+            .run(call, async |attempt, endpoint| {
+                let Ok(response) = client.get(endpoint.data()).send().await else {
+                    return Answered::new(String::new(), unreachable(&attempt));
+                };
+                let outcome = attempt.status(response.status().as_u16());
+                let body = response.text().await.unwrap_or_default();
+                println!("  {}: {body}", endpoint.name());
+                Answered::new(body, outcome)
+            })
+            .await?;
+        println!("sent {} time(s): {}", called.sent, called.value);
+        bodies.push(called.value);
+    }
+    for endpoint in pool.view() {
+        let (errors, last) = (endpoint.consecutive_errors, endpoint.last_error);
+        println!("endpoint {}: {errors} error(s) {last:?}", endpoint.name);
+    }
+    Ok(bodies)
+}
+
+fn unreachable(attempt: &Attempt) -> Outcome {
+    Outcome::failure(Failure::Connect, Phase::Connecting, attempt.elapsed())
+}
+
+/// So fast that nobody waits in this example.
+fn fast() -> GateSettings {
+    let options = GateOptions {
+        initial_rate: Some(1000.0),
+        ..GateOptions::default()
+    };
+    options.build().expect("these settings fit together")
+}

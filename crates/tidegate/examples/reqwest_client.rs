@@ -1,0 +1,113 @@
+//! A reqwest client behind a limiter: keys from URLs, hints from headers, failures from errors.
+//!
+//! ```sh
+//! cargo run -p tidegate --features http --example reqwest_client
+//! ```
+
+#![expect(clippy::print_stdout, reason = "an example shows what happens")]
+
+#[path = "support/server.rs"]
+mod server;
+
+use std::error::Error;
+
+use policy::backoff::{BackoffOptions, BackoffSettings};
+use reqwest::{redirect, retry};
+use server::{Answer, serve};
+use tidegate::http::{self, Head};
+use tidegate::{Answered, CallError, GateOptions, Limiter};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    run().await.map(drop)
+}
+
+/// Returns the bodies of what was fetched, and how often the server was asked.
+pub async fn run() -> Result<(Vec<String>, u32), Box<dyn Error>> {
+    // The second answer is "slower", in the words of one of many dialects.
+    let server = serve(|number, path| match number {
+        2 => Answer(429, "retry-after-ms: 30\r\n", String::new()),
+        _ => Answer(200, "", format!("{path} is answer {number}")),
+    })
+    .await?;
+
+    let site = Site {
+        limiter: Limiter::builder().gate(fast()).build(),
+        // What a client repeats or follows by itself, no gate hears of.
+        client: reqwest::Client::builder()
+            .redirect(redirect::Policy::none())
+            .retry(retry::never())
+            .build()?,
+        backoff: quick(),
+    };
+    let (mut bodies, mut sent) = (Vec::new(), 0);
+    for path in ["one", "two"] {
+        let url = format!("http://{server}/{path}");
+        let (body, times) = site.fetch(&url).await?;
+        println!("{body}");
+        sent += times;
+        bodies.push(body);
+    }
+
+    match site.fetch("http://127.0.0.1:1/nobody-listens").await {
+        Ok((body, _)) => println!("{body}"),
+        Err(error) => println!("{error}"),
+    }
+    Ok((bodies, sent))
+}
+
+struct Site {
+    limiter: Limiter,
+    client: reqwest::Client,
+    backoff: BackoffSettings,
+}
+
+impl Site {
+    /// The body, and how often the request was sent.
+    async fn fetch(&self, url: &str) -> Result<(String, u32), Box<dyn Error>> {
+        let key = http::key(&url.parse()?)?;
+        let wall = || self.limiter.clock().wall();
+        let call = self.limiter.call(&key).backoff(&self.backoff);
+        let called = call
+            .run(async |attempt| {
+                let result = self.client.get(url).send().await;
+                let outcome = match &result {
+                    Ok(response) => Head::new(response.status(), response.headers())
+                        .outcome(attempt.elapsed(), wall()),
+                    Err(error) => http::failed(error, attempt.elapsed()),
+                };
+                Answered::new(result, outcome)
+            })
+            .await
+            .map_err(told)?;
+        Ok((called.value?.text().await?, called.sent))
+    }
+}
+
+/// An error with all that led there.
+fn told<T>(error: CallError<T>) -> String {
+    let steps = error.trail.steps().iter();
+    let steps: Vec<String> = steps.map(|step| format!("\n  {}", step.what)).collect();
+    format!("{error}{}", steps.concat())
+}
+
+/// Short waits, because this is an example.
+fn quick() -> BackoffSettings {
+    let mut options = BackoffOptions::default();
+    for (name, value) in [
+        ("base", "5ms"),
+        ("max_attempts", "2"),
+        ("retry_after_jitter", "0s"),
+    ] {
+        options.set(name, value).expect("a good setting");
+    }
+    options.build().expect("these settings fit together")
+}
+
+fn fast() -> tidegate::GateSettings {
+    let options = GateOptions {
+        initial_rate: Some(1000.0),
+        ..GateOptions::default()
+    };
+    options.build().expect("these settings fit together")
+}

@@ -1,0 +1,338 @@
+//! From an HTTP exchange to what gates and items learn from.
+//!
+//! Everything here looks at heads only: a body is read by whoever wants its content, at their
+//! pace, and a limiter that read it first would have to keep it. Who has the beginning of a body
+//! anyway can hand it in, and gets the waits and codes that it names.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tidegate::{Limiter, http};
+//!
+//! let limiter = Limiter::new();
+//! let request = ::http::Request::get("https://api.example.com/items").body(()).unwrap();
+//! let permit = limiter.try_acquire(&http::key(request.uri()).unwrap()).unwrap();
+//! // … send it, and look at the answer's head:
+//! let response = ::http::Response::builder().status(429).header("Retry-After", "7");
+//! let response = response.body("never looked at").unwrap();
+//! let outcome = http::outcome(&response, Duration::from_millis(80), limiter.clock().wall());
+//! assert_eq!(outcome.hint.wait, Some(Duration::from_secs(7)));
+//! permit.settle(&outcome);
+//! ```
+//!
+//! What is decided here, for the record:
+//!
+//! * Header values are bytes. One that is not UTF-8 is read like every other.
+//! * A request is known as resendable by its method and by an `Idempotency-Key`. Route and caller
+//!   may know more, and say so in the [`ItemKind`].
+//! * A client that follows redirects or repeats requests by itself sends more than its gates know
+//!   of, and its error may be about the last send while an earlier one was acted on. Switch both
+//!   off below a limiter.
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri};
+use policy::classify;
+use policy::hint::{self, Hint};
+use policy::key::normalize;
+use policy::outcome::Outcome;
+
+mod failure;
+
+pub use self::failure::{failed, failure, never_left};
+pub use policy::classify::{Judgement, Rule};
+pub use policy::item::ItemKind;
+pub use policy::key::KeyError;
+pub use policy::time::WallTime;
+
+/// What an answer with this head means to a gate. The body is not touched.
+///
+/// `latency` is from sending to the head, `wall` the calendar's time of its arrival, against which
+/// dates are read if the server does not send its own.
+pub fn outcome<B>(response: &Response<B>, latency: Duration, wall: WallTime) -> Outcome {
+    Head::of(response).outcome(latency, wall)
+}
+
+/// The judgement on an answer: by `rules` first, then by everything built in.
+///
+/// `body` is its beginning, as much of it as was read, and may be empty: what only a body says is
+/// not known then. `hint` is that of the answer's [`outcome`].
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate::http::{self, WallTime};
+/// use tidegate::Verdict;
+///
+/// let response = ::http::Response::builder().status(403).body(()).unwrap();
+/// let outcome = http::outcome(&response, Duration::ZERO, WallTime::from_unix_millis(0));
+/// let verdict = |body| http::judge(&response, &[], body, &outcome.hint).verdict;
+/// assert_eq!(verdict(b""), Some(Verdict::Rejected));
+/// assert_eq!(verdict(b"rate limit exceeded"), Some(Verdict::Throttled));
+/// ```
+pub fn judge<B>(response: &Response<B>, rules: &[Rule], body: &[u8], hint: &Hint) -> Judgement {
+    Head::of(response).with_body(body).judge(rules, hint)
+}
+
+/// The head of an answer, for those who have no [`Response`] at hand, and as much of its body as
+/// somebody has read.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate::http::{Head, WallTime};
+///
+/// let headers = ::http::HeaderMap::new();
+/// let head = Head::new(::http::StatusCode::TOO_MANY_REQUESTS, &headers)
+///     .with_body(br#"{"retry_after_ms":1500}"#);
+/// let outcome = head.outcome(Duration::from_millis(80), WallTime::from_unix_millis(0));
+/// assert_eq!(outcome.hint.wait, Some(Duration::from_millis(1500)));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Head<'a> {
+    status: StatusCode,
+    headers: &'a HeaderMap,
+    body: &'a [u8],
+}
+
+impl<'a> Head<'a> {
+    /// A head with nothing known of the body.
+    pub const fn new(status: StatusCode, headers: &'a HeaderMap) -> Self {
+        Self {
+            status,
+            headers,
+            body: &[],
+        }
+    }
+
+    /// The head of `response`.
+    pub fn of<B>(response: &'a Response<B>) -> Self {
+        Self::new(response.status(), response.headers())
+    }
+
+    /// The same head with the beginning of the body. More than 64 KiB are not looked at.
+    pub const fn with_body(self, body: &'a [u8]) -> Self {
+        Self { body, ..self }
+    }
+
+    /// What it means to a gate, as [`outcome`] says.
+    pub fn outcome(&self, latency: Duration, wall: WallTime) -> Outcome {
+        let hint = hint::read(&self.as_read(), Some(wall));
+        Outcome::status(self.status.as_u16(), latency).with_hint(hint)
+    }
+
+    /// The judgement on it, as [`judge`] says.
+    pub fn judge(&self, rules: &[Rule], hint: &Hint) -> Judgement {
+        classify::response(rules, &self.as_read(), hint)
+    }
+
+    fn as_read(&self) -> hint::Response<'a, Headers<'a>> {
+        hint::Response {
+            status: self.status.as_u16(),
+            headers: Headers(self.headers),
+            body: self.body,
+        }
+    }
+}
+
+/// Headers as policies read them: any number of times, from the start each time, which the map's
+/// own iterator cannot.
+#[derive(Clone, Copy)]
+struct Headers<'a>(&'a HeaderMap);
+
+/// A header's name and value.
+type Field<'a> = (&'a str, &'a [u8]);
+
+impl<'a> IntoIterator for Headers<'a> {
+    type Item = Field<'a>;
+    type IntoIter = std::iter::Map<
+        http::header::Iter<'a, HeaderValue>,
+        fn((&'a HeaderName, &'a HeaderValue)) -> Field<'a>,
+    >;
+
+    fn into_iter(self) -> Self::IntoIter {
+        let fields = self.0.iter();
+        fields.map(|(name, value)| (name.as_str(), value.as_bytes()))
+    }
+}
+
+/// The key of the gate for requests to `uri`: its host, and its port unless the scheme implies it.
+/// Never user info, path or query.
+///
+/// # Errors
+///
+/// For a URI without a host, such as the `/path` that goes over the wire in HTTP/1, and for hosts
+/// and ports that cannot be. The error shows nothing but the host.
+///
+/// ```
+/// use tidegate::http::key;
+///
+/// let of = |uri: &'static str| key(&::http::Uri::from_static(uri)).ok();
+/// assert_eq!(of("https://user:secret@API.example.com:443/a?b").unwrap(), "api.example.com");
+/// assert_eq!(of("http://127.0.0.1:8080/").unwrap(), "127.0.0.1:8080");
+/// assert_eq!(of("/items"), None);
+/// ```
+pub fn key(uri: &Uri) -> Result<String, KeyError> {
+    let authority = uri.authority().map_or("", |authority| authority.as_str());
+    // Cut here already, because without a scheme user info would be an error.
+    let host_and_port = match authority.rsplit_once('@') {
+        Some((_, host_and_port)) => host_and_port,
+        None => authority,
+    };
+    match uri.scheme_str() {
+        Some(scheme) => normalize(&format!("{scheme}://{host_and_port}")),
+        None => normalize(host_and_port),
+    }
+}
+
+/// What sending `request` twice does, by its method and by whether it has an `Idempotency-Key`; no
+/// bounds of time. An empty key tells no copies apart and counts as none.
+///
+/// ```
+/// use tidegate::http::item_kind;
+///
+/// let charge = ::http::Request::post("https://pay.example.com/charges");
+/// let charge = charge.header("idempotency-key", "9f3c").body(()).unwrap();
+/// assert!(item_kind(&charge).has_idempotency_key);
+/// ```
+pub fn item_kind<B>(request: &Request<B>) -> ItemKind {
+    let key = request.headers().get("idempotency-key");
+    ItemKind {
+        has_idempotency_key: key.is_some_and(|key| !key.is_empty()),
+        ..ItemKind::of(request.method().as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use policy::classify::HeaderRule;
+    use policy::hint::Source;
+    use policy::item::Safety;
+    use policy::outcome::{Answer, Verdict};
+
+    const WALL: WallTime = WallTime::from_unix_millis(1_767_225_600_000);
+
+    fn answer(status: u16, fields: &[(&str, &[u8])]) -> Response<Untouched> {
+        let mut response = Response::builder().status(status);
+        for &(name, value) in fields {
+            response = response.header(name, value);
+        }
+        response.body(Untouched).unwrap()
+    }
+
+    /// A body that nothing can be asked of.
+    struct Untouched;
+
+    fn outcome_of(status: u16, fields: &[(&str, &[u8])]) -> Outcome {
+        outcome(&answer(status, fields), Duration::from_millis(5), WALL)
+    }
+
+    #[test]
+    fn an_outcome_has_status_latency_and_hint() {
+        let outcome = outcome_of(429, &[("retry-after", b"30")]);
+        assert_eq!(outcome.answer, Answer::Status(429));
+        assert_eq!(outcome.latency, Duration::from_millis(5));
+        assert_eq!(outcome.hint.wait, Some(Duration::from_secs(30)));
+        assert_eq!(outcome.hint.source, Some(Source::RetryAfter));
+    }
+
+    #[test]
+    fn the_longest_of_several_values_counts() {
+        let outcome = outcome_of(503, &[("retry-after", b"3"), ("retry-after", b"9")]);
+        assert_eq!(outcome.hint.wait, Some(Duration::from_secs(9)));
+    }
+
+    #[test]
+    fn a_date_is_read_against_the_servers_own_clock_or_ours() {
+        let until = b"Thu, 01 Jan 2026 00:00:10 GMT".as_slice();
+        let ours = outcome_of(429, &[("retry-after", until)]);
+        assert_eq!(ours.hint.wait, Some(Duration::from_secs(10)));
+        let date = b"Thu, 01 Jan 2026 00:00:04 GMT".as_slice();
+        let theirs = outcome_of(429, &[("retry-after", until), ("date", date)]);
+        assert_eq!(theirs.hint.wait, Some(Duration::from_secs(6)));
+    }
+
+    #[test]
+    fn values_that_are_no_text_are_read_over() {
+        let fields: [(&str, &[u8]); 2] = [("x-name", b"\xff\xfe"), ("retry-after", b"2")];
+        let outcome = outcome_of(429, &fields);
+        assert_eq!(outcome.hint.wait, Some(Duration::from_secs(2)));
+        assert_eq!(
+            outcome_of(429, &[("retry-after", b"\xff2")]).hint.wait,
+            None
+        );
+    }
+
+    #[test]
+    fn rules_come_first_and_may_ask_for_headers_that_are_no_text() {
+        let rule = Rule {
+            statuses: vec![200],
+            header: Some(HeaderRule {
+                name: "X-State".to_owned(),
+                matches: "busy".to_owned(),
+            }),
+            ..Rule::new(Verdict::Overloaded)
+        };
+        let response = answer(200, &[("x-state", b"\xe9 busy")]);
+        let hint = Hint::default();
+        let verdict = |rules: &[Rule]| judge(&response, rules, b"", &hint).verdict;
+        assert_eq!(verdict(&[]), Some(Verdict::Success));
+        assert_eq!(verdict(&[rule]), Some(Verdict::Overloaded));
+    }
+
+    #[test]
+    fn the_beginning_of_a_body_decides_where_it_says_more() {
+        let response = answer(429, &[]);
+        let hint = Hint::default();
+        let verdict = |body: &[u8]| judge(&response, &[], body, &hint).verdict;
+        assert_eq!(verdict(b""), Some(Verdict::Throttled));
+        let exhausted = br#"{"error":{"code":"insufficient_quota"}}"#;
+        assert_eq!(verdict(exhausted), Some(Verdict::QuotaExhausted));
+    }
+
+    #[test]
+    fn an_informational_answer_has_no_verdict() {
+        let response = answer(101, &[]);
+        assert_eq!(judge(&response, &[], b"", &Hint::default()).verdict, None);
+    }
+
+    #[test]
+    fn a_key_is_host_and_port_and_nothing_else() {
+        let of = |uri: &str| key(&uri.parse().unwrap());
+        let keys = [
+            ("https://API.Example.com/a?b=c", "api.example.com"),
+            ("https://api.example.com.:443/", "api.example.com"),
+            ("http://example.com:443/", "example.com:443"),
+            ("http://u:p@example.com:8080/", "example.com:8080"),
+            ("u:p@example.com:8443", "example.com:8443"),
+            ("example.com:443", "example.com"),
+            ("http://[2001:DB8:0::1]:80/", "[2001:db8::1]"),
+        ];
+        for (uri, expected) in keys {
+            assert_eq!(of(uri).as_deref(), Ok(expected), "{uri}");
+        }
+    }
+
+    #[test]
+    fn no_host_or_an_impossible_port_is_no_key_and_shows_no_secret() {
+        let of = |uri: &str| key(&uri.parse().unwrap());
+        assert!(of("/items?token=secret").is_err());
+        assert!(of("*").is_err());
+        let error = of("http://user:secret@example.com:99999/secret").unwrap_err();
+        assert!(!error.to_string().contains("secret"), "{error}");
+    }
+
+    #[test]
+    fn a_kind_is_the_method_and_the_key() {
+        let kind = |method: &str, fields: &[(&str, &str)]| {
+            let mut request = Request::builder().method(method);
+            for &(name, value) in fields {
+                request = request.header(name, value);
+            }
+            item_kind(&request.body(()).unwrap())
+        };
+        assert_eq!(kind("GET", &[]), ItemKind::of("GET"));
+        assert_eq!(kind("PURGE", &[]).safety, Safety::Unsafe);
+        assert!(kind("POST", &[("IDEMPOTENCY-KEY", "1")]).has_idempotency_key);
+        assert!(!kind("POST", &[("Idempotency-Key", "")]).has_idempotency_key);
+        assert!(!kind("POST", &[("X-Idempotency", "1")]).has_idempotency_key);
+    }
+}

@@ -1,0 +1,162 @@
+//! The future: a request over all its attempts.
+//!
+//! Boxed, for the loop is an async function. Dropping it cancels: its place in line is given back,
+//! and an attempt under way counts as abandoned.
+
+use std::fmt;
+use std::future::{Future, poll_fn, ready};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::{Request, Response};
+use tower_service::Service;
+
+use super::error::RetryError;
+use super::layer::Terms;
+use crate::call::{Answered, CallError, Trail};
+use crate::http::{failed, never_left};
+use crate::limiter::Limiter;
+use crate::tower::BoxError;
+use crate::tower::exchange::judged;
+
+/// A request on its way, over all its attempts. Nothing happens until it is polled.
+#[must_use = "a request is not sent unless its future is awaited"]
+pub struct RetryFuture<R>(Pin<Box<dyn Future<Output = Delivered<R>> + Send>>);
+
+type Delivered<R> = Result<Response<R>, RetryError>;
+
+/// A request, and all that is needed to deliver it.
+pub(super) struct Delivery<S, B> {
+    /// The service that has become ready.
+    pub(super) ready: S,
+    pub(super) request: Request<B>,
+    pub(super) limiter: Limiter,
+    pub(super) key: String,
+    pub(super) terms: Arc<Terms>,
+}
+
+impl<R: Send + 'static> RetryFuture<R> {
+    pub(super) fn new<S, B>(delivery: Delivery<S, B>) -> Self
+    where
+        S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
+        S::Error: Into<BoxError>,
+        S::Future: Send,
+        B: Clone + Send + 'static,
+    {
+        Self(Box::pin(deliver(delivery)))
+    }
+
+    pub(super) fn failed(error: RetryError) -> Self {
+        Self(Box::pin(ready(Err(error))))
+    }
+}
+
+impl<R> Future for RetryFuture<R> {
+    type Output = Delivered<R>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Delivered<R>> {
+        self.0.as_mut().poll(context)
+    }
+}
+
+impl<R> fmt::Debug for RetryFuture<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RetryFuture")
+    }
+}
+
+async fn deliver<S, B, R>(delivery: Delivery<S, B>) -> Delivered<R>
+where
+    S: Service<Request<B>, Response = Response<R>> + Clone,
+    S::Error: Into<BoxError>,
+    B: Clone,
+{
+    let Delivery {
+        ready,
+        request,
+        limiter,
+        key,
+        terms,
+    } = delivery;
+    let (limiter, key) = (&limiter, key.as_str());
+    let call = terms.call(limiter, key, &request);
+    let spare = ready.clone();
+    let mut ready = Some(ready);
+    let ended = call.run(move |_| {
+        let service = ready.take().unwrap_or_else(|| spare.clone());
+        attempt(service, request.clone(), limiter, key)
+    });
+    match ended.await {
+        Ok(called) => with_trail(called.value, called.trail),
+        Err(CallError {
+            last: Some(last),
+            trail,
+            ..
+        }) => with_trail(last, trail),
+        Err(CallError {
+            reason,
+            sent,
+            last: None,
+            trail,
+        }) => Err(RetryError::NotSent(CallError {
+            reason,
+            sent,
+            last: None,
+            trail,
+        })),
+    }
+}
+
+/// What the service said about one attempt.
+type Said<R> = Result<Response<R>, BoxError>;
+
+async fn attempt<S, B, R>(
+    mut service: S,
+    request: Request<B>,
+    limiter: &Limiter,
+    key: &str,
+) -> Answered<Said<R>>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    S::Error: Into<BoxError>,
+{
+    let clock = limiter.clock();
+    if let Err(error) = poll_fn(|context| service.poll_ready(context)).await {
+        return unsent(error.into());
+    }
+    let sent_at = clock.now();
+    let answer = service.call(request).await;
+    let latency = clock.now().since(sent_at);
+    match answer {
+        Ok(response) => {
+            let (outcome, judgement) = judged(limiter, key, &response, latency);
+            Answered::judged(Ok(response), outcome, judgement.verdict)
+        }
+        Err(error) => {
+            let error = error.into();
+            if never_left(error.as_ref()) {
+                return unsent(error);
+            }
+            let outcome = failed(error.as_ref(), latency);
+            Answered::new(Err(error), outcome)
+        }
+    }
+}
+
+/// An attempt that was none: it teaches the gate nothing, and to repeat it would end the same way.
+fn unsent<R>(error: BoxError) -> Answered<Said<R>> {
+    let outcome = failed(error.as_ref(), Duration::ZERO);
+    Answered::judged(Err(error), outcome, None)
+}
+
+fn with_trail<R>(said: Said<R>, trail: Trail) -> Delivered<R> {
+    match said {
+        Ok(mut response) => {
+            response.extensions_mut().insert(trail);
+            Ok(response)
+        }
+        Err(error) => Err(RetryError::Failed { error, trail }),
+    }
+}

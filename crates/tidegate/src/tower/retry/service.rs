@@ -1,0 +1,90 @@
+//! The service: from a request to the future that delivers it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::{Request, Response};
+use tower_service::Service;
+
+use super::error::RetryError;
+use super::future::{Delivery, RetryFuture};
+use super::layer::Terms;
+use crate::call::Trail;
+use crate::limiter::Limiter;
+use crate::tower::{BoxError, RequestKey};
+
+/// A service behind the attempt loop, made by [`RetryLayer`](super::RetryLayer).
+///
+/// It is ready when the service below it is. That readiness is for the first attempt; later ones
+/// wait for their own, with the permit in hand.
+#[derive(Clone)]
+pub struct Retry<S, K> {
+    inner: S,
+    limiter: Limiter,
+    key: K,
+    terms: Arc<Terms>,
+}
+
+impl<S, K> Retry<S, K> {
+    pub(super) fn new(inner: S, limiter: Limiter, key: K, terms: Arc<Terms>) -> Self {
+        Self {
+            inner,
+            limiter,
+            key,
+            terms,
+        }
+    }
+
+    /// The service below.
+    pub fn inner(&self) -> &S {
+        &self.inner
+    }
+}
+
+impl<S, K, B, R> Service<Request<B>> for Retry<S, K>
+where
+    S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send,
+    K: RequestKey<B>,
+    B: Clone + Send + 'static,
+    R: Send + 'static,
+{
+    type Response = Response<R>;
+    type Error = RetryError;
+    type Future = RetryFuture<R>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), RetryError>> {
+        let ready = self.inner.poll_ready(context);
+        ready.map_err(|error| RetryError::Failed {
+            error: error.into(),
+            trail: Trail::default(),
+        })
+    }
+
+    fn call(&mut self, request: Request<B>) -> RetryFuture<R> {
+        // The one that has become ready goes with the request; the clone that stays here has not.
+        let next = self.inner.clone();
+        let ready = std::mem::replace(&mut self.inner, next);
+        match self.key.key_of(&request) {
+            Ok(key) => RetryFuture::new(Delivery {
+                ready,
+                request,
+                limiter: self.limiter.clone(),
+                key,
+                terms: Arc::clone(&self.terms),
+            }),
+            Err(error) => RetryFuture::failed(RetryError::Key(error)),
+        }
+    }
+}
+
+impl<S: fmt::Debug, K> fmt::Debug for Retry<S, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Retry")
+            .field("inner", &self.inner)
+            .field("limiter", &self.limiter)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,86 @@
+//! Every example runs, and does what it says.
+//!
+//! Examples are taken in as modules, which takes no `cargo run` for each.
+
+#![cfg(all(feature = "tokio", feature = "tower"))]
+#![expect(
+    clippy::duplicate_mod,
+    dead_code,
+    unreachable_pub,
+    reason = "an example is a program of its own, and here a module of another"
+)]
+
+use std::time::Duration;
+
+use policy::poll::State;
+
+#[path = "../examples/pacing_a_queue.rs"]
+mod pacing_a_queue;
+#[path = "../examples/plain_function.rs"]
+mod plain_function;
+#[path = "../examples/polling_a_job.rs"]
+mod polling_a_job;
+#[path = "../examples/pool_failover.rs"]
+mod pool_failover;
+#[path = "../examples/reqwest_client.rs"]
+mod reqwest_client;
+#[path = "../examples/settings_at_run_time.rs"]
+mod settings_at_run_time;
+#[path = "../examples/token_costs.rs"]
+mod token_costs;
+#[path = "../examples/tower_stack.rs"]
+mod tower_stack;
+
+#[tokio::test(start_paused = true)]
+async fn plain_function() {
+    assert_eq!(plain_function::run().await.unwrap(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn settings_at_run_time() {
+    let left = settings_at_run_time::run().await.unwrap();
+    assert!(left[2] < Duration::from_millis(2500));
+    assert!(left[4] < Duration::from_millis(2600));
+}
+
+#[tokio::test(start_paused = true)]
+async fn token_costs() {
+    let left = token_costs::run().await.unwrap();
+    assert!(left[2] < Duration::from_secs(10));
+    assert!(left[3] > Duration::from_secs(59));
+}
+
+#[tokio::test(start_paused = true)]
+async fn polling_a_job() {
+    assert_eq!(polling_a_job::run().await.unwrap(), (State::Done, 7));
+}
+
+#[tokio::test(start_paused = true)]
+async fn pacing_a_queue() {
+    let (fetched, took) = pacing_a_queue::run().await.unwrap();
+    assert_eq!(fetched, ["one", "four", "two", "three"]);
+    assert!(took > Duration::from_secs(180), "{took:?}");
+}
+
+#[tokio::test]
+async fn pool_failover() {
+    let bodies = pool_failover::run().await.unwrap();
+    assert_eq!(bodies, ["answer 1", "answer 2", "answer 3"]);
+}
+
+#[tokio::test]
+async fn reqwest_client() {
+    let (bodies, sent) = reqwest_client::run().await.unwrap();
+    assert_eq!(bodies, ["/one is answer 1", "/two is answer 3"]);
+    assert_eq!(sent, 3);
+}
+
+#[tokio::test]
+async fn tower_stack() {
+    let (body, steps) = tower_stack::run().await.unwrap();
+    assert_eq!(body, "hello");
+    assert!(
+        steps.contains(&"HTTP 502, overloaded".to_owned()),
+        "{steps:?}"
+    );
+}

@@ -1,0 +1,457 @@
+//! One permit for every request.
+
+use std::error::Error;
+use std::io;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use http::{Request, Response};
+use tidegate::http::Rule;
+use tidegate::tower::{Decided, Limit, LimitError, LimitLayer, UriHost};
+use tidegate::{HostSettings, Limiter, Reason, Verdict};
+use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
+
+use crate::support::{Heard, KEY, Mock, SLOW, Task, builder, get, limiter, settings};
+
+const URL: &str = "https://api.example.com/items";
+
+fn limited(limiter: &Limiter) -> (Mock, Limit<Mock, UriHost>) {
+    let mock = Mock::default();
+    let service = LimitLayer::new(limiter.clone()).layer(mock.clone());
+    (mock, service)
+}
+
+/// Sends through a clone that has become ready, as a client does.
+fn send(service: &Limit<Mock, UriHost>, uri: &str) -> Task<impl Future<Output = Sent> + use<>> {
+    Task::new(service.clone().oneshot(get(uri)))
+}
+
+type Sent = Result<Response<&'static str>, LimitError>;
+
+/// In flight and in line at the gate, or `None` if there is no gate.
+fn held(limiter: &Limiter) -> Option<(u32, u32)> {
+    let gate = limiter.gate(KEY)?.gate;
+    Some((gate.in_flight, gate.waiting))
+}
+
+#[test]
+fn a_request_leaves_at_once_while_there_are_permits() {
+    let (clock, limiter) = limiter(SLOW);
+    let (mock, service) = limited(&limiter);
+    let mut task = send(&service, "https://API.example.com:443/items");
+    assert!(task.poll().is_pending());
+    assert_eq!(held(&limiter), Some((1, 0)));
+    let call = mock.next_call().unwrap();
+    assert_eq!(call.request.uri().path(), "/items");
+    clock.advance(Duration::from_millis(80));
+    call.status(200);
+    assert!(task.is_woken());
+    let response = task.output().unwrap();
+    assert_eq!(
+        (response.status().as_u16(), *response.body()),
+        (200, "body")
+    );
+    let decided: &Decided = response.extensions().get().unwrap();
+    assert_eq!(decided.judgement.verdict, Some(Verdict::Success));
+    assert_eq!(decided.waited, Duration::ZERO);
+    assert_eq!(decided.latency, Duration::from_millis(80));
+    assert_eq!(held(&limiter), Some((0, 0)));
+    assert_eq!(limiter.gate(KEY).unwrap().gate.succeeded, 1);
+}
+
+#[test]
+fn requests_leave_in_order_and_latency_does_not_count_the_line() {
+    let (clock, limiter) = limiter(SLOW);
+    let (mock, service) = limited(&limiter);
+    let mut tasks: Vec<_> = ["/0", "/1", "/2"]
+        .map(|path| send(&service, &format!("https://{KEY}{path}")))
+        .into();
+    for task in &mut tasks {
+        assert!(task.poll().is_pending());
+    }
+    assert_eq!(held(&limiter), Some((1, 2)));
+    for (number, task) in tasks.iter_mut().enumerate() {
+        if number > 0 {
+            assert!(mock.next_call().is_none());
+            clock.advance(Duration::from_secs(1));
+            assert!(task.is_woken() && task.poll().is_pending());
+        }
+        let call = mock.next_call().unwrap();
+        assert_eq!(call.request.uri().path(), format!("/{number}"));
+        call.status(204);
+        let response = task.output().unwrap();
+        let decided: &Decided = response.extensions().get().unwrap();
+        assert_eq!(decided.latency, Duration::ZERO);
+        assert_eq!(decided.waited > Duration::ZERO, number > 0);
+    }
+}
+
+#[test]
+fn dropping_it_at_any_point_gives_back_what_it_holds() {
+    /// How far the request has got when it is dropped.
+    #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+    enum Got {
+        NotPolled,
+        InLine,
+        AdmittedNotPolled,
+        UnderWay,
+        AnsweredNotPolled,
+    }
+    let points = [
+        Got::NotPolled,
+        Got::InLine,
+        Got::AdmittedNotPolled,
+        Got::UnderWay,
+        Got::AnsweredNotPolled,
+    ];
+    for got in points {
+        let (clock, limiter) = limiter(SLOW);
+        let (mock, service) = limited(&limiter);
+        let mut first = send(&service, URL);
+        assert!(first.poll().is_pending());
+        mock.next_call().unwrap().status(200);
+        first.output().unwrap();
+
+        let mut task = send(&service, URL);
+        if got >= Got::InLine {
+            assert!(task.poll().is_pending());
+            assert_eq!(held(&limiter), Some((0, 1)), "{got:?}");
+        }
+        if got >= Got::AdmittedNotPolled {
+            clock.advance(Duration::from_secs(1));
+            assert!(task.is_woken(), "{got:?}");
+        }
+        let mut call = None;
+        if got >= Got::UnderWay {
+            assert!(task.poll().is_pending());
+            assert_eq!(held(&limiter), Some((1, 0)), "{got:?}");
+            call = mock.next_call();
+            assert!(call.is_some(), "{got:?}");
+        }
+        if got >= Got::AnsweredNotPolled {
+            call.take().unwrap().status(200);
+        }
+        drop(task);
+        assert_eq!(held(&limiter), Some((0, 0)), "{got:?}");
+        assert!(call.is_none_or(|call| call.is_cancelled()), "{got:?}");
+        assert!(mock.next_call().is_none(), "{got:?}");
+
+        // Whoever comes next is not held up by it, except for the token of what was sent.
+        clock.advance(Duration::from_secs(1));
+        let mut next = send(&service, URL);
+        assert!(next.poll().is_pending());
+        assert!(mock.next_call().is_some(), "{got:?}");
+    }
+}
+
+#[test]
+fn a_token_that_was_not_used_is_there_for_the_next_one() {
+    let (clock, limiter) = limiter(SLOW);
+    let (mock, service) = limited(&limiter);
+    let mut first = send(&service, URL);
+    assert!(first.poll().is_pending());
+    mock.next_call().unwrap().status(200);
+    let (mut second, mut third) = (send(&service, URL), send(&service, URL));
+    assert!(second.poll().is_pending() && third.poll().is_pending());
+    clock.advance(Duration::from_secs(1));
+    assert!(second.is_woken() && !third.is_woken());
+    drop(second);
+    assert!(third.is_woken());
+    assert!(third.poll().is_pending());
+    assert!(mock.next_call().is_some());
+}
+
+#[test]
+fn an_error_is_what_the_gate_learns_as_a_failure() {
+    let heard = Heard::default();
+    let (clock, builder) = builder(SLOW);
+    let limiter = builder.listener(heard.listener()).build();
+    let (mock, service) = limited(&limiter);
+    let mut task = send(&service, URL);
+    assert!(task.poll().is_pending());
+    clock.advance(Duration::from_millis(10));
+    let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
+    mock.next_call().unwrap().answer(Err(refused.into()));
+    let error = task.output().unwrap_err();
+    assert_eq!(heard.take(), ["admitted", "settled unreachable"]);
+    assert_eq!(limiter.gate(KEY).unwrap().gate.failed, 1);
+    assert!(!error.server_may_have_acted());
+    assert!(error.refusal().is_none());
+    let source = error.source().unwrap();
+    let kind = source.downcast_ref::<io::Error>().map(io::Error::kind);
+    assert_eq!(kind, Some(io::ErrorKind::ConnectionRefused));
+
+    clock.advance(Duration::from_secs(1));
+    let mut task = send(&service, URL);
+    assert!(task.poll().is_pending());
+    mock.next_call().unwrap().answer(Err("who knows".into()));
+    assert!(task.output().unwrap_err().server_may_have_acted());
+}
+
+#[test]
+fn an_error_about_the_request_itself_says_nothing_about_the_server() {
+    let heard = Heard::default();
+    let (_clock, builder) = builder(SLOW);
+    let limiter = builder.listener(heard.listener()).build();
+    let (mock, service) = limited(&limiter);
+    let mut task = send(&service, URL);
+    assert!(task.poll().is_pending());
+    let words = "client error (UserUnsupportedVersion)";
+    mock.next_call().unwrap().answer(Err(words.into()));
+    assert!(!task.output().unwrap_err().server_may_have_acted());
+    assert_eq!(heard.take(), ["admitted"]);
+    assert!(limiter.try_acquire(KEY).is_ok(), "its token is there again");
+}
+
+#[test]
+fn a_wait_that_the_server_names_holds_the_gate() {
+    let (clock, limiter) = limiter(&[("strategy", "fixed"), ("initial_rate", "1000")]);
+    let (mock, service) = limited(&limiter);
+    let mut task = send(&service, URL);
+    assert!(task.poll().is_pending());
+    let retry_after = [("Retry-After", "7")];
+    mock.next_call().unwrap().with_headers(429, &retry_after);
+    let response = task.output().unwrap();
+    assert_eq!(
+        response.status(),
+        429,
+        "the answer is the caller's all the same"
+    );
+    let decided: &Decided = response.extensions().get().unwrap();
+    assert_eq!(decided.judgement.verdict, Some(Verdict::Throttled));
+
+    let mut next = send(&service, URL);
+    assert!(next.poll().is_pending());
+    clock.advance(Duration::from_millis(6_999));
+    assert!(!next.is_woken());
+    clock.advance(Duration::from_millis(1_001));
+    assert!(next.is_woken() && next.poll().is_pending());
+    mock.next_call().unwrap().status(200);
+    let response = next.output().unwrap();
+    let decided: &Decided = response.extensions().get().unwrap();
+    assert!(decided.waited >= Duration::from_secs(7));
+}
+
+#[test]
+fn the_rules_of_the_host_decide_first() {
+    let host = HostSettings {
+        rules: vec![Rule {
+            statuses: vec![418],
+            ..Rule::new(Verdict::Throttled)
+        }],
+        ..HostSettings::from(settings(SLOW))
+    };
+    let heard = Heard::default();
+    let (clock, builder) = builder(SLOW);
+    let limiter = builder
+        .host(KEY.parse().unwrap(), host)
+        .listener(heard.listener())
+        .build();
+    let (mock, service) = limited(&limiter);
+    for (uri, verdict) in [
+        (URL, Verdict::Throttled),
+        ("https://www.example.com/", Verdict::Rejected),
+    ] {
+        clock.advance(Duration::from_secs(10));
+        heard.take();
+        let mut task = send(&service, uri);
+        assert!(task.poll().is_pending());
+        mock.next_call().unwrap().status(418);
+        let response = task.output().unwrap();
+        let decided: &Decided = response.extensions().get().unwrap();
+        assert_eq!(decided.judgement.verdict, Some(verdict));
+        let settled = format!("settled {}", verdict.as_str());
+        assert!(heard.take().contains(&settled), "{uri}");
+    }
+}
+
+#[test]
+fn an_informational_answer_changes_nothing() {
+    let (_clock, limiter) = limiter(SLOW);
+    let (mock, service) = limited(&limiter);
+    let mut task = send(&service, URL);
+    assert!(task.poll().is_pending());
+    mock.next_call().unwrap().status(101);
+    let response = task.output().unwrap();
+    let decided: &Decided = response.extensions().get().unwrap();
+    assert_eq!(decided.judgement.verdict, None);
+    let gate = limiter.gate(KEY).unwrap().gate;
+    assert_eq!((gate.in_flight, gate.succeeded, gate.failed), (0, 0, 0));
+}
+
+#[test]
+fn who_is_refused_learns_why_and_until_when() {
+    let (_clock, limiter) = limiter(SLOW);
+    let mock = Mock::default();
+    let layer = LimitLayer::new(limiter).within(Duration::ZERO);
+    let service = layer.layer(mock.clone());
+    let mut first = send(&service, URL);
+    assert!(first.poll().is_pending());
+    let mut second = send(&service, URL);
+    let error = second.output().unwrap_err();
+    let refusal = *error.refusal().unwrap();
+    assert_eq!(refusal.reason(), Reason::Deadline);
+    assert!(
+        refusal
+            .wait()
+            .is_some_and(|wait| wait <= Duration::from_secs(1))
+    );
+    assert!(!error.server_may_have_acted());
+    assert!(
+        error
+            .source()
+            .unwrap()
+            .to_string()
+            .starts_with("not in time")
+    );
+    assert!(mock.next_call().is_some() && mock.next_call().is_none());
+}
+
+#[test]
+fn a_deadline_ends_the_wait() {
+    let (clock, limiter) = limiter(&[("max_in_flight", "1"), ("initial_rate", "1000")]);
+    let mock = Mock::default();
+    let layer = LimitLayer::new(limiter.clone()).within(Duration::from_secs(3));
+    let service = layer.layer(mock);
+    let mut first = send(&service, URL);
+    assert!(first.poll().is_pending());
+    let mut second = send(&service, URL);
+    assert!(second.poll().is_pending());
+    clock.advance(Duration::from_secs(3));
+    assert!(second.is_woken());
+    let error = second.output().unwrap_err();
+    assert_eq!(error.refusal().unwrap().reason(), Reason::Deadline);
+    assert_eq!(held(&limiter), Some((1, 0)));
+}
+
+#[test]
+fn background_requests_let_interactive_ones_pass() {
+    let (clock, limiter) = limiter(SLOW);
+    let mock = Mock::default();
+    let interactive = LimitLayer::new(limiter.clone()).layer(mock.clone());
+    let background = LimitLayer::new(limiter).background();
+    let background = background.layer(mock);
+    let mut first = send(&interactive, URL);
+    assert!(first.poll().is_pending());
+    let mut patient = send(&background, URL);
+    let mut urgent = send(&interactive, URL);
+    assert!(patient.poll().is_pending() && urgent.poll().is_pending());
+    clock.advance(Duration::from_secs(1));
+    assert!(urgent.is_woken() && !patient.is_woken());
+}
+
+#[test]
+fn a_request_without_a_host_is_not_sent() {
+    let (_clock, limiter) = limiter(SLOW);
+    let (mock, service) = limited(&limiter);
+    let error = send(&service, "/items?token=secret").output().unwrap_err();
+    assert!(matches!(error, LimitError::Key(_)), "{error:?}");
+    assert!(!format!("{error:?}").contains("secret"));
+    assert!(mock.next_call().is_none());
+    assert_eq!(limiter.gates(), 0);
+}
+
+#[test]
+fn the_caller_may_name_the_gate() {
+    let (_clock, limiter) = limiter(SLOW);
+    let mock = Mock::default();
+    let layer = LimitLayer::new(limiter.clone())
+        .keyed_by(|request: &Request<&'static str>| format!("path:{}", request.uri().path()));
+    let mut task = Task::new(layer.layer(mock.clone()).oneshot(get("/items")));
+    assert!(task.poll().is_pending());
+    assert_eq!(limiter.gate("path:/items").unwrap().gate.in_flight, 1);
+    mock.next_call().unwrap().status(200);
+    task.output().unwrap();
+}
+
+#[test]
+fn it_is_ready_when_the_service_below_is() {
+    let (_clock, limiter) = limiter(&[("strategy", "fixed"), ("initial_rate", "1000")]);
+    let (mock, mut service) = limited(&limiter);
+    let mut context = Context::from_waker(Waker::noop());
+    mock.allow(0);
+    assert!(service.poll_ready(&mut context).is_pending());
+    mock.allow(1);
+    assert!(service.poll_ready(&mut context).is_ready());
+    let mut task = Task::new(service.call(get(URL)));
+    // What is left behind has to become ready by itself.
+    assert!(service.poll_ready(&mut context).is_pending());
+    assert!(task.poll().is_pending());
+    mock.next_call().unwrap().status(200);
+    task.output().unwrap();
+
+    mock.break_down();
+    let Poll::Ready(Err(error)) = service.poll_ready(&mut context) else {
+        panic!("it cannot become ready");
+    };
+    assert_eq!(error.source().unwrap().to_string(), "broken for good");
+    assert!(error.server_may_have_acted(), "nobody knows");
+}
+
+#[test]
+fn readiness_waits_in_line_with_its_request() {
+    let (clock, limiter) = limiter(SLOW);
+    let (mock, mut service) = limited(&limiter);
+    let mut context = Context::from_waker(Waker::noop());
+    mock.allow(2);
+    let mut tasks: Vec<_> = (0..2)
+        .map(|_| {
+            assert!(service.poll_ready(&mut context).is_ready());
+            Task::new(service.call(get(URL)))
+        })
+        .collect();
+    assert!(service.poll_ready(&mut context).is_pending());
+    for task in &mut tasks {
+        assert!(task.poll().is_pending());
+    }
+    clock.advance(Duration::from_secs(1));
+    // The second is called by the clone that became ready for it, or the service would panic.
+    assert!(tasks[1].poll().is_pending());
+    assert!(mock.next_call().is_some() && mock.next_call().is_some());
+}
+
+#[test]
+fn a_refusal_further_in_gives_the_outer_permit_back() {
+    let heard = Heard::default();
+    let (_clock, builder) = builder(SLOW);
+    let limiter = builder.listener(heard.listener()).build();
+    let by_account = |_: &Request<&'static str>| "account".to_owned();
+    let service = ServiceBuilder::new()
+        .layer(LimitLayer::new(limiter.clone()).keyed_by(by_account))
+        .layer(LimitLayer::new(limiter.clone()).within(Duration::ZERO))
+        .service(Mock::default());
+    let held_by_someone = limiter.try_acquire(KEY).unwrap();
+    let error = Task::new(service.oneshot(get(URL))).output().unwrap_err();
+    assert_eq!(error.refusal().unwrap().reason(), Reason::Deadline);
+    assert_eq!(heard.take(), ["admitted", "admitted", "refused"]);
+    assert!(
+        limiter.try_acquire("account").is_ok(),
+        "its token is there again"
+    );
+    drop(held_by_someone);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_goes_between_other_middleware() {
+    let (_clock, limiter) = limiter(SLOW);
+    let never = service_fn(async |_: Request<&'static str>| {
+        std::future::pending::<Result<Response<()>, io::Error>>().await
+    });
+    let service = ServiceBuilder::new()
+        .boxed_clone()
+        .concurrency_limit(8)
+        .timeout(Duration::from_secs(60))
+        .layer(LimitLayer::new(limiter.clone()))
+        .concurrency_limit(1)
+        .timeout(Duration::from_secs(5))
+        .service(never);
+    let error = service.oneshot(get(URL)).await.unwrap_err();
+    let error: Box<LimitError> = error.downcast().unwrap();
+    assert!(error.server_may_have_acted());
+    let gate = limiter.gate(KEY).unwrap().gate;
+    assert_eq!(
+        (gate.in_flight, gate.failed),
+        (0, 1),
+        "a timeout inside is learned from"
+    );
+}

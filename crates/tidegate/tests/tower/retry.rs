@@ -1,0 +1,426 @@
+//! As many attempts as a request may have.
+
+use std::collections::VecDeque;
+use std::error::Error;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use http::{Request, Response};
+use policy::item::TerminalReason;
+use policy::preset::Preset;
+use policy::time::Timestamp;
+use tidegate::call::{GIVE_UP_AFTER, Trail, What};
+use tidegate::http::Rule;
+use tidegate::tower::{RetryError, RetryLayer};
+use tidegate::{Credential, HostSettings, Limiter, ManualClock, Refresh, Verdict};
+use tower::{Layer, Service, ServiceExt, service_fn};
+
+use crate::drive::drive;
+use crate::support::{
+    Answer, BoxError, Heard, KEY, Mock, SLOW, Task, builder, get, limiter, settings,
+};
+
+const URL: &str = "https://api.example.com/items";
+const FAST: &[(&str, &str)] = &[("strategy", "fixed"), ("initial_rate", "1000")];
+
+/// What a scripted server does with one request.
+type Reply = fn() -> Answer;
+
+/// A service that replies as written, one reply per request, and keeps what it got.
+fn scripted(
+    replies: &[Reply],
+) -> (
+    Seen,
+    impl Service<
+        Request<&'static str>,
+        Response = Response<&'static str>,
+        Error = BoxError,
+        Future: Send,
+    > + Clone
+    + Send
+    + 'static,
+) {
+    let replies: Arc<Mutex<VecDeque<Reply>>> =
+        Arc::new(Mutex::new(replies.iter().copied().collect()));
+    let seen = Seen::default();
+    let kept = seen.clone();
+    let service = service_fn(move |request: Request<&'static str>| {
+        kept.lock().unwrap().push(request);
+        let reply = replies.lock().unwrap().pop_front();
+        std::future::ready(reply.expect("one request too many")())
+    });
+    (seen, service)
+}
+
+type Seen = Arc<Mutex<Vec<Request<&'static str>>>>;
+
+fn count(seen: &Seen) -> usize {
+    seen.lock().unwrap().len()
+}
+
+fn status(status: u16) -> Answer {
+    Ok(Response::builder().status(status).body("body").unwrap())
+}
+
+fn throttled(seconds: &str) -> Answer {
+    let response = Response::builder().status(429);
+    Ok(response.header("retry-after", seconds).body("").unwrap())
+}
+
+fn refused() -> Answer {
+    Err(io::Error::from(io::ErrorKind::ConnectionRefused).into())
+}
+
+fn reset() -> Answer {
+    Err(io::Error::from(io::ErrorKind::ConnectionReset).into())
+}
+
+fn post() -> Request<&'static str> {
+    Request::post(URL).body("order").unwrap()
+}
+
+/// Sends through a layer to a scripted server, to the end; and how often that got it.
+fn send(
+    clock: &ManualClock,
+    layer: &RetryLayer,
+    request: Request<&'static str>,
+    replies: &[Reply],
+) -> (Result<Response<&'static str>, RetryError>, usize) {
+    let (seen, service) = scripted(replies);
+    let answer = drive(clock, layer.layer(service).oneshot(request));
+    (answer, count(&seen))
+}
+
+fn trail_of<R>(response: &Response<R>) -> &Trail {
+    response.extensions().get().unwrap()
+}
+
+fn end_of(trail: &Trail) -> Option<TerminalReason> {
+    match trail.steps().last()?.what {
+        What::Over { reason } => Some(reason),
+        _ => None,
+    }
+}
+
+#[test]
+fn what_failed_is_sent_again_with_everything_in_it() {
+    let (clock, limiter) = limiter(FAST);
+    let (seen, service) = scripted(&[|| status(503), refused, || status(200)]);
+    let request = Request::get(URL).header("x-page", "2").body("").unwrap();
+    let service = RetryLayer::new(limiter.clone()).layer(service);
+    let response = drive(&clock, service.oneshot(request)).unwrap();
+    assert_eq!(response.status(), 200);
+    for request in &*seen.lock().unwrap() {
+        assert_eq!(request.uri(), URL);
+        assert_eq!(request.headers()["x-page"], "2");
+    }
+    assert_eq!(count(&seen), 3);
+    let answers = trail_of(&response).steps().iter();
+    let verdicts: Vec<Verdict> = answers
+        .filter_map(|step| match step.what {
+            What::Answered { verdict, .. } => verdict,
+            _ => None,
+        })
+        .collect();
+    let expected = [Verdict::Overloaded, Verdict::Unreachable, Verdict::Success];
+    assert_eq!(verdicts, expected);
+    let gate = limiter.gate(KEY).unwrap().gate;
+    assert_eq!((gate.admitted, gate.succeeded, gate.failed), (3, 1, 2));
+}
+
+#[test]
+fn a_wait_that_the_server_names_is_waited_for() {
+    let (clock, limiter) = limiter(FAST);
+    let layer = RetryLayer::new(limiter);
+    let before = clock.clock().now();
+    let (response, sent) = send(
+        &clock,
+        &layer,
+        get(URL),
+        &[|| throttled("30"), || status(200)],
+    );
+    assert_eq!((response.unwrap().status().as_u16(), sent), (200, 2));
+    assert!(clock.clock().now().since(before) >= Duration::from_secs(30));
+}
+
+#[test]
+fn an_unsafe_request_is_sent_once_if_it_may_have_been_acted_on() {
+    let (clock, limiter) = limiter(FAST);
+    let layer = RetryLayer::new(limiter);
+    let once: [Reply; 1] = [|| status(502)];
+    let (response, _) = send(&clock, &layer, post(), &once);
+    let response = response.unwrap();
+    assert_eq!(response.status(), 502, "the server's answer is the answer");
+    let end = end_of(trail_of(&response));
+    assert_eq!(end, Some(TerminalReason::Exhausted));
+    let (error, _) = send(&clock, &layer, post(), &[reset]);
+    assert!(matches!(error, Err(RetryError::Failed { .. })));
+
+    let again: [Reply; 3] = [refused, || throttled("1"), || status(201)];
+    let (response, sent) = send(&clock, &layer, post(), &again);
+    assert_eq!((response.unwrap().status().as_u16(), sent), (201, 3));
+}
+
+#[test]
+fn a_key_or_the_route_allows_to_repeat_it() {
+    let (clock, limiter) = limiter(FAST);
+    let layer = RetryLayer::new(limiter);
+    let twice: [Reply; 2] = [|| status(502), || status(201)];
+    let mut keyed = post();
+    keyed
+        .headers_mut()
+        .insert("idempotency-key", "1".parse().unwrap());
+    assert_eq!(send(&clock, &layer, keyed, &twice).1, 2);
+    let layer = layer.retry_unsafe();
+    assert_eq!(send(&clock, &layer, post(), &twice).1, 2);
+}
+
+#[test]
+fn the_backoff_bounds_the_attempts_and_the_last_error_is_the_error() {
+    let (clock, limiter) = limiter(FAST);
+    let layer = RetryLayer::new(limiter).backoff(Preset::Crawl.settings());
+    let (error, sent) = send(&clock, &layer, get(URL), &[reset, reset, refused]);
+    let error = error.unwrap_err();
+    assert_eq!(sent, 3);
+    let trail = error.trail().unwrap();
+    assert_eq!(end_of(trail), Some(TerminalReason::Exhausted));
+    let source = error.source().unwrap().downcast_ref::<io::Error>();
+    let kind = source.map(io::Error::kind);
+    assert_eq!(kind, Some(io::ErrorKind::ConnectionRefused));
+}
+
+#[test]
+fn what_would_come_too_late_is_not_waited_for() {
+    let (clock, limiter) = limiter(FAST);
+    let layer = RetryLayer::new(limiter).within(Duration::from_secs(10));
+    let before = clock.clock().now();
+    let (response, sent) = send(&clock, &layer, get(URL), &[|| throttled("60")]);
+    let response = response.unwrap();
+    assert_eq!((response.status().as_u16(), sent), (429, 1));
+    assert_eq!(end_of(trail_of(&response)), Some(TerminalReason::Expired));
+    assert_eq!(clock.clock().now(), before);
+}
+
+#[test]
+fn what_never_left_in_time_was_not_sent() {
+    let (clock, limiter) = limiter(FAST);
+    limiter.isolate(KEY).unwrap();
+    let layer = RetryLayer::new(limiter).within(Duration::from_secs(10));
+    let (error, sent) = send(&clock, &layer, get(URL), &[]);
+    let Err(RetryError::NotSent(error)) = error else {
+        panic!("{error:?}");
+    };
+    assert_eq!((error.sent, sent), (0, 0));
+    assert!(error.may_succeed_later(), "{error}");
+}
+
+#[test]
+fn a_gate_that_never_lets_it_out_is_given_up() {
+    let (clock, limiter) = limiter(FAST);
+    limiter.isolate(KEY).unwrap();
+    let layer = RetryLayer::new(limiter);
+    let (error, _) = send(&clock, &layer, get(URL), &[]);
+    let Err(RetryError::NotSent(error)) = error else {
+        panic!("{error:?}");
+    };
+    assert_eq!(error.reason, TerminalReason::GaveUp);
+    assert!(clock.clock().now() >= Timestamp::ZERO + GIVE_UP_AFTER / 2);
+}
+
+#[test]
+fn background_requests_let_interactive_ones_pass() {
+    let (clock, limiter) = limiter(SLOW);
+    let mock = Mock::default();
+    let interactive = RetryLayer::new(limiter.clone()).layer(mock.clone());
+    let background = RetryLayer::new(limiter.clone()).background();
+    let background = background.layer(mock);
+    limiter.try_acquire(KEY).unwrap().settle(&ok());
+    let mut patient = Task::new(background.oneshot(get(URL)));
+    let mut urgent = Task::new(interactive.oneshot(get(URL)));
+    assert!(patient.poll().is_pending() && urgent.poll().is_pending());
+    clock.advance(Duration::from_secs(1));
+    assert!(urgent.is_woken() && !patient.is_woken());
+}
+
+#[test]
+fn the_rules_of_the_host_decide_what_is_sent_again() {
+    let host = HostSettings {
+        rules: vec![Rule {
+            statuses: vec![404],
+            ..Rule::new(Verdict::Overloaded)
+        }],
+        ..HostSettings::from(settings(FAST))
+    };
+    let (clock, builder) = builder(FAST);
+    let limiter = builder.host(KEY.parse().unwrap(), host).build();
+    let layer = RetryLayer::new(limiter);
+    let (response, sent) = send(&clock, &layer, get(URL), &[|| status(404), || status(200)]);
+    assert_eq!((response.unwrap().status().as_u16(), sent), (200, 2));
+    let elsewhere = get("https://www.example.com/");
+    let (response, _) = send(&clock, &layer, elsewhere, &[|| status(404)]);
+    let response = response.unwrap();
+    let end = end_of(trail_of(&response));
+    assert_eq!(end, Some(TerminalReason::Rejected));
+}
+
+#[test]
+fn an_error_about_the_request_itself_is_not_repeated_and_teaches_nothing() {
+    let heard = Heard::default();
+    let (clock, builder) = builder(FAST);
+    let limiter = builder.listener(heard.listener()).build();
+    let layer = RetryLayer::new(limiter.clone());
+    let impossible: Reply = || Err("client error (UserUnsupportedVersion)".into());
+    let (error, sent) = send(&clock, &layer, get(URL), &[impossible]);
+    assert!(matches!(error, Err(RetryError::Failed { .. })));
+    assert_eq!(sent, 1);
+    assert_eq!(heard.take(), ["admitted", "settled none"]);
+    let gate = limiter.gate(KEY).unwrap().gate;
+    assert_eq!((gate.in_flight, gate.failed), (0, 0));
+}
+
+#[test]
+fn a_request_without_a_host_needs_a_name_for_its_gate() {
+    let (clock, limiter) = limiter(FAST);
+    let layer = RetryLayer::new(limiter.clone());
+    let (error, _) = send(&clock, &layer, get("/items"), &[]);
+    assert!(matches!(error, Err(RetryError::Key(_))), "{error:?}");
+
+    let layer = layer.keyed_by(|_: &Request<&'static str>| "items".to_owned());
+    let (_, service) = scripted(&[|| status(200)]);
+    let service = layer.layer(service);
+    drive(&clock, service.oneshot(get("/items"))).unwrap();
+    assert!(limiter.gate("items").is_some());
+}
+
+#[test]
+fn a_credential_is_refreshed_once_and_the_request_sent_again() {
+    let (clock, limiter) = limiter(FAST);
+    let made = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&made);
+    let credential = Arc::new(Credential::new("crm", 0, move || {
+        let number = counted.fetch_add(1, Ordering::SeqCst) + 1;
+        Box::pin(std::future::ready(Some(number)))
+    }));
+    let refresh: Arc<dyn Refresh> = Arc::clone(&credential) as _;
+    let layer = RetryLayer::new(limiter).credential(refresh);
+    let used = Arc::clone(&credential);
+    // The service below puts in the token of the moment.
+    let service = service_fn(move |_: Request<&'static str>| {
+        let is_new = *used.current() > 0;
+        std::future::ready(status(if is_new { 200 } else { 401 }))
+    });
+    let response = drive(&clock, layer.layer(service).oneshot(get(URL))).unwrap();
+    assert_eq!(response.status(), 200);
+    assert_eq!(made.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn every_attempt_waits_for_readiness_of_its_own() {
+    let (clock, limiter) = limiter(FAST);
+    let mock = Mock::default();
+    mock.allow(1);
+    let mut service = RetryLayer::new(limiter).layer(mock.clone());
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(service.poll_ready(&mut context).is_ready());
+    let mut task = Task::new(service.call(get(URL)));
+    assert!(service.poll_ready(&mut context).is_pending());
+    assert!(task.poll().is_pending());
+    mock.next_call().unwrap().status(503);
+    assert!(task.poll().is_pending());
+    clock.advance(Duration::from_secs(5));
+    assert!(task.poll().is_pending());
+    assert!(mock.next_call().is_none(), "the second is not ready yet");
+    mock.allow(1);
+    assert!(task.poll().is_pending());
+    mock.next_call().unwrap().status(200);
+    assert_eq!(task.output().unwrap().status(), 200);
+}
+
+#[test]
+fn a_service_that_breaks_down_ends_it() {
+    let (clock, limiter) = limiter(FAST);
+    let mock = Mock::default();
+    let mut service = RetryLayer::new(limiter.clone()).layer(mock.clone());
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(service.poll_ready(&mut context).is_ready());
+    let mut task = Task::new(service.call(get(URL)));
+    assert!(task.poll().is_pending());
+    mock.next_call().unwrap().status(503);
+    assert!(task.poll().is_pending());
+    mock.break_down();
+    let Poll::Ready(Err(error)) = service.poll_ready(&mut context) else {
+        panic!("it cannot become ready");
+    };
+    assert!(matches!(error, RetryError::Failed { .. }));
+    clock.advance(Duration::from_secs(5));
+    let error = task.output().unwrap_err();
+    assert_eq!(error.source().unwrap().to_string(), "broken for good");
+    assert_eq!(limiter.gate(KEY).unwrap().gate.in_flight, 0);
+}
+
+/// In flight and in line at the gate.
+fn held(limiter: &Limiter) -> (u32, u32) {
+    let gate = limiter.gate(KEY).unwrap().gate;
+    (gate.in_flight, gate.waiting)
+}
+
+#[test]
+fn dropping_it_at_any_point_gives_back_what_it_holds() {
+    // How many of these steps are made before it is dropped.
+    for steps in 0..=5 {
+        let (clock, limiter) = limiter(SLOW);
+        limiter.try_acquire(KEY).unwrap().give_back();
+        let mock = Mock::default();
+        let service = RetryLayer::new(limiter.clone()).layer(mock.clone());
+        let mut task = Task::new(service.oneshot(get(URL)));
+        let mut call = None;
+        for step in 1..=steps {
+            match step {
+                // Under way.
+                1 => assert!(task.poll().is_pending()),
+                // Answered, and now it waits for its own time.
+                2 => {
+                    mock.next_call().unwrap().status(503);
+                    assert!(task.poll().is_pending());
+                    assert_eq!(held(&limiter), (0, 0));
+                }
+                // In line: somebody else has taken the token.
+                3 => {
+                    clock.advance(Duration::from_secs(30));
+                    limiter.try_acquire(KEY).unwrap().settle(&ok());
+                    assert!(task.poll().is_pending());
+                    assert_eq!(held(&limiter), (0, 1));
+                }
+                // Admitted, and not polled since.
+                4 => {
+                    clock.advance(Duration::from_secs(1));
+                    assert!(task.is_woken());
+                }
+                _ => {
+                    assert!(task.poll().is_pending());
+                    call = mock.next_call();
+                    assert_eq!(held(&limiter), (1, 0));
+                }
+            }
+        }
+        drop(task);
+        assert_eq!(held(&limiter), (0, 0), "after {steps} steps");
+        assert!(call.is_none_or(|call| call.is_cancelled()));
+    }
+}
+
+fn ok() -> tidegate::Outcome {
+    tidegate::Outcome::status(200, Duration::ZERO)
+}
+
+#[tokio::test]
+async fn it_can_be_sent_to_another_task() {
+    let (_clock, limiter) = limiter(FAST);
+    let (_, service) = scripted(&[|| status(200)]);
+    let service = RetryLayer::new(limiter).layer(service);
+    let answer = tokio::spawn(service.oneshot(get(URL))).await.unwrap();
+    assert_eq!(answer.unwrap().status(), 200);
+}

@@ -1,0 +1,226 @@
+//! A service that is answered by hand, and futures that are polled by hand.
+
+use std::collections::VecDeque;
+use std::error::Error;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker, ready};
+
+use http::{Request, Response};
+use tidegate::event::Event;
+use tidegate::{GateOptions, GateSettings, Limiter, LimiterBuilder, ManualClock};
+use tokio::sync::oneshot;
+use tower::Service;
+
+pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
+pub(crate) type Answer = Result<Response<&'static str>, BoxError>;
+
+pub(crate) const KEY: &str = "api.example.com";
+
+/// A service whose calls are answered by the test. Every clone has to become ready by itself, and
+/// one that is called without that panics.
+#[derive(Default)]
+pub(crate) struct Mock {
+    shared: Arc<Mutex<Shared>>,
+    is_ready: bool,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// How many may become ready; `None`: all.
+    places: Option<usize>,
+    broken: bool,
+    calls: VecDeque<Call>,
+}
+
+/// A request that has arrived.
+pub(crate) struct Call {
+    pub(crate) request: Request<&'static str>,
+    answer: oneshot::Sender<Answer>,
+}
+
+impl Call {
+    pub(crate) fn answer(self, answer: Answer) {
+        assert!(self.answer.send(answer).is_ok(), "nobody waits for it");
+    }
+
+    pub(crate) fn status(self, status: u16) {
+        self.with_headers(status, &[]);
+    }
+
+    pub(crate) fn with_headers(self, status: u16, fields: &[(&str, &str)]) {
+        let mut response = Response::builder().status(status);
+        for &(name, value) in fields {
+            response = response.header(name, value);
+        }
+        self.answer(Ok(response.body("body").unwrap()));
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.answer.is_closed()
+    }
+}
+
+impl Mock {
+    pub(crate) fn allow(&self, places: usize) {
+        self.shared.lock().unwrap().places = Some(places);
+    }
+
+    pub(crate) fn break_down(&self) {
+        self.shared.lock().unwrap().broken = true;
+    }
+
+    /// The next request that has arrived.
+    pub(crate) fn next_call(&self) -> Option<Call> {
+        self.shared.lock().unwrap().calls.pop_front()
+    }
+}
+
+impl Clone for Mock {
+    fn clone(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+            is_ready: false,
+        }
+    }
+}
+
+impl Service<Request<&'static str>> for Mock {
+    type Response = Response<&'static str>;
+    type Error = BoxError;
+    type Future = MockFuture;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        let mut shared = self.shared.lock().unwrap();
+        if shared.broken {
+            return Poll::Ready(Err("broken for good".into()));
+        }
+        if !self.is_ready {
+            match &mut shared.places {
+                Some(0) => return Poll::Pending,
+                Some(places) => *places -= 1,
+                None => {}
+            }
+            self.is_ready = true;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<&'static str>) -> MockFuture {
+        assert!(self.is_ready, "called without having become ready");
+        self.is_ready = false;
+        let (answer, answered) = oneshot::channel();
+        let mut shared = self.shared.lock().unwrap();
+        shared.calls.push_back(Call { request, answer });
+        MockFuture(answered)
+    }
+}
+
+pub(crate) struct MockFuture(oneshot::Receiver<Answer>);
+
+impl Future for MockFuture {
+    type Output = Answer;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer> {
+        let answer = ready!(Pin::new(&mut self.0).poll(context));
+        Poll::Ready(answer.expect("a call is answered"))
+    }
+}
+
+/// A future that is polled by hand.
+pub(crate) struct Task<F: Future> {
+    future: Pin<Box<F>>,
+    woken: Arc<Woken>,
+    seen: usize,
+}
+
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl<F: Future> Task<F> {
+    pub(crate) fn new(future: F) -> Self {
+        Self {
+            future: Box::pin(future),
+            woken: Arc::default(),
+            seen: 0,
+        }
+    }
+
+    pub(crate) fn poll(&mut self) -> Poll<F::Output> {
+        self.seen = self.woken.0.load(Ordering::SeqCst);
+        let waker = Waker::from(Arc::clone(&self.woken));
+        self.future.as_mut().poll(&mut Context::from_waker(&waker))
+    }
+
+    pub(crate) fn is_woken(&self) -> bool {
+        self.woken.0.load(Ordering::SeqCst) > self.seen
+    }
+
+    /// What it came to, which it must have by now.
+    pub(crate) fn output(&mut self) -> F::Output {
+        match self.poll() {
+            Poll::Ready(output) => output,
+            Poll::Pending => panic!("not ready yet"),
+        }
+    }
+}
+
+pub(crate) fn settings(set: &[(&str, &str)]) -> GateSettings {
+    let mut options = GateOptions::default();
+    for (name, value) in set {
+        options.set(name, value).unwrap();
+    }
+    options.build().unwrap()
+}
+
+/// A rate of one per second that does not move.
+pub(crate) const SLOW: &[(&str, &str)] = &[("strategy", "fixed"), ("initial_rate", "1")];
+
+pub(crate) fn builder(set: &[(&str, &str)]) -> (ManualClock, LimiterBuilder) {
+    let clock = ManualClock::new();
+    let builder = Limiter::builder().gate(settings(set)).clock(clock.clock());
+    (clock, builder)
+}
+
+pub(crate) fn limiter(set: &[(&str, &str)]) -> (ManualClock, Limiter) {
+    let (clock, builder) = builder(set);
+    (clock, builder.build())
+}
+
+/// What the limiter told, one word with its most telling detail each.
+#[derive(Clone, Default)]
+pub(crate) struct Heard(Arc<Mutex<Vec<String>>>);
+
+impl Heard {
+    pub(crate) fn listener(
+        &self,
+    ) -> impl Fn(policy::time::Timestamp, &Event<'_>) + Send + Sync + 'static {
+        let heard = self.clone();
+        move |_, event| {
+            let detail = match event {
+                Event::Settled { verdict, .. } => {
+                    verdict.map_or("none", |verdict| verdict.as_str())
+                }
+                _ => "",
+            };
+            let told = format!("{} {detail}", event.name());
+            heard.0.lock().unwrap().push(told.trim_end().to_owned());
+        }
+    }
+
+    pub(crate) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+pub(crate) fn get(uri: &str) -> Request<&'static str> {
+    Request::get(uri).body("").unwrap()
+}
