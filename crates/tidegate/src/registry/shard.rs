@@ -439,12 +439,12 @@ impl Shard {
         self.text.remove(slot.key);
         self.counts.evicted += 1;
         if self.text.has_many_holes() {
-            self.pack(hasher);
+            self.pack();
         }
     }
 
-    /// Moves the text of the keys together, and gives back what the table no longer needs.
-    fn pack(&mut self, hasher: &KeyHash) {
+    /// Moves the text of the keys together.
+    fn pack(&mut self) {
         let mut packed = Text::default();
         let mut from = 0;
         while let Some((index, slot)) = self.slab.next(from) {
@@ -455,15 +455,6 @@ impl Shard {
             from = index + 1;
         }
         self.text = packed;
-        let Self {
-            table, slab, text, ..
-        } = self;
-        table.shrink_to_fit(|&index| {
-            let slot = slab
-                .get(index)
-                .expect("the table names slots that are taken");
-            hasher.hash(text.get(slot.key))
-        });
     }
 
     /// Puts every gate under new settings, those where someone waits first of all into effect.
@@ -542,10 +533,10 @@ impl Shard {
         gate.snapshot(settings, tickets, now)
     }
 
-    /// For how many keys, and for how many bytes of them, there is room.
+    /// For how many bytes of keys there is room.
     #[cfg(test)]
-    pub(super) fn room(&self) -> (usize, usize) {
-        (self.table.capacity(), self.text.capacity())
+    pub(super) fn room(&self) -> usize {
+        self.text.capacity()
     }
 
     pub(crate) fn key(&self, index: SlotIndex) -> &str {
