@@ -45,25 +45,45 @@ impl Shared {
 
     /// Waits until every gate of the ask has a permit at the same time.
     ///
-    /// Nothing is held while waiting: a permit of one gate that waits for another would take its
-    /// tokens from those who could use them, and two asks with their keys in other orders would
-    /// wait for each other for ever. So it waits at one gate at a time, the one that keeps it, and
-    /// when it may leave there it needs the others at once or waits at the next.
+    /// At first nothing is held while waiting: a permit of one gate that waits for another takes
+    /// its tokens from those who could use them. So it waits at one gate at a time, the one that
+    /// keeps it, and when it may leave there it needs the others at once or waits at the next.
+    ///
+    /// Where many wait for several gates, that alone would go on for ever: each is given a token of
+    /// one gate while another has that of the other, and all pass them on. So whoever was kept
+    /// [`TURNS`] times keeps what it gets from then on.
     pub(super) async fn wait_for_all<'a>(&'a self, ask: Ask<'_>) -> Result<Permit<'a>, Refusal> {
         let ask = self.with_deadline(ask);
         let mut keeper = ask.key;
-        loop {
-            let alone = Ask {
-                key: keeper,
-                also: &[],
-                ..ask
-            };
-            let permit = self.wait(alone).await?;
+        for _ in 0..TURNS {
+            let permit = self.wait(ask.alone_at(keeper)).await?;
             match self.join_all(permit, keeper, &ask) {
                 Ok(permit) => return Ok(permit),
                 Err(key) => keeper = key,
             }
         }
+        self.wait_in_order(&ask).await
+    }
+
+    /// Waits at one gate after the other and keeps what it has. In the order of the keys, which is
+    /// the same for everyone: so nobody has what another waits for and waits for what that one has.
+    async fn wait_in_order<'a>(&'a self, ask: &Ask<'_>) -> Result<Permit<'a>, Refusal> {
+        let keys = std::iter::once(ask.key).chain(ask.also.iter().copied());
+        let mut keys: Vec<&str> = keys.collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let mut kept = Unused(None);
+        for key in keys {
+            let permit = self.wait(ask.alone_at(key)).await?;
+            kept.0 = Some(match kept.0.take() {
+                Some(mut first) => {
+                    first.join(permit);
+                    first
+                }
+                None => permit,
+            });
+        }
+        Ok(kept.0.take().expect("an ask has at least one key"))
     }
 
     /// Adds the permits of all other gates of the ask to that of `keeper`, if they have one now;
@@ -93,14 +113,7 @@ impl Shared {
         keys: impl Iterator<Item = &'k str>,
         ask: Ask<'k>,
     ) -> WaitAny<'a, 'k> {
-        let waits = keys.map(|key| {
-            let alone = Ask {
-                key,
-                also: &[],
-                ..ask
-            };
-            Some(self.wait(alone))
-        });
+        let waits = keys.map(|key| Some(self.wait(ask.alone_at(key))));
         WaitAny {
             waits: waits.collect(),
             refusal: None,
@@ -118,6 +131,20 @@ impl Shared {
 
 /// What keeps an ask: since when, why, and until when as things stood then.
 pub(crate) type Kept = (Timestamp, Reason, Option<Timestamp>);
+
+/// Twice for each of the two gates of most such asks: enough where nobody else waits for both.
+const TURNS: usize = 4;
+
+/// A permit that was not used yet: dropped, it is given back with its tokens.
+struct Unused<'a>(Option<Permit<'a>>);
+
+impl Drop for Unused<'_> {
+    fn drop(&mut self) {
+        if let Some(permit) = self.0.take() {
+            permit.give_back();
+        }
+    }
+}
 
 /// Waits for a permit of one gate.
 pub(super) struct Wait<'a, 'k> {

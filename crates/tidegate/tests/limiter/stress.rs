@@ -496,3 +496,65 @@ fn totals_add_up() {
     assert!(totals.denied >= refused, "{totals:?}, refused {refused}");
     assert!(totals.denied <= refused + given_up, "{totals:?}");
 }
+
+/// In virtual time, which goes on whenever nobody has anything to do: whoever is stuck is still
+/// there an hour later.
+#[cfg(feature = "tokio")]
+#[tokio::test(start_paused = true)]
+async fn thousands_of_tasks_come_go_give_up_and_are_aborted() {
+    let limiter = Limiter::builder()
+        .gate(settings(&[
+            ("strategy", "fixed"),
+            ("initial_rate", "100"),
+            ("max_in_flight", "10"),
+        ]))
+        .clock(tidegate::Clock::tokio())
+        .build();
+    let keys = ["a", "b", "c"];
+    let mut random = Random::from_seed(6);
+    let mut tasks = tokio::task::JoinSet::new();
+    let mut aborts = Vec::new();
+    for number in 0..3000_usize {
+        let limiter = limiter.clone();
+        let (patience, work) = (millis(random.below(20_000)), millis(random.below(200)));
+        let task = tasks.spawn(async move {
+            let key = keys[number % 3];
+            let also = [keys[(number + 1) % 3]];
+            let permit = match number % 7 {
+                0 => limiter.acquire(Ask::new(key).also(&also)).await,
+                1 => {
+                    let any = limiter.acquire_any(&keys, Ask::new(key)).await;
+                    any.map(|(_, permit)| permit)
+                }
+                2 | 3 => match tokio::time::timeout(patience, limiter.acquire(key)).await {
+                    Ok(answer) => answer,
+                    Err(_) => return false,
+                },
+                _ => limiter.acquire(Ask::new(key).within(patience)).await,
+            };
+            let Ok(permit) = permit else { return false };
+            tokio::time::sleep(work).await;
+            permit.settle(&ok());
+            true
+        });
+        if random.below(10) == 0 {
+            aborts.push(task);
+        }
+        tokio::time::sleep(millis(random.below(3))).await;
+        if random.below(20) == 0 {
+            aborts.drain(..).for_each(|task| task.abort());
+        }
+    }
+    let mut admitted = 0;
+    let all = async {
+        while let Some(task) = tasks.join_next().await {
+            admitted += usize::from(task.unwrap_or(false));
+        }
+    };
+    let ended = tokio::time::timeout(secs(3600), all).await;
+    assert!(ended.is_ok(), "some are stuck");
+    assert!(admitted > 1000, "{admitted}");
+    for key in keys {
+        assert_eq!(load(&limiter, key), (0, 0), "{key}");
+    }
+}
