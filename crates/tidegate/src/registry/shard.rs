@@ -131,7 +131,7 @@ impl Shard {
     ) -> Option<gate::Permit> {
         let (gate, settings, _) = self.parts(index);
         // Clocks of two processors may differ by a little; at a gate time never goes back.
-        let now = now.max(gate.last_activity());
+        let now = not_back(gate, now);
         let permit = gate.acquire_at_once(settings, &ask_at_once(cost, now), now);
         self.counts.requests += u64::from(permit.is_some());
         permit
@@ -146,6 +146,7 @@ impl Shard {
     ) -> Result<gate::Permit, Refusal> {
         self.counts.requests += 1;
         let (gate, settings, tickets) = self.parts(index);
+        let now = not_back(gate, now);
         match gate.acquire(settings, tickets, &ask_at_once(cost, now), now) {
             Decision::Admit(permit) => Ok(permit),
             Decision::Wait { reason, until, .. } | Decision::Refuse { reason, until } => {
@@ -167,6 +168,7 @@ impl Shard {
         now: Timestamp,
     ) -> Asked {
         let (gate, settings, tickets) = self.parts(index);
+        let now = not_back(gate, now);
         let ask = ask.at_gate(settings, asked_at);
         match gate.acquire(settings, tickets, &ask, now) {
             Decision::Admit(permit) => Asked::Admitted(permit),
@@ -199,6 +201,7 @@ impl Shard {
         now: Timestamp,
     ) -> Result<(), Refusal> {
         let (gate, settings, tickets) = self.parts(index);
+        let now = not_back(gate, now);
         let ask = ask.at_gate(settings, now);
         let answer = gate.peek(settings, tickets, &ask, now);
         answer.map_err(|(reason, until)| Refusal::new(reason, until, now))
@@ -215,20 +218,19 @@ impl Shard {
         now: Timestamp,
     ) {
         let (gate, settings, _) = self.parts(index);
-        let now = now.max(gate.last_activity());
-        gate.settle(settings, permit, outcome, verdict, now);
+        gate.settle(settings, permit, outcome, verdict, not_back(gate, now));
     }
 
     /// Brings a permit back of whose attempt nobody knows.
     pub(crate) fn abandon(&mut self, index: SlotIndex, permit: gate::Permit, now: Timestamp) {
         let (gate, settings, _) = self.parts(index);
-        gate.abandon(settings, permit, now);
+        gate.abandon(settings, permit, not_back(gate, now));
     }
 
     /// Brings a permit back whose attempt was never made.
     pub(crate) fn give_back(&mut self, index: SlotIndex, permit: gate::Permit, now: Timestamp) {
         let (gate, settings, _) = self.parts(index);
-        gate.give_back(settings, permit, now);
+        gate.give_back(settings, permit, not_back(gate, now));
     }
 
     /// What is in a seat: `Some` if it was emptied, `None` if its owner still waits. `Err` if it
@@ -272,11 +274,10 @@ impl Shard {
         }
     }
 
-    /// The time at a gate: never before its last event, for clocks of two processors may differ by
-    /// a little.
+    /// The time at a gate, see [`not_back`].
     pub(crate) fn time_at(&self, index: SlotIndex, now: Timestamp) -> Timestamp {
         let slot = self.slab.get(index);
-        slot.map_or(now, |slot| now.max(slot.gate.last_activity()))
+        slot.map_or(now, |slot| not_back(&slot.gate, now))
     }
 
     /// Does someone wait at this gate?
@@ -309,6 +310,7 @@ impl Shard {
 
     /// Lets everyone leave the line who may or must, and notes when to look again.
     pub(crate) fn serve(&mut self, index: SlotIndex, now: Timestamp, wakers: &mut Vec<Waker>) {
+        let now = not_back(self.parts(index).0, now);
         loop {
             let before = wakers.len();
             self.admit_all(index, now, wakers);
@@ -549,6 +551,12 @@ impl Shard {
         gate.snapshot(settings, tickets, now)
     }
 
+    /// For how many bytes of keys there is room.
+    #[cfg(test)]
+    pub(super) fn room(&self) -> usize {
+        self.text.capacity()
+    }
+
     pub(crate) fn key(&self, index: SlotIndex) -> &str {
         let slot = self.slab.get(index);
         slot.map_or("", |slot| self.text.get(slot.key))
@@ -566,6 +574,13 @@ fn without_deadline(reason: Reason, gate: &Gate, now: Timestamp) -> Reason {
         Reason::Deadline => Reason::Rate,
         reason => reason,
     }
+}
+
+/// Who reads the clock first need not get the lock first. To a gate time does not go back: it would
+/// refuse whoever comes from before its last event, and keep a log of it in the wrong order.
+#[inline]
+fn not_back(gate: &Gate, now: Timestamp) -> Timestamp {
+    now.max(gate.last_activity())
 }
 
 /// An ask that does not wait.
