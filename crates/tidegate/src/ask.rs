@@ -52,6 +52,21 @@ impl<'a> Ask<'a> {
         }
     }
 
+    /// An ask for whatever gate it is brought to: those of a pool's endpoints, or of a list of keys.
+    pub const fn any() -> Self {
+        Self::new("")
+    }
+
+    /// All gates it needs, each once.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        let (first, also) = (self.key, self.also);
+        let others = also
+            .iter()
+            .enumerate()
+            .filter(move |(index, key)| **key != first && !also[..*index].contains(key));
+        std::iter::once(first).chain(others.map(|(_, key)| *key))
+    }
+
     /// Needs permits of these gates as well: all or none. An attempt that counts against a host and
     /// against an account asks both.
     pub const fn also(self, keys: &'a [&'a str]) -> Self {
@@ -87,6 +102,11 @@ impl<'a> Ask<'a> {
             class: Class::Background,
             ..self
         }
+    }
+
+    /// Does it need more than one key? A key that is named twice is one.
+    pub(crate) fn is_for_several(&self) -> bool {
+        self.keys().nth(1).is_some()
     }
 
     /// The same ask at one gate only.

@@ -1,5 +1,7 @@
 //! What gates work with, by host.
 
+use std::sync::Arc;
+
 use policy::classify::Rule;
 use policy::gate::GateSettings;
 
@@ -12,7 +14,7 @@ pub struct HostSettings {
     pub share: bool,
     /// What the owner of the settings knows of their answers. For whoever judges with the whole
     /// answer at hand; [`Permit::settle`](crate::Permit::settle) knows only its outcome.
-    pub rules: Vec<Rule>,
+    pub rules: Arc<[Rule]>,
 }
 
 impl From<GateSettings> for HostSettings {
@@ -20,7 +22,7 @@ impl From<GateSettings> for HostSettings {
         Self {
             gate,
             share: false,
-            rules: Vec::new(),
+            rules: Arc::default(),
         }
     }
 }

@@ -64,6 +64,6 @@ fn read_host(
     HostSettings {
         gate: gate.unwrap_or_default(),
         share,
-        rules: rule::read(section),
+        rules: rule::read(section).into(),
     }
 }

@@ -127,9 +127,10 @@ impl Shared {
 
     pub(super) fn view(&self, key: &str) -> Option<GateView> {
         let now = self.clock.now();
-        let (mut shard, place) = self.registry.find(key)?;
+        let (mut shard, place) = self.known_gate(key)?;
+        let key = shard.key(place.slot).to_owned();
         let seen = shard.with_gate(place.slot, |gate, settings, tickets| {
-            view(key, settings, gate.snapshot(settings, tickets, now))
+            view(&key, settings, gate.snapshot(settings, tickets, now))
         });
         Some(seen)
     }

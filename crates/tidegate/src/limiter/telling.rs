@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use policy::breaker::BreakerState;
-use policy::gate::{self, GateSnapshot};
-use policy::outcome::{Outcome, Verdict};
+use policy::gate::GateSnapshot;
 use policy::time::Timestamp;
 
 use super::Shared;
-use crate::ask::Refusal;
+use crate::ask::{Ask, Refusal};
 use crate::event::Event;
 use crate::permit::Permit;
 use crate::registry::{Place, Shard};
@@ -28,55 +27,52 @@ impl Shared {
         is_heard.then(|| shard.key(place.slot).to_owned())
     }
 
-    #[cold]
     pub(super) fn tell_answer(
         &self,
         key: &str,
         answer: &Result<Permit<'_>, Refusal>,
         now: Timestamp,
     ) {
-        let event = match answer {
-            Ok(permit) => Event::Admitted {
+        match answer {
+            Ok(permit) => self.tell_of(key, now, |key| Event::Admitted {
                 key,
                 waited: Duration::ZERO,
                 is_probe: permit.is_probe(),
-            },
-            Err(refusal) => self.refused(key, refusal),
-        };
-        self.tell(now, &event);
-    }
-
-    pub(super) fn refused<'a>(&self, key: &'a str, refusal: &Refusal) -> Event<'a> {
-        Event::Refused {
-            key,
-            reason: refusal.reason(),
-            until: refusal.until(),
+            }),
+            Err(refusal) => self.tell_refused(key, refusal, now),
         }
     }
 
-    /// What [`Shared::settle`] does, and then what it changed.
-    #[cold]
-    pub(super) fn settle_and_tell(
+    pub(super) fn tell_refused(&self, key: &str, refusal: &Refusal, now: Timestamp) {
+        self.tell_of(key, now, |key| Event::Refused {
+            key,
+            reason: refusal.reason(),
+            until: refusal.until(),
+        });
+    }
+
+    /// Every gate of the ask has let it through.
+    pub(super) fn tell_admitted(&self, ask: &Ask<'_>, waited: Duration, now: Timestamp) {
+        for key in ask.keys() {
+            self.tell_of(key, now, |key| Event::Admitted {
+                key,
+                waited,
+                is_probe: false,
+            });
+        }
+    }
+
+    /// Tells of the gate that asks for `key` go to, by its own key.
+    pub(super) fn tell_of<'k>(
         &self,
-        place: Place,
-        permit: gate::Permit,
-        outcome: &Outcome,
-        verdict: Option<Verdict>,
+        key: &'k str,
         now: Timestamp,
+        event: impl for<'e> FnOnce(&'e str) -> Event<'e>,
     ) {
-        let mut shard = self.registry.lock(place.shard);
-        let key = shard.key(place.slot).to_owned();
-        let before = shard.look(place.slot, now);
-        shard.settle(place.slot, permit, outcome, verdict, now);
-        let after = shard.look(place.slot, now);
-        self.unlock(shard, place, now);
-        let event = Event::Settled {
-            key: &key,
-            verdict,
-            latency: outcome.latency,
-        };
-        self.tell(now, &event);
-        self.tell_change(&key, &before, &after, now);
+        if self.listener.is_some() {
+            let shared_key = self.shared_key(key);
+            self.tell(now, &event(shared_key.as_deref().unwrap_or(key)));
+        }
     }
 
     /// What differs between two looks at a gate.

@@ -25,17 +25,18 @@ impl Shared {
             asked_at: None,
             kept: None,
             seat: None,
+            is_alone: true,
         }
     }
 
-    /// Waits at every gate of the ask, and notes what kept it.
+    /// Waits at every gate of the ask, and notes what kept it first.
     pub(crate) async fn wait_noting<'a>(
         &'a self,
         ask: Ask<'_>,
         kept: &mut Option<Kept>,
     ) -> Result<Permit<'a>, Refusal> {
-        if !ask.also.is_empty() {
-            return self.wait_for_all(ask).await;
+        if ask.is_for_several() {
+            return self.wait_for_all(ask, kept).await;
         }
         let mut wait = self.wait(ask);
         let answer = (&mut wait).await;
@@ -52,30 +53,60 @@ impl Shared {
     /// Where many wait for several gates, that alone would go on for ever: each is given a token of
     /// one gate while another has that of the other, and all pass them on. So whoever was kept
     /// [`TURNS`] times keeps what it gets from then on.
-    pub(super) async fn wait_for_all<'a>(&'a self, ask: Ask<'_>) -> Result<Permit<'a>, Refusal> {
+    async fn wait_for_all<'a>(
+        &'a self,
+        ask: Ask<'_>,
+        kept: &mut Option<Kept>,
+    ) -> Result<Permit<'a>, Refusal> {
         let ask = self.with_deadline(ask);
+        let asked_at = self.clock.now();
+        let permit = match self.wait_in_turns(&ask, kept).await? {
+            Some(permit) => permit,
+            None => self.wait_in_order(&ask, kept).await?,
+        };
+        let now = self.clock.now();
+        self.tell_admitted(&ask, now.since(asked_at), now);
+        Ok(permit)
+    }
+
+    /// Waits at whichever gate keeps it, and needs the others at once then. `None` if that came to
+    /// nothing too often.
+    async fn wait_in_turns<'a>(
+        &'a self,
+        ask: &Ask<'_>,
+        kept: &mut Option<Kept>,
+    ) -> Result<Option<Permit<'a>>, Refusal> {
         let mut keeper = ask.key;
         for _ in 0..TURNS {
-            let permit = self.wait(ask.alone_at(keeper)).await?;
-            match self.join_all(permit, keeper, &ask) {
-                Ok(permit) => return Ok(permit),
-                Err(key) => keeper = key,
+            let mut permit = self.wait_for_part(ask.alone_at(keeper), kept).await?;
+            let others = ask.keys().filter(|key| *key != keeper);
+            match self.take_all(others, ask.cost, self.clock.now()) {
+                Ok(others) => {
+                    permit.join(others);
+                    return Ok(Some(permit));
+                }
+                Err((key, _)) => {
+                    permit.give_back();
+                    keeper = key;
+                }
             }
         }
-        self.wait_in_order(&ask).await
+        Ok(None)
     }
 
     /// Waits at one gate after the other and keeps what it has. In the order of the keys, which is
     /// the same for everyone: so nobody has what another waits for and waits for what that one has.
-    async fn wait_in_order<'a>(&'a self, ask: &Ask<'_>) -> Result<Permit<'a>, Refusal> {
-        let keys = std::iter::once(ask.key).chain(ask.also.iter().copied());
-        let mut keys: Vec<&str> = keys.collect();
+    async fn wait_in_order<'a>(
+        &'a self,
+        ask: &Ask<'_>,
+        kept: &mut Option<Kept>,
+    ) -> Result<Permit<'a>, Refusal> {
+        let mut keys: Vec<&str> = ask.keys().collect();
         keys.sort_unstable();
-        keys.dedup();
-        let mut kept = Unused(None);
+        let mut unused = Unused(None);
         for key in keys {
-            let permit = self.wait(ask.alone_at(key)).await?;
-            kept.0 = Some(match kept.0.take() {
+            let permit = self.wait_for_part(ask.alone_at(key), kept).await?;
+            unused.0 = Some(match unused.0.take() {
                 Some(mut first) => {
                     first.join(permit);
                     first
@@ -83,28 +114,20 @@ impl Shared {
                 None => permit,
             });
         }
-        Ok(kept.0.take().expect("an ask has at least one key"))
+        Ok(unused.0.take().expect("an ask has at least one key"))
     }
 
-    /// Adds the permits of all other gates of the ask to that of `keeper`, if they have one now;
-    /// else gives everything back and says which gate has none.
-    fn join_all<'a, 'k>(
+    /// Waits at one gate of several; nobody is told, for that is not all that was asked for.
+    async fn wait_for_part<'a>(
         &'a self,
-        mut permit: Permit<'a>,
-        keeper: &str,
-        ask: &Ask<'k>,
-    ) -> Result<Permit<'a>, &'k str> {
-        let keys = std::iter::once(ask.key).chain(ask.also.iter().copied());
-        for key in keys.filter(|key| *key != keeper) {
-            match self.try_acquire(key, ask.cost) {
-                Ok(other) => permit.join(other),
-                Err(_) => {
-                    permit.give_back();
-                    return Err(key);
-                }
-            }
-        }
-        Ok(permit)
+        ask: Ask<'_>,
+        kept: &mut Option<Kept>,
+    ) -> Result<Permit<'a>, Refusal> {
+        let mut wait = self.wait(ask);
+        wait.is_alone = false;
+        let answer = (&mut wait).await;
+        *kept = kept.or(wait.kept);
+        answer
     }
 
     /// Waits at several gates at once, for the first that lets it through.
@@ -155,6 +178,8 @@ pub(super) struct Wait<'a, 'k> {
     /// What kept it when it last joined a line.
     kept: Option<Kept>,
     seat: Option<(Place, SeatId)>,
+    /// Its permit is all that was asked for, so that whoever listens is told of it.
+    is_alone: bool,
 }
 
 impl<'a> Future for Wait<'a, '_> {
@@ -191,38 +216,28 @@ impl<'a> Wait<'a, '_> {
         let (mut shard, place) = match shared.gate_of(ask.key, now) {
             Ok(found) => found,
             Err(refusal) => {
-                shared.tell(now, &shared.refused(ask.key, &refusal));
+                shared.tell_refused(ask.key, &refusal, now);
                 return Poll::Ready(Err(refusal));
             }
         };
         if is_new {
             shard.counts.requests += 1;
         }
-        match shard.acquire(place.slot, &ask, asked_at, context.waker(), now) {
-            Asked::Waits {
-                seat,
-                until,
-                reason,
-            } => {
-                self.seat = Some((place, seat));
-                self.kept = Some((now, reason, until));
-                // Someone waits now, so there is a time to look again.
-                shared.unlock(shard, place, now);
-                shared.tell(
-                    now,
-                    &Event::Waiting {
-                        key: ask.key,
-                        reason,
-                        until,
-                    },
-                );
-                Poll::Pending
-            }
-            asked @ (Asked::Admitted(_) | Asked::Refused(_)) => {
-                drop(shard);
-                Poll::Ready(self.collected(place, asked))
-            }
-        }
+        let asked = shared.at_gate(shard, place, now, |shard, now| {
+            shard.acquire(place.slot, &ask, asked_at, context.waker(), now)
+        });
+        let Asked::Waits {
+            seat,
+            until,
+            reason,
+        } = asked
+        else {
+            return Poll::Ready(self.collected(place, asked));
+        };
+        self.seat = Some((place, seat));
+        self.kept = Some((now, reason, until));
+        shared.tell_of(ask.key, now, |key| Event::Waiting { key, reason, until });
+        Poll::Pending
     }
 
     fn collected(&self, place: Place, asked: Asked) -> Result<Permit<'a>, Refusal> {
@@ -234,18 +249,17 @@ impl<'a> Wait<'a, '_> {
                 // First of all, so that it is given back if the listener panics.
                 let permit = Permit::new(shared, place, permit);
                 shared.note_wait(place, waited);
-                shared.tell(
-                    now,
-                    &Event::Admitted {
-                        key: self.ask.key,
+                if self.is_alone {
+                    shared.tell_of(self.ask.key, now, |key| Event::Admitted {
+                        key,
                         waited,
                         is_probe: permit.is_probe(),
-                    },
-                );
+                    });
+                }
                 Ok(permit)
             }
             Asked::Refused(refusal) => {
-                shared.tell(now, &shared.refused(self.ask.key, &refusal));
+                shared.tell_refused(self.ask.key, &refusal, now);
                 Err(refusal)
             }
             Asked::Waits { reason, until, .. } => Err(Refusal::new(reason, until, now)),
@@ -262,10 +276,10 @@ impl Drop for Wait<'_, '_> {
         let now = self.shared.clock.now();
         // Before the lock, so that it is dropped after it.
         let mut unneeded = None;
-        let mut shard = self.shared.registry.lock(place.shard);
-        if shard.cancel(seat, &mut unneeded, now) {
-            self.shared.serve(shard, place, now);
-        }
+        let shard = self.shared.registry.lock(place.shard);
+        self.shared.at_gate(shard, place, now, |shard, now| {
+            shard.cancel(seat, &mut unneeded, now);
+        });
     }
 }
 

@@ -150,12 +150,7 @@ impl Shard {
         match gate.acquire(settings, tickets, &ask_at_once(cost, now), now) {
             Decision::Admit(permit) => Ok(permit),
             Decision::Wait { reason, until, .. } | Decision::Refuse { reason, until } => {
-                // Who does not wait at all has no deadline to miss: what keeps it is the reason.
-                let reason = match reason {
-                    Reason::Deadline if gate.hold_until(now).is_some() => Reason::Hold,
-                    Reason::Deadline => Reason::Rate,
-                    reason => reason,
-                };
+                let reason = without_deadline(reason, gate, now);
                 self.counts.denied += 1;
                 Err(Refusal::new(reason, until, now))
             }
@@ -187,6 +182,11 @@ impl Shard {
                 reason,
             },
             Decision::Refuse { reason, until } => {
+                let reason = if ask.deadline <= now {
+                    without_deadline(reason, gate, now)
+                } else {
+                    reason
+                };
                 self.counts.denied += 1;
                 Asked::Refused(Refusal::new(reason, until, now))
             }
@@ -207,7 +207,7 @@ impl Shard {
         answer.map_err(|(reason, until)| Refusal::new(reason, until, now))
     }
 
-    /// Brings a permit back with what happened. `true` if someone waits who may leave now.
+    /// Brings a permit back with what happened.
     #[inline(always)]
     pub(crate) fn settle(
         &mut self,
@@ -216,10 +216,9 @@ impl Shard {
         outcome: &Outcome,
         verdict: Option<Verdict>,
         now: Timestamp,
-    ) -> bool {
+    ) {
         let (gate, settings, _) = self.parts(index);
         gate.settle(settings, permit, outcome, verdict, not_back(gate, now));
-        gate.is_waited_for()
     }
 
     /// Brings a permit back of whose attempt nobody knows.
@@ -257,38 +256,57 @@ impl Shard {
         }
     }
 
-    /// Someone no longer waits, or does not want what is in the seat. `true` if others may leave
-    /// then. The waker goes to `unneeded`, see [`Shard::collect`].
-    pub(crate) fn cancel(
-        &mut self,
-        seat: SeatId,
-        unneeded: &mut Option<Waker>,
-        now: Timestamp,
-    ) -> bool {
+    /// Someone no longer waits, or does not want what is in the seat. The waker goes to
+    /// `unneeded`, see [`Shard::collect`].
+    pub(crate) fn cancel(&mut self, seat: SeatId, unneeded: &mut Option<Waker>, now: Timestamp) {
         let Some((index, _)) = self.seats.look(seat) else {
-            return false;
+            return;
         };
         match self.seats.leave(seat) {
             Some(State::Waiting { ticket, waker }) => {
                 *unneeded = Some(waker);
                 let (gate, _, tickets) = self.parts(index);
                 gate.cancel(tickets, ticket);
-                true
             }
-            Some(State::Admitted(permit)) => {
-                self.give_back(index, permit, now);
-                true
-            }
+            Some(State::Admitted(permit)) => self.give_back(index, permit, now),
             // Who was refused is not in line any more, and its gate may be gone.
-            Some(State::Refused(_) | State::Free { .. }) | None => false,
+            Some(State::Refused(_) | State::Free { .. }) | None => {}
         }
     }
 
-    /// Someone waits at this gate, or an entry says so.
+    /// The time at a gate: never before its last event, for clocks of two processors may differ by
+    /// a little.
+    pub(crate) fn time_at(&self, index: SlotIndex, now: Timestamp) -> Timestamp {
+        let slot = self.slab.get(index);
+        slot.map_or(now, |slot| now.max(slot.gate.last_activity()))
+    }
+
+    /// Does someone wait at this gate?
     #[inline(always)]
     pub(crate) fn is_waited_for(&self, index: SlotIndex) -> bool {
         let slot = self.slab.get(index);
         slot.is_some_and(|slot| slot.gate.is_waited_for())
+    }
+
+    /// Lets everyone leave who was due before `now`, each at the time they were due.
+    ///
+    /// Alarms ring late, by milliseconds on a busy machine, and what a bucket cannot hold meanwhile
+    /// would be lost, and the rate with it. So a line is served as if it had been looked at in
+    /// time.
+    pub(crate) fn catch_up(&mut self, index: SlotIndex, now: Timestamp, wakers: &mut Vec<Waker>) {
+        let earliest = now.as_nanos().saturating_sub(MOST_LATE_NANOS);
+        let earliest = Timestamp::from_nanos(earliest);
+        let mut last = None;
+        while let Some(&due) = self.due_at.get(&index)
+            && due < now
+        {
+            let at = self.time_at(index, due.max(earliest));
+            if at >= now || last.is_some_and(|last| at <= last) {
+                return;
+            }
+            self.serve(index, at, wakers);
+            last = Some(at);
+        }
     }
 
     /// Lets everyone leave the line who may or must, and notes when to look again.
@@ -354,6 +372,7 @@ impl Shard {
             if at > now {
                 return;
             }
+            self.catch_up(index, now, wakers);
             self.serve(index, now, wakers);
             // Timers are late by some hundred microseconds and bursts make up for two
             // milliseconds: at high rates several leave together instead of a wake-up for each.
@@ -552,6 +571,19 @@ fn not_back(gate: &Gate, now: Timestamp) -> Timestamp {
     now.max(gate.last_activity())
 }
 
+/// Longer than alarms are late on a busy machine; after longer than that the machine was asleep, and
+/// what came meanwhile must not leave at once.
+const MOST_LATE_NANOS: u64 = 100_000_000;
+
+/// Who does not wait at all has no deadline to miss: what keeps it is the reason.
+fn without_deadline(reason: Reason, gate: &Gate, now: Timestamp) -> Reason {
+    match reason {
+        Reason::Deadline if gate.hold_until(now).is_some() => Reason::Hold,
+        Reason::Deadline => Reason::Rate,
+        reason => reason,
+    }
+}
+
 /// An ask that does not wait.
 #[inline]
 fn ask_at_once(cost: u32, now: Timestamp) -> gate::Ask {
@@ -574,3 +606,65 @@ pub(super) struct Swept {
 
 /// How close together wake-ups of one gate may be.
 const GRAIN: Duration = Duration::from_micros(500);
+
+#[cfg(test)]
+mod tests {
+    use policy::gate::GateOptions;
+
+    use super::*;
+
+    const KEY: &str = "api.example.com";
+
+    /// A shard with one gate of 500 a second at which `waiting` wait since the beginning.
+    fn shard(waiting: usize) -> (Shard, SlotIndex) {
+        let mut options = GateOptions::default();
+        for (name, value) in [("strategy", "fixed"), ("initial_rate", "500")] {
+            options.set(name, value).unwrap();
+        }
+        let settings = HostSettings::from(options.build().unwrap());
+        let mut shard = Shard::new(Arc::new(Hosts::new(settings)));
+        let now = Timestamp::ZERO;
+        let index = shard.insert(7, KEY, None, now).unwrap();
+        while shard.try_acquire(index, 1, now).is_ok() {}
+        for _ in 0..waiting {
+            let ask = Ask::new(KEY);
+            let asked = shard.acquire(index, &ask, now, Waker::noop(), now);
+            assert!(matches!(asked, Asked::Waits { .. }));
+        }
+        shard.serve(index, now, &mut Vec::new());
+        (shard, index)
+    }
+
+    #[test]
+    fn an_alarm_that_is_late_costs_nobody_their_token() {
+        let (mut shard, _) = shard(1000);
+        let mut left = Vec::new();
+        for ring in [3, 17, 90, 95, 180, 200] {
+            shard.serve_due(Timestamp::from_millis(ring), &mut left);
+        }
+        assert_eq!(left.len(), 100, "500 a second for 200 ms");
+    }
+
+    #[test]
+    fn what_came_while_the_machine_slept_does_not_leave_at_once() {
+        let (mut shard, _) = shard(1000);
+        let mut left = Vec::new();
+        shard.serve_due(Timestamp::from_secs(20), &mut left);
+        let most = 500 / 10 + 2;
+        assert!((50..=most).contains(&left.len()), "{}", left.len());
+    }
+
+    #[test]
+    fn a_late_look_by_someone_else_costs_nobody_their_token_either() {
+        let (mut shard, index) = shard(1000);
+        let mut left = Vec::new();
+        for at in (7..=200).step_by(7) {
+            let now = Timestamp::from_millis(at);
+            shard.catch_up(index, now, &mut left);
+            // Whoever asks looks at the tokens, and so forgets what the bucket cannot hold.
+            assert!(shard.try_acquire(index, 1, now).is_err(), "no overtaking");
+        }
+        shard.serve_due(Timestamp::from_millis(200), &mut left);
+        assert_eq!(left.len(), 100);
+    }
+}

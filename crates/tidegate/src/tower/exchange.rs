@@ -19,7 +19,7 @@ pub(super) fn judged<R>(
 ) -> (Outcome, Judgement) {
     let head = Head::of(response);
     let outcome = head.outcome(latency, limiter.clock().wall());
-    let rules = limiter.settings(key).rules;
+    let rules = limiter.rules(key);
     let judgement = head.judge(&rules, &outcome.hint);
     (outcome, judgement)
 }

@@ -235,10 +235,11 @@ fn a_wait_that_the_server_names_holds_the_gate() {
 #[test]
 fn the_rules_of_the_host_decide_first() {
     let host = HostSettings {
-        rules: vec![Rule {
+        rules: [Rule {
             statuses: vec![418],
             ..Rule::new(Verdict::Throttled)
-        }],
+        }]
+        .into(),
         ..HostSettings::from(settings(SLOW))
     };
     let heard = Heard::default();
@@ -290,20 +291,14 @@ fn who_is_refused_learns_why_and_until_when() {
     let mut second = send(&service, URL);
     let error = second.output().unwrap_err();
     let refusal = *error.refusal().unwrap();
-    assert_eq!(refusal.reason(), Reason::Deadline);
+    assert_eq!(refusal.reason(), Reason::Rate);
     assert!(
         refusal
             .wait()
             .is_some_and(|wait| wait <= Duration::from_secs(1))
     );
     assert!(!error.server_may_have_acted());
-    assert!(
-        error
-            .source()
-            .unwrap()
-            .to_string()
-            .starts_with("not in time")
-    );
+    assert!(error.source().unwrap().to_string().starts_with("not yet"));
     assert!(mock.next_call().is_some() && mock.next_call().is_none());
 }
 
@@ -422,7 +417,7 @@ fn a_refusal_further_in_gives_the_outer_permit_back() {
         .service(Mock::default());
     let held_by_someone = limiter.try_acquire(KEY).unwrap();
     let error = Task::new(service.oneshot(get(URL))).output().unwrap_err();
-    assert_eq!(error.refusal().unwrap().reason(), Reason::Deadline);
+    assert_eq!(error.refusal().unwrap().reason(), Reason::Rate);
     assert_eq!(heard.take(), ["admitted", "admitted", "refused"]);
     assert!(
         limiter.try_acquire("account").is_ok(),

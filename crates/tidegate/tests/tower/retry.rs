@@ -248,10 +248,11 @@ fn background_requests_let_interactive_ones_pass() {
 #[test]
 fn the_rules_of_the_host_decide_what_is_sent_again() {
     let host = HostSettings {
-        rules: vec![Rule {
+        rules: [Rule {
             statuses: vec![404],
             ..Rule::new(Verdict::Overloaded)
-        }],
+        }]
+        .into(),
         ..HostSettings::from(settings(FAST))
     };
     let (clock, builder) = builder(FAST);

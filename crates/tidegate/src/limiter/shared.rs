@@ -1,0 +1,464 @@
+//! What all clones of a limiter, its permits and its alarms share.
+//!
+//! Locks are taken in one order, settings before shards before the clock, and wakers and listeners
+//! are called when none is held.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use policy::budget::{BudgetSettings, RetryBudget};
+use policy::gate::{self, Gate, GateRecord, GateSettings};
+use policy::hosts::{HostPattern, Hosts};
+use policy::line::Tickets;
+use policy::outcome::{Outcome, Verdict};
+use policy::random::Random;
+use policy::time::Timestamp;
+
+use super::LimiterBuilder;
+use crate::ask::{Ask, Refusal};
+use crate::clock::{Alarm, Clock};
+use crate::event::{Event, Listener};
+use crate::permit::Permit;
+use crate::registry::{Place, Registry, Shard};
+use crate::settings::HostSettings;
+use crate::sync::{Mutex, MutexGuard, lock};
+use crate::waking::wake_all;
+
+pub(crate) struct Shared {
+    pub(crate) clock: Clock,
+    pub(super) registry: Registry,
+    pub(super) hosts: Mutex<Arc<Hosts<HostSettings>>>,
+    pub(super) listener: Option<Arc<dyn Listener>>,
+    /// Where the random numbers of calls come from.
+    chance: Mutex<Random>,
+    budget: Mutex<RetryBudget>,
+    budget_settings: BudgetSettings,
+    /// Keys that have the settings of a host by another name.
+    aliases: Mutex<BTreeMap<String, String>>,
+    pub(super) retries: AtomicU64,
+    /// The alarm for the next round of eviction, while there are gates.
+    pub(super) round: Mutex<Option<Alarm>>,
+    pub(super) me: Weak<Self>,
+}
+
+impl Shared {
+    pub(super) fn new(builder: LimiterBuilder) -> Arc<Self> {
+        let LimiterBuilder {
+            clock,
+            hosts,
+            listener,
+            budget,
+            chance,
+        } = builder;
+        let clock = clock.unwrap_or_default();
+        let now = clock.now();
+        let hosts = Arc::new(hosts);
+        Arc::new_cyclic(|me| Self {
+            clock,
+            registry: Registry::new(&hosts),
+            hosts: Mutex::new(hosts),
+            listener,
+            chance: Mutex::new(chance),
+            budget: Mutex::new(RetryBudget::new(&budget, now)),
+            budget_settings: budget,
+            aliases: Mutex::new(BTreeMap::new()),
+            retries: AtomicU64::new(0),
+            round: Mutex::new(None),
+            me: Weak::clone(me),
+        })
+    }
+
+    pub(crate) fn to_arc(&self) -> Arc<Self> {
+        let me = self.me.upgrade();
+        me.expect("whoever borrows from a limiter keeps it alive")
+    }
+
+    /// The permit is made in the one place where it is needed: handed on through the types of
+    /// other answers it would be written and read back several times, and waited for each time.
+    #[inline(always)]
+    pub(crate) fn try_acquire(&self, key: &str, cost: u32) -> Result<Permit<'_>, Refusal> {
+        let now = self.clock.now();
+        if self.listener.is_none()
+            && let Some((mut shard, place)) = self.registry.find(key)
+            && let Some(permit) = shard.acquire_at_once(place.slot, cost, now)
+        {
+            drop(shard);
+            return Ok(Permit::new(self, place, permit));
+        }
+        self.try_acquire_the_long_way(key, cost, now)
+    }
+
+    #[inline(never)]
+    fn try_acquire_the_long_way(
+        &self,
+        key: &str,
+        cost: u32,
+        now: Timestamp,
+    ) -> Result<Permit<'_>, Refusal> {
+        let answer = self.take(key, cost, now);
+        self.tell_answer(key, &answer, now);
+        answer
+    }
+
+    /// A permit of every gate of the ask, or of none.
+    pub(super) fn try_acquire_all(&self, ask: &Ask<'_>) -> Result<Permit<'_>, Refusal> {
+        let now = self.clock.now();
+        let answer = self.take_all(ask.keys(), ask.cost, now);
+        match &answer {
+            Ok(_) => self.tell_admitted(ask, Duration::ZERO, now),
+            Err((key, refusal)) => self.tell_refused(key, refusal, now),
+        }
+        answer.map_err(|(_, refusal)| refusal)
+    }
+
+    /// Permits of all these gates as one; else of none, with the gate that refused.
+    pub(super) fn take_all<'a, 'k>(
+        &'a self,
+        keys: impl Iterator<Item = &'k str>,
+        cost: u32,
+        now: Timestamp,
+    ) -> Result<Permit<'a>, (&'k str, Refusal)> {
+        let mut all: Option<Permit<'a>> = None;
+        for key in keys {
+            match (self.take(key, cost, now), &mut all) {
+                (Ok(permit), Some(all)) => all.join(permit),
+                (Ok(permit), None) => all = Some(permit),
+                (Err(refusal), _) => {
+                    if let Some(all) = all {
+                        all.give_back();
+                    }
+                    return Err((key, refusal));
+                }
+            }
+        }
+        Ok(all.expect("an ask has a key"))
+    }
+
+    /// A permit of one gate, if there is one now. Nobody is told.
+    pub(super) fn take(&self, key: &str, cost: u32, now: Timestamp) -> Result<Permit<'_>, Refusal> {
+        let (shard, place) = self.gate_of(key, now)?;
+        let answer = self.at_gate(shard, place, now, |shard, now| {
+            shard.try_acquire(place.slot, cost, now)
+        });
+        answer.map(|permit| Permit::new(self, place, permit))
+    }
+
+    /// The gate that asks for `key` go to.
+    pub(super) fn gate_of(
+        &self,
+        key: &str,
+        now: Timestamp,
+    ) -> Result<(MutexGuard<'_, Shard>, Place), Refusal> {
+        match self.registry.find(key) {
+            Some(found) => Ok(found),
+            None => self.new_gate(key, now),
+        }
+    }
+
+    /// A key that has no gate: either it shares one, or it gets one.
+    #[cold]
+    fn new_gate(
+        &self,
+        key: &str,
+        now: Timestamp,
+    ) -> Result<(MutexGuard<'_, Shard>, Place), Refusal> {
+        let round_after = self.round_after();
+        let shared_key = self.shared_key(key);
+        let key = shared_key.as_deref().unwrap_or(key);
+        let found = self.registry.find_or_insert(key, now)?;
+        self.begin_rounds(round_after, now);
+        Ok(found)
+    }
+
+    /// The gate that asks for `key` go to, if it is there.
+    pub(super) fn known_gate(&self, key: &str) -> Option<(MutexGuard<'_, Shard>, Place)> {
+        self.registry
+            .find(key)
+            .or_else(|| self.registry.find(&self.shared_key(key)?))
+    }
+
+    /// The key of the gate that all hosts of a pattern share, if `key` is of one that does.
+    pub(super) fn shared_key(&self, key: &str) -> Option<String> {
+        let hosts = lock(&self.hosts);
+        let index = hosts.index_for(key);
+        let pattern = hosts.pattern(index).filter(|_| hosts.get(index).share);
+        pattern.map(HostPattern::to_string)
+    }
+
+    #[inline(always)]
+    pub(crate) fn settle(
+        &self,
+        place: Place,
+        permit: gate::Permit,
+        outcome: &Outcome,
+        verdict: Option<Verdict>,
+    ) {
+        let now = self.clock.now();
+        let mut shard = self.registry.lock(place.shard);
+        if self.listener.is_none() && !shard.is_waited_for(place.slot) {
+            shard.settle(place.slot, permit, outcome, verdict, now);
+        } else {
+            self.settle_the_long_way(shard, place, permit, outcome, verdict, now);
+        }
+    }
+
+    /// Someone waits at the gate, or someone listens.
+    #[cold]
+    fn settle_the_long_way(
+        &self,
+        shard: MutexGuard<'_, Shard>,
+        place: Place,
+        permit: gate::Permit,
+        outcome: &Outcome,
+        verdict: Option<Verdict>,
+        now: Timestamp,
+    ) {
+        let key = self.key_if_heard(&shard, place);
+        let (before, after) = self.at_gate(shard, place, now, |shard, now| {
+            let before = shard.look(place.slot, now);
+            shard.settle(place.slot, permit, outcome, verdict, now);
+            (before, shard.look(place.slot, now))
+        });
+        if let Some(key) = key {
+            let event = Event::Settled {
+                key: &key,
+                verdict,
+                latency: outcome.latency,
+            };
+            self.tell(now, &event);
+            self.tell_change(&key, &before, &after, now);
+        }
+    }
+
+    pub(crate) fn abandon(&self, place: Place, permit: gate::Permit) {
+        let now = self.clock.now();
+        let shard = self.registry.lock(place.shard);
+        let key = self.key_if_heard(&shard, place);
+        self.at_gate(shard, place, now, |shard, now| {
+            shard.abandon(place.slot, permit, now);
+        });
+        if let Some(key) = key {
+            self.tell(now, &Event::Abandoned { key: &key });
+        }
+    }
+
+    pub(crate) fn give_back(&self, place: Place, permit: gate::Permit) {
+        let now = self.clock.now();
+        let shard = self.registry.lock(place.shard);
+        self.at_gate(shard, place, now, |shard, now| {
+            shard.give_back(place.slot, permit, now);
+        });
+    }
+
+    /// Does something to a gate, lets everyone leave who may before and after it, and unlocks.
+    pub(super) fn at_gate<T>(
+        &self,
+        mut shard: MutexGuard<'_, Shard>,
+        place: Place,
+        now: Timestamp,
+        act: impl FnOnce(&mut Shard, Timestamp) -> T,
+    ) -> T {
+        let now = shard.time_at(place.slot, now);
+        let mut wakers = Vec::new();
+        shard.catch_up(place.slot, now, &mut wakers);
+        let was_waited_for = shard.is_waited_for(place.slot);
+        let done = act(&mut shard, now);
+        if was_waited_for || shard.is_waited_for(place.slot) {
+            shard.serve(place.slot, now, &mut wakers);
+        }
+        self.set_alarm(place.shard, &mut shard);
+        drop(shard);
+        self.clock.catch_up();
+        wake_all(wakers);
+        done
+    }
+
+    pub(super) fn peek(&self, ask: &Ask<'_>) -> Result<(), Refusal> {
+        let now = self.clock.now();
+        let answers = ask.keys().map(|key| self.peek_one(key, ask, now));
+        // Of several, the one that is last to let it through.
+        let last = answers
+            .filter_map(Result::err)
+            .max_by_key(|refusal| refusal.until().unwrap_or(Timestamp::MAX));
+        last.map_or(Ok(()), Err)
+    }
+
+    fn peek_one(&self, key: &str, ask: &Ask<'_>, now: Timestamp) -> Result<(), Refusal> {
+        match self.known_gate(key) {
+            Some((mut shard, place)) => {
+                let now = shard.time_at(place.slot, now);
+                shard.peek(place.slot, ask, now)
+            }
+            None => self.peek_new(key, ask, now),
+        }
+    }
+
+    /// What a gate would say that nobody has used yet.
+    fn peek_new(&self, key: &str, ask: &Ask<'_>, now: Timestamp) -> Result<(), Refusal> {
+        let settings = self.settings_of(key);
+        let ask = ask.at_gate(&settings, now);
+        let answer = Gate::new(&settings, now).peek(&settings, &Tickets::new(), &ask, now);
+        answer.map_err(|(reason, until)| Refusal::new(reason, until, now))
+    }
+
+    /// Counts a wait that is over, if it was long enough to be noticed.
+    pub(super) fn note_wait(&self, place: Place, waited: Duration) {
+        if !waited.is_zero() {
+            let mut shard = self.registry.lock(place.shard);
+            let throttled_after =
+                shard.with_gate(place.slot, |_, settings, _| settings.throttled_after());
+            if waited > throttled_after {
+                shard.counts.throttled += 1;
+            }
+        }
+    }
+
+    pub(crate) fn settings_of(&self, key: &str) -> GateSettings {
+        lock(&self.hosts).find(key).gate.clone()
+    }
+
+    /// A person interferes with the gate of `key`. `false` if there is none.
+    pub(super) fn interfere(
+        &self,
+        key: &str,
+        act: fn(&mut Gate, &GateSettings, Timestamp),
+    ) -> bool {
+        let now = self.clock.now();
+        match self.known_gate(key) {
+            Some((shard, place)) => {
+                self.act(shard, place, act, now);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// A person interferes with the gate of `key`; if there is none it is made.
+    pub(super) fn interfere_or_insert(
+        &self,
+        key: &str,
+        act: fn(&mut Gate, &GateSettings, Timestamp),
+    ) -> Result<(), Refusal> {
+        let now = self.clock.now();
+        let (shard, place) = self.gate_of(key, now)?;
+        self.act(shard, place, act, now);
+        Ok(())
+    }
+
+    fn act(
+        &self,
+        shard: MutexGuard<'_, Shard>,
+        place: Place,
+        act: fn(&mut Gate, &GateSettings, Timestamp),
+        now: Timestamp,
+    ) {
+        let key = self.key_if_heard(&shard, place);
+        let (before, after) = self.at_gate(shard, place, now, |shard, now| {
+            let before = shard.look(place.slot, now);
+            shard.with_gate(place.slot, |gate, settings, _| act(gate, settings, now));
+            (before, shard.look(place.slot, now))
+        });
+        if let Some(key) = key {
+            self.tell_change(&key, &before, &after, now);
+        }
+    }
+
+    pub(super) fn restore(&self, key: &str, record: &GateRecord) -> bool {
+        let round_after = self.round_after();
+        let now = self.clock.now();
+        let is_new = self.registry.restore(key, record, now);
+        if is_new {
+            self.begin_rounds(round_after, now);
+        }
+        is_new
+    }
+
+    /// A generator of its own for each call, so that they do not wait for each other.
+    pub(crate) fn random(&self) -> Random {
+        Random::from_seed(lock(&self.chance).next_u64())
+    }
+
+    /// An ordinary request is about to be sent: it pays for a part of a retry.
+    pub(crate) fn pay_in(&self, now: Timestamp) {
+        lock(&self.budget).deposit(&self.budget_settings, now);
+    }
+
+    /// Takes a retry out of the budget of all retries; if there is none, says when there is, if
+    /// ever.
+    pub(crate) fn withdraw(&self, now: Timestamp) -> Result<(), Option<Timestamp>> {
+        let mut budget = lock(&self.budget);
+        if budget.withdraw(&self.budget_settings, now) {
+            self.retries.fetch_add(1, Ordering::Relaxed);
+            return Ok(());
+        }
+        Err(budget.next_at(&self.budget_settings, now))
+    }
+
+    /// When the gate of `key` last had a success.
+    pub(crate) fn last_success(&self, key: &str) -> Option<Timestamp> {
+        let (mut shard, place) = self.known_gate(key)?;
+        shard.with_gate(place.slot, |gate, _, _| gate.last_success())
+    }
+
+    /// Gives the gate of `key` the settings of `host`, now and whenever settings change.
+    pub(crate) fn name_host(&self, key: &str, host: &str) {
+        lock(&self.aliases).insert(key.to_owned(), host.to_owned());
+        self.change_settings(|_| true);
+    }
+
+    /// Changes settings and puts all gates under them. `false` if `change` says that it changed
+    /// nothing.
+    pub(super) fn change_settings(
+        &self,
+        change: impl FnOnce(&mut Hosts<HostSettings>) -> bool,
+    ) -> bool {
+        let mut present = lock(&self.hosts);
+        let mut hosts = present.as_ref().clone();
+        if !change(&mut hosts) {
+            return false;
+        }
+        for (key, host) in &*lock(&self.aliases) {
+            hosts.alias(key, host);
+        }
+        let hosts = &Arc::new(hosts);
+        *present = Arc::clone(hosts);
+        let now = self.clock.now();
+        let mut wakers = Vec::new();
+        // Under the lock of the settings, so that two changes cannot cross on their way.
+        self.registry
+            .adopt(hosts, now, &mut wakers, |number, shard| {
+                self.set_alarm(number, shard);
+            });
+        drop(present);
+        self.clock.catch_up();
+        wake_all(wakers);
+        true
+    }
+
+    /// Calls `look` with every gate, a few under one lock.
+    pub(super) fn each_gate(
+        &self,
+        mut look: impl FnMut(&str, &mut Gate, &GateSettings, &Tickets, Timestamp),
+    ) {
+        for number in 0..self.registry.shards() {
+            let mut from = 0;
+            loop {
+                let now = self.clock.now();
+                let mut shard = self.registry.lock(number);
+                let next =
+                    shard.look_at_some(from, GATES_PER_LOCK, |key, gate, settings, tickets| {
+                        look(key, gate, settings, tickets, now);
+                    });
+                match next {
+                    Some(next) => from = next,
+                    None => break,
+                }
+            }
+        }
+    }
+}
+
+/// Some ten microseconds: nobody who asks meanwhile notices.
+const GATES_PER_LOCK: usize = 128;

@@ -1,0 +1,145 @@
+//! Asks without waiting, asks of several gates, and gates that several hosts share.
+
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::time::Duration;
+
+use policy::time::Timestamp;
+use tidegate::event::Event;
+use tidegate::{Ask, HostSettings, Limiter, ManualClock, Reason};
+
+use crate::support::{Caller, KEY, limiter, load, ok, secs, settings};
+
+const SLOW: &[(&str, &str)] = &[("strategy", "fixed"), ("initial_rate", "1")];
+
+#[test]
+fn who_does_not_wait_is_told_what_keeps_it() {
+    let (_, limiter) = limiter(SLOW);
+    limiter.try_acquire(KEY).unwrap().settle(&ok());
+    let refusal = limiter.try_acquire(KEY).unwrap_err();
+    assert_eq!(refusal.reason(), Reason::Rate);
+    assert_eq!(refusal.until(), Some(Timestamp::from_millis(998)));
+    let mut caller = Caller::new(limiter.acquire(Ask::new(KEY).within(Duration::ZERO)));
+    let Poll::Ready(Err(refusal)) = caller.poll() else {
+        panic!("expected a refusal");
+    };
+    assert_eq!(refusal.reason(), Reason::Rate);
+}
+
+#[test]
+fn a_cost_is_paid_without_waiting_too() {
+    let (clock, limiter) = limiter(&[("strategy", "fixed"), ("initial_rate", "1000")]);
+    limiter
+        .try_acquire(Ask::new(KEY).cost(3))
+        .unwrap()
+        .settle(&ok());
+    assert!(limiter.try_acquire(KEY).is_err());
+    clock.advance(Duration::from_millis(1));
+    assert!(limiter.try_acquire(KEY).is_ok());
+}
+
+#[test]
+fn without_waiting_several_keys_are_all_or_nothing() {
+    let (_, limiter) = limiter(SLOW);
+    let both = Ask::new("host").also(&["account", "host", "account"]);
+    limiter.try_acquire("account").unwrap().settle(&ok());
+    assert!(limiter.try_acquire(both).is_err());
+    assert!(limiter.peek("host").is_ok(), "its token was given back");
+    assert_eq!(load(&limiter, "host"), (0, 0));
+}
+
+#[test]
+fn a_key_that_is_named_twice_costs_one_token() {
+    let (_, limiter) = limiter(SLOW);
+    let ask = Ask::new("host").also(&["account", "host", "account"]);
+    let permit = limiter.try_acquire(ask).unwrap();
+    assert_eq!(
+        (load(&limiter, "host"), load(&limiter, "account")),
+        ((1, 0), (1, 0))
+    );
+    permit.settle(&ok());
+    assert_eq!(
+        (load(&limiter, "host"), load(&limiter, "account")),
+        ((0, 0), (0, 0))
+    );
+}
+
+fn sharing() -> (ManualClock, Limiter, Arc<Mutex<Vec<String>>>) {
+    let clock = ManualClock::new();
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let listener = {
+        let heard = Arc::clone(&heard);
+        move |_: Timestamp, event: &Event<'_>| {
+            let key = match event {
+                Event::Admitted { key, .. }
+                | Event::Settled { key, .. }
+                | Event::Waiting { key, .. } => key,
+                _ => "",
+            };
+            heard
+                .lock()
+                .expect("nobody panics")
+                .push(format!("{} {key}", event.name()));
+        }
+    };
+    let limiter = Limiter::builder()
+        .host(
+            "*.example.com".parse().expect("a pattern"),
+            HostSettings {
+                share: true,
+                ..HostSettings::from(settings(SLOW))
+            },
+        )
+        .clock(clock.clock())
+        .listener(listener)
+        .build();
+    (clock, limiter, heard)
+}
+
+#[test]
+fn hosts_that_share_a_gate_share_everything_of_it() {
+    let (clock, limiter, heard) = sharing();
+    let permit = limiter.try_acquire("a.example.com").unwrap();
+    assert!(limiter.try_acquire("b.example.com").is_err());
+    assert_eq!(limiter.gates(), 1);
+    let view = limiter.gate("c.example.com").unwrap();
+    assert_eq!(
+        (view.key.as_str(), view.gate.in_flight),
+        ("*.example.com", 1)
+    );
+    permit.settle(&ok());
+    let heard = std::mem::take(&mut *heard.lock().unwrap());
+    assert_eq!(heard[0], "admitted *.example.com");
+    assert_eq!(heard[2], "settled *.example.com");
+    limiter.isolate("a.example.com").unwrap();
+    clock.advance(secs(10));
+    assert_eq!(limiter.gates(), 1, "no gate of its own");
+    let refusal = limiter.try_acquire("b.example.com").unwrap_err();
+    assert_eq!(refusal.reason(), Reason::BreakerOpen);
+    assert!(limiter.release("c.example.com") && limiter.reset("d.example.com"));
+    assert!(limiter.try_acquire("b.example.com").is_ok());
+}
+
+#[test]
+fn of_several_gates_each_is_told_of_once_when_all_have_let_it_through() {
+    let (clock, limiter, heard) = sharing();
+    limiter.try_acquire("account").unwrap().settle(&ok());
+    limiter
+        .try_acquire("account")
+        .map(|permit| permit.settle(&ok()))
+        .ok();
+    while limiter.try_acquire("account").is_ok() {}
+    heard.lock().unwrap().clear();
+    let ask = Ask::new("a.example.com").also(&["account"]);
+    let mut caller = Caller::new(limiter.acquire(ask));
+    assert!(caller.poll().is_pending());
+    clock.advance(secs(5));
+    assert!(matches!(caller.poll(), Poll::Ready(Ok(_))));
+    let heard = heard.lock().unwrap();
+    let admitted: Vec<&str> = heard
+        .iter()
+        .filter(|event| event.starts_with("admitted"))
+        .map(String::as_str)
+        .collect();
+    assert_eq!(admitted, ["admitted *.example.com", "admitted account"]);
+}
