@@ -19,7 +19,7 @@
 
 use std::time::Duration;
 
-use crate::setting::{SettingError, whole};
+use crate::setting::{SettingError, SettingErrors, whole};
 use crate::suggest::suggestion;
 use crate::time::Timestamp;
 
@@ -65,14 +65,10 @@ impl BudgetOptions {
     /// # Errors
     ///
     /// A ratio that is no number from 0 to 10.
-    pub fn build(self) -> Result<BudgetSettings, Vec<SettingError>> {
+    pub fn build(self) -> Result<BudgetSettings, SettingErrors> {
         let ratio = self.ratio.unwrap_or(DEFAULT_RATIO);
         let Some(per_request) = parts_per_million(ratio) else {
-            return Err(vec![SettingError {
-                setting: "ratio".to_owned(),
-                value: ratio.to_string(),
-                expected: RATIO.to_owned(),
-            }]);
+            return Err(SettingError::new("ratio", ratio, RATIO).into());
         };
         Ok(BudgetSettings {
             per_request,

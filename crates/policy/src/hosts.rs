@@ -69,11 +69,23 @@ impl fmt::Display for HostPattern {
 }
 
 /// A key without its port: `[::1]:8080` is of the host `[::1]`.
+///
+/// A port is one or more digits after the only colon outside of brackets. A key that is no host
+/// may end in such a thing and mean another: one with a `/` before it, such as
+/// `api.example.com/account:42`, has no port. `account:42` cannot be told from a host, and has one.
 pub fn without_port(key: &str) -> &str {
     match key.rsplit_once(':') {
-        Some((host, port)) if !port.ends_with(']') => host,
+        Some((host, port)) if is_digits(port) && may_have_port(host) => host,
         _ => key,
     }
+}
+
+fn is_digits(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn may_have_port(host: &str) -> bool {
+    !host.contains('/') && (host.ends_with(']') || !host.contains(':'))
 }
 
 /// Which value a host has. Valid for the [`Hosts`] that gave it out.
@@ -242,6 +254,32 @@ mod tests {
         assert_eq!(without_port("[::1]:8080"), "[::1]");
         assert_eq!(without_port("[::1]"), "[::1]");
         assert_eq!(without_port("a"), "a");
+        assert_eq!(without_port("account:42"), "account");
+    }
+
+    #[test]
+    fn what_only_looks_like_a_port_is_part_of_the_key() {
+        for key in [
+            "tenant:blue",
+            "tenant:42x",
+            "tenant:",
+            "tenant:blue:42",
+            "::1",
+            "api.example.com/account:42",
+            "api.example.com:8080/account:42",
+            "api.example.com/account:42x",
+        ] {
+            assert_eq!(without_port(key), key);
+        }
+    }
+
+    #[test]
+    fn a_key_with_a_path_has_nothing_of_the_hosts() {
+        let mut hosts = Hosts::new("default");
+        hosts.insert(pattern("api.example.com"), "exact").unwrap();
+        hosts.insert(pattern("*.example.com"), "below").unwrap();
+        assert_eq!(*hosts.find("api.example.com/account:42"), "default");
+        assert_eq!(*hosts.find("api.example.com:8080"), "exact");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::classify::{self, Judgement};
-use crate::hint::Hint;
+use crate::hint::{Hint, Source};
 
 /// What one attempt did, as the gate, the pool and the item learn of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +28,40 @@ impl Outcome {
             hint: Hint::default(),
             used: None,
         }
+    }
+
+    /// It worked, after `latency`: status 200, for what does not speak HTTP.
+    pub fn success(latency: Duration) -> Self {
+        Self::status(200, latency)
+    }
+
+    /// "Slower", after `latency`, and when to come back, where that was said: status 429, for what
+    /// does not speak HTTP.
+    ///
+    /// The source of the wait is [`Source::Body`], for the answer itself named it. A wait of zero
+    /// is kept as a `Retry-After: 0` is: nothing is held back, and a retry uses no attempt up.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use policy::outcome::{Outcome, Verdict};
+    ///
+    /// let busy = Outcome::throttled(Duration::from_millis(40), Some(Duration::from_secs(3)));
+    /// assert_eq!(busy.judge().verdict, Some(Verdict::Throttled));
+    /// assert!(busy.is_directed());
+    /// ```
+    pub fn throttled(latency: Duration, wait: Option<Duration>) -> Self {
+        Self::status(429, latency).with_hint(Hint {
+            wait,
+            source: wait.map(|_| Source::Body),
+            ..Hint::default()
+        })
+    }
+
+    /// It cannot keep up or is broken, after `latency`: status 503 without a hint, for what does
+    /// not speak HTTP.
+    pub fn overloaded(latency: Duration) -> Self {
+        Self::status(503, latency)
     }
 
     /// A transport failure after `latency`.
@@ -182,6 +216,24 @@ mod tests {
         assert_eq!(throttled.judge().verdict, Some(Verdict::Throttled));
         let failed = Outcome::failure(Failure::Dns, Phase::Connecting, Duration::ZERO);
         assert_eq!(failed.judge(), classify::failure(Failure::Dns));
+    }
+
+    #[test]
+    fn what_is_not_http_is_judged_by_its_name() {
+        let latency = Duration::from_millis(40);
+        let wait = Duration::from_secs(3);
+        let judged = |outcome: &Outcome| (outcome.judge().verdict, outcome.is_directed());
+        let success = Outcome::success(latency);
+        assert_eq!(judged(&success), (Some(Verdict::Success), false));
+        let overloaded = Outcome::overloaded(latency);
+        assert_eq!(judged(&overloaded), (Some(Verdict::Overloaded), false));
+        let slower = Outcome::throttled(latency, None);
+        assert_eq!(judged(&slower), (Some(Verdict::Throttled), false));
+        assert_eq!(slower.hint, Hint::default());
+        let later = Outcome::throttled(latency, Some(wait));
+        assert_eq!(judged(&later), (Some(Verdict::Throttled), true));
+        assert_eq!(later.hint.source, Some(Source::Body));
+        assert_eq!((later.hint.wait, later.latency), (Some(wait), latency));
     }
 
     #[test]

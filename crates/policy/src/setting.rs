@@ -5,8 +5,11 @@
 //! is refused with what would; nothing falls back silently.
 
 use std::fmt;
+use std::ops::Index;
+use std::slice;
 use std::str::FromStr;
 use std::time::Duration;
+use std::vec;
 
 use crate::duration;
 use crate::suggest::suggestion;
@@ -59,6 +62,90 @@ impl fmt::Display for SettingError {
 }
 
 impl std::error::Error for SettingError {}
+
+/// Everything that is wrong with the settings: one thing or more, in the order of the settings.
+///
+/// It is an error as a whole, so that `?` passes it on, and tells all of it on one line.
+///
+/// ```
+/// use policy::poll::{PollOptions, PollSettings};
+///
+/// fn settings() -> Result<PollSettings, Box<dyn std::error::Error>> {
+///     let mut options = PollOptions::default();
+///     options.set("base", "20s")?;
+///     options.set("max", "10s")?;
+///     Ok(options.build()?)
+/// }
+/// let error = settings().unwrap_err();
+/// assert_eq!(error.to_string(), "`base` is `20s`, expected at most `max` (10s)");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingErrors(Box<[SettingError]>);
+
+impl SettingErrors {
+    /// All of `problems`; `None` if there are none.
+    pub fn of(problems: Vec<SettingError>) -> Option<Self> {
+        (!problems.is_empty()).then(|| Self(problems.into()))
+    }
+
+    /// Every problem in its order.
+    pub fn iter(&self) -> slice::Iter<'_, SettingError> {
+        self.0.iter()
+    }
+
+    /// How many there are, at least 1.
+    #[expect(clippy::len_without_is_empty, reason = "it never is")]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl fmt::Display for SettingErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.iter().enumerate() {
+            if index > 0 {
+                f.write_str("; ")?;
+            }
+            problem.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for SettingErrors {}
+
+impl From<SettingError> for SettingErrors {
+    fn from(problem: SettingError) -> Self {
+        Self(Box::new([problem]))
+    }
+}
+
+/// The problem at a place, counted from 0. There always is a first.
+impl Index<usize> for SettingErrors {
+    type Output = SettingError;
+
+    fn index(&self, index: usize) -> &SettingError {
+        &self.0[index]
+    }
+}
+
+impl IntoIterator for SettingErrors {
+    type Item = SettingError;
+    type IntoIter = vec::IntoIter<SettingError>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_vec().into_iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a SettingErrors {
+    type Item = &'a SettingError;
+    type IntoIter = slice::Iter<'a, SettingError>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
 
 /// `true` or `false`.
 ///
@@ -134,5 +221,25 @@ mod tests {
             error.to_string(),
             "`base` is `20s`, expected at most `max` (15s)"
         );
+    }
+
+    #[test]
+    fn problems_are_told_together_and_none_are_no_error() {
+        let base = SettingError::new("base", "0s", "a duration above zero");
+        let growth = SettingError::new("growth", "cubic", "`linear` or `double`");
+        let both = SettingErrors::of(vec![base.clone(), growth.clone()]).unwrap();
+        assert_eq!(
+            both.to_string(),
+            "`base` is `0s`, expected a duration above zero; \
+             `growth` is `cubic`, expected `linear` or `double`"
+        );
+        assert_eq!((both.len(), &both[1]), (2, &growth));
+        assert!((&both).into_iter().eq([&base, &growth]));
+        assert!(both.into_iter().eq([base.clone(), growth]));
+        assert_eq!(
+            SettingErrors::from(base.clone()).to_string(),
+            base.to_string()
+        );
+        assert_eq!(SettingErrors::of(Vec::new()), None);
     }
 }

@@ -2,5 +2,18 @@
 //!
 //! Nothing here waits, prints or reads a clock: time is whatever the events say it is, so a day of
 //! traffic passes in the time it takes to read it, and the same events always give the same bytes.
+//!
+//! [`replay`] plays events that somebody wrote down against one policy. [`simulate`] makes its own
+//! events: clients driven by the policies call an [`upstream`] with a limit, as a [`scenario`]
+//! describes them, and [`measure`] says what that came to.
 
+pub mod client;
+pub mod load;
+pub mod measure;
+mod number;
 pub mod replay;
+pub mod scenario;
+pub mod simulate;
+pub mod upstream;
+pub mod world;
+pub mod written;

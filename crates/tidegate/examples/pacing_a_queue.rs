@@ -5,8 +5,8 @@
 //! cargo run -p tidegate --features tokio --example pacing_a_queue
 //! ```
 //!
-//! [`policy::failure_queue`] says how long the gap before the next attempt is: 30 s, and 30 s more
-//! for every failure that still counts. Time is virtual, see `plain_function.rs`.
+//! [`tidegate::policy::failure_queue`] says how long the gap before the next attempt is: 30 s, and
+//! 30 s more for every failure that still counts. Time is virtual, see `plain_function.rs`.
 
 #![expect(clippy::print_stdout, reason = "an example shows what happens")]
 
@@ -14,9 +14,9 @@ use std::collections::VecDeque;
 use std::error::Error;
 use std::time::Duration;
 
-use policy::failure_queue::{FailureQueue, FailureQueueSettings};
-use policy::random::Random;
 use tidegate::Clock;
+use tidegate::policy::failure_queue::{FailureQueue, FailureQueueSettings};
+use tidegate::policy::random::Random;
 use tokio::time::sleep;
 
 #[tokio::main(flavor = "current_thread", start_paused = true)]

@@ -14,7 +14,6 @@ use std::cell::Cell;
 use std::error::Error;
 use std::time::Duration;
 
-use policy::hint::Hint;
 use tidegate::{Answered, Clock, Limiter, Outcome};
 
 #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -80,14 +79,10 @@ impl Inventory {
     }
 }
 
-/// What gates learn from speaks HTTP, because nearly every server does. Other answers are put into
-/// its words: 200 for what worked, 429 for "slower", with the wait if one was named.
+/// What came of it, in the words that gates learn from.
 fn outcome(answer: &Result<usize, Refused>, latency: Duration) -> Outcome {
     match answer {
-        Ok(_) => Outcome::status(200, latency),
-        Err(Refused::Busy { wait }) => Outcome::status(429, latency).with_hint(Hint {
-            wait: Some(*wait),
-            ..Hint::default()
-        }),
+        Ok(_) => Outcome::success(latency),
+        Err(Refused::Busy { wait }) => Outcome::throttled(latency, Some(*wait)),
     }
 }

@@ -4,15 +4,15 @@
 //! cargo run -p tidegate --features tokio --example polling_a_job
 //! ```
 //!
-//! [`policy::poll`] decides, the limiter's clock waits. Each request for the status goes through
-//! the gate as every other does. Time is virtual, see `plain_function.rs`.
+//! [`tidegate::policy::poll`] decides, the limiter's clock waits. Each request for the status goes
+//! through the gate as every other does. Time is virtual, see `plain_function.rs`.
 
 #![expect(clippy::print_stdout, reason = "an example shows what happens")]
 
 use std::error::Error;
 use std::time::Duration;
 
-use policy::poll::{Answer, Job, Poll, PollSettings, State, Told};
+use tidegate::policy::poll::{Answer, Job, Poll, PollSettings, State, Told};
 use tidegate::{Clock, Limiter, Outcome};
 
 #[tokio::main(flavor = "current_thread", start_paused = true)]

@@ -12,10 +12,10 @@ mod server;
 
 use std::error::Error;
 
-use policy::backoff::BackoffOptions;
 use server::{Answer, serve};
 use tidegate::{
-    Answered, Attempt, Failure, GateOptions, GateSettings, Limiter, Outcome, Phase, Pool,
+    Answered, Attempt, BackoffOptions, Failure, GateOptions, GateSettings, Limiter, Outcome, Phase,
+    Pool, SettingErrors,
 };
 
 #[tokio::main(flavor = "current_thread")]
@@ -28,7 +28,7 @@ pub async fn run() -> Result<Vec<String>, Box<dyn Error>> {
     let broken = serve(|_, _| Answer(503, "", "out of order".to_owned())).await?;
     let working = serve(|number, _| Answer(200, "", format!("answer {number}"))).await?;
 
-    let limiter = Limiter::builder().gate(fast()).build();
+    let limiter = Limiter::builder().gate(fast()?).build();
     let pool = Pool::new("llm", &limiter);
     pool.add("a", "a.example.com", format!("http://{broken}/"));
     pool.add("b", "b.example.com", format!("http://{working}/"));
@@ -36,13 +36,14 @@ pub async fn run() -> Result<Vec<String>, Box<dyn Error>> {
     let client = reqwest::Client::new();
     let mut backoff = BackoffOptions::default();
     backoff.set("base", "10ms")?;
-    let backoff = backoff.build().expect("these settings fit together");
+    let backoff = backoff.build()?;
 
     let mut bodies = Vec::new();
     for _ in 0..3 {
-        let call = pool.call().backoff(&backoff);
         let called = pool
-            .run(call, async |attempt, endpoint| {
+            .call()
+            .backoff(&backoff)
+            .run(async |attempt, endpoint| {
                 let Ok(response) = client.get(endpoint.data()).send().await else {
                     return Answered::new(String::new(), unreachable(&attempt));
                 };
@@ -67,10 +68,10 @@ fn unreachable(attempt: &Attempt) -> Outcome {
 }
 
 /// So fast that nobody waits in this example.
-fn fast() -> GateSettings {
+fn fast() -> Result<GateSettings, SettingErrors> {
     let options = GateOptions {
         initial_rate: Some(1000.0),
         ..GateOptions::default()
     };
-    options.build().expect("these settings fit together")
+    options.build()
 }

@@ -11,11 +11,13 @@ mod server;
 
 use std::error::Error;
 
-use policy::backoff::{BackoffOptions, BackoffSettings};
 use reqwest::{redirect, retry};
 use server::{Answer, serve};
 use tidegate::http::{self, Head};
-use tidegate::{Answered, CallError, GateOptions, Limiter};
+use tidegate::{
+    Answered, BackoffOptions, BackoffSettings, CallError, GateOptions, GateSettings, Limiter,
+    SettingErrors,
+};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -32,13 +34,13 @@ pub async fn run() -> Result<(Vec<String>, u32), Box<dyn Error>> {
     .await?;
 
     let site = Site {
-        limiter: Limiter::builder().gate(fast()).build(),
+        limiter: Limiter::builder().gate(fast()?).build(),
         // What a client repeats or follows by itself, no gate hears of.
         client: reqwest::Client::builder()
             .redirect(redirect::Policy::none())
             .retry(retry::never())
             .build()?,
-        backoff: quick(),
+        backoff: quick()?,
     };
     let (mut bodies, mut sent) = (Vec::new(), 0);
     for path in ["one", "two"] {
@@ -92,22 +94,22 @@ fn told<T>(error: CallError<T>) -> String {
 }
 
 /// Short waits, because this is an example.
-fn quick() -> BackoffSettings {
+fn quick() -> Result<BackoffSettings, SettingErrors> {
     let mut options = BackoffOptions::default();
     for (name, value) in [
         ("base", "5ms"),
         ("max_attempts", "2"),
         ("retry_after_jitter", "0s"),
     ] {
-        options.set(name, value).expect("a good setting");
+        options.set(name, value)?;
     }
-    options.build().expect("these settings fit together")
+    options.build()
 }
 
-fn fast() -> tidegate::GateSettings {
+fn fast() -> Result<GateSettings, SettingErrors> {
     let options = GateOptions {
         initial_rate: Some(1000.0),
         ..GateOptions::default()
     };
-    options.build().expect("these settings fit together")
+    options.build()
 }

@@ -13,8 +13,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use policy::rate::Strategy;
-use tidegate::{Ask, Clock, GateOptions, Limiter, Outcome};
+use tidegate::{Ask, Clock, GateOptions, Limiter, Outcome, Strategy};
 use tokio::time::sleep;
 
 #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -34,7 +33,7 @@ pub async fn run() -> Result<Vec<Duration>, Box<dyn Error>> {
         ..GateOptions::default()
     };
     let limiter = Limiter::builder()
-        .gate(tokens.build().expect("these settings fit together"))
+        .gate(tokens.build()?)
         .clock(Clock::tokio())
         .build();
     let began = limiter.clock().now();

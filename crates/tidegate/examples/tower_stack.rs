@@ -17,11 +17,12 @@ use http::Request;
 use http_body_util::{BodyExt, Empty};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
-use policy::backoff::{BackoffOptions, BackoffSettings};
 use server::{Answer, serve};
 use tidegate::call::Trail;
 use tidegate::tower::RetryLayer;
-use tidegate::{GateOptions, Limiter};
+use tidegate::{
+    BackoffOptions, BackoffSettings, GateOptions, GateSettings, Limiter, SettingErrors,
+};
 use tower::timeout::TimeoutLayer;
 use tower::{ServiceBuilder, ServiceExt};
 
@@ -38,14 +39,14 @@ pub async fn run() -> Result<(String, Vec<String>), Box<dyn Error>> {
     })
     .await?;
 
-    let limiter = Limiter::builder().gate(fast()).build();
+    let limiter = Limiter::builder().gate(fast()?).build();
     let client = Client::builder(TokioExecutor::new()).build_http::<Empty<&[u8]>>();
     let client = ServiceBuilder::new()
         // Everything together, waiting included:
         .layer(
             RetryLayer::new(limiter.clone())
                 .within(Duration::from_secs(10))
-                .backoff(quick()),
+                .backoff(quick()?),
         )
         // One attempt:
         .layer(TimeoutLayer::new(Duration::from_secs(2)))
@@ -66,16 +67,16 @@ pub async fn run() -> Result<(String, Vec<String>), Box<dyn Error>> {
 }
 
 /// Short waits, because this is an example.
-fn quick() -> BackoffSettings {
+fn quick() -> Result<BackoffSettings, SettingErrors> {
     let mut options = BackoffOptions::default();
-    options.set("base", "5ms").expect("a good setting");
-    options.build().expect("these settings fit together")
+    options.set("base", "5ms")?;
+    options.build()
 }
 
-fn fast() -> tidegate::GateSettings {
+fn fast() -> Result<GateSettings, SettingErrors> {
     let options = GateOptions {
         initial_rate: Some(1000.0),
         ..GateOptions::default()
     };
-    options.build().expect("these settings fit together")
+    options.build()
 }

@@ -39,9 +39,14 @@ use way::Way;
 #[derive(Clone, Debug)]
 pub struct Answered<T> {
     /// What the caller gets if this was the last attempt.
+    ///
+    /// Whether it was is known only when the next one may leave, so it is kept through the wait
+    /// before that and dropped when the next attempt begins. What it holds is held as long: a
+    /// response whose body is unread occupies its connection over HTTP/1. So read the body of an
+    /// answer that may be followed by another attempt, and give back what was read.
     pub value: T,
-    /// What gates and items learn from it.
-    pub outcome: Outcome,
+    /// What gates and items learn from it; `None` if the attempt was not made after all.
+    pub outcome: Option<Outcome>,
     /// Its class; `None` changes nothing and ends the call as done.
     pub verdict: Option<Verdict>,
     /// The beginning of an error's message, for people and for the texts of pools; may be empty.
@@ -59,8 +64,23 @@ impl<T> Answered<T> {
     pub fn judged(value: T, outcome: Outcome, verdict: Option<Verdict>) -> Self {
         Self {
             value,
-            outcome,
+            outcome: Some(outcome),
             verdict,
+            text: String::new(),
+        }
+    }
+
+    /// The attempt was not made after all: the request could not be built, or the client refused
+    /// it before anything was sent.
+    ///
+    /// Its permit is given back unused, with its tokens and as the probe that it may be; nothing
+    /// is learned, nothing counts as sent, and the call is done with this value: to try again
+    /// would end the same way.
+    pub fn unsent(value: T) -> Self {
+        Self {
+            value,
+            outcome: None,
+            verdict: None,
             text: String::new(),
         }
     }
@@ -123,10 +143,12 @@ pub struct Called<T> {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Copy)]
+///
+/// Its attempts leave through `P`: the limiter's gates, or a pool's endpoints.
 #[must_use = "a call does nothing until `run`"]
-pub struct Call<'a> {
+pub struct Call<'a, P = Limiter> {
     limiter: &'a Limiter,
+    through: &'a P,
     ask: Ask<'a>,
     kind: ItemKind,
     backoff: Option<&'a BackoffSettings>,
@@ -136,10 +158,11 @@ pub struct Call<'a> {
 /// How long a gate may go without any success before those who wait there give up.
 pub const GIVE_UP_AFTER: Duration = Duration::from_secs(300);
 
-impl<'a> Call<'a> {
-    pub(crate) fn new(limiter: &'a Limiter, ask: Ask<'a>) -> Self {
+impl<'a, P> Call<'a, P> {
+    fn through(through: &'a P, limiter: &'a Limiter, ask: Ask<'a>) -> Self {
         Self {
             limiter,
+            through,
             ask,
             kind: ItemKind {
                 give_up_after: Some(GIVE_UP_AFTER),
@@ -150,9 +173,14 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// What sending it twice does, and how long it may take. Its bounds of time replace the
-    /// defaults.
+    /// What sending it twice does, and how long it may take. Bounds of time that `kind` leaves
+    /// open stay as they were.
     pub fn kind(self, kind: ItemKind) -> Self {
+        let kind = ItemKind {
+            expires_after: kind.expires_after.or(self.kind.expires_after),
+            give_up_after: kind.give_up_after.or(self.kind.give_up_after),
+            ..kind
+        };
         Self { kind, ..self }
     }
 
@@ -184,6 +212,17 @@ impl<'a> Call<'a> {
         Self { kind, ..self }
     }
 
+    /// How long its gate may go without any success, of whatever call; [`GIVE_UP_AFTER`] unless
+    /// told otherwise. With `None`, and without [`within`](Self::within), a call waits for its gate
+    /// for as long as that takes.
+    pub fn give_up_after(self, time: Option<Duration>) -> Self {
+        let kind = ItemKind {
+            give_up_after: time,
+            ..self.kind
+        };
+        Self { kind, ..self }
+    }
+
     /// How long to wait between attempts, and how many there may be.
     pub fn backoff(self, backoff: &'a BackoffSettings) -> Self {
         Self {
@@ -198,39 +237,6 @@ impl<'a> Call<'a> {
             credential: Some(credential),
             ..self
         }
-    }
-
-    /// Makes attempts until one is good, or it is over.
-    ///
-    /// # Errors
-    ///
-    /// With the reason for which it will not be sent again, the last attempt's value if there was
-    /// one, and the trail. Dropping the future cancels: what is under way counts as abandoned.
-    pub async fn run<T, F>(
-        self,
-        mut attempt: impl FnMut(Attempt) -> F,
-    ) -> Result<Called<T>, CallError<T>>
-    where
-        F: Future<Output = Answered<T>>,
-    {
-        let way: Way<'_, Infallible> = Way::Gate(self.limiter);
-        self.drive(way, |this, _| attempt(this)).await
-    }
-
-    /// The same through a pool: every attempt goes to the endpoint that the pool chooses then.
-    pub(crate) async fn run_through<E, T, F>(
-        self,
-        pool: &'a Pool<E>,
-        mut attempt: impl FnMut(Attempt, Arc<Endpoint<E>>) -> F,
-    ) -> Result<Called<T>, CallError<T>>
-    where
-        F: Future<Output = Answered<T>>,
-    {
-        self.drive(Way::Pool(pool), |this, endpoint| {
-            let endpoint = endpoint.expect("who leaves through a pool goes to an endpoint");
-            attempt(this, endpoint)
-        })
-        .await
     }
 
     async fn drive<E, T, F>(
@@ -266,9 +272,16 @@ impl<'a> Call<'a> {
                 clock: clock.clone(),
                 started: clock.now(),
             };
+            // From here on the answer is that of this attempt. What the one before holds, such as
+            // a connection, may be needed for it.
+            drop(last);
             let answered = attempt(this, right.endpoint()).await;
-            right.settle(&answered);
-            let mut step = course.after(&answered);
+            let Some(outcome) = &answered.outcome else {
+                right.give_back();
+                return Ok(course.unsent(answered.value));
+            };
+            right.settle(outcome, answered.verdict, &answered.text);
+            let mut step = course.after(outcome, answered.verdict);
             if let (Step::Refresh, Some(credential), Some(used)) = (step, self.credential, used) {
                 let succeeded = credential.refresh(used).await;
                 step = course.refreshed(credential, succeeded);
@@ -282,7 +295,65 @@ impl<'a> Call<'a> {
     }
 }
 
-impl fmt::Debug for Call<'_> {
+impl<'a> Call<'a> {
+    pub(crate) fn new(limiter: &'a Limiter, ask: Ask<'a>) -> Self {
+        Self::through(limiter, limiter, ask)
+    }
+
+    /// Makes attempts until one is good, or it is over.
+    ///
+    /// # Errors
+    ///
+    /// With the reason for which it will not be sent again, the last attempt's value if there was
+    /// one, and the trail. Dropping the future cancels: what is under way counts as abandoned.
+    pub async fn run<T, F>(
+        self,
+        mut attempt: impl FnMut(Attempt) -> F,
+    ) -> Result<Called<T>, CallError<T>>
+    where
+        F: Future<Output = Answered<T>>,
+    {
+        let way: Way<'_, Infallible> = Way::Gate(self.through);
+        self.drive(way, |this, _| attempt(this)).await
+    }
+}
+
+impl<'a, E> Call<'a, Pool<E>> {
+    pub(crate) fn through_pool(pool: &'a Pool<E>) -> Self {
+        Self::through(pool, pool.limiter(), Ask::new(pool.name()))
+    }
+
+    /// Makes attempts until one is good, or it is over, each at the endpoint that is chosen then.
+    ///
+    /// # Errors
+    ///
+    /// As of a call through a gate; and at once as
+    /// [`Disabled`](policy::item::TerminalReason::Disabled) if only a person can help.
+    pub async fn run<T, F>(
+        self,
+        mut attempt: impl FnMut(Attempt, Arc<Endpoint<E>>) -> F,
+    ) -> Result<Called<T>, CallError<T>>
+    where
+        F: Future<Output = Answered<T>>,
+    {
+        self.drive(Way::Pool(self.through), |this, endpoint| {
+            let endpoint = endpoint.expect("who leaves through a pool goes to an endpoint");
+            attempt(this, endpoint)
+        })
+        .await
+    }
+}
+
+// Not derived: what it leaves through is only borrowed, and need not be either.
+impl<P> Clone for Call<'_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P> Copy for Call<'_, P> {}
+
+impl<P> fmt::Debug for Call<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Call")
             .field("ask", &self.ask)

@@ -10,9 +10,10 @@ use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Poll, Waker};
+use std::task::Poll;
 
 use crate::sync::{Mutex, lock};
+use crate::waiters::Waiters;
 
 /// Something that can be refreshed when a server does not accept it any more.
 pub trait Refresh: Send + Sync {
@@ -46,6 +47,8 @@ pub struct Credential<V> {
     name: Box<str>,
     make: Box<dyn Fn() -> Making<V> + Send + Sync>,
     state: Mutex<State<V>>,
+    /// Those who wait for the one who refreshes.
+    waiters: Waiters,
 }
 
 /// A new value on its way; `None` if there is none to be had.
@@ -57,7 +60,6 @@ struct State<V> {
     /// How many refreshes have ended, well or not.
     ended: u64,
     is_running: bool,
-    waiting: Vec<Waker>,
 }
 
 impl<V: Send + Sync> Credential<V> {
@@ -71,8 +73,8 @@ impl<V: Send + Sync> Credential<V> {
                 generation: 0,
                 ended: 0,
                 is_running: false,
-                waiting: Vec::new(),
             }),
+            waiters: Waiters::default(),
         }
     }
 
@@ -95,7 +97,9 @@ impl<V: Send + Sync> Credential<V> {
 
     /// Waits until it is known how it went, or until nobody else does it.
     async fn turn(&self, used: u64, began: u64) -> Turn {
+        let mut place = self.waiters.place();
         poll_fn(|context| {
+            place.keep(context.waker());
             let mut state = lock(&self.state);
             if state.generation > used {
                 return Poll::Ready(Turn::Over(true));
@@ -107,7 +111,6 @@ impl<V: Send + Sync> Credential<V> {
                 state.is_running = true;
                 return Poll::Ready(Turn::Mine);
             }
-            state.waiting.push(context.waker().clone());
             Poll::Pending
         })
         .await
@@ -124,11 +127,8 @@ impl<V: Send + Sync> Credential<V> {
             state.value = Arc::new(value);
             state.generation += 1;
         }
-        let waiting = std::mem::take(&mut state.waiting);
         drop(state);
-        for waker in waiting {
-            waker.wake();
-        }
+        self.waiters.wake_all();
     }
 }
 
@@ -177,5 +177,103 @@ impl<V: Send + Sync> Running<'_, V> {
 impl<V: Send + Sync> Drop for Running<'_, V> {
     fn drop(&mut self) {
         self.0.stop(None, false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    /// A token server that is answered by hand: each refresh takes the next answer when there is
+    /// one.
+    #[derive(Default)]
+    struct Server {
+        asked: u32,
+        answers: VecDeque<Option<u32>>,
+    }
+
+    fn served() -> (Arc<Mutex<Server>>, Credential<u32>) {
+        let server = Arc::new(Mutex::new(Server::default()));
+        let asked = Arc::clone(&server);
+        let credential = Credential::new("crm", 0, move || {
+            lock(&asked).asked += 1;
+            let answers = Arc::clone(&asked);
+            Box::pin(poll_fn(move |_| {
+                let answer = lock(&answers).answers.pop_front();
+                answer.map_or(Poll::Pending, Poll::Ready)
+            }))
+        });
+        (server, credential)
+    }
+
+    fn answer(server: &Mutex<Server>, made: Option<u32>) {
+        lock(server).answers.push_back(made);
+    }
+
+    type Refreshing<'a> = Pin<Box<dyn Future<Output = bool> + Send + 'a>>;
+
+    fn poll(refreshing: &mut Refreshing<'_>) -> Poll<bool> {
+        let mut context = Context::from_waker(Waker::noop());
+        refreshing.as_mut().poll(&mut context)
+    }
+
+    #[test]
+    fn if_who_refreshes_is_cancelled_one_of_those_who_wait_takes_over() {
+        let (server, credential) = served();
+        let mut leader = credential.refresh(0);
+        let [mut second, mut third] = [credential.refresh(0), credential.refresh(0)];
+        assert!(poll(&mut leader).is_pending());
+        assert!(poll(&mut second).is_pending() && poll(&mut third).is_pending());
+        assert_eq!(lock(&server).asked, 1);
+        drop(leader);
+        assert!(poll(&mut second).is_pending() && poll(&mut third).is_pending());
+        assert_eq!(lock(&server).asked, 2, "one of them, not both");
+        answer(&server, Some(7));
+        assert_eq!(poll(&mut second), Poll::Ready(true));
+        assert_eq!(poll(&mut third), Poll::Ready(true));
+        assert_eq!((*credential.current(), lock(&server).asked), (7, 2));
+    }
+
+    #[test]
+    fn a_failure_is_shared_by_those_who_waited_and_by_nobody_else() {
+        let (server, credential) = served();
+        let [mut first, mut second] = [credential.refresh(0), credential.refresh(0)];
+        assert!(poll(&mut first).is_pending() && poll(&mut second).is_pending());
+        answer(&server, None);
+        assert_eq!(poll(&mut first), Poll::Ready(false));
+        assert_eq!(poll(&mut second), Poll::Ready(false));
+        assert_eq!((credential.generation(), lock(&server).asked), (0, 1));
+        answer(&server, Some(7));
+        assert_eq!(poll(&mut credential.refresh(0)), Poll::Ready(true));
+        assert_eq!((credential.generation(), lock(&server).asked), (1, 2));
+    }
+
+    #[test]
+    fn only_who_used_the_newest_refreshes_again() {
+        let (server, credential) = served();
+        answer(&server, Some(7));
+        assert_eq!(poll(&mut credential.refresh(0)), Poll::Ready(true));
+        assert_eq!(poll(&mut credential.refresh(0)), Poll::Ready(true));
+        assert_eq!(lock(&server).asked, 1, "there is a newer one already");
+        answer(&server, Some(8));
+        let newest = credential.generation();
+        assert_eq!(poll(&mut credential.refresh(newest)), Poll::Ready(true));
+        assert_eq!((*credential.current(), lock(&server).asked), (8, 2));
+    }
+
+    #[test]
+    fn who_is_polled_for_nothing_is_kept_once() {
+        let (_server, credential) = served();
+        let [mut leader, mut follower] = [credential.refresh(0), credential.refresh(0)];
+        assert!(poll(&mut leader).is_pending());
+        for _ in 0..10 {
+            assert!(poll(&mut follower).is_pending());
+        }
+        assert_eq!(credential.waiters.len(), 1);
+        drop((leader, follower));
+        assert_eq!(credential.waiters.len(), 0);
     }
 }

@@ -108,7 +108,7 @@ pub enum Event<'a> {
     },
     /// Something will be sent again.
     RetryScheduled {
-        /// Through which gate.
+        /// Through which gate or pool.
         key: &'a str,
         /// How often it was sent so far; zero if its gate never let it out.
         sent: u32,
@@ -117,9 +117,9 @@ pub enum Event<'a> {
         /// Why, in the word of a verdict or of a refusal.
         reason: &'a str,
     },
-    /// Something will not be sent again.
+    /// A call is over without success, and will not be sent again. Told once for each.
     Failed {
-        /// Through which gate.
+        /// Through which gate or pool.
         key: &'a str,
         /// How often it was sent.
         sent: u32,

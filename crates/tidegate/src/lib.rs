@@ -42,9 +42,8 @@
 //! | [`Clock`], [`ManualClock`] | time, real or yours | [time](guide::time) |
 //! | [`event`], [`Snapshot`] | what happens, and how things are | [events](guide::events) |
 //!
-//! The decisions themselves are in the crate `policy` (package `tidegate-policy`), plain state
-//! machines without clock and IO. Their types appear in this API where settings and outcomes do,
-//! so a program that changes them depends on both.
+//! The decisions themselves are in the crate [`policy`]. Those of its types that this API takes or
+//! gives are here too, under their own names.
 //!
 //! # Features
 //!
@@ -90,6 +89,7 @@ mod settings;
 mod sync;
 #[cfg(feature = "tower")]
 pub mod tower;
+mod waiters;
 mod waking;
 
 pub use ask::{Ask, Refusal};
@@ -101,5 +101,21 @@ pub use permit::Permit;
 pub use pool::{Pool, PoolPermit, PoolRefusal};
 pub use settings::HostSettings;
 
-pub use policy::gate::{GateOptions, GateSettings, Reason};
+/// Every decision, as plain state machines without clock and IO; here so that one dependency is
+/// enough.
+pub use policy;
+
+pub use policy::backoff::{BackoffOptions, BackoffSettings};
+pub use policy::budget::{BudgetOptions, BudgetSettings};
+pub use policy::gate::{GateOptions, GateRecord, GateSettings, Reason};
+pub use policy::hint::Hint;
+pub use policy::hosts::{HostPattern, Hosts};
+pub use policy::item::{ItemKind, Safety, TerminalReason};
+pub use policy::ladder::{LadderOptions, LadderRecord, LadderSettings};
+pub use policy::line::Class;
 pub use policy::outcome::{Failure, Outcome, Phase, Verdict};
+pub use policy::pool::Balance;
+pub use policy::preset::Preset;
+pub use policy::rate::Strategy;
+pub use policy::setting::{SettingError, SettingErrors};
+pub use policy::time::{Timestamp, WallTime};

@@ -11,7 +11,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::task::Waker;
 
 use policy::key::endpoint_key;
 use policy::ladder::{Disabled, Ended, Ladder, LadderRecord, LadderSettings, Step};
@@ -20,10 +19,11 @@ use policy::pool::{self, Balance, EndpointId, Lease};
 use policy::time::Timestamp;
 
 use crate::ask::Ask;
-use crate::call::{Answered, Attempt, Call, CallError, Called};
+use crate::call::Call;
 use crate::event::Event;
 use crate::limiter::Limiter;
 use crate::sync::{Mutex, MutexGuard, lock};
+use crate::waiters::Waiters;
 
 mod permit;
 mod refusal;
@@ -56,6 +56,8 @@ pub struct Pool<E> {
     name: Box<str>,
     limiter: Limiter,
     state: Mutex<State<E>>,
+    /// Those who wait until it changes which endpoints can be used.
+    waiters: Waiters,
 }
 
 struct State<E> {
@@ -64,8 +66,6 @@ struct State<E> {
     endpoints: BTreeMap<EndpointId, Arc<Endpoint<E>>>,
     /// How often it has changed which endpoints can be used.
     changes: u64,
-    /// Those who wait for such a change.
-    waiting: Vec<Waker>,
 }
 
 /// One member of a pool.
@@ -139,8 +139,8 @@ impl<E> Pool<E> {
                 protection,
                 endpoints: BTreeMap::new(),
                 changes: 0,
-                waiting: Vec::new(),
             }),
+            waiters: Waiters::default(),
         }
     }
 
@@ -258,16 +258,10 @@ impl<E> Pool<E> {
     /// A permit of whichever endpoint is chosen and may send first. The key of the ask is not
     /// looked at; the gates of the endpoints are asked.
     pub async fn acquire(&self, ask: Ask<'_>) -> Result<PoolPermit<'_, E>, PoolRefusal> {
-        self.wait(ask).await
+        self.wait_noting(ask, &mut None).await
     }
 
-    /// Something that somebody wants done by any of the endpoints. Hand it to [`Pool::run`].
-    pub fn call(&self) -> Call<'_> {
-        Call::new(&self.limiter, Ask::new(&self.name))
-    }
-
-    /// Makes attempts until one is good, or it is over: see [`Call::run`]. Every attempt goes to
-    /// the endpoint that is chosen then.
+    /// Something that somebody wants done by any of the endpoints, with retries: see [`Call`].
     ///
     /// ```
     /// # async fn example(pool: &tidegate::Pool<String>) {
@@ -275,22 +269,16 @@ impl<E> Pool<E> {
     ///
     /// # async fn fetch(url: &str) -> (u16, String) { (200, String::new()) }
     /// let called = pool
-    ///     .run(pool.call(), async |attempt, endpoint| {
+    ///     .call()
+    ///     .run(async |attempt, endpoint| {
     ///         let (status, body) = fetch(endpoint.data()).await;
     ///         Answered::new(body, attempt.status(status))
     ///     })
     ///     .await;
     /// # }
     /// ```
-    pub async fn run<'a, T, F>(
-        &'a self,
-        call: Call<'a>,
-        attempt: impl FnMut(Attempt, Arc<Endpoint<E>>) -> F,
-    ) -> Result<Called<T>, CallError<T>>
-    where
-        F: Future<Output = Answered<T>>,
-    {
-        call.run_through(self, attempt).await
+    pub fn call(&self) -> Call<'_, Self> {
+        Call::through_pool(self)
     }
 
     pub(crate) fn last_success(&self) -> Option<Timestamp> {
@@ -378,11 +366,8 @@ impl<E> Pool<E> {
     /// Unlocks, and lets those who wait look again.
     fn changed(&self, mut state: MutexGuard<'_, State<E>>) {
         state.changes += 1;
-        let waiting = std::mem::take(&mut state.waiting);
         drop(state);
-        for waker in waiting {
-            waker.wake();
-        }
+        self.waiters.wake_all();
     }
 }
 

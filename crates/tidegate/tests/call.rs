@@ -3,22 +3,26 @@
 mod drive;
 
 use std::cell::Cell;
-use std::sync::Arc;
+use std::future::Future;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use drive::drive;
 use policy::backoff::BackoffSettings;
 use policy::budget::BudgetOptions;
 use policy::hint::Hint;
-use policy::item::TerminalReason;
+use policy::item::{ItemKind, TerminalReason};
 use policy::outcome::{Failure, Outcome, Phase};
 use policy::preset::Preset;
 use policy::time::Timestamp;
 use tidegate::call::What;
+use tidegate::event::Event;
 use tidegate::{
     Answered, Call, CallError, Called, Credential, GateOptions, GateSettings, Limiter, ManualClock,
-    Reason,
+    Pool, Reason,
 };
 
 fn settings(set: &[(&str, &str)]) -> GateSettings {
@@ -115,6 +119,32 @@ fn the_last_answer_is_the_callers() {
 }
 
 #[test]
+fn an_answer_is_let_go_before_the_next_attempt() {
+    let (clock, limiter) = limiter(FAST);
+    let connection = Arc::new(());
+    let called = limiter.call(KEY).run(async |attempt| {
+        let held_by_others = Arc::strong_count(&connection) - 1;
+        assert_eq!(held_by_others, 0, "at attempt {}", attempt.number);
+        let answer = if attempt.number < 3 { 502 } else { 200 };
+        Answered::new(Arc::clone(&connection), attempt.status(answer))
+    });
+    assert_eq!(drive(&clock, called).unwrap().sent, 3);
+}
+
+#[test]
+fn the_answer_before_is_kept_for_who_cannot_be_sent_again() {
+    let (clock, limiter) = limiter(FAST);
+    let call = limiter.call(KEY).within(Duration::from_secs(60));
+    let run = call.run(async |attempt| {
+        limiter.isolate(KEY).unwrap();
+        Answered::new("the upstream's words", attempt.status(502))
+    });
+    let error = drive(&clock, run).unwrap_err();
+    assert_eq!((error.reason, error.sent), (TerminalReason::BreakerOpen, 1));
+    assert_eq!(error.last, Some("the upstream's words"));
+}
+
+#[test]
 fn a_wait_that_the_server_names_is_kept_and_uses_no_attempt_up() {
     let (clock, limiter) = limiter(FAST);
     let mut outcomes = vec![directed(429, 20); 9];
@@ -168,6 +198,39 @@ fn who_cannot_be_sent_in_time_is_told_at_once() {
 }
 
 #[test]
+fn an_attempt_that_was_not_made_gives_all_back_and_is_the_end() {
+    let (clock, limiter) = limiter(&[("strategy", "fixed"), ("initial_rate", "1")]);
+    let unsent = limiter
+        .call(KEY)
+        .run(async |_| Answered::unsent("no such file"));
+    let called = drive(&clock, unsent).unwrap();
+    assert_eq!((called.value, called.sent), ("no such file", 0));
+    let told = called.trail.steps().last().unwrap().what.to_string();
+    assert_eq!(told, "not sent after all");
+    let gate = limiter.gate(KEY).unwrap().gate;
+    assert_eq!((gate.in_flight, gate.succeeded, gate.failed), (0, 0, 0));
+    // The only token is there still.
+    limiter.try_acquire(KEY).unwrap().settle(&status(200));
+}
+
+#[test]
+fn a_probe_that_was_not_made_is_left_to_others() {
+    let (clock, limiter) = limiter(&[
+        ("strategy", "fixed"),
+        ("initial_rate", "1000"),
+        ("consecutive_failures", "2"),
+    ]);
+    for _ in 0..2 {
+        limiter.try_acquire(KEY).unwrap().settle(&status(500));
+    }
+    let unsent = limiter.call(KEY).run(async |_| Answered::unsent(()));
+    drive(&clock, unsent).unwrap();
+    let probe = limiter.try_acquire(KEY).expect("the next one is the probe");
+    assert!(probe.is_probe());
+    probe.settle(&status(200));
+}
+
+#[test]
 fn an_open_breaker_is_waited_for() {
     let (clock, limiter) = limiter(&[
         ("strategy", "fixed"),
@@ -195,6 +258,46 @@ fn without_any_success_it_gives_up_and_with_one_it_does_not() {
     let error = run(&clock, limiter.call(KEY), &[directed(429, 200)]).unwrap_err();
     assert_eq!(error.reason, TerminalReason::GaveUp);
     assert_eq!(error.sent, 2);
+}
+
+#[test]
+fn a_kind_keeps_the_bounds_of_time_that_it_leaves_open() {
+    let (clock, limiter) = limiter(FAST);
+    limiter.isolate(KEY).unwrap();
+    let call = limiter.call(KEY).kind(ItemKind::of("PUT"));
+    let error = run(&clock, call, &[status(200)]).unwrap_err();
+    assert_eq!(error.reason, TerminalReason::GaveUp);
+
+    let began = limiter.clock().now();
+    let within = limiter.call(KEY).within(Duration::from_secs(10));
+    let call = within.kind(ItemKind::of("PUT"));
+    let error = run(&clock, call, &[status(200)]).unwrap_err();
+    assert_eq!(error.reason, TerminalReason::BreakerOpen);
+    assert!(limiter.clock().now().since(began) <= Duration::from_secs(10));
+
+    let own = ItemKind {
+        give_up_after: Some(Duration::from_secs(60)),
+        ..ItemKind::of("PUT")
+    };
+    let began = limiter.clock().now();
+    let error = run(&clock, limiter.call(KEY).kind(own), &[status(200)]).unwrap_err();
+    assert_eq!(error.reason, TerminalReason::GaveUp);
+    assert!(limiter.clock().now().since(began) <= Duration::from_secs(60));
+}
+
+#[test]
+fn who_never_gives_up_is_kept_until_its_gate_is_free() {
+    let (clock, limiter) = limiter(FAST);
+    limiter.isolate(KEY).unwrap();
+    let call = limiter.call(KEY).give_up_after(None);
+    let mut run = pin!(call.run(async |attempt| Answered::new((), attempt.status(200))));
+    let mut context = Context::from_waker(Waker::noop());
+    for _ in 0..1000 {
+        assert!(run.as_mut().poll(&mut context).is_pending());
+        clock.advance(Duration::from_secs(60));
+    }
+    limiter.release(KEY);
+    drive(&clock, run).unwrap();
 }
 
 #[test]
@@ -278,6 +381,149 @@ fn without_any_budget_the_first_answer_is_the_last() {
     let error = run(&clock, limiter.call(KEY), &[status(502)]).unwrap_err();
     assert_eq!((error.reason, error.sent), (TerminalReason::Exhausted, 1));
     assert_eq!(limiter.gate(KEY).unwrap().gate.in_flight, 0);
+}
+
+#[test]
+fn every_call_that_is_over_is_told_once() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let clock = ManualClock::new();
+    let listener = {
+        let told = Arc::clone(&told);
+        move |_, event: &Event<'_>| {
+            if let Event::Failed { key, sent, reason } = *event {
+                told.lock().unwrap().push((key.to_owned(), sent, reason));
+            }
+        }
+    };
+    let no_retries = BudgetOptions {
+        ratio: Some(0.0),
+        min_per_second: Some(0),
+    };
+    let limiter = Limiter::builder()
+        .gate(settings(FAST))
+        .clock(clock.clock())
+        .retry_budget(no_retries.build().unwrap())
+        .listener(listener)
+        .build();
+    let told = || std::mem::take(&mut *told.lock().unwrap());
+    let once = |sent, reason| vec![(KEY.to_owned(), sent, reason)];
+
+    run(&clock, limiter.call(KEY), &[status(404)]).unwrap_err();
+    assert_eq!(told(), once(1, TerminalReason::Rejected));
+    run(&clock, limiter.call(KEY), &[status(401)]).unwrap_err();
+    assert_eq!(told(), once(1, TerminalReason::AuthFailed));
+    run(&clock, limiter.call(KEY), &[status(409)]).unwrap_err();
+    assert_eq!(told(), once(1, TerminalReason::Conflict));
+    run(&clock, limiter.call(KEY), &[status(502)]).unwrap_err();
+    assert_eq!(told(), once(1, TerminalReason::Exhausted), "no budget");
+    limiter.isolate(KEY).unwrap();
+    let call = limiter.call(KEY).within(Duration::from_secs(1));
+    run(&clock, call, &[status(200)]).unwrap_err();
+    assert_eq!(told(), once(0, TerminalReason::BreakerOpen));
+
+    let pool: Pool<()> = Pool::new(KEY, &limiter);
+    let call = pool.call();
+    let run = call.run(async |attempt, _| Answered::new((), attempt.status(200)));
+    drive(&clock, run).unwrap_err();
+    assert_eq!(told(), once(0, TerminalReason::Disabled));
+}
+
+/// How calls with these settings end that come to these outcomes, in words.
+fn end(set: &[(&str, &str)], budget: BudgetOptions, outcomes: &[Outcome]) -> String {
+    let clock = ManualClock::new();
+    let limiter = Limiter::builder()
+        .gate(settings(set))
+        .clock(clock.clock())
+        .retry_budget(budget.build().expect("a good budget"))
+        .seed(7)
+        .build();
+    let call = limiter.call(KEY).within(Duration::from_secs(40));
+    let ended = run(&clock, call, outcomes);
+    ended.expect_err("it cannot succeed").to_string()
+}
+
+#[test]
+fn the_message_says_why_and_what_came_last() {
+    let ends = [
+        (
+            vec![status(404)],
+            "rejected after 1 attempt; last: HTTP 404, rejected",
+        ),
+        (
+            vec![status(409)],
+            "conflict after 1 attempt; last: HTTP 409, conflict",
+        ),
+        (
+            vec![status(401)],
+            "auth_failed after 1 attempt; last: HTTP 401, unauthorized",
+        ),
+        (
+            vec![status(502)],
+            "exhausted after 5 attempts; last: HTTP 502, overloaded",
+        ),
+        (
+            vec![Outcome::failure(
+                Failure::Connect,
+                Phase::Connecting,
+                latency(),
+            )],
+            "exhausted after 5 attempts; last: connect failed, unreachable",
+        ),
+        (
+            vec![directed(429, 60)],
+            "expired after 1 attempt; last: HTTP 429, throttled",
+        ),
+        (
+            vec![status(502), directed(503, 60)],
+            "expired after 2 attempts; last: HTTP 503, throttled",
+        ),
+    ];
+    for (outcomes, told) in ends {
+        assert_eq!(end(FAST, BudgetOptions::default(), &outcomes), told);
+    }
+    let none = BudgetOptions {
+        ratio: Some(0.0),
+        min_per_second: Some(0),
+    };
+    assert_eq!(
+        end(FAST, none, &[status(502)]),
+        "exhausted after 1 attempt; last: no retry left in the budget of all retries"
+    );
+    let slow = [("strategy", "fixed"), ("initial_rate", "0.01")];
+    assert_eq!(
+        end(&slow, BudgetOptions::default(), &[status(502)]),
+        "expired after 1 attempt; last: refused by `api.example.com`: deadline"
+    );
+}
+
+#[test]
+fn the_message_of_what_was_never_sent_says_what_refused_it() {
+    let (clock, limiter) = limiter(FAST);
+    limiter.isolate(KEY).unwrap();
+    let error = run(&clock, limiter.call(KEY), &[status(200)]).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "gave_up: never sent; last: refused by `api.example.com`: breaker_open"
+    );
+    let pool: Pool<()> = Pool::new("llm", &limiter);
+    let call = pool.call();
+    let run = call.run(async |attempt, _| Answered::new((), attempt.status(200)));
+    let error = drive(&clock, run).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "disabled: never sent; last: refused by `llm`: no_endpoint"
+    );
+}
+
+#[test]
+fn the_message_of_a_credential_that_cannot_be_refreshed_says_so() {
+    let (clock, limiter) = limiter(FAST);
+    let credential = Credential::new("crm", (), || Box::pin(async { None }));
+    let call = limiter.call(KEY).credential(&credential);
+    assert_eq!(
+        run(&clock, call, &[status(401)]).unwrap_err().to_string(),
+        "auth_failed after 1 attempt; last: the credential could not be refreshed"
+    );
 }
 
 #[test]

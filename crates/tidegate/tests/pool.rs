@@ -5,7 +5,8 @@ mod drive;
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::pin;
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use drive::drive;
@@ -15,6 +16,7 @@ use policy::ladder::{Disabled, LadderOptions, LadderSettings};
 use policy::outcome::Outcome;
 use policy::pool::Balance;
 use policy::time::Timestamp;
+use tidegate::call::What;
 use tidegate::{
     Answered, Ask, GateOptions, GateSettings, Limiter, ManualClock, Pool, PoolRefusal, Reason,
 };
@@ -147,6 +149,31 @@ fn a_person_who_enables_an_endpoint_frees_those_who_wait() {
 }
 
 #[test]
+fn nothing_of_a_wait_stays_behind_when_it_is_over() {
+    struct Mine;
+    impl Wake for Mine {
+        fn wake(self: Arc<Self>) {}
+    }
+    let (clock, pool) = pool(SLOW, &["a"]);
+    send(&clock, &pool, &status(200));
+    let mine = Arc::new(Mine);
+    for is_dropped in [true, false] {
+        let waker = Waker::from(Arc::clone(&mine));
+        let mut context = Context::from_waker(&waker);
+        let mut waiting = Box::pin(pool.acquire(any()));
+        assert!(waiting.as_mut().poll(&mut context).is_pending());
+        if !is_dropped {
+            clock.advance(Duration::from_secs(1));
+            let Poll::Ready(Ok(permit)) = waiting.as_mut().poll(&mut context) else {
+                panic!("expected a permit");
+            };
+            permit.settle(&status(200));
+        }
+    }
+    assert_eq!(Arc::strong_count(&mine), 1, "nobody keeps a waker");
+}
+
+#[test]
 fn one_request_at_a_time_goes_through_a_recovering_endpoint() {
     let (clock, pool) = pool(
         &[
@@ -253,7 +280,7 @@ fn a_call_moves_on_to_another_endpoint() {
     let tried = RefCell::new(Vec::new());
     let called = drive(
         &clock,
-        pool.run(pool.call(), |attempt, endpoint| {
+        pool.call().run(|attempt, endpoint| {
             tried.borrow_mut().push(endpoint.name().to_owned());
             let status = if endpoint.name() == "a" { 503 } else { 200 };
             async move { Answered::new((), attempt.status(status)) }
@@ -265,14 +292,92 @@ fn a_call_moves_on_to_another_endpoint() {
     assert_eq!(pool.view()[0].consecutive_errors, 1);
 }
 
+/// What kept a call through a pool first, and until when.
+fn kept(clock: &ManualClock, pool: &Pool<()>) -> Option<(String, Option<Timestamp>)> {
+    let call = pool.call();
+    let run = call.run(async |attempt, _| Answered::new((), attempt.status(200)));
+    let called = drive(clock, run).expect("it may wait");
+    let first = &called.trail.steps()[0].what;
+    match first {
+        What::Kept { until, .. } => Some((first.to_string(), *until)),
+        _ => None,
+    }
+}
+
+#[test]
+fn what_kept_a_call_is_on_the_trail_with_its_end() {
+    let patient = [
+        ("strategy", "fixed"),
+        ("initial_rate", "1"),
+        ("max_wait", "60s"),
+    ];
+    let (clock, pool) = pool(&patient, &["a", "b"]);
+    assert_eq!(kept(&clock, &pool), None, "nothing did");
+
+    // Both gates lack a token, the first for the shorter time.
+    clock.advance(Duration::from_millis(400));
+    assert_eq!(kept(&clock, &pool), None);
+    let by_rate = "waits at `llm`: rate".to_owned();
+    let until = Some(Timestamp::from_millis(998));
+    assert_eq!(kept(&clock, &pool), Some((by_rate.clone(), until)));
+
+    // One is paused and the other only lacks a token, then both are paused.
+    send(&clock, &pool, &status(503));
+    let (told, until) = kept(&clock, &pool).expect("a token lacks");
+    assert_eq!(told, by_rate);
+    assert!(
+        until
+            < pool
+                .view()
+                .iter()
+                .filter_map(|view| view.paused_until)
+                .max()
+    );
+    send(&clock, &pool, &status(503));
+    let until = pool
+        .view()
+        .iter()
+        .filter_map(|view| view.paused_until)
+        .min();
+    let by_pause = "waits at `llm`: paused".to_owned();
+    assert_eq!(kept(&clock, &pool), Some((by_pause, until)));
+}
+
+#[test]
+fn who_is_refused_at_once_was_not_kept() {
+    let (clock, pool) = pool(SLOW, &["a"]);
+    send(&clock, &pool, &status(200));
+    let call = pool.call().within(Duration::from_millis(100));
+    let run = call.run(async |attempt, _| Answered::new((), attempt.status(200)));
+    let error = drive(&clock, run).unwrap_err();
+    let told: Vec<String> = error
+        .trail
+        .steps()
+        .iter()
+        .map(|step| step.what.to_string())
+        .collect();
+    assert_eq!(told, ["refused by `llm`: deadline", "over: expired"]);
+}
+
 #[test]
 fn a_call_through_a_pool_without_endpoints_is_over_at_once() {
     let (clock, pool) = pool(FAST, &[]);
-    let run = pool.run(pool.call(), |attempt, _| async move {
-        Answered::new((), attempt.status(200))
-    });
+    let run = pool
+        .call()
+        .run(|attempt, _| async move { Answered::new((), attempt.status(200)) });
     let error = drive(&clock, run).unwrap_err();
     assert_eq!((error.reason, error.sent), (TerminalReason::Disabled, 0));
+}
+
+#[test]
+fn an_attempt_that_was_not_made_leaves_its_endpoint_as_it_was() {
+    let (clock, pool) = pool(SLOW, &["a"]);
+    let unsent = pool.call().run(async |_, _| Answered::unsent(()));
+    assert_eq!(drive(&clock, unsent).unwrap().sent, 0);
+    let view = &pool.view()[0];
+    assert_eq!((view.in_flight, view.consecutive_errors), (0, 0));
+    send(&clock, &pool, &status(200));
+    assert_eq!(pool.limiter().clock().now(), Timestamp::ZERO);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use policy::gate::GateOptions;
 use policy::hosts::{HostPattern, Hosts};
-use policy::setting::{self, SettingError};
+use policy::setting::{self, SettingErrors};
 use tidegate::HostSettings;
 
 use super::problem::Problem;
@@ -19,7 +19,7 @@ pub(crate) fn read(section: &Section<'_>) -> Hosts<HostSettings> {
     let mut options = GateOptions::default();
     section.fill(&GateOptions::NAMES, |name, text| options.set(name, text));
     let built = options.clone().build();
-    let told = built.as_ref().err().cloned().unwrap_or_default();
+    let told = built.as_ref().err().cloned();
     let default = section.built(built).unwrap_or_default();
     let mut gates = Hosts::new(HostSettings::from(default));
     let mut seen = BTreeSet::new();
@@ -34,7 +34,7 @@ pub(crate) fn read(section: &Section<'_>) -> Hosts<HostSettings> {
                 .report(Problem::about(&host.place, &host.path, what));
             continue;
         }
-        let settings = read_host(&pattern, &options, &told, &host);
+        let settings = read_host(&pattern, &options, told.as_ref(), &host);
         if gates.insert(pattern, settings).is_none() {
             let most = Hosts::<HostSettings>::MOST;
             let what = format!("is one too many, expected at most {most} hosts");
@@ -48,7 +48,7 @@ pub(crate) fn read(section: &Section<'_>) -> Hosts<HostSettings> {
 fn read_host(
     pattern: &HostPattern,
     defaults: &GateOptions,
-    told: &[SettingError],
+    told: Option<&SettingErrors>,
     section: &Section<'_>,
 ) -> HostSettings {
     let mut options = defaults.clone();

@@ -10,13 +10,11 @@
 //! two values.
 
 mod default_file;
-mod document;
 mod environment;
 mod gates;
 mod http;
 mod operation;
 mod pool;
-mod problem;
 mod reader;
 mod reference;
 mod rule;
@@ -38,6 +36,7 @@ use policy::gate::GateSettings;
 use policy::hosts::Hosts;
 use policy::poll::{PollOptions, PollSettings};
 use policy::preset::Preset;
+use sim::written::{document, problem};
 use tidegate::HostSettings;
 
 pub use self::default_file::DEFAULT_FILE;

@@ -10,11 +10,10 @@ use url::Url;
 
 use super::document::Value;
 use super::operation::Names;
-use super::problem::Problem;
+use super::problem::{Problem, join};
 use super::reader::Section;
 use super::rule;
 use super::secret::{Literal, Secret};
-use super::shape::join;
 use super::value;
 
 /// `[pool.NAME]`: endpoints that can do the same work.

@@ -6,12 +6,11 @@
 use std::cell::RefCell;
 use std::fmt;
 
-use policy::setting::SettingError;
+use policy::setting::{SettingError, SettingErrors};
 use url::Url;
 
 use super::document::{Entry, Node, Table, Value};
-use super::problem::{Place, Problem};
-use super::shape::join;
+use super::problem::{Place, Problem, join};
 use super::surroundings::Surroundings;
 use super::value;
 
@@ -235,21 +234,22 @@ impl<'a> Section<'a> {
     }
 
     /// Takes what a policy made of its options, or its contradictions.
-    pub(crate) fn built<T>(&self, built: Result<T, Vec<SettingError>>) -> Option<T> {
-        self.built_over(built, &[])
+    pub(crate) fn built<T>(&self, built: Result<T, SettingErrors>) -> Option<T> {
+        self.built_over(built, None)
     }
 
     /// The same over what an outer section has, whose own contradictions were `told` there.
     pub(crate) fn built_over<T>(
         &self,
-        built: Result<T, Vec<SettingError>>,
-        told: &[SettingError],
+        built: Result<T, SettingErrors>,
+        told: Option<&SettingErrors>,
     ) -> Option<T> {
         let errors = match built {
             Ok(settings) => return Some(settings),
             Err(errors) => errors,
         };
-        for error in errors.iter().filter(|error| !told.contains(error)) {
+        let is_told = |error| told.is_some_and(|told| told.iter().any(|known| known == error));
+        for error in errors.iter().filter(|error| !is_told(*error)) {
             let key = self.key(&error.setting);
             let place = self.place_of_contradiction(error);
             let problem = Problem::expected(&place, key, &error.value, &error.expected);

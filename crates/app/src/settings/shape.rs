@@ -7,7 +7,7 @@ use policy::hosts::HostPattern;
 use policy::suggest::suggestion;
 
 use super::document::{Entry, Node, Table, Value};
-use super::problem::{Place, Problem};
+use super::problem::{Place, Problem, join};
 use super::table::{Kind, Name, Section};
 
 /// Takes out of `table` what does not belong into `section`, and marks values of a wrong kind.
@@ -27,24 +27,6 @@ pub(crate) fn check(table: &mut Table, section: &Section, path: &str, problems: 
         }
         true
     });
-}
-
-/// The path of a setting: names with other characters than those of a word are quoted.
-pub(crate) fn join(path: &str, name: &str) -> String {
-    let is_plain = !name.is_empty()
-        && name
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
-    let name = if is_plain {
-        name.to_owned()
-    } else {
-        format!("\"{}\"", super::problem::shortened(name))
-    };
-    if path.is_empty() {
-        name
-    } else {
-        format!("{path}.{name}")
-    }
 }
 
 fn check_kind(node: &mut Node, kind: Kind, path: &str, problems: &mut Vec<Problem>) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{BackoffSettings, Growth, Steps};
 use crate::duration;
 use crate::jitter::Jitter;
-use crate::setting::{SettingError, positive, whole};
+use crate::setting::{SettingError, SettingErrors, positive, whole};
 use crate::suggest::suggestion;
 
 /// What was written about a backoff; `None` leaves what the preset has.
@@ -74,7 +74,7 @@ impl BackoffOptions {
     /// # Errors
     ///
     /// Every contradiction between parts that were written.
-    pub fn build(self) -> Result<BackoffSettings, Vec<SettingError>> {
+    pub fn build(self) -> Result<BackoffSettings, SettingErrors> {
         self.build_over(BackoffSettings::default())
     }
 
@@ -85,13 +85,10 @@ impl BackoffOptions {
     ///
     /// Every contradiction between parts that were written, and whatever was filled in by hand and
     /// could not have been written.
-    pub fn build_over(
-        self,
-        defaults: BackoffSettings,
-    ) -> Result<BackoffSettings, Vec<SettingError>> {
+    pub fn build_over(self, defaults: BackoffSettings) -> Result<BackoffSettings, SettingErrors> {
         let mut problems = self.out_of_bounds();
         problems.extend(self.contradictions());
-        if !problems.is_empty() {
+        if let Some(problems) = SettingErrors::of(problems) {
             return Err(problems);
         }
         let longest = self.base.max(self.longest_step()).unwrap_or_default();

@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::duration;
-use crate::setting::{SettingError, positive, unknown, whole};
+use crate::setting::{SettingError, SettingErrors, positive, unknown, whole};
 
 /// What was written about a failure queue; `None` leaves the default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl FailureQueueOptions {
     }
 
     /// Fits everything together. No two of these settings can contradict each other.
-    pub fn build(self) -> Result<FailureQueueSettings, Vec<SettingError>> {
+    pub fn build(self) -> Result<FailureQueueSettings, SettingErrors> {
         Ok(FailureQueueSettings {
             base: self.base.unwrap_or(Duration::from_secs(30)),
             max_size: self.max_size.unwrap_or(100),

@@ -10,7 +10,7 @@ use crate::breaker::BreakerSettings;
 use crate::duration;
 use crate::limits::Limit;
 use crate::rate::{AimdSettings, Strategy};
-use crate::setting::SettingError;
+use crate::setting::{SettingError, SettingErrors};
 use crate::window::MAX_SLICES;
 
 /// The settings of a gate, whole and without contradictions.
@@ -36,13 +36,13 @@ pub struct GateSettings {
 
 impl GateOptions {
     /// Fits everything together. Reports every contradiction between parts that were written.
-    pub fn build(self) -> Result<GateSettings, Vec<SettingError>> {
+    pub fn build(self) -> Result<GateSettings, SettingErrors> {
         let strategy = self.strategy.unwrap_or_default();
         let defaults = Defaults::of(strategy);
         let mut problems = Vec::new();
         let (min_rate, initial_rate, max_rate) = self.rates(&defaults, &mut problems);
         let breaker = self.breaker(&defaults, &mut problems);
-        if !problems.is_empty() {
+        if let Some(problems) = SettingErrors::of(problems) {
             return Err(problems);
         }
         Ok(GateSettings {

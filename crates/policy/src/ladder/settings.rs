@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::ended::{Ended, Trouble};
 use crate::duration;
-use crate::setting::{SettingError, list, switch, unknown, whole};
+use crate::setting::{SettingError, SettingErrors, list, switch, unknown, whole};
 use crate::text::{contains_words, first_of};
 
 /// What was written about protection; `None` leaves the default.
@@ -61,7 +61,7 @@ impl LadderOptions {
     }
 
     /// Fits everything together. What was not set through [`Self::set`] is judged here as well.
-    pub fn build(self) -> Result<LadderSettings, Vec<SettingError>> {
+    pub fn build(self) -> Result<LadderSettings, SettingErrors> {
         let settings = LadderSettings {
             enabled: self.enabled,
             pauses: self
@@ -80,11 +80,9 @@ impl LadderOptions {
                 .unwrap_or_else(|| DEFAULT_TEXTS.map(Into::into).into())
                 .into_boxed_slice(),
         };
-        let problems = settings.problems();
-        if problems.is_empty() {
-            Ok(settings)
-        } else {
-            Err(problems)
+        match SettingErrors::of(settings.problems()) {
+            None => Ok(settings),
+            Some(problems) => Err(problems),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::duration::Exact;
-use crate::setting::{SettingError, positive, unknown, whole};
+use crate::setting::{SettingError, SettingErrors, positive, unknown, whole};
 
 /// What was written about polling; `None` leaves the default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl PollOptions {
 
     /// Fits everything together: `base` is at most `max`, and a default gives way to what was
     /// written.
-    pub fn build(self) -> Result<PollSettings, Vec<SettingError>> {
+    pub fn build(self) -> Result<PollSettings, SettingErrors> {
         let max = self
             .max
             .unwrap_or_else(|| self.base.unwrap_or_default().max(DEFAULT_MAX));
@@ -71,7 +71,7 @@ impl PollOptions {
         if base > max {
             let (base, max) = (Exact(base), Exact(max));
             let problem = SettingError::contradiction("base", base, "at most", "max", max);
-            return Err(vec![problem]);
+            return Err(problem.into());
         }
         Ok(PollSettings {
             early: self.early.unwrap_or(Duration::from_secs(3)),
@@ -165,7 +165,7 @@ fn doubled(base: Duration, times: u32, most: Duration) -> Duration {
 mod tests {
     use super::*;
 
-    fn settings(given: &[(&str, &str)]) -> Result<PollSettings, Vec<SettingError>> {
+    fn settings(given: &[(&str, &str)]) -> Result<PollSettings, SettingErrors> {
         let mut options = PollOptions::default();
         for (name, value) in given {
             options.set(name, value).unwrap();

@@ -36,7 +36,7 @@ use policy::gate::GateOptions;
 use policy::ladder::LadderOptions;
 use policy::poll::PollOptions;
 use policy::preset::UnknownPreset;
-use policy::setting::SettingError;
+use policy::setting::{SettingError, SettingErrors};
 
 use lines::{Line, Lines};
 pub use problem::Problem;
@@ -191,7 +191,7 @@ impl fmt::Display for Policy {
 fn built<'s, O: Default, S>(
     given: impl IntoIterator<Item = (&'s str, &'s str)>,
     set: impl Fn(&mut O, &str, &str) -> Result<(), SettingError>,
-    build: impl FnOnce(O) -> Result<S, Vec<SettingError>>,
+    build: impl FnOnce(O) -> Result<S, SettingErrors>,
 ) -> Result<S, Vec<SettingProblem>> {
     let mut options = O::default();
     let mut problems: Vec<_> = given

@@ -5,12 +5,13 @@ use std::ops::ControlFlow;
 use policy::backoff::BackoffSettings;
 use policy::gate::Reason;
 use policy::item::{Item, Step, TerminalReason};
+use policy::outcome::{Outcome, Verdict};
 use policy::preset::Preset;
 use policy::random::Random;
 use policy::time::Timestamp;
 
 use super::way::{NotNow, Right, Way};
-use super::{Answered, Call, CallError, Called, Trail, What};
+use super::{Call, CallError, Called, Trail, What};
 use crate::ask::Ask;
 use crate::credential::Refresh;
 use crate::event::Event;
@@ -34,7 +35,7 @@ pub(super) enum Taken {
 }
 
 impl<'a, E> Course<'a, E> {
-    pub(super) fn new(call: &Call<'a>, way: Way<'a, E>) -> Self {
+    pub(super) fn new<P>(call: &Call<'a, P>, way: Way<'a, E>) -> Self {
         let backoff = call.backoff.cloned();
         Self {
             limiter: call.limiter,
@@ -95,29 +96,27 @@ impl<'a, E> Course<'a, E> {
             shared.pay_in(now);
             return Ok(());
         }
-        match shared.withdraw(now) {
-            Ok(()) => Ok(()),
-            Err(Some(until)) => Err(self.ask_again(Reason::Rate, Some(until))),
-            Err(None) => Err(ControlFlow::Break(TerminalReason::Exhausted)),
-        }
+        let Err(until) = shared.withdraw(now) else {
+            return Ok(());
+        };
+        self.trail.push(now, What::NoBudget { until });
+        Err(match until {
+            Some(_) => self.ask_again(Reason::Rate, until),
+            None => ControlFlow::Break(TerminalReason::Exhausted),
+        })
     }
 
     /// An attempt was made.
-    pub(super) fn after<T>(&mut self, answered: &Answered<T>) -> Step {
+    pub(super) fn after(&mut self, outcome: &Outcome, verdict: Option<Verdict>) -> Step {
         let now = self.look_at_gate();
         let what = What::Answered {
-            answer: answered.outcome.answer,
-            verdict: answered.verdict,
-            latency: answered.outcome.latency,
+            answer: outcome.answer,
+            verdict,
+            latency: outcome.latency,
         };
         self.trail.push(now, what);
-        self.item.after(
-            &self.backoff,
-            &answered.outcome,
-            answered.verdict,
-            now,
-            &mut self.random,
-        )
+        self.item
+            .after(&self.backoff, outcome, verdict, now, &mut self.random)
     }
 
     pub(super) fn refreshed(&mut self, credential: &dyn Refresh, succeeded: bool) -> Step {
@@ -133,15 +132,15 @@ impl<'a, E> Course<'a, E> {
 
     /// Writes a step down and says where it leads.
     pub(super) fn take(&mut self, step: Step) -> Taken {
-        let now = self.limiter.clock().now();
-        let reason = match step {
-            Step::Done => return Taken::Done,
+        match step {
+            Step::Done => Taken::Done,
             Step::SendAt {
                 at,
                 delay,
                 source,
                 reason,
             } => {
+                let now = self.limiter.clock().now();
                 let what = What::Scheduled {
                     until: at,
                     delay,
@@ -156,20 +155,21 @@ impl<'a, E> Course<'a, E> {
                     reason: reason.as_str(),
                 };
                 self.limiter.shared().tell(now, &event);
-                return Taken::Again;
+                Taken::Again
             }
             // Nobody gave a credential, so there is nothing to refresh.
-            Step::Refresh => TerminalReason::AuthFailed,
-            Step::Conflict => TerminalReason::Conflict,
-            Step::Failed(reason) => reason,
-        };
-        let event = Event::Failed {
-            key: self.ask.key,
-            sent: self.item.sent(),
-            reason,
-        };
-        self.limiter.shared().tell(now, &event);
-        Taken::Over(reason)
+            Step::Refresh => Taken::Over(TerminalReason::AuthFailed),
+            Step::Conflict => Taken::Over(TerminalReason::Conflict),
+            Step::Failed(reason) => Taken::Over(reason),
+        }
+    }
+
+    /// The attempt was not made after all, and that is the end of it. What was paid into or out of
+    /// the budget of all retries stays so: it is an estimate of the load, and this is rare.
+    pub(super) fn unsent<T>(mut self, value: T) -> Called<T> {
+        let now = self.limiter.clock().now();
+        self.trail.push(now, What::Unsent);
+        self.done(value)
     }
 
     pub(super) fn done<T>(self, value: T) -> Called<T> {
@@ -180,12 +180,20 @@ impl<'a, E> Course<'a, E> {
         }
     }
 
+    /// The one place where a call ends without success, so that it is told once, whatever the way.
     pub(super) fn over<T>(mut self, reason: TerminalReason, last: Option<T>) -> CallError<T> {
         let now = self.limiter.clock().now();
         self.trail.push(now, What::Over { reason });
+        let sent = self.item.sent();
+        let event = Event::Failed {
+            key: self.ask.key,
+            sent,
+            reason,
+        };
+        self.limiter.shared().tell(now, &event);
         CallError {
             reason,
-            sent: self.item.sent(),
+            sent,
             last,
             trail: self.trail,
         }

@@ -12,11 +12,13 @@ use policy::time::Timestamp;
 
 /// Every decision about one call, in order.
 ///
-/// At most [`Trail::MOST`] steps are kept, the first ones; how many came after is counted.
+/// At most [`Trail::MOST`] steps are kept: the first ones, and the last two, for they say how it
+/// ended. How many are missing between these is counted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trail {
     steps: Vec<TrailStep>,
     left_out: u32,
+    waited: Duration,
 }
 
 impl Trail {
@@ -28,31 +30,23 @@ impl Trail {
         &self.steps
     }
 
-    /// How many steps there were beyond [`Trail::MOST`].
+    /// How many steps are missing before the last two.
     pub fn left_out(&self) -> u32 {
         self.left_out
     }
 
-    /// Time spent waiting in lines and between attempts.
+    /// Time spent waiting in lines and between attempts, also in steps that are left out.
     pub fn waited(&self) -> Duration {
-        let waits = self.steps.iter().map(|step| match step.what {
-            What::Admitted { waited, .. } => waited,
-            What::Scheduled { delay, .. } => delay,
-            What::Kept { .. }
-            | What::Refused { .. }
-            | What::Answered { .. }
-            | What::Refreshed { .. }
-            | What::Over { .. } => Duration::ZERO,
-        });
-        waits.fold(Duration::ZERO, Duration::saturating_add)
+        self.waited
     }
 
     pub(super) fn push(&mut self, at: Timestamp, what: What) {
-        if self.steps.len() < Self::MOST {
-            self.steps.push(TrailStep { at, what });
-        } else {
+        self.waited = self.waited.saturating_add(what.waited());
+        if self.steps.len() == Self::MOST {
+            self.steps.remove(Self::MOST - 2);
             self.left_out = self.left_out.saturating_add(1);
         }
+        self.steps.push(TrailStep { at, what });
     }
 }
 
@@ -68,9 +62,9 @@ pub struct TrailStep {
 /// What was decided.
 #[derive(Clone, Debug, PartialEq)]
 pub enum What {
-    /// It had to wait in the line of a gate, or for an endpoint.
+    /// It had to wait in the line of a gate, or for an endpoint of a pool; told once for each ask.
     Kept {
-        /// Whose.
+        /// Which gate's, or which pool's.
         key: Arc<str>,
         /// By what: the word for it.
         reason: &'static str,
@@ -93,6 +87,11 @@ pub enum What {
         /// When asking again may help.
         until: Option<Timestamp>,
     },
+    /// It was let out, and there was no retry left in the budget of all retries.
+    NoBudget {
+        /// When there is one again; `None` if that depends on the calls of others.
+        until: Option<Timestamp>,
+    },
     /// It was sent, and that came of it.
     Answered {
         /// The status, or the way in which no answer came.
@@ -102,6 +101,8 @@ pub enum What {
         /// From sending to the answer's head, or to the failure.
         latency: Duration,
     },
+    /// It was let out and not sent after all: see [`Answered::unsent`](super::Answered::unsent).
+    Unsent,
     /// It will be sent again.
     Scheduled {
         /// When.
@@ -125,11 +126,33 @@ pub enum What {
     },
 }
 
+impl What {
+    /// How long it waited for this, or will have.
+    fn waited(&self) -> Duration {
+        match self {
+            Self::Admitted { waited, .. } => *waited,
+            Self::Scheduled { delay, .. } => *delay,
+            Self::Kept { .. }
+            | Self::Refused { .. }
+            | Self::NoBudget { .. }
+            | Self::Answered { .. }
+            | Self::Unsent
+            | Self::Refreshed { .. }
+            | Self::Over { .. } => Duration::ZERO,
+        }
+    }
+}
+
+/// A time that nobody notices reads as none: rounded up it would be a second.
+fn is_at_once(time: Duration) -> bool {
+    time < Duration::from_millis(1)
+}
+
 impl fmt::Display for What {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Kept { key, reason, .. } => write!(f, "waits at `{key}`: {reason}"),
-            Self::Admitted { key, waited } if waited.is_zero() => {
+            Self::Admitted { key, waited } if is_at_once(*waited) => {
                 write!(f, "admitted by `{key}` at once")
             }
             Self::Admitted { key, waited } => {
@@ -150,23 +173,76 @@ impl fmt::Display for What {
                     None => Ok(()),
                 }
             }
+            Self::NoBudget { .. } => f.write_str("no retry left in the budget of all retries"),
+            Self::Unsent => f.write_str("not sent after all"),
             Self::Scheduled {
                 delay,
                 source,
                 reason,
                 ..
-            } => write!(
-                f,
-                "again in {} by {}: {}",
-                Rounded(*delay),
-                source.as_str(),
-                reason.as_str()
-            ),
+            } => {
+                if is_at_once(*delay) {
+                    f.write_str("again at once")?;
+                } else {
+                    write!(f, "again in {}", Rounded(*delay))?;
+                }
+                write!(f, " by {}: {}", source.as_str(), reason.as_str())
+            }
             Self::Refreshed { succeeded: true } => f.write_str("credential refreshed"),
             Self::Refreshed { succeeded: false } => {
                 f.write_str("the credential could not be refreshed")
             }
             Self::Over { reason } => write!(f, "over: {reason}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn admitted(waited: Duration) -> What {
+        let key = "api.example.com".into();
+        What::Admitted { key, waited }
+    }
+
+    #[test]
+    fn what_nobody_notices_reads_as_at_once_and_the_rest_is_rounded_up() {
+        let told = |waited| admitted(waited).to_string();
+        let at_once = "admitted by `api.example.com` at once";
+        assert_eq!(told(Duration::ZERO), at_once);
+        assert_eq!(told(Duration::from_micros(999)), at_once);
+        let after = "admitted by `api.example.com` after 1s";
+        assert_eq!(told(Duration::from_millis(1)), after);
+        assert_eq!(told(Duration::from_secs(1)), after);
+        let again = |delay| {
+            let scheduled = What::Scheduled {
+                until: Timestamp::ZERO,
+                delay,
+                source: DelaySource::Refresh,
+                reason: ResendReason::Verdict(Verdict::Unauthorized),
+            };
+            scheduled.to_string()
+        };
+        let at_once = "again at once by refresh: unauthorized";
+        assert_eq!(again(Duration::ZERO), at_once);
+        let later = "again in 2s by refresh: unauthorized";
+        assert_eq!(again(Duration::from_millis(1500)), later);
+    }
+
+    #[test]
+    fn a_long_trail_keeps_its_beginning_its_end_and_all_its_waits() {
+        let mut trail = Trail::default();
+        for second in 0..Trail::MOST as u64 + 50 {
+            trail.push(
+                Timestamp::from_secs(second),
+                admitted(Duration::from_secs(1)),
+            );
+        }
+        assert_eq!((trail.steps().len(), trail.left_out()), (Trail::MOST, 50));
+        let at: Vec<Timestamp> = trail.steps().iter().map(|step| step.at).collect();
+        assert_eq!(at[..2], [0, 1].map(Timestamp::from_secs));
+        assert_eq!(at[97..], [97, 148, 149].map(Timestamp::from_secs));
+        assert_eq!(trail.waited(), Duration::from_secs(150));
     }
 }

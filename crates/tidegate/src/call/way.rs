@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use policy::gate::Reason;
 use policy::item::TerminalReason;
+use policy::outcome::{Outcome, Verdict};
 use policy::time::Timestamp;
 
-use super::{Answered, Trail, What};
+use super::{Trail, What};
 use crate::ask::Ask;
 use crate::limiter::Limiter;
 use crate::permit::Permit;
@@ -75,16 +76,10 @@ impl<E> Right<'_, E> {
     }
 
     /// Says what came of the attempt.
-    pub(super) fn settle<T>(self, answered: &Answered<T>) {
-        let Answered {
-            outcome,
-            verdict,
-            text,
-            ..
-        } = answered;
+    pub(super) fn settle(self, outcome: &Outcome, verdict: Option<Verdict>, text: &str) {
         match self {
-            Self::Gate(permit) => permit.settle_as(outcome, *verdict),
-            Self::Pool(permit) => permit.settle_as(outcome, *verdict, text),
+            Self::Gate(permit) => permit.settle_as(outcome, verdict),
+            Self::Pool(permit) => permit.settle_as(outcome, verdict, text),
         }
     }
 }
@@ -133,7 +128,16 @@ async fn through_pool<'a, E>(
 ) -> Result<PoolPermit<'a, E>, NotNow> {
     let clock = pool.limiter().clock();
     let asked_at = clock.now();
-    let answer = pool.acquire(ask).await;
+    let mut kept = None;
+    let answer = pool.wait_noting(ask, &mut kept).await;
+    if let Some((at, keeps)) = kept {
+        let what = What::Kept {
+            key: pool.name().into(),
+            reason: keeps.as_str(),
+            until: keeps.until(),
+        };
+        trail.push(at, what);
+    }
     let now = clock.now();
     match answer {
         Ok(permit) => {

@@ -23,7 +23,7 @@ use crate::settings::HostSettings;
 /// options.set("max_rate", "50")?;
 /// options.set("limits", "100/1m")?;
 /// let limiter = Limiter::builder()
-///     .host("api.example.com".parse()?, options.build().map_err(|problems| problems[0].clone())?)
+///     .host("api.example.com".parse()?, options.build()?)
 ///     .clock(ManualClock::new().clock())
 ///     .build();
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -3,7 +3,7 @@
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 
 use policy::pool::{self, Choice, Unusable};
 use policy::time::Timestamp;
@@ -23,6 +23,9 @@ struct Waits<E> {
     changes: u64,
 }
 
+/// What kept an ask first, and since when.
+pub(crate) type Kept = (Timestamp, PoolRefusal);
+
 /// What ended a wait.
 enum Ended<'a> {
     /// The gate of the n-th usable endpoint let it through.
@@ -36,7 +39,12 @@ enum Ended<'a> {
 }
 
 impl<E> Pool<E> {
-    pub(super) async fn wait<'a>(&'a self, ask: Ask<'_>) -> Result<PoolPermit<'a, E>, PoolRefusal> {
+    /// Waits for an endpoint, and notes what kept it.
+    pub(crate) async fn wait_noting<'a>(
+        &'a self,
+        ask: Ask<'_>,
+        kept: &mut Option<Kept>,
+    ) -> Result<PoolPermit<'a, E>, PoolRefusal> {
         let deadline = self.deadline(&ask).ok_or(PoolRefusal::NoEndpoint)?;
         loop {
             let waits = match self.look(&ask) {
@@ -48,7 +56,7 @@ impl<E> Pool<E> {
             if waits.usable.is_empty() && until.is_some_and(|until| until > deadline) {
                 return Err(PoolRefusal::Paused { until });
             }
-            match self.wait_once(&ask, &waits, deadline).await {
+            match self.wait_once(&ask, &waits, deadline, kept).await {
                 Ended::Admitted(endpoint, permit) => {
                     if let Some(permit) = self.claim(&waits.usable[endpoint], permit) {
                         return Ok(permit);
@@ -145,21 +153,43 @@ impl<E> Pool<E> {
         }
     }
 
+    /// What an ask would be told that does not wait: of all that there is to wait for, what comes
+    /// first.
+    fn what_keeps(&self, ask: &Ask<'_>, waits: &Waits<E>) -> PoolRefusal {
+        let gates = waits.usable.iter().filter_map(|endpoint| {
+            let key = &endpoint.key;
+            let also = &[];
+            self.limiter.peek(Ask { key, also, ..*ask }).err()
+        });
+        let pause = PoolRefusal::Paused {
+            until: waits.pause_ends,
+        };
+        // Of two that nobody knows the end of, the gate: a pause without end may be none at all.
+        let all = gates.map(PoolRefusal::Gate).chain([pause]);
+        all.min_by_key(|refusal| refusal.until().unwrap_or(Timestamp::MAX))
+            .unwrap_or(pause)
+    }
+
     /// Waits for whatever comes first.
     async fn wait_once<'a>(
         &'a self,
         ask: &Ask<'_>,
         waits: &Waits<E>,
         deadline: Timestamp,
+        kept: &mut Option<Kept>,
     ) -> Ended<'a> {
         let shared = self.limiter.shared();
+        // Before it stands in the lines itself.
+        let keeps = (shared.clock.now(), self.what_keeps(ask, waits));
         let keys = waits.usable.iter().map(|endpoint| &*endpoint.key);
         let mut any = pin!(shared.wait_for_any(keys, ask.until(deadline)));
         let pause_ends = waits.pause_ends.filter(|until| *until <= deadline);
         let mut sleep = pin!(shared.clock.sleep_until(pause_ends.unwrap_or(deadline)));
         let mut asks = !waits.usable.is_empty();
+        let mut place = self.waiters.place();
         poll_fn(|context| {
-            if self.has_changed(waits.changes, context) {
+            place.keep(context.waker());
+            if lock(&self.state).changes != waits.changes {
                 return Poll::Ready(Ended::Changed);
             }
             if asks && let Poll::Ready(answer) = any.as_mut().poll(context) {
@@ -179,23 +209,13 @@ impl<E> Pool<E> {
             } else {
                 Ended::Late
             };
-            sleep.as_mut().poll(context).map(|()| ended)
+            let slept = sleep.as_mut().poll(context);
+            if slept.is_pending() {
+                kept.get_or_insert(keeps);
+            }
+            slept.map(|()| ended)
         })
         .await
-    }
-
-    /// Has it changed which endpoints can be used? If not, `context` is told when it does.
-    fn has_changed(&self, since: u64, context: &Context<'_>) -> bool {
-        let mut state = lock(&self.state);
-        let has_changed = state.changes != since;
-        let is_known = state
-            .waiting
-            .iter()
-            .any(|waker| waker.will_wake(context.waker()));
-        if !has_changed && !is_known {
-            state.waiting.push(context.waker().clone());
-        }
-        has_changed
     }
 }
 

@@ -277,9 +277,21 @@ fn an_error_about_the_request_itself_is_not_repeated_and_teaches_nothing() {
     let (error, sent) = send(&clock, &layer, get(URL), &[impossible]);
     assert!(matches!(error, Err(RetryError::Failed { .. })));
     assert_eq!(sent, 1);
-    assert_eq!(heard.take(), ["admitted", "settled none"]);
+    assert_eq!(heard.take(), ["admitted"], "given back, not settled");
     let gate = limiter.gate(KEY).unwrap().gate;
     assert_eq!((gate.in_flight, gate.failed), (0, 0));
+}
+
+#[test]
+fn what_was_not_sent_leaves_its_token_to_others() {
+    let (clock, limiter) = limiter(SLOW);
+    let layer = RetryLayer::new(limiter.clone());
+    let impossible: Reply = || Err("client error (UserUnsupportedVersion)".into());
+    let (error, _) = send(&clock, &layer, get(URL), &[impossible]);
+    let error = error.unwrap_err();
+    let last = error.trail().and_then(|trail| trail.steps().last());
+    assert_eq!(last.map(|step| &step.what), Some(&What::Unsent));
+    limiter.try_acquire(KEY).unwrap().settle(&ok());
 }
 
 #[test]

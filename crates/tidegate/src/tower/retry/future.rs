@@ -8,7 +8,6 @@ use std::future::{Future, poll_fn, ready};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use http::{Request, Response};
 use tower_service::Service;
@@ -124,7 +123,7 @@ where
 {
     let clock = limiter.clock();
     if let Err(error) = poll_fn(|context| service.poll_ready(context)).await {
-        return unsent(error.into());
+        return Answered::unsent(Err(error.into()));
     }
     let sent_at = clock.now();
     let answer = service.call(request).await;
@@ -137,18 +136,12 @@ where
         Err(error) => {
             let error = error.into();
             if never_left(error.as_ref()) {
-                return unsent(error);
+                return Answered::unsent(Err(error));
             }
             let outcome = failed(error.as_ref(), latency);
             Answered::new(Err(error), outcome)
         }
     }
-}
-
-/// An attempt that was none: it teaches the gate nothing, and to repeat it would end the same way.
-fn unsent<R>(error: BoxError) -> Answered<Said<R>> {
-    let outcome = failed(error.as_ref(), Duration::ZERO);
-    Answered::judged(Err(error), outcome, None)
 }
 
 fn with_trail<R>(said: Said<R>, trail: Trail) -> Delivered<R> {

@@ -11,7 +11,7 @@ use tower_layer::Layer;
 
 use super::service::Retry;
 use crate::ask::Ask;
-use crate::call::{Call, GIVE_UP_AFTER};
+use crate::call::Call;
 use crate::credential::Refresh;
 use crate::limiter::Limiter;
 use crate::tower::UriHost;
@@ -24,7 +24,9 @@ use crate::tower::UriHost;
 /// [`LimitLayer`](crate::tower::LimitLayer).
 ///
 /// Unsafe requests (POST, PATCH …) are sent again only if the server cannot have acted on them, or
-/// with an `Idempotency-Key`. The [`Trail`](crate::call::Trail) of all decisions is in the
+/// with an `Idempotency-Key`. An answer is kept through the wait before the next attempt, for it is
+/// the response if there is none; where unread bodies occupy connections, as over HTTP/1, a service
+/// below can read those of errors. The [`Trail`](crate::call::Trail) of all decisions is in the
 /// response's extensions.
 ///
 /// ```
@@ -93,7 +95,6 @@ impl Terms {
         let mut call = limiter.call(ask).kind(ItemKind {
             retry_unsafe: self.retry_unsafe,
             expires_after: self.within,
-            give_up_after: Some(GIVE_UP_AFTER),
             ..crate::http::item_kind(request)
         });
         if let Some(backoff) = &self.backoff {

@@ -1,4 +1,4 @@
-//! What is wrong with the settings, and where it is written.
+//! What is wrong with something written, and where that is.
 
 use std::fmt;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ pub enum Place {
 
 impl Problem {
     /// The value of a setting is not what was expected.
-    pub(crate) fn expected(
+    pub fn expected(
         place: &Place,
         key: impl Into<String>,
         value: impl AsRef<str>,
@@ -55,7 +55,7 @@ impl Problem {
     }
 
     /// Something else about a setting, whose value is not to be shown.
-    pub(crate) fn about(place: &Place, key: impl Into<String>, what: impl Into<String>) -> Self {
+    pub fn about(place: &Place, key: impl Into<String>, what: impl Into<String>) -> Self {
         Self {
             place: place.clone(),
             key: key.into(),
@@ -102,7 +102,7 @@ impl fmt::Display for Place {
 
 /// The beginning of a value on one line, with control characters spelled out: a message must not
 /// move the cursor of the terminal that shows it.
-pub(crate) fn shortened(value: &str) -> String {
+pub fn shortened(value: &str) -> String {
     /// Longer than any sensible value, shorter than a line of a terminal.
     const MOST: usize = 60;
     let mut shown = String::new();
@@ -117,6 +117,24 @@ pub(crate) fn shortened(value: &str) -> String {
         shown.push('…');
     }
     shown
+}
+
+/// The path of a setting: names with other characters than those of a word are quoted.
+pub fn join(path: &str, name: &str) -> String {
+    let is_plain = !name.is_empty()
+        && name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
+    let name = if is_plain {
+        name.to_owned()
+    } else {
+        format!("\"{}\"", shortened(name))
+    };
+    if path.is_empty() {
+        name
+    } else {
+        format!("{path}.{name}")
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A settings file as a tree in which everything knows where it is written.
+//! A TOML file as a tree in which everything knows where it is written.
 //!
 //! The tree is our own and not the parser's, because values from the environment and from flags
 //! are laid over those of the file and keep their own places.
@@ -13,14 +13,16 @@ use super::problem::{Place, Problem};
 
 /// A value and where it is written.
 #[derive(Clone, Debug)]
-pub(crate) struct Node {
-    pub(crate) place: Place,
-    pub(crate) value: Value,
+pub struct Node {
+    /// Where.
+    pub place: Place,
+    /// What.
+    pub value: Value,
 }
 
 /// A value as it is written.
 #[derive(Clone, Debug)]
-pub(crate) enum Value {
+pub enum Value {
     /// A string of the file.
     Text(String),
     /// A number of the file, as text without `_`.
@@ -43,20 +45,23 @@ pub(crate) enum Value {
 
 /// A table: values by their names.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Table {
-    pub(crate) entries: BTreeMap<String, Entry>,
+pub struct Table {
+    /// By name.
+    pub entries: BTreeMap<String, Entry>,
 }
 
 /// A value with the place of its name.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
-    pub(crate) place: Place,
-    pub(crate) node: Node,
+pub struct Entry {
+    /// Where its name is.
+    pub place: Place,
+    /// The value.
+    pub node: Node,
 }
 
 impl Table {
     /// The table inside of this one, made if it is not there; `None` if something else is there.
-    pub(crate) fn inner(&mut self, name: &str, place: &Place) -> Option<&mut Self> {
+    pub fn inner(&mut self, name: &str, place: &Place) -> Option<&mut Self> {
         let entry = self
             .entries
             .entry(name.to_owned())
@@ -73,7 +78,8 @@ impl Table {
         }
     }
 
-    pub(crate) fn insert(&mut self, name: &str, node: Node) {
+    /// Puts a value under a name, in place of what was there.
+    pub fn insert(&mut self, name: &str, node: Node) {
         let entry = Entry {
             place: node.place.clone(),
             node,
@@ -81,14 +87,15 @@ impl Table {
         self.entries.insert(name.to_owned(), entry);
     }
 
-    pub(crate) fn get(&self, name: &str) -> Option<&Node> {
+    /// The value of this name.
+    pub fn get(&self, name: &str) -> Option<&Node> {
         self.entries.get(name).map(|entry| &entry.node)
     }
 }
 
 impl Value {
     /// What it is, for a message.
-    pub(crate) fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> &'static str {
         match self {
             Self::Text(_) => "a string",
             Self::Whole(_) => "a whole number",
@@ -103,7 +110,7 @@ impl Value {
     }
 
     /// A scalar as text; `None` for lists and tables.
-    pub(crate) fn text(&self) -> Option<&str> {
+    pub fn text(&self) -> Option<&str> {
         match self {
             Self::Text(text)
             | Self::Whole(text)
@@ -117,14 +124,14 @@ impl Value {
     }
 
     /// For a message: a scalar itself, or what it is.
-    pub(crate) fn shown(&self) -> &str {
+    pub fn shown(&self) -> &str {
         self.text().unwrap_or_else(|| self.kind())
     }
 }
 
 /// Reads a file. What can be read of a broken one is returned with its problems; `is_whole` says
 /// whether it makes sense to judge it any further.
-pub(crate) fn parse(file: &str, bytes: &[u8], problems: &mut Vec<Problem>) -> Parsed {
+pub fn parse(file: &str, bytes: &[u8], problems: &mut Vec<Problem>) -> Parsed {
     let places = Places::new(file, bytes);
     if bytes.len() > MOST_BYTES {
         let what = format!(
@@ -157,9 +164,11 @@ pub(crate) fn parse(file: &str, bytes: &[u8], problems: &mut Vec<Problem>) -> Pa
 
 /// What was read of a file.
 #[derive(Debug, Default)]
-pub(crate) struct Parsed {
-    pub(crate) table: Table,
-    pub(crate) is_whole: bool,
+pub struct Parsed {
+    /// What could be read.
+    pub table: Table,
+    /// Does it make sense to judge it any further?
+    pub is_whole: bool,
 }
 
 /// A settings file is written by hand; this is room for ten thousand hosts.

@@ -1,0 +1,318 @@
+//! What a run came to: the figures by which strategies are compared.
+//!
+//! While a run goes on, a recorder writes down when answers came; everything else is worked out
+//! at the end. All times are those at the clients: a request counts as sent when it leaves, and as
+//! accepted, refused or failed when its client knows.
+//!
+//! A figure that does not apply is `None`: what begins at 60 s in a run of 50 s, a recovery that
+//! never came, fairness among one.
+
+mod capacity;
+mod figures;
+mod series;
+
+use std::time::Duration;
+
+use policy::time::Timestamp;
+
+pub use capacity::Capacity;
+pub use figures::{Figures, OutageFigures, StepFigures};
+pub(crate) use series::SeriesRecorder;
+pub use series::{Band, ClientSeries, Series, Slice};
+
+use crate::client::Ending;
+use crate::load::Load;
+use crate::scenario::Scenario;
+use crate::upstream::{Kind, UpstreamSettings};
+
+/// Writes down what happens.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    sent: u64,
+    early_after_hint: u64,
+    /// When answers came, in order.
+    accepted: Vec<Timestamp>,
+    refused: Vec<Timestamp>,
+    failed: Vec<Timestamp>,
+    /// Of accepted requests, once the run has settled.
+    latencies: Vec<Duration>,
+    /// By client, once even late starters had their time.
+    accepted_by_client: Vec<u64>,
+    sent_in_outage: Vec<u64>,
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    Accepted,
+    Refused,
+    Failed,
+}
+
+impl Class {
+    pub(crate) fn of(ending: &Ending) -> Self {
+        match ending {
+            Ending::Answered(answer) if answer.is_accepted() => Self::Accepted,
+            Ending::Answered(answer) if matches!(answer.status, 429 | 403 | 503) => Self::Refused,
+            Ending::Answered(_) | Ending::Unreachable | Ending::TimedOut => Self::Failed,
+        }
+    }
+}
+
+impl Recorder {
+    pub(crate) fn new(scenario: &Scenario, clients: usize) -> Self {
+        Self {
+            sent: 0,
+            early_after_hint: 0,
+            accepted: Vec::new(),
+            refused: Vec::new(),
+            failed: Vec::new(),
+            latencies: Vec::new(),
+            accepted_by_client: vec![0; clients],
+            sent_in_outage: vec![0; scenario.upstream.outages.len()],
+        }
+    }
+
+    pub(crate) fn sent(&mut self, upstream: &UpstreamSettings, was_early: bool, now: Timestamp) {
+        self.sent += 1;
+        self.early_after_hint += u64::from(was_early);
+        let outage = upstream
+            .outages
+            .iter()
+            .position(|outage| outage.contains(now));
+        if let Some(outage) = outage {
+            self.sent_in_outage[outage] += 1;
+        }
+    }
+
+    pub(crate) fn ended(&mut self, client: usize, class: Class, latency: Duration, now: Timestamp) {
+        match class {
+            Class::Accepted => self.accept(client, latency, now),
+            Class::Refused => self.refused.push(now),
+            Class::Failed => self.failed.push(now),
+        }
+    }
+
+    fn accept(&mut self, client: usize, latency: Duration, now: Timestamp) {
+        self.accepted.push(now);
+        if now >= SETTLED {
+            self.latencies.push(latency);
+        }
+        if now >= FAIR {
+            self.accepted_by_client[client] += 1;
+        }
+    }
+
+    /// Works everything out. `loads` is what each client had to send.
+    pub(crate) fn figures(mut self, scenario: &Scenario, loads: &[&Load], ends: Ends) -> Figures {
+        let judge = Judge {
+            recorder: &self,
+            capacity: Capacity::of(&scenario.upstream),
+            loads,
+            scenario,
+            end: Timestamp::ZERO + scenario.duration,
+        };
+        let outages = judge.outages();
+        let steps = judge.steps();
+        let goodput_ratio = judge.goodput(Timestamp::ZERO);
+        let goodput_ratio_settled = judge.goodput(SETTLED);
+        let time_to_90_s = judge.seconds_to_90(Timestamp::ZERO, judge.end, |_, _| true);
+        let refused = self.refused.len() as u64;
+        Figures {
+            goodput_ratio,
+            goodput_ratio_settled,
+            sent: self.sent,
+            accepted: self.accepted.len() as u64,
+            refused,
+            failed: self.failed.len() as u64,
+            refused_ratio: ratio(refused as f64, self.sent as f64),
+            early_after_hint: self.early_after_hint,
+            bans: ends.bans,
+            breaker_opened: ends.breaker_opened,
+            max_queue: ends.max_queue,
+            time_to_90_s,
+            outages,
+            steps,
+            mean_latency_ms: self.mean_latency_ms(),
+            p99_latency_ms: self.p99_latency_ms(),
+            jain: jain(&self.accepted_by_client),
+        }
+    }
+
+    fn mean_latency_ms(&self) -> Option<f64> {
+        let sum: f64 = self.latencies.iter().map(Duration::as_secs_f64).sum();
+        ratio(sum * 1e3, self.latencies.len() as f64)
+    }
+
+    /// The nearest rank: the least that 99 in 100 do not exceed.
+    fn p99_latency_ms(&mut self) -> Option<f64> {
+        let rank = (self.latencies.len() * 99).div_ceil(100);
+        let index = rank.checked_sub(1)?;
+        let (_, latency, _) = self.latencies.select_nth_unstable(index);
+        Some(latency.as_secs_f64() * 1e3)
+    }
+}
+
+/// What only the upstream and the controllers know.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ends {
+    pub(crate) bans: u64,
+    pub(crate) breaker_opened: u64,
+    pub(crate) max_queue: Option<u64>,
+}
+
+/// By then a strategy should know the limit.
+const SETTLED: Timestamp = Timestamp::from_secs(60);
+/// By then also those who began late should have their share.
+const FAIR: Timestamp = Timestamp::from_secs(100);
+
+/// Jain's index of fairness: 1 if all get the same, 1/n if one gets all. `None` where there are
+/// no two to compare, or nobody got anything.
+fn jain(accepted: &[u64]) -> Option<f64> {
+    if accepted.len() < 2 {
+        return None;
+    }
+    let counts = accepted.iter().map(|count| *count as f64);
+    let sum: f64 = counts.clone().sum();
+    let squares: f64 = counts.map(|count| count * count).sum();
+    ratio(sum * sum, accepted.len() as f64 * squares)
+}
+
+fn ratio(part: f64, of: f64) -> Option<f64> {
+    (of > 0.0).then(|| part / of)
+}
+
+/// Compares what was accepted with what could have been.
+struct Judge<'a> {
+    recorder: &'a Recorder,
+    capacity: Capacity,
+    loads: &'a [&'a Load],
+    scenario: &'a Scenario,
+    end: Timestamp,
+}
+
+impl Judge<'_> {
+    /// Accepted from `from` to the end, over what could have been.
+    fn goodput(&self, from: Timestamp) -> Option<f64> {
+        let accepted = count(&self.recorder.accepted, from, self.end) as f64;
+        ratio(accepted, self.possible(from, self.end))
+    }
+
+    /// What could be accepted: what the upstream allows, but no more than there was to send.
+    fn possible(&self, from: Timestamp, to: Timestamp) -> f64 {
+        let capacity = self.capacity.between(from, to);
+        match self.offered(from, to) {
+            Some(offered) => capacity.min(offered as f64),
+            None => capacity,
+        }
+    }
+
+    /// What there was to send: what was left at `from` and what arrived since; `None` if any
+    /// client always has more.
+    fn offered(&self, from: Timestamp, to: Timestamp) -> Option<u64> {
+        let arrived = self
+            .loads
+            .iter()
+            .map(|load| load.arrived_before(to))
+            .sum::<Option<u64>>()?;
+        let done = count(&self.recorder.accepted, Timestamp::ZERO, from);
+        Some(arrived.saturating_sub(done))
+    }
+
+    fn outages(&self) -> Vec<OutageFigures> {
+        let outages = &self.scenario.upstream.outages;
+        let nexts = outages.iter().skip(1).map(|next| next.from);
+        let until = nexts.chain(std::iter::once(self.end));
+        let rows = outages.iter().zip(until).zip(&self.recorder.sent_in_outage);
+        rows.map(|((outage, until), sent)| OutageFigures {
+            sent: *sent,
+            recovery_s: self.seconds_to_90(outage.to, until, |_, _| true),
+        })
+        .collect()
+    }
+
+    fn steps(&self) -> Vec<StepFigures> {
+        let upstream = &self.scenario.upstream;
+        let nexts = upstream.steps.iter().skip(1).map(|next| next.at);
+        let until = nexts.chain(std::iter::once(self.end));
+        let mut before = upstream.rate_at(Timestamp::ZERO);
+        let mut rows = Vec::new();
+        for (step, until) in upstream.steps.iter().zip(until) {
+            let rate = upstream.rate_at(step.at);
+            let is_down = rate < before;
+            before = rate;
+            let settle_s = self.seconds_to_90(step.at, until, |from, to| {
+                !is_down || self.refused_share(from, to) <= 0.1
+            });
+            rows.push(StepFigures {
+                at_s: step.at.seconds_since(Timestamp::ZERO),
+                settle_s,
+            });
+        }
+        rows
+    }
+
+    fn refused_share(&self, from: Timestamp, to: Timestamp) -> f64 {
+        let of = |times: &[Timestamp]| count(times, from, to) as f64;
+        let Recorder {
+            accepted,
+            refused,
+            failed,
+            ..
+        } = self.recorder;
+        let refused = of(refused);
+        let all = refused + of(accepted) + of(failed);
+        ratio(refused, all).unwrap_or(0.0)
+    }
+
+    /// How long after `from` the first stretch begins that carries 90 % of what is possible and
+    /// for which `holds` too; looked for every tenth of a second, as long as it ends by `until`.
+    fn seconds_to_90(
+        &self,
+        from: Timestamp,
+        until: Timestamp,
+        holds: impl Fn(Timestamp, Timestamp) -> bool,
+    ) -> Option<f64> {
+        let width = width(&self.scenario.upstream, from);
+        let carries = |begin: Timestamp| {
+            let end = begin + width;
+            let possible = self.possible(begin, end);
+            let accepted = count(&self.recorder.accepted, begin, end) as f64;
+            possible > 0.0 && accepted >= 0.9 * possible && holds(begin, end)
+        };
+        let last = until.min(self.end).since(from).checked_sub(width)?;
+        let tenths = 0..=last.as_millis() / 100;
+        let tenths = tenths.filter_map(|tenths| u32::try_from(tenths).ok());
+        let found = tenths
+            .into_iter()
+            .find(|tenths| carries(from + GRID * *tenths))?;
+        Some(f64::from(found) / 10.0)
+    }
+}
+
+const GRID: Duration = Duration::from_millis(100);
+
+/// How long a stretch has to be to say anything: five seconds, a whole window, and where requests
+/// are rare a few dozen of them.
+fn width(upstream: &UpstreamSettings, at: Timestamp) -> Duration {
+    let usual = Duration::from_secs(5);
+    let period = match upstream.kind_at(at) {
+        Kind::Window { period, .. } => period,
+        Kind::Bucket { .. } | Kind::Slots { .. } => usual,
+    };
+    let rare = if upstream.rate_at(at) < 1.0 {
+        Duration::from_secs(40)
+    } else {
+        usual
+    };
+    period.max(rare).max(usual)
+}
+
+/// How many of these times, which are in order, are at or after `from` and before `to`.
+fn count(times: &[Timestamp], from: Timestamp, to: Timestamp) -> u64 {
+    let before = |at: Timestamp| times.partition_point(|time| *time < at);
+    before(to).saturating_sub(before(from)) as u64
+}
+
+#[cfg(test)]
+mod tests;

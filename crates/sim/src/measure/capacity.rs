@@ -1,0 +1,126 @@
+//! How much an upstream could accept: piecewise constant over time.
+
+use policy::time::Timestamp;
+
+use crate::upstream::UpstreamSettings;
+
+/// What an upstream could accept per second, by time. Zero in an outage.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Capacity {
+    /// From when on, and how much per second; in order, the first at the beginning of time.
+    pieces: Vec<(Timestamp, f64)>,
+}
+
+impl Capacity {
+    /// The capacity of an upstream.
+    pub fn of(upstream: &UpstreamSettings) -> Self {
+        let steps = upstream.steps.iter().map(|step| step.at);
+        let outages = upstream
+            .outages
+            .iter()
+            .flat_map(|outage| [outage.from, outage.to]);
+        let mut borders: Vec<_> = std::iter::once(Timestamp::ZERO)
+            .chain(steps)
+            .chain(outages)
+            .collect();
+        borders.sort_unstable();
+        borders.dedup();
+        let pieces = borders.into_iter().map(|at| {
+            let rate = match upstream.outage_at(at) {
+                Some(_) => 0.0,
+                None => upstream.rate_at(at),
+            };
+            (at, rate)
+        });
+        Self {
+            pieces: pieces.collect(),
+        }
+    }
+
+    /// Per second, at `at`.
+    pub fn at(&self, at: Timestamp) -> f64 {
+        let begun = self.pieces.partition_point(|(from, _)| *from <= at);
+        self.pieces[begun.max(1) - 1].1
+    }
+
+    /// In all, from `from` to `to`.
+    pub fn between(&self, from: Timestamp, to: Timestamp) -> f64 {
+        let ends = self.pieces.iter().skip(1).map(|(at, _)| *at);
+        let ends = ends.chain(std::iter::once(Timestamp::MAX));
+        let sums = self
+            .pieces
+            .iter()
+            .zip(ends)
+            .map(|((begin, rate), end)| rate * end.min(to).seconds_since(from.max(*begin)));
+        sums.sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::upstream::{Kind, Outage, Step};
+
+    #[test]
+    fn capacity_is_that_of_its_kind() {
+        let rate = |kind| Capacity::of(&UpstreamSettings::of(kind)).at(Timestamp::from_secs(7));
+        let check = |kind, per_second: f64| assert!((rate(kind) - per_second).abs() < 1e-9);
+        check(
+            Kind::Bucket {
+                rate: 50.0,
+                burst: 10.0,
+            },
+            50.0,
+        );
+        let period = Duration::from_secs(60);
+        check(
+            Kind::Window {
+                quota: 600,
+                period,
+                phase: Duration::ZERO,
+            },
+            10.0,
+        );
+        let slots = Kind::Slots {
+            slots: 40,
+            service: Duration::from_millis(80),
+            queue: 9,
+        };
+        check(slots, 500.0);
+        let failing = UpstreamSettings {
+            failure_rate: 0.03,
+            ..UpstreamSettings::of(slots)
+        };
+        assert!((Capacity::of(&failing).at(Timestamp::ZERO) - 485.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn steps_and_outages_cut_it_into_pieces() {
+        let bucket = |rate| Kind::Bucket { rate, burst: 1.0 };
+        let at = Timestamp::from_secs;
+        let upstream = UpstreamSettings {
+            steps: vec![Step {
+                at: at(10),
+                kind: bucket(20.0),
+            }],
+            outages: vec![Outage {
+                from: at(5),
+                to: at(15),
+                timeout_share: 0.0,
+                timeout: Duration::from_secs(1),
+            }],
+            ..UpstreamSettings::of(bucket(100.0))
+        };
+        let capacity = Capacity::of(&upstream);
+        let sum = |from, to| capacity.between(at(from), at(to));
+        let check = |sum: f64, expected: f64| assert!((sum - expected).abs() < 1e-9, "{sum}");
+        check(sum(0, 30), 500.0 + 300.0);
+        check(sum(4, 16), 100.0 + 20.0);
+        check(sum(7, 12), 0.0);
+        check(sum(12, 7), 0.0);
+        check(capacity.at(at(14)), 0.0);
+        check(capacity.at(at(15)), 20.0);
+    }
+}

@@ -1,0 +1,59 @@
+//! A scenario: an upstream, those who call it, and for how long.
+
+mod client;
+mod kind;
+mod read;
+mod section;
+mod shipped;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+pub use shipped::{SHIPPED, Shipped};
+
+use crate::client::{ClientSettings, Strategy};
+use crate::upstream::UpstreamSettings;
+
+/// What is simulated.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// From the first instant to the last.
+    pub duration: Duration,
+    /// What random numbers come from, unless somebody asks for another seed.
+    pub seed: u64,
+    /// The server.
+    pub upstream: UpstreamSettings,
+    /// Those who call it, by kind.
+    pub clients: Vec<ClientSettings>,
+}
+
+impl Scenario {
+    /// Five minutes of these.
+    pub fn of(upstream: UpstreamSettings, clients: Vec<ClientSettings>) -> Self {
+        Self {
+            duration: Duration::from_secs(300),
+            seed: 1,
+            upstream,
+            clients,
+        }
+    }
+
+    /// The same scenario with all clients using `strategy`, whatever they used before.
+    #[must_use]
+    pub fn with_strategy(mut self, strategy: Strategy) -> Self {
+        let clients = self.clients.into_iter();
+        self.clients = clients
+            .map(|client| client.with_strategy(strategy))
+            .collect();
+        self
+    }
+
+    /// How many clients there are in all.
+    pub fn client_count(&self) -> usize {
+        self.clients
+            .iter()
+            .map(|client| client.count as usize)
+            .sum()
+    }
+}

@@ -1,0 +1,174 @@
+//! An answer and its headers.
+
+use std::time::Duration;
+
+/// What a server answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The status code.
+    pub status: u16,
+    /// `Retry-After`, in whole seconds.
+    pub retry_after: Option<u64>,
+    /// The `X-RateLimit-…` headers.
+    pub pace: Option<Pace>,
+}
+
+/// What a server tells about its limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// How many the limit allows.
+    pub limit: u64,
+    /// How many are left after this request.
+    pub remaining: u64,
+    /// When there are more.
+    pub reset: Duration,
+}
+
+impl Answer {
+    /// Was it accepted?
+    pub fn is_accepted(&self) -> bool {
+        (200..400).contains(&self.status)
+    }
+
+    /// Its headers, as they would be written.
+    ///
+    /// ```
+    /// use sim::upstream::Answer;
+    ///
+    /// let answer = Answer { status: 429, retry_after: Some(7), pace: None };
+    /// let headers = answer.headers();
+    /// let headers: Vec<(&str, &[u8])> = headers.iter().collect();
+    /// assert_eq!(headers, [("retry-after", &b"7"[..])]);
+    /// ```
+    pub fn headers(&self) -> HeaderLines {
+        let mut lines = HeaderLines::default();
+        if let Some(seconds) = self.retry_after {
+            lines.push("retry-after", Digits::whole(seconds));
+        }
+        if let Some(pace) = &self.pace {
+            lines.push("x-ratelimit-limit", Digits::whole(pace.limit));
+            lines.push("x-ratelimit-remaining", Digits::whole(pace.remaining));
+            lines.push("x-ratelimit-reset", Digits::seconds(pace.reset));
+        }
+        lines
+    }
+}
+
+/// A few headers without any memory of their own: there is one for every simulated answer.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HeaderLines {
+    lines: [(&'static str, Digits); 4],
+    len: usize,
+}
+
+impl HeaderLines {
+    /// Names and values, as readers of hints take them.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> + Clone {
+        self.lines[..self.len]
+            .iter()
+            .map(|(name, digits)| (*name, digits.as_bytes()))
+    }
+
+    fn push(&mut self, name: &'static str, digits: Digits) {
+        self.lines[self.len] = (name, digits);
+        self.len += 1;
+    }
+}
+
+/// A number as text, right-aligned.
+#[derive(Clone, Copy, Debug)]
+struct Digits {
+    bytes: [u8; Self::MOST],
+    start: usize,
+}
+
+impl Digits {
+    /// The longest whole number, a point and milliseconds.
+    const MOST: usize = 24;
+
+    fn whole(number: u64) -> Self {
+        let mut digits = Self::default();
+        digits.prepend(number);
+        digits
+    }
+
+    /// Seconds, rounded up to milliseconds: who comes early is refused.
+    fn seconds(length: Duration) -> Self {
+        let millis = length.as_nanos().div_ceil(1_000_000);
+        let millis = u64::try_from(millis).unwrap_or(u64::MAX);
+        let (whole, part) = (millis / 1000, millis % 1000);
+        let mut digits = Self::default();
+        if part > 0 {
+            // The leading one keeps the zeros and becomes the point.
+            digits.prepend(1000 + part);
+            digits.bytes[digits.start] = b'.';
+        }
+        digits.prepend(whole);
+        digits
+    }
+
+    fn prepend(&mut self, mut number: u64) {
+        loop {
+            self.start -= 1;
+            self.bytes[self.start] = b"0123456789"[(number % 10) as usize];
+            number /= 10;
+            if number == 0 {
+                break;
+            }
+        }
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+}
+
+impl Default for Digits {
+    fn default() -> Self {
+        Self {
+            bytes: [b' '; Self::MOST],
+            start: Self::MOST,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use policy::hint::{self, Response};
+
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_as_people_write_them() {
+        let check = |digits: Digits, text: &str| assert_eq!(digits.as_bytes(), text.as_bytes());
+        check(Digits::whole(0), "0");
+        check(Digits::whole(u64::MAX), "18446744073709551615");
+        check(Digits::seconds(Duration::from_secs(7)), "7");
+        check(Digits::seconds(Duration::from_millis(20)), "0.020");
+        check(Digits::seconds(Duration::from_nanos(1_999_000_001)), "2");
+        check(Digits::seconds(Duration::MAX), "18446744073709551.615");
+    }
+
+    #[test]
+    fn the_policies_read_them_as_they_are_meant() {
+        let answer = Answer {
+            status: 200,
+            retry_after: None,
+            pace: Some(Pace {
+                limit: 300,
+                remaining: 0,
+                reset: Duration::from_millis(1250),
+            }),
+        };
+        let headers = answer.headers();
+        let response = Response {
+            status: 200,
+            headers: headers.iter(),
+            body: b"",
+        };
+        let hint = hint::read(&response, None);
+        assert_eq!((hint.limit, hint.remaining), (Some(300), Some(0)));
+        assert_eq!(hint.reset, Some(Duration::from_millis(1250)));
+        assert_eq!(hint.wait, hint.reset);
+    }
+}

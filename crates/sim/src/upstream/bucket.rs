@@ -1,0 +1,121 @@
+//! A token bucket on the server's side: starts full, refills whatever happens.
+
+use std::time::Duration;
+
+use policy::time::Timestamp;
+
+use super::answer::Pace;
+use crate::number::whole;
+
+#[derive(Clone, Debug)]
+pub(super) struct Bucket {
+    rate: f64,
+    burst: f64,
+    tokens: f64,
+    at: Timestamp,
+}
+
+impl Bucket {
+    pub(super) fn full(rate: f64, burst: f64) -> Self {
+        Self {
+            rate,
+            burst,
+            tokens: burst,
+            at: Timestamp::ZERO,
+        }
+    }
+
+    pub(super) fn refill(&mut self, now: Timestamp) {
+        let nanos = now.since(self.at).as_nanos() as f64;
+        // Multiplied before it is divided: a gap of exactly one token then gives exactly one.
+        self.tokens = (self.tokens + nanos * self.rate / 1e9).min(self.burst);
+        self.at = self.at.max(now);
+    }
+
+    /// Call [`Bucket::refill`] first, so that what came before comes at the old rate.
+    pub(super) fn change(&mut self, rate: f64, burst: f64) {
+        self.rate = rate;
+        self.burst = burst;
+        self.tokens = self.tokens.min(burst);
+    }
+
+    pub(super) fn take(&mut self) -> bool {
+        let taken = self.tokens >= 1.0 - self.slack();
+        if taken {
+            self.tokens = (self.tokens - 1.0).max(0.0);
+        }
+        taken
+    }
+
+    /// How long until there is a token.
+    pub(super) fn next_token(&self) -> Duration {
+        let missing = (1.0 - self.tokens).max(0.0);
+        Duration::try_from_secs_f64(missing / self.rate).unwrap_or(Duration::MAX)
+    }
+
+    pub(super) fn pace(&self) -> Pace {
+        let remaining = (self.tokens + self.slack()).floor();
+        let missing = (remaining + 1.0 - self.tokens).min(self.burst - self.tokens);
+        let reset = Duration::try_from_secs_f64(missing.max(0.0) / self.rate);
+        Pace {
+            limit: whole(self.burst),
+            remaining: whole(remaining),
+            reset: reset.unwrap_or(Duration::MAX),
+        }
+    }
+
+    /// Who asks exactly at the rate must not be refused because a time is a nanosecond short, or a
+    /// sum of fractions a few units in the last place.
+    fn slack(&self) -> f64 {
+        (1.0 + self.rate) * 1e-9
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_asks_exactly_at_the_rate_is_never_refused() {
+        for rate in [0.3, 3.0, 7.0, 50.0, 99.9] {
+            let mut bucket = Bucket::full(rate, 1.0);
+            for number in 0..100_000 {
+                bucket.refill(Timestamp::ZERO.after_seconds(f64::from(number) / rate));
+                assert!(bucket.take(), "{rate} {number}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_bucket_gives_its_burst_and_then_its_rate() {
+        let mut bucket = Bucket::full(2.0, 3.0);
+        let mut taken_at = |millis| {
+            bucket.refill(Timestamp::from_millis(millis));
+            std::iter::from_fn(|| bucket.take().then_some(())).count()
+        };
+        assert_eq!(
+            [0, 499, 500, 1600, 60_000].map(&mut taken_at),
+            [3, 0, 1, 2, 3]
+        );
+        assert_eq!(bucket.next_token(), Duration::from_millis(500));
+    }
+
+    #[test]
+    fn its_headers_tell_when_the_next_token_comes() {
+        let mut bucket = Bucket::full(2.0, 3.0);
+        let pace = |bucket: &Bucket| {
+            let Pace {
+                limit,
+                remaining,
+                reset,
+            } = bucket.pace();
+            (limit, remaining, reset.as_millis())
+        };
+        assert_eq!(pace(&bucket), (3, 3, 0));
+        assert!(bucket.take());
+        assert_eq!(pace(&bucket), (3, 2, 500));
+        bucket.refill(Timestamp::from_millis(100));
+        assert!(bucket.take() && bucket.take());
+        assert_eq!(pace(&bucket), (3, 0, 400));
+    }
+}

@@ -1,0 +1,111 @@
+//! A quota in each of a row of fixed windows.
+
+use std::time::Duration;
+
+use policy::time::Timestamp;
+
+use super::answer::Pace;
+
+#[derive(Clone, Debug)]
+pub(super) struct Window {
+    quota: u64,
+    period: u128,
+    phase: u128,
+    /// The number of the present window.
+    index: u128,
+    used: u64,
+    at: Timestamp,
+}
+
+impl Window {
+    pub(super) fn new(quota: u64, period: Duration, phase: Duration) -> Self {
+        let mut window = Self {
+            quota,
+            period: period.as_nanos().max(1),
+            phase: phase.as_nanos(),
+            index: 0,
+            used: 0,
+            at: Timestamp::ZERO,
+        };
+        window.advance(Timestamp::ZERO);
+        window
+    }
+
+    pub(super) fn advance(&mut self, now: Timestamp) {
+        let index = self.since_first(now) / self.period;
+        if index != self.index {
+            self.index = index;
+            self.used = 0;
+        }
+        self.at = now;
+    }
+
+    pub(super) fn change(&mut self, quota: u64) {
+        self.quota = quota;
+    }
+
+    pub(super) fn take(&mut self) -> bool {
+        let taken = self.used < self.quota;
+        self.used += u64::from(taken);
+        taken
+    }
+
+    /// What is left of the present window.
+    pub(super) fn rest(&self) -> Duration {
+        let rest = self.period - self.since_first(self.at) % self.period;
+        Duration::from_nanos(u64::try_from(rest).unwrap_or(u64::MAX))
+    }
+
+    pub(super) fn pace(&self) -> Pace {
+        Pace {
+            limit: self.quota,
+            remaining: self.quota.saturating_sub(self.used),
+            reset: self.rest(),
+        }
+    }
+
+    /// Since the beginning of window 0, which lies a phase before the beginning of time.
+    fn since_first(&self, at: Timestamp) -> u128 {
+        u128::from(at.as_nanos()) + self.phase
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken_at(window: &mut Window, millis: u64) -> usize {
+        window.advance(Timestamp::from_millis(millis));
+        std::iter::from_fn(|| window.take().then_some(())).count()
+    }
+
+    #[test]
+    fn a_window_begins_at_its_border_and_not_before() {
+        let mut window = Window::new(5, Duration::from_secs(10), Duration::ZERO);
+        let taken = [0, 9_999, 10_000, 19_999, 20_000].map(|at| taken_at(&mut window, at));
+        assert_eq!(taken, [5, 0, 5, 0, 5]);
+        assert_eq!(window.rest(), Duration::from_secs(10));
+    }
+
+    #[test]
+    fn a_phase_moves_all_borders_back() {
+        let mut window = Window::new(5, Duration::from_secs(10), Duration::from_secs(3));
+        let taken = [0, 6_999, 7_000, 16_999, 17_000].map(|at| taken_at(&mut window, at));
+        assert_eq!(taken, [5, 0, 5, 0, 5]);
+        window.advance(Timestamp::from_millis(26_500));
+        assert_eq!(window.rest(), Duration::from_millis(500));
+    }
+
+    #[test]
+    fn a_smaller_quota_counts_what_was_used() {
+        let mut window = Window::new(10, Duration::from_secs(10), Duration::ZERO);
+        for _ in 0..7 {
+            assert!(window.take());
+        }
+        window.change(8);
+        assert_eq!(window.pace().remaining, 1);
+        window.change(3);
+        assert_eq!(window.pace().remaining, 0);
+        assert!(!window.take());
+    }
+}

@@ -1,0 +1,178 @@
+//! Every shipped scenario against every strategy: within loose bounds of what is known about them,
+//! so that a change of a model, of a figure or of a strategy is seen. A failure prints the table
+//! and the seed.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::fmt::Write;
+
+use sim::client::{Driver, Strategy};
+use sim::measure::Figures;
+use sim::scenario::{Scenario, Shipped};
+use sim::simulate::simulate;
+
+const SEEDS: [u64; 2] = [1, 2];
+
+/// What is expected: bounds on goodput from a minute on and on the share refused, in per cent.
+struct Row(&'static str, (f64, f64), (f64, f64));
+
+#[test]
+fn adaptive_finds_every_limit() {
+    check(
+        |scenario| scenario.with_strategy(Strategy::Adaptive),
+        &[
+            Row("o1", (97.0, 101.0), (0.0, 0.6)),
+            Row("o2", (99.0, 101.0), (0.5, 2.5)),
+            Row("o3", (99.0, 101.0), (0.0, 0.5)),
+            Row("o4", (92.0, 100.0), (0.0, 0.0)),
+            Row("o5", (91.0, 100.0), (0.0, 0.5)),
+            Row("o6", (90.0, 100.0), (0.0, 0.0)),
+            Row("o7", (95.0, 100.0), (0.0, 0.5)),
+            Row("o8", (99.0, 101.0), (0.0, 1.0)),
+            Row("o8-4", (99.0, 101.0), (0.0, 3.0)),
+            Row("o8-8", (99.0, 101.0), (0.0, 6.0)),
+            Row("o8-16", (99.0, 101.0), (0.0, 10.0)),
+            Row("o9", (75.0, 100.0), (0.0, 12.0)),
+        ],
+        |name, figures| {
+            assert_eq!((figures.bans, figures.early_after_hint), (0, 0), "{name}");
+            match name {
+                "o1" => assert!(figures.time_to_90_s.unwrap() < 4.0),
+                "o4" => assert!(figures.mean_latency_ms.unwrap() < 150.0),
+                "o5" => {
+                    assert!(figures.steps[0].settle_s.unwrap() < 4.0);
+                    assert!(figures.steps[1].settle_s.unwrap() < 15.0);
+                }
+                "o6" => assert_eq!(figures.breaker_opened, 0),
+                "o7" => {
+                    assert!(figures.outages[0].sent < 60);
+                    assert!(figures.outages[0].recovery_s.unwrap() < 6.0);
+                }
+                "o8" => assert!(figures.jain.unwrap() > 0.98),
+                "o8-16" => assert!(figures.jain.unwrap() > 0.6),
+                _ => {}
+            }
+        },
+    );
+}
+
+#[test]
+fn aimd_is_held_back_by_its_maximum() {
+    check(
+        |scenario| scenario.with_strategy(Strategy::Aimd),
+        &[
+            Row("o1", (15.0, 17.0), (0.0, 0.0)),
+            Row("o2", (79.0, 81.0), (0.0, 0.0)),
+            Row("o3", (26.0, 28.0), (0.0, 0.0)),
+            Row("o4", (3.0, 5.0), (0.0, 0.0)),
+            Row("o5", (4.0, 6.0), (0.0, 0.0)),
+            Row("o6", (0.5, 2.0), (0.0, 0.0)),
+            Row("o7", (6.0, 9.0), (0.0, 0.0)),
+            Row("o9", (5.0, 25.0), (60.0, 90.0)),
+        ],
+        |_, _| {},
+    );
+}
+
+#[test]
+fn aimd_without_it_falls_to_random_failures() {
+    check(
+        |mut scenario| {
+            let mut options = Strategy::Aimd.gate_options().unwrap();
+            options.set("max_rate", "1000").unwrap();
+            let settings = options.build().unwrap();
+            for client in &mut scenario.clients {
+                client.driver = Driver::Gate(settings.clone());
+            }
+            scenario
+        },
+        &[
+            Row("o1", (93.0, 98.0), (0.3, 1.5)),
+            Row("o2", (98.0, 101.0), (0.5, 2.5)),
+            Row("o6", (1.0, 4.0), (0.0, 0.0)),
+            Row("o7", (75.0, 90.0), (0.0, 1.0)),
+            Row("o8-16", (97.0, 101.0), (2.0, 8.0)),
+        ],
+        |_, _| {},
+    );
+}
+
+#[test]
+fn whoever_knows_the_rate_is_hardly_ever_refused() {
+    let at = policy::time::Timestamp::ZERO;
+    check(
+        |scenario| {
+            let rate = scenario.upstream.rate_at(at) / scenario.client_count() as f64;
+            scenario.with_strategy(Strategy::Fixed(rate))
+        },
+        &[
+            Row("o1", (99.5, 100.5), (0.0, 0.0)),
+            Row("o2", (99.5, 100.5), (0.0, 0.0)),
+            Row("o3", (99.5, 100.5), (0.0, 0.0)),
+            Row("o4", (99.0, 100.5), (0.0, 0.0)),
+            Row("o6", (96.0, 98.0), (0.0, 0.0)),
+            Row("o7", (97.0, 100.5), (0.0, 0.0)),
+            Row("o8-16", (99.5, 100.5), (0.0, 0.0)),
+            // A gate's bucket holds a little more than one token at first.
+            Row("o9", (99.0, 100.5), (0.0, 0.7)),
+        ],
+        |_, _| {},
+    );
+}
+
+#[test]
+fn naive_retries_reach_everything_and_are_refused_half_of_the_time() {
+    check(
+        |scenario| {
+            let mut scenario = scenario.with_strategy(Strategy::None);
+            for client in &mut scenario.clients {
+                client.max_in_flight = 32;
+            }
+            scenario
+        },
+        &[
+            Row("o1", (99.0, 101.0), (48.0, 56.0)),
+            Row("o2", (99.0, 101.0), (40.0, 50.0)),
+            Row("o3", (99.0, 101.0), (29.0, 37.0)),
+            Row("o4", (99.0, 101.0), (0.0, 0.0)),
+            Row("o5", (98.0, 101.0), (26.0, 34.0)),
+            Row("o6", (58.0, 65.0), (0.0, 0.0)),
+            Row("o7", (98.0, 101.0), (37.0, 46.0)),
+            Row("o9", (2.0, 5.0), (99.0, 100.0)),
+        ],
+        |name, figures| match name {
+            "o5" => assert_eq!(
+                figures.steps[0].settle_s, None,
+                "a fifth is refused for ever"
+            ),
+            "o9" => assert_eq!(figures.bans, 5),
+            _ => {}
+        },
+    );
+}
+
+fn check(change: impl Fn(Scenario) -> Scenario, rows: &[Row], more: impl Fn(&str, &Figures)) {
+    let mut table = String::new();
+    let mut wrong = 0;
+    for Row(name, goodput, refused) in rows {
+        let scenario = change(Shipped::find(name).unwrap().scenario());
+        for seed in SEEDS {
+            let figures = simulate(&scenario, seed);
+            let reached = 100.0 * figures.goodput_ratio_settled.unwrap();
+            let share = 100.0 * figures.refused_ratio.unwrap();
+            let within = |value: f64, bounds: &(f64, f64)| bounds.0 <= value && value <= bounds.1;
+            let is_right = within(reached, goodput) && within(share, refused);
+            wrong += u32::from(!is_right);
+            let mark = if is_right { ' ' } else { '!' };
+            writeln!(
+                table,
+                "{mark} {name:6} seed {seed}: goodput {reached:6.2} in {goodput:?}, refused {share:5.2} in {refused:?}"
+            )
+            .unwrap();
+            if is_right {
+                more(name, &figures);
+            }
+        }
+    }
+    assert_eq!(wrong, 0, "\n{table}");
+}

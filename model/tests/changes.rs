@@ -1,0 +1,117 @@
+//! Waiting for something shared to change: an endpoint of a pool, a credential.
+//!
+//! Run as `waiting.rs` is. Time stands still here, so that nobody is woken but by the change: one
+//! that is missed is a deadlock.
+
+#![cfg(shuttle)]
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use shuttle::future::block_on;
+use shuttle::thread;
+use tidegate::{Ask, Credential, GateOptions, Limiter, ManualClock, Outcome, Pool, Refresh};
+
+const ROUNDS: usize = 1000;
+
+/// How many well placed switches PCT makes: enough for every fault known of locks.
+const SWITCHES: usize = 4;
+
+fn check(scenario: impl Fn() + Send + Sync + 'static) {
+    let scenario = Arc::new(scenario);
+    let again = Arc::clone(&scenario);
+    shuttle::check_random(move || scenario(), ROUNDS);
+    shuttle::check_pct(move || again(), ROUNDS, SWITCHES);
+}
+
+/// Polls once, for nobody.
+fn poll_once<F: Future + ?Sized>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+fn status(status: u16) -> Outcome {
+    Outcome::status(status, Duration::from_millis(1))
+}
+
+/// A pool whose two endpoints are paused, with plenty of tokens.
+fn paused() -> Arc<Pool<()>> {
+    let mut options = GateOptions::default();
+    for (name, value) in [
+        ("shards", "1"),
+        ("strategy", "fixed"),
+        ("initial_rate", "5000"),
+        ("max_wait", "60s"),
+    ] {
+        options.set(name, value).expect("a setting of a test");
+    }
+    let gate = options.build().expect("settings of a test fit together");
+    let clock = ManualClock::new();
+    let limiter = Limiter::builder().gate(gate).clock(clock.clock()).build();
+    let pool = Pool::new("llm", &limiter);
+    for name in ["a", "b"] {
+        assert!(pool.add(name, "llm.example.com", ()));
+    }
+    for _ in 0..2 {
+        let permit = block_on(pool.acquire(Ask::new(""))).expect("a new endpoint");
+        permit.settle(&status(503));
+    }
+    Arc::new(pool)
+}
+
+#[test]
+fn who_waits_for_an_endpoint_is_woken_when_one_is_enabled() {
+    check(|| {
+        let pool = paused();
+        let waits = Arc::clone(&pool);
+        let waits = thread::spawn(move || {
+            let permit = block_on(waits.acquire(Ask::new(""))).expect("it may wait");
+            permit.settle(&status(200));
+        });
+        let leaves = Arc::clone(&pool);
+        let leaves = thread::spawn(move || {
+            let mut future = pin!(leaves.acquire(Ask::new("")));
+            // It may have its permit at once if the endpoint was enabled first.
+            if let Poll::Ready(Ok(permit)) = poll_once(future.as_mut()) {
+                permit.give_back();
+            }
+        });
+        let person = thread::spawn(move || assert!(pool.enable("b")));
+        for thread in [waits, leaves, person] {
+            thread.join().expect("no thread panics");
+        }
+    });
+}
+
+#[test]
+fn who_waits_for_a_credential_takes_over_from_who_is_cancelled() {
+    check(|| {
+        let credential = Arc::new(Credential::new("crm", 0, || {
+            let mut is_asked = false;
+            Box::pin(poll_fn(move |context| {
+                if is_asked {
+                    return Poll::Ready(Some(1));
+                }
+                is_asked = true;
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }))
+        }));
+        let cancelled = Arc::clone(&credential);
+        let cancelled = thread::spawn(move || {
+            let mut refresh = cancelled.refresh(0);
+            let _ = poll_once(refresh.as_mut());
+        });
+        let waits = [(); 2].map(|()| {
+            let credential = Arc::clone(&credential);
+            thread::spawn(move || assert!(block_on(credential.refresh(0))))
+        });
+        cancelled.join().expect("no thread panics");
+        for thread in waits {
+            thread.join().expect("no thread panics");
+        }
+        assert_eq!(credential.generation(), 1);
+    });
+}
