@@ -108,7 +108,7 @@ impl World {
                     let mut random = Random::from_seed(seed ^ (number + 1).wrapping_mul(0x9E37));
                     let (mut held, mut waiting) = (Vec::new(), Vec::new());
                     // A panic must not leave the others at the barrier for ever.
-                    let result = catch_unwind(AssertUnwindSafe(|| {
+                    let mut result = catch_unwind(AssertUnwindSafe(|| {
                         for step in 0..STEPS {
                             act(self, &mut random, &mut held, &mut waiting);
                             // Or all would be over before the clock has ticked once.
@@ -123,8 +123,12 @@ impl World {
                     for _ in 0..DRAINS {
                         barrier.wait();
                         barrier.wait();
-                        self.collect_woken(&mut waiting, &mut held);
-                        held.drain(..).for_each(|held| self.bring_back(held, 0));
+                        if result.is_ok() {
+                            result = catch_unwind(AssertUnwindSafe(|| {
+                                self.collect_woken(&mut waiting, &mut held);
+                                held.drain(..).for_each(|held| self.bring_back(held, 0));
+                            }));
+                        }
                         barrier.wait();
                     }
                     if let Err(panic) = result {

@@ -208,3 +208,14 @@ fn asks_for_several_gates_do_not_keep_each_other_from_leaving() {
     // Two tokens each, of three gates with one a second: twenty seconds if none is lost.
     assert_eq!(callers.iter().flatten().count(), 0, "all left");
 }
+
+#[test]
+fn a_key_that_is_named_twice_is_one_key() {
+    let (_, limiter) = limiter(&[]);
+    let mut caller = Caller::new(limiter.acquire(Ask::new(KEY).also(&[KEY, KEY])));
+    let Poll::Ready(Ok(permit)) = caller.poll() else {
+        panic!("a new gate has a token");
+    };
+    assert_eq!(limiter.gate(KEY).unwrap().gate.in_flight, 1);
+    permit.settle(&ok());
+}
