@@ -104,11 +104,6 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// Does it need more than one key? A key that is named twice is one.
-    pub(crate) fn is_for_several(&self) -> bool {
-        self.keys().nth(1).is_some()
-    }
-
     /// The same ask at one gate only.
     pub(crate) const fn alone_at(self, key: &'a str) -> Self {
         Self {
