@@ -175,6 +175,14 @@ impl Registry {
         ))
     }
 
+    /// Counts an ask that was refused because there was no room for its gate. Any shard will do: only
+    /// their sum is shown.
+    pub(crate) fn count_no_room(&self) {
+        let counts = &mut self.lock(0).counts;
+        counts.requests += 1;
+        counts.denied += 1;
+    }
+
     /// Forgets the least recently used gate that may go. `false` if none may.
     fn make_room(&self, first: u32, now: Timestamp) -> bool {
         // It may be used before it is locked again. Then somebody else got on, and another is

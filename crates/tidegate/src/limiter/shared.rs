@@ -171,9 +171,12 @@ impl Shared {
         let round_after = self.round_after();
         let shared_key = self.shared_key(key);
         let key = shared_key.as_deref().unwrap_or(key);
-        let found = self.registry.find_or_insert(key, now)?;
-        self.begin_rounds(round_after, now);
-        Ok(found)
+        let found = self.registry.find_or_insert(key, now);
+        match &found {
+            Ok(_) => self.begin_rounds(round_after, now),
+            Err(_) => self.registry.count_no_room(),
+        }
+        found
     }
 
     /// The gate that asks for `key` go to, if it is there.

@@ -102,6 +102,8 @@ fn a_gate_that_is_needed_does_not_make_room() {
     with_gates_that_are_needed(&limiter, || {
         let refusal = limiter.try_acquire(OTHER).unwrap_err();
         assert_eq!(refusal.reason(), Reason::TooManyGates);
+        let totals = limiter.snapshot(Sort::Key, 0).totals;
+        assert!(totals.denied > 0 && totals.denied < totals.requests);
         let mut waits = Caller::new(limiter.acquire(OTHER));
         assert!(matches!(
             waits.poll(),
