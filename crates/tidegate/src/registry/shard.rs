@@ -21,15 +21,16 @@ use crate::settings::HostSettings;
 mod forget;
 mod line;
 
-/// Everything under one lock. What every ask touches comes first, in two cache lines.
+/// Everything under one lock. What every ask touches comes first, in two cache lines; and what it
+/// writes stands in the lock's own, for each written line travels from processor to processor.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Shard {
+    pub(crate) counts: Counts,
     table: Table,
     slab: Slab,
     text: Text,
     hosts: Arc<Hosts<HostSettings>>,
-    pub(crate) counts: Counts,
     tickets: Tickets,
     seats: Seats,
     /// When to look at which gate again; only those where someone waits.
@@ -70,11 +71,11 @@ pub(crate) enum Asked {
 impl Shard {
     pub(super) fn new(hosts: Arc<Hosts<HostSettings>>) -> Self {
         Self {
+            counts: Counts::default(),
             table: Table::default(),
             slab: Slab::default(),
             text: Text::default(),
             hosts,
-            counts: Counts::default(),
             tickets: Tickets::new(),
             seats: Seats::default(),
             due: BTreeSet::new(),
