@@ -5,8 +5,10 @@
 //!
 //! [`replay`] plays events that somebody wrote down against one policy. [`simulate`] makes its own
 //! events: clients driven by the policies call an [`upstream`] with a limit, as a [`scenario`]
-//! describes them, and [`measure`] says what that came to.
+//! describes them, [`measure`] says what that came to, and an
+//! [`assertion`] whether it is enough.
 
+pub mod assertion;
 pub mod client;
 pub mod load;
 pub mod measure;
