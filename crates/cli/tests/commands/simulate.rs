@@ -29,7 +29,7 @@ fn simulate_file(text: &str, args: &[&str]) -> String {
     shown(&command.output().unwrap())
 }
 
-/// Short, and with everything that has figures of its own.
+/// Short, with everything that has figures of its own, and with a strategy that does not change.
 const EVENTFUL: &str = r#"
 duration = "70s"
 seed = 7
@@ -39,6 +39,7 @@ rate = 20
 steps = [{ at = "20s", rate = 10 }]
 outage = [{ from = "40s", to = "45s" }]
 [[client]]
+strategy = "aimd"
 max_rate = 40
 "#;
 
@@ -227,13 +228,13 @@ fn a_file_with_steps_and_outages() {
     api.toml: 70s of virtual time, seed 7
 
     strategy  goodput  settled  refused  sent  latency    p99  to 90 %  bans  breaker  early
-    adaptive   97.5 %   99.0 %   6.73 %   906     89ms  153ms     0.6s     0        3      0
+    aimd       78.7 %  107.0 %   2.30 %   695     91ms  138ms     5.2s     0        0      0
 
     strategy      outage  sent  recovery
-    adaptive  40s to 45s    15      0.0s
+    aimd      40s to 45s     9     11.8s
 
     strategy  step at  settled after
-    adaptive      20s           9.6s
+    aimd          20s           0.0s
     ");
 }
 
@@ -243,34 +244,34 @@ fn figures_for_programs() {
     exit 0
     --- stdout
     {
-      "strategy": "adaptive",
+      "strategy": "aimd",
       "seed": 7,
-      "goodput_ratio": 0.9752941176470589,
-      "goodput_ratio_settled": 0.99,
-      "sent": 906,
-      "accepted": 829,
-      "refused": 61,
-      "failed": 15,
-      "refused_ratio": 0.0673289183222958,
+      "goodput_ratio": 0.7870588235294118,
+      "goodput_ratio_settled": 1.07,
+      "sent": 695,
+      "accepted": 669,
+      "refused": 16,
+      "failed": 9,
+      "refused_ratio": 0.02302158273381295,
       "early_after_hint": 0,
       "bans": 0,
-      "breaker_opened": 3,
+      "breaker_opened": 0,
       "max_queue": null,
-      "time_to_90_s": 0.6,
+      "time_to_90_s": 5.2,
       "outages": [
         {
-          "sent": 15,
-          "recovery_s": 0.0
+          "sent": 9,
+          "recovery_s": 11.8
         }
       ],
       "steps": [
         {
           "at_s": 20.0,
-          "settle_s": 9.6
+          "settle_s": 0.0
         }
       ],
-      "mean_latency_ms": 88.5865707070707,
-      "p99_latency_ms": 153.493834,
+      "mean_latency_ms": 91.16929853271029,
+      "p99_latency_ms": 137.51533899999998,
       "jain": null
     }
     "#);
@@ -321,76 +322,76 @@ fn several_seeds_have_a_mean_and_a_spread() {
     --- stdout
     api.toml: 70s of virtual time, seeds 7 to 9, mean ± standard deviation
 
-    strategy       goodput       settled        refused          sent   latency        p99  to 90 %  bans  breaker  early
-    adaptive  95.7 ± 3.3 %  99.7 ± 0.6 %  6.64 ± 0.16 %  888.0 ± 31.2  89 ± 2ms  145 ± 8ms     0.6s     0        3      0
+    strategy       goodput        settled        refused         sent   latency        p99     to 90 %  bans  breaker  early
+    aimd      78.8 ± 0.1 %  107.3 ± 0.6 %  2.30 ± 0.01 %  696.0 ± 3.6  92 ± 2ms  136 ± 7ms  5.1 ± 0.1s     0        0      0
 
-    strategy      outage        sent    recovery
-    adaptive  40s to 45s  14.7 ± 0.6  1.5 ± 2.7s
+    strategy      outage       sent     recovery
+    aimd      40s to 45s  9.7 ± 2.1  11.7 ± 0.2s
 
     strategy  step at  settled after
-    adaptive      20s     7.7 ± 1.9s
+    aimd          20s           0.0s
     ");
     assert_snapshot!(simulate_file(EVENTFUL, &["--seeds", "3", "--json"]), @r#"
     exit 0
     --- stdout
     {
-      "strategy": "adaptive",
+      "strategy": "aimd",
       "seed": 7,
       "seeds": 3,
-      "goodput_ratio": 0.9568627450980393,
-      "goodput_ratio_settled": 0.9966666666666667,
-      "sent": 888,
-      "accepted": 813.3333333333334,
-      "refused": 59,
-      "failed": 14.666666666666666,
-      "refused_ratio": 0.06640394241830676,
+      "goodput_ratio": 0.7878431372549021,
+      "goodput_ratio_settled": 1.0733333333333335,
+      "sent": 696,
+      "accepted": 669.6666666666666,
+      "refused": 16,
+      "failed": 9.666666666666666,
+      "refused_ratio": 0.0229889162263263,
       "early_after_hint": 0,
       "bans": 0,
-      "breaker_opened": 3,
+      "breaker_opened": 0,
       "max_queue": null,
-      "time_to_90_s": 0.6,
+      "time_to_90_s": 5.1000000000000005,
       "outages": [
         {
-          "sent": 14.666666666666666,
-          "recovery_s": 1.5333333333333332
+          "sent": 9.666666666666666,
+          "recovery_s": 11.666666666666666
         }
       ],
       "steps": [
         {
           "at_s": 20.0,
-          "settle_s": 7.666666666666667
+          "settle_s": 0.0
         }
       ],
-      "mean_latency_ms": 89.14774784235688,
-      "p99_latency_ms": 144.94881333333333,
+      "mean_latency_ms": 91.62776892387795,
+      "p99_latency_ms": 135.80769433333333,
       "jain": null,
       "spread": {
-        "goodput_ratio": 0.03294817852752152,
-        "goodput_ratio_settled": 0.005773502691896262,
-        "sent": 31.176914536239792,
-        "accepted": 28.00595174839329,
-        "refused": 3.4641016151377544,
-        "failed": 0.5773502691896257,
-        "refused_ratio": 0.0016021052614859936,
+        "goodput_ratio": 0.0013584712216226313,
+        "goodput_ratio_settled": 0.005773502691896263,
+        "sent": 3.605551275463989,
+        "accepted": 1.1547005383792517,
+        "refused": 0,
+        "failed": 2.081665999466133,
+        "refused_ratio": 0.00011885598759153358,
         "early_after_hint": 0,
         "bans": 0,
         "breaker_opened": 0,
         "max_queue": null,
-        "time_to_90_s": 0.0,
+        "time_to_90_s": 0.10000000000000009,
         "outages": [
           {
-            "sent": 0.5773502691896257,
-            "recovery_s": 2.6558112382722783
+            "sent": 2.081665999466133,
+            "recovery_s": 0.15275252316519491
           }
         ],
         "steps": [
           {
             "at_s": 0.0,
-            "settle_s": 1.855622087962237
+            "settle_s": 0.0
           }
         ],
-        "mean_latency_ms": 2.2956604950097406,
-        "p99_latency_ms": 7.56127728660715,
+        "mean_latency_ms": 1.648492315954347,
+        "p99_latency_ms": 7.281261237155637,
         "jain": null
       }
     }
@@ -436,13 +437,13 @@ fn a_scenario_from_stdin() {
     stdin: 10s of virtual time, seed 7
 
     strategy  goodput  settled  refused  sent  latency  p99  to 90 %  bans  breaker  early
-    adaptive   89.0 %        –   3.23 %   186        –    –     0.6s     0        0      0
+    aimd       59.5 %        –   0.82 %   122        –    –        –     0        0      0
 
     strategy      outage  sent  recovery
-    adaptive  40s to 45s     0         –
+    aimd      40s to 45s     0         –
 
     strategy  step at  settled after
-    adaptive      20s              –
+    aimd          20s              –
     ");
     let wrong = ended(&["-"], b"[upstream]\nkind = \"bucket\"\nrate = 0\n");
     assert_snapshot!(shown(&wrong), @"
