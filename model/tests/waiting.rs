@@ -12,7 +12,7 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -126,6 +126,63 @@ fn who_waits_for_a_token_is_woken_when_time_comes() {
         });
         join([waits, time]);
         assert_idle(&limiter, KEY);
+    });
+}
+
+#[test]
+fn there_are_tokens_for_whoever_asks_in_whatever_order() {
+    check(|| {
+        let (clock, limiter) = limiter(&[("initial_rate", "5000")]);
+        limiter.try_acquire(KEY).expect("a new gate").settle(&ok());
+        let threads = [(); 3].map(|()| {
+            let limiter = limiter.clone();
+            spawn(move || {
+                let permit = limiter.try_acquire(KEY);
+                permit.expect("ten are left").settle(&ok());
+            })
+        });
+        let time = spawn(move || clock.advance(secs(1)));
+        join(threads);
+        join([time]);
+        assert_idle(&limiter, KEY);
+    });
+}
+
+#[test]
+fn a_known_limit_is_kept_in_whatever_order_they_ask() {
+    check(|| {
+        let (clock, limiter) = limiter(&[("initial_rate", "5000"), ("limits", "2/1s")]);
+        limiter.isolate(KEY).expect("a new gate");
+        limiter.release(KEY);
+        let left = Arc::new(Mutex::new(Vec::new()));
+        let threads = [1, 2, 1].map(|cost| {
+            let (limiter, left) = (limiter.clone(), Arc::clone(&left));
+            spawn(move || {
+                let ask = Ask::new(KEY).cost(cost).within(Duration::ZERO);
+                for _ in 0..2 {
+                    if let Ok(permit) = block_on(limiter.acquire(ask)) {
+                        let at = permit.admitted_at();
+                        left.lock().expect("no thread panics").push((at, cost));
+                        permit.settle(&ok());
+                    }
+                }
+            })
+        });
+        let time = spawn(move || {
+            for _ in 0..4 {
+                clock.advance(Duration::from_millis(500));
+            }
+        });
+        join(threads);
+        join([time]);
+        let left = left.lock().expect("no thread panics");
+        for &(end, _) in left.iter() {
+            let stretch = left
+                .iter()
+                .filter(|(at, _)| *at <= end && *at + secs(1) > end);
+            let units: u32 = stretch.map(|(_, cost)| cost).sum();
+            assert!(units <= 2, "{left:?}");
+        }
     });
 }
 

@@ -42,6 +42,7 @@ fn dispatch(args: Args, output: &Output) -> Result<(), Failure> {
         Command::Check(args) => commands::check(&args, config, is_json, output),
         Command::Config(args) => commands::config(&args, output),
         Command::Replay(args) => commands::replay(&args, output),
+        Command::Simulate(args) => commands::simulate(&args, is_json, output),
         Command::Completions(args) => commands::completions(&args, output),
     }
 }

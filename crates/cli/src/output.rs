@@ -3,7 +3,8 @@
 //! Data goes to stdout and everything else to stderr. A reader that goes away, as `head` does, has
 //! seen enough: that is an ordinary end and not an error.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::time::{Duration, Instant};
 
 use crate::commands::Failure;
 use crate::exit::Exit;
@@ -49,6 +50,15 @@ impl Output {
         }
     }
 
+    /// A bar for work that may take long; nothing at all where nobody is looking.
+    pub(crate) fn progress(&self) -> Progress {
+        let is_watched = self.verbosity >= Verbosity::Normal && io::stderr().is_terminal();
+        Progress {
+            since: is_watched.then(Instant::now),
+            shown: None,
+        }
+    }
+
     /// Says why a command failed, every problem on a line of its own.
     pub(crate) fn failure(&self, failure: &Failure) {
         for error in &failure.errors {
@@ -62,37 +72,97 @@ impl Output {
     }
 }
 
+/// How far some work is, as a bar that goes away with the work.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    /// When the work began; `None` if nobody is to see it.
+    since: Option<Instant>,
+    /// The percentage that can be seen now.
+    shown: Option<u8>,
+}
+
+impl Progress {
+    /// A share of the work is done, from 0 to 1. Short work shows no bar at all.
+    pub(crate) fn reached(&mut self, share: f64) {
+        let is_long = self.since.is_some_and(|since| since.elapsed() >= LONG);
+        let percent = percent(share);
+        if is_long && self.shown != Some(percent) {
+            self.shown = Some(percent);
+            let done = usize::from(percent) * BAR / 100;
+            let (done, left) = ("#".repeat(done), "-".repeat(BAR - done));
+            _ = write!(io::stderr().lock(), "\r[{done}{left}] {percent:>3} %");
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.shown.is_some() {
+            _ = write!(io::stderr().lock(), "\r{:1$}\r", "", BAR + 8);
+        }
+    }
+}
+
+/// Longer than it takes to wonder whether anything happens.
+const LONG: Duration = Duration::from_secs(1);
+/// Half of a narrow terminal.
+const BAR: usize = 40;
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "it is between 0 and 100"
+)]
+fn percent(share: f64) -> u8 {
+    (share.clamp(0.0, 1.0) * 100.0) as u8
+}
+
 /// Rows with their columns one below the other, two blanks between them; numbers to the right.
 pub(crate) fn columns(rows: &[Vec<String>]) -> String {
+    aligned(rows, |cells| {
+        cells
+            .iter()
+            .all(|cell| cell.chars().all(|c| c.is_ascii_digit()))
+    })
+}
+
+/// The same with everything but the first column to the right: a name and its numbers, whatever
+/// their units.
+pub(crate) fn figures(rows: &[Vec<String>]) -> String {
+    let mut is_first = true;
+    aligned(rows, |_| !std::mem::take(&mut is_first))
+}
+
+/// `is_right` is asked for every column in turn, with its cells below the heading.
+fn aligned(rows: &[Vec<String>], mut is_right: impl FnMut(&[&str]) -> bool) -> String {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let cell = |row: &[String], column: usize| row.get(column).cloned().unwrap_or_default();
-    let width = |column| {
-        let widths = rows.iter().map(|row| cell(row, column).chars().count());
-        widths.max().unwrap_or(0)
-    };
-    let is_number = |column| {
-        let mut cells = rows.iter().skip(1).map(|row| cell(row, column));
-        cells.all(|cell| cell.chars().all(|c| c.is_ascii_digit()))
-    };
-    let layout: Vec<(usize, bool)> = (0..count).map(|at| (width(at), is_number(at))).collect();
+    let layout: Vec<(usize, bool)> = (0..count)
+        .map(|column| {
+            let cells: Vec<&str> = rows.iter().map(|row| cell(row, column)).collect();
+            let width = cells.iter().map(|cell| cell.chars().count()).max();
+            (width.unwrap_or(0), is_right(cells.get(1..).unwrap_or(&[])))
+        })
+        .collect();
     let mut text = String::new();
     for row in rows {
-        let cells = layout
-            .iter()
-            .enumerate()
-            .map(|(column, &(width, is_number))| {
-                let cell = cell(row, column);
-                if is_number {
-                    format!("{cell:>width$}")
-                } else {
-                    format!("{cell:<width$}")
-                }
-            });
+        let cells = layout.iter().enumerate();
+        let cells = cells.map(|(column, &(width, is_right))| {
+            let cell = cell(row, column);
+            if is_right {
+                format!("{cell:>width$}")
+            } else {
+                format!("{cell:<width$}")
+            }
+        });
         let line = cells.collect::<Vec<_>>().join("  ");
         text.push_str(line.trim_end());
         text.push('\n');
     }
     text
+}
+
+fn cell(row: &[String], column: usize) -> &str {
+    row.get(column).map_or("", String::as_str)
 }
 
 /// As much as a pipe holds by default on Linux: more would only wait there.

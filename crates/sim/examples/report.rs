@@ -30,17 +30,15 @@ fn main() -> Result<(), Box<dyn Error>> {
             series,
         });
     }
-    let chosen: String = strategies
-        .iter()
-        .map(|strategy| format!(" --strategy {strategy}"))
-        .collect();
+    let seed = scenario.seed;
+    let chosen = strategies.join(",");
     let page = report::html(&Report {
         name: shipped.name,
         about: shipped.about,
         text: shipped.text,
         duration: scenario.duration,
-        seed: scenario.seed,
-        command: &format!("tidegate simulate {name}{chosen} --seed {}", scenario.seed),
+        seed,
+        command: &format!("tidegate simulate {name} --strategy {chosen} --seed {seed}"),
         runs,
     });
     fs::write(path, page)?;

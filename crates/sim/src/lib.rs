@@ -5,8 +5,10 @@
 //!
 //! [`replay`] plays events that somebody wrote down against one policy. [`simulate`] makes its own
 //! events: clients driven by the policies call an [`upstream`] with a limit, as a [`scenario`]
-//! describes them, [`measure`] says what that came to, and [`report`] shows it.
+//! describes them, [`measure`] says what that came to, an [`assertion`] whether it is enough, and
+//! [`report`] shows it.
 
+pub mod assertion;
 pub mod client;
 pub mod load;
 pub mod measure;

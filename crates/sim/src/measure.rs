@@ -10,6 +10,7 @@
 mod capacity;
 mod figures;
 mod series;
+mod summary;
 
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ pub use capacity::Capacity;
 pub use figures::{Figures, OutageFigures, StepFigures};
 pub(crate) use series::SeriesRecorder;
 pub use series::{Band, ClientSeries, Series, Slice};
+pub use summary::{Named, Summary, is_count};
 
 use crate::client::Ending;
 use crate::load::Load;

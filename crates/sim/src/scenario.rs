@@ -1,6 +1,7 @@
 //! A scenario: an upstream, those who call it, and for how long.
 
 mod client;
+mod draft;
 mod kind;
 mod read;
 mod section;
@@ -10,6 +11,7 @@ mod tests;
 
 use std::time::Duration;
 
+pub use draft::{Draft, Variant};
 pub use shipped::{SHIPPED, Shipped};
 
 use crate::client::{ClientSettings, Strategy};

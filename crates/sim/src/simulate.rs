@@ -30,7 +30,12 @@ use crate::world::Queue;
 /// assert!(figures.goodput_ratio.unwrap() > 0.99);
 /// ```
 pub fn simulate(scenario: &Scenario, seed: u64) -> Figures {
-    Run::new(scenario, seed, None).play().0
+    simulate_watched(scenario, seed, &mut |_| {})
+}
+
+/// The same; `watch` is told now and then which share of the time has passed, from 0 to 1.
+pub fn simulate_watched(scenario: &Scenario, seed: u64, watch: &mut dyn FnMut(f64)) -> Figures {
+    Run::new(scenario, seed, None).play(watch).0
 }
 
 /// The same, and what happened over time in slices of `step`, at least a millisecond.
@@ -39,7 +44,7 @@ pub fn simulate_with_series(scenario: &Scenario, seed: u64, step: Duration) -> (
     let capacity = Capacity::of(&scenario.upstream);
     let clients = scenario.client_count();
     let series = SeriesRecorder::new(step, scenario.duration, &capacity, clients);
-    let (figures, series) = Run::new(scenario, seed, Some(series)).play();
+    let (figures, series) = Run::new(scenario, seed, Some(series)).play(&mut |_| {});
     let series = series.expect("whoever began with a series ends with it");
     (figures, series.finish())
 }
@@ -53,6 +58,9 @@ struct Run<'s> {
     recorder: Recorder,
     series: Option<SeriesRecorder>,
 }
+
+/// Some milliseconds of work, so that watching costs nothing and a bar still moves.
+const EVENTS_PER_WORD: u64 = 1 << 14;
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
@@ -85,7 +93,7 @@ impl<'s> Run<'s> {
         }
     }
 
-    fn play(mut self) -> (Figures, Option<SeriesRecorder>) {
+    fn play(mut self, watch: &mut dyn FnMut(f64)) -> (Figures, Option<SeriesRecorder>) {
         let end = Timestamp::ZERO + self.scenario.duration;
         for client in 0..self.clients.len() {
             self.serve(client, Timestamp::ZERO);
@@ -94,9 +102,15 @@ impl<'s> Run<'s> {
             self.queue
                 .push(Timestamp::ZERO + series.step(), Event::Slice);
         }
+        let mut events: u64 = 0;
         while let Some((now, event)) = self.queue.pop()
             && now < end
         {
+            events += 1;
+            if events.is_multiple_of(EVENTS_PER_WORD) {
+                let passed = now.seconds_since(Timestamp::ZERO);
+                watch(passed / self.scenario.duration.as_secs_f64());
+            }
             match event {
                 Event::Wake { client } if self.clients[client].wakes_at(now) => {
                     self.serve(client, now);

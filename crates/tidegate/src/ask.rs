@@ -104,6 +104,15 @@ impl<'a> Ask<'a> {
         }
     }
 
+    /// The same ask at one gate only.
+    pub(crate) const fn alone_at(self, key: &'a str) -> Self {
+        Self {
+            key,
+            also: &[],
+            ..self
+        }
+    }
+
     /// The ask, made at `asked_at`, as a gate with these settings hears it.
     pub(crate) fn at_gate(&self, settings: &GateSettings, asked_at: Timestamp) -> gate::Ask {
         let longest = asked_at + settings.max_wait();

@@ -175,6 +175,14 @@ impl Registry {
         ))
     }
 
+    /// Counts an ask that was refused because there was no room for its gate. Any shard will do: only
+    /// their sum is shown.
+    pub(crate) fn count_no_room(&self) {
+        let counts = &mut self.lock(0).counts;
+        counts.requests += 1;
+        counts.denied += 1;
+    }
+
     /// Forgets the least recently used gate that may go. `false` if none may.
     fn make_room(&self, first: u32, now: Timestamp) -> bool {
         // It may be used before it is locked again. Then somebody else got on, and another is
@@ -275,3 +283,131 @@ const SAMPLE: usize = 256;
 
 /// How many slots one slice looks at: about a tenth of a millisecond when all of them go.
 const SLICE: usize = 512;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use policy::gate::GateOptions;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn registry(set: &[(&str, &str)]) -> Registry {
+        let mut options = GateOptions::default();
+        for (name, value) in set {
+            options.set(name, value).expect("a setting of a test");
+        }
+        let gate = options.build().expect("settings of a test fit together");
+        Registry::new(&Arc::new(Hosts::new(HostSettings::from(gate))))
+    }
+
+    /// Long enough that a few hundred of them are worth packing.
+    fn key(number: u16) -> String {
+        format!("{number}-{}", "x".repeat(usize::from(number % 97)))
+    }
+
+    fn touch(registry: &Registry, key: &str, now: Timestamp) -> Place {
+        let found = registry.find_or_insert(key, now);
+        let (mut shard, place) = found.expect("there is room");
+        if let Ok(permit) = shard.try_acquire(place.slot, 1, now) {
+            shard.abandon(place.slot, permit, now);
+        }
+        place
+    }
+
+    /// Twice round, for new keys move the hand on: the first time may begin in the middle.
+    fn evict_all(registry: &Registry, now: Timestamp) {
+        for _ in 0..2 {
+            while !registry.evict_slice(now).finished {}
+        }
+    }
+
+    fn key_at(registry: &Registry, key: &str) -> Option<String> {
+        let (shard, place) = registry.find(key)?;
+        Some(shard.key(place.slot).to_owned())
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Touch(u16),
+        /// So many new keys in a row.
+        Flood(u16),
+        Advance(u64),
+        EvictAll,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            8 => (0..200_u16).prop_map(Step::Touch),
+            1 => (200..600_u16).prop_map(Step::Flood),
+            3 => (0..8_u64).prop_map(Step::Advance),
+            1 => Just(Step::EvictAll),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        #[test]
+        fn keys_are_found_until_they_are_idle_and_never_mixed_up(
+            steps in prop::collection::vec(step(), 0..60),
+        ) {
+            let registry = registry(&[("idle_after", "10s"), ("shards", "2")]);
+            let mut used: BTreeMap<String, Timestamp> = BTreeMap::new();
+            let mut now = Timestamp::ZERO;
+            for step in steps {
+                match step {
+                    Step::Touch(number) => {
+                        touch(&registry, &key(number), now);
+                        used.insert(key(number), now);
+                    }
+                    Step::Flood(count) => for number in 200..count {
+                        touch(&registry, &key(number), now);
+                        used.insert(key(number), now);
+                    },
+                    Step::Advance(secs) => now = now + Duration::from_secs(secs),
+                    Step::EvictAll => {
+                        evict_all(&registry, now);
+                        used.retain(|_, used| now.since(*used) < Duration::from_secs(10));
+                        prop_assert_eq!(registry.len(), used.len());
+                    }
+                }
+                for (key, used) in &used {
+                    let found = key_at(&registry, key);
+                    let is_idle = now.since(*used) >= Duration::from_secs(10);
+                    prop_assert!(found.as_deref() == Some(key) || found.is_none() && is_idle);
+                }
+            }
+            prop_assert_eq!(key_at(&registry, "never used"), None);
+        }
+    }
+
+    #[test]
+    fn memory_goes_with_the_keys() {
+        let registry = registry(&[("idle_after", "10s"), ("shards", "1")]);
+        for number in 0..20_000 {
+            touch(&registry, &key(number), Timestamp::ZERO);
+        }
+        let later = Timestamp::from_secs(10);
+        let kept = touch(&registry, "kept", later);
+        evict_all(&registry, later);
+        assert_eq!(registry.len(), 1);
+        assert_eq!(registry.find("kept").map(|(_, place)| place), Some(kept));
+        let text = registry.lock(0).room();
+        assert!(text < 8192, "{text} bytes of text");
+    }
+
+    #[test]
+    fn keys_that_come_once_do_not_pile_up() {
+        let registry = registry(&[("idle_after", "10s"), ("shards", "1")]);
+        let mut now = Timestamp::ZERO;
+        for number in 0..10_000 {
+            now = now + Duration::from_millis(100);
+            touch(&registry, &format!("{number}"), now);
+        }
+        // A hundred are not idle yet, and each new one looks at two.
+        assert!(registry.len() <= 250, "{}", registry.len());
+    }
+}

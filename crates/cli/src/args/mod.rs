@@ -4,6 +4,7 @@ mod check;
 mod completions;
 mod config;
 mod replay;
+mod simulate;
 
 use std::path::PathBuf;
 
@@ -16,6 +17,7 @@ pub(crate) use check::CheckArgs;
 pub(crate) use completions::CompletionsArgs;
 pub(crate) use config::{ConfigArgs, ConfigCommand};
 pub(crate) use replay::{Policy, ReplayArgs};
+pub(crate) use simulate::SimulateArgs;
 
 /// Send as fast as they will take, never faster.
 #[derive(Debug, Parser)]
@@ -51,6 +53,7 @@ pub(crate) enum Command {
     Check(CheckArgs),
     Config(ConfigArgs),
     Replay(ReplayArgs),
+    Simulate(SimulateArgs),
     Completions(CompletionsArgs),
 }
 
@@ -77,4 +80,5 @@ Examples:
   tidegate check
   tidegate replay --policy gate events.jsonl
   tidegate replay --policy hint < answers.jsonl
+  tidegate simulate o1 --strategy adaptive,none
   tidegate completions bash > ~/.local/share/bash-completion/completions/tidegate";

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use app::check::{Amplification, Bound, Report, Route};
-use app::settings::{Flag, Place, Problem};
+use app::settings::Flag;
 use policy::duration::{Exact, Rounded};
 use serde_json::{Value, json};
 
 use super::settings::{DEFAULT_PATH, load};
-use super::{Failure, unwritten};
+use super::{Failure, problems, unwritten};
 use crate::args::CheckArgs;
 use crate::exit::Exit;
 use crate::output::{Output, columns};
@@ -30,20 +30,10 @@ pub(crate) fn check(
     let loaded = load(args.file.as_deref().or(config), flags);
     let file = loaded.file.as_deref();
     match loaded.settings {
-        Err(problems) if is_json => {
-            let text = format!("{:#}\n", problems_json(file, &problems));
-            output.print(text.as_bytes()).or_else(unwritten)?;
-            Err(Failure {
-                exit: Exit::Usage,
-                errors: Vec::new(),
-                hint: None,
-            })
+        Err(problems) => {
+            let hint = "`tidegate config default` prints every setting with its default";
+            Err(problems::failure(file, problems, hint, is_json, output))
         }
-        Err(problems) => Err(Failure {
-            exit: Exit::Usage,
-            errors: problems.into_iter().map(Into::into).collect(),
-            hint: Some("`tidegate config default` prints every setting with its default".into()),
-        }),
         Ok(settings) => {
             let report = app::check::check(&settings);
             let text = if is_json {
@@ -188,33 +178,4 @@ fn route_json(route: &Route) -> Value {
 /// Whole milliseconds, rounded up.
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
-}
-
-fn problems_json(file: Option<&str>, problems: &[Problem]) -> Value {
-    let problems: Vec<Value> = problems.iter().map(problem_json).collect();
-    json!({ "ok": false, "file": file, "problems": problems })
-}
-
-fn problem_json(problem: &Problem) -> Value {
-    let (file, line, column) = match &problem.place {
-        Place::File { file, line, column } => (Some(&**file), Some(line), Some(column)),
-        Place::Unread(file) => (Some(&**file), None, None),
-        Place::Variable(_) | Place::Flag(_) | Place::Default => (None, None, None),
-    };
-    let (variable, flag) = match &problem.place {
-        Place::Variable(name) => (Some(name), None),
-        Place::Flag(name) => (None, Some(name)),
-        Place::File { .. } | Place::Unread(_) | Place::Default => (None, None),
-    };
-    json!({
-        "file": file,
-        "line": line,
-        "column": column,
-        "variable": variable,
-        "flag": flag,
-        "key": problem.key,
-        "value": problem.value,
-        "problem": problem.what,
-        "message": problem.to_string(),
-    })
 }

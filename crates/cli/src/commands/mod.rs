@@ -3,8 +3,10 @@
 mod check;
 mod completions;
 mod config;
+mod problems;
 mod replay;
 mod settings;
+mod simulate;
 
 use std::io;
 
@@ -14,6 +16,7 @@ pub(crate) use check::check;
 pub(crate) use completions::completions;
 pub(crate) use config::config;
 pub(crate) use replay::replay;
+pub(crate) use simulate::simulate;
 
 /// Why a command did not do what was asked.
 #[derive(Debug)]

@@ -13,6 +13,7 @@ mod config;
 mod explain;
 mod pace;
 mod replay;
+mod simulate;
 mod streams;
 mod support;
 mod usage;

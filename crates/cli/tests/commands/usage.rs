@@ -26,6 +26,7 @@ fn help() {
       check        Check the settings and tell what they come to at worst
       config       Print the default settings, or the schema of a settings file
       replay       Run one policy over scripted events in virtual time, a decision per line
+      simulate     Play clients against a model upstream in virtual time, and tell what that came to
       completions  Print a completion script for a shell
       help         Print this message or the help of the given subcommand(s)
 
@@ -54,6 +55,7 @@ fn help() {
       tidegate check
       tidegate replay --policy gate events.jsonl
       tidegate replay --policy hint < answers.jsonl
+      tidegate simulate o1 --strategy adaptive,none
       tidegate completions bash > ~/.local/share/bash-completion/completions/tidegate
 
     Exit codes:

@@ -12,9 +12,11 @@ use policy::pool::Balance;
 use policy::preset::Preset;
 use policy::suggest::suggestion;
 
-use super::section::Section;
+use super::section::{Problems, Section};
 use crate::client::{ClientSettings, DEFAULT_IN_FLIGHT, Driver, PoolSettings, Strategy, naive};
 use crate::load::{Backlog, Start};
+use crate::written::document::Table;
+use crate::written::problem::Place;
 
 pub(super) fn read(section: &Section<'_>) -> Option<ClientSettings> {
     let manner = manner(section);
@@ -33,6 +35,24 @@ pub(super) fn read(section: &Section<'_>) -> Option<ClientSettings> {
         start: start.unwrap_or_default(),
         backlog: backlog.unwrap_or_else(|| manner.backlog()),
     })
+}
+
+/// What a client that is driven as this one may have, for laying other settings over it.
+pub(super) fn fitting_names(table: &Table) -> Vec<&'static str> {
+    let unheard = Problems::default();
+    let manner = manner(&Section::root(&unheard, table, Place::Default));
+    let own = manner.map_or_else(all_names, Manner::names);
+    let has_rate = matches!(manner, Some(Manner::Strategy(Strategy::Fixed(_))));
+    let names = COMMON.into_iter().chain(own);
+    names
+        .filter(|name| !(has_rate && *name == "initial_rate"))
+        .collect()
+}
+
+/// What drives a client, in the words of the file.
+pub(super) fn driven_by(table: &Table) -> &str {
+    let word = table.get("policy").or_else(|| table.get("strategy"));
+    word.map_or("adaptive", |node| node.value.shown())
 }
 
 const COMMON: [&str; 6] = [

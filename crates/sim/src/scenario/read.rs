@@ -10,7 +10,7 @@ use super::section::{Problems, Section};
 use super::{Scenario, client, kind};
 use crate::client::{ClientSettings, Strategy};
 use crate::upstream::{Ban, Outage, UpstreamSettings};
-use crate::written::document;
+use crate::written::document::{self, Table};
 use crate::written::problem::{Place, Problem};
 
 impl Scenario {
@@ -32,27 +32,42 @@ impl Scenario {
     ///
     /// Every problem, in the order of the file.
     pub fn read(file: &str, bytes: &[u8]) -> Result<Self, Vec<Problem>> {
-        let mut broken = Vec::new();
-        let parsed = document::parse(file, bytes, &mut broken);
-        if !parsed.is_whole {
-            return Err(broken);
-        }
-        let problems = Problems::default();
-        for problem in broken {
-            problems.report(problem);
-        }
-        let first = Place::File {
-            file: file.into(),
-            line: 1,
-            column: 1,
-        };
-        let scenario = scenario(&Section::root(&problems, &parsed.table, first));
-        let mut problems = problems.into_inner();
+        let (table, mut problems) = parse(file, bytes)?;
+        let (scenario, found) = judge(&table, beginning(file));
+        problems.extend(found);
         problems.sort_by(|a, b| a.place.cmp(&b.place));
         match scenario {
             Some(scenario) if problems.is_empty() => Ok(scenario),
             _ => Err(problems),
         }
+    }
+}
+
+/// What is written, and what is wrong with the writing; only the latter if it makes no sense to
+/// judge the former.
+pub(super) fn parse(file: &str, bytes: &[u8]) -> Result<(Table, Vec<Problem>), Vec<Problem>> {
+    let mut problems = Vec::new();
+    let parsed = document::parse(file, bytes, &mut problems);
+    if parsed.is_whole {
+        Ok((parsed.table, problems))
+    } else {
+        Err(problems)
+    }
+}
+
+/// The scenario that is written, and everything that is wrong with it; `place` is where something
+/// that is missing altogether should have been.
+pub(super) fn judge(table: &Table, place: Place) -> (Option<Scenario>, Vec<Problem>) {
+    let problems = Problems::default();
+    let scenario = scenario(&Section::root(&problems, table, place));
+    (scenario, problems.into_inner())
+}
+
+pub(super) fn beginning(file: &str) -> Place {
+    Place::File {
+        file: file.into(),
+        line: 1,
+        column: 1,
     }
 }
 

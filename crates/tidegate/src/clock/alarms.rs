@@ -57,3 +57,67 @@ impl Alarms {
         (first.key().at <= now).then(|| first.remove())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What can be done with alarms; numbers are times and which of the alarms set so far.
+    #[derive(Clone, Debug)]
+    enum Step {
+        Insert(u64),
+        Remove(prop::sample::Index),
+        PopDue(u64),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            3 => (0..20_u64).prop_map(Step::Insert),
+            1 => any::<prop::sample::Index>().prop_map(Step::Remove),
+            2 => (0..20_u64).prop_map(Step::PopDue),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn alarms_ring_in_order_once_and_not_early(steps in prop::collection::vec(step(), 0..80)) {
+            let mut alarms = Alarms::new();
+            // Those that are set, in the order they were, with their times.
+            let mut set: Vec<(u64, AlarmKey)> = Vec::new();
+            let mut gone: Vec<AlarmKey> = Vec::new();
+            for step in steps {
+                match step {
+                    Step::Insert(at) => {
+                        let key = alarms.insert(Timestamp::from_secs(at), Waker::noop().clone());
+                        set.push((at, key));
+                    }
+                    Step::Remove(index) if !set.is_empty() => {
+                        let (_, key) = set.remove(index.index(set.len()));
+                        prop_assert!(alarms.remove(key).is_some());
+                        gone.push(key);
+                    }
+                    Step::Remove(index) if !gone.is_empty() => {
+                        let key = gone[index.index(gone.len())];
+                        prop_assert!(alarms.remove(key).is_none(), "not once more");
+                    }
+                    Step::Remove(_) => {}
+                    Step::PopDue(now) => {
+                        let due = set.iter().filter(|(at, _)| *at <= now).min_by_key(|(at, _)| *at);
+                        let due = due.copied();
+                        let rang = alarms.pop_due(Timestamp::from_secs(now)).is_some();
+                        prop_assert_eq!(rang, due.is_some());
+                        if let Some((_, key)) = due {
+                            set.retain(|(_, known)| *known != key);
+                            gone.push(key);
+                        }
+                    }
+                }
+                let next = set.iter().map(|(at, _)| Timestamp::from_secs(*at)).min();
+                prop_assert_eq!(alarms.next_at(), next);
+                prop_assert_eq!(alarms.by_time.len(), set.len());
+            }
+        }
+    }
+}

@@ -156,3 +156,29 @@ impl Ringing {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_thread_ends_with_the_clock() {
+        let system = System::new();
+        let far = system.now() + Duration::from_secs(3600);
+        let alarm = system.arm(far, Waker::noop().clone());
+        let ringing = Arc::downgrade(&system.ringing);
+        assert!(system.ringing.lock().started);
+        system.disarm(alarm);
+        drop(system);
+        // The thread is the only other that holds it.
+        while ringing.strong_count() > 0 {
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_clock_that_nobody_waits_on_has_no_thread() {
+        let system = System::new();
+        assert!(!system.ringing.lock().started);
+    }
+}

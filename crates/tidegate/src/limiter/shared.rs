@@ -110,16 +110,20 @@ impl Shared {
             Ok(_) => self.tell_admitted(ask, Duration::ZERO, now),
             Err((key, refusal)) => self.tell_refused(key, refusal, now),
         }
-        answer.map_err(|(_, refusal)| refusal)
+        match answer {
+            Ok(permit) => Ok(permit.expect("an ask has a key")),
+            Err((_, refusal)) => Err(refusal),
+        }
     }
 
-    /// Permits of all these gates as one; else of none, with the gate that refused.
+    /// Permits of all these gates as one, `None` if there are no gates; else of none, with the gate
+    /// that refused.
     pub(super) fn take_all<'a, 'k>(
         &'a self,
         keys: impl Iterator<Item = &'k str>,
         cost: u32,
         now: Timestamp,
-    ) -> Result<Permit<'a>, (&'k str, Refusal)> {
+    ) -> Result<Option<Permit<'a>>, (&'k str, Refusal)> {
         let mut all: Option<Permit<'a>> = None;
         for key in keys {
             match (self.take(key, cost, now), &mut all) {
@@ -133,7 +137,7 @@ impl Shared {
                 }
             }
         }
-        Ok(all.expect("an ask has a key"))
+        Ok(all)
     }
 
     /// A permit of one gate, if there is one now. Nobody is told.
@@ -167,9 +171,12 @@ impl Shared {
         let round_after = self.round_after();
         let shared_key = self.shared_key(key);
         let key = shared_key.as_deref().unwrap_or(key);
-        let found = self.registry.find_or_insert(key, now)?;
-        self.begin_rounds(round_after, now);
-        Ok(found)
+        let found = self.registry.find_or_insert(key, now);
+        match &found {
+            Ok(_) => self.begin_rounds(round_after, now),
+            Err(_) => self.registry.count_no_room(),
+        }
+        found
     }
 
     /// The gate that asks for `key` go to, if it is there.

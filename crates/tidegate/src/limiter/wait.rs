@@ -46,10 +46,13 @@ impl Shared {
 
     /// Waits until every gate of the ask has a permit at the same time.
     ///
-    /// Nothing is held while waiting: a permit of one gate that waits for another would take its
-    /// tokens from those who could use them, and two asks with their keys in other orders would
-    /// wait for each other for ever. So it waits at one gate at a time, the one that keeps it, and
-    /// when it may leave there it needs the others at once or waits at the next.
+    /// At first nothing is held while waiting: a permit of one gate that waits for another takes
+    /// its tokens from those who could use them. So it waits at one gate at a time, the one that
+    /// keeps it, and when it may leave there it needs the others at once or waits at the next.
+    ///
+    /// Where many wait for several gates, that alone would go on for ever: each is given a token of
+    /// one gate while another has that of the other, and all pass them on. So whoever was kept
+    /// [`TURNS`] times keeps what it gets from then on.
     async fn wait_for_all<'a>(
         &'a self,
         ask: Ask<'_>,
@@ -58,22 +61,15 @@ impl Shared {
         let ask = self.with_deadline(ask);
         let asked_at = self.clock.now();
         let mut keeper = ask.key;
-        loop {
-            let alone = Ask {
-                key: keeper,
-                also: &[],
-                ..ask
-            };
-            let mut wait = self.wait(alone);
-            wait.is_alone = false;
-            let answer = (&mut wait).await;
-            *kept = kept.or(wait.kept);
-            let mut permit = answer?;
+        for _ in 0..TURNS {
+            let mut permit = self.wait_for_one(ask.alone_at(keeper), kept).await?;
             let now = self.clock.now();
             let others = ask.keys().filter(|key| *key != keeper);
             match self.take_all(others, ask.cost, now) {
                 Ok(others) => {
-                    permit.join(others);
+                    if let Some(others) = others {
+                        permit.join(others);
+                    }
                     self.tell_admitted(&ask, now.since(asked_at), now);
                     return Ok(permit);
                 }
@@ -83,6 +79,46 @@ impl Shared {
                 }
             }
         }
+        let permit = self.wait_in_order(&ask, kept).await?;
+        let now = self.clock.now();
+        self.tell_admitted(&ask, now.since(asked_at), now);
+        Ok(permit)
+    }
+
+    /// Waits at one gate after the other and keeps what it has. In the order of the keys, which is
+    /// the same for everyone: so nobody has what another waits for and waits for what that one has.
+    async fn wait_in_order<'a>(
+        &'a self,
+        ask: &Ask<'_>,
+        kept: &mut Option<Kept>,
+    ) -> Result<Permit<'a>, Refusal> {
+        let mut keys: Vec<&str> = ask.keys().collect();
+        keys.sort_unstable();
+        let mut all = Unused(None);
+        for key in keys {
+            let permit = self.wait_for_one(ask.alone_at(key), kept).await?;
+            all.0 = Some(match all.0.take() {
+                Some(mut first) => {
+                    first.join(permit);
+                    first
+                }
+                None => permit,
+            });
+        }
+        Ok(all.0.take().expect("an ask has at least one key"))
+    }
+
+    /// Waits at one gate of several; whoever listens is told when all have let it through.
+    async fn wait_for_one<'a>(
+        &'a self,
+        ask: Ask<'_>,
+        kept: &mut Option<Kept>,
+    ) -> Result<Permit<'a>, Refusal> {
+        let mut wait = self.wait(ask);
+        wait.is_alone = false;
+        let answer = (&mut wait).await;
+        *kept = kept.or(wait.kept);
+        answer
     }
 
     /// Waits at several gates at once, for the first that lets it through.
@@ -91,14 +127,7 @@ impl Shared {
         keys: impl Iterator<Item = &'k str>,
         ask: Ask<'k>,
     ) -> WaitAny<'a, 'k> {
-        let waits = keys.map(|key| {
-            let alone = Ask {
-                key,
-                also: &[],
-                ..ask
-            };
-            Some(self.wait(alone))
-        });
+        let waits = keys.map(|key| Some(self.wait(ask.alone_at(key))));
         WaitAny {
             waits: waits.collect(),
             refusal: None,
@@ -116,6 +145,20 @@ impl Shared {
 
 /// What keeps an ask: since when, why, and until when as things stood then.
 pub(crate) type Kept = (Timestamp, Reason, Option<Timestamp>);
+
+/// Twice for each of the two gates of most such asks: enough where nobody else waits for both.
+const TURNS: usize = 4;
+
+/// A permit that was not used yet: dropped, it is given back with its tokens.
+struct Unused<'a>(Option<Permit<'a>>);
+
+impl Drop for Unused<'_> {
+    fn drop(&mut self) {
+        if let Some(permit) = self.0.take() {
+            permit.give_back();
+        }
+    }
+}
 
 /// Waits for a permit of one gate.
 pub(super) struct Wait<'a, 'k> {

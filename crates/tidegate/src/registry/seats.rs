@@ -158,3 +158,128 @@ impl Seats {
         u32::try_from(self.seats.len() - 1).expect("lines are bounded below 2^32")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use policy::line::{Class, LineId, Tickets};
+
+    use super::*;
+
+    /// One line, and the seats of those in it.
+    struct Line {
+        tickets: Tickets,
+        line: LineId,
+        seats: Seats,
+    }
+
+    impl Line {
+        fn new() -> Self {
+            Self {
+                tickets: Tickets::new(),
+                line: LineId::NONE,
+                seats: Seats::default(),
+            }
+        }
+
+        fn join(&mut self) -> SeatId {
+            let ticket = self
+                .tickets
+                .join(&mut self.line, Class::Interactive, 1, Timestamp::MAX);
+            self.seats.take(0, ticket, Waker::noop().clone())
+        }
+
+        /// Refuses the first in line.
+        fn tell_first(&mut self, now: Timestamp) {
+            let ticket = self
+                .tickets
+                .leave_first(&mut self.line)
+                .expect("someone waits");
+            let refused = State::Refused(Refusal::new(gate::Reason::Deadline, None, now));
+            assert!(
+                self.seats.tell(ticket, refused, now).is_some(),
+                "it is woken"
+            );
+        }
+    }
+
+    #[test]
+    fn news_go_to_the_seat_of_their_ticket() {
+        let mut line = Line::new();
+        let [first, second] = [line.join(), line.join()];
+        line.tell_first(Timestamp::ZERO);
+        assert!(matches!(
+            line.seats.look(first),
+            Some((0, State::Refused(_)))
+        ));
+        assert!(matches!(
+            line.seats.look(second),
+            Some((0, State::Waiting { .. }))
+        ));
+        assert!(matches!(line.seats.leave(first), Some(State::Refused(_))));
+        assert!(line.seats.leave(first).is_none(), "once");
+    }
+
+    #[test]
+    fn a_seat_that_is_taken_again_is_not_its_old_owners() {
+        let mut line = Line::new();
+        let old = line.join();
+        line.tell_first(Timestamp::ZERO);
+        assert!(
+            line.seats
+                .forfeit_next(Timestamp::ZERO + COLLECT_WITHIN)
+                .is_none()
+        );
+        let new = line.join();
+        assert_eq!(old.index, new.index, "seats are used again");
+        assert!(line.seats.look(old).is_none());
+        assert!(line.seats.leave(old).is_none());
+        assert!(line.seats.look(new).is_some());
+    }
+
+    #[test]
+    fn what_is_not_collected_is_due_five_seconds_later() {
+        let mut line = Line::new();
+        let at = Timestamp::from_secs(10);
+        assert_eq!(line.seats.next_forfeit(), None);
+        let seat = line.join();
+        line.tell_first(at);
+        assert_eq!(line.seats.next_forfeit(), Some(Timestamp::from_secs(15)));
+        line.seats
+            .forfeit_next(Timestamp::from_nanos(14_999_999_999));
+        assert!(line.seats.look(seat).is_some());
+        line.seats.forfeit_next(Timestamp::from_secs(15));
+        assert!(line.seats.look(seat).is_none());
+        assert_eq!(line.seats.next_forfeit(), None);
+    }
+
+    #[test]
+    fn seats_and_news_do_not_grow_with_what_was_collected_or_leaked() {
+        let mut line = Line::new();
+        let mut now = Timestamp::ZERO;
+        for round in 0..100_000 {
+            now = now + Duration::from_millis(10);
+            line.seats.forfeit_next(now);
+            let seat = line.join();
+            line.tell_first(now);
+            // Two of three are leaked.
+            if round % 3 == 0 {
+                line.seats.leave(seat);
+            }
+        }
+        // What can come in five seconds.
+        assert!(line.seats.seats.len() <= 510, "{}", line.seats.seats.len());
+        assert!(line.seats.told.len() <= 510, "{}", line.seats.told.len());
+        assert_eq!(line.seats.by_ticket.len(), 1);
+    }
+
+    #[test]
+    fn news_that_are_collected_at_once_are_not_kept() {
+        let mut line = Line::new();
+        for _ in 0..1000 {
+            let seat = line.join();
+            line.tell_first(Timestamp::ZERO);
+            line.seats.leave(seat);
+        }
+        assert_eq!((line.seats.seats.len(), line.seats.told.len()), (1, 1));
+    }
+}

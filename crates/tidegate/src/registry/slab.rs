@@ -125,3 +125,103 @@ fn position(index: SlotIndex) -> (usize, usize) {
 fn to_index(index: usize) -> SlotIndex {
     SlotIndex::try_from(index).expect("gates are bounded far below 2^32")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use policy::gate::GateSettings;
+    use policy::hosts::Hosts;
+    use policy::time::Timestamp;
+    use proptest::prelude::*;
+
+    use super::super::text::Text;
+    use super::*;
+
+    /// A slot that can be told from others by where its key is said to be.
+    fn slot(text: &mut Text) -> Slot {
+        let hosts = Hosts::new(());
+        Slot {
+            key: text.insert("k").expect("there is room"),
+            settings: hosts.index_for(""),
+            gate: Gate::new(&GateSettings::default(), Timestamp::ZERO),
+        }
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Insert(u8),
+        Remove(SlotIndex),
+        Next(SlotIndex),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            1 => (1..80_u8).prop_map(Step::Insert),
+            40 => (0..300_u32).prop_map(Step::Remove),
+            5 => (0..300_u32).prop_map(Step::Next),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn a_slab_is_a_map_whose_smallest_free_numbers_are_used_first(
+            steps in prop::collection::vec(step(), 0..300),
+        ) {
+            let (mut slab, mut text) = (Slab::default(), Text::default());
+            let mut model: BTreeMap<SlotIndex, TextRef> = BTreeMap::new();
+            for step in steps {
+                match step {
+                    Step::Insert(count) => for _ in 0..count {
+                        let slot = slot(&mut text);
+                        let key = slot.key;
+                        let index = slab.insert(slot);
+                        let free = (0..).find(|index| !model.contains_key(index));
+                        prop_assert_eq!(Some(index), free);
+                        model.insert(index, key);
+                    },
+                    Step::Remove(index) => {
+                        let removed = slab.remove(index).map(|slot| slot.key);
+                        prop_assert_eq!(removed, model.remove(&index));
+                    }
+                    Step::Next(from) => {
+                        let next = slab.next(from).map(|(index, slot)| (index, slot.key));
+                        let expected = model.range(from..).next();
+                        prop_assert_eq!(next, expected.map(|(index, key)| (*index, *key)));
+                    }
+                }
+                prop_assert_eq!(slab.len(), model.len());
+            }
+            for (index, key) in &model {
+                prop_assert_eq!(slab.get(*index).map(|slot| slot.key), Some(*key));
+            }
+        }
+    }
+
+    fn with_slots(slab: &Slab) -> usize {
+        let chunks = slab.chunks.iter();
+        chunks.filter(|chunk| chunk.slots.is_some()).count()
+    }
+
+    #[test]
+    fn chunks_that_are_empty_are_given_back() {
+        let (mut slab, mut text) = (Slab::default(), Text::default());
+        for _ in 0..10 * CHUNK {
+            slab.insert(slot(&mut text));
+        }
+        assert_eq!(with_slots(&slab), 10);
+        let one_in_the_middle = to_index(5 * CHUNK + 7);
+        for index in 0..to_index(10 * CHUNK) {
+            if index != one_in_the_middle {
+                slab.remove(index);
+            }
+        }
+        assert_eq!(with_slots(&slab), 1);
+        assert_eq!(slab.chunks.len(), 6, "nothing is kept behind the last");
+        slab.remove(one_in_the_middle);
+        assert!(slab.chunks.is_empty());
+        assert_eq!(slab.insert(slot(&mut text)), 0);
+    }
+}

@@ -49,10 +49,51 @@ impl Text {
         self.holes += text.len as usize;
     }
 
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.buffer.capacity()
+    }
+
     /// Is it time to pack?
     pub(super) fn has_many_holes(&self) -> bool {
         /// Below this there is nothing to win.
         const WORTH_IT: usize = 4096;
         self.holes > WORTH_IT && self.holes > self.buffer.len() / 2
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_is_found_where_it_was_put() {
+        let mut text = Text::default();
+        let keys = ["api.example.com", "", "bücher.example", "api.example.co"];
+        let places = keys.map(|key| text.insert(key).unwrap());
+        for (key, place) in keys.iter().zip(places) {
+            assert_eq!(text.get(place), *key);
+            for other in keys {
+                assert_eq!(text.is(place, other), other == *key, "{key}, {other}");
+            }
+        }
+    }
+
+    #[test]
+    fn it_is_packed_when_half_is_holes_and_that_is_worth_it() {
+        let mut text = Text::default();
+        let places: Vec<TextRef> = (0..100)
+            .map(|_| text.insert(&"k".repeat(100)).unwrap())
+            .collect();
+        for place in &places[..50] {
+            text.remove(*place);
+            assert!(!text.has_many_holes());
+        }
+        text.remove(places[50]);
+        assert!(text.has_many_holes());
+        let mut short = Text::default();
+        let place = short.insert(&"k".repeat(4096)).unwrap();
+        short.remove(place);
+        assert!(!short.has_many_holes(), "not for four kilobytes");
     }
 }

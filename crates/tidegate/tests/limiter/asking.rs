@@ -143,3 +143,13 @@ fn of_several_gates_each_is_told_of_once_when_all_have_let_it_through() {
         .collect();
     assert_eq!(admitted, ["admitted *.example.com", "admitted account"]);
 }
+
+#[test]
+fn a_key_that_is_named_twice_is_waited_for_once() {
+    let (clock, limiter) = limiter(SLOW);
+    limiter.try_acquire(KEY).unwrap().settle(&ok());
+    let mut caller = Caller::new(limiter.acquire(Ask::new(KEY).also(&[KEY])));
+    assert!(caller.poll().is_pending());
+    clock.advance(secs(1));
+    assert!(matches!(caller.poll(), Poll::Ready(Ok(_))));
+}

@@ -1,9 +1,145 @@
 //! Which gates are forgotten, which never are, and what is left of them.
 
-use crate::support::{Caller, KEY, limiter, ok, secs};
-use tidegate::Ask;
+use policy::hint::Hint;
+use tidegate::{Ask, Limiter, Outcome, Reason, Sort};
+
+use crate::support::{Caller, KEY, limiter, millis, ok, secs};
 
 const OTHER: &str = "account:42";
+
+fn use_once(limiter: &Limiter, key: &str) {
+    let permit = limiter.try_acquire(key).expect("there is room and a token");
+    permit.settle(&ok());
+}
+
+fn keys(limiter: &Limiter) -> Vec<String> {
+    let gates = limiter.snapshot(Sort::Key, usize::MAX).gates;
+    gates.into_iter().map(|view| view.key).collect()
+}
+
+#[test]
+fn a_gate_that_nobody_uses_is_forgotten() {
+    let (clock, limiter) = limiter(&[("idle_after", "10s")]);
+    use_once(&limiter, KEY);
+    clock.advance(millis(9999));
+    while !limiter.evict_idle() {}
+    assert_eq!(keys(&limiter), [KEY]);
+    clock.advance(millis(1));
+    while !limiter.evict_idle() {}
+    assert_eq!(limiter.gates(), 0);
+    assert_eq!(limiter.snapshot(Sort::Key, 0).totals.evicted, 1);
+}
+
+#[test]
+fn idle_gates_go_by_themselves() {
+    let (clock, limiter) = limiter(&[("idle_after", "10s")]);
+    for number in 0..1000 {
+        use_once(&limiter, &format!("{number}"));
+    }
+    clock.advance(secs(15));
+    assert_eq!(limiter.gates(), 0, "within one and a half times as long");
+    assert_eq!(
+        clock.next_alarm(),
+        None,
+        "and nobody looks for them any more"
+    );
+}
+
+#[test]
+fn restored_gates_go_by_themselves_too() {
+    let (_, former) = limiter(&[]);
+    use_once(&former, KEY);
+    let (clock, limiter) = limiter(&[("idle_after", "10s")]);
+    for (key, record) in former.records() {
+        assert!(limiter.restore(&key, &record));
+    }
+    assert_eq!(limiter.gates(), 1);
+    clock.advance(secs(15));
+    assert_eq!(limiter.gates(), 0);
+}
+
+/// Makes a gate of each kind that must not be forgotten, calls `act`, and lets them go.
+fn with_gates_that_are_needed(limiter: &Limiter, act: impl FnOnce()) {
+    let in_flight = limiter.try_acquire("in flight").expect("a new gate");
+    use_once(limiter, "waited for");
+    let mut waits = Caller::new(limiter.acquire("waited for"));
+    assert!(waits.poll().is_pending());
+    limiter.isolate("isolated").expect("there is room");
+    let hint = Hint {
+        wait: Some(secs(60)),
+        ..Hint::default()
+    };
+    let told_to_wait = Outcome::status(429, millis(1)).with_hint(hint);
+    let held = limiter.try_acquire("held").expect("a new gate");
+    held.settle(&told_to_wait);
+    act();
+    drop((in_flight, waits));
+}
+
+const NEEDED: [&str; 4] = ["held", "in flight", "isolated", "waited for"];
+
+#[test]
+fn a_gate_that_is_needed_is_not_idle() {
+    let (clock, limiter) = limiter(&[
+        ("idle_after", "1s"),
+        ("strategy", "fixed"),
+        ("initial_rate", "0.05"),
+    ]);
+    with_gates_that_are_needed(&limiter, || {
+        clock.advance(secs(10));
+        while !limiter.evict_idle() {}
+        assert_eq!(keys(&limiter), NEEDED);
+    });
+}
+
+#[test]
+fn a_gate_that_is_needed_does_not_make_room() {
+    let (_, limiter) = limiter(&[
+        ("max_gates", "4"),
+        ("strategy", "fixed"),
+        ("initial_rate", "0.05"),
+    ]);
+    with_gates_that_are_needed(&limiter, || {
+        let refusal = limiter.try_acquire(OTHER).unwrap_err();
+        assert_eq!(refusal.reason(), Reason::TooManyGates);
+        let totals = limiter.snapshot(Sort::Key, 0).totals;
+        assert!(totals.denied > 0 && totals.denied < totals.requests);
+        let mut waits = Caller::new(limiter.acquire(OTHER));
+        assert!(matches!(
+            waits.poll(),
+            std::task::Poll::Ready(Err(refusal)) if refusal.reason() == Reason::TooManyGates
+        ));
+        assert!(limiter.isolate(OTHER).is_err());
+        assert_eq!(keys(&limiter), NEEDED);
+    });
+    use_once(&limiter, OTHER);
+    assert_eq!(limiter.gates(), 4, "one of those that went back to normal");
+    for key in ["account:42", "held", "isolated"] {
+        assert!(limiter.gate(key).is_some(), "{key}");
+    }
+}
+
+#[test]
+fn the_least_recently_used_gate_makes_room() {
+    let (clock, limiter) = limiter(&[("max_gates", "3"), ("shards", "8")]);
+    for key in ["a", "b", "c", "a", "d", "b", "e"] {
+        clock.advance(secs(1));
+        use_once(&limiter, key);
+        assert!(limiter.gates() <= 3);
+    }
+    // d took the place of b, b that of c, e that of a.
+    assert_eq!(keys(&limiter), ["b", "d", "e"]);
+}
+
+#[test]
+fn what_happened_at_forgotten_gates_still_counts() {
+    let (_, limiter) = limiter(&[("max_gates", "1")]);
+    for number in 0..10 {
+        use_once(&limiter, &format!("{number}"));
+    }
+    let totals = limiter.snapshot(Sort::Key, 0).totals;
+    assert_eq!((totals.requests, totals.gates, totals.evicted), (10, 1, 9));
+}
 
 #[test]
 fn a_refusal_that_is_not_collected_is_dropped_with_its_gate_gone() {
@@ -14,7 +150,7 @@ fn a_refusal_that_is_not_collected_is_dropped_with_its_gate_gone() {
     clock.advance(secs(1));
     assert!(refused.is_woken());
     permit.settle(&ok());
-    limiter.try_acquire(OTHER).unwrap().settle(&ok());
+    use_once(&limiter, OTHER);
     assert!(limiter.gate(KEY).is_none(), "it made room");
     drop(refused);
     assert!(limiter.try_acquire(OTHER).is_err(), "nothing is poisoned");

@@ -3,8 +3,11 @@
 
 mod asking;
 mod cancellation;
+mod clocks;
 mod eviction;
+mod leaks;
 mod panics;
+mod stress;
 mod support;
 mod waiting;
 mod wakers;

@@ -166,3 +166,56 @@ fn of_several_gates_the_earliest_is_taken() {
     permit.settle(&ok());
     assert_eq!(limiter.gate("b").unwrap().gate.waiting, 0);
 }
+
+#[test]
+fn asks_for_several_gates_do_not_keep_each_other_from_leaving() {
+    let (clock, limiter) = limiter(&[
+        ("strategy", "fixed"),
+        ("initial_rate", "1"),
+        ("max_wait", "1h"),
+    ]);
+    for key in ["a", "b", "c"] {
+        limiter.try_acquire(key).unwrap().settle(&ok());
+    }
+    let others = [["b"], ["c"], ["a"]];
+    let mut callers: Vec<Option<Caller<'_>>> = (0..30)
+        .map(|number| {
+            let ask = Ask::new(["a", "b", "c"][number % 3]).also(&others[number % 3]);
+            Some(Caller::new(limiter.acquire(ask)))
+        })
+        .collect();
+    for caller in callers.iter_mut().flatten() {
+        assert!(caller.poll().is_pending());
+    }
+    let is_woken = |place: &Option<Caller<'_>>| place.as_ref().is_some_and(Caller::is_woken);
+    let mut passes = 0;
+    for _ in 0..60 {
+        clock.advance(Duration::from_secs(1));
+        // All who were woken have their turn before those whom they wake: the order of tasks.
+        while callers.iter().any(is_woken) {
+            passes += 1;
+            assert!(passes < 1000, "they pass tokens round for ever");
+            let woken: Vec<bool> = callers.iter().map(is_woken).collect();
+            for (place, _) in callers.iter_mut().zip(woken).filter(|(_, woken)| *woken) {
+                let answer = place.as_mut().map(Caller::poll);
+                if let Some(Poll::Ready(answer)) = answer {
+                    answer.unwrap().settle(&ok());
+                    *place = None;
+                }
+            }
+        }
+    }
+    // Two tokens each, of three gates with one a second: twenty seconds if none is lost.
+    assert_eq!(callers.iter().flatten().count(), 0, "all left");
+}
+
+#[test]
+fn a_key_that_is_named_twice_is_one_key() {
+    let (_, limiter) = limiter(&[]);
+    let mut caller = Caller::new(limiter.acquire(Ask::new(KEY).also(&[KEY, KEY])));
+    let Poll::Ready(Ok(permit)) = caller.poll() else {
+        panic!("a new gate has a token");
+    };
+    assert_eq!(limiter.gate(KEY).unwrap().gate.in_flight, 1);
+    permit.settle(&ok());
+}

@@ -1,0 +1,87 @@
+//! Where a scenario comes from: a file, stdin, those that are shipped, or flags.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use anyhow::{Context, anyhow};
+use policy::suggest::suggestion;
+use sim::scenario::{Draft, SHIPPED, Shipped};
+
+use crate::args::SimulateArgs;
+use crate::commands::Failure;
+use crate::exit::Exit;
+
+/// All that was written, unread.
+pub(super) fn draft(args: &SimulateArgs) -> Result<Draft, Failure> {
+    Ok(Draft {
+        file: args.scenario.as_deref().map(text).transpose()?,
+        upstream: args.upstream.clone(),
+        strategies: (!args.strategies.is_empty()).then(|| args.strategies.join(",")),
+        duration: args.duration.clone(),
+        clients: args.clients.clone(),
+        settings: args.settings.clone(),
+    })
+}
+
+/// What to call the scenario before people.
+pub(super) fn title(args: &SimulateArgs) -> String {
+    match args.scenario.as_deref() {
+        Some("-") => STDIN.to_owned(),
+        Some(name) => name.to_owned(),
+        None => args.upstream.clone().unwrap_or_default(),
+    }
+}
+
+const STDIN: &str = "stdin";
+
+/// The scenario that is shipped under this name.
+pub(super) fn shipped(name: &str) -> Result<&'static Shipped, Failure> {
+    Shipped::find(name).ok_or_else(|| {
+        let error = anyhow!("`{name}` is no shipped scenario");
+        Failure::new(Exit::Usage, error).with_hint(shipped_hint(name))
+    })
+}
+
+/// The name and the text of a file, of stdin or of what is shipped. A file goes before what is
+/// shipped under its name: it was put there by somebody.
+fn text(name: &str) -> Result<(String, Vec<u8>), Failure> {
+    if name == "-" {
+        return read(STDIN, io::stdin());
+    }
+    let path = Path::new(name);
+    if path.exists() && !(path.is_dir() && Shipped::find(name).is_some()) {
+        let file = File::open(path).with_context(|| format!("cannot read `{name}`"));
+        return read(
+            name,
+            file.map_err(|error| Failure::new(Exit::Usage, error))?,
+        );
+    }
+    match Shipped::find(name) {
+        Some(shipped) => Ok((name.to_owned(), shipped.text.into())),
+        None => {
+            let error = anyhow!("`{name}` is neither a file that is there nor a shipped scenario");
+            Err(Failure::new(Exit::Usage, error).with_hint(shipped_hint(name)))
+        }
+    }
+}
+
+fn read(name: &str, source: impl Read) -> Result<(String, Vec<u8>), Failure> {
+    let mut bytes = Vec::new();
+    let read = source.take(MOST_BYTES).read_to_end(&mut bytes);
+    let read = read.with_context(|| format!("cannot read `{name}`"));
+    read.map_err(|error| Failure::new(Exit::Usage, error))?;
+    Ok((name.to_owned(), bytes))
+}
+
+/// More than the reader of scenarios takes, which tells of what is too much.
+const MOST_BYTES: u64 = 8 << 20;
+
+fn shipped_hint(wrong: &str) -> String {
+    let names: Vec<&str> = SHIPPED.iter().map(|shipped| shipped.name).collect();
+    let list = names.join(", ");
+    match suggestion(wrong, &names) {
+        Some(close) => format!("did you mean `{close}`? shipped scenarios are {list}"),
+        None => format!("shipped scenarios are {list}; `tidegate simulate --list` says more"),
+    }
+}

@@ -1,0 +1,613 @@
+//! What a run has to come to: comparisons of figures, joined by `and`.
+//!
+//! ```text
+//! goodput_ratio >= 95% and refused_ratio <= 0.01 and outages[0].recovery_s <= 4
+//! ```
+//!
+//! There is no `or` and there are no brackets on purpose: whatever is not met can then be named by
+//! its own comparison, with the value that it had. A figure that does not apply meets nothing, not
+//! even `!=`, because a test that cannot tell should not be green.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::str::FromStr;
+
+use policy::suggest::suggestion;
+use thiserror::Error;
+
+use crate::measure::{Named, Summary};
+use crate::written::problem::shortened;
+
+/// Comparisons that all have to hold.
+///
+/// ```
+/// use sim::assertion::Assertion;
+///
+/// let wrong = "goodput_ratio > 95% or bans == 0".parse::<Assertion>().unwrap_err();
+/// assert_eq!(wrong.to_string(), "column 21: `or`, expected `and` or the end");
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Assertion {
+    comparisons: Vec<Comparison>,
+}
+
+impl Assertion {
+    /// Every name that can be compared; `N` stands for an index from 0.
+    pub const NAMES: [&'static str; 19] = [
+        "goodput_ratio",
+        "goodput_ratio_settled",
+        "sent",
+        "accepted",
+        "refused",
+        "failed",
+        "refused_ratio",
+        "early_after_hint",
+        "bans",
+        "breaker_opened",
+        "max_queue",
+        "time_to_90_s",
+        "mean_latency_ms",
+        "p99_latency_ms",
+        "jain",
+        "outages[N].sent",
+        "outages[N].recovery_s",
+        "steps[N].at_s",
+        "steps[N].settle_s",
+    ];
+
+    /// The comparisons that are not met.
+    pub fn unmet(&self, summary: &Summary) -> Vec<Unmet> {
+        let comparisons = self.comparisons.iter();
+        comparisons
+            .filter_map(|comparison| comparison.unmet(summary))
+            .collect()
+    }
+}
+
+impl FromStr for Assertion {
+    type Err = Malformed;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut parser = Parser { text, at: 0 };
+        let mut comparisons = vec![parser.comparison()?];
+        while !parser.is_at_end() {
+            parser.and()?;
+            comparisons.push(parser.comparison()?);
+        }
+        Ok(Self { comparisons })
+    }
+}
+
+/// A comparison that did not hold, and why.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unmet {
+    comparison: Comparison,
+    /// The figures in it, with their values.
+    values: Vec<(Path, Option<f64>)>,
+}
+
+impl fmt::Display for Unmet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` is not met", self.comparison)?;
+        for (index, (path, value)) in self.values.iter().enumerate() {
+            let before = if index == 0 { ":" } else { "," };
+            match value {
+                Some(value) => write!(f, "{before} `{path}` is {value}")?,
+                None => write!(f, "{before} `{path}` is null, it does not apply")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Something that is no assertion.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("column {column}: {found}, expected {expected}")]
+pub struct Malformed {
+    /// Where, in characters from 1.
+    pub column: usize,
+    /// What is written there.
+    pub found: String,
+    /// What should have been.
+    pub expected: String,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Comparison {
+    left: Operand,
+    operator: Operator,
+    right: Operand,
+}
+
+impl Comparison {
+    fn unmet(&self, summary: &Summary) -> Option<Unmet> {
+        let (left, right) = (self.left.value(summary), self.right.value(summary));
+        let order = left
+            .zip(right)
+            .and_then(|(left, right)| left.partial_cmp(&right));
+        if order.is_some_and(|order| self.operator.holds(order)) {
+            return None;
+        }
+        let operands = [(&self.left, left), (&self.right, right)];
+        let values = operands
+            .into_iter()
+            .filter_map(|(operand, value)| match operand {
+                Operand::Figure(path) => Some((*path, value)),
+                Operand::Number { .. } => None,
+            });
+        Some(Unmet {
+            comparison: self.clone(),
+            values: values.collect(),
+        })
+    }
+}
+
+impl fmt::Display for Comparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {}", self.left, self.operator.sign(), self.right)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Operand {
+    Figure(Path),
+    /// With the text in which it was written.
+    Number {
+        value: f64,
+        written: String,
+    },
+}
+
+impl Operand {
+    fn value(&self, summary: &Summary) -> Option<f64> {
+        match self {
+            Self::Figure(path) => path.value(summary),
+            Self::Number { value, .. } => Some(*value),
+        }
+    }
+}
+
+impl fmt::Display for Operand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Figure(path) => write!(f, "{path}"),
+            Self::Number { written, .. } => f.write_str(written),
+        }
+    }
+}
+
+/// Where a figure is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Path {
+    Figure(&'static str),
+    Outage(usize, &'static str),
+    Step(usize, &'static str),
+}
+
+impl Path {
+    fn value(self, summary: &Summary) -> Option<f64> {
+        let of = |row: &Vec<Named>, name: &str| {
+            let found = row.iter().find(|(known, _)| *known == name);
+            found.and_then(|(_, value)| *value)
+        };
+        match self {
+            Self::Figure(name) => summary.figure(name),
+            Self::Outage(index, name) => summary.outages.get(index).and_then(|row| of(row, name)),
+            Self::Step(index, name) => summary.steps.get(index).and_then(|row| of(row, name)),
+        }
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Figure(name) => f.write_str(name),
+            Self::Outage(index, name) => write!(f, "outages[{index}].{name}"),
+            Self::Step(index, name) => write!(f, "steps[{index}].{name}"),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operator {
+    AtLeast,
+    AtMost,
+    Equal,
+    Other,
+    More,
+    Less,
+}
+
+impl Operator {
+    /// The longer before their own beginnings.
+    const ALL: [Self; 6] = [
+        Self::AtLeast,
+        Self::AtMost,
+        Self::Equal,
+        Self::Other,
+        Self::More,
+        Self::Less,
+    ];
+
+    const fn sign(self) -> &'static str {
+        match self {
+            Self::AtLeast => ">=",
+            Self::AtMost => "<=",
+            Self::Equal => "==",
+            Self::Other => "!=",
+            Self::More => ">",
+            Self::Less => "<",
+        }
+    }
+
+    fn holds(self, order: Ordering) -> bool {
+        match self {
+            Self::AtLeast => order.is_ge(),
+            Self::AtMost => order.is_le(),
+            Self::Equal => order.is_eq(),
+            Self::Other => order.is_ne(),
+            Self::More => order.is_gt(),
+            Self::Less => order.is_lt(),
+        }
+    }
+}
+
+/// Reads from left to right; `at` is always between two characters.
+struct Parser<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Parser<'a> {
+    fn comparison(&mut self) -> Result<Comparison, Malformed> {
+        let start = self.skip_blanks();
+        let left = self.operand()?;
+        let operator = self.operator()?;
+        let right = self.operand()?;
+        if let (Operand::Number { .. }, Operand::Number { .. }) = (&left, &right) {
+            self.at = start;
+            return Err(self.malformed("a figure on one side of the comparison"));
+        }
+        Ok(Comparison {
+            left,
+            operator,
+            right,
+        })
+    }
+
+    fn and(&mut self) -> Result<(), Malformed> {
+        let start = self.skip_blanks();
+        if self.word().eq_ignore_ascii_case("and") {
+            return Ok(());
+        }
+        self.at = start;
+        Err(self.malformed("`and` or the end"))
+    }
+
+    fn operator(&mut self) -> Result<Operator, Malformed> {
+        self.skip_blanks();
+        let operators = Operator::ALL.into_iter();
+        for operator in operators {
+            if self.take(operator.sign()) {
+                return Ok(operator);
+            }
+        }
+        let known = "`>=`, `<=`, `>`, `<`, `==` or `!=`";
+        if self.rest().starts_with('=') {
+            return Err(self.malformed(format!("{known}; did you mean `==`?")));
+        }
+        Err(self.malformed(known))
+    }
+
+    fn operand(&mut self) -> Result<Operand, Malformed> {
+        self.skip_blanks();
+        match self.rest().chars().next() {
+            Some(c) if c.is_alphabetic() || c == '_' => self.path().map(Operand::Figure),
+            Some(c) if c.is_ascii_digit() || "+-.".contains(c) => self.number(),
+            _ => Err(self.malformed("a figure or a number")),
+        }
+    }
+
+    fn path(&mut self) -> Result<Path, Malformed> {
+        let start = self.at;
+        match self.word() {
+            "outages" => {
+                let index = self.index("outages")?;
+                let name = self.field(["sent", "recovery_s"])?;
+                Ok(Path::Outage(index, name))
+            }
+            "steps" => {
+                let index = self.index("steps")?;
+                let name = self.field(["at_s", "settle_s"])?;
+                Ok(Path::Step(index, name))
+            }
+            word => {
+                let known = Self::plain_names().find(|name| *name == word);
+                known.map(Path::Figure).ok_or_else(|| {
+                    self.at = start;
+                    self.malformed(expected_name(word))
+                })
+            }
+        }
+    }
+
+    fn plain_names() -> impl Iterator<Item = &'static str> {
+        let names = Assertion::NAMES.into_iter();
+        names.filter(|name| !name.contains('['))
+    }
+
+    /// Which of a list: `[0]` is the first.
+    fn index(&mut self, list: &str) -> Result<usize, Malformed> {
+        let expected = format!("which of them, such as `{list}[0]`");
+        self.skip_blanks();
+        let start = self.at;
+        if self.take("[") {
+            self.skip_blanks();
+            let index = self.while_next(|c| c.is_ascii_digit()).parse();
+            self.skip_blanks();
+            if let Ok(index) = index
+                && self.take("]")
+            {
+                return Ok(index);
+            }
+        }
+        self.at = start;
+        Err(self.malformed(expected))
+    }
+
+    fn field(&mut self, names: [&'static str; 2]) -> Result<&'static str, Malformed> {
+        let start = self.at;
+        if self.take(".") {
+            let word = self.word();
+            if let Some(name) = names.into_iter().find(|name| *name == word) {
+                return Ok(name);
+            }
+        }
+        self.at = start;
+        Err(self.malformed(format!("`.{}` or `.{}`", names[0], names[1])))
+    }
+
+    /// A number, of which `%` takes the hundredth.
+    fn number(&mut self) -> Result<Operand, Malformed> {
+        let start = self.at;
+        // What belongs to it is read whole, so that `4s` is one wrong number and not `4` and `s`.
+        self.while_next(|c| c.is_alphanumeric() || "+-._".contains(c));
+        self.take("%");
+        let written = &self.text[start..self.at];
+        let (digits, of) = match written.strip_suffix('%') {
+            Some(digits) => (digits, 100.0),
+            None => (written, 1.0),
+        };
+        let number = digits.replace('_', "").parse::<f64>().ok();
+        match number.filter(|number| number.is_finite()) {
+            Some(number) => Ok(Operand::Number {
+                value: number / of,
+                written: written.to_owned(),
+            }),
+            None => {
+                self.at = start;
+                Err(self.malformed("a number such as `4`, `0.95` or `95%`"))
+            }
+        }
+    }
+
+    fn word(&mut self) -> &'a str {
+        self.while_next(|c| c.is_alphanumeric() || c == '_')
+    }
+
+    fn while_next(&mut self, belongs: impl Fn(char) -> bool) -> &'a str {
+        let rest = self.rest();
+        let length = rest.find(|c| !belongs(c)).unwrap_or(rest.len());
+        self.at += length;
+        &rest[..length]
+    }
+
+    fn take(&mut self, sign: &str) -> bool {
+        let is_next = self.rest().starts_with(sign);
+        if is_next {
+            self.at += sign.len();
+        }
+        is_next
+    }
+
+    fn skip_blanks(&mut self) -> usize {
+        self.while_next(char::is_whitespace);
+        self.at
+    }
+
+    fn is_at_end(&mut self) -> bool {
+        self.skip_blanks();
+        self.rest().is_empty()
+    }
+
+    fn rest(&self) -> &'a str {
+        &self.text[self.at..]
+    }
+
+    /// What is next is not what was expected.
+    fn malformed(&self, expected: impl Into<String>) -> Malformed {
+        let next = self.rest().split_whitespace().next();
+        Malformed {
+            column: self.text[..self.at].chars().count() + 1,
+            found: next.map_or_else(
+                || "the end".to_owned(),
+                |next| format!("`{}`", shortened(next)),
+            ),
+            expected: expected.into(),
+        }
+    }
+}
+
+/// Half a name is meant as well as a misspelt one.
+fn expected_name(word: &str) -> String {
+    let mut names: Vec<&str> = Parser::plain_names().collect();
+    names.extend(["outages", "steps"]);
+    let begun = || names.iter().copied().find(|name| name.starts_with(word));
+    match suggestion(word, &names).or_else(begun) {
+        Some(close) => format!("a figure; did you mean `{close}`?"),
+        None => "a figure".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Shipped;
+    use crate::simulate::simulate;
+
+    fn summary() -> Summary {
+        Summary {
+            figures: vec![
+                ("goodput_ratio", Some(0.95)),
+                ("bans", Some(0.0)),
+                ("sent", Some(120.0)),
+                ("accepted", Some(114.0)),
+                ("jain", None),
+            ],
+            outages: vec![vec![("sent", Some(7.0)), ("recovery_s", Some(3.5))]],
+            steps: vec![
+                vec![("at_s", Some(60.0)), ("settle_s", Some(1.0))],
+                vec![("at_s", Some(120.0)), ("settle_s", None)],
+            ],
+        }
+    }
+
+    /// What is not met, in words.
+    fn unmet(text: &str) -> Vec<String> {
+        let assertion: Assertion = text.parse().unwrap();
+        let unmet = assertion.unmet(&summary());
+        unmet.iter().map(ToString::to_string).collect()
+    }
+
+    fn malformed(text: &str) -> String {
+        text.parse::<Assertion>().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_holds_is_met() {
+        for text in [
+            "goodput_ratio >= 0.95",
+            "goodput_ratio>=95%and bans==0",
+            "goodput_ratio == 95% AND bans != 1 and sent > 1_00 and sent < 1.3e2",
+            "  outages[0].recovery_s <= 4 and steps[ 0 ].settle_s < 2  ",
+            "100 < sent and accepted <= sent",
+            "bans > -1",
+        ] {
+            assert_eq!(unmet(text), [""; 0], "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_met_is_named_with_its_value() {
+        assert_eq!(
+            unmet(
+                "goodput_ratio > 95% and bans == 0 and outages[0].recovery_s<=3 and sent < accepted"
+            ),
+            [
+                "`goodput_ratio > 95%` is not met: `goodput_ratio` is 0.95",
+                "`outages[0].recovery_s <= 3` is not met: `outages[0].recovery_s` is 3.5",
+                "`sent < accepted` is not met: `sent` is 120, `accepted` is 114",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_does_not_apply_meets_nothing() {
+        for (text, path) in [
+            ("jain != 2", "jain"),
+            ("steps[1].settle_s <= 100", "steps[1].settle_s"),
+            ("outages[1].sent >= 0", "outages[1].sent"),
+        ] {
+            let said = unmet(text);
+            assert_eq!(
+                said,
+                [format!(
+                    "`{text}` is not met: `{path}` is null, it does not apply"
+                )]
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_malformed_is_told_with_its_place() {
+        let operators = "`>=`, `<=`, `>`, `<`, `==` or `!=`";
+        let cases = [
+            (
+                "",
+                "column 1: the end, expected a figure or a number".to_owned(),
+            ),
+            (
+                "goodput_ration >= 1",
+                "column 1: `goodput_ration`, expected a figure; did you mean `goodput_ratio`?"
+                    .into(),
+            ),
+            (
+                "weather >= 1",
+                "column 1: `weather`, expected a figure".into(),
+            ),
+            (
+                "goodput >= 1",
+                "column 1: `goodput`, expected a figure; did you mean `goodput_ratio`?".into(),
+            ),
+            ("bans", format!("column 5: the end, expected {operators}")),
+            (
+                "bans = 0",
+                format!("column 6: `=`, expected {operators}; did you mean `==`?"),
+            ),
+            (
+                "bans == ",
+                "column 9: the end, expected a figure or a number".into(),
+            ),
+            (
+                "time_to_90_s <= 4s",
+                "column 17: `4s`, expected a number such as `4`, `0.95` or `95%`".into(),
+            ),
+            (
+                "bans == 0 and ",
+                "column 15: the end, expected a figure or a number".into(),
+            ),
+            (
+                "bans == 0 bans",
+                "column 11: `bans`, expected `and` or the end".into(),
+            ),
+            (
+                "outages.sent == 0",
+                "column 8: `.sent`, expected which of them, such as `outages[0]`".into(),
+            ),
+            (
+                "outages[x].sent == 0",
+                "column 8: `[x].sent`, expected which of them, such as `outages[0]`".into(),
+            ),
+            (
+                "steps[0].sent == 0",
+                "column 9: `.sent`, expected `.at_s` or `.settle_s`".into(),
+            ),
+            (
+                "1 < 2",
+                "column 1: `1`, expected a figure on one side of the comparison".into(),
+            ),
+            ("bans == inf", "column 9: `inf`, expected a figure".into()),
+            (
+                "bäns == (",
+                "column 1: `bäns`, expected a figure; did you mean `bans`?".into(),
+            ),
+            (
+                "bans == (",
+                "column 9: `(`, expected a figure or a number".into(),
+            ),
+        ];
+        for (text, said) in cases {
+            assert_eq!(malformed(text), said, "{text}");
+        }
+    }
+
+    #[test]
+    fn every_figure_can_be_compared() {
+        let scenario = Shipped::find("o7").unwrap().scenario();
+        let summary = Summary::of(&simulate(&scenario, 1));
+        let names: Vec<&str> = summary.figures.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, Parser::plain_names().collect::<Vec<_>>());
+        let assertion: Assertion = "outages[0].sent > 0".parse().unwrap();
+        assert_eq!(assertion.unmet(&summary), []);
+    }
+}

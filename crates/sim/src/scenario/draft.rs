@@ -1,0 +1,462 @@
+//! A scenario before it is read: a file, or an upstream in one line, and what flags change of it.
+//!
+//! What flags say is laid over the tree of the file and then read by the same code, so that a value
+//! is right or wrong wherever it is written, and a message names the flag as it would a line.
+//!
+//! With several strategies there are several variants. What a file says about its clients and a
+//! strategy does not know, it leaves out: a comparison with `none` would otherwise be impossible
+//! as soon as a gate has any settings. What `--set` says goes to all who know it, and is a problem
+//! if nobody does.
+
+use std::collections::BTreeSet;
+
+use super::read::{beginning, judge, parse};
+use super::{Scenario, client};
+use crate::written::document::{Entry, Node, Table, Value};
+use crate::written::problem::{Place, Problem};
+
+/// All that was written about what to simulate, still unread.
+#[derive(Clone, Debug, Default)]
+pub struct Draft {
+    /// What messages call the file, and its text.
+    pub file: Option<(String, Vec<u8>)>,
+    /// Without a file, the upstream: `KIND key=value …`, with the names of `[upstream]`.
+    pub upstream: Option<String>,
+    /// Strategies with commas between them, each for all clients.
+    pub strategies: Option<String>,
+    /// How long.
+    pub duration: Option<String>,
+    /// How many clients there are.
+    pub clients: Option<String>,
+    /// Settings of clients, each as `key=value`.
+    pub settings: Vec<String>,
+}
+
+/// A scenario that can be played, and what it is called beside others.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Variant {
+    /// What drives its clients, in the words in which it was written.
+    pub strategy: String,
+    /// The scenario.
+    pub scenario: Scenario,
+}
+
+impl Draft {
+    /// Reads it: one variant for each strategy, or one if none was named.
+    ///
+    /// ```
+    /// use sim::scenario::Draft;
+    ///
+    /// let draft = Draft {
+    ///     upstream: Some("window quota=600 period=60s retry_after=true".to_owned()),
+    ///     strategies: Some("adaptive,none".to_owned()),
+    ///     settings: vec!["initial_rate=5".to_owned()],
+    ///     ..Draft::default()
+    /// };
+    /// let variants = draft.variants().unwrap();
+    /// assert_eq!(variants.len(), 2);
+    /// assert_eq!(variants[1].strategy, "none");
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Every problem: those of the file in its order, then those of the flags.
+    pub fn variants(&self) -> Result<Vec<Variant>, Vec<Problem>> {
+        let (mut table, mut problems) = self.base()?;
+        self.change_run(&mut table, &mut problems);
+        let mut tables = self.with_strategies(table);
+        self.change_clients(&mut tables, &mut problems);
+        let mut variants = Vec::new();
+        for table in &tables {
+            let (scenario, found) = judge(table, self.place());
+            problems.extend(found);
+            variants.extend(scenario.map(|scenario| Variant {
+                strategy: drivers(table),
+                scenario,
+            }));
+        }
+        if problems.is_empty() {
+            return Ok(variants);
+        }
+        Err(each_once(problems))
+    }
+
+    /// What everything else is laid over, and what is wrong with that already.
+    fn base(&self) -> Result<(Table, Vec<Problem>), Vec<Problem>> {
+        let mut problems = Vec::new();
+        let mut table = Table::default();
+        if let Some((name, text)) = &self.file {
+            (table, problems) = parse(name, text)?;
+            // As it stands, because a variant may leave out what is wrong.
+            problems.extend(judge(&table, beginning(name)).1);
+        } else if let Some(line) = &self.upstream {
+            let upstream = Value::Table(upstream(line, &mut problems));
+            table.insert("upstream", at_flag(UPSTREAM, upstream));
+        }
+        Ok((table, problems))
+    }
+
+    fn place(&self) -> Place {
+        match &self.file {
+            Some((name, _)) => beginning(name),
+            None => Place::Flag(UPSTREAM.to_owned()),
+        }
+    }
+
+    fn change_run(&self, table: &mut Table, problems: &mut Vec<Problem>) {
+        if let Some(duration) = &self.duration {
+            let duration = Value::Text(duration.clone());
+            table.insert("duration", at_flag("--duration", duration));
+        }
+        let Some(count) = &self.clients else {
+            return;
+        };
+        let mut clients = clients(table);
+        if let [only] = clients.as_mut_slice() {
+            only.insert("count", literal("--clients", count));
+        } else if !clients.is_empty() {
+            let expected = format!(
+                "a scenario with one kind of clients, this one has {}",
+                clients.len()
+            );
+            let place = Place::Flag("--clients".to_owned());
+            problems.push(Problem::expected(&place, "", count, expected));
+        }
+    }
+
+    fn with_strategies(&self, mut table: Table) -> Vec<Table> {
+        // The one that is meant if none is written has to be there to be changed.
+        clients(&mut table);
+        let Some(strategies) = &self.strategies else {
+            return vec![table];
+        };
+        let words = strategies.split(',').map(str::trim);
+        words.map(|word| with_strategy(&table, word)).collect()
+    }
+
+    fn change_clients(&self, tables: &mut [Table], problems: &mut Vec<Problem>) {
+        let mut settings = Vec::new();
+        for written in &self.settings {
+            match written.split_once('=') {
+                Some((name, value)) => settings.push((name.trim(), value.trim())),
+                None => problems.push(without_value("--set", written)),
+            }
+        }
+        // What drives a client says which other settings it has.
+        settings.sort_by_key(|(name, _)| !matches!(*name, "strategy" | "policy"));
+        let mut clients: Vec<&mut Table> = tables.iter_mut().flat_map(clients).collect();
+        for (name, value) in settings {
+            set(&mut clients, name, literal(&format!("--set {name}"), value));
+        }
+    }
+}
+
+const UPSTREAM: &str = "--upstream";
+
+/// The same, with this strategy for all clients and nothing written that it does not know.
+fn with_strategy(table: &Table, word: &str) -> Table {
+    let mut table = table.clone();
+    for client in clients(&mut table) {
+        client.entries.remove("policy");
+        let word = Value::Text(word.to_owned());
+        client.insert("strategy", at_flag("--strategy", word));
+        let names = client::fitting_names(client);
+        client
+            .entries
+            .retain(|name, _| names.contains(&name.as_str()));
+    }
+    table
+}
+
+/// Puts a setting wherever it fits; if nowhere, where it will be found to be wrong.
+fn set(clients: &mut [&mut Table], name: &str, node: Node) {
+    let mut is_known = false;
+    for client in clients.iter_mut() {
+        if client::fitting_names(client).contains(&name) {
+            client.insert(name, node.clone());
+            is_known = true;
+        }
+    }
+    if let Some(first) = clients.first_mut()
+        && !is_known
+    {
+        first.insert(name, node);
+    }
+}
+
+/// The tables of all clients, of which one is made if there is none; nothing where something else
+/// is written, which its reader will tell.
+fn clients(table: &mut Table) -> Vec<&mut Table> {
+    let none = || Entry {
+        place: Place::Default,
+        node: Node {
+            place: Place::Default,
+            value: Value::List(Vec::new()),
+        },
+    };
+    let entry = table.entries.entry("client".to_owned());
+    let Value::List(list) = &mut entry.or_insert_with(none).node.value else {
+        return Vec::new();
+    };
+    if list.is_empty() {
+        list.push(Node {
+            place: Place::Default,
+            value: Value::Table(Table::default()),
+        });
+    }
+    let tables = list.iter_mut().filter_map(|node| match &mut node.value {
+        Value::Table(table) => Some(table),
+        _ => None,
+    });
+    tables.collect()
+}
+
+/// What drives the clients of a scenario, each said once.
+fn drivers(table: &Table) -> String {
+    let mut words: Vec<&str> = Vec::new();
+    if let Some(Value::List(list)) = table.get("client").map(|node| &node.value) {
+        for node in list {
+            if let Value::Table(client) = &node.value {
+                let word = client::driven_by(client);
+                if !words.contains(&word) {
+                    words.push(word);
+                }
+            }
+        }
+    }
+    words.join(" + ")
+}
+
+/// An upstream in one line: its kind, then settings.
+fn upstream(line: &str, problems: &mut Vec<Problem>) -> Table {
+    let mut table = Table::default();
+    for (index, word) in words(line).into_iter().enumerate() {
+        let (name, node) = match word.split_once('=') {
+            Some((name, value)) => (name, literal(UPSTREAM, value)),
+            None if index == 0 => ("kind", at_flag(UPSTREAM, Value::Text(word.to_owned()))),
+            None => {
+                problems.push(without_value(UPSTREAM, word));
+                continue;
+            }
+        };
+        if table.get(name).is_some() {
+            let what = "is given twice, expected once";
+            let key = format!("upstream.{name}");
+            problems.push(Problem::about(&node.place, key, what));
+        }
+        table.insert(name, node);
+    }
+    table
+}
+
+fn without_value(flag: &str, word: &str) -> Problem {
+    let place = Place::Flag(flag.to_owned());
+    Problem::expected(&place, "", word, "KEY=VALUE")
+}
+
+/// Words with blanks or commas between them; those within quotes, brackets and braces are part of
+/// the word.
+fn words(line: &str) -> Vec<&str> {
+    let (mut depth, mut is_quoted) = (0_i32, false);
+    let is_between = |c: char| {
+        match c {
+            '"' => is_quoted = !is_quoted,
+            '[' | '{' if !is_quoted => depth += 1,
+            ']' | '}' if !is_quoted => depth -= 1,
+            _ => {}
+        }
+        depth <= 0 && !is_quoted && (c.is_whitespace() || c == ',')
+    };
+    line.split(is_between)
+        .filter(|word| !word.is_empty())
+        .collect()
+}
+
+/// A value as a file would have it, or without its quotes if it is no other.
+fn literal(flag: &str, written: &str) -> Node {
+    let written = written.trim();
+    let mut problems = Vec::new();
+    let line = format!("value = {written}");
+    let mut entries = crate::written::document::parse(flag, line.as_bytes(), &mut problems)
+        .table
+        .entries;
+    let value = match entries.remove("value") {
+        Some(entry) if problems.is_empty() && entries.is_empty() => entry.node.value,
+        _ => Value::Text(written.to_owned()),
+    };
+    at_flag(flag, value)
+}
+
+/// The value with everything in it, as written in this flag.
+fn at_flag(flag: &str, value: Value) -> Node {
+    let place = Place::Flag(flag.to_owned());
+    let value = match value {
+        Value::List(list) => {
+            let nodes = list.into_iter().map(|node| at_flag(flag, node.value));
+            Value::List(nodes.collect())
+        }
+        Value::Table(table) => {
+            let mut moved = Table::default();
+            for (name, entry) in table.entries {
+                moved.insert(&name, at_flag(flag, entry.node.value));
+            }
+            Value::Table(moved)
+        }
+        scalar => scalar,
+    };
+    Node { place, value }
+}
+
+/// In order, and what is wrong in several variants only once.
+fn each_once(mut problems: Vec<Problem>) -> Vec<Problem> {
+    let mut told = BTreeSet::new();
+    problems.retain(|problem| told.insert(problem.to_string()));
+    problems.sort_by(|a, b| a.place.cmp(&b.place));
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::{ClientSettings, Strategy};
+    use crate::upstream::Kind;
+
+    fn draft(upstream: &str) -> Draft {
+        Draft {
+            upstream: Some(upstream.to_owned()),
+            ..Draft::default()
+        }
+    }
+
+    fn over_file(text: &str) -> Draft {
+        Draft {
+            file: Some(("f".to_owned(), text.as_bytes().to_vec())),
+            ..Draft::default()
+        }
+    }
+
+    fn only(draft: &Draft) -> Scenario {
+        let mut variants = draft.variants().unwrap();
+        assert_eq!(variants.len(), 1);
+        variants.remove(0).scenario
+    }
+
+    fn told(draft: &Draft) -> Vec<String> {
+        let problems = draft.variants().unwrap_err();
+        problems.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn an_upstream_in_one_line_is_as_in_a_file() {
+        let line =
+            r#"window quota=300, period=10s headers=true steps=[{ at = "60s", quota = 20 }]"#;
+        let text = "[upstream]\nkind = \"window\"\nquota = 300\nperiod = \"10s\"\nheaders = true\n\
+                    steps = [{ at = \"60s\", quota = 20 }]\n";
+        assert_eq!(only(&draft(line)), only(&over_file(text)));
+    }
+
+    #[test]
+    fn what_is_wrong_in_flags_is_told_with_the_flag() {
+        let draft = Draft {
+            strategies: Some("adaptive,aimdd".to_owned()),
+            duration: Some("300".to_owned()),
+            clients: Some("none".to_owned()),
+            settings: vec!["max_rat=5".to_owned(), "burst".to_owned()],
+            ..draft("bucket rate=-5 rate=x qota=5 now")
+        };
+        assert_eq!(
+            told(&draft),
+            [
+                "--clients: `client[0].count` is `none`, expected a whole number from 1 to 10000",
+                "--duration: `duration` is `300`, expected a number with a unit such as `500ms`, `30s` or `5m`",
+                "--set: `burst`: expected KEY=VALUE",
+                "--set max_rat: `client[0].max_rat`: unknown setting; did you mean `max_rate`?",
+                "--strategy: `client[0].strategy` is `aimdd`, expected `adaptive`, `aimd`, `fixed:RATE` (requests per second) or `none`; did you mean `aimd`?",
+                "--upstream: `upstream.rate` is given twice, expected once",
+                "--upstream: `now`: expected KEY=VALUE",
+                "--upstream: `upstream.qota`: unknown setting, expected one of: kind, retry_after, headers, latency, latency_spread, refuse_latency, network, failure_rate, steps, outage, ban, rate, burst",
+                "--upstream: `upstream.rate` is `x`, expected a number of requests per second above 0 and up to 1000000",
+            ]
+        );
+    }
+
+    #[test]
+    fn flags_go_over_a_file() {
+        let draft = Draft {
+            duration: Some("10s".to_owned()),
+            clients: Some("3".to_owned()),
+            settings: vec!["max_rate=40".to_owned(), "backlog=30/s".to_owned()],
+            ..over_file("[upstream]\nkind = \"bucket\"\nrate = 50\n")
+        };
+        let text = "duration = \"10s\"\n[upstream]\nkind = \"bucket\"\nrate = 50\n\
+                    [[client]]\ncount = 3\nmax_rate = 40\nbacklog = \"30/s\"\n";
+        assert_eq!(only(&draft), only(&over_file(text)));
+    }
+
+    const TUNED: &str = "[upstream]\nkind = \"bucket\"\nrate = 50\n[[client]]\ncount = 2\n\
+                         initial_rate = 9\nmax_rate = 60\n";
+
+    #[test]
+    fn a_strategy_leaves_out_what_it_does_not_know_of_the_file() {
+        let draft = Draft {
+            strategies: Some("aimd,fixed:50,none".to_owned()),
+            settings: vec!["base=1s".to_owned()],
+            ..over_file(TUNED)
+        };
+        let variants = draft.variants().unwrap();
+        let words: Vec<&str> = variants.iter().map(|v| v.strategy.as_str()).collect();
+        assert_eq!(words, ["aimd", "fixed:50", "none"]);
+        let clients = |variant: &Variant| variant.scenario.clients[0].clone();
+        assert_eq!(clients(&variants[2]).count, 2);
+        let usual = ClientSettings::of(Strategy::None);
+        assert_ne!(clients(&variants[2]).driver, usual.driver, "base was set");
+    }
+
+    #[test]
+    fn what_is_wrong_in_a_file_stays_wrong_under_another_strategy() {
+        let draft = Draft {
+            strategies: Some("none".to_owned()),
+            ..over_file(&TUNED.replace("max_rate", "max_rat"))
+        };
+        assert_eq!(
+            told(&draft),
+            ["f:7:1: `client[0].max_rat`: unknown setting; did you mean `max_rate`?"]
+        );
+    }
+
+    #[test]
+    fn a_policy_gives_way_to_a_strategy() {
+        let text = "[upstream]\nkind = \"bucket\"\nrate = 5\n[[client]]\npolicy = \"poll\"\njob = \"60s\"\n\
+                    [[client]]\nstrategy = \"aimd\"\n";
+        let written = over_file(text).variants().unwrap();
+        assert_eq!(written[0].strategy, "poll + aimd");
+        let draft = Draft {
+            strategies: Some("none".to_owned()),
+            ..over_file(text)
+        };
+        let variants = draft.variants().unwrap();
+        assert_eq!(variants[0].strategy, "none");
+        assert_eq!(variants[0].scenario.clients.len(), 2);
+        let draft = Draft {
+            clients: Some("4".to_owned()),
+            ..over_file(text)
+        };
+        assert_eq!(
+            told(&draft),
+            ["--clients: `4`: expected a scenario with one kind of clients, this one has 2"]
+        );
+    }
+
+    #[test]
+    fn a_line_that_breaks_off_is_told_and_not_guessed() {
+        assert_eq!(told(&draft("")).len(), 1);
+        assert_eq!(
+            told(&draft("bucket rate=5 steps=[{ at")),
+            ["--upstream: `upstream.steps` is `[{ at`, expected a list of tables"]
+        );
+        let kind = only(&draft("slots slots=4 service=\"100ms\""))
+            .upstream
+            .kind;
+        assert!(matches!(kind, Kind::Slots { slots: 4, .. }));
+    }
+}

@@ -1,0 +1,145 @@
+//! Gates that go, and gates whose settings change.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use policy::hosts::Hosts;
+use policy::time::Timestamp;
+
+use super::Shard;
+use crate::registry::hash::KeyHash;
+use crate::registry::slab::SlotIndex;
+use crate::registry::text::Text;
+use crate::settings::HostSettings;
+
+impl Shard {
+    /// Forgets gates that nobody has used for long, looking at no more than `most` slots.
+    /// `false` when the end was reached.
+    pub(in crate::registry) fn evict_idle(
+        &mut self,
+        hasher: &KeyHash,
+        most: usize,
+        now: Timestamp,
+    ) -> Swept {
+        let mut evicted = 0;
+        for _ in 0..most {
+            let Some((index, slot)) = self.slab.next(self.hand) else {
+                self.hand = 0;
+                return Swept {
+                    evicted,
+                    finished: true,
+                };
+            };
+            self.hand = index + 1;
+            let settings = &self.hosts.get(slot.settings).gate;
+            if slot.gate.is_idle(settings, now) {
+                self.remove(hasher, index);
+                evicted += 1;
+            }
+        }
+        Swept {
+            evicted,
+            finished: false,
+        }
+    }
+
+    /// The least recently used gate that may go, of the first `most` slots after the hand or, if
+    /// none of them may, of all.
+    pub(in crate::registry) fn least_recently_used(
+        &self,
+        most: usize,
+        now: Timestamp,
+    ) -> Option<(Timestamp, SlotIndex)> {
+        let mut best: Option<(Timestamp, SlotIndex)> = None;
+        let mut from = self.hand;
+        for looked in 0..self.slab.len() {
+            if looked >= most && best.is_some() {
+                break;
+            }
+            let next = self.slab.next(from).or_else(|| self.slab.next(0));
+            let Some((index, slot)) = next else { break };
+            from = index + 1;
+            let used = slot.gate.last_activity();
+            if slot.gate.is_evictable(now) && best.is_none_or(|(oldest, _)| used < oldest) {
+                best = Some((used, index));
+            }
+        }
+        best
+    }
+
+    /// Forgets a gate, if it may still go.
+    pub(in crate::registry) fn evict(
+        &mut self,
+        hasher: &KeyHash,
+        index: SlotIndex,
+        now: Timestamp,
+    ) -> bool {
+        let slot = self.slab.get(index);
+        let may_go = slot.is_some_and(|slot| slot.gate.is_evictable(now));
+        if may_go {
+            self.remove(hasher, index);
+        }
+        may_go
+    }
+
+    fn remove(&mut self, hasher: &KeyHash, index: SlotIndex) {
+        let Some(slot) = self.slab.remove(index) else {
+            return;
+        };
+        let hash = hasher.hash(self.text.get(slot.key));
+        self.table.remove(hash, index);
+        self.text.remove(slot.key);
+        self.counts.evicted += 1;
+        if self.text.has_many_holes() {
+            self.pack();
+        }
+    }
+
+    /// Moves the text of the keys together.
+    fn pack(&mut self) {
+        let mut packed = Text::default();
+        let mut from = 0;
+        while let Some((index, slot)) = self.slab.next(from) {
+            let text = packed.insert(self.text.get(slot.key));
+            if let (Some(text), Some(slot)) = (text, self.slab.get_mut(index)) {
+                slot.key = text;
+            }
+            from = index + 1;
+        }
+        self.text = packed;
+    }
+
+    /// Puts every gate under new settings, those where someone waits first of all into effect.
+    pub(in crate::registry) fn adopt(
+        &mut self,
+        hosts: &Arc<Hosts<HostSettings>>,
+        now: Timestamp,
+        wakers: &mut Vec<Waker>,
+    ) {
+        let before = std::mem::replace(&mut self.hosts, Arc::clone(hosts));
+        let mut from = 0;
+        while let Some((index, slot)) = self.slab.next(from) {
+            from = index + 1;
+            let (old, new) = (slot.settings, hosts.index_for(self.text.get(slot.key)));
+            let Some(slot) = self.slab.get_mut(index) else {
+                continue;
+            };
+            slot.settings = new;
+            let (old, new) = (&before.get(old).gate, &hosts.get(new).gate);
+            if old != new {
+                slot.gate.adopt(old, new, now);
+            }
+        }
+        let waited_for: Vec<SlotIndex> = self.due_at.keys().copied().collect();
+        for index in waited_for {
+            self.serve(index, now, wakers);
+        }
+    }
+}
+
+/// What a look at some slots has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::registry) struct Swept {
+    pub(in crate::registry) evicted: usize,
+    pub(in crate::registry) finished: bool,
+}

@@ -1,0 +1,235 @@
+//! The three clocks: what time it is, and who is woken when.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::mpsc::TryRecvError;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use policy::time::Timestamp;
+use tidegate::{Clock, ManualClock};
+
+use crate::support::{Woken, millis, secs, sender};
+
+fn poll(sleep: Pin<&mut impl Future<Output = ()>>, waker: &Waker) -> Poll<()> {
+    sleep.poll(&mut Context::from_waker(waker))
+}
+
+/// Writes down its name and the time when it is woken.
+struct Notes {
+    name: u32,
+    clock: Clock,
+    notes: Arc<Mutex<Vec<(u32, Timestamp)>>>,
+}
+
+impl Wake for Notes {
+    fn wake(self: Arc<Self>) {
+        let note = (self.name, self.clock.now());
+        self.notes.lock().expect("no test panics").push(note);
+    }
+}
+
+#[test]
+fn sleepers_are_woken_in_order_each_at_its_own_time() {
+    let manual = ManualClock::new();
+    let notes = Arc::default();
+    let mut sleeps = Vec::new();
+    let at = |millis| Timestamp::ZERO + Duration::from_millis(millis);
+    for (name, wakes_at) in [(1, 30), (2, 10), (3, 30), (4, 20), (5, 90)] {
+        let clock = manual.clock();
+        let mut sleep = Box::pin(clock.sleep_until(at(wakes_at)));
+        let notes = Arc::clone(&notes);
+        let waker = Waker::from(Arc::new(Notes { name, clock, notes }));
+        assert!(poll(sleep.as_mut(), &waker).is_pending());
+        sleeps.push(sleep);
+    }
+    assert_eq!(manual.next_alarm(), Some(at(10)));
+    manual.advance(millis(50));
+    assert_eq!(
+        *notes.lock().unwrap(),
+        [(2, at(10)), (4, at(20)), (1, at(30)), (3, at(30))]
+    );
+    assert_eq!(manual.next_alarm(), Some(at(90)));
+    assert_eq!(manual.clock().now(), at(50));
+}
+
+#[test]
+fn a_sleep_is_over_at_its_time_and_not_before() {
+    let manual = ManualClock::new();
+    let clock = manual.clock();
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(Arc::clone(&woken));
+    let mut sleep = pin!(clock.sleep_until(Timestamp::ZERO + secs(1)));
+    assert!(poll(sleep.as_mut(), &waker).is_pending());
+    manual.advance(secs(1) - Duration::from_nanos(1));
+    assert_eq!(woken.times(), 0);
+    assert!(poll(sleep.as_mut(), &waker).is_pending());
+    manual.advance(Duration::from_nanos(1));
+    assert_eq!(woken.times(), 1, "polling twice set one alarm");
+    assert!(poll(sleep.as_mut(), &waker).is_ready());
+}
+
+#[test]
+fn a_sleep_until_a_time_that_has_come_does_not_wait() {
+    let manual = ManualClock::new();
+    manual.advance(secs(1));
+    let clock = manual.clock();
+    let mut sleep = pin!(clock.sleep_until(Timestamp::ZERO + secs(1)));
+    assert!(poll(sleep.as_mut(), Waker::noop()).is_ready());
+    assert_eq!(manual.next_alarm(), None);
+}
+
+#[test]
+fn a_dropped_sleep_forgets_its_alarm() {
+    let manual = ManualClock::new();
+    let woken = Arc::new(Woken::default());
+    let mut sleep = Box::pin(manual.clock().sleep_until(Timestamp::ZERO + secs(1)));
+    assert!(poll(sleep.as_mut(), &Waker::from(Arc::clone(&woken))).is_pending());
+    drop(sleep);
+    assert_eq!(manual.next_alarm(), None);
+    assert_eq!(Arc::strong_count(&woken), 1, "the waker is dropped too");
+    manual.advance(secs(2));
+    assert_eq!(woken.times(), 0);
+}
+
+#[test]
+fn a_sleep_wakes_whoever_polled_it_last() {
+    let manual = ManualClock::new();
+    let clock = manual.clock();
+    let [first, second] = [(); 2].map(|()| Arc::new(Woken::default()));
+    let mut sleep = pin!(clock.sleep_until(Timestamp::ZERO + secs(1)));
+    assert!(poll(sleep.as_mut(), &Waker::from(Arc::clone(&first))).is_pending());
+    assert!(poll(sleep.as_mut(), &Waker::from(Arc::clone(&second))).is_pending());
+    manual.advance(secs(1));
+    assert_eq!((first.times(), second.times()), (0, 1));
+}
+
+#[test]
+fn time_never_goes_back() {
+    let manual = ManualClock::new();
+    manual.advance(secs(5));
+    manual.advance_to(Timestamp::ZERO + secs(1));
+    assert_eq!(manual.clock().now(), Timestamp::ZERO + secs(5));
+}
+
+#[test]
+fn the_calendar_is_told_of_times_before_and_after() {
+    let manual = ManualClock::new();
+    manual.advance(secs(3600));
+    let clock = manual.clock();
+    let (now, wall) = (clock.now(), clock.wall().as_unix_millis());
+    assert_eq!(wall, 1_767_225_600_000 + 3_600_000, "2026-01-01T01:00:00Z");
+    let at = |at| clock.wall_at(at).as_unix_millis();
+    assert_eq!(at(now), wall);
+    assert_eq!(at(now + millis(1500)), wall + 1500);
+    assert_eq!(at(Timestamp::ZERO), wall - 3_600_000);
+    let furthest = at(Timestamp::MAX);
+    assert!(furthest > wall, "and at the end of time: {furthest}");
+}
+
+#[test]
+fn the_systems_clock_wakes_those_who_wait() {
+    let clock = Clock::system();
+    let (waker, woken) = sender();
+    let at = clock.now() + millis(3);
+    let mut sleep = pin!(clock.sleep_until(at));
+    if poll(sleep.as_mut(), &waker).is_pending() {
+        assert_eq!(woken.recv_timeout(secs(60)), Ok(()));
+        assert!(clock.now() >= at);
+    }
+    assert!(poll(sleep.as_mut(), &waker).is_ready());
+}
+
+#[test]
+fn the_systems_clock_wakes_for_an_alarm_that_is_set_later_for_earlier() {
+    let clock = Clock::system();
+    let [(late, _late), (soon, woken)] = [sender(), sender()];
+    let mut sleeps = pin!(clock.sleep_until(clock.now() + secs(3600)));
+    assert!(poll(sleeps.as_mut(), &late).is_pending());
+    let mut sleep = pin!(clock.sleep_until(clock.now() + millis(3)));
+    if poll(sleep.as_mut(), &soon).is_pending() {
+        assert_eq!(woken.recv_timeout(secs(60)), Ok(()));
+    }
+}
+
+#[test]
+fn a_dropped_sleep_of_the_systems_clock_drops_its_waker() {
+    let clock = Clock::system();
+    let (waker, woken) = sender();
+    let mut sleep = Box::pin(clock.sleep_until(clock.now() + secs(3600)));
+    assert!(poll(sleep.as_mut(), &waker).is_pending());
+    drop((waker, sleep));
+    assert_eq!(woken.try_recv(), Err(TryRecvError::Disconnected));
+}
+
+#[cfg(feature = "tokio")]
+mod tokio_clock {
+    use tidegate::{Ask, Limiter};
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::support::{KEY, load, ok, settings};
+
+    fn limiter(set: &[(&str, &str)]) -> Limiter {
+        Limiter::builder()
+            .gate(settings(set))
+            .clock(Clock::tokio())
+            .build()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_hundred_asks_at_one_per_second_take_no_real_time() {
+        let limiter = limiter(&[
+            ("strategy", "fixed"),
+            ("initial_rate", "1"),
+            ("max_wait", "1h"),
+        ]);
+        let began = Instant::now();
+        for _ in 0..101 {
+            limiter.acquire(KEY).await.unwrap().settle(&ok());
+        }
+        // The first leaves at once, and timers of tokio have whole milliseconds.
+        let took = began.elapsed();
+        assert!(took >= millis(99_998), "{took:?}");
+        assert!(took <= millis(100_200), "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sleep_ends_at_its_time() {
+        let clock = Clock::tokio();
+        let (began, wall) = (clock.now(), clock.wall().as_unix_millis());
+        clock.sleep_until(began + secs(3600)).await;
+        let took = clock.now().since(began);
+        assert!(
+            (secs(3600)..=secs(3600) + millis(1)).contains(&took),
+            "{took:?}"
+        );
+        let passed = clock.wall().as_unix_millis() - wall;
+        assert!((3_600_000..=3_600_001).contains(&passed), "{passed}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_ask_that_is_given_up_leaves_nothing_behind() {
+        let limiter = limiter(&[("strategy", "fixed"), ("initial_rate", "1")]);
+        limiter.acquire(KEY).await.unwrap().settle(&ok());
+        let given_up = tokio::time::timeout(millis(500), limiter.acquire(KEY)).await;
+        assert!(given_up.is_err());
+        assert_eq!(load(&limiter, KEY), (0, 0));
+        let began = Instant::now();
+        limiter.acquire(KEY).await.unwrap().settle(&ok());
+        assert!(began.elapsed() <= millis(501), "{:?}", began.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deadline_is_told_when_it_comes() {
+        let limiter = limiter(&[("max_in_flight", "1")]);
+        let permit = limiter.acquire(KEY).await.unwrap();
+        let began = Instant::now();
+        let refused = limiter.acquire(Ask::new(KEY).within(secs(7))).await;
+        assert!(refused.is_err());
+        let took = began.elapsed();
+        assert!((secs(7)..=secs(7) + millis(2)).contains(&took), "{took:?}");
+        permit.settle(&ok());
+    }
+}

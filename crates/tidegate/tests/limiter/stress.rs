@@ -1,0 +1,564 @@
+//! Many threads at random, while another moves time: what is promised holds meanwhile, and
+//! afterwards nothing is left.
+//!
+//! Each test has a seed, which a failure prints. It repeats what every thread does, but not the
+//! order in which the threads get on.
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Barrier, Mutex};
+use std::task::Poll;
+use std::thread;
+use std::time::Duration;
+
+use policy::hint::Hint;
+use policy::random::Random;
+use policy::time::Timestamp;
+use tidegate::{Ask, Limiter, ManualClock, Outcome, Permit, Refusal, Sort};
+
+use crate::support::{Caller, limiter, load, millis, ok, secs, settings};
+
+const THREADS: u64 = 8;
+
+/// What each thread does so often.
+const STEPS: usize = 1500;
+
+/// What all threads of a test share.
+struct World {
+    clock: ManualClock,
+    limiter: Limiter,
+    keys: Vec<String>,
+    /// Attempts under way at each key, as those who make them see it: never more than the limiter
+    /// thinks.
+    under_way: Vec<AtomicU32>,
+    max_in_flight: u32,
+    /// The longest step of time, in milliseconds.
+    longest_tick: u64,
+    /// Who left when, by key.
+    left: Vec<Mutex<Vec<(Timestamp, u32)>>>,
+    asked: AtomicU64,
+    admitted: AtomicU64,
+    refused: AtomicU64,
+    given_up: AtomicU64,
+}
+
+/// A permit, at which keys it counts and how much.
+struct Held<'a> {
+    permit: Permit<'a>,
+    keys: Vec<usize>,
+}
+
+/// Someone who waits, and for what.
+struct Waiting<'a> {
+    caller: Caller<'a, (Vec<usize>, Permit<'a>)>,
+    cost: u32,
+}
+
+impl World {
+    fn new(set: &[(&str, &str)], keys: usize, max_in_flight: u32) -> Self {
+        let (clock, limiter) = limiter(set);
+        Self {
+            clock,
+            limiter,
+            keys: (0..keys)
+                .map(|key| format!("host-{key}.example.com"))
+                .collect(),
+            under_way: (0..keys).map(|_| AtomicU32::new(0)).collect(),
+            max_in_flight,
+            longest_tick: 20,
+            left: (0..keys).map(|_| Mutex::default()).collect(),
+            asked: AtomicU64::new(0),
+            admitted: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            given_up: AtomicU64::new(0),
+        }
+    }
+
+    /// Runs `act` on all threads while time moves on, then lets everyone who waits leave.
+    fn run<'a>(
+        &'a self,
+        seed: u64,
+        act: impl Fn(&'a Self, &mut Random, &mut Vec<Held<'a>>, &mut Vec<Waiting<'a>>) + Sync,
+    ) {
+        let result = catch_unwind(AssertUnwindSafe(|| self.run_threads(seed, &act)));
+        assert!(result.is_ok(), "with seed {seed}, as said above");
+    }
+
+    fn run_threads<'a>(
+        &'a self,
+        seed: u64,
+        act: &(impl Fn(&'a Self, &mut Random, &mut Vec<Held<'a>>, &mut Vec<Waiting<'a>>) + Sync),
+    ) {
+        let is_over = AtomicBool::new(false);
+        let barrier = Barrier::new(usize::try_from(THREADS).expect("a few") + 1);
+        let ticks = AtomicU64::new(0);
+        thread::scope(|scope| {
+            let time = scope.spawn(|| {
+                let mut random = Random::from_seed(seed);
+                while !is_over.load(Ordering::SeqCst) {
+                    self.clock.advance(millis(random.below(self.longest_tick)));
+                    ticks.fetch_add(1, Ordering::SeqCst);
+                    thread::yield_now();
+                }
+            });
+            for number in 0..THREADS {
+                let (barrier, ticks) = (&barrier, &ticks);
+                scope.spawn(move || {
+                    let mut random = Random::from_seed(seed ^ (number + 1).wrapping_mul(0x9E37));
+                    let (mut held, mut waiting) = (Vec::new(), Vec::new());
+                    // A panic must not leave the others at the barrier for ever.
+                    let mut result = catch_unwind(AssertUnwindSafe(|| {
+                        for step in 0..STEPS {
+                            act(self, &mut random, &mut held, &mut waiting);
+                            // Or all would be over before the clock has ticked once.
+                            let tick = ticks.load(Ordering::SeqCst);
+                            while step % 4 == 0 && ticks.load(Ordering::SeqCst) == tick {
+                                thread::yield_now();
+                            }
+                        }
+                        held.drain(..).for_each(|held| self.bring_back(held, 0));
+                    }));
+                    barrier.wait();
+                    for _ in 0..DRAINS {
+                        barrier.wait();
+                        barrier.wait();
+                        if result.is_ok() {
+                            result = catch_unwind(AssertUnwindSafe(|| {
+                                self.collect_woken(&mut waiting, &mut held);
+                                held.drain(..).for_each(|held| self.bring_back(held, 0));
+                            }));
+                        }
+                        barrier.wait();
+                    }
+                    if let Err(panic) = result {
+                        resume_unwind(panic);
+                    }
+                    assert!(waiting.is_empty(), "{} are stuck", waiting.len());
+                });
+            }
+            barrier.wait();
+            is_over.store(true, Ordering::SeqCst);
+            time.join().expect("moving time does not panic");
+            // Now nobody does anything but those who were woken.
+            for _ in 0..DRAINS {
+                barrier.wait();
+                self.clock.advance(DRAIN);
+                barrier.wait();
+                barrier.wait();
+            }
+        });
+        self.assert_nothing_is_left();
+    }
+
+    fn key(&self, random: &mut Random) -> usize {
+        usize::try_from(random.below(self.keys.len() as u64)).expect("an index")
+    }
+
+    fn take<'a>(&self, permit: Permit<'a>, keys: Vec<usize>, cost: u32) -> Held<'a> {
+        self.admitted.fetch_add(1, Ordering::SeqCst);
+        for &key in &keys {
+            let now = self.under_way[key].fetch_add(1, Ordering::SeqCst) + 1;
+            assert!(now <= self.max_in_flight, "{now} under way");
+        }
+        // Of a permit of several gates nobody can see when each of them gave it.
+        if let [key] = keys[..] {
+            let mut left = self.left[key].lock().expect("nobody panics with it");
+            left.push((permit.admitted_at(), cost));
+        }
+        Held { permit, keys }
+    }
+
+    fn bring_back(&self, held: Held<'_>, how: u64) {
+        for &key in &held.keys {
+            self.under_way[key].fetch_sub(1, Ordering::SeqCst);
+        }
+        let latency = millis(20);
+        match how {
+            0..=5 => {
+                held.permit.settle(&ok());
+            }
+            6 => drop(held.permit),
+            7 => {
+                held.permit.settle(&Outcome::status(503, latency));
+            }
+            _ => {
+                let hint = Hint {
+                    wait: Some(millis(200)),
+                    ..Hint::default()
+                };
+                let outcome = Outcome::status(429, latency).with_hint(hint);
+                held.permit.settle(&outcome);
+            }
+        }
+    }
+
+    fn answer<'a>(
+        &self,
+        answer: Result<(Vec<usize>, Permit<'a>), Refusal>,
+        cost: u32,
+    ) -> Option<Held<'a>> {
+        match answer {
+            Ok((keys, permit)) => Some(self.take(permit, keys, cost)),
+            Err(_) => {
+                self.refused.fetch_add(1, Ordering::SeqCst);
+                None
+            }
+        }
+    }
+
+    /// Asks, and collects or waits.
+    fn begin<'a>(
+        &self,
+        future: impl Future<Output = Result<(Vec<usize>, Permit<'a>), Refusal>> + Send + 'a,
+        cost: u32,
+        held: &mut Vec<Held<'a>>,
+        waiting: &mut Vec<Waiting<'a>>,
+    ) {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        let mut caller = Caller::new(future);
+        match caller.poll() {
+            Poll::Ready(answer) => held.extend(self.answer(answer, cost)),
+            Poll::Pending => waiting.push(Waiting { caller, cost }),
+        }
+    }
+
+    fn collect_woken<'a>(&self, waiting: &mut Vec<Waiting<'a>>, held: &mut Vec<Held<'a>>) {
+        waiting.retain_mut(|waits| {
+            if !waits.caller.is_woken() {
+                return true;
+            }
+            match waits.caller.poll() {
+                Poll::Ready(answer) => {
+                    held.extend(self.answer(answer, waits.cost));
+                    false
+                }
+                Poll::Pending => true,
+            }
+        });
+    }
+
+    fn give_up<'a>(&self, random: &mut Random, waiting: &mut Vec<Waiting<'a>>) {
+        if !waiting.is_empty() {
+            let index = random.below(waiting.len() as u64);
+            drop(waiting.swap_remove(usize::try_from(index).expect("an index")));
+            self.given_up.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    fn assert_nothing_is_left(&self) {
+        for key in &self.keys {
+            assert_eq!(load(&self.limiter, key), (0, 0), "{key}");
+        }
+        let [asked, admitted, refused, given_up] =
+            [&self.asked, &self.admitted, &self.refused, &self.given_up]
+                .map(|count| count.load(Ordering::SeqCst));
+        assert_eq!(asked, admitted + refused + given_up, "every ask ends once");
+        assert!(admitted > 100, "something happened: {admitted}");
+    }
+
+    /// In no stretch of `period` more than `count` left, at any key.
+    fn assert_limit(&self, count: u32, period: Duration) {
+        for left in &self.left {
+            let mut left = left.lock().expect("nobody panics with it").clone();
+            left.sort();
+            let (mut first, mut sum) = (0, 0);
+            for &(at, cost) in &left {
+                sum += cost;
+                while left[first].0 + period <= at {
+                    sum -= left[first].1;
+                    first += 1;
+                }
+                assert!(sum <= count, "{sum} in a stretch that ends at {at:?}");
+            }
+        }
+    }
+}
+
+/// At the end time moves on by so much, so often: past every wait that a test has.
+const DRAIN: Duration = Duration::from_millis(500);
+const DRAINS: usize = 200;
+
+fn ask<'a>(world: &'a World, random: &mut Random) -> (usize, u32, Ask<'a>) {
+    let key = world.key(random);
+    let cost = [1, 1, 1, 2][usize::try_from(random.below(4)).expect("an index")];
+    let ask = Ask::new(&world.keys[key]).cost(cost);
+    let ask = match random.below(4) {
+        0 => ask.background(),
+        1 => ask.within(millis(random.below(3000))),
+        _ => ask,
+    };
+    (key, cost, ask)
+}
+
+/// One of everything that can be asked, by its weight.
+fn do_anything<'a>(
+    world: &'a World,
+    random: &mut Random,
+    held: &mut Vec<Held<'a>>,
+    waiting: &mut Vec<Waiting<'a>>,
+) {
+    let limiter = &world.limiter;
+    match random.below(100) {
+        0..=19 => {
+            let key = world.key(random);
+            world.asked.fetch_add(1, Ordering::SeqCst);
+            let answer = limiter.try_acquire(&world.keys[key]);
+            let answer = answer.map(|permit| (vec![key], permit));
+            held.extend(world.answer(answer, 1));
+        }
+        20..=39 if waiting.len() < 16 => {
+            let (key, cost, ask) = ask(world, random);
+            let future = async move { Ok((vec![key], limiter.acquire(ask).await?)) };
+            world.begin(future, cost, held, waiting);
+        }
+        40..=47 if waiting.len() < 16 => {
+            let (key, cost, ask) = ask(world, random);
+            let other = world.key(random);
+            let future = async move {
+                let also = [world.keys[other].as_str()];
+                // Without the borrow, for `also` lives no longer than this block.
+                let permit = limiter.acquire(ask.also(&also)).await?.into_owned();
+                let keys = if key == other {
+                    vec![key]
+                } else {
+                    vec![key, other]
+                };
+                Ok((keys, permit))
+            };
+            world.begin(future, cost, held, waiting);
+        }
+        48..=53 if waiting.len() < 16 => {
+            let (first, second) = (world.key(random), world.key(random));
+            let future = async move {
+                let keys = [world.keys[first].as_str(), world.keys[second].as_str()];
+                let (index, permit) = limiter.acquire_any(&keys, Ask::new(keys[0])).await?;
+                Ok((vec![[first, second][index]], permit.into_owned()))
+            };
+            world.begin(future, 1, held, waiting);
+        }
+        54..=75 => world.collect_woken(waiting, held),
+        76..=81 => world.give_up(random, waiting),
+        82 => drop(limiter.snapshot(
+            Sort::ALL[usize::try_from(random.below(6)).expect("an index")],
+            3,
+        )),
+        83 => drop(limiter.records()),
+        84 => {
+            limiter.evict_idle();
+        }
+        85 => {
+            let key = &world.keys[world.key(random)];
+            let _ = limiter.isolate(key);
+            limiter.release(key);
+        }
+        86 => {
+            limiter.reset(&world.keys[world.key(random)]);
+        }
+        87 => {
+            let _ = limiter.peek(world.keys[world.key(random)].as_str());
+        }
+        _ => {}
+    }
+    while held.len() > usize::try_from(random.below(4)).expect("a few") {
+        let index = usize::try_from(random.below(held.len() as u64)).expect("an index");
+        world.bring_back(held.swap_remove(index), random.below(10));
+    }
+}
+
+#[test]
+fn everything_at_once_on_few_keys() {
+    let set = [
+        ("initial_rate", "200"),
+        ("max_rate", "1000"),
+        ("limits", "40/1s"),
+        ("max_in_flight", "6"),
+        ("shards", "2"),
+    ];
+    let world = World::new(&set, 3, 6);
+    let narrow = [set[0], set[1], set[2], ("max_in_flight", "4"), set[4]];
+    world.run(1, |world, random, held, waiting| {
+        if random.below(200) == 0 {
+            let set = if random.below(2) == 0 { &set } else { &narrow };
+            let host = world.keys[world.key(random)].parse().expect("a host");
+            assert!(world.limiter.set_host(host, settings(set)));
+        }
+        do_anything(world, random, held, waiting);
+    });
+    world.assert_limit(40, secs(1));
+}
+
+/// Whoever reads the clock just before it jumps comes late with an old time.
+#[test]
+fn known_limits_are_kept_when_time_jumps() {
+    let set = [
+        ("initial_rate", "200"),
+        ("max_rate", "1000"),
+        ("limits", "6/1s"),
+        ("max_in_flight", "6"),
+        ("shards", "2"),
+    ];
+    let world = World {
+        longest_tick: 400,
+        ..World::new(&set, 3, 6)
+    };
+    world.run(5, do_anything);
+    world.assert_limit(6, secs(1));
+}
+
+#[test]
+fn everything_at_once_on_more_keys_than_there_may_be_gates() {
+    let set = [
+        ("initial_rate", "50"),
+        ("max_in_flight", "4"),
+        ("max_gates", "100"),
+        ("idle_after", "2s"),
+        ("shards", "4"),
+    ];
+    let world = World::new(&set, 300, 4);
+    world.run(2, |world, random, held, waiting| {
+        do_anything(world, random, held, waiting);
+        let most = 100 + usize::try_from(THREADS).expect("a few");
+        assert!(world.limiter.gates() <= most);
+    });
+    assert!(world.limiter.gates() <= 100);
+    for _ in 0..20 {
+        world.clock.advance(secs(1));
+    }
+    let snapshot = world.limiter.snapshot(Sort::Key, 400);
+    let open: Vec<&str> = snapshot
+        .gates
+        .iter()
+        .map(|view| view.key.as_str())
+        .collect();
+    assert_eq!(world.limiter.gates(), open.len());
+    assert_eq!(snapshot.totals.gates, open.len() as u64);
+}
+
+#[test]
+fn idle_gates_are_all_gone_at_the_end() {
+    let set = [
+        ("idle_after", "2s"),
+        ("shards", "8"),
+        ("initial_rate", "50"),
+    ];
+    let world = World::new(&set, 200, u32::MAX);
+    world.run(3, |world, random, held, waiting| match random.below(4) {
+        0 if waiting.len() < 16 => {
+            let (key, cost, ask) = ask(world, random);
+            let future = async move { Ok((vec![key], world.limiter.acquire(ask).await?)) };
+            world.begin(future, cost, held, waiting);
+        }
+        1 => world.give_up(random, waiting),
+        2 => {
+            world.limiter.evict_idle();
+        }
+        _ => {
+            world.collect_woken(waiting, held);
+            held.drain(..).for_each(|held| world.bring_back(held, 0));
+        }
+    });
+    world.clock.advance(secs(20));
+    assert_eq!(world.limiter.gates(), 0);
+    assert_eq!(world.clock.next_alarm(), None, "nothing is left to do");
+}
+
+#[test]
+fn totals_add_up() {
+    let set = [
+        ("initial_rate", "100"),
+        ("max_in_flight", "8"),
+        ("max_waiting", "10"),
+        ("idle_after", "1h"),
+    ];
+    let world = World::new(&set, 4, 8);
+    world.run(4, |world, random, held, waiting| {
+        match random.below(5) {
+            0 => {
+                let key = world.key(random);
+                world.asked.fetch_add(1, Ordering::SeqCst);
+                let answer = world.limiter.try_acquire(&world.keys[key]);
+                held.extend(world.answer(answer.map(|permit| (vec![key], permit)), 1));
+            }
+            1 | 2 if waiting.len() < 16 => {
+                let (key, cost, ask) = ask(world, random);
+                let future = async move { Ok((vec![key], world.limiter.acquire(ask).await?)) };
+                world.begin(future, cost, held, waiting);
+            }
+            3 if random.below(4) == 0 => world.give_up(random, waiting),
+            _ => world.collect_woken(waiting, held),
+        }
+        while held.len() > 2 {
+            world.bring_back(held.swap_remove(0), random.below(7));
+        }
+    });
+    let totals = world.limiter.snapshot(Sort::Key, 0).totals;
+    let [asked, refused, given_up] =
+        [&world.asked, &world.refused, &world.given_up].map(|count| count.load(Ordering::SeqCst));
+    assert_eq!(totals.requests, asked);
+    // Who was refused and gave up before it heard of it counts as denied too.
+    assert!(totals.denied >= refused, "{totals:?}, refused {refused}");
+    assert!(totals.denied <= refused + given_up, "{totals:?}");
+}
+
+/// In virtual time, which goes on whenever nobody has anything to do: whoever is stuck is still
+/// there an hour later.
+#[cfg(feature = "tokio")]
+#[tokio::test(start_paused = true)]
+async fn thousands_of_tasks_come_go_give_up_and_are_aborted() {
+    let limiter = Limiter::builder()
+        .gate(settings(&[
+            ("strategy", "fixed"),
+            ("initial_rate", "100"),
+            ("max_in_flight", "10"),
+        ]))
+        .clock(tidegate::Clock::tokio())
+        .build();
+    let keys = ["a", "b", "c"];
+    let mut random = Random::from_seed(6);
+    let mut tasks = tokio::task::JoinSet::new();
+    let mut aborts = Vec::new();
+    for number in 0..3000_usize {
+        let limiter = limiter.clone();
+        let (patience, work) = (millis(random.below(20_000)), millis(random.below(200)));
+        let task = tasks.spawn(async move {
+            let key = keys[number % 3];
+            let also = [keys[(number + 1) % 3]];
+            let permit = match number % 7 {
+                0 => limiter.acquire(Ask::new(key).also(&also)).await,
+                1 => {
+                    let any = limiter.acquire_any(&keys, Ask::new(key)).await;
+                    any.map(|(_, permit)| permit)
+                }
+                2 | 3 => match tokio::time::timeout(patience, limiter.acquire(key)).await {
+                    Ok(answer) => answer,
+                    Err(_) => return false,
+                },
+                _ => limiter.acquire(Ask::new(key).within(patience)).await,
+            };
+            let Ok(permit) = permit else { return false };
+            tokio::time::sleep(work).await;
+            permit.settle(&ok());
+            true
+        });
+        if random.below(10) == 0 {
+            aborts.push(task);
+        }
+        tokio::time::sleep(millis(random.below(3))).await;
+        if random.below(20) == 0 {
+            aborts.drain(..).for_each(|task| task.abort());
+        }
+    }
+    let mut admitted = 0;
+    let all = async {
+        while let Some(task) = tasks.join_next().await {
+            admitted += usize::from(task.unwrap_or(false));
+        }
+    };
+    let ended = tokio::time::timeout(secs(3600), all).await;
+    assert!(ended.is_ok(), "some are stuck");
+    assert!(admitted > 1000, "{admitted}");
+    for key in keys {
+        assert_eq!(load(&limiter, key), (0, 0), "{key}");
+    }
+}
