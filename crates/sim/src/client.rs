@@ -6,6 +6,7 @@
 //! arrival, and at the time that it was told, never in ticks. What came back refused or failed
 //! stays in the backlog, unless the controller keeps it to send it again itself.
 
+mod baseline;
 mod controller;
 mod failing;
 mod gated;
@@ -22,6 +23,7 @@ use policy::outcome::{Failure, Outcome, Phase, Verdict};
 use policy::random::Random;
 use policy::time::Timestamp;
 
+pub use baseline::Baseline;
 pub use controller::{Afterwards, Attempt, Controller, FlightId, Next, Outstanding, Standing};
 pub use settings::{ClientSettings, Driver, PoolSettings, Strategy, UnknownStrategy};
 pub(crate) use settings::{DEFAULT_IN_FLIGHT, naive};
@@ -76,6 +78,7 @@ impl Client {
                 Driver::Poll { .. } => load.repeating(),
                 Driver::Gate(_)
                 | Driver::Naive(_)
+                | Driver::Baseline(_)
                 | Driver::Backoff(_)
                 | Driver::FailureQueue(_)
                 | Driver::Protection(_) => load,

@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use sim::client::{Driver, Strategy};
+use sim::client::{Baseline, Driver, Strategy};
 use sim::measure::Figures;
 use sim::scenario::{Scenario, Shipped};
 use sim::simulate::simulate;
@@ -145,6 +145,52 @@ fn naive_retries_reach_everything_and_are_refused_half_of_the_time() {
                 figures.steps[0].settle_s, None,
                 "a fifth is refused for ever"
             ),
+            "o9" => assert_eq!(figures.bans, 5),
+            _ => {}
+        },
+    );
+}
+
+#[test]
+fn cubic_reaches_limits_that_refuse_and_nothing_that_fails() {
+    check(
+        |scenario| scenario.with_strategy(Strategy::Baseline(Baseline::Cubic)),
+        &[
+            Row("o1", (97.0, 101.0), (1.0, 4.0)),
+            Row("o2", (99.0, 101.0), (6.5, 12.5)),
+            Row("o3", (99.0, 101.0), (3.0, 9.0)),
+            Row("o4", (45.0, 53.0), (0.3, 1.5)),
+            Row("o5", (85.0, 92.0), (0.3, 1.5)),
+            Row("o7", (90.0, 96.0), (0.5, 2.0)),
+            Row("o8", (98.0, 101.0), (1.0, 4.0)),
+            Row("o9", (2.0, 5.0), (99.0, 100.0)),
+        ],
+        |name, figures| match name {
+            "o4" => assert!((300.0..400.0).contains(&figures.mean_latency_ms.unwrap())),
+            "o7" => assert!(figures.outages[0].sent > 2000),
+            "o8" => assert!(figures.jain.unwrap() > 0.99),
+            "o9" => assert_eq!(figures.bans, 5),
+            _ => {}
+        },
+    );
+}
+
+#[test]
+fn autothrottle_sends_one_at_a_time_whatever_the_limit() {
+    check(
+        |scenario| scenario.with_strategy(Strategy::Baseline(Baseline::AutoThrottle)),
+        &[
+            Row("o1", (19.0, 23.0), (0.0, 0.0)),
+            Row("o2", (99.0, 101.0), (2.0, 7.0)),
+            Row("o3", (33.0, 38.0), (0.0, 0.0)),
+            Row("o4", (3.0, 5.0), (0.0, 0.0)),
+            Row("o5", (6.0, 8.0), (0.0, 0.0)),
+            Row("o6", (1.0, 3.0), (0.0, 0.0)),
+            Row("o7", (9.0, 12.0), (0.0, 0.0)),
+            Row("o9", (2.0, 5.0), (99.0, 100.0)),
+        ],
+        |name, figures| match name {
+            "o7" => assert!((80..115).contains(&figures.outages[0].sent)),
             "o9" => assert_eq!(figures.bans, 5),
             _ => {}
         },

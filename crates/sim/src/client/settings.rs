@@ -15,6 +15,7 @@ use policy::rate;
 use policy::suggest::suggestion;
 use policy::time::Timestamp;
 
+use super::baseline::Baseline;
 use super::controller::Controller;
 use super::failing::Failing;
 use super::gated::Gated;
@@ -46,6 +47,8 @@ pub enum Driver {
     Gate(GateSettings),
     /// Naive retries.
     Naive(BackoffSettings),
+    /// A known controller, for comparison.
+    Baseline(Baseline),
     /// Retries as `policy::item` says.
     Backoff(BackoffSettings),
     /// The gap after recent failures.
@@ -98,6 +101,7 @@ impl ClientSettings {
             Driver::Naive(settings) => {
                 Box::new(Retrying::new(settings.clone(), Manner::Naive, most))
             }
+            Driver::Baseline(baseline) => baseline.controller(most),
             Driver::Backoff(settings) => {
                 Box::new(Retrying::new(settings.clone(), Manner::ByItem, most))
             }
@@ -122,11 +126,20 @@ pub enum Strategy {
     Fixed(f64),
     /// No gate: naive retries with full jitter.
     None,
+    /// No gate: a known controller, for comparison and not for use.
+    Baseline(Baseline),
 }
 
 impl Strategy {
     /// The words, with what stands for a number.
-    pub const WORDS: [&'static str; 4] = ["adaptive", "aimd", "fixed:RATE", "none"];
+    pub const WORDS: [&'static str; 6] = [
+        "adaptive",
+        "aimd",
+        "fixed:RATE",
+        "none",
+        "cubic",
+        "autothrottle",
+    ];
 
     /// What was written about a gate of this strategy and nothing else; `None` if it has no gate.
     pub fn gate_options(self) -> Option<GateOptions> {
@@ -134,7 +147,7 @@ impl Strategy {
             Self::Adaptive => (rate::Strategy::Adaptive, None),
             Self::Aimd => (rate::Strategy::Aimd, None),
             Self::Fixed(rate) => (rate::Strategy::Fixed, Some(rate)),
-            Self::None => return None,
+            Self::None | Self::Baseline(_) => return None,
         };
         Some(GateOptions {
             strategy: Some(strategy),
@@ -144,6 +157,9 @@ impl Strategy {
     }
 
     fn driver(self, max_in_flight: u32) -> Driver {
+        if let Self::Baseline(baseline) = self {
+            return Driver::Baseline(baseline);
+        }
         match self.gate_options() {
             Some(options) => {
                 let options = GateOptions {
@@ -182,6 +198,8 @@ impl FromStr for Strategy {
             "adaptive" => Ok(Self::Adaptive),
             "aimd" => Ok(Self::Aimd),
             "none" => Ok(Self::None),
+            "cubic" => Ok(Self::Baseline(Baseline::Cubic)),
+            "autothrottle" => Ok(Self::Baseline(Baseline::AutoThrottle)),
             _ => {
                 let rate = text.strip_prefix("fixed:").ok_or_else(wrong)?;
                 let mut options = GateOptions::default();
@@ -199,6 +217,8 @@ impl fmt::Display for Strategy {
             Self::Aimd => f.write_str("aimd"),
             Self::Fixed(rate) => write!(f, "fixed:{rate}"),
             Self::None => f.write_str("none"),
+            Self::Baseline(Baseline::Cubic) => f.write_str("cubic"),
+            Self::Baseline(Baseline::AutoThrottle) => f.write_str("autothrottle"),
         }
     }
 }
@@ -210,17 +230,20 @@ pub struct UnknownStrategy(String);
 impl UnknownStrategy {
     /// What would have been right.
     pub fn expected(&self) -> String {
-        let words = "`adaptive`, `aimd`, `fixed:RATE` (requests per second) or `none`";
+        let words = "`adaptive`, `aimd`, `fixed:RATE` (requests per second), `none`, or for comparison `cubic` or `autothrottle`";
         if self.0.starts_with("fixed") {
             return "`fixed:RATE` with a rate such as `fixed:50`, in requests per second"
                 .to_owned();
         }
-        match suggestion(&self.0, &["adaptive", "aimd", "none"]) {
+        match suggestion(&self.0, &PLAIN) {
             Some(close) => format!("{words}; did you mean `{close}`?"),
             None => words.to_owned(),
         }
     }
 }
+
+/// The words without a number.
+const PLAIN: [&str; 5] = ["adaptive", "aimd", "none", "cubic", "autothrottle"];
 
 impl fmt::Display for UnknownStrategy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,7 +3,7 @@
 use policy::breaker::BreakerState;
 
 use super::*;
-use crate::client::{ClientSettings, Strategy};
+use crate::client::{Baseline, ClientSettings, Strategy};
 use crate::scenario::Shipped;
 
 fn read(text: &str) -> Scenario {
@@ -17,11 +17,13 @@ fn shipped(name: &str, strategy: Strategy) -> Scenario {
         .with_strategy(strategy)
 }
 
-const STRATEGIES: [Strategy; 4] = [
+const STRATEGIES: [Strategy; 6] = [
     Strategy::Adaptive,
     Strategy::Aimd,
     Strategy::Fixed(30.0),
     Strategy::None,
+    Strategy::Baseline(Baseline::Cubic),
+    Strategy::Baseline(Baseline::AutoThrottle),
 ];
 
 #[test]
@@ -60,7 +62,7 @@ fn looking_changes_nothing() {
             assert_eq!(sum(|slice| slice.failed), figures.failed);
             for client in &series.clients {
                 assert_eq!(client.rates.len(), 1000);
-                assert_eq!(client.rates[5].is_some(), strategy != Strategy::None);
+                assert_eq!(client.rates[999].is_some(), strategy != Strategy::None);
             }
         }
     }
@@ -125,7 +127,14 @@ fn a_known_rate_on_a_server_without_chance_comes_out_as_counted_by_hand() {
 
 #[test]
 fn what_is_refused_or_fails_stays_in_the_backlog() {
-    for strategy in ["adaptive", "aimd", "fixed:40", "none"] {
+    for strategy in [
+        "adaptive",
+        "aimd",
+        "fixed:40",
+        "none",
+        "cubic",
+        "autothrottle",
+    ] {
         let text = format!(
             "[upstream]\nkind = \"bucket\"\nrate = 20\nburst = 2\nfailure_rate = 0.1\n\
              [[client]]\nstrategy = \"{strategy}\"\nmax_in_flight = 16\nbacklog = \"200\"\n"

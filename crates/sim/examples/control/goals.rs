@@ -1,0 +1,88 @@
+//! What the default strategy has to reach, with its default settings, at every upstream.
+
+use std::fmt;
+
+/// One figure of one upstream and its bound.
+pub(crate) struct Goal {
+    pub(crate) upstream: &'static str,
+    pub(crate) figure: &'static str,
+    pub(crate) bound: Bound,
+}
+
+/// Where a figure has to be; the bound itself is fine.
+#[derive(Clone, Copy)]
+pub(crate) enum Bound {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+impl Bound {
+    pub(crate) fn holds(self, value: f64) -> bool {
+        match self {
+            Self::AtLeast(bound) => value >= bound,
+            Self::AtMost(bound) => value <= bound,
+        }
+    }
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AtLeast(bound) => write!(f, "at least {bound}"),
+            Self::AtMost(bound) => write!(f, "at most {bound}"),
+        }
+    }
+}
+
+use Bound::{AtLeast, AtMost};
+
+const fn goal(upstream: &'static str, figure: &'static str, bound: Bound) -> Goal {
+    Goal {
+        upstream,
+        figure,
+        bound,
+    }
+}
+
+/// All of them. Ratios are of one; `goodput` is that from 60 s on.
+pub(crate) const GOALS: &[Goal] = &[
+    goal("o1", "goodput", AtLeast(0.97)),
+    goal("o1", "refused", AtMost(0.005)),
+    goal("o1", "time_to_90_s", AtMost(3.0)),
+    // All of the quota, in whole per cent.
+    goal("o2", "goodput", AtLeast(0.995)),
+    goal("o2", "refused", AtMost(0.015)),
+    goal("o2", "early", AtMost(0.0)),
+    goal("o3", "goodput", AtLeast(0.99)),
+    goal("o3", "refused_count", AtMost(0.0)),
+    goal("o4", "goodput", AtLeast(0.95)),
+    goal("o4", "refused_count", AtMost(0.0)),
+    // A quarter more than without any load: 100 ms of service and 20 ms on the way.
+    goal("o4", "latency_ms", AtMost(150.0)),
+    goal("o5", "goodput", AtLeast(0.94)),
+    goal("o5", "refused", AtMost(0.003)),
+    goal("o5", "down_s", AtMost(2.0)),
+    goal("o5", "up_s", AtMost(8.0)),
+    goal("o6", "goodput", AtLeast(0.96)),
+    goal("o6", "breaker_opened", AtMost(0.0)),
+    goal("o6", "resends_per_failure", AtMost(3.0)),
+    goal("o7", "goodput", AtLeast(0.97)),
+    goal("o7", "outage_sent", AtMost(30.0)),
+    goal("o7", "recovery_s", AtMost(4.0)),
+    goal("o7", "breaker_open_after_s", AtMost(5.0)),
+    goal("o8", "goodput", AtLeast(0.99)),
+    goal("o8", "refused", AtMost(0.005)),
+    goal("o8", "jain", AtLeast(0.99)),
+    goal("o8-4", "goodput", AtLeast(0.99)),
+    goal("o8-4", "refused", AtMost(0.016)),
+    goal("o8-4", "jain", AtLeast(0.98)),
+    goal("o8-8", "goodput", AtLeast(0.99)),
+    goal("o8-8", "refused", AtMost(0.025)),
+    goal("o8-8", "jain", AtLeast(0.95)),
+    goal("o8-16", "goodput", AtLeast(0.99)),
+    goal("o8-16", "refused", AtMost(0.045)),
+    goal("o8-16", "jain", AtLeast(0.90)),
+    goal("o9", "goodput", AtLeast(0.85)),
+    goal("o9", "refused_count", AtMost(10.0)),
+    goal("o9", "bans", AtMost(0.0)),
+];
