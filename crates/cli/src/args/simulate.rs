@@ -1,5 +1,7 @@
 //! `tidegate simulate`.
 
+use std::path::PathBuf;
+
 use clap::Args;
 
 /// Play clients against a model upstream in virtual time, and tell what that came to
@@ -48,6 +50,10 @@ pub(crate) struct SimulateArgs {
     #[arg(long = "assert", value_name = "EXPR")]
     pub(crate) assertions: Vec<String>,
 
+    /// Write a page with plots of the first seed, which needs nothing but a browser
+    #[arg(long, value_name = "FILE.html", conflicts_with_all = ["list", "show"])]
+    pub(crate) report: Option<PathBuf>,
+
     /// List the shipped scenarios
     #[arg(long, conflicts_with_all = ["scenario", "upstream", "show"])]
     pub(crate) list: bool,
@@ -71,6 +77,9 @@ const EXAMPLES: &str = r#"Examples:
 
   # what would these settings do?
   tidegate simulate --upstream 'window quota=600 period=60s retry_after=true' --set initial_rate=20
+
+  # a page with plots, to look at
+  tidegate simulate o5 --strategy adaptive,none --report o5.html
 
   # in CI: exit code 1 unless it holds
   tidegate simulate api.toml --assert 'goodput_ratio >= 95% and refused_ratio <= 0.01'

@@ -2,6 +2,7 @@
 
 mod input;
 mod record;
+mod report;
 mod table;
 
 use anyhow::anyhow;
@@ -38,6 +39,10 @@ pub(crate) fn simulate(args: &SimulateArgs, is_json: bool, output: &Output) -> R
         table::text(&input::title(args), &outcomes)
     };
     output.print(text.as_bytes()).or_else(unwritten)?;
+    if let Some(path) = &args.report {
+        report::write(path, args, &draft, &outcomes)?;
+        output.detail(&format!("wrote {}", path.display()));
+    }
     judge(&assertions, &outcomes)
 }
 

@@ -90,6 +90,9 @@ fn help() {
               Exit with 1 unless this holds, such as `goodput_ratio >= 95% and bans == 0`; may be
               repeated
 
+          --report <FILE.html>
+              Write a page with plots of the first seed, which needs nothing but a browser
+
           --list
               List the shipped scenarios
 
@@ -134,6 +137,9 @@ fn help() {
 
       # what would these settings do?
       tidegate simulate --upstream 'window quota=600 period=60s retry_after=true' --set initial_rate=20
+
+      # a page with plots, to look at
+      tidegate simulate o5 --strategy adaptive,none --report o5.html
 
       # in CI: exit code 1 unless it holds
       tidegate simulate api.toml --assert 'goodput_ratio >= 95% and refused_ratio <= 0.01'
@@ -722,4 +728,45 @@ fn a_reader_that_has_seen_enough_is_an_ordinary_end() {
     stdout.read_line(&mut first).unwrap();
     drop(stdout);
     assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_page_with_plots_is_written_beside_the_table() {
+    let folder = TempDir::new().unwrap();
+    let page = folder.path().join("page.html");
+    let mut command = tidegate("simulate --duration 5s --strategy aimd,fixed:20 --seed 3");
+    command
+        .args(["--upstream", "bucket rate=20 burst=5", "--report"])
+        .arg(&page);
+    let ended = command.output().unwrap();
+    assert!(ended.status.success());
+    assert!(ended.stderr.is_empty());
+    let page = fs::read_to_string(page).unwrap();
+    assert!(page.starts_with("<!doctype html>") || page.starts_with("<!DOCTYPE html>"));
+    let command = "tidegate simulate --upstream &#39;bucket rate=20 burst=5&#39; --strategy aimd,fixed:20 --duration 5s --seed 3";
+    let quotes = [("&#39;", "'"), ("&quot;", "\"")];
+    let plain = |text: &str| {
+        quotes
+            .iter()
+            .fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
+    };
+    assert!(
+        plain(&page).contains(&plain(command)),
+        "the command that repeats it"
+    );
+    assert!(page.contains("<svg"));
+}
+
+#[test]
+fn a_page_that_cannot_be_written() {
+    assert_snapshot!(simulate(&["--upstream", "bucket rate=20", "--duration", "1s", "--strategy", "aimd", "--report", "no/such/folder/page.html"]), @"
+    exit 1
+    --- stdout
+    bucket rate=20: 1s of virtual time, seed 1
+
+    strategy  goodput  settled  refused  sent  latency  p99  to 90 %  bans  breaker  early
+    aimd       30.0 %        –   0.00 %     7        –    –        –     0        0      0
+    --- stderr
+    error: cannot write `no/such/folder/page.html`: No such file or directory (os error 2)
+    ");
 }
