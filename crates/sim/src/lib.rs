@@ -7,6 +7,7 @@
 //! events: clients driven by the policies call an [`upstream`] with a limit, as a [`scenario`]
 //! describes them, and [`measure`] says what that came to.
 
+pub mod check;
 pub mod client;
 pub mod load;
 pub mod measure;

@@ -3,15 +3,21 @@
 //! **Chance.** From the seed comes one stream of random numbers for the upstream and one for each
 //! client, in this order. No client draws from another's, and what a client draws, if its strategy
 //! draws at all, does not reach the upstream.
+//!
+//! **Observers** look at every event as it happens, for tests of what is promised of each. Nobody
+//! pays for them who has none.
+
+mod observe;
 
 use std::time::Duration;
 
 use policy::random::Random;
 use policy::time::Timestamp;
 
-use crate::client::{Client, Ending, Flight, FlightId, Wish};
+use crate::client::{self, Client, Ending, Flight, FlightId, Wish};
 use crate::measure::{Capacity, Class, Ends, Figures, Recorder, Series, SeriesRecorder};
 use crate::scenario::Scenario;
+pub(crate) use crate::simulate::observe::{Observer, Sight, What};
 use crate::upstream::{Reply, Upstream};
 use crate::world::Queue;
 
@@ -33,6 +39,17 @@ pub fn simulate(scenario: &Scenario, seed: u64) -> Figures {
     Run::new(scenario, seed, None).play().0
 }
 
+/// The same, with `observer` looking on.
+pub(crate) fn simulate_observed(
+    scenario: &Scenario,
+    seed: u64,
+    observer: &mut dyn Observer,
+) -> Figures {
+    let mut run = Run::new(scenario, seed, None);
+    run.observer = Some(observer);
+    run.play().0
+}
+
 /// The same, and what happened over time in slices of `step`, at least a millisecond.
 pub fn simulate_with_series(scenario: &Scenario, seed: u64, step: Duration) -> (Figures, Series) {
     let step = step.max(Duration::from_millis(1));
@@ -52,6 +69,7 @@ struct Run<'s> {
     clients: Vec<Client>,
     recorder: Recorder,
     series: Option<SeriesRecorder>,
+    observer: Option<&'s mut dyn Observer>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +99,7 @@ impl<'s> Run<'s> {
             recorder: Recorder::new(scenario, clients.len()),
             clients,
             series,
+            observer: None,
             scenario,
         }
     }
@@ -118,6 +137,7 @@ impl<'s> Run<'s> {
             match self.clients[client].wish(now) {
                 Wish::Send(id) => self.send(client, id, now),
                 Wish::Wake(at) => {
+                    self.show(client, now, What::Waits { until: at });
                     if let Some(at) = self.clients[client].wake(at) {
                         self.queue.push(at, Event::Wake { client });
                     }
@@ -147,6 +167,8 @@ impl<'s> Run<'s> {
             series.sent(now);
         }
         self.queue.push(ends, Event::Ended { client, id });
+        let class = Class::of(&ending);
+        self.show(client, now, What::Sent { id, class, ends });
     }
 
     fn ended(&mut self, client: usize, id: FlightId, now: Timestamp) {
@@ -162,7 +184,24 @@ impl<'s> Run<'s> {
                 now,
             );
         }
+        if self.observer.is_some() {
+            let attempt = &client::judged(&flight, now);
+            self.show(client, now, What::Ended { id, class, attempt });
+        }
         self.serve(client, now);
+    }
+
+    fn show(&mut self, client: usize, now: Timestamp, what: What<'_>) {
+        if let Some(observer) = &mut self.observer {
+            let who = &self.clients[client];
+            observer.look(&Sight {
+                now,
+                client,
+                what,
+                has_fresh: who.load().has(now),
+                gate: who.controller().gate(),
+            });
+        }
     }
 
     fn slice(&mut self, now: Timestamp) {
