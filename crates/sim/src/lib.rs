@@ -15,6 +15,7 @@ mod number;
 pub mod replay;
 pub mod scenario;
 pub mod simulate;
+pub mod swarm;
 pub mod upstream;
 pub mod world;
 pub mod written;
