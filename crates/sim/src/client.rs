@@ -24,7 +24,9 @@ use policy::random::Random;
 use policy::time::Timestamp;
 
 pub use baseline::Baseline;
-pub use controller::{Afterwards, Attempt, Controller, FlightId, Next, Outstanding, Standing};
+pub use controller::{
+    Afterwards, Attempt, Controller, FlightId, GateView, Next, Outstanding, Standing,
+};
 pub use settings::{ClientSettings, Driver, PoolSettings, Strategy, UnknownStrategy};
 pub(crate) use settings::{DEFAULT_IN_FLIGHT, naive};
 
@@ -171,7 +173,7 @@ impl Client {
 }
 
 /// What the policies hear of a request: the hint read from its headers, and the verdict.
-fn judged(flight: &Flight, now: Timestamp) -> Attempt {
+pub(crate) fn judged(flight: &Flight, now: Timestamp) -> Attempt {
     let latency = now.since(flight.sent_at);
     match flight.ending {
         Ending::Answered(answer) => {

@@ -9,6 +9,7 @@
 //! [`report`] shows it.
 
 pub mod assertion;
+pub mod check;
 pub mod client;
 pub mod load;
 pub mod measure;
@@ -17,6 +18,7 @@ pub mod replay;
 pub mod report;
 pub mod scenario;
 pub mod simulate;
+pub mod swarm;
 pub mod upstream;
 pub mod world;
 pub mod written;

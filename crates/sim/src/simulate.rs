@@ -3,15 +3,21 @@
 //! **Chance.** From the seed comes one stream of random numbers for the upstream and one for each
 //! client, in this order. No client draws from another's, and what a client draws, if its strategy
 //! draws at all, does not reach the upstream.
+//!
+//! **Observers** look at every event as it happens, for tests of what is promised of each. Nobody
+//! pays for them who has none.
+
+mod observe;
 
 use std::time::Duration;
 
 use policy::random::Random;
 use policy::time::Timestamp;
 
-use crate::client::{Client, Ending, Flight, FlightId, Wish};
+use crate::client::{self, Client, Ending, Flight, FlightId, Wish};
 use crate::measure::{Capacity, Class, Ends, Figures, Recorder, Series, SeriesRecorder};
 use crate::scenario::Scenario;
+pub(crate) use crate::simulate::observe::{Observer, Sight, What};
 use crate::upstream::{Reply, Upstream};
 use crate::world::Queue;
 
@@ -38,6 +44,17 @@ pub fn simulate_watched(scenario: &Scenario, seed: u64, watch: &mut dyn FnMut(f6
     Run::new(scenario, seed, None).play(watch).0
 }
 
+/// The same, with `observer` looking on.
+pub(crate) fn simulate_observed(
+    scenario: &Scenario,
+    seed: u64,
+    observer: &mut dyn Observer,
+) -> Figures {
+    let mut run = Run::new(scenario, seed, None);
+    run.observer = Some(observer);
+    run.play(&mut |_| {}).0
+}
+
 /// The same, and what happened over time in slices of `step`, at least a millisecond.
 pub fn simulate_with_series(scenario: &Scenario, seed: u64, step: Duration) -> (Figures, Series) {
     let step = step.max(Duration::from_millis(1));
@@ -57,6 +74,7 @@ struct Run<'s> {
     clients: Vec<Client>,
     recorder: Recorder,
     series: Option<SeriesRecorder>,
+    observer: Option<&'s mut dyn Observer>,
 }
 
 /// Some milliseconds of work, so that watching costs nothing and a bar still moves.
@@ -89,6 +107,7 @@ impl<'s> Run<'s> {
             recorder: Recorder::new(scenario, clients.len()),
             clients,
             series,
+            observer: None,
             scenario,
         }
     }
@@ -132,6 +151,7 @@ impl<'s> Run<'s> {
             match self.clients[client].wish(now) {
                 Wish::Send(id) => self.send(client, id, now),
                 Wish::Wake(at) => {
+                    self.show(client, now, What::Waits { until: at });
                     if let Some(at) = self.clients[client].wake(at) {
                         self.queue.push(at, Event::Wake { client });
                     }
@@ -163,6 +183,8 @@ impl<'s> Run<'s> {
         // A breaker may be HalfOpen for no longer than this request takes.
         self.note(client, now);
         self.queue.push(ends, Event::Ended { client, id });
+        let class = Class::of(&ending);
+        self.show(client, now, What::Sent { id, class, ends });
     }
 
     fn ended(&mut self, client: usize, id: FlightId, now: Timestamp) {
@@ -174,6 +196,10 @@ impl<'s> Run<'s> {
             series.ended(client, class, latency, now);
         }
         self.note(client, now);
+        if self.observer.is_some() {
+            let attempt = &client::judged(&flight, now);
+            self.show(client, now, What::Ended { id, class, attempt });
+        }
         self.serve(client, now);
     }
 
@@ -181,6 +207,19 @@ impl<'s> Run<'s> {
         if let Some(series) = &mut self.series {
             let standing = self.clients[client].controller().standing(now);
             series.note(client, &standing, now);
+        }
+    }
+
+    fn show(&mut self, client: usize, now: Timestamp, what: What<'_>) {
+        if let Some(observer) = &mut self.observer {
+            let who = &self.clients[client];
+            observer.look(&Sight {
+                now,
+                client,
+                what,
+                has_fresh: who.load().has(now),
+                gate: who.controller().gate(),
+            });
         }
     }
 

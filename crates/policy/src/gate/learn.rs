@@ -228,10 +228,11 @@ impl Gate {
         // Only `adaptive` asks for it, and only below a ceiling; both it and the ceiling lie in
         // cache lines of their own.
         let asks = settings.strategy == Strategy::Adaptive && self.adaptive.has_ceiling();
-        let paused_until = if asks {
-            self.pause(settings).until
-        } else {
-            Timestamp::ZERO
+        let paused_until = match asks {
+            true if self.breaker.is_closed() => self.pause(settings).until,
+            // Probes tell whether the upstream works, not how fast; the pause is not over yet.
+            true => now,
+            false => Timestamp::ZERO,
         };
         Moment {
             now,

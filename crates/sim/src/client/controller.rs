@@ -3,6 +3,8 @@
 use std::fmt;
 
 use policy::breaker::BreakerState;
+use policy::gate::{Gate, GateSettings, Permit};
+use policy::line::Tickets;
 use policy::outcome::{Outcome, Verdict};
 use policy::random::Random;
 use policy::time::Timestamp;
@@ -36,6 +38,24 @@ pub trait Controller: fmt::Debug {
     fn breaker_opened(&self) -> u64 {
         0
     }
+
+    /// The gate behind it, if there is one.
+    fn gate(&self) -> Option<GateView<'_>> {
+        None
+    }
+}
+
+/// A gate with what belongs to it, to look at.
+#[derive(Clone, Copy, Debug)]
+pub struct GateView<'a> {
+    /// How it is set.
+    pub settings: &'a GateSettings,
+    /// The gate.
+    pub gate: &'a Gate,
+    /// Its line.
+    pub tickets: &'a Tickets,
+    /// The permits of what is under way.
+    pub permits: &'a Outstanding<Permit>,
 }
 
 /// Names a request of a client while it is under way: a small number, used again afterwards.
@@ -110,6 +130,11 @@ impl<T> Outstanding<T> {
             self.0.resize_with(id.0 + 1, || None);
         }
         self.0[id.0] = Some(what);
+    }
+
+    /// What is kept for the request under `id`.
+    pub fn get(&self, id: FlightId) -> Option<&T> {
+        self.0.get(id.0).and_then(Option::as_ref)
     }
 
     /// Takes out what was kept for the request under `id`.

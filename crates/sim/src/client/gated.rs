@@ -10,7 +10,9 @@ use policy::line::{Class, Tickets};
 use policy::random::Random;
 use policy::time::Timestamp;
 
-use super::controller::{Afterwards, Attempt, Controller, FlightId, Next, Outstanding, Standing};
+use super::controller::{
+    Afterwards, Attempt, Controller, FlightId, GateView, Next, Outstanding, Standing,
+};
 
 #[derive(Debug)]
 pub(super) struct Gated {
@@ -97,6 +99,15 @@ impl Controller for Gated {
 
     fn breaker_opened(&self) -> u64 {
         self.opened
+    }
+
+    fn gate(&self) -> Option<GateView<'_>> {
+        Some(GateView {
+            settings: &self.settings,
+            gate: &self.gate,
+            tickets: &self.tickets,
+            permits: &self.permits,
+        })
     }
 }
 

@@ -42,6 +42,33 @@ fn closing_uses_up_what_was_saved_for_probes() {
 }
 
 #[test]
+fn probes_that_succeed_do_not_make_up_for_the_time_of_the_outage() {
+    let mut bench = Bench::new(&[("strategy", "adaptive"), ("initial_rate", "8")]);
+    bench.throttle(0.0, 1);
+    for seconds in 2..6 {
+        let permit = bench.permit(f64::from(seconds));
+        bench.succeed(permit, f64::from(seconds));
+    }
+    for seconds in 6..11 {
+        let permit = bench.permit(f64::from(seconds));
+        bench.fail(permit, f64::from(seconds));
+    }
+    assert_eq!(
+        (bench.state(10.0), bench.state(60.0)),
+        ("open", "half_open")
+    );
+    let before = bench.gate.rate();
+    let probe = bench.permit(60.0);
+    bench.succeed(probe, 60.0);
+    assert_eq!(bench.state(60.0), "half_open");
+    let step = bench.gate.rate() - before;
+    assert!(
+        step < 0.5 / before + 1e-9,
+        "as at the beginning, but {step}"
+    );
+}
+
+#[test]
 fn closing_lets_aimd_rise_and_makes_adaptive_begin_below_what_it_knew() {
     let rate_after_closing = |strategy: &str| {
         let mut bench = Bench::new(&[
