@@ -79,13 +79,7 @@ impl Upstream {
         let luck = Luck::draw(random);
         self.advance(now);
         if let Some(outage) = self.settings.outage_at(now) {
-            return if luck.silence < outage.timeout_share {
-                Reply::Silent {
-                    timeout: outage.timeout,
-                }
-            } else {
-                Reply::Unreachable
-            };
+            return self.away(outage, &luck, now);
         }
         if self.bans.is_banned(client, now) {
             return self.refuse(403, None, now);
@@ -133,6 +127,18 @@ impl Upstream {
             self.stepped += 1;
         }
         self.limit.advance(now);
+    }
+
+    /// Whoever answers for the server may know when it is back.
+    fn away(&self, outage: &Outage, luck: &Luck, now: Timestamp) -> Reply {
+        let rest = || whole_seconds(outage.to.since(now));
+        match outage.status {
+            _ if luck.silence < outage.timeout_share => Reply::Silent {
+                timeout: outage.timeout,
+            },
+            Some(status) => self.refuse(status, self.settings.retry_after.then(rest), now),
+            None => Reply::Unreachable,
+        }
     }
 
     fn refuse(&self, status: u16, retry_after: Option<u64>, now: Timestamp) -> Reply {

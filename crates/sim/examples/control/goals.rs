@@ -65,7 +65,6 @@ pub(crate) const GOALS: &[Goal] = &[
     goal("o5", "up_s", AtMost(8.0)),
     goal("o6", "goodput", AtLeast(0.96)),
     goal("o6", "breaker_opened", AtMost(0.0)),
-    goal("o6", "resends_per_failure", AtMost(3.0)),
     goal("o7", "goodput", AtLeast(0.97)),
     goal("o7", "outage_sent", AtMost(30.0)),
     goal("o7", "recovery_s", AtMost(4.0)),

@@ -157,7 +157,8 @@ fn named(
         ]);
     }
     if scenario.upstream.failure_rate > 0.0 {
-        // Everything that was not accepted is sent again.
+        // Everything that was not accepted is sent again; no single request is followed, so this is
+        // no goal.
         let resends = (figures.failed + figures.refused) as f64;
         let failed = figures.failed as f64;
         named.push(("resends_per_failure", Some(resends / failed.max(1.0))));

@@ -110,6 +110,7 @@ mod tests {
                 to: at(15),
                 timeout_share: 0.0,
                 timeout: Duration::from_secs(1),
+                status: None,
             }],
             ..UpstreamSettings::of(bucket(100.0))
         };

@@ -110,6 +110,7 @@ fn an_outage_has_its_requests_and_its_recovery() {
             to: Timestamp::from_secs(90),
             timeout_share: 0.0,
             timeout: Duration::from_secs(5),
+            status: None,
         }],
         ..UpstreamSettings::of(bucket(10.0))
     };

@@ -180,11 +180,13 @@ fn outages(section: &Section<'_>) -> Vec<Outage> {
 }
 
 fn outage(section: &Section<'_>) -> Option<Outage> {
-    section.allow(&["from", "to", "timeout_share", "timeout"]);
+    section.allow(&["from", "to", "timeout_share", "timeout", "status"]);
     section.require("from", A_DURATION);
     section.require("to", A_DURATION);
     let timeout_share = share(section, "timeout_share");
     let timeout = section.positive_duration("timeout");
+    let status = section.whole("status", 400, 599);
+    let usual_share = if status.is_some() { 0.0 } else { 0.5 };
     let (from, to) = (section.duration("from"), section.duration("to"));
     let (from, to) = (from?, to?);
     if to <= from {
@@ -194,8 +196,9 @@ fn outage(section: &Section<'_>) -> Option<Outage> {
     Some(Outage {
         from: Timestamp::ZERO + from,
         to: Timestamp::ZERO + to,
-        timeout_share: timeout_share.unwrap_or(0.5),
+        timeout_share: timeout_share.unwrap_or(usual_share),
         timeout: timeout.unwrap_or(Duration::from_secs(5)),
+        status: status.and_then(|status| u16::try_from(status).ok()),
     })
 }
 

@@ -1,4 +1,5 @@
-//! Scenarios that come with Tidegate: one for each way in which upstreams limit.
+//! Scenarios that come with Tidegate: one for each way in which upstreams limit, and a few for each
+//! policy that show what it does.
 
 use super::Scenario;
 
@@ -50,4 +51,25 @@ shipped! {
     "o8-8", "the same with 8 clients";
     "o8-16", "the same with 16 clients";
     "o9", "one request in two seconds; five too many in 30 s are a ban of a minute";
+    "poll-normal", "a job of 45 s is followed to its end";
+    "poll-limited", "the same with 14 status requests a minute: three are refused, and the client slows down";
+    "backoff-outage-standard", "an outage of 10 s and the standard preset";
+    "backoff-outage-exhausted", "an outage without end: every preset gives up after its attempts";
+    "backoff-outage-retry-after", "an outage of two minutes, announced by Retry-After";
+    "backoff-many", "a hundred operations at once, half of them refused with Retry-After";
+    "queue-empty", "a failure queue without failures: the base gap";
+    "queue-single-failure", "one failure doubles the gap";
+    "queue-many-failures", "five failures: six times the gap";
+    "queue-successes", "every success takes a failure back";
+    "queue-aging", "failures are forgotten, also while one waits";
+    "queue-full", "a hundred failures: the longest gap there is";
+    "protection-single-error", "one 429 pauses an endpoint for 30 s";
+    "protection-repeated-errors", "three errors pause it for 30, 60 and 120 s";
+    "protection-success-recovery", "a success between errors: pauses begin anew";
+    "protection-auto-disable", "five errors in a row disable it";
+    "protection-other-endpoints", "one of three endpoints is paused, the others go on";
+    "aimd-fast", "aimd before a fast server: up to its maximum";
+    "aimd-slow", "aimd before a slow server: down to its minimum";
+    "aimd-throttling", "aimd before a limit of 5/s";
+    "aimd-failing", "aimd before a server that fails for a minute: its breaker";
 }

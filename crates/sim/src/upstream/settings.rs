@@ -78,10 +78,13 @@ pub struct Outage {
     pub from: Timestamp,
     /// The first instant after it.
     pub to: Timestamp,
-    /// The share of requests that get no answer at all; the others are refused at once.
+    /// The share of requests that get no answer at all.
     pub timeout_share: f64,
     /// After how long a client gives up on those.
     pub timeout: Duration,
+    /// What stands before the server answers the others with this status; `None`: their connections
+    /// are refused.
+    pub status: Option<u16>,
 }
 
 impl Outage {

@@ -42,6 +42,7 @@ fn outage(from: u64, to: u64, timeout_share: f64) -> Outage {
         to: Timestamp::from_secs(to),
         timeout_share,
         timeout: Duration::from_secs(5),
+        status: None,
     }
 }
 
@@ -80,6 +81,25 @@ fn a_bucket_is_full_at_first_and_after_an_outage() {
         statuses(&settings, &arrivals),
         [200, 200, 200, 429, 200, 0, 0, 200, 200, 200, 429]
     );
+}
+
+#[test]
+fn what_stands_before_a_dead_server_may_answer_for_it_and_say_when_it_is_back() {
+    let away = Outage {
+        status: Some(503),
+        ..outage(1, 3, 0.0)
+    };
+    let settings = UpstreamSettings {
+        outages: vec![away],
+        retry_after: true,
+        ..bucket(10.0, 5.0)
+    };
+    assert_eq!(
+        statuses(&settings, &[0, 1000, 2999, 3000]),
+        [200, 503, 503, 200]
+    );
+    let (at, told) = answer(&settings, &[1500]);
+    assert_eq!((at, told.status, told.retry_after), (1515, 503, Some(2)));
 }
 
 #[test]

@@ -1,0 +1,271 @@
+//! The shipped scenarios of single policies: when requests leave, how many, and what is paused.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::time::Duration;
+
+use policy::breaker::BreakerState;
+use sim::measure::{Figures, Series};
+use sim::scenario::Shipped;
+use sim::simulate::simulate_with_series;
+
+/// A scenario with its own seed, and its requests' times in seconds, exact to `step`.
+fn play(name: &str, step: Duration) -> (Figures, Series, Vec<f64>) {
+    play_with(name, step, Shipped::find(name).unwrap().scenario().seed)
+}
+
+fn play_with(name: &str, step: Duration, seed: u64) -> (Figures, Series, Vec<f64>) {
+    let scenario = Shipped::find(name).unwrap().scenario();
+    let (figures, series) = simulate_with_series(&scenario, seed, step);
+    let mut times = Vec::new();
+    for (index, slice) in series.slices.iter().enumerate() {
+        let at = index as f64 * step.as_secs_f64();
+        times.extend((0..slice.sent).map(|_| at));
+    }
+    (figures, series, times)
+}
+
+const FINE: Duration = Duration::from_millis(10);
+const COARSE: Duration = Duration::from_secs(1);
+
+fn gaps(times: &[f64]) -> Vec<f64> {
+    times.windows(2).map(|pair| pair[1] - pair[0]).collect()
+}
+
+/// The gaps are these and the time of an answer, which is less than `slack`.
+fn assert_gaps(times: &[f64], expected: &[f64], slack: f64) {
+    let gaps = gaps(times);
+    assert_eq!(gaps.len(), expected.len(), "{times:?}");
+    for (gap, expected) in gaps.iter().zip(expected) {
+        let over = gap - expected;
+        assert!((-0.011..slack).contains(&over), "{times:?}: {expected}");
+    }
+}
+
+#[test]
+fn a_job_is_asked_for_every_three_then_two_and_a_half_then_two_seconds() {
+    let (figures, _, times) = play("poll-normal", FINE);
+    assert!((12..=20).contains(&figures.sent), "{figures:?}");
+    assert_eq!(figures.accepted, figures.sent, "nothing else is answered");
+    let end = times.last().unwrap();
+    assert!((30.0..60.0).contains(end), "{times:?}");
+    let stages = [vec![3.0; 5], vec![2.5; 7], vec![2.0; 6]].concat();
+    assert_gaps(&times, &stages, 0.25);
+}
+
+#[test]
+fn who_polls_too_often_waits_for_two_four_and_eight_seconds_and_then_goes_on() {
+    let (figures, series, times) = play("poll-limited", FINE);
+    assert!((15..=25).contains(&figures.sent), "{figures:?}");
+    assert_eq!(figures.refused, 3);
+    let end = times.last().unwrap();
+    assert!((40.0..90.0).contains(end), "{times:?}");
+    // The fifteenth, sixteenth and seventeenth are refused.
+    assert_gaps(&times[14..18], &[2.0, 4.0, 8.0], 0.06);
+    assert_gaps(&times[17..19], &[2.0], 0.25);
+    let slowed = &series.clients[0].holds;
+    assert_eq!(slowed.len(), 3, "once for each refusal: {slowed:?}");
+}
+
+#[test]
+fn the_standard_preset_waits_for_about_one_two_four_and_eight_seconds() {
+    let ranges = [(0.5, 1.5), (1.0, 3.0), (2.0, 6.0), (4.0, 12.0)];
+    let mut came_back = 0;
+    for seed in 0..50 {
+        let (figures, _, times) = play_with("backoff-outage-standard", FINE, seed);
+        for (gap, (least, most)) in gaps(&times).iter().zip(ranges) {
+            let delay = gap - 0.02;
+            assert!(
+                (least - 0.011..most + 0.011).contains(&delay),
+                "{seed}: {times:?}"
+            );
+        }
+        assert!(figures.sent <= 5);
+        came_back += figures.accepted;
+    }
+    assert!(
+        came_back > 40,
+        "the last attempt is 7.5 to 22.5 s after the first: {came_back}"
+    );
+}
+
+#[test]
+fn every_preset_gives_up_after_its_attempts() {
+    for seed in 0..20 {
+        let (figures, _, times) = play_with("backoff-outage-exhausted", FINE, seed);
+        assert_eq!((figures.sent, figures.accepted), (5 + 5 + 5 + 7, 0));
+        // Background waits for 2, 4, 8, 16, 32 and at most 60 s, each half to one and a half.
+        let end = *times.last().unwrap();
+        assert!((61.0..154.0).contains(&end), "{end}");
+    }
+}
+
+#[test]
+fn a_time_that_the_server_names_replaces_the_delay() {
+    for seed in 0..20 {
+        let (figures, _, times) = play_with("backoff-outage-retry-after", FINE, seed);
+        assert_eq!((figures.sent, figures.accepted, figures.refused), (2, 1, 1));
+        assert_eq!(figures.early_after_hint, 0);
+        // 120 s from the answer on, and 0 to 5 s more.
+        assert!((120.0..125.1).contains(&times[1]), "{times:?}");
+    }
+}
+
+#[test]
+fn those_who_are_refused_together_do_not_come_back_together() {
+    let (figures, series, times) = play("backoff-many", FINE);
+    assert_eq!(
+        (figures.sent, figures.accepted, figures.refused),
+        (150, 100, 50)
+    );
+    assert_eq!(figures.early_after_hint, 0);
+    let again = &times[100..];
+    assert!(
+        again.iter().all(|at| (60.0..65.1).contains(at)),
+        "{again:?}"
+    );
+    let together = series.slices.iter().skip(100).map(|slice| slice.sent).max();
+    assert!(together.unwrap() <= 4, "in a hundredth of a second");
+}
+
+#[test]
+fn without_failures_the_gap_is_the_base() {
+    let (figures, _, times) = play("queue-empty", FINE);
+    assert_eq!(figures.sent, 10);
+    assert_gaps(&times, &[30.0; 9], 0.25);
+}
+
+#[test]
+fn a_single_failure_doubles_the_gap() {
+    let (_, _, times) = play("queue-single-failure", FINE);
+    assert_gaps(&times[..4], &[60.0, 30.0, 30.0], 0.25);
+}
+
+#[test]
+fn every_further_failure_adds_the_base() {
+    let (figures, _, times) = play("queue-many-failures", FINE);
+    assert_eq!((figures.sent, figures.failed), (6, 6));
+    assert_gaps(&times, &[60.0, 90.0, 120.0, 150.0, 180.0], 0.03);
+}
+
+#[test]
+fn every_success_takes_the_base_off_again() {
+    let (_, _, times) = play("queue-successes", FINE);
+    let gaps = [
+        60.0, 90.0, 120.0, 150.0, 180.0, 150.0, 120.0, 90.0, 60.0, 30.0, 30.0,
+    ];
+    assert_gaps(&times[..12], &gaps, 0.25);
+}
+
+#[test]
+fn a_failure_that_is_forgotten_makes_the_gap_shorter_while_one_waits() {
+    let (_, _, times) = play("queue-aging", FINE);
+    // 150 s after four failures; but the first is 300 s old after 30 of them, the second after 90.
+    assert_gaps(&times, &[60.0, 90.0, 120.0, 90.0], 0.03);
+}
+
+#[test]
+fn a_full_queue_keeps_the_longest_gap() {
+    let (figures, _, times) = play("queue-full", COARSE);
+    assert!(figures.sent > 150, "{figures:?}");
+    let gaps = gaps(&times);
+    assert!((gaps[98] - 3000.0).abs() < 1.5 && (gaps[99] - 3030.0).abs() < 1.5);
+    assert!(gaps[100..].iter().all(|gap| (gap - 3030.0).abs() < 1.5));
+}
+
+#[test]
+fn one_error_pauses_for_half_a_minute() {
+    let (figures, series, times) = play("protection-single-error", FINE);
+    assert_eq!((figures.refused, figures.accepted), (1, 1));
+    assert_gaps(&times, &[30.0], 0.05);
+    assert_eq!(series.clients[0].holds.len(), 1);
+}
+
+#[test]
+fn errors_in_a_row_pause_longer_each_time() {
+    let (figures, _, times) = play("protection-repeated-errors", FINE);
+    assert_eq!((figures.refused, figures.accepted), (3, 1));
+    assert_gaps(&times, &[30.0, 60.0, 120.0], 0.05);
+}
+
+#[test]
+fn after_a_success_pauses_begin_anew() {
+    let (figures, series, times) = play("protection-success-recovery", FINE);
+    assert_eq!((figures.refused, figures.accepted), (3, 2));
+    assert_gaps(&times[..3], &[30.0, 60.0], 0.05);
+    assert_gaps(&times[3..], &[30.0], 0.05);
+    assert_eq!(series.clients[0].holds.len(), 3);
+}
+
+#[test]
+fn the_fifth_error_disables() {
+    let (figures, _, times) = play("protection-auto-disable", FINE);
+    assert_eq!((figures.sent, figures.refused), (5, 5));
+    assert_gaps(&times, &[30.0, 60.0, 120.0, 300.0], 0.05);
+}
+
+#[test]
+fn a_paused_endpoint_does_not_hold_up_the_others() {
+    let (figures, series, times) = play("protection-other-endpoints", FINE);
+    assert_eq!((figures.refused, figures.accepted), (1, 60));
+    assert!(times[1] < 0.05, "the other endpoint at once: {times:?}");
+    assert!(series.clients[0].holds.is_empty());
+}
+
+#[test]
+fn aimd_rises_by_a_quarter_with_every_fast_answer() {
+    let (figures, series, _) = play("aimd-fast", FINE);
+    let mut accepted = 0;
+    for (slice, rate) in series.slices.iter().zip(&series.clients[0].rates) {
+        accepted += slice.accepted;
+        let expected = (2.0 + 0.25 * f64::from(accepted)).min(8.0);
+        assert!((rate.unwrap() - expected).abs() < 1e-9);
+    }
+    assert_eq!((figures.refused, figures.breaker_opened), (0, 0));
+}
+
+#[test]
+fn aimd_falls_to_its_minimum_before_a_slow_server() {
+    let (figures, series, _) = play("aimd-slow", COARSE);
+    let rates = &series.clients[0].rates;
+    assert!((rates.last().unwrap().unwrap() - 0.25).abs() < 1e-9);
+    let rises = |pair: &[Option<f64>]| pair[1] > pair[0];
+    assert!(!rates.windows(2).any(rises), "{rates:?}");
+    assert_eq!(figures.breaker_opened, 0, "slow is no failure");
+}
+
+#[test]
+fn aimd_keeps_below_a_limit_of_which_it_knows_nothing() {
+    let (figures, series, _) = play("aimd-throttling", COARSE);
+    let accepted = figures.accepted as f64 / figures.sent as f64;
+    assert!(accepted > 0.9, "{figures:?}");
+    assert_eq!(figures.breaker_opened, 0);
+    let rates = series.clients[0].rates.iter().flatten();
+    assert!(rates.clone().all(|rate| (0.25..=8.0).contains(rate)));
+    let most = series
+        .slices
+        .iter()
+        .skip(60)
+        .map(|slice| slice.refused)
+        .max();
+    assert!(most.unwrap() <= 3, "no bursts of refusals");
+}
+
+#[test]
+fn aimd_stops_within_five_seconds_of_a_failure_and_comes_back_by_itself() {
+    let (figures, series, _) = play("aimd-failing", FINE);
+    let seconds = |at: policy::time::Timestamp| at.seconds_since(policy::time::Timestamp::ZERO);
+    let bands = &series.clients[0].breaker;
+    let first = bands.first().unwrap();
+    assert!((60.0..65.0).contains(&seconds(first.from)), "{bands:?}");
+    let open = bands.iter().filter(|band| band.what == BreakerState::Open);
+    for band in open.clone() {
+        let length = seconds(band.to) - seconds(band.from);
+        assert!((15.0..15.1).contains(&length), "{bands:?}");
+    }
+    assert_eq!(figures.breaker_opened, open.count() as u64);
+    let last = seconds(bands.last().unwrap().to);
+    assert!((120.0..140.0).contains(&last), "{bands:?}");
+    // Two or three before it opens, and three at each of three attempts to close.
+    assert!(figures.outages[0].sent <= 40, "{figures:?}");
+}
