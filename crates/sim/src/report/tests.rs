@@ -174,6 +174,7 @@ fn an_upstream_that_is_never_there_can_be_shown() {
         to: Timestamp::from_secs(60),
         timeout_share: 0.5,
         timeout: Duration::from_secs(5),
+        status: None,
     }];
     let scenario = Scenario {
         duration: Duration::from_secs(60),
