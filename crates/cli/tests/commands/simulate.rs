@@ -155,19 +155,40 @@ fn shipped_scenarios_are_listed() {
     assert_snapshot!(run("simulate --list", ""), @"
     exit 0
     --- stdout
-    scenario  about
-    o1        token bucket of 50/s, 429 without Retry-After
-    o2        fixed window of 600 a minute, 429 with Retry-After
-    o3        fixed window of 300 in 10 s, headers on every answer, no Retry-After
-    o4        20 slots of 100 ms with a queue of 200: latency rises before anything is refused
-    o5        token bucket of 100/s that becomes 20/s after a minute and 200/s after two
-    o6        40 slots of 80 ms, 3 % of the answers are random 500s
-    o7        token bucket of 100/s, dead from 60 s to 90 s
-    o8        2 clients that know nothing of each other share a token bucket of 100/s
-    o8-4      the same with 4 clients
-    o8-8      the same with 8 clients
-    o8-16     the same with 16 clients
-    o9        one request in two seconds; five too many in 30 s are a ban of a minute
+    scenario                     about
+    o1                           token bucket of 50/s, 429 without Retry-After
+    o2                           fixed window of 600 a minute, 429 with Retry-After
+    o3                           fixed window of 300 in 10 s, headers on every answer, no Retry-After
+    o4                           20 slots of 100 ms with a queue of 200: latency rises before anything is refused
+    o5                           token bucket of 100/s that becomes 20/s after a minute and 200/s after two
+    o6                           40 slots of 80 ms, 3 % of the answers are random 500s
+    o7                           token bucket of 100/s, dead from 60 s to 90 s
+    o8                           2 clients that know nothing of each other share a token bucket of 100/s
+    o8-4                         the same with 4 clients
+    o8-8                         the same with 8 clients
+    o8-16                        the same with 16 clients
+    o9                           one request in two seconds; five too many in 30 s are a ban of a minute
+    poll-normal                  a job of 45 s is followed to its end
+    poll-limited                 the same with 14 status requests a minute: three are refused, and the client slows down
+    backoff-outage-standard      an outage of 10 s and the standard preset
+    backoff-outage-exhausted     an outage without end: every preset gives up after its attempts
+    backoff-outage-retry-after   an outage of two minutes, announced by Retry-After
+    backoff-many                 a hundred operations at once, half of them refused with Retry-After
+    queue-empty                  a failure queue without failures: the base gap
+    queue-single-failure         one failure doubles the gap
+    queue-many-failures          five failures: six times the gap
+    queue-successes              every success takes a failure back
+    queue-aging                  failures are forgotten, also while one waits
+    queue-full                   a hundred failures: the longest gap there is
+    protection-single-error      one 429 pauses an endpoint for 30 s
+    protection-repeated-errors   three errors pause it for 30, 60 and 120 s
+    protection-success-recovery  a success between errors: pauses begin anew
+    protection-auto-disable      five errors in a row disable it
+    protection-other-endpoints   one of three endpoints is paused, the others go on
+    aimd-fast                    aimd before a fast server: up to its maximum
+    aimd-slow                    aimd before a slow server: down to its minimum
+    aimd-throttling              aimd before a limit of 5/s
+    aimd-failing                 aimd before a server that fails for a minute: its breaker
     ");
     let listed = String::from_utf8(output("simulate --list --json", b"").stdout).unwrap();
     assert!(listed.starts_with("[\n  {\n    \"about\": \"token bucket of 50/s"));
@@ -195,7 +216,7 @@ fn a_shipped_scenario_is_shown_as_it_is_written() {
     exit 2
     --- stderr
     error: `o10` is no shipped scenario
-    hint: did you mean `o1`? shipped scenarios are o1, o2, o3, o4, o5, o6, o7, o8, o8-4, o8-8, o8-16, o9
+    hint: did you mean `o1`? shipped scenarios are o1, o2, o3, o4, o5, o6, o7, o8, o8-4, o8-8, o8-16, o9, poll-normal, poll-limited, backoff-outage-standard, backoff-outage-exhausted, backoff-outage-retry-after, backoff-many, queue-empty, queue-single-failure, queue-many-failures, queue-successes, queue-aging, queue-full, protection-single-error, protection-repeated-errors, protection-success-recovery, protection-auto-disable, protection-other-endpoints, aimd-fast, aimd-slow, aimd-throttling, aimd-failing
     ");
 }
 
@@ -525,13 +546,13 @@ fn neither_a_file_nor_a_name() {
     exit 2
     --- stderr
     error: `o88` is neither a file that is there nor a shipped scenario
-    hint: did you mean `o8`? shipped scenarios are o1, o2, o3, o4, o5, o6, o7, o8, o8-4, o8-8, o8-16, o9
+    hint: did you mean `o8`? shipped scenarios are o1, o2, o3, o4, o5, o6, o7, o8, o8-4, o8-8, o8-16, o9, poll-normal, poll-limited, backoff-outage-standard, backoff-outage-exhausted, backoff-outage-retry-after, backoff-many, queue-empty, queue-single-failure, queue-many-failures, queue-successes, queue-aging, queue-full, protection-single-error, protection-repeated-errors, protection-success-recovery, protection-auto-disable, protection-other-endpoints, aimd-fast, aimd-slow, aimd-throttling, aimd-failing
     ");
     assert_snapshot!(run("simulate /no/such/file.toml", ""), @"
     exit 2
     --- stderr
     error: `/no/such/file.toml` is neither a file that is there nor a shipped scenario
-    hint: shipped scenarios are o1, o2, o3, o4, o5, o6, o7, o8, o8-4, o8-8, o8-16, o9; `tidegate simulate --list` says more
+    hint: shipped scenarios are o1, o2, o3, o4, o5, o6, o7, o8, o8-4, o8-8, o8-16, o9, poll-normal, poll-limited, backoff-outage-standard, backoff-outage-exhausted, backoff-outage-retry-after, backoff-many, queue-empty, queue-single-failure, queue-many-failures, queue-successes, queue-aging, queue-full, protection-single-error, protection-repeated-errors, protection-success-recovery, protection-auto-disable, protection-other-endpoints, aimd-fast, aimd-slow, aimd-throttling, aimd-failing; `tidegate simulate --list` says more
     ");
     assert_snapshot!(run("simulate /", ""), @"
     exit 2

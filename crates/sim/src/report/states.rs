@@ -152,15 +152,21 @@ fn stretch<T>(band: &Band<T>, (paint, word): (Paint, &'static str)) -> Stretch {
 fn joined(bands: Vec<Stretch>, narrowest_s: f64) -> Vec<Stretch> {
     let mut joined: Vec<Stretch> = Vec::new();
     for band in bands {
-        match joined.last_mut() {
-            Some(last) if last.2 == band.2 && band.0 - last.1 < narrowest_s => last.1 = band.1,
-            _ => joined.push(band),
+        // Another kind may stand between: an Open breaker tries now and then.
+        let last = joined.iter_mut().rev().take(KINDS);
+        let mut last = last.filter(|last| last.2 == band.2 && band.0 - last.1 < narrowest_s);
+        match last.next() {
+            Some(last) => last.1 = last.1.max(band.1),
+            None => joined.push(band),
         }
     }
     // Short ones are drawn wider than they are, so they come last and are not covered.
     joined.sort_by(|one, other| (other.1 - other.0).total_cmp(&(one.1 - one.0)));
     joined
 }
+
+/// Held, Open, HalfOpen and Isolated.
+const KINDS: usize = 4;
 
 fn look(state: BreakerState) -> (Paint, &'static str) {
     match state {
