@@ -410,7 +410,8 @@ impl LatencyGuard {
         self.squares += difference * difference;
         self.len = self.len.saturating_add(1);
         let finished = self.finish_batch(now);
-        let slow_now = self.base > 0.0 && self.mean >= 2.0 * self.base && self.pace > Pace::Usual;
+        // Without the test of significance, answers that vary by nature would be slow all the time.
+        let slow_now = self.significant && self.pace > Pace::Usual && self.mean >= 2.0 * self.base;
         let slow_batch = finished && self.significant && self.pace == Pace::MuchSlower;
         match () {
             () if slow_now || slow_batch => Queueing::Building,
