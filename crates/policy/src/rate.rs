@@ -65,6 +65,8 @@ pub enum Why {
     Throttled,
     /// The server refused and named a wait.
     Directed,
+    /// The server says that hardly anything is left.
+    Landing,
     /// The server failed or could not be reached.
     Failed,
     /// The breaker closed again; the upstream is given time to recover.
@@ -83,6 +85,7 @@ impl fmt::Display for Why {
             Self::SlowAnswers => "lowered: answers became slow",
             Self::Throttled => "lowered: the server refused",
             Self::Directed => "lowered: the server refused and named a wait",
+            Self::Landing => "lowered: the server says that hardly anything is left",
             Self::Failed => "lowered: the server failed or could not be reached",
             Self::Recovered => "lowered: the breaker has just closed again",
             Self::Restored => "as learned before a restart",

@@ -6,7 +6,7 @@ use super::{Gate, GateSettings, Permit};
 use crate::breaker::{self, Change};
 use crate::hint::Source;
 use crate::outcome::{Answer, Outcome, Verdict};
-use crate::rate::{self, LastStir, Moment, Reaction, Strategy};
+use crate::rate::{self, LastStir, Moment, Reaction, Strategy, Why};
 use crate::time::{CoarseTime, Timestamp};
 
 impl Gate {
@@ -98,12 +98,13 @@ impl Gate {
         }
         let Some(verdict) = verdict else { return };
         self.count(verdict);
-        let exhausted = self.is_exhausted(settings, permit, outcome);
+        let left = self.left(settings, permit, outcome);
+        let exhausted = left == Some(0);
         if let Some(wait) = told_to_wait(outcome, verdict, exhausted) {
             self.hold(now + wait, outcome.hint.source.unwrap_or(Source::Assumed));
         }
         if present {
-            self.learn(settings, outcome, verdict, exhausted, now);
+            self.learn(settings, outcome, verdict, left, now);
         } else if verdict == Verdict::Success {
             self.adaptive.late_success(self.moment(settings, now));
         }
@@ -159,17 +160,34 @@ impl Gate {
         *counter = counter.saturating_add(1);
     }
 
-    /// Does the server say that nothing is left? `adaptive` counts what was sent since as well:
-    /// the server did not know of it when it answered.
-    fn is_exhausted(&self, settings: &GateSettings, permit: &Permit, outcome: &Outcome) -> bool {
+    /// How many the server will still take, if it says so. `adaptive` counts what was sent since as
+    /// well: the server did not know of it when it answered.
+    fn left(&self, settings: &GateSettings, permit: &Permit, outcome: &Outcome) -> Option<u64> {
         let sent_since = match settings.strategy {
             Strategy::Adaptive => self.admitted.wrapping_sub(permit.number),
             Strategy::Aimd | Strategy::Fixed => 0,
         };
-        outcome
-            .hint
-            .remaining
-            .is_some_and(|remaining| remaining <= u64::from(sent_since))
+        let remaining = outcome.hint.remaining?;
+        Some(remaining.saturating_sub(u64::from(sent_since)))
+    }
+
+    /// Slows down before the last one that is left, so that it is known to be the last before
+    /// another leaves: what is left is spread over the time that two answers take, or until the
+    /// reset if that is sooner. `true` if that is slower than the rate was.
+    fn land(&mut self, settings: &GateSettings, outcome: &Outcome, left: u64) -> bool {
+        let Some(reset) = outcome.hint.reset else {
+            return false;
+        };
+        let spread = outcome.latency.saturating_mul(2).min(reset).as_secs_f64();
+        let is_slower = self.bucket.rate() * spread > left as f64;
+        if is_slower {
+            self.bucket
+                .set_rate((left as f64 / spread).max(settings.min_rate));
+            self.bucket.cut_to(0.0);
+            self.why = Why::Landing;
+            self.begin_epoch();
+        }
+        is_slower
     }
 
     fn learn(
@@ -177,7 +195,7 @@ impl Gate {
         settings: &GateSettings,
         outcome: &Outcome,
         verdict: Verdict,
-        exhausted: bool,
+        left: Option<u64>,
         now: Timestamp,
     ) {
         let moment = self.moment(settings, now);
@@ -192,10 +210,15 @@ impl Gate {
             self.begin_epoch();
         }
         let adaptive = settings.strategy == Strategy::Adaptive;
+        let lands = match left.filter(|_| adaptive && verdict == Verdict::Success) {
+            Some(0) => true,
+            Some(left) => self.land(settings, outcome, left),
+            None => false,
+        };
         let signal = match change {
             Some(Change::Closed) if adaptive => Some(rate::Signal::BreakerClosed),
             // Growing into a window that is used up proves nothing.
-            _ if adaptive && exhausted && verdict == Verdict::Success => None,
+            _ if lands => None,
             _ => rate_signal(outcome, verdict),
         };
         if let Some(signal) = signal {

@@ -103,3 +103,19 @@ fn undirected_throttling_counts_in_the_breaker_of_aimd_only_if_wanted() {
         assert_eq!(bench.state(0.0), state);
     }
 }
+
+#[test]
+fn adaptive_slows_down_before_the_last_that_is_left() {
+    let mut bench = Bench::new(&[("initial_rate", "100")]);
+    let permit = bench.permit(0.0);
+    let mut outcome = quota(200, 4, 10);
+    outcome.latency = Duration::from_millis(100);
+    bench.settle(permit, 0.1, &outcome, Verdict::Success);
+    assert_eq!(bench.gate.rate(), 20.0, "four in the time of two answers");
+    assert_eq!(bench.gate.hold_until(at(0.1)), None);
+    let permit = bench.permit(0.2);
+    let mut plenty = quota(200, 400, 10);
+    plenty.latency = Duration::from_millis(100);
+    bench.settle(permit, 0.3, &plenty, Verdict::Success);
+    assert_eq!(bench.gate.rate(), 20.0, "nothing to slow down for");
+}
