@@ -57,6 +57,22 @@ fn adaptive_finds_every_limit() {
 }
 
 #[test]
+fn answers_whose_times_vary_much_are_taken_for_no_queue() {
+    for (name, before) in [("o4", 35.7), ("o6", 34.5)] {
+        let mut scenario = Shipped::find(name).unwrap().scenario();
+        scenario.upstream.latency_spread = 0.6;
+        for seed in SEEDS {
+            let settled = simulate(&scenario, seed).goodput_ratio_settled.unwrap();
+            let goodput = 100.0 * settled;
+            assert!(
+                goodput > 80.0,
+                "{name}, seed {seed}: {goodput}, and {before} once"
+            );
+        }
+    }
+}
+
+#[test]
 fn aimd_is_held_back_by_its_maximum() {
     check(
         |scenario| scenario.with_strategy(Strategy::Aimd),
