@@ -184,6 +184,7 @@ impl Gate {
             self.bucket
                 .set_rate((left as f64 / spread).max(settings.min_rate));
             self.bucket.cut_to(0.0);
+            self.adaptive.forget_growth();
             self.why = Why::Landing;
             self.begin_epoch();
         }

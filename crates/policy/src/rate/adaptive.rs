@@ -266,7 +266,8 @@ impl Adaptive {
         Reaction::lower(rate, Why::Directed)
     }
 
-    fn forget_growth(&mut self) {
+    /// The rate has fallen: growth near the ceiling begins anew.
+    pub(crate) fn forget_growth(&mut self) {
         self.near = 0;
     }
 
