@@ -14,6 +14,7 @@ mod explain;
 mod pace;
 mod replay;
 mod simulate;
+mod simulate_bad_input;
 mod streams;
 mod support;
 mod usage;

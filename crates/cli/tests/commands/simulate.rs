@@ -1,4 +1,4 @@
-//! `tidegate simulate`: figures for people and programs, assertions, and every kind of bad input.
+//! `tidegate simulate`: figures for people and programs, assertions, and the page.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -10,18 +10,18 @@ use tempfile::TempDir;
 use crate::support::{output, run, shown, tidegate};
 
 /// Runs `tidegate simulate` with these arguments, which may have blanks in them.
-fn simulate(args: &[&str]) -> String {
+pub(crate) fn simulate(args: &[&str]) -> String {
     shown(&ended(args, b""))
 }
 
-fn ended(args: &[&str], input: &[u8]) -> Output {
+pub(crate) fn ended(args: &[&str], input: &[u8]) -> Output {
     let mut child = tidegate("simulate").args(args).spawn().unwrap();
     _ = child.stdin.take().unwrap().write_all(input);
     child.wait_with_output().unwrap()
 }
 
 /// Runs it over a file with this text.
-fn simulate_file(text: &str, args: &[&str]) -> String {
+pub(crate) fn simulate_file(text: &str, args: &[&str]) -> String {
     let folder = TempDir::new().unwrap();
     fs::write(folder.path().join("api.toml"), text).unwrap();
     let mut command = tidegate("simulate api.toml");
@@ -526,216 +526,6 @@ fn an_assertion_that_is_not_met() {
 }
 
 #[test]
-fn a_malformed_assertion() {
-    assert_snapshot!(
-        simulate(&["o1", "--assert", "goodput >= 95%", "--assert", "bans = 0", "--assert", "bans == 0 or sent > 5"]),
-        @"
-    exit 2
-    --- stderr
-    error: --assert 'goodput >= 95%', column 1: `goodput`, expected a figure; did you mean `goodput_ratio`?
-    error: --assert 'bans = 0', column 6: `=`, expected `>=`, `<=`, `>`, `<`, `==` or `!=`; did you mean `==`?
-    error: --assert 'bans == 0 or sent > 5', column 11: `or`, expected `and` or the end
-    hint: an assertion is `FIGURE OPERATOR NUMBER`, joined by `and`; figures are goodput_ratio, goodput_ratio_settled, sent, accepted, refused, failed, refused_ratio, early_after_hint, bans, breaker_opened, max_queue, time_to_90_s, mean_latency_ms, p99_latency_ms, jain, outages[N].sent, outages[N].recovery_s, steps[N].at_s, steps[N].settle_s
-    "
-    );
-}
-
-#[test]
-fn neither_a_file_nor_a_name() {
-    assert_snapshot!(run("simulate o88", ""), @"
-    exit 2
-    --- stderr
-    error: `o88` is neither a file that is there nor a shipped scenario
-    hint: did you mean `o8`? shipped scenarios are o1, o2, o3, o4, o5, o6, o7, o8, o8-4, o8-8, o8-16, o9, poll-normal, poll-limited, backoff-outage-standard, backoff-outage-exhausted, backoff-outage-retry-after, backoff-many, queue-empty, queue-single-failure, queue-many-failures, queue-successes, queue-aging, queue-full, protection-single-error, protection-repeated-errors, protection-success-recovery, protection-auto-disable, protection-other-endpoints, aimd-fast, aimd-slow, aimd-throttling, aimd-failing
-    ");
-    assert_snapshot!(run("simulate /no/such/file.toml", ""), @"
-    exit 2
-    --- stderr
-    error: `/no/such/file.toml` is neither a file that is there nor a shipped scenario
-    hint: shipped scenarios are o1, o2, o3, o4, o5, o6, o7, o8, o8-4, o8-8, o8-16, o9, poll-normal, poll-limited, backoff-outage-standard, backoff-outage-exhausted, backoff-outage-retry-after, backoff-many, queue-empty, queue-single-failure, queue-many-failures, queue-successes, queue-aging, queue-full, protection-single-error, protection-repeated-errors, protection-success-recovery, protection-auto-disable, protection-other-endpoints, aimd-fast, aimd-slow, aimd-throttling, aimd-failing; `tidegate simulate --list` says more
-    ");
-    assert_snapshot!(run("simulate /", ""), @"
-    exit 2
-    --- stderr
-    error: cannot read `/`: Is a directory (os error 21)
-    ");
-    assert_snapshot!(run("simulate", ""), @"
-    exit 2
-    --- stderr
-    error: the following required arguments were not provided:
-      <FILE|NAME>
-
-    Usage: tidegate simulate [OPTIONS] <FILE|NAME|->
-           tidegate simulate [OPTIONS] --upstream <KIND KEY=VALUE…>
-           tidegate simulate --list
-           tidegate simulate --show <NAME>
-
-    For more information, try '--help'.
-    ");
-    assert_snapshot!(simulate(&["o1", "--upstream", "bucket rate=5"]), @"
-    exit 2
-    --- stderr
-    error: the argument '[FILE|NAME]' cannot be used with '--upstream <KIND KEY=VALUE…>'
-
-    Usage: tidegate simulate [OPTIONS] <FILE|NAME|->
-           tidegate simulate [OPTIONS] --upstream <KIND KEY=VALUE…>
-           tidegate simulate --list
-           tidegate simulate --show <NAME>
-
-    For more information, try '--help'.
-    ");
-    assert_snapshot!(run("simulate o1 --seeds 0", ""), @"
-    exit 2
-    --- stderr
-    error: invalid value '0' for '--seeds <N>': 0 is not in 1..=10000
-
-    For more information, try '--help'.
-    ");
-}
-
-#[test]
-fn wrong_flags_are_told_together() {
-    assert_snapshot!(
-        simulate(&[
-            "--upstream", "buckt rate=fast",
-            "--strategy", "adaptive,fixed",
-            "--duration", "300",
-            "--clients", "0",
-            "--set", "max_rat=5",
-            "--set", "window",
-        ]),
-        @"
-    exit 2
-    --- stderr
-    error: --clients: `client[0].count` is `0`, expected a whole number from 1 to 10000
-    error: --duration: `duration` is `300`, expected a number with a unit such as `500ms`, `30s` or `5m`
-    error: --set: `window`: expected KEY=VALUE
-    error: --set max_rat: `client[0].max_rat`: unknown setting; did you mean `max_rate`?
-    error: --strategy: `client[0].strategy` is `fixed`, expected `fixed:RATE` with a rate such as `fixed:50`, in requests per second
-    error: --upstream: `upstream.kind` is `buckt`, expected `bucket`, `window` or `slots`; did you mean `bucket`?
-    hint: `tidegate simulate --show o1` prints a scenario that works, `--help` how to write one in flags
-    "
-    );
-}
-
-#[test]
-fn a_setting_that_no_chosen_strategy_has() {
-    assert_snapshot!(simulate(&["o1", "--strategy", "none", "--set", "max_rate=5"]), @"
-    exit 2
-    --- stderr
-    error: --set max_rate: `client[0].max_rate`: unknown setting, expected one of: count, strategy, policy, max_in_flight, start, backlog, base, max, jitter, growth
-    hint: `tidegate simulate --show o1` prints a scenario that works, `--help` how to write one in flags
-    ");
-    assert_snapshot!(simulate(&["o1", "--strategy", "fixed:5", "--set", "initial_rate=5"]), @"
-    exit 2
-    --- stderr
-    error: --set initial_rate: `client[0].initial_rate` is `5`, expected no other rate next to that of the strategy
-    hint: `tidegate simulate --show o1` prints a scenario that works, `--help` how to write one in flags
-    ");
-}
-
-#[test]
-fn syntax_error() {
-    assert_snapshot!(simulate_file("[upstream]\nkind = bucket\n", &[]), @"
-    exit 2
-    --- stderr
-    error: api.toml:2:8: not TOML: string values must be quoted, expected literal string
-    hint: `tidegate simulate --show o1` prints a scenario that works, `--help` how to write one in flags
-    ");
-}
-
-#[test]
-fn nothing_in_the_file() {
-    assert_snapshot!(simulate_file("", &[]), @"
-    exit 2
-    --- stderr
-    error: api.toml:1:1: `upstream` is missing, expected a table
-    hint: `tidegate simulate --show o1` prints a scenario that works, `--help` how to write one in flags
-    ");
-}
-
-#[test]
-fn unknown_names() {
-    let text = "sead = 1\n[upstream]\nkind = \"window\"\nquota = 5\nperiod = \"1s\"\nburst = 3\n\
-                [[client]]\nstratgy = \"aimd\"\n[[client]]\npolicy = \"poll\"\nmax_rate = 5\n";
-    assert_snapshot!(simulate_file(text, &[]), @"
-    exit 2
-    --- stderr
-    error: api.toml:1:1: `sead`: unknown setting; did you mean `seed`?
-    error: api.toml:6:1: `upstream.burst`: unknown setting, expected one of: kind, retry_after, headers, latency, latency_spread, refuse_latency, network, failure_rate, steps, outage, ban, quota, period, phase
-    error: api.toml:8:1: `client[0].stratgy`: unknown setting; did you mean `strategy`?
-    error: api.toml:11:1: `client[1].max_rate`: unknown setting, expected one of: count, strategy, policy, max_in_flight, start, backlog, early, middle, late, first, base, max, give_up_after, other_retries, job
-    hint: `tidegate simulate --show o1` prints a scenario that works, `--help` how to write one in flags
-    ");
-}
-
-#[test]
-fn wrong_values() {
-    let text = "duration = \"0s\"\nseed = -1\n[upstream]\nkind = \"bucket\"\nrate = \"50\"\nburst = 0\n\
-                latency = 70\nlatency_spread = 9\nretry_after = 1\nfailure_rate = 2\n\
-                steps = { at = \"1s\" }\noutage = [{ from = \"9s\", to = \"5s\" }]\nban = { excesses = 0 }\n\
-                [[client]]\ncount = 1.5\nbacklog = \"lots\"\nstart = \"5\"\nmax_rate = 1\nmin_rate = 2\n";
-    assert_snapshot!(simulate_file(text, &[]), @"
-    exit 2
-    --- stderr
-    error: api.toml:1:12: `duration` is `0s`, expected a duration above zero
-    error: api.toml:2:8: `seed` is `-1`, expected a whole number from 0 to 18446744073709551615
-    error: api.toml:5:8: `upstream.rate` is `50`, expected a number of requests per second above 0 and up to 1000000
-    error: api.toml:6:9: `upstream.burst` is `0`, expected a number of requests from 1 to 1000000000
-    error: api.toml:7:11: `upstream.latency` is `70`, expected a number with a unit such as `500ms`, `30s` or `5m`
-    error: api.toml:8:18: `upstream.latency_spread` is `9`, expected a number from 0 to 5
-    error: api.toml:9:15: `upstream.retry_after` is `1`, expected `true` or `false`
-    error: api.toml:10:16: `upstream.failure_rate` is `2`, expected a share from 0 to 1
-    error: api.toml:11:9: `upstream.steps` is `a table`, expected a list of tables
-    error: api.toml:12:31: `upstream.outage[0].to` is `5s`, expected later than `from` (9s)
-    error: api.toml:13:1: `upstream.ban.within` is missing, expected a duration such as `500ms`, `30s` or `5m`
-    error: api.toml:13:1: `upstream.ban.for` is missing, expected a duration such as `500ms`, `30s` or `5m`
-    error: api.toml:13:20: `upstream.ban.excesses` is `0`, expected a whole number from 1 to 1000000
-    error: api.toml:15:9: `client[0].count` is `1.5`, expected a whole number from 1 to 10000
-    error: api.toml:16:11: `client[0].backlog` is `lots`, expected `endless`, requests per second such as `30/s`, or a total such as `1000`
-    error: api.toml:17:9: `client[0].start` is `5`, expected a duration such as `5s`, or two such as `0s..20s`
-    error: api.toml:19:12: `client[0].min_rate` is `2`, expected at most `max_rate` (1)
-    hint: `tidegate simulate --show o1` prints a scenario that works, `--help` how to write one in flags
-    ");
-}
-
-#[test]
-fn problems_for_programs() {
-    assert_snapshot!(simulate_file("[upstream]\nkind = \"bucket\"\nrate = 0\n", &["--json"]), @r#"
-    exit 2
-    --- stdout
-    {
-      "file": "api.toml",
-      "ok": false,
-      "problems": [
-        {
-          "column": 8,
-          "file": "api.toml",
-          "flag": null,
-          "key": "upstream.rate",
-          "line": 3,
-          "message": "api.toml:3:8: `upstream.rate` is `0`, expected a number of requests per second above 0 and up to 1000000",
-          "problem": "expected a number of requests per second above 0 and up to 1000000",
-          "value": "0",
-          "variable": null
-        }
-      ]
-    }
-    "#);
-}
-
-#[test]
-fn a_file_that_is_no_text() {
-    let told = ended(&["-"], b"seed = \"\xff\"\n");
-    assert_snapshot!(shown(&told), @"
-    exit 2
-    --- stderr
-    error: stdin:1:9: expected text in UTF-8
-    hint: `tidegate simulate --show o1` prints a scenario that works, `--help` how to write one in flags
-    ");
-}
-
-#[test]
 fn a_reader_that_has_seen_enough_is_an_ordinary_end() {
     let mut child = tidegate("simulate o1 --duration 2s --json")
         .spawn()
@@ -776,18 +566,4 @@ fn a_page_with_plots_is_written_beside_the_table() {
         "the command that repeats it"
     );
     assert!(page.contains("<svg"));
-}
-
-#[test]
-fn a_page_that_cannot_be_written() {
-    assert_snapshot!(simulate(&["--upstream", "bucket rate=20", "--duration", "1s", "--strategy", "aimd", "--report", "no/such/folder/page.html"]), @"
-    exit 1
-    --- stdout
-    bucket rate=20: 1s of virtual time, seed 1
-
-    strategy  goodput  settled  refused  sent  latency  p99  to 90 %  bans  breaker  early
-    aimd       30.0 %        –   0.00 %     7        –    –        –     0        0      0
-    --- stderr
-    error: cannot write `no/such/folder/page.html`: No such file or directory (os error 2)
-    ");
 }
