@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use drive::drive;
+use drive::{drive, gate};
 use policy::backoff::BackoffSettings;
 use policy::budget::BudgetOptions;
 use policy::hint::Hint;
@@ -20,23 +20,12 @@ use policy::preset::Preset;
 use policy::time::Timestamp;
 use tidegate::call::What;
 use tidegate::event::Event;
-use tidegate::{
-    Answered, Call, CallError, Called, Credential, GateOptions, GateSettings, Limiter, ManualClock,
-    Pool, Reason,
-};
-
-fn settings(set: &[(&str, &str)]) -> GateSettings {
-    let mut options = GateOptions::default();
-    for (name, value) in set {
-        options.set(name, value).expect("a good setting");
-    }
-    options.build().expect("settings that fit together")
-}
+use tidegate::{Answered, Call, CallError, Called, Credential, Limiter, ManualClock, Pool, Reason};
 
 fn limiter(set: &[(&str, &str)]) -> (ManualClock, Limiter) {
     let clock = ManualClock::new();
     let limiter = Limiter::builder()
-        .gate(settings(set))
+        .gate(gate(set))
         .clock(clock.clock())
         .seed(7)
         .build();
@@ -352,7 +341,7 @@ fn retries_wait_for_the_budget_of_all_retries() {
         min_per_second: Some(1),
     };
     let limiter = Limiter::builder()
-        .gate(settings(FAST))
+        .gate(gate(FAST))
         .clock(clock.clock())
         .retry_budget(budget.build().unwrap())
         .build();
@@ -400,7 +389,7 @@ fn every_call_that_is_over_is_told_once() {
         min_per_second: Some(0),
     };
     let limiter = Limiter::builder()
-        .gate(settings(FAST))
+        .gate(gate(FAST))
         .clock(clock.clock())
         .retry_budget(no_retries.build().unwrap())
         .listener(listener)
@@ -432,7 +421,7 @@ fn every_call_that_is_over_is_told_once() {
 fn end(set: &[(&str, &str)], budget: BudgetOptions, outcomes: &[Outcome]) -> String {
     let clock = ManualClock::new();
     let limiter = Limiter::builder()
-        .gate(settings(set))
+        .gate(gate(set))
         .clock(clock.clock())
         .retry_budget(budget.build().expect("a good budget"))
         .seed(7)

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use tidegate::ManualClock;
+use tidegate::{GateOptions, GateSettings, ManualClock};
 
 struct Flag(AtomicBool);
 
@@ -43,4 +43,13 @@ pub(crate) fn drive<T>(clock: &ManualClock, future: impl Future<Output = T>) -> 
             "still not done after a day"
         );
     }
+}
+
+/// Settings of a gate from what people would write.
+pub(crate) fn gate(set: &[(&str, &str)]) -> GateSettings {
+    let mut options = GateOptions::default();
+    for (name, value) in set {
+        options.set(name, value).expect("a good setting");
+    }
+    options.build().expect("settings that fit together")
 }

@@ -11,7 +11,8 @@ use tidegate::tower::{Decided, Limit, LimitError, LimitLayer, UriHost};
 use tidegate::{HostSettings, Limiter, Reason, Verdict};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 
-use crate::support::{Heard, KEY, Mock, SLOW, Task, builder, get, limiter, settings};
+use crate::drive::gate;
+use crate::support::{Heard, KEY, Mock, SLOW, Task, builder, get, limiter};
 
 const URL: &str = "https://api.example.com/items";
 
@@ -240,7 +241,7 @@ fn the_rules_of_the_host_decide_first() {
             ..Rule::new(Verdict::Throttled)
         }]
         .into(),
-        ..HostSettings::from(settings(SLOW))
+        ..HostSettings::from(gate(SLOW))
     };
     let heard = Heard::default();
     let (clock, builder) = builder(SLOW);

@@ -18,10 +18,8 @@ use tidegate::tower::{RetryError, RetryLayer};
 use tidegate::{Credential, HostSettings, Limiter, ManualClock, Refresh, Verdict};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
-use crate::drive::drive;
-use crate::support::{
-    Answer, BoxError, Heard, KEY, Mock, SLOW, Task, builder, get, limiter, settings,
-};
+use crate::drive::{drive, gate};
+use crate::support::{Answer, BoxError, Heard, KEY, Mock, SLOW, Task, builder, get, limiter};
 
 const URL: &str = "https://api.example.com/items";
 const FAST: &[(&str, &str)] = &[("strategy", "fixed"), ("initial_rate", "1000")];
@@ -253,7 +251,7 @@ fn the_rules_of_the_host_decide_what_is_sent_again() {
             ..Rule::new(Verdict::Overloaded)
         }]
         .into(),
-        ..HostSettings::from(settings(FAST))
+        ..HostSettings::from(gate(FAST))
     };
     let (clock, builder) = builder(FAST);
     let limiter = builder.host(KEY.parse().unwrap(), host).build();

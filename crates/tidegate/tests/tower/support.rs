@@ -10,7 +10,9 @@ use std::task::{Context, Poll, Wake, Waker, ready};
 
 use http::{Request, Response};
 use tidegate::event::Event;
-use tidegate::{GateOptions, GateSettings, Limiter, LimiterBuilder, ManualClock};
+use tidegate::{Limiter, LimiterBuilder, ManualClock};
+
+use crate::drive::gate;
 use tokio::sync::oneshot;
 use tower::Service;
 
@@ -173,20 +175,12 @@ impl<F: Future> Task<F> {
     }
 }
 
-pub(crate) fn settings(set: &[(&str, &str)]) -> GateSettings {
-    let mut options = GateOptions::default();
-    for (name, value) in set {
-        options.set(name, value).unwrap();
-    }
-    options.build().unwrap()
-}
-
 /// A rate of one per second that does not move.
 pub(crate) const SLOW: &[(&str, &str)] = &[("strategy", "fixed"), ("initial_rate", "1")];
 
 pub(crate) fn builder(set: &[(&str, &str)]) -> (ManualClock, LimiterBuilder) {
     let clock = ManualClock::new();
-    let builder = Limiter::builder().gate(settings(set)).clock(clock.clock());
+    let builder = Limiter::builder().gate(gate(set)).clock(clock.clock());
     (clock, builder)
 }
 
