@@ -41,6 +41,13 @@ pub(crate) struct Place {
     pub(crate) slot: SlotIndex,
 }
 
+impl Place {
+    #[inline]
+    fn new(shard: u32, slot: SlotIndex) -> Self {
+        Self { shard, slot }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Registry {
     shards: Box<[Padded]>,
@@ -91,57 +98,35 @@ impl Registry {
         let number = self.shard_of(hash);
         let shard = self.lock(number);
         let slot = shard.find(hash, key)?;
-        Some((
-            shard,
-            Place {
-                shard: number,
-                slot,
-            },
-        ))
+        Some((shard, Place::new(number, slot)))
     }
 
     /// The gate of `key`; if there is none it is made, now.
-    #[inline]
     pub(crate) fn find_or_insert(
         &self,
         key: &str,
         now: Timestamp,
     ) -> Result<(MutexGuard<'_, Shard>, Place), Refusal> {
-        let hash = self.hasher.hash(key);
-        let number = self.shard_of(hash);
-        let shard = self.lock(number);
-        match shard.find(hash, key) {
-            Some(slot) => Ok((
-                shard,
-                Place {
-                    shard: number,
-                    slot,
-                },
-            )),
-            None => {
-                drop(shard);
-                self.insert(hash, key, None, now)
-            }
+        match self.find(key) {
+            Some(found) => Ok(found),
+            None => self.insert(key, None, now),
         }
     }
 
     /// A gate as it was written down. `false` if there is one already, or no room.
     pub(crate) fn restore(&self, key: &str, record: &GateRecord, now: Timestamp) -> bool {
-        self.find(key).is_none()
-            && self
-                .insert(self.hasher.hash(key), key, Some(record), now)
-                .is_ok()
+        self.find(key).is_none() && self.insert(key, Some(record), now).is_ok()
     }
 
     #[cold]
     fn insert(
         &self,
-        hash: u64,
         key: &str,
         record: Option<&GateRecord>,
         now: Timestamp,
     ) -> Result<(MutexGuard<'_, Shard>, Place), Refusal> {
         let refused = || Refusal::new(Reason::TooManyGates, None, now);
+        let hash = self.hasher.hash(key);
         let number = self.shard_of(hash);
         let before = self.gates.fetch_add(1, Ordering::Relaxed);
         if before >= self.max_gates.load(Ordering::Relaxed) && !self.make_room(number, now) {
@@ -151,28 +136,16 @@ impl Registry {
         let mut shard = self.lock(number);
         // Someone else may have been faster.
         let known = shard.find(hash, key);
-        if known.is_some() {
+        let slot = known.or_else(|| {
+            let swept = shard.evict_idle(&self.hasher, SWEEP, now);
+            self.gates.fetch_sub(swept.evicted, Ordering::Relaxed);
+            shard.insert(hash, key, record, now)
+        });
+        if known.is_some() || slot.is_none() {
             self.gates.fetch_sub(1, Ordering::Relaxed);
         }
-        let slot = match known {
-            Some(slot) => Some(slot),
-            None => {
-                let swept = shard.evict_idle(&self.hasher, SWEEP, now);
-                self.gates.fetch_sub(swept.evicted, Ordering::Relaxed);
-                shard.insert(hash, key, record, now)
-            }
-        };
-        let Some(slot) = slot else {
-            self.gates.fetch_sub(1, Ordering::Relaxed);
-            return Err(refused());
-        };
-        Ok((
-            shard,
-            Place {
-                shard: number,
-                slot,
-            },
-        ))
+        let slot = slot.ok_or_else(refused)?;
+        Ok((shard, Place::new(number, slot)))
     }
 
     /// Counts an ask that was refused because there was no room for its gate. Any shard will do: only
@@ -210,11 +183,7 @@ impl Registry {
             if let Some((used, slot)) = oldest
                 && best.is_none_or(|(oldest, _)| used < oldest)
             {
-                let place = Place {
-                    shard: number,
-                    slot,
-                };
-                best = Some((used, place));
+                best = Some((used, Place::new(number, slot)));
             }
         }
         best.map(|(_, place)| place)
