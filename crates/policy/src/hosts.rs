@@ -162,6 +162,15 @@ impl<T> Hosts<T> {
         self.exact.insert(key.to_owned(), index);
     }
 
+    /// Takes an [alias](Self::alias) back. `false` if there was none.
+    pub fn forget_alias(&mut self, key: &str) -> bool {
+        let index = self.exact.get(key).copied();
+        // A host that has a value of its own is no alias, whatever it is called.
+        let is_alias = index
+            .is_some_and(|index| self.pattern(index) != Some(&HostPattern::Exact(key.to_owned())));
+        is_alias && self.exact.remove(key).is_some()
+    }
+
     /// The value for a [normalised](key::normalize) key; a port is ignored.
     pub fn find(&self, key: &str) -> &T {
         self.get(self.index_for(key))
@@ -246,6 +255,17 @@ mod tests {
         assert_eq!(hosts.insert(pattern("*.example.com"), 4), Some(wild));
         assert_eq!((*hosts.get(first), *hosts.get(wild)), (3, 4));
         assert_eq!(hosts.iter().len(), 2);
+    }
+
+    #[test]
+    fn an_alias_can_be_taken_back_and_a_host_cannot() {
+        let mut hosts = Hosts::new(0);
+        hosts.insert(pattern("a.example.com"), 1).unwrap();
+        hosts.alias("llm/a", "a.example.com");
+        assert_eq!(*hosts.find("llm/a"), 1);
+        assert!(hosts.forget_alias("llm/a") && !hosts.forget_alias("llm/a"));
+        assert!(!hosts.forget_alias("a.example.com"));
+        assert_eq!((*hosts.find("llm/a"), *hosts.find("a.example.com")), (0, 1));
     }
 
     #[test]

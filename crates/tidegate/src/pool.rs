@@ -163,7 +163,6 @@ impl<E> Pool<E> {
     /// Adds an endpoint as it was written down before a restart.
     pub fn restore(&self, name: &str, host: &str, data: E, record: LadderRecord) -> bool {
         let key = endpoint_key(&self.name, name);
-        self.limiter.shared().name_host(&key, host);
         let now = self.limiter.clock().now();
         let mut state = lock(&self.state);
         let Some(id) = state.pool.restore(name, record, now) else {
@@ -172,21 +171,30 @@ impl<E> Pool<E> {
         let endpoint = Endpoint {
             id,
             name: name.into(),
-            key: key.into(),
+            key: key.as_str().into(),
             data,
         };
         state.endpoints.insert(id, Arc::new(endpoint));
-        self.changed(state);
+        drop(state);
+        // Only now, for a name that was taken must not change the settings of who has it; and
+        // without the lock, for those who wait at the gate may be woken by it.
+        self.limiter.shared().name_host(&key, host);
+        self.changed(lock(&self.state));
         true
     }
 
     /// Removes an endpoint; what is under way through it ends without effect. `false` if there is
     /// none of that name.
     pub fn remove(&self, name: &str) -> bool {
-        self.interfere(name, |state, id| {
+        let is_removed = self.interfere(name, |state, id| {
             state.endpoints.remove(&id);
             state.pool.remove(id)
-        })
+        });
+        if is_removed {
+            let key = endpoint_key(&self.name, name);
+            self.limiter.shared().forget_host(&key);
+        }
+        is_removed
     }
 
     /// A person enables an endpoint: all its error state is cleared. `false` if there is none of

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use drive::drive;
+use drive::{drive, gate};
 use policy::hint::Hint;
 use policy::item::TerminalReason;
 use policy::ladder::{Disabled, LadderOptions, LadderSettings};
@@ -17,17 +17,7 @@ use policy::outcome::Outcome;
 use policy::pool::Balance;
 use policy::time::Timestamp;
 use tidegate::call::What;
-use tidegate::{
-    Answered, Ask, GateOptions, GateSettings, Limiter, ManualClock, Pool, PoolRefusal, Reason,
-};
-
-fn gate(set: &[(&str, &str)]) -> GateSettings {
-    let mut options = GateOptions::default();
-    for (name, value) in set {
-        options.set(name, value).expect("a good setting");
-    }
-    options.build().expect("settings that fit together")
-}
+use tidegate::{Answered, Ask, Limiter, ManualClock, Pool, PoolRefusal, Reason};
 
 fn pool(set: &[(&str, &str)], names: &[&str]) -> (ManualClock, Pool<()>) {
     let clock = ManualClock::new();
@@ -406,4 +396,25 @@ fn a_hint_pauses_for_as_long_as_it_says() {
     };
     send(&clock, &pool, &status(429).with_hint(hint));
     assert_eq!(pool.view()[0].paused_until, Some(Timestamp::from_secs(7)));
+}
+
+#[test]
+fn a_name_that_is_taken_changes_nothing_for_who_has_it() {
+    let clock = ManualClock::new();
+    let fixed = |rate: &str| gate(&[("strategy", "fixed"), ("initial_rate", rate)]);
+    let limiter = Limiter::builder()
+        .host("a.example.com".parse().unwrap(), fixed("7"))
+        .host("b.example.com".parse().unwrap(), fixed("9"))
+        .clock(clock.clock())
+        .build();
+    let pool = Pool::new("llm", &limiter);
+    assert!(pool.add("a", "a.example.com", ()));
+    assert!(!pool.add("a", "b.example.com", ()));
+    send(&clock, &pool, &status(200));
+    let rate = limiter.gate("llm/a").unwrap().gate.rate;
+    assert!((rate - 7.0).abs() < 1e-9, "{rate}");
+    assert!(pool.remove("a"));
+    let default = limiter.settings("other.example.com");
+    assert_eq!(limiter.settings("llm/a"), default, "nothing is left of it");
+    assert_eq!(limiter.settings("a.example.com").gate, fixed("7"));
 }

@@ -223,12 +223,13 @@ impl Shared {
         now: Timestamp,
     ) {
         let key = self.key_if_heard(&shard, place);
-        let (before, after) = self.at_gate(shard, place, now, |shard, now| {
-            let before = shard.look(place.slot, now);
+        let seen = self.at_gate(shard, place, now, |shard, now| {
+            let look = |shard: &mut Shard| key.is_some().then(|| shard.look(place.slot, now));
+            let before = look(shard);
             shard.settle(place.slot, permit, outcome, verdict, now);
-            (before, shard.look(place.slot, now))
+            before.zip(look(shard))
         });
-        if let Some(key) = key {
+        if let (Some(key), Some((before, after))) = (key, seen) {
             let event = Event::Settled {
                 key: &key,
                 verdict,
@@ -413,6 +414,12 @@ impl Shared {
     pub(crate) fn name_host(&self, key: &str, host: &str) {
         lock(&self.aliases).insert(key.to_owned(), host.to_owned());
         self.change_settings(|_| true);
+    }
+
+    /// `key` has no settings of a host any more: nobody uses it.
+    pub(crate) fn forget_host(&self, key: &str) {
+        lock(&self.aliases).remove(key);
+        self.change_settings(|hosts| hosts.forget_alias(key));
     }
 
     /// Changes settings and puts all gates under them. `false` if `change` says that it changed
