@@ -5,7 +5,8 @@ mod drive;
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use policy::outcome::Outcome;
 use policy::pool::Balance;
 use policy::time::Timestamp;
 use tidegate::call::What;
+use tidegate::event::Event;
 use tidegate::{Answered, Ask, Limiter, ManualClock, Pool, PoolRefusal, Reason};
 
 fn pool(set: &[(&str, &str)], names: &[&str]) -> (ManualClock, Pool<()>) {
@@ -417,4 +419,122 @@ fn a_name_that_is_taken_changes_nothing_for_who_has_it() {
     let default = limiter.settings("other.example.com");
     assert_eq!(limiter.settings("llm/a"), default, "nothing is left of it");
     assert_eq!(limiter.settings("a.example.com").gate, fixed("7"));
+}
+
+/// Counts how often it is woken.
+#[derive(Default)]
+struct Woken(AtomicU32);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn who_waits_is_woken_by_a_probe_that_says_nothing_and_by_no_ordinary_answer() {
+    let (clock, pool) = pool(PATIENT, &["a", "b"]);
+    pool.disable("b");
+    let ordinary = drive(&clock, pool.acquire(any())).unwrap();
+    send(&clock, &pool, &status(503));
+    clock.advance(Duration::from_secs(30));
+    let probe = drive(&clock, pool.acquire(any())).unwrap();
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(Arc::clone(&woken));
+    let mut context = Context::from_waker(&waker);
+    let mut waiting = pin!(pool.acquire(any()));
+    assert!(waiting.as_mut().poll(&mut context).is_pending());
+    drop(probe);
+    assert_eq!(woken.0.load(Ordering::SeqCst), 1, "its place is free");
+    assert!(waiting.as_mut().poll(&mut context).is_ready());
+    drop(ordinary);
+
+    let (clock, pool) = self::pool(SLOW, &["a", "b"]);
+    let permits = [
+        drive(&clock, pool.acquire(any())).unwrap(),
+        drive(&clock, pool.acquire(any())).unwrap(),
+    ];
+    let mut waiting = pin!(pool.acquire(any()));
+    assert!(waiting.as_mut().poll(&mut context).is_pending());
+    for permit in permits {
+        permit.settle(&status(200));
+    }
+    assert_eq!(woken.0.load(Ordering::SeqCst), 1, "nothing has changed");
+}
+
+const PATIENT: &[(&str, &str)] = &[
+    ("strategy", "fixed"),
+    ("initial_rate", "1000"),
+    ("max_wait", "60s"),
+];
+
+#[test]
+fn what_happens_to_endpoints_is_told() {
+    let clock = ManualClock::new();
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let listener = {
+        let heard = Arc::clone(&heard);
+        move |_: Timestamp, event: &Event<'_>| {
+            if event.name().starts_with("endpoint") {
+                heard.lock().expect("nobody panics").push(event.name());
+            }
+        }
+    };
+    let limiter = Limiter::builder()
+        .gate(gate(PATIENT))
+        .clock(clock.clock())
+        .listener(listener)
+        .build();
+    let mut options = LadderOptions::default();
+    options.set("disable_after", "2").unwrap();
+    options.set("enabled", "true").unwrap();
+    let protection = options.build().unwrap();
+    let pool = Pool::with("llm", &limiter, Balance::First, protection.clone());
+    assert_eq!(
+        (pool.balance(), pool.protection()),
+        (Balance::First, protection)
+    );
+    pool.add("a", "a.example.com", ());
+    for answer in [200, 503, 200, 503, 503] {
+        send(&clock, &pool, &status(answer));
+    }
+    let expected = [
+        "endpoint_paused",
+        "endpoint_enabled",
+        "endpoint_paused",
+        "endpoint_disabled",
+    ];
+    assert_eq!(*heard.lock().unwrap(), expected);
+}
+
+#[test]
+fn a_success_of_any_endpoint_is_reason_to_go_on_hoping() {
+    let long = [
+        ("strategy", "fixed"),
+        ("initial_rate", "1000"),
+        ("max_wait", "600s"),
+    ];
+    let (clock, pool) = pool(&long, &["a"]);
+    let hint = |wait: u64| Hint {
+        wait: Some(Duration::from_secs(wait)),
+        ..Hint::default()
+    };
+    let made = RefCell::new(0);
+    let called = drive(
+        &clock,
+        pool.call().run(|attempt, _| {
+            *made.borrow_mut() += 1;
+            let outcome = match *made.borrow() {
+                3 => attempt.status(200),
+                _ => attempt.status(429).with_hint(hint(200)),
+            };
+            // Another request gets through meanwhile.
+            pool.limiter()
+                .try_acquire("llm/a")
+                .map(|permit| permit.settle(&status(200)))
+                .ok();
+            async move { Answered::new((), outcome) }
+        }),
+    );
+    assert_eq!(called.unwrap().sent, 3, "400 s, and no give-up after 300");
 }
