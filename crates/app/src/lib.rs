@@ -6,3 +6,4 @@
 
 pub mod check;
 pub mod settings;
+pub mod upstream;

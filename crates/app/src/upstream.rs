@@ -1,0 +1,168 @@
+//! The only code that calls out: requests to servers that are not ours.
+//!
+//! Nothing leaves without a permit. [`Upstream::send`] wants the [`Attempt`] that only a call
+//! through a gate or a pool hands out, so there is no way around them. It sends once: whether to
+//! send again is for the item to say, and the one exception is a connection that had been closed
+//! while nobody used it, where nothing was sent at all.
+//!
+//! Connections are kept per target and per worker ([`Lane`]), because a connection belongs to the
+//! runtime it was made in. hyper's own pool is not used: it hides the moment from which on a server
+//! may have acted, it looks targets up by name for every request, and it hands a request to another
+//! task to wait for a connection. What is known here of a failure is how far the attempt had got,
+//! which decides whether an unsafe request may be repeated.
+
+mod address;
+mod answer;
+mod connect;
+mod error;
+mod lane;
+mod replay;
+mod target;
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::Poll;
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use policy::outcome::{Failure, Phase};
+use tidegate::Attempt;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+pub use address::Addresses;
+pub use answer::{AnswerBody, BodyError};
+pub use connect::Connector;
+pub use error::{SendError, Trouble};
+pub use replay::{BodyBounds, BodyTrouble, Kept, RequestBody};
+pub use target::{Target, TargetError, Trust};
+
+use answer::Home;
+use connect::Connection;
+use lane::Lane;
+use replay::Progress;
+
+/// Times that bound one attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// Until a connection stands, name lookup and TLS included.
+    pub connect: Duration,
+    /// From the request's end to the answer's head.
+    pub first_byte: Duration,
+    /// Between two pieces of a body, and of a connection that nobody uses.
+    pub idle: Duration,
+}
+
+/// What one worker sends through.
+#[derive(Clone, Debug)]
+pub struct Upstream {
+    connector: Connector,
+    worker: usize,
+}
+
+impl Upstream {
+    /// What worker number `worker` sends through; every [`Target`] has a lane for each.
+    pub fn new(connector: Connector, worker: usize) -> Self {
+        Self { connector, worker }
+    }
+
+    /// Sends a request once and waits for the answer's head.
+    ///
+    /// `make` gives the request: it is asked a second time if the first was given back untouched by
+    /// a connection that the server had closed meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// With what went wrong and how far the attempt had got.
+    pub async fn send(
+        &self,
+        _permitted: &Attempt,
+        target: &Target,
+        times: &Times,
+        mut make: impl FnMut() -> (Request<RequestBody>, Kept),
+    ) -> Result<Response<AnswerBody>, SendError> {
+        let lane = target.lane(self.worker);
+        loop {
+            let (connection, is_fresh) = match lane.take(times.idle).await {
+                Some(connection) => (connection, false),
+                None => {
+                    let connection = self.connector.connect(target, times).await?;
+                    lane.offer(&connection);
+                    (connection, true)
+                }
+            };
+            let (request, kept) = make();
+            match exchange(connection, request, &kept, times).await {
+                Ok((answer, connection)) => {
+                    let home = Home::new(lane.clone(), connection);
+                    return Ok(answer.map(|body| AnswerBody::new(body, home, times.idle)));
+                }
+                // Nobody's fault: it was closed while it lay there, and there is another.
+                Err(error) if !is_fresh && error.may_try_another() && kept.is_resendable() => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// One request over one connection, up to the answer's head.
+async fn exchange(
+    mut connection: Connection,
+    request: Request<RequestBody>,
+    kept: &Kept,
+    times: &Times,
+) -> Result<(Response<Incoming>, Connection), SendError> {
+    let is_safe = request.method().is_idempotent();
+    let answer = {
+        let mut sending = pin!(connection.send(request));
+        let mut patience = None;
+        poll_fn(|context| {
+            if let Poll::Ready(answer) = sending.as_mut().poll(context) {
+                return Poll::Ready(Some(answer));
+            }
+            poll_patience(&mut patience, kept, times.first_byte, context).map(|()| None)
+        })
+        .await
+    };
+    match answer {
+        Some(Ok(answer)) => Ok((answer, connection)),
+        Some(Err(mut error)) => {
+            let was_untouched = error.take_message().is_some();
+            Err(SendError::broken(
+                error.into_error(),
+                was_untouched,
+                is_safe,
+                kept.phase(),
+            ))
+        }
+        None => Err(SendError::failed(
+            Failure::Timeout,
+            Phase::Waiting,
+            "no answer came in time",
+        )),
+    }
+}
+
+/// Ready when the answer takes too long. That counts from the request's end, so a request that is
+/// still being sent has time: how long its sender may pause is a matter of its body.
+fn poll_patience(
+    patience: &mut Option<Pin<Box<Sleep>>>,
+    kept: &Kept,
+    first_byte: Duration,
+    context: &mut std::task::Context<'_>,
+) -> Poll<()> {
+    let from_now = || Instant::now() + first_byte;
+    let sleep = patience.get_or_insert_with(|| Box::pin(sleep_until(from_now())));
+    loop {
+        std::task::ready!(sleep.as_mut().poll(context));
+        let ends = match kept.progress() {
+            Progress::None => sleep.deadline(),
+            Progress::Partial => from_now(),
+            Progress::Whole(since) => since + first_byte,
+        };
+        if ends <= sleep.deadline() {
+            return Poll::Ready(());
+        }
+        sleep.as_mut().reset(ends);
+    }
+}

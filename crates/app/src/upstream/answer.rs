@@ -1,0 +1,172 @@
+//! The body of an answer, which brings its connection home when it is over.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use tokio::time::{Instant, Sleep, sleep};
+
+use super::connect::Connection;
+use super::lane::Lane;
+
+/// The body of an answer.
+///
+/// When it was read to its end, the connection is there for the next request; if it is dropped
+/// before, the connection is closed, and the server stops sending.
+#[derive(Debug)]
+pub struct AnswerBody {
+    /// What was read before anyone asked for it.
+    beginning: Option<Bytes>,
+    rest: Option<Incoming>,
+    home: Option<Home>,
+    idle: Duration,
+    silence: Option<Pin<Box<Sleep>>>,
+}
+
+/// Where a connection belongs.
+#[derive(Debug)]
+pub(super) struct Home {
+    lane: Arc<Lane>,
+    connection: Connection,
+}
+
+impl Home {
+    pub(super) fn new(lane: Arc<Lane>, connection: Connection) -> Self {
+        Self { lane, connection }
+    }
+
+    fn go(self) {
+        self.lane.put(self.connection);
+    }
+}
+
+/// Why a body ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError {
+    /// The connection broke.
+    #[error("the answer broke off")]
+    Broken(#[source] hyper::Error),
+    /// Nothing came for too long.
+    #[error("the answer paused for too long")]
+    Silent,
+}
+
+impl AnswerBody {
+    pub(super) fn new(rest: Incoming, home: Home, idle: Duration) -> Self {
+        let mut body = Self {
+            beginning: None,
+            rest: Some(rest),
+            home: Some(home),
+            idle,
+            silence: None,
+        };
+        body.note_end();
+        body
+    }
+
+    /// Reads up to `most` bytes, or to the end, and keeps them: whoever reads the body later gets
+    /// them first. An answer that breaks off has no more than it has.
+    pub async fn beginning(&mut self, most: usize) -> &[u8] {
+        let mut read = BytesMut::new();
+        while read.len() < most {
+            let frame = std::future::poll_fn(|context| self.poll_rest(context)).await;
+            match frame.map(|frame| frame.map(Frame::into_data)) {
+                Some(Ok(Ok(data))) => read.extend_from_slice(&data),
+                Some(Ok(Err(_trailers))) => {}
+                Some(Err(_)) | None => break,
+            }
+        }
+        self.beginning = (!read.is_empty()).then(|| read.freeze());
+        self.beginning.as_deref().unwrap_or_default()
+    }
+
+    fn poll_rest(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let Some(rest) = &mut self.rest else {
+            return Poll::Ready(None);
+        };
+        match Pin::new(rest).poll_frame(context) {
+            Poll::Ready(Some(Ok(frame))) => {
+                // Made for the first pause; small answers have none.
+                if let Some(silence) = &mut self.silence {
+                    silence.as_mut().reset(Instant::now() + self.idle);
+                }
+                self.note_end();
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Poll::Ready(Some(Err(error))) => {
+                self.rest = None;
+                self.home = None;
+                Poll::Ready(Some(Err(BodyError::Broken(error))))
+            }
+            Poll::Ready(None) => {
+                self.come_home();
+                Poll::Ready(None)
+            }
+            Poll::Pending => {
+                let idle = self.idle;
+                let silence = self.silence.get_or_insert_with(|| Box::pin(sleep(idle)));
+                ready!(silence.as_mut().poll(context));
+                self.rest = None;
+                self.home = None;
+                Poll::Ready(Some(Err(BodyError::Silent)))
+            }
+        }
+    }
+
+    /// A body whose length is known is over with its last piece, without being asked again.
+    fn note_end(&mut self) {
+        if self.rest.as_ref().is_some_and(Body::is_end_stream) {
+            self.come_home();
+        }
+    }
+
+    fn come_home(&mut self) {
+        self.rest = None;
+        self.silence = None;
+        if let Some(home) = self.home.take() {
+            home.go();
+        }
+    }
+}
+
+impl Body for AnswerBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        if let Some(beginning) = self.beginning.take() {
+            return Poll::Ready(Some(Ok(Frame::data(beginning))));
+        }
+        self.poll_rest(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.beginning.is_none() && self.rest.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let beginning = self
+            .beginning
+            .as_ref()
+            .map_or(0, |bytes| bytes.len() as u64);
+        let rest = self
+            .rest
+            .as_ref()
+            .map_or_else(|| SizeHint::with_exact(0), Body::size_hint);
+        let mut hint = SizeHint::new();
+        hint.set_lower(rest.lower().saturating_add(beginning));
+        if let Some(upper) = rest.upper() {
+            hint.set_upper(upper.saturating_add(beginning));
+        }
+        hint
+    }
+}

@@ -1,0 +1,233 @@
+//! Making a connection: resolve, check, dial, TLS, handshake.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::{TrySendError, http1, http2};
+use hyper::rt::{Read, Write};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use policy::outcome::{Failure, Phase};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+use super::address::Addresses;
+use super::error::SendError;
+use super::replay::RequestBody;
+use super::target::{Place, Target};
+use super::{Lane, Times};
+
+/// Makes connections.
+#[derive(Clone, Debug)]
+pub struct Connector {
+    addresses: Arc<Addresses>,
+    tls: Arc<ClientConfig>,
+}
+
+/// A connection that a request can be sent on.
+#[derive(Debug)]
+pub(super) enum Connection {
+    /// HTTP/1.1: one request at a time.
+    One(http1::SendRequest<RequestBody>),
+    /// HTTP/2: many at once.
+    Two(http2::SendRequest<RequestBody>),
+}
+
+type Sent = Result<Response<Incoming>, TrySendError<Request<RequestBody>>>;
+
+impl Connection {
+    pub(super) async fn send(&mut self, request: Request<RequestBody>) -> Sent {
+        match self {
+            Self::One(sender) => sender.try_send_request(request).await,
+            Self::Two(sender) => sender.try_send_request(absolute(request)).await,
+        }
+    }
+}
+
+/// HTTP/2 has no `Host`: scheme and authority are part of the address.
+fn absolute(mut request: Request<RequestBody>) -> Request<RequestBody> {
+    if let Some(host) = request.headers_mut().remove(http::header::HOST) {
+        let mut parts = std::mem::take(request.uri_mut()).into_parts();
+        parts.scheme = Some(http::uri::Scheme::HTTPS);
+        parts.authority = host.as_bytes().try_into().ok();
+        if let Ok(uri) = http::Uri::from_parts(parts) {
+            *request.uri_mut() = uri;
+        }
+    }
+    *request.version_mut() = http::Version::HTTP_2;
+    request
+}
+
+impl Connector {
+    /// Dials what `addresses` permit, and trusts the certificates of the system and of the Mozilla
+    /// programme.
+    pub fn new(addresses: Addresses) -> Self {
+        let mut roots = RootCertStore::empty();
+        roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+        // What cannot be read is no authority; the others are there in any case.
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        Self::with_roots(addresses, roots)
+    }
+
+    /// The same with these authorities alone.
+    pub fn with_roots(addresses: Addresses, roots: RootCertStore) -> Self {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut tls = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("ring has the protocols that are on by default")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Self {
+            addresses: Arc::new(addresses),
+            tls: Arc::new(tls),
+        }
+    }
+
+    /// The same certificates, and other addresses.
+    pub fn permitting(&self, addresses: Addresses) -> Self {
+        Self {
+            addresses: Arc::new(addresses),
+            tls: Arc::clone(&self.tls),
+        }
+    }
+
+    /// A new connection to `target`.
+    pub(super) async fn connect(
+        &self,
+        target: &Target,
+        times: &Times,
+    ) -> Result<Connection, SendError> {
+        let connecting = self.connect_in_time(target, times.connect);
+        match timeout(times.connect, connecting).await {
+            Ok(connected) => connected,
+            Err(_) => Err(failed(Failure::Timeout, "no connection stood in time")),
+        }
+    }
+
+    async fn connect_in_time(
+        &self,
+        target: &Target,
+        time: Duration,
+    ) -> Result<Connection, SendError> {
+        let addresses = self.resolve(target).await?;
+        let stream = dial(&addresses, target.port(), time).await?;
+        // Requests are written in one piece and answers are waited for.
+        _ = stream.set_nodelay(true);
+        let Some(name) = target.server_name() else {
+            return one(TokioIo::new(stream)).await;
+        };
+        let tls = TlsConnector::from(Arc::clone(&self.tls));
+        let stream = tls.connect(name.clone(), stream).await;
+        let stream = stream.map_err(|error| failed(Failure::Tls, tls_in_words(&error)))?;
+        let is_two = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+        if is_two {
+            two(TokioIo::new(stream)).await
+        } else {
+            one(TokioIo::new(stream)).await
+        }
+    }
+
+    /// The addresses of a target that may be dialled.
+    async fn resolve(&self, target: &Target) -> Result<Vec<IpAddr>, SendError> {
+        if let Some(meant) = target.meant() {
+            return Ok(meant);
+        }
+        let found: Vec<IpAddr> = match target.host() {
+            Place::Address(address) => vec![*address],
+            Place::Name(name) => {
+                let found = lookup_host((&**name, target.port())).await;
+                let found = found.map_err(|_| failed(Failure::Dns, "its name did not resolve"))?;
+                found.map(|address| address.ip()).collect()
+            }
+        };
+        let refused = found
+            .iter()
+            .find(|address| !self.addresses.permit(**address));
+        let refused = refused.copied();
+        let permitted: Vec<IpAddr> = found
+            .into_iter()
+            .filter(|address| self.addresses.permit(*address))
+            .collect();
+        match (permitted.is_empty(), refused) {
+            (false, _) => Ok(permitted),
+            (true, Some(address)) => Err(SendError::not_allowed(address)),
+            (true, None) => Err(failed(Failure::Dns, "its name has no address")),
+        }
+    }
+}
+
+impl Lane {
+    /// Whoever connects over HTTP/2 lets the others use it.
+    pub(super) fn offer(&self, connection: &Connection) {
+        if let Connection::Two(sender) = connection {
+            self.share(sender.clone());
+        }
+    }
+}
+
+/// Tries one address after the other; none may use up the time of all.
+async fn dial(addresses: &[IpAddr], port: u16, time: Duration) -> Result<TcpStream, SendError> {
+    let share = time / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
+    let mut last = failed(Failure::Connect, "it has no address");
+    for address in addresses {
+        let dialling = TcpStream::connect(SocketAddr::new(*address, port));
+        match timeout(share, dialling).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => last = failed(Failure::Connect, dial_in_words(&error)),
+            Err(_) => last = failed(Failure::Timeout, "no connection stood in time"),
+        }
+    }
+    Err(last)
+}
+
+async fn one<T>(io: T) -> Result<Connection, SendError>
+where
+    T: Read + Write + Unpin + Send + 'static,
+{
+    let shaken = http1::Builder::new().handshake(io).await;
+    let (sender, connection) = shaken.map_err(|_| failed(Failure::Reset, BROKEN))?;
+    tokio::spawn(connection);
+    Ok(Connection::One(sender))
+}
+
+async fn two<T>(io: T) -> Result<Connection, SendError>
+where
+    T: Read + Write + Unpin + Send + 'static,
+{
+    let shaken = http2::Builder::new(TokioExecutor::new())
+        .handshake(io)
+        .await;
+    let (sender, connection) = shaken.map_err(|_| failed(Failure::Reset, BROKEN))?;
+    tokio::spawn(connection);
+    Ok(Connection::Two(sender))
+}
+
+const BROKEN: &str = "the connection broke as soon as it stood";
+
+fn failed(failure: Failure, what: impl Into<String>) -> SendError {
+    SendError::failed(failure, Phase::Connecting, what)
+}
+
+fn dial_in_words(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        std::io::ErrorKind::ConnectionRefused => "the connection was refused",
+        std::io::ErrorKind::TimedOut => "no connection stood in time",
+        _ => "it cannot be reached",
+    }
+}
+
+/// rustls says what is wrong with a certificate, which is what people need to know.
+fn tls_in_words(error: &std::io::Error) -> String {
+    let cause = error
+        .get_ref()
+        .and_then(|cause| cause.downcast_ref::<rustls::Error>());
+    match cause {
+        Some(cause) => format!("TLS failed: {cause}"),
+        None => "TLS failed".to_owned(),
+    }
+}

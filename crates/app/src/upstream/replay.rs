@@ -1,0 +1,284 @@
+//! The body of a request, kept as far as it may have to be sent again.
+//!
+//! It goes out while it comes in, piece by piece, so that its length does not matter. What has
+//! passed is kept up to a bound; an attempt that begins anew sends that first and goes on with what
+//! is still to come. Beyond the bound nothing is kept, and the request has one attempt.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use policy::outcome::Phase;
+use tokio::time::{Instant, Sleep, sleep};
+
+/// What bounds the body of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BodyBounds {
+    /// The longest that is passed on; `None`: any.
+    pub most: Option<u64>,
+    /// So many bytes are kept for sending them again.
+    pub kept: u64,
+    /// The longest pause between two pieces.
+    pub idle: Duration,
+}
+
+/// The body of a request over all its attempts.
+#[derive(Clone, Debug)]
+pub struct Kept(Option<Arc<Mutex<State>>>);
+
+/// How far a request's body is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// There is none.
+    None,
+    /// Some of it is still to come.
+    Partial,
+    /// It was handed over, at this time.
+    Whole(Instant),
+}
+
+/// Why a body could not be passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BodyTrouble {
+    /// It is longer than is passed on.
+    #[error("the body of the request is too long")]
+    TooLarge,
+    /// Its sender paused for too long.
+    #[error("the body of the request paused for too long")]
+    Slow,
+    /// Its sender went away, or sent nonsense.
+    #[error("the body of the request broke off")]
+    Broken,
+}
+
+struct State {
+    rest: Incoming,
+    bounds: BodyBounds,
+    length: SizeHint,
+    pieces: Vec<Bytes>,
+    trailers: Option<HeaderMap>,
+    passed: u64,
+    has_overflowed: bool,
+    is_over: bool,
+    whole_since: Option<Instant>,
+    trouble: Option<BodyTrouble>,
+    silence: Option<Pin<Box<Sleep>>>,
+}
+
+impl Kept {
+    /// No body at all.
+    pub const NONE: Self = Self(None);
+
+    /// A body that is still to come.
+    pub fn new(rest: Incoming, bounds: BodyBounds) -> Self {
+        if rest.is_end_stream() {
+            return Self::NONE;
+        }
+        Self(Some(Arc::new(Mutex::new(State {
+            length: rest.size_hint(),
+            rest,
+            bounds,
+            pieces: Vec::new(),
+            trailers: None,
+            passed: 0,
+            has_overflowed: false,
+            is_over: false,
+            whole_since: None,
+            trouble: None,
+            silence: None,
+        }))))
+    }
+
+    /// The body for one attempt, from its first byte.
+    pub fn body(&self) -> RequestBody {
+        RequestBody {
+            state: self.0.clone(),
+            next: 0,
+            has_ended: false,
+        }
+    }
+
+    /// Can it be sent from its first byte?
+    pub fn is_resendable(&self) -> bool {
+        self.look(|state| !state.has_overflowed && state.trouble.is_none())
+            .unwrap_or(true)
+    }
+
+    /// Why it could not be passed on.
+    pub fn trouble(&self) -> Option<BodyTrouble> {
+        self.look(|state| state.trouble).flatten()
+    }
+
+    /// How far an attempt has got that is being sent.
+    pub(super) fn phase(&self) -> Phase {
+        match self.progress() {
+            Progress::Partial => Phase::Sending,
+            Progress::None | Progress::Whole(_) => Phase::Waiting,
+        }
+    }
+
+    pub(super) fn progress(&self) -> Progress {
+        match self.look(|state| state.whole_since) {
+            None => Progress::None,
+            Some(None) => Progress::Partial,
+            Some(Some(since)) => Progress::Whole(since),
+        }
+    }
+
+    fn look<T>(&self, look: impl FnOnce(&State) -> T) -> Option<T> {
+        self.0.as_ref().map(|state| look(&lock(state)))
+    }
+}
+
+/// The body of one attempt.
+#[derive(Debug)]
+pub struct RequestBody {
+    state: Option<Arc<Mutex<State>>>,
+    /// The piece to send next.
+    next: usize,
+    has_ended: bool,
+}
+
+impl RequestBody {
+    /// No body at all.
+    pub const EMPTY: Self = Self {
+        state: None,
+        next: 0,
+        has_ended: true,
+    };
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = BodyTrouble;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyTrouble>>> {
+        let this = &mut *self;
+        let Some(state) = &this.state else {
+            return Poll::Ready(None);
+        };
+        if this.has_ended {
+            return Poll::Ready(None);
+        }
+        let mut state = lock(state);
+        if let Some(piece) = state.pieces.get(this.next) {
+            let piece = piece.clone();
+            this.next += 1;
+            return Poll::Ready(Some(Ok(Frame::data(piece))));
+        }
+        let frame = ready!(state.poll_rest(context));
+        match &frame {
+            Some(Ok(frame)) if frame.is_data() => this.next = state.pieces.len(),
+            Some(_) => this.has_ended = true,
+            None => this.has_ended = true,
+        }
+        if this.has_ended {
+            state.whole_since = Some(Instant::now());
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.state.is_none() || self.has_ended
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.state {
+            None => SizeHint::with_exact(0),
+            Some(state) => lock(state).length.clone(),
+        }
+    }
+}
+
+impl State {
+    fn poll_rest(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyTrouble>>> {
+        if let Some(trouble) = self.trouble {
+            return Poll::Ready(Some(Err(trouble)));
+        }
+        if self.is_over {
+            return Poll::Ready(
+                self.trailers
+                    .clone()
+                    .map(|trailers| Ok(Frame::trailers(trailers))),
+            );
+        }
+        match Pin::new(&mut self.rest).poll_frame(context) {
+            Poll::Pending => {
+                let idle = self.bounds.idle;
+                let silence = self.silence.get_or_insert_with(|| Box::pin(sleep(idle)));
+                ready!(silence.as_mut().poll(context));
+                Poll::Ready(Some(Err(self.fail(BodyTrouble::Slow))))
+            }
+            Poll::Ready(frame) => {
+                self.silence = None;
+                Poll::Ready(self.take(frame))
+            }
+        }
+    }
+
+    fn take(
+        &mut self,
+        frame: Option<Result<Frame<Bytes>, hyper::Error>>,
+    ) -> Option<Result<Frame<Bytes>, BodyTrouble>> {
+        match frame.map(|frame| frame.map(Frame::into_data)) {
+            None => {
+                self.is_over = true;
+                None
+            }
+            Some(Err(_)) => Some(Err(self.fail(BodyTrouble::Broken))),
+            Some(Ok(Err(frame))) => {
+                self.is_over = true;
+                self.trailers = frame.into_trailers().ok();
+                self.trailers
+                    .clone()
+                    .map(|trailers| Ok(Frame::trailers(trailers)))
+            }
+            Some(Ok(Ok(piece))) => Some(self.pass(piece)),
+        }
+    }
+
+    fn pass(&mut self, piece: Bytes) -> Result<Frame<Bytes>, BodyTrouble> {
+        self.passed = self.passed.saturating_add(piece.len() as u64);
+        if self.bounds.most.is_some_and(|most| self.passed > most) {
+            return Err(self.fail(BodyTrouble::TooLarge));
+        }
+        if self.passed > self.bounds.kept {
+            self.has_overflowed = true;
+            self.pieces = Vec::new();
+        } else {
+            self.pieces.push(piece.clone());
+        }
+        Ok(Frame::data(piece))
+    }
+
+    fn fail(&mut self, trouble: BodyTrouble) -> BodyTrouble {
+        self.trouble = Some(trouble);
+        trouble
+    }
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Never what is in it.
+        f.debug_struct("State")
+            .field("passed", &self.passed)
+            .field("is_over", &self.is_over)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A panic of hyper's would leave nothing half done here.
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
