@@ -87,6 +87,15 @@ impl ItemKind {
     }
 }
 
+/// Can somebody else do the same work?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Elsewhere {
+    /// No, or not now.
+    Nobody,
+    /// Another endpoint of the pool can be used, and its gate would let it out at once.
+    AtOnce,
+}
+
 /// The state of an item. Small and plain: it is recorded and restored as it is.
 ///
 /// ```
@@ -183,6 +192,20 @@ impl Item {
         now: Timestamp,
         random: &mut Random,
     ) -> Step {
+        self.after_at(settings, outcome, verdict, Elsewhere::Nobody, now, random)
+    }
+
+    /// The same for an attempt at one endpoint of a pool. A delay is about the server that failed
+    /// or asked for it, so there is none where `elsewhere` somebody else can take over at once.
+    pub fn after_at(
+        &mut self,
+        settings: &BackoffSettings,
+        outcome: &Outcome,
+        verdict: Option<Verdict>,
+        elsewhere: Elsewhere,
+        now: Timestamp,
+        random: &mut Random,
+    ) -> Step {
         self.sent = self.sent.saturating_add(1);
         if verdict != Some(Verdict::Unauthorized) && matches!(outcome.answer, Answer::Status(_)) {
             self.refreshed = false;
@@ -194,7 +217,7 @@ impl Item {
             Some(Verdict::Conflict) => Step::Conflict,
             Some(Verdict::Unauthorized) => self.refresh(now),
             Some(verdict @ (Verdict::Throttled | Verdict::Overloaded | Verdict::Unreachable)) => {
-                self.again(settings, outcome, verdict, now, random)
+                self.again(settings, outcome, verdict, elsewhere, now, random)
             }
         }
     }
@@ -248,6 +271,7 @@ impl Item {
         settings: &BackoffSettings,
         outcome: &Outcome,
         verdict: Verdict,
+        elsewhere: Elsewhere,
         now: Timestamp,
         random: &mut Random,
     ) -> Step {
@@ -256,13 +280,18 @@ impl Item {
             return Step::Failed(TerminalReason::Exhausted);
         }
         let reason = ResendReason::Verdict(verdict);
+        if outcome.hint.wait.is_none() {
+            self.attempts = self.attempts.saturating_add(1);
+            if !settings.may_retry(self.attempts) {
+                return Step::Failed(TerminalReason::Exhausted);
+            }
+        }
+        if elsewhere == Elsewhere::AtOnce {
+            return self.send_after(Duration::ZERO, DelaySource::Failover, reason, now);
+        }
         if let Some(wait) = outcome.hint.wait {
             let delay = settings.directed(wait, random);
             return self.send_after(delay, DelaySource::RetryAfter, reason, now);
-        }
-        self.attempts = self.attempts.saturating_add(1);
-        if !settings.may_retry(self.attempts) {
-            return Step::Failed(TerminalReason::Exhausted);
         }
         let delay = settings.delay(self.attempts, random);
         self.send_after(delay, DelaySource::Backoff, reason, now)

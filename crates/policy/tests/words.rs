@@ -121,11 +121,11 @@ fn classes_and_sources() {
         Class::as_str,
         "success retryable terminal bot_check",
     );
-    use DelaySource::{Backoff, Gate, Refresh, RetryAfter};
+    use DelaySource::{Backoff, Failover, Gate, Refresh, RetryAfter};
     check(
-        &[Backoff, RetryAfter, Refresh, Gate],
+        &[Backoff, RetryAfter, Refresh, Gate, Failover],
         DelaySource::as_str,
-        "backoff retry_after refresh gate",
+        "backoff retry_after refresh gate failover",
     );
 }
 

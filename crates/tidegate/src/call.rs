@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use policy::backoff::BackoffSettings;
-use policy::item::{ItemKind, Safety, Step};
+use policy::item::{ItemKind, Safety, Step, TerminalReason};
 use policy::outcome::{Outcome, Verdict};
 use policy::time::Timestamp;
 
@@ -51,6 +51,8 @@ pub struct Answered<T> {
     pub verdict: Option<Verdict>,
     /// The beginning of an error's message, for people and for the texts of pools; may be empty.
     pub text: String,
+    /// It cannot be sent again, whatever came of it: its body is gone, for instance.
+    pub is_last: bool,
 }
 
 impl<T> Answered<T> {
@@ -67,6 +69,7 @@ impl<T> Answered<T> {
             outcome: Some(outcome),
             verdict,
             text: String::new(),
+            is_last: false,
         }
     }
 
@@ -82,6 +85,16 @@ impl<T> Answered<T> {
             outcome: None,
             verdict: None,
             text: String::new(),
+            is_last: true,
+        }
+    }
+
+    /// The same, and it cannot be sent again: where another attempt would follow, the call is over
+    /// as `exhausted`, with this value.
+    pub fn last(self) -> Self {
+        Self {
+            is_last: true,
+            ..self
         }
     }
 }
@@ -153,7 +166,11 @@ pub struct Call<'a, P = Limiter> {
     kind: ItemKind,
     backoff: Option<&'a BackoffSettings>,
     credential: Option<&'a dyn Refresh>,
+    watcher: Option<Watcher<'a>>,
 }
+
+/// Who is told of every step of a call as it is taken.
+type Watcher<'a> = &'a (dyn Fn(&TrailStep) + Sync);
 
 /// How long a gate may go without any success before those who wait there give up.
 pub const GIVE_UP_AFTER: Duration = Duration::from_secs(300);
@@ -170,6 +187,7 @@ impl<'a, P> Call<'a, P> {
             },
             backoff: None,
             credential: None,
+            watcher: None,
         }
     }
 
@@ -239,6 +257,15 @@ impl<'a, P> Call<'a, P> {
         }
     }
 
+    /// Who is told of every step as it is taken, and not only when all is over: for a log that
+    /// knows whose call it is. It should be quick.
+    pub fn watch(self, watcher: &'a (dyn Fn(&TrailStep) + Sync)) -> Self {
+        Self {
+            watcher: Some(watcher),
+            ..self
+        }
+    }
+
     async fn drive<E, T, F>(
         self,
         way: Way<'a, E>,
@@ -280,8 +307,12 @@ impl<'a, P> Call<'a, P> {
                 right.give_back();
                 return Ok(course.unsent(answered.value));
             };
+            let endpoint = right.endpoint_id();
             right.settle(outcome, answered.verdict, &answered.text);
-            let mut step = course.after(outcome, answered.verdict);
+            let mut step = course.after(endpoint, outcome, answered.verdict);
+            if answered.is_last && !matches!(step, Step::Done | Step::Failed(_)) {
+                step = Step::Failed(TerminalReason::Exhausted);
+            }
             if let (Step::Refresh, Some(credential), Some(used)) = (step, self.credential, used) {
                 let succeeded = credential.refresh(used).await;
                 step = course.refreshed(credential, succeeded);

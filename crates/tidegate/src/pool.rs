@@ -70,7 +70,7 @@ struct State<E> {
 
 /// One member of a pool.
 pub struct Endpoint<E> {
-    id: EndpointId,
+    pub(crate) id: EndpointId,
     name: Box<str>,
     key: Arc<str>,
     data: E,
@@ -266,7 +266,7 @@ impl<E> Pool<E> {
     /// A permit of whichever endpoint is chosen and may send first. The key of the ask is not
     /// looked at; the gates of the endpoints are asked.
     pub async fn acquire(&self, ask: Ask<'_>) -> Result<PoolPermit<'_, E>, PoolRefusal> {
-        self.wait_noting(ask, &mut None).await
+        self.wait_noting(ask, None, &mut None).await
     }
 
     /// Something that somebody wants done by any of the endpoints, with retries: see [`Call`].

@@ -56,6 +56,8 @@ pub enum DelaySource {
     Refresh,
     /// The gate said when it may be worth asking again.
     Gate,
+    /// There is none: it goes to another endpoint of its pool, which nothing keeps it from.
+    Failover,
 }
 
 impl DelaySource {
@@ -66,6 +68,7 @@ impl DelaySource {
             Self::RetryAfter => "retry_after",
             Self::Refresh => "refresh",
             Self::Gate => "gate",
+            Self::Failover => "failover",
         }
     }
 }

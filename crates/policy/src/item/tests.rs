@@ -565,7 +565,7 @@ proptest! {
                     }
                 }
                 DelaySource::Refresh => prop_assert_eq!(delay, Duration::ZERO),
-                DelaySource::Gate => {}
+                DelaySource::Gate | DelaySource::Failover => {}
             }
             // Five sends have four waits.
             prop_assert!(undirected < at.settings.max_attempts());
@@ -601,4 +601,42 @@ proptest! {
             prop_assert!(sends <= 600);
         }
     }
+}
+
+#[test]
+fn where_another_endpoint_can_take_over_nothing_is_waited_for() {
+    let settings = BackoffSettings::default();
+    let mut random = Random::from_seed(1);
+    let mut after = |outcome: &Outcome, verdict, elsewhere| {
+        let kind = ItemKind {
+            expires_after: Some(Duration::from_secs(30)),
+            ..ItemKind::of("GET")
+        };
+        let mut item = Item::new(kind, Timestamp::ZERO);
+        let now = Timestamp::from_secs(1);
+        let step = item.after_at(
+            &settings,
+            outcome,
+            Some(verdict),
+            elsewhere,
+            now,
+            &mut random,
+        );
+        (step, item.attempts())
+    };
+    let at_once = |reason| Step::SendAt {
+        at: Timestamp::from_secs(1),
+        delay: Duration::ZERO,
+        source: DelaySource::Failover,
+        reason: ResendReason::Verdict(reason),
+    };
+    let failed = Outcome::status(502, Duration::ZERO);
+    let step = after(&failed, Verdict::Overloaded, Elsewhere::AtOnce);
+    assert_eq!(step, (at_once(Verdict::Overloaded), 1));
+    // The server's hour is no matter of the other, and uses no attempt up there either.
+    let hour = Outcome::throttled(Duration::ZERO, Some(Duration::from_secs(3600)));
+    let step = after(&hour, Verdict::Throttled, Elsewhere::AtOnce);
+    assert_eq!(step, (at_once(Verdict::Throttled), 0));
+    let step = after(&hour, Verdict::Throttled, Elsewhere::Nobody);
+    assert_eq!(step, (Step::Failed(TerminalReason::Expired), 0));
 }

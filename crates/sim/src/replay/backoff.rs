@@ -106,7 +106,7 @@ impl BackoffReplay {
         let why = match source {
             DelaySource::RetryAfter => "as the server asks, which uses no attempt up".to_owned(),
             DelaySource::Refresh => "the credential is refreshed, which uses none up".to_owned(),
-            DelaySource::Backoff | DelaySource::Gate => {
+            DelaySource::Backoff | DelaySource::Gate | DelaySource::Failover => {
                 let (sent, most) = (self.item.attempts(), self.settings.max_attempts());
                 format!("attempt {sent} of {most} failed")
             }

@@ -4,14 +4,15 @@ use std::ops::ControlFlow;
 
 use policy::backoff::BackoffSettings;
 use policy::gate::Reason;
-use policy::item::{Item, Step, TerminalReason};
+use policy::item::{Elsewhere, Item, Step, TerminalReason};
 use policy::outcome::{Outcome, Verdict};
+use policy::pool::EndpointId;
 use policy::preset::Preset;
 use policy::random::Random;
 use policy::time::Timestamp;
 
 use super::way::{NotNow, Right, Way};
-use super::{Call, CallError, Called, Trail, What};
+use super::{Call, CallError, Called, Trail, Watcher, What};
 use crate::ask::Ask;
 use crate::credential::Refresh;
 use crate::event::Event;
@@ -25,6 +26,9 @@ pub(super) struct Course<'a, E> {
     item: Item,
     random: Random,
     trail: Trail,
+    /// Where the last attempt failed.
+    failed_at: Option<EndpointId>,
+    watcher: Option<Watcher<'a>>,
 }
 
 /// Where a step leads.
@@ -45,6 +49,8 @@ impl<'a, E> Course<'a, E> {
             item: Item::new(call.kind, call.limiter.clock().now()),
             random: call.limiter.shared().random(),
             trail: Trail::default(),
+            failed_at: None,
+            watcher: call.watcher,
         }
     }
 
@@ -56,7 +62,21 @@ impl<'a, E> Course<'a, E> {
     pub(super) async fn leave(&mut self) -> Result<Right<'a, E>, NotNow> {
         let deadline = self.item.expires_at();
         let ask = deadline.map_or(self.ask, |deadline| self.ask.until(deadline));
-        self.way.leave(ask, &mut self.trail).await
+        let so_far = self.trail.steps().len();
+        let left = self.way.leave(ask, self.failed_at, &mut self.trail).await;
+        if let Some(watcher) = self.watcher {
+            let new = self.trail.steps().get(so_far..);
+            new.unwrap_or_default().iter().for_each(watcher);
+        }
+        left
+    }
+
+    /// Writes a step down, and tells who watches.
+    fn note(&mut self, at: Timestamp, what: What) {
+        self.trail.push(at, what);
+        if let (Some(watcher), Some(step)) = (self.watcher, self.trail.steps().last()) {
+            watcher(step);
+        }
     }
 
     pub(super) fn sent(&self) -> u32 {
@@ -99,29 +119,41 @@ impl<'a, E> Course<'a, E> {
         let Err(until) = shared.withdraw(now) else {
             return Ok(());
         };
-        self.trail.push(now, What::NoBudget { until });
+        self.note(now, What::NoBudget { until });
         Err(match until {
             Some(_) => self.ask_again(Reason::Rate, until),
             None => ControlFlow::Break(TerminalReason::Exhausted),
         })
     }
 
-    /// An attempt was made.
-    pub(super) fn after(&mut self, outcome: &Outcome, verdict: Option<Verdict>) -> Step {
+    /// An attempt was made, at an endpoint if it went through a pool.
+    pub(super) fn after(
+        &mut self,
+        endpoint: Option<EndpointId>,
+        outcome: &Outcome,
+        verdict: Option<Verdict>,
+    ) -> Step {
+        let is_good = matches!(verdict, None | Some(Verdict::Success));
+        self.failed_at = endpoint.filter(|_| !is_good);
         let now = self.look_at_gate();
         let what = What::Answered {
             answer: outcome.answer,
             verdict,
             latency: outcome.latency,
         };
-        self.trail.push(now, what);
+        self.note(now, what);
+        let elsewhere = match self.failed_at {
+            Some(endpoint) if self.way.can_fail_over(endpoint) => Elsewhere::AtOnce,
+            _ => Elsewhere::Nobody,
+        };
+        let (backoff, random) = (&self.backoff, &mut self.random);
         self.item
-            .after(&self.backoff, outcome, verdict, now, &mut self.random)
+            .after_at(backoff, outcome, verdict, elsewhere, now, random)
     }
 
     pub(super) fn refreshed(&mut self, credential: &dyn Refresh, succeeded: bool) -> Step {
         let now = self.limiter.clock().now();
-        self.trail.push(now, What::Refreshed { succeeded });
+        self.note(now, What::Refreshed { succeeded });
         let event = Event::Refreshed {
             credential: credential.name(),
             succeeded,
@@ -147,7 +179,7 @@ impl<'a, E> Course<'a, E> {
                     source,
                     reason,
                 };
-                self.trail.push(now, what);
+                self.note(now, what);
                 let event = Event::RetryScheduled {
                     key: self.ask.key,
                     sent: self.item.sent(),
@@ -168,7 +200,7 @@ impl<'a, E> Course<'a, E> {
     /// the budget of all retries stays so: it is an estimate of the load, and this is rare.
     pub(super) fn unsent<T>(mut self, value: T) -> Called<T> {
         let now = self.limiter.clock().now();
-        self.trail.push(now, What::Unsent);
+        self.note(now, What::Unsent);
         self.done(value)
     }
 
@@ -183,7 +215,7 @@ impl<'a, E> Course<'a, E> {
     /// The one place where a call ends without success, so that it is told once, whatever the way.
     pub(super) fn over<T>(mut self, reason: TerminalReason, last: Option<T>) -> CallError<T> {
         let now = self.limiter.clock().now();
-        self.trail.push(now, What::Over { reason });
+        self.note(now, What::Over { reason });
         let sent = self.item.sent();
         let event = Event::Failed {
             key: self.ask.key,
@@ -201,7 +233,9 @@ impl<'a, E> Course<'a, E> {
 
     /// Others may have had success at the gate meanwhile, which is reason to go on hoping.
     fn look_at_gate(&mut self) -> Timestamp {
-        if let Some(at) = self.way.last_success(self.ask.key) {
+        if self.item.kind().give_up_after.is_some()
+            && let Some(at) = self.way.last_success(self.ask.key)
+        {
             self.item.gate_succeeded(at);
         }
         self.limiter.clock().now()

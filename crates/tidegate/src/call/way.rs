@@ -5,6 +5,7 @@ use std::sync::Arc;
 use policy::gate::Reason;
 use policy::item::TerminalReason;
 use policy::outcome::{Outcome, Verdict};
+use policy::pool::EndpointId;
 use policy::time::Timestamp;
 
 use super::{Trail, What};
@@ -41,11 +42,23 @@ impl<'a, E> Way<'a, E> {
     pub(super) async fn leave(
         &self,
         ask: Ask<'_>,
+        failed_at: Option<EndpointId>,
         trail: &mut Trail,
     ) -> Result<Right<'a, E>, NotNow> {
         match self {
             Self::Gate(limiter) => through_gate(limiter, ask, trail).await.map(Right::Gate),
-            Self::Pool(pool) => through_pool(pool, ask, trail).await.map(Right::Pool),
+            Self::Pool(pool) => {
+                let right = through_pool(pool, ask, failed_at, trail).await;
+                right.map(Right::Pool)
+            }
+        }
+    }
+
+    /// Can somebody else take over at once?
+    pub(super) fn can_fail_over(&self, from: EndpointId) -> bool {
+        match self {
+            Self::Gate(_) => false,
+            Self::Pool(pool) => pool.can_fail_over(from),
         }
     }
 
@@ -64,6 +77,14 @@ impl<E> Right<'_, E> {
         match self {
             Self::Gate(_) => None,
             Self::Pool(permit) => Some(Arc::clone(permit.endpoint())),
+        }
+    }
+
+    /// The same by its number.
+    pub(super) fn endpoint_id(&self) -> Option<EndpointId> {
+        match self {
+            Self::Gate(_) => None,
+            Self::Pool(permit) => Some(permit.endpoint().id),
         }
     }
 
@@ -124,12 +145,13 @@ async fn through_gate<'a>(
 async fn through_pool<'a, E>(
     pool: &'a Pool<E>,
     ask: Ask<'_>,
+    failed_at: Option<EndpointId>,
     trail: &mut Trail,
 ) -> Result<PoolPermit<'a, E>, NotNow> {
     let clock = pool.limiter().clock();
     let asked_at = clock.now();
     let mut kept = None;
-    let answer = pool.wait_noting(ask, &mut kept).await;
+    let answer = pool.wait_noting(ask, failed_at, &mut kept).await;
     if let Some((at, keeps)) = kept {
         let what = What::Kept {
             key: pool.name().into(),

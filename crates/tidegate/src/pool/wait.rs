@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use policy::pool::{self, Choice, Unusable};
+use policy::pool::{self, Choice, EndpointId, Unusable};
 use policy::time::Timestamp;
 
 use super::{Endpoint, Pool, PoolPermit, PoolRefusal, State};
@@ -39,15 +39,22 @@ enum Ended<'a> {
 }
 
 impl<E> Pool<E> {
-    /// Waits for an endpoint, and notes what kept it.
+    /// Waits for an endpoint, and notes what kept it. Where somebody else can be used at once, it
+    /// is not the endpoint that has just failed.
     pub(crate) async fn wait_noting<'a>(
         &'a self,
         ask: Ask<'_>,
+        failed_at: Option<EndpointId>,
         kept: &mut Option<Kept>,
     ) -> Result<PoolPermit<'a, E>, PoolRefusal> {
+        if failed_at.is_some()
+            && let Look::Send(permit) = self.look(&ask, failed_at)
+        {
+            return Ok(permit);
+        }
         let deadline = self.deadline(&ask).ok_or(PoolRefusal::NoEndpoint)?;
         loop {
-            let waits = match self.look(&ask) {
+            let waits = match self.look(&ask, None) {
                 Look::Send(permit) => return Ok(permit),
                 Look::Wait(waits) => waits,
                 Look::Nobody => return Err(PoolRefusal::NoEndpoint),
@@ -80,8 +87,23 @@ impl<E> Pool<E> {
         Some(ask.at_gate(&settings, shared.clock.now()).deadline)
     }
 
+    /// Is there another endpoint that can be used, whose gate would let a request out at once?
+    pub(crate) fn can_fail_over(&self, from: EndpointId) -> bool {
+        let now = self.limiter.clock().now();
+        let others: Vec<Arc<Endpoint<E>>> = {
+            let state = lock(&self.state);
+            let is_usable =
+                |id: EndpointId| state.pool.unusable(&state.protection, id, now).is_none();
+            let all = state.endpoints.iter();
+            let others = all.filter(|(id, _)| **id != from && is_usable(**id));
+            others.map(|(_, endpoint)| Arc::clone(endpoint)).collect()
+        };
+        let mut others = others.iter();
+        others.any(|endpoint| self.limiter.peek(Ask::new(&endpoint.key)).is_ok())
+    }
+
     /// Chooses an endpoint that may send now, or says what there is to wait for.
-    fn look(&self, ask: &Ask<'_>) -> Look<'_, E> {
+    fn look(&self, ask: &Ask<'_>, but: Option<EndpointId>) -> Look<'_, E> {
         loop {
             let now = self.limiter.clock().now();
             let mut state = lock(&self.state);
@@ -92,6 +114,9 @@ impl<E> Pool<E> {
                 ..
             } = &mut *state;
             let gate_says = |endpoint: &pool::Endpoint| {
+                if but == Some(endpoint.id()) {
+                    return Timestamp::MAX;
+                }
                 let key = endpoints.get(&endpoint.id()).map(|endpoint| &endpoint.key);
                 let ask = key.map(|key| Ask { key, ..*ask });
                 let answer = ask.map_or(Ok(()), |ask| self.limiter.peek(ask));
