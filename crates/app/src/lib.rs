@@ -5,5 +5,8 @@
 //! Nothing here parses arguments or prints.
 
 pub mod check;
+pub mod engine;
+pub mod gateway;
+pub mod server;
 pub mod settings;
 pub mod upstream;

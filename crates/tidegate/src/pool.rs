@@ -253,6 +253,11 @@ impl<E> Pool<E> {
         endpoints.map(|endpoint| view(endpoint, now)).collect()
     }
 
+    /// Its endpoints, in the order they were added.
+    pub fn endpoints(&self) -> Vec<Arc<Endpoint<E>>> {
+        lock(&self.state).endpoints.values().cloned().collect()
+    }
+
     /// What must survive a restart, of each endpoint by name.
     pub fn records(&self) -> Vec<(String, LadderRecord)> {
         let now = self.limiter.clock().now();

@@ -4,6 +4,7 @@ mod check;
 mod completions;
 mod config;
 mod replay;
+mod serve;
 mod simulate;
 
 use std::path::PathBuf;
@@ -17,6 +18,7 @@ pub(crate) use check::CheckArgs;
 pub(crate) use completions::CompletionsArgs;
 pub(crate) use config::{ConfigArgs, ConfigCommand};
 pub(crate) use replay::{Policy, ReplayArgs};
+pub(crate) use serve::ServeArgs;
 pub(crate) use simulate::SimulateArgs;
 
 /// Send as fast as they will take, never faster.
@@ -50,6 +52,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Serve(ServeArgs),
     Check(CheckArgs),
     Config(ConfigArgs),
     Replay(ReplayArgs),

@@ -5,6 +5,7 @@ mod completions;
 mod config;
 mod problems;
 mod replay;
+mod serve;
 mod settings;
 mod simulate;
 
@@ -16,6 +17,7 @@ pub(crate) use check::check;
 pub(crate) use completions::completions;
 pub(crate) use config::config;
 pub(crate) use replay::replay;
+pub(crate) use serve::serve;
 pub(crate) use simulate::simulate;
 
 /// Why a command did not do what was asked.
@@ -34,6 +36,15 @@ impl Failure {
         Self {
             exit,
             errors: vec![error.into()],
+            hint: None,
+        }
+    }
+
+    /// Nothing to tell: who ended it knows.
+    pub(crate) fn silent(exit: Exit) -> Self {
+        Self {
+            exit,
+            errors: Vec::new(),
             hint: None,
         }
     }

@@ -1,0 +1,87 @@
+//! What everything that sends has in common: the limiter, the pools, and what is kept about
+//! requests.
+//!
+//! One engine is made from the settings and lives as long as the process. What a reload may change
+//! is in [`Served`], which is replaced whole: a request that has begun goes on with what it began
+//! with. Gates outlive that, because the limiter keeps them by key.
+
+mod remote;
+mod served;
+mod trails;
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use tidegate::Limiter;
+
+pub use remote::Remote;
+pub use served::{Route, Served};
+pub use trails::{NoRequestId, RequestId, Told, Trails};
+
+use crate::settings::Settings;
+use crate::upstream::{Addresses, Connector, Upstream};
+
+/// What everything that sends has in common.
+#[derive(Debug)]
+pub struct Engine {
+    limiter: Limiter,
+    connector: Connector,
+    served: ArcSwap<Served>,
+    trails: Trails,
+    workers: usize,
+}
+
+impl Engine {
+    /// An engine for these settings, with so many workers.
+    pub fn new(settings: Arc<Settings>, workers: usize) -> Arc<Self> {
+        let limiter = Limiter::builder()
+            .hosts(settings.gates.clone())
+            .retry_budget(settings.retry_budget.clone())
+            .build();
+        let connector = Connector::new(Addresses::new(settings.network.allow.clone()));
+        let trails = Trails::new(workers, settings.trails.keep);
+        let served = Served::new(settings, &limiter, workers, None);
+        Arc::new(Self {
+            limiter,
+            connector,
+            served: ArcSwap::from_pointee(served),
+            trails,
+            workers,
+        })
+    }
+
+    /// All gates.
+    pub fn limiter(&self) -> &Limiter {
+        &self.limiter
+    }
+
+    /// What is served now.
+    pub fn served(&self) -> Arc<Served> {
+        self.served.load_full()
+    }
+
+    /// Decision trails of requests.
+    pub fn trails(&self) -> &Trails {
+        &self.trails
+    }
+
+    /// How many workers there are.
+    pub fn workers(&self) -> usize {
+        self.workers
+    }
+
+    /// What worker number `worker` sends through.
+    pub fn upstream(&self, worker: usize) -> Upstream {
+        let allowed = self.served().settings().network.allow.clone();
+        let connector = self.connector.permitting(Addresses::new(allowed));
+        Upstream::new(connector, worker)
+    }
+
+    /// Serves by other settings from now on. Gates and endpoints keep what they have learned.
+    pub fn reload(&self, settings: Arc<Settings>) {
+        self.limiter.set_settings(settings.gates.clone());
+        let before = self.served();
+        let served = Served::new(settings, &self.limiter, self.workers, Some(&before));
+        self.served.store(Arc::new(served));
+    }
+}

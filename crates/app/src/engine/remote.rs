@@ -1,0 +1,70 @@
+//! What is kept for an endpoint of a pool: where it is, and what its requests carry.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use policy::classify::Rule;
+
+use crate::settings;
+use crate::upstream::{Target, TargetError, Trust};
+
+/// Where an endpoint is, and what its requests carry.
+#[derive(Debug)]
+pub struct Remote {
+    /// Its server.
+    pub target: Target,
+    /// What the rest of a request's path is put behind; no slash at its end.
+    pub base: Box<str>,
+    /// Headers of every request, which replace those of the caller. Marked as secrets.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// Its name as a header's value.
+    pub name: HeaderValue,
+    /// What the owner of the settings knows of its answers: of the pool's, then of the host's.
+    pub rules: Arc<[Rule]>,
+}
+
+impl Remote {
+    /// The endpoint of these settings.
+    ///
+    /// # Errors
+    ///
+    /// If there can be no such server.
+    pub fn new(
+        endpoint: &settings::Endpoint,
+        rules: Arc<[Rule]>,
+        trust: Trust,
+        workers: usize,
+    ) -> Result<Self, TargetError> {
+        let headers = endpoint.headers.iter().filter_map(|(name, value)| {
+            let name: HeaderName = name.parse().ok()?;
+            let mut value = HeaderValue::from_str(value.expose()).ok()?;
+            value.set_sensitive(true);
+            Some((name, value))
+        });
+        Ok(Self {
+            target: Target::new(&endpoint.url, trust, workers)?,
+            base: endpoint.url.path().trim_end_matches('/').into(),
+            headers: headers.collect(),
+            name: shown_name(&endpoint.name),
+            rules,
+        })
+    }
+
+    /// Puts what its requests carry into `headers`.
+    pub fn dress(&self, headers: &mut HeaderMap) {
+        headers.insert(http::header::HOST, self.target.authority().clone());
+        for (name, value) in &self.headers {
+            headers.insert(name.clone(), value.clone());
+        }
+    }
+}
+
+/// Names may have letters that headers may not.
+fn shown_name(name: &str) -> HeaderValue {
+    let is_fine = |c: char| c.is_ascii_graphic() || c == ' ';
+    let shown: String = name
+        .chars()
+        .map(|c| if is_fine(c) { c } else { '?' })
+        .collect();
+    HeaderValue::from_str(&shown).unwrap_or_else(|_| HeaderValue::from_static("?"))
+}

@@ -1,0 +1,144 @@
+//! What is served: the pools, and the rules for who may use them. Replaced whole by a reload.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use policy::backoff::BackoffSettings;
+use policy::classify::Rule;
+use tidegate::{LadderRecord, Limiter, Pool};
+
+use super::Remote;
+use crate::settings::{self, Settings, Size};
+use crate::upstream::{BodyBounds, Times, Trust};
+
+/// What is served now.
+#[derive(Debug)]
+pub struct Served {
+    settings: Arc<Settings>,
+    routes: BTreeMap<Box<str>, Arc<Route>>,
+    times: Times,
+    bounds: BodyBounds,
+}
+
+/// A pool, and how requests to it are treated.
+#[derive(Debug)]
+pub struct Route {
+    /// The endpoints.
+    pub pool: Pool<Remote>,
+    /// How long to wait between attempts, and how many there may be.
+    pub backoff: BackoffSettings,
+    /// Requests that may have been acted upon are sent again, too.
+    pub retry_unsafe: bool,
+    /// How long a caller is kept waiting who does not say.
+    pub max_wait: Duration,
+}
+
+impl Served {
+    /// Everything in `settings`; endpoints keep what was known of them `before`.
+    pub(super) fn new(
+        settings: Arc<Settings>,
+        limiter: &Limiter,
+        workers: usize,
+        before: Option<&Self>,
+    ) -> Self {
+        let http = &settings.http;
+        let times = Times {
+            connect: http.connect_timeout,
+            first_byte: http.first_byte_timeout,
+            idle: http.idle_timeout,
+        };
+        let bounds = BodyBounds {
+            most: match http.max_body {
+                Size::None => None,
+                Size::Bytes(most) => Some(most),
+            },
+            kept: http.replay_buffer,
+            idle: http.idle_timeout,
+        };
+        let routes = settings.pools.values().map(|pool| {
+            let known = before.and_then(|before| before.routes.get(&*pool.name));
+            let route = Route::new(
+                pool,
+                &settings,
+                limiter,
+                workers,
+                known.map(|known| &**known),
+            );
+            (pool.name.as_str().into(), Arc::new(route))
+        });
+        Self {
+            routes: routes.collect(),
+            times,
+            bounds,
+            settings,
+        }
+    }
+
+    /// The settings it was made from.
+    pub fn settings(&self) -> &Arc<Settings> {
+        &self.settings
+    }
+
+    /// The route of this name.
+    pub fn route(&self, name: &str) -> Option<&Arc<Route>> {
+        self.routes.get(name)
+    }
+
+    /// All routes by name.
+    pub fn routes(&self) -> impl Iterator<Item = (&str, &Arc<Route>)> {
+        self.routes.iter().map(|(name, route)| (&**name, route))
+    }
+
+    /// Times that bound an attempt.
+    pub fn times(&self) -> &Times {
+        &self.times
+    }
+
+    /// What bounds the body of a request.
+    pub fn bounds(&self) -> BodyBounds {
+        self.bounds
+    }
+}
+
+impl Route {
+    fn new(
+        pool: &settings::Pool,
+        settings: &Settings,
+        limiter: &Limiter,
+        workers: usize,
+        known: Option<&Self>,
+    ) -> Self {
+        let mut records: BTreeMap<String, LadderRecord> = known
+            .map(|known| known.pool.records())
+            .unwrap_or_default()
+            .into_iter()
+            .collect();
+        let live = Pool::with(&pool.name, limiter, pool.balance, pool.protection.clone());
+        let mut max_wait = settings.gates.default_value().gate.max_wait();
+        for (number, endpoint) in pool.endpoints.iter().enumerate() {
+            let host = endpoint.url.host_str().unwrap_or_default();
+            let host_settings = settings.gates.find(host);
+            if number == 0 {
+                max_wait = host_settings.gate.max_wait();
+            }
+            let rules: Arc<[Rule]> = pool
+                .rules
+                .iter()
+                .chain(host_settings.rules.iter())
+                .cloned()
+                .collect();
+            let Ok(remote) = Remote::new(endpoint, rules, Trust::Operator, workers) else {
+                continue;
+            };
+            let record = records.remove(&endpoint.name).unwrap_or_default();
+            live.restore(&endpoint.name, host, remote, record);
+        }
+        Self {
+            pool: live,
+            backoff: settings.backoffs[&pool.backoff].clone(),
+            retry_unsafe: pool.retry_unsafe,
+            max_wait,
+        }
+    }
+}

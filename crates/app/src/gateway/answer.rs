@@ -1,0 +1,224 @@
+//! The end of a request: the upstream's answer passed on, or one of our own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
+use policy::item::TerminalReason;
+use policy::time::Timestamp;
+use tidegate::call::{Trail, What as Step};
+use tidegate::{CallError, Called};
+
+use super::body::ServedBody;
+use super::handle::{Got, What};
+use super::headers;
+use super::problem::Own;
+use super::worker::Worker;
+use crate::engine::{Remote, RequestId, Route, Told};
+use crate::upstream::{BodyTrouble, Kept, Trouble};
+
+/// What is needed to end a request.
+pub(super) struct Finish<'a> {
+    worker: &'a Worker,
+    id: RequestId,
+    method: Method,
+    came_at: Timestamp,
+    pub(super) route: Option<Arc<Route>>,
+}
+
+/// What is known of a request's way.
+struct Way {
+    sent: u32,
+    trail: Trail,
+}
+
+/// Ends a request with what its call came to.
+pub(super) fn finish(
+    ended: Result<Called<Got>, CallError<Got>>,
+    body: &Kept,
+    mut finish: Finish<'_>,
+) -> Response<ServedBody> {
+    let (got, reason, way) = match ended {
+        Ok(Called { value, sent, trail }) => (Some(value), None, Way { sent, trail }),
+        Err(CallError {
+            reason,
+            last,
+            sent,
+            trail,
+        }) => (last, Some(reason), Way { sent, trail }),
+    };
+    match got {
+        Some(Got {
+            endpoint,
+            what: What::Answer(answer),
+        }) => finish.pass(answer, endpoint.data(), endpoint.name(), reason, way),
+        got => {
+            let own = own_answer(got.as_ref(), reason, body, &way.trail, finish.now());
+            let endpoint = got.as_ref().map(|got| got.endpoint.data().name.clone());
+            finish.own_after(&own, endpoint, way)
+        }
+    }
+}
+
+/// Which answer of ours it is.
+fn own_answer(
+    got: Option<&Got>,
+    reason: Option<TerminalReason>,
+    body: &Kept,
+    trail: &Trail,
+    now: Timestamp,
+) -> Own {
+    let failed = got.and_then(|got| match &got.what {
+        What::Failed(error) => Some(error),
+        What::Answer(_) => None,
+    });
+    if let Some(error) = failed {
+        match error.trouble {
+            Trouble::NotAllowed { .. } => return Own::AddressNotAllowed,
+            Trouble::Body => {
+                return match body.trouble() {
+                    Some(BodyTrouble::TooLarge) => Own::BodyTooLarge,
+                    _ => Own::BodyIncomplete,
+                };
+            }
+            Trouble::Failed { .. } => {}
+        }
+    }
+    // What kept it last says more than what failed before that.
+    match refusal(trail, now) {
+        Some(own) => own,
+        None => match failed {
+            Some(error) => Own::Unreachable(error.what.clone()),
+            None if reason == Some(TerminalReason::Disabled) => Own::NoEndpoint { wait: None },
+            None => Own::Deadline,
+        },
+    }
+}
+
+/// What the gate or pool said that did not let it out, if that was the last word.
+fn refusal(trail: &Trail, now: Timestamp) -> Option<Own> {
+    let last = trail.steps().iter().rev();
+    let mut last = last.filter(|step| !matches!(step.what, Step::Over { .. }));
+    let Step::Refused { reason, until, .. } = &last.next()?.what else {
+        return None;
+    };
+    let wait: Option<Duration> = until.map(|until| until.since(now));
+    Some(match *reason {
+        "queue_full" => Own::QueueFull { wait },
+        "breaker_open" => Own::BreakerOpen { wait },
+        "no_endpoint" => Own::NoEndpoint { wait: None },
+        "paused" => Own::NoEndpoint { wait },
+        "too_many_gates" => Own::TooManyGates,
+        // It waited as long as it could; nobody knows for how long it would have gone on.
+        "in_flight" => Own::Deadline,
+        _ if wait.is_some() => Own::WaitTooLong { wait },
+        _ => Own::Deadline,
+    })
+}
+
+impl<'a> Finish<'a> {
+    pub(super) fn new(worker: &'a Worker, id: RequestId, method: &Method) -> Self {
+        Self {
+            worker,
+            id,
+            method: method.clone(),
+            came_at: worker.front.engine.limiter().clock().now(),
+            route: None,
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.worker.front.engine.limiter().clock().now()
+    }
+
+    /// An answer of our own, to a request that was never sent.
+    pub(super) fn own(mut self, own: &Own) -> Response<ServedBody> {
+        let way = Way {
+            sent: 0,
+            trail: Trail::default(),
+        };
+        self.own_after(own, None, way)
+    }
+
+    fn own_after(
+        &mut self,
+        own: &Own,
+        endpoint: Option<HeaderValue>,
+        way: Way,
+    ) -> Response<ServedBody> {
+        let mut answer = own.answer(self.id);
+        self.mark(&mut answer, endpoint, &way);
+        self.keep(answer.status(), None, own.reason(), way);
+        answer
+    }
+
+    /// The upstream's answer, unchanged but for what we add.
+    fn pass(
+        &mut self,
+        answer: Response<crate::upstream::AnswerBody>,
+        remote: &Remote,
+        endpoint: &str,
+        reason: Option<TerminalReason>,
+        way: Way,
+    ) -> Response<ServedBody> {
+        let mut answer = answer.map(ServedBody::Passed);
+        headers::clean_answer(answer.headers_mut());
+        *answer.version_mut() = http::Version::HTTP_11;
+        self.mark(&mut answer, Some(remote.name.clone()), &way);
+        let outcome = reason.map_or("success", TerminalReason::as_str);
+        self.keep(answer.status(), Some(endpoint), outcome, way);
+        answer
+    }
+
+    /// Puts on what every answer carries.
+    fn mark(&self, answer: &mut Response<ServedBody>, endpoint: Option<HeaderValue>, way: &Way) {
+        let headers = answer.headers_mut();
+        let waited = u64::try_from(way.trail.waited().as_millis()).unwrap_or(u64::MAX);
+        headers.insert(REQUEST_ID, id_value(self.id));
+        headers.insert(ATTEMPTS, number(way.sent.into()));
+        headers.insert(WAIT_MS, number(waited));
+        if let Some(endpoint) = endpoint {
+            headers.insert(ENDPOINT, endpoint);
+        }
+    }
+
+    fn keep(
+        &mut self,
+        status: StatusCode,
+        endpoint: Option<&str>,
+        outcome: &'static str,
+        way: Way,
+    ) {
+        let route = self.route.take();
+        let told = Told {
+            id: self.id,
+            at: self.came_at,
+            route: route.as_ref().map_or("", |route| route.pool.name()).into(),
+            method: self.method.clone(),
+            status: status.as_u16(),
+            endpoint: endpoint.map(Into::into),
+            outcome,
+            sent: way.sent,
+            trail: way.trail,
+        };
+        self.worker.front.engine.trails().keep(told);
+    }
+}
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("tidegate-request-id");
+const ATTEMPTS: HeaderName = HeaderName::from_static("tidegate-attempts");
+const WAIT_MS: HeaderName = HeaderName::from_static("tidegate-wait-ms");
+const ENDPOINT: HeaderName = HeaderName::from_static("tidegate-endpoint");
+
+/// Most numbers are one of these.
+fn number(number: u64) -> HeaderValue {
+    match number {
+        0 => HeaderValue::from_static("0"),
+        1 => HeaderValue::from_static("1"),
+        number => HeaderValue::from(number),
+    }
+}
+
+fn id_value(id: RequestId) -> HeaderValue {
+    HeaderValue::try_from(id.to_string()).expect("an id is made of digits")
+}

@@ -1,0 +1,49 @@
+//! The body of an answer to a caller: the upstream's, or ours.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
+
+use crate::upstream::{AnswerBody, BodyError};
+
+/// The body of an answer to a caller.
+#[derive(Debug)]
+pub enum ServedBody {
+    /// As the upstream sends it.
+    Passed(AnswerBody),
+    /// Made here; `None` once it was handed over.
+    Made(Option<Bytes>),
+}
+
+impl Body for ServedBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match self.get_mut() {
+            Self::Passed(body) => Pin::new(body).poll_frame(context),
+            Self::Made(body) => Poll::Ready(body.take().map(|body| Ok(Frame::data(body)))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Passed(body) => body.is_end_stream(),
+            Self::Made(body) => body.is_none(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Passed(body) => body.size_hint(),
+            Self::Made(body) => {
+                SizeHint::with_exact(body.as_ref().map_or(0, |body| body.len() as u64))
+            }
+        }
+    }
+}

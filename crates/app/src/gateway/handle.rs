@@ -1,0 +1,280 @@
+//! One request, from its head to the head of its answer.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header};
+use hyper::body::Incoming;
+use policy::item::ItemKind;
+use policy::outcome::{Outcome, Verdict};
+use tidegate::http::Head;
+use tidegate::pool::Endpoint;
+use tidegate::{Answered, Attempt};
+
+use super::answer::{self, Finish};
+use super::body::ServedBody;
+use super::headers;
+use super::path;
+use super::patience;
+use super::problem::Own;
+use super::worker::Worker;
+use crate::engine::{Remote, Route, Served};
+use crate::upstream::{AnswerBody, Kept, SendError, Trouble};
+
+/// What came of one attempt.
+#[derive(Debug)]
+pub(super) struct Got {
+    pub(super) endpoint: Arc<Endpoint<Remote>>,
+    pub(super) what: What,
+}
+
+#[derive(Debug)]
+pub(super) enum What {
+    /// An answer.
+    Answer(Response<AnswerBody>),
+    /// None, and why.
+    Failed(SendError),
+}
+
+/// A request whose head was understood.
+struct Wanted {
+    method: Method,
+    /// Behind the pool's name.
+    rest: Box<str>,
+    headers: HeaderMap,
+    body: Kept,
+    kind: ItemKind,
+}
+
+/// Answers one request.
+pub(super) async fn handle(worker: &Worker, request: Request<Incoming>) -> Response<ServedBody> {
+    let id = worker.name_request();
+    let served = worker.front.engine.served();
+    let mut finish = Finish::new(worker, id, request.method());
+    match understand(worker, &served, request) {
+        Err(own) => finish.own(&own),
+        Ok((route, wanted)) => {
+            finish.route = Some(Arc::clone(&route));
+            send(worker, &served, &route, wanted, finish).await
+        }
+    }
+}
+
+/// What is asked for, if it may be.
+fn understand(
+    worker: &Worker,
+    served: &Served,
+    request: Request<Incoming>,
+) -> Result<(Arc<Route>, Wanted), Own> {
+    worker.front.guard().check(&request)?;
+    if worker.front.is_draining() {
+        return Err(Own::Draining);
+    }
+    let (head, body) = request.into_parts();
+    let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
+    let split = path::split(path).ok_or_else(|| no_route(served))?;
+    let route = served.route(split.pool).ok_or_else(|| no_route(served))?;
+    let wait = patience::asked(&head.headers).map_err(|_| Own::BadWait)?;
+    let rest = split.rest.into();
+    let mut headers = head.headers;
+    if worker.front.has_passed(&headers) {
+        return Err(Own::Loop);
+    }
+    let bounds = served.bounds();
+    if let (Some(most), Some(length)) = (bounds.most, declared_length(&headers))
+        && length > most
+    {
+        return Err(Own::BodyTooLarge);
+    }
+    let key = headers.get("idempotency-key");
+    let kind = ItemKind {
+        has_idempotency_key: key.is_some_and(|key| !key.is_empty()),
+        retry_unsafe: route.retry_unsafe,
+        expires_after: Some(wait.unwrap_or(route.max_wait)),
+        ..ItemKind::of(head.method.as_str())
+    };
+    headers::clean_request(&mut headers);
+    headers.append(header::VIA, worker.front.via().clone());
+    let wanted = Wanted {
+        method: head.method,
+        rest,
+        headers,
+        body: Kept::new(body, bounds),
+        kind,
+    };
+    Ok((Arc::clone(route), wanted))
+}
+
+fn declared_length(headers: &HeaderMap) -> Option<u64> {
+    headers
+        .get(header::CONTENT_LENGTH)?
+        .to_str()
+        .ok()?
+        .parse()
+        .ok()
+}
+
+/// Whoever misspells a pool is told what there is.
+fn no_route(served: &Served) -> Own {
+    let names: Vec<&str> = served.routes().map(|(name, _)| name).take(20).collect();
+    Own::NoRoute(match names.as_slice() {
+        [] => "no pool is configured: add `[pool.NAME]` to the settings".to_owned(),
+        names => format!("expected the path of a pool: /{}/…", names.join("/…, /")),
+    })
+}
+
+/// Sends it, as often as that makes sense.
+async fn send(
+    worker: &Worker,
+    served: &Served,
+    route: &Route,
+    wanted: Wanted,
+    finish: Finish<'_>,
+) -> Response<ServedBody> {
+    let call = route.pool.call().give_up_after(None);
+    let call = call.kind(wanted.kind).backoff(&route.backoff);
+    let ended = call
+        .run(async |attempt, endpoint| {
+            attempt_once(worker, served, &wanted, attempt, endpoint).await
+        })
+        .await;
+    answer::finish(ended, &wanted.body, finish)
+}
+
+/// One attempt at one endpoint, and what it means.
+async fn attempt_once(
+    worker: &Worker,
+    served: &Served,
+    wanted: &Wanted,
+    attempt: Attempt,
+    endpoint: Arc<Endpoint<Remote>>,
+) -> Answered<Got> {
+    let remote = endpoint.data();
+    let make = || (request_for(remote, wanted), wanted.body.clone());
+    let sent = worker
+        .upstream
+        .send(&attempt, &remote.target, served.times(), make)
+        .await;
+    let answered = match sent {
+        Ok(answer) => answered(worker, &attempt, Arc::clone(&endpoint), answer).await,
+        Err(error) => failed(&attempt, Arc::clone(&endpoint), error),
+    };
+    if wanted.body.is_resendable() {
+        answered
+    } else {
+        answered.last()
+    }
+}
+
+fn request_for(remote: &Remote, wanted: &Wanted) -> Request<crate::upstream::RequestBody> {
+    let mut request = Request::new(wanted.body.body());
+    *request.method_mut() = wanted.method.clone();
+    if let Some(path) = path::join(&remote.base, &wanted.rest) {
+        *request.uri_mut() = Uri::from(path);
+    }
+    *request.headers_mut() = wanted.headers.clone();
+    remote.dress(request.headers_mut());
+    request
+}
+
+/// What an answer means. Of one that is not good the beginning is read: the body may say more than
+/// the head, and the connection is free while the next attempt waits.
+async fn answered(
+    worker: &Worker,
+    attempt: &Attempt,
+    endpoint: Arc<Endpoint<Remote>>,
+    mut answer: Response<AnswerBody>,
+) -> Answered<Got> {
+    let latency = attempt.elapsed();
+    let wall = worker.front.engine.limiter().clock().wall();
+    let is_read = is_worth_reading(&answer);
+    let (outcome, verdict, text) = {
+        let status = answer.status();
+        let headers = std::mem::take(answer.headers_mut());
+        let body = match is_read {
+            true => answer.body_mut().beginning(MOST_READ).await,
+            false => &[],
+        };
+        let head = Head::new(status, &headers).with_body(body);
+        let outcome = head.outcome(latency, wall);
+        let verdict = head.judge(&endpoint.data().rules, &outcome.hint).verdict;
+        let is_good = matches!(verdict, None | Some(Verdict::Success));
+        let text = if is_good {
+            String::new()
+        } else {
+            message(body)
+        };
+        *answer.headers_mut() = headers;
+        (outcome, verdict, text)
+    };
+    let got = Got {
+        endpoint,
+        what: What::Answer(answer),
+    };
+    Answered {
+        text,
+        ..Answered::judged(got, outcome, verdict)
+    }
+}
+
+/// As much of a body as policies look at.
+const MOST_READ: usize = 64 << 10;
+
+/// Is a look at the body needed to know what an answer means? For errors it is. Of a success only a
+/// short JSON document may say that it is none.
+fn is_worth_reading(answer: &Response<AnswerBody>) -> bool {
+    let content_type = answer.headers().get(header::CONTENT_TYPE);
+    let content_type = content_type.map_or(&b""[..], HeaderValue::as_bytes);
+    let status = answer.status();
+    if status.is_client_error() || status.is_server_error() {
+        return !content_type.starts_with(b"text/event-stream");
+    }
+    let length = declared_length(answer.headers());
+    status.is_success()
+        && content_type
+            .windows(4)
+            .any(|word| word.eq_ignore_ascii_case(b"json"))
+        && length.is_some_and(|length| length <= MOST_READ as u64)
+}
+
+/// What a server says about an error, for people.
+fn message(body: &[u8]) -> String {
+    let parsed: Option<serde_json::Value> = serde_json::from_slice(body).ok();
+    let said = parsed.as_ref().and_then(|json| {
+        let pointers = [
+            "/error/message",
+            "/message",
+            "/error_description",
+            "/detail",
+            "/error",
+            "/title",
+        ];
+        pointers
+            .iter()
+            .find_map(|pointer| json.pointer(pointer)?.as_str())
+    });
+    let text = match said {
+        Some(said) => said.to_owned(),
+        None => String::from_utf8_lossy(&body[..body.len().min(400)]).into_owned(),
+    };
+    text.chars().take(200).collect()
+}
+
+/// What it means that no answer came.
+fn failed(attempt: &Attempt, endpoint: Arc<Endpoint<Remote>>, error: SendError) -> Answered<Got> {
+    let trouble = error.trouble;
+    let text = error.what.clone();
+    let got = Got {
+        endpoint,
+        what: What::Failed(error),
+    };
+    match trouble {
+        Trouble::Failed { failure, phase } => {
+            let outcome = Outcome::failure(failure, phase, attempt.elapsed());
+            Answered {
+                text,
+                ..Answered::new(got, outcome)
+            }
+        }
+        Trouble::NotAllowed { .. } | Trouble::Body => Answered::unsent(got),
+    }
+}

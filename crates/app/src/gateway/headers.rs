@@ -1,0 +1,165 @@
+//! Which headers pass from one side to the other.
+//!
+//! What belongs to one connection stays there: the fixed set, and what `Connection` names. A caller
+//! can not use that to have headers removed that matter: those are put on after it. Headers that are
+//! ours, and those by which proxies vouch for a caller, are not taken from callers.
+
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+
+/// Takes away what is not for the endpoint.
+pub(super) fn clean_request(headers: &mut HeaderMap) {
+    let wants_trailers = headers
+        .get(header::TE)
+        .is_some_and(|value| names(value).any(|name| name.eq_ignore_ascii_case("trailers")));
+    clean(headers, |name| {
+        is_of_connection(name) || is_not_callers(name)
+    });
+    headers.remove(header::HOST);
+    // The body is asked for when there is a permit for it, and sent without asking again.
+    headers.remove(header::EXPECT);
+    if wants_trailers {
+        headers.insert(header::TE, HeaderValue::from_static("trailers"));
+    }
+}
+
+/// Takes away what is not for the caller.
+pub(super) fn clean_answer(headers: &mut HeaderMap) {
+    clean(headers, |name| {
+        is_of_connection(name) || name.as_str().starts_with("tidegate-")
+    });
+}
+
+fn clean(headers: &mut HeaderMap, is_dropped: impl Fn(&HeaderName) -> bool) {
+    let mut dropped: Vec<HeaderName> = named_by_connection(headers);
+    dropped.extend(headers.keys().filter(|name| is_dropped(name)).cloned());
+    for name in dropped {
+        headers.remove(name);
+    }
+}
+
+/// What `Connection` names, but for headers that frame the message or say for whom it is.
+fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
+    let values = headers.get_all(header::CONNECTION);
+    let named = values
+        .iter()
+        .flat_map(names)
+        .filter_map(|name| name.parse().ok());
+    named.filter(|name| !KEPT.contains(name)).collect()
+}
+
+/// What must stay whatever `Connection` says.
+const KEPT: [HeaderName; 6] = [
+    header::AUTHORIZATION,
+    header::CONTENT_LENGTH,
+    header::CONTENT_TYPE,
+    header::COOKIE,
+    header::HOST,
+    HeaderName::from_static("idempotency-key"),
+];
+
+fn names(value: &HeaderValue) -> impl Iterator<Item = &str> {
+    let text = value.to_str().unwrap_or_default();
+    text.split(',')
+        .map(str::trim)
+        .filter(|name| !name.is_empty())
+}
+
+/// About one connection, and not about the message.
+fn is_of_connection(name: &HeaderName) -> bool {
+    matches!(
+        name.as_str(),
+        "connection"
+            | "keep-alive"
+            | "proxy-connection"
+            | "proxy-authenticate"
+            | "proxy-authorization"
+            | "te"
+            | "transfer-encoding"
+            | "upgrade"
+            | "http2-settings"
+    )
+}
+
+/// For us, or what only a proxy may say.
+fn is_not_callers(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    name.starts_with("tidegate-") || name.starts_with("x-forwarded-") || name == "forwarded"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn left(clean: impl Fn(&mut HeaderMap), fields: &[(&str, &str)]) -> Vec<String> {
+        let mut headers: HeaderMap = HeaderMap::new();
+        for (name, value) in fields {
+            headers.append(name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
+        }
+        clean(&mut headers);
+        let mut left: Vec<String> = headers
+            .iter()
+            .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
+            .collect();
+        left.sort();
+        left
+    }
+
+    #[test]
+    fn what_belongs_to_a_connection_stays_there() {
+        let fields = [
+            ("connection", "close, X-Local"),
+            ("x-local", "1"),
+            ("keep-alive", "timeout=5"),
+            ("transfer-encoding", "chunked"),
+            ("upgrade", "websocket"),
+            ("te", "gzip, trailers"),
+            ("host", "localhost:7070"),
+            ("expect", "100-continue"),
+            ("accept", "*/*"),
+        ];
+        assert_eq!(
+            left(clean_request, &fields),
+            ["accept: */*", "te: trailers"]
+        );
+        assert_eq!(
+            left(
+                clean_answer,
+                &[("connection", "x-a"), ("x-a", "1"), ("retry-after", "3")]
+            ),
+            ["retry-after: 3"]
+        );
+    }
+
+    #[test]
+    fn what_only_we_or_a_proxy_may_say_is_not_taken_from_callers() {
+        let fields = [
+            ("tidegate-token", "secret"),
+            ("Tidegate-Max-Wait", "5s"),
+            ("forwarded", "for=1.2.3.4"),
+            ("x-forwarded-for", "1.2.3.4"),
+            ("idempotency-key", "k"),
+            ("traceparent", "t"),
+        ];
+        assert_eq!(
+            left(clean_request, &fields),
+            ["idempotency-key: k", "traceparent: t"]
+        );
+        assert_eq!(
+            left(clean_answer, &[("tidegate-reason", "x"), ("date", "d")]),
+            ["date: d"]
+        );
+    }
+
+    #[test]
+    fn connection_cannot_take_away_what_matters() {
+        let fields = [
+            ("connection", "authorization, Content-Length"),
+            ("authorization", "a"),
+            ("content-length", "3"),
+        ];
+        assert_eq!(
+            left(clean_request, &fields),
+            ["authorization: a", "content-length: 3"]
+        );
+    }
+}

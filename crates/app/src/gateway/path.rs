@@ -1,0 +1,106 @@
+//! From the path of a request to a pool, and to the path at its endpoint.
+
+use http::uri::PathAndQuery;
+
+/// A path, taken apart: the pool's name, and what is for the endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Split<'a> {
+    pub(super) pool: &'a str,
+    /// Begins with `/` or `?`, or is empty.
+    pub(super) rest: &'a str,
+}
+
+/// Takes `/POOL/rest?query` apart. `None` if it names no pool, or tries to climb out of it: what an
+/// endpoint's address allows is all that may be asked of it.
+pub(super) fn split(path_and_query: &str) -> Option<Split<'_>> {
+    let path = path_and_query.strip_prefix('/')?;
+    let end = path.find(['/', '?']).unwrap_or(path.len());
+    let (pool, rest) = path.split_at(end);
+    (!pool.is_empty() && !climbs(rest)).then_some(Split { pool, rest })
+}
+
+/// Does a path have a segment `..`, written in whatever way?
+fn climbs(path_and_query: &str) -> bool {
+    if !path_and_query.contains("..") && !path_and_query.contains('%') {
+        return false;
+    }
+    let path = path_and_query.split('?').next().unwrap_or_default();
+    path.split(['/', '\\']).any(|segment| {
+        let segment = segment.to_ascii_lowercase().replace("%2e", ".");
+        // Some servers take these for slashes.
+        segment
+            .replace("%2f", "/")
+            .replace("%5c", "/")
+            .split('/')
+            .any(|part| part == "..")
+    })
+}
+
+/// The path at an endpoint whose own path is `base`.
+pub(super) fn join(base: &str, rest: &str) -> Option<PathAndQuery> {
+    let slash = if base.is_empty() && !rest.starts_with('/') {
+        "/"
+    } else {
+        ""
+    };
+    let mut joined = String::with_capacity(base.len() + slash.len() + rest.len());
+    joined.push_str(base);
+    joined.push_str(slash);
+    joined.push_str(rest);
+    PathAndQuery::try_from(joined).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(path: &str) -> Option<(&str, &str)> {
+        split(path).map(|split| (split.pool, split.rest))
+    }
+
+    #[test]
+    fn the_first_part_is_the_pool() {
+        assert_eq!(parts("/llm/v1/chat?x=1"), Some(("llm", "/v1/chat?x=1")));
+        assert_eq!(parts("/llm"), Some(("llm", "")));
+        assert_eq!(parts("/llm/"), Some(("llm", "/")));
+        assert_eq!(parts("/llm?x=1"), Some(("llm", "?x=1")));
+        assert_eq!(parts("/"), None);
+        assert_eq!(parts("//llm"), None);
+        assert_eq!(parts("*"), None);
+    }
+
+    #[test]
+    fn nobody_climbs_out_of_a_pool() {
+        for path in [
+            "/llm/..",
+            "/llm/../admin",
+            "/llm/a/%2e%2E/b",
+            "/llm/.%2e/b",
+            "/llm/a%2f..%2fb",
+            "/llm/..%5cb",
+            "/llm/a\\..\\b",
+        ] {
+            assert_eq!(parts(path), None, "{path}");
+        }
+        for path in [
+            "/llm/a..b",
+            "/llm/...",
+            "/llm/a?x=../b",
+            "/llm/%20",
+            "/llm/v1..2/c",
+        ] {
+            assert!(parts(path).is_some(), "{path}");
+        }
+    }
+
+    #[test]
+    fn the_rest_goes_behind_the_endpoints_own_path() {
+        let joined = |base, rest| join(base, rest).unwrap().to_string();
+        assert_eq!(joined("", "/a?b"), "/a?b");
+        assert_eq!(joined("/v1", "/a?b"), "/v1/a?b");
+        assert_eq!(joined("/v1", ""), "/v1");
+        assert_eq!(joined("/v1", "?b"), "/v1?b");
+        assert_eq!(joined("", ""), "/");
+        assert_eq!(joined("", "?b"), "/?b");
+    }
+}

@@ -1,0 +1,249 @@
+//! Answers that Tidegate makes itself: a status, a reason in one word, and what to do about it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
+use policy::duration::Rounded;
+use serde_json::json;
+
+use super::body::ServedBody;
+use crate::engine::RequestId;
+
+/// Why a request gets an answer of our own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Own {
+    /// Its turn would come later than its caller can wait.
+    WaitTooLong {
+        /// From now on.
+        wait: Option<Duration>,
+    },
+    /// Too many wait already.
+    QueueFull {
+        /// From now on.
+        wait: Option<Duration>,
+    },
+    /// The breaker is open for longer than its caller can wait.
+    BreakerOpen {
+        /// From now on.
+        wait: Option<Duration>,
+    },
+    /// Every endpoint is disabled, or paused for longer than its caller can wait.
+    NoEndpoint {
+        /// From now on; `None` if a person has to interfere.
+        wait: Option<Duration>,
+    },
+    /// There is no room for another gate.
+    TooManyGates,
+    /// The gateway is about to stop.
+    Draining,
+    /// Its time was over while it waited.
+    Deadline,
+    /// No endpoint gave an answer; in a few words.
+    Unreachable(String),
+    /// It has no token, or a wrong one.
+    NoToken,
+    /// It names another host, as one would through a proxy.
+    HostNotAllowed,
+    /// Its endpoint's name leads to an address that must not be dialled.
+    AddressNotAllowed,
+    /// Its `Host` is none of ours.
+    WrongHost,
+    /// Its body is longer than is passed on.
+    BodyTooLarge,
+    /// Its head is longer than is read.
+    HeadersTooLarge,
+    /// Its path leads nowhere. What leads somewhere, in a few words.
+    NoRoute(String),
+    /// Its body paused for too long, or broke off.
+    BodyIncomplete,
+    /// It came from this gateway.
+    Loop,
+    /// Its `Tidegate-Max-Wait` or `Prefer` cannot be read.
+    BadWait,
+}
+
+/// Every reason, with its status, for the documentation.
+pub const REASONS: [(&str, StatusCode); 18] = [
+    ("wait_too_long", StatusCode::TOO_MANY_REQUESTS),
+    ("queue_full", StatusCode::TOO_MANY_REQUESTS),
+    ("breaker_open", StatusCode::SERVICE_UNAVAILABLE),
+    ("no_endpoint", StatusCode::SERVICE_UNAVAILABLE),
+    ("too_many_gates", StatusCode::SERVICE_UNAVAILABLE),
+    ("draining", StatusCode::SERVICE_UNAVAILABLE),
+    ("deadline", StatusCode::GATEWAY_TIMEOUT),
+    ("unreachable", StatusCode::BAD_GATEWAY),
+    ("no_token", StatusCode::UNAUTHORIZED),
+    ("host_not_allowed", StatusCode::FORBIDDEN),
+    ("address_not_allowed", StatusCode::FORBIDDEN),
+    ("wrong_host", StatusCode::MISDIRECTED_REQUEST),
+    ("body_too_large", StatusCode::PAYLOAD_TOO_LARGE),
+    (
+        "headers_too_large",
+        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+    ),
+    ("no_route", StatusCode::NOT_FOUND),
+    ("body_incomplete", StatusCode::REQUEST_TIMEOUT),
+    ("loop_detected", StatusCode::LOOP_DETECTED),
+    ("bad_wait", StatusCode::BAD_REQUEST),
+];
+
+impl Own {
+    /// Its place in [`REASONS`].
+    fn index(&self) -> usize {
+        match self {
+            Self::WaitTooLong { .. } => 0,
+            Self::QueueFull { .. } => 1,
+            Self::BreakerOpen { .. } => 2,
+            Self::NoEndpoint { .. } => 3,
+            Self::TooManyGates => 4,
+            Self::Draining => 5,
+            Self::Deadline => 6,
+            Self::Unreachable(_) => 7,
+            Self::NoToken => 8,
+            Self::HostNotAllowed => 9,
+            Self::AddressNotAllowed => 10,
+            Self::WrongHost => 11,
+            Self::BodyTooLarge => 12,
+            Self::HeadersTooLarge => 13,
+            Self::NoRoute(_) => 14,
+            Self::BodyIncomplete => 15,
+            Self::Loop => 16,
+            Self::BadWait => 17,
+        }
+    }
+
+    /// The word for it in `Tidegate-Reason`.
+    pub fn reason(&self) -> &'static str {
+        REASONS[self.index()].0
+    }
+
+    /// Its status.
+    pub fn status(&self) -> StatusCode {
+        REASONS[self.index()].1
+    }
+
+    /// How long waiting would help, if it would.
+    fn wait(&self) -> Option<Duration> {
+        match self {
+            Self::WaitTooLong { wait }
+            | Self::QueueFull { wait }
+            | Self::BreakerOpen { wait }
+            | Self::NoEndpoint { wait } => *wait,
+            Self::TooManyGates | Self::Draining => Some(Duration::from_secs(1)),
+            _ => None,
+        }
+    }
+
+    fn title(&self) -> &'static str {
+        match self {
+            Self::WaitTooLong { .. } => "The wait is longer than you can wait",
+            Self::QueueFull { .. } => "Too many requests are waiting",
+            Self::BreakerOpen { .. } => "The upstream is not working",
+            Self::NoEndpoint { .. } => "No endpoint can be used",
+            Self::TooManyGates => "Too many gates",
+            Self::Draining => "The gateway is stopping",
+            Self::Deadline => "Your time was over",
+            Self::Unreachable(_) => "The upstream cannot be reached",
+            Self::NoToken => "A client's token is needed",
+            Self::HostNotAllowed => "This host is not forwarded to",
+            Self::AddressNotAllowed => "This address must not be dialled",
+            Self::WrongHost => "This is another host",
+            Self::BodyTooLarge => "The body is too long",
+            Self::HeadersTooLarge => "The headers are too long",
+            Self::NoRoute(_) => "Nothing is served here",
+            Self::BodyIncomplete => "The body did not come",
+            Self::Loop => "The request came from this gateway",
+            Self::BadWait => "The wait cannot be read",
+        }
+    }
+
+    /// What happened, and what to do about it.
+    fn detail(&self) -> String {
+        let after = |what: &str, wait: &Option<Duration>| match wait {
+            Some(wait) => format!("{what}; try again in {}", Rounded(*wait)),
+            None => what.to_owned(),
+        };
+        match self {
+            Self::WaitTooLong { wait } => after(
+                "the upstream's pace would let this request out later than its caller waits; raise `Tidegate-Max-Wait`, or come back",
+                wait,
+            ),
+            Self::QueueFull { wait } => after("the line at this gate is full (`max_waiting`)", wait),
+            Self::BreakerOpen { wait } => {
+                after("the upstream failed too often, and is left alone for now", wait)
+            }
+            Self::NoEndpoint { wait: None } => {
+                "every endpoint of this pool is disabled: a person has to enable one".to_owned()
+            }
+            Self::NoEndpoint { wait } => after("every endpoint of this pool is paused", wait),
+            Self::TooManyGates => {
+                "there is no room for another gate (`max_gates`), and none can go".to_owned()
+            }
+            Self::Draining => "it takes no new requests; another will".to_owned(),
+            Self::Deadline => {
+                "the request waited as long as its caller would (`max_wait`, `Tidegate-Max-Wait`)"
+                    .to_owned()
+            }
+            Self::Unreachable(what) => format!("no answer came: {what}"),
+            Self::NoToken => "send a token of a `[client.NAME]` as `Tidegate-Token`".to_owned(),
+            Self::HostNotAllowed => {
+                "requests for other hosts pass only if `[forward]` allows them".to_owned()
+            }
+            Self::AddressNotAllowed => {
+                "the endpoint's name leads to an address that is not public; allow it in `[network]` if that is meant".to_owned()
+            }
+            Self::WrongHost => {
+                "the `Host` of the request is no name of this gateway; add it to `server.hosts` if it is".to_owned()
+            }
+            Self::BodyTooLarge => "it is longer than `http.max_body`".to_owned(),
+            Self::HeadersTooLarge => "at most 64 KiB of headers, and 200 of them, are read".to_owned(),
+            Self::NoRoute(routes) => routes.clone(),
+            Self::BodyIncomplete => {
+                "nothing more of it came for `http.idle_timeout`, or it broke off".to_owned()
+            }
+            Self::Loop => "an endpoint leads back to this gateway".to_owned(),
+            Self::BadWait => {
+                "expected `Tidegate-Max-Wait: 5s` (a number and ms, s, m or h) or `Prefer: wait=5`"
+                    .to_owned()
+            }
+        }
+    }
+
+    /// The answer: `application/problem+json`.
+    pub fn answer(&self, id: RequestId) -> Response<ServedBody> {
+        let (reason, status) = REASONS[self.index()];
+        let wait = self.wait().map(whole_seconds);
+        let mut problem = json!({
+            "type": format!("urn:tidegate:problem:{reason}"),
+            "title": self.title(),
+            "status": status.as_u16(),
+            "detail": self.detail(),
+            "reason": reason,
+            "request_id": id.to_string(),
+        });
+        if let Some(seconds) = wait {
+            problem["retry_after"] = seconds.into();
+        }
+        let body = Bytes::from(problem.to_string());
+        let mut answer = Response::new(ServedBody::Made(Some(body)));
+        *answer.status_mut() = status;
+        let headers = answer.headers_mut();
+        headers.insert(CONTENT_TYPE, PROBLEM);
+        headers.insert(REASON, HeaderValue::from_static(reason));
+        if let Some(seconds) = wait {
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        answer
+    }
+}
+
+const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
+const REASON: HeaderName = HeaderName::from_static("tidegate-reason");
+
+/// Rounded up: who comes back earlier would be told the same again.
+fn whole_seconds(wait: Duration) -> u64 {
+    let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+    seconds.max(1)
+}

@@ -1,0 +1,188 @@
+//! A worker: one thread, one runtime, its own connections.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use http::{HeaderMap, HeaderValue, Request, header};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use tokio::net::TcpStream;
+use tokio::sync::{mpsc, watch};
+
+use super::guard::Guard;
+use super::handle::handle;
+use super::listen::begins;
+use crate::engine::{Engine, RequestId};
+use crate::upstream::Upstream;
+
+/// What all workers have in common.
+#[derive(Debug)]
+pub(super) struct Front {
+    pub(super) engine: Arc<Engine>,
+    guard: ArcSwap<Guard>,
+    via: HeaderValue,
+    is_draining: AtomicBool,
+}
+
+impl Front {
+    pub(super) fn new(engine: Arc<Engine>, address: SocketAddr) -> Self {
+        let guard = Guard::new(engine.served().settings(), address);
+        // A name of this process, by which it knows what has passed through it.
+        let id = engine.trails().process();
+        let via = HeaderValue::try_from(format!("1.1 tidegate-{id:08x}"));
+        Self {
+            guard: ArcSwap::from_pointee(guard),
+            via: via.expect("made of letters and digits"),
+            is_draining: AtomicBool::new(false),
+            engine,
+        }
+    }
+
+    pub(super) fn guard(&self) -> arc_swap::Guard<Arc<Guard>> {
+        self.guard.load()
+    }
+
+    pub(super) fn set_guard(&self, guard: Guard) {
+        self.guard.store(Arc::new(guard));
+    }
+
+    /// What we put on every request.
+    pub(super) fn via(&self) -> &HeaderValue {
+        &self.via
+    }
+
+    /// Has it come through here already?
+    pub(super) fn has_passed(&self, headers: &HeaderMap) -> bool {
+        let ours = self.via.as_bytes();
+        let values = headers.get_all(header::VIA).iter();
+        let mut parts = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+        parts.any(|part| part.trim_ascii() == ours)
+    }
+
+    pub(super) fn is_draining(&self) -> bool {
+        self.is_draining.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn start_draining(&self) {
+        self.is_draining.store(true, Ordering::Relaxed);
+    }
+}
+
+/// One worker.
+#[derive(Debug)]
+pub(super) struct Worker {
+    pub(super) front: Arc<Front>,
+    pub(super) upstream: Upstream,
+    number: usize,
+    /// Connections that are open, for whoever deals them out.
+    open: Arc<AtomicUsize>,
+}
+
+impl Worker {
+    pub(super) fn new(front: Arc<Front>, number: usize, open: Arc<AtomicUsize>) -> Self {
+        Self {
+            upstream: front.engine.upstream(number),
+            front,
+            number,
+            open,
+        }
+    }
+
+    pub(super) fn name_request(&self) -> RequestId {
+        self.front.engine.trails().name(self.number)
+    }
+
+    /// Serves connections as they come, until there are no more and all are done.
+    pub(super) async fn run(
+        self: Arc<Self>,
+        mut connections: mpsc::Receiver<std::net::TcpStream>,
+        drain: watch::Receiver<bool>,
+    ) {
+        let sweep = tokio::spawn(Arc::clone(&self).sweep());
+        while let Some(stream) = connections.recv().await {
+            let Ok(stream) = TcpStream::from_std(stream) else {
+                self.open.fetch_sub(1, Ordering::Relaxed);
+                continue;
+            };
+            tokio::spawn(Arc::clone(&self).serve(stream, drain.clone()));
+        }
+        while self.open.load(Ordering::Relaxed) > 0 {
+            tokio::time::sleep(LOOK).await;
+        }
+        sweep.abort();
+    }
+
+    async fn serve(self: Arc<Self>, stream: TcpStream, mut drain: watch::Receiver<bool>) {
+        let _open = Open(Arc::clone(&self.open));
+        _ = stream.set_nodelay(true);
+        let service = service_fn(|request: Request<Incoming>| {
+            let worker = Arc::clone(&self);
+            async move { Ok::<_, Infallible>(handle(&worker, request).await) }
+        });
+        let builder = builder(self.front.engine.served().times().idle);
+        let connection = builder.serve_connection(TokioIo::new(stream), service);
+        let mut connection = std::pin::pin!(connection);
+        // How a connection ends is its caller's matter.
+        tokio::select! {
+            _ = connection.as_mut() => return,
+            () = begins(&mut drain) => {}
+        }
+        connection.as_mut().graceful_shutdown();
+        _ = connection.await;
+    }
+
+    /// Closes connections to endpoints that nobody uses.
+    async fn sweep(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(SWEEP).await;
+            let served = self.front.engine.served();
+            for (_, route) in served.routes() {
+                for endpoint in route.pool.endpoints() {
+                    endpoint
+                        .data()
+                        .target
+                        .close_idle(self.number, served.times().idle);
+                }
+            }
+        }
+    }
+}
+
+/// Often enough, for a connection that is used again after a long time is checked then.
+const SWEEP: Duration = Duration::from_secs(5);
+/// How soon a worker notices that its last connection is done.
+const LOOK: Duration = Duration::from_millis(20);
+
+fn builder(idle: Duration) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(idle)
+        .max_headers(MOST_HEADERS)
+        .max_buf_size(MOST_BUFFERED);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(1000);
+    builder
+}
+
+/// What is beyond is answered 431 by the parser; the guard is stricter, and says why.
+const MOST_HEADERS: usize = 1000;
+const MOST_BUFFERED: usize = 256 << 10;
+
+/// A connection that is open.
+struct Open(Arc<AtomicUsize>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,99 @@
+//! `tidegate serve`: the gateway and what belongs to it, from start to the last answer.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::engine::Engine;
+use crate::gateway::{Gateway, StartError};
+use crate::settings::{Problem, Settings};
+
+/// A server that runs.
+#[derive(Debug)]
+pub struct Server {
+    engine: Arc<Engine>,
+    gateway: Gateway,
+}
+
+/// What ended a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It was asked to stop, and everything under way was finished.
+    Drained,
+    /// It was interrupted, and everything under way was finished.
+    Interrupted,
+    /// It was told twice, or what was under way took too long.
+    Abandoned,
+}
+
+impl Server {
+    /// Starts everything that `settings` ask for.
+    ///
+    /// # Errors
+    ///
+    /// If something cannot be started; then nothing is.
+    pub fn start(settings: Settings) -> Result<Self, StartError> {
+        let listen = settings.server.listen;
+        let engine = Engine::new(Arc::new(settings), workers());
+        let gateway = Gateway::start(Arc::clone(&engine), listen)?;
+        Ok(Self { engine, gateway })
+    }
+
+    /// Where the data plane is.
+    pub fn address(&self) -> SocketAddr {
+        self.gateway.address()
+    }
+
+    /// Serves until a signal ends it: SIGTERM and SIGINT drain, a second one abandons what is under
+    /// way; SIGHUP serves by what `load` gives, if that is right.
+    pub async fn run(
+        self,
+        load: impl Fn() -> Result<Settings, Vec<Problem>>,
+    ) -> std::io::Result<Ended> {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut hang_up = signal(SignalKind::hangup())?;
+        let ended = loop {
+            tokio::select! {
+                _ = terminate.recv() => break Ended::Drained,
+                _ = interrupt.recv() => break Ended::Interrupted,
+                _ = hang_up.recv() => self.reload(load()),
+            }
+        };
+        self.gateway.drain();
+        let again = async {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+                () = tokio::time::sleep(LONGEST_DRAIN) => {}
+            }
+        };
+        tokio::select! {
+            () = self.drained() => Ok(ended),
+            () = again => Ok(Ended::Abandoned),
+        }
+    }
+
+    fn reload(&self, settings: Result<Settings, Vec<Problem>>) {
+        if let Ok(settings) = settings {
+            self.engine.reload(Arc::new(settings));
+            self.gateway.reload();
+        }
+    }
+
+    async fn drained(&self) {
+        while !self.gateway.is_done() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+/// Longer than callers wait by default.
+const LONGEST_DRAIN: Duration = Duration::from_secs(60);
+
+/// One for each core.
+fn workers() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}

@@ -1,0 +1,89 @@
+//! `tidegate serve`.
+
+use std::path::Path;
+
+use anyhow::Context;
+use app::server::{Ended, Server};
+use app::settings::Flag;
+use serde_json::json;
+
+use super::settings::{self, Loaded};
+use super::{Failure, problems, unwritten};
+use crate::args::ServeArgs;
+use crate::exit::Exit;
+use crate::output::Output;
+
+/// Serves until a signal ends it.
+pub(crate) fn serve(
+    args: &ServeArgs,
+    config: Option<&Path>,
+    is_json: bool,
+    output: &Output,
+) -> Result<(), Failure> {
+    let flags = flags(args);
+    let Loaded { file, settings } = settings::load(config, flags.clone());
+    let settings = match settings {
+        Ok(settings) => settings,
+        Err(problems) => {
+            let hint = "`tidegate check` tells more about the settings";
+            let file = file.as_deref();
+            return Err(problems::failure(file, problems, hint, is_json, output));
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime
+        .context("cannot start")
+        .map_err(|error| Failure::new(Exit::Failed, error))?;
+    let names: Vec<String> = settings.pools.keys().cloned().collect();
+    let server = Server::start(settings)
+        .map_err(|error| Failure::new(Exit::Failed, error).with_hint(IN_USE))?;
+    announce(&server, &names, is_json, output)?;
+    let load = || settings::load(config, flags.clone()).settings;
+    let ended = runtime.block_on(server.run(load));
+    match ended {
+        Ok(Ended::Drained) => Ok(()),
+        Ok(Ended::Interrupted | Ended::Abandoned) => Err(Failure::silent(Exit::Interrupted)),
+        Err(error) => Err(Failure::new(Exit::Failed, error)),
+    }
+}
+
+const IN_USE: &str =
+    "another process may listen there; choose another address with --listen or --admin";
+
+fn flags(args: &ServeArgs) -> Vec<Flag> {
+    let flag = |name: &str, value: Option<String>| {
+        value.map(|value| Flag {
+            name: format!("--{name}"),
+            path: format!("server.{name}"),
+            value,
+        })
+    };
+    let data = args.data.as_ref().map(|data| data.display().to_string());
+    let flags = [
+        flag("listen", args.listen.map(|address| address.to_string())),
+        flag("admin", args.admin.map(|address| address.to_string())),
+        flag("data", data),
+    ];
+    flags.into_iter().flatten().collect()
+}
+
+fn announce(
+    server: &Server,
+    pools: &[String],
+    is_json: bool,
+    output: &Output,
+) -> Result<(), Failure> {
+    let address = server.address();
+    let text = if is_json {
+        format!("{}\n", json!({ "listening": format!("http://{address}") }))
+    } else {
+        let mut text = format!("listening on http://{address}\n");
+        for pool in pools {
+            text.push_str(&format!("  http://{address}/{pool}/…\n"));
+        }
+        text
+    };
+    output.print(text.as_bytes()).or_else(unwritten)
+}
