@@ -5,4 +5,5 @@
 //! Nothing here parses arguments or prints.
 
 pub mod check;
+pub mod mock;
 pub mod settings;

@@ -3,10 +3,12 @@
 mod check;
 mod completions;
 mod config;
+mod mock;
 mod problems;
 mod replay;
 mod settings;
 mod simulate;
+mod stopping;
 
 use std::io;
 
@@ -15,6 +17,7 @@ use crate::exit::Exit;
 pub(crate) use check::check;
 pub(crate) use completions::completions;
 pub(crate) use config::config;
+pub(crate) use mock::mock;
 pub(crate) use replay::replay;
 pub(crate) use simulate::simulate;
 
@@ -34,6 +37,15 @@ impl Failure {
         Self {
             exit,
             errors: vec![error.into()],
+            hint: None,
+        }
+    }
+
+    /// Not what was asked for, and everything about it was told already.
+    pub(crate) fn silent(exit: Exit) -> Self {
+        Self {
+            exit,
+            errors: Vec::new(),
             hint: None,
         }
     }
