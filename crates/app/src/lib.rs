@@ -7,6 +7,7 @@
 pub mod check;
 pub mod engine;
 pub mod gateway;
+pub mod mock;
 pub mod server;
 pub mod settings;
 pub mod upstream;

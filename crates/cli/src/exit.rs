@@ -11,8 +11,8 @@ pub(crate) enum Exit {
     Failed,
     /// What was typed, or what was given to read, is not right: trying again will not help.
     Usage,
-    /// Ended by Ctrl-C. No command has anything to finish yet, so the signal itself ends the
-    /// process, and this is the number that shells make of it.
+    /// Ended by Ctrl-C, after what was in flight. Commands that have nothing to finish are ended by
+    /// the signal itself, and this is the number that shells make of it.
     Interrupted,
 }
 

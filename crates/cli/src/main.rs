@@ -42,6 +42,7 @@ fn dispatch(args: Args, output: &Output) -> Result<(), Failure> {
         Command::Serve(args) => commands::serve(&args, config, is_json, output),
         Command::Check(args) => commands::check(&args, config, is_json, output),
         Command::Config(args) => commands::config(&args, output),
+        Command::Mock(args) => commands::mock(&args, is_json, output),
         Command::Replay(args) => commands::replay(&args, output),
         Command::Simulate(args) => commands::simulate(&args, is_json, output),
         Command::Completions(args) => commands::completions(&args, output),

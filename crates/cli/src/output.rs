@@ -50,6 +50,13 @@ impl Output {
         }
     }
 
+    /// Something that is not wrong, but may not be meant.
+    pub(crate) fn warning(&self, message: &str) {
+        if self.verbosity >= Verbosity::Normal {
+            say(&format!("warning: {message}"));
+        }
+    }
+
     /// A bar for work that may take long; nothing at all where nobody is looking.
     pub(crate) fn progress(&self) -> Progress {
         let is_watched = self.verbosity >= Verbosity::Normal && io::stderr().is_terminal();

@@ -105,6 +105,13 @@ impl Upstream {
         }
     }
 
+    /// What is left of the limit at `now`, which is never before an earlier request. Nothing is
+    /// taken; if nothing remains, a request that arrives now is refused.
+    pub fn pace(&mut self, now: Timestamp) -> Pace {
+        self.advance(now);
+        self.limit.pace()
+    }
+
     /// How often a client was banned.
     pub fn bans(&self) -> u64 {
         self.bans.count()

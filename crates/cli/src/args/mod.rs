@@ -3,6 +3,7 @@
 mod check;
 mod completions;
 mod config;
+mod mock;
 mod replay;
 mod serve;
 mod simulate;
@@ -17,6 +18,7 @@ use crate::output::Verbosity;
 pub(crate) use check::CheckArgs;
 pub(crate) use completions::CompletionsArgs;
 pub(crate) use config::{ConfigArgs, ConfigCommand};
+pub(crate) use mock::{MockArgs, StyleName};
 pub(crate) use replay::{Policy, ReplayArgs};
 pub(crate) use serve::ServeArgs;
 pub(crate) use simulate::SimulateArgs;
@@ -55,6 +57,7 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     Check(CheckArgs),
     Config(ConfigArgs),
+    Mock(MockArgs),
     Replay(ReplayArgs),
     Simulate(SimulateArgs),
     Completions(CompletionsArgs),
@@ -84,4 +87,5 @@ Examples:
   tidegate replay --policy gate events.jsonl
   tidegate replay --policy hint < answers.jsonl
   tidegate simulate o1 --strategy adaptive,none
+  tidegate mock --limit '50/s burst 10' --retry-after
   tidegate completions bash > ~/.local/share/bash-completion/completions/tidegate";

@@ -3,11 +3,13 @@
 mod check;
 mod completions;
 mod config;
+mod mock;
 mod problems;
 mod replay;
 mod serve;
 mod settings;
 mod simulate;
+mod stopping;
 
 use std::io;
 
@@ -16,6 +18,7 @@ use crate::exit::Exit;
 pub(crate) use check::check;
 pub(crate) use completions::completions;
 pub(crate) use config::config;
+pub(crate) use mock::mock;
 pub(crate) use replay::replay;
 pub(crate) use serve::serve;
 pub(crate) use simulate::simulate;

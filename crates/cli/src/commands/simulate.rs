@@ -1,6 +1,6 @@
 //! A scenario, played: figures as a table or as JSON, and whether they are enough.
 
-mod input;
+pub(super) mod input;
 mod record;
 mod report;
 mod table;

@@ -25,6 +25,7 @@ fn help() {
     Commands:
       check        Check the settings and tell what they come to at worst
       config       Print the default settings, or the schema of a settings file
+      mock         Run a local upstream that limits, fails and answers like real ones
       replay       Run one policy over scripted events in virtual time, a decision per line
       simulate     Play clients against a model upstream in virtual time, and tell what that came to
       completions  Print a completion script for a shell
@@ -56,6 +57,7 @@ fn help() {
       tidegate replay --policy gate events.jsonl
       tidegate replay --policy hint < answers.jsonl
       tidegate simulate o1 --strategy adaptive,none
+      tidegate mock --limit '50/s burst 10' --retry-after
       tidegate completions bash > ~/.local/share/bash-completion/completions/tidegate
 
     Exit codes:

@@ -69,6 +69,24 @@ fn times_have_the_mean_and_the_spread_that_are_written() {
 }
 
 #[test]
+fn looking_at_the_pace_takes_nothing_and_tells_who_is_refused() {
+    let settings = bucket(1.0, 2.0);
+    let mut upstream = Upstream::new(&settings);
+    let mut random = Random::from_seed(1);
+    let mut remaining = Vec::new();
+    for millis in [0, 0, 0, 999, 1000] {
+        let now = Timestamp::from_millis(millis);
+        let pace = upstream.pace(now);
+        assert_eq!(pace, upstream.pace(now));
+        let reply = upstream.receive(0, now, &mut random);
+        let is_accepted = matches!(reply, Reply::Answered { answer, .. } if answer.is_accepted());
+        assert_eq!(is_accepted, pace.remaining > 0);
+        remaining.push(pace.remaining);
+    }
+    assert_eq!(remaining, [2, 1, 0, 0, 1]);
+}
+
+#[test]
 fn a_bucket_is_full_at_first_and_after_an_outage() {
     let settings = UpstreamSettings {
         outages: vec![outage(10, 20, 0.0)],

@@ -45,7 +45,7 @@ pub(super) fn shipped(name: &str) -> Result<&'static Shipped, Failure> {
 
 /// The name and the text of a file, of stdin or of what is shipped. A file goes before what is
 /// shipped under its name: it was put there by somebody.
-fn text(name: &str) -> Result<(String, Vec<u8>), Failure> {
+pub(in crate::commands) fn text(name: &str) -> Result<(String, Vec<u8>), Failure> {
     if name == "-" {
         return read(STDIN, io::stdin());
     }

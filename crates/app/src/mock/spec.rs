@@ -1,0 +1,371 @@
+//! What people write about a mock: limits, steps, outages, bans, each in a few words.
+//!
+//! A number over a bare unit is a rate, kept by a token bucket (`50/s`), and a number over a length
+//! of time is a quota for each window of that length (`600/1m`): so people tell the two apart when
+//! they speak. The words `bucket` and `window` in front say it outright.
+//!
+//! A burst that is not written is what one second brings, at least 1: who writes `50/s` finds that
+//! fifty at once are within it.
+
+use std::time::Duration;
+
+use policy::duration::{self, Exact};
+use policy::setting;
+use policy::time::Timestamp;
+use sim::upstream::{Ban, Kind, Outage, Step};
+
+/// Reads a limit: `50/s burst 10`, `600/1m` or `slots 20 100ms queue 200`.
+///
+/// ```
+/// use app::mock::spec;
+/// use sim::upstream::Kind;
+///
+/// let kind = spec::limit("50/s burst 10").unwrap().kind();
+/// assert_eq!(kind, Kind::Bucket { rate: 50.0, burst: 10.0 });
+/// ```
+///
+/// # Errors
+///
+/// What was expected instead.
+pub fn limit(text: &str) -> Result<Limit, String> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    match words.as_slice() {
+        ["slots", rest @ ..] => slots(rest),
+        ["bucket", amount, rest @ ..] => bucket(amount, rest),
+        ["window", amount, rest @ ..] => window(amount, rest),
+        [amount, rest @ ..] => match amount.split_once('/') {
+            Some((_, per)) if is_bare_unit(per) => bucket(amount, rest),
+            Some(_) => window(amount, rest),
+            None => Err(A_LIMIT.to_owned()),
+        },
+        [] => Err(A_LIMIT.to_owned()),
+    }
+}
+
+const A_LIMIT: &str = "a token bucket such as `50/s burst 10`, a fixed window such as `600/1m`, \
+                       or slots such as `slots 20 100ms queue 200`";
+
+/// A limit as written, with what was left out still open: a step keeps it as it was.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limit(Written);
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Written {
+    Bucket {
+        rate: f64,
+        burst: Option<f64>,
+    },
+    Window {
+        quota: u64,
+        period: Duration,
+        phase: Option<Duration>,
+    },
+    Slots {
+        slots: u32,
+        service: Duration,
+        queue: Option<u32>,
+    },
+}
+
+impl Limit {
+    /// The limit, with the usual values for what was not written.
+    pub fn kind(self) -> Kind {
+        match self.0 {
+            Written::Bucket { rate, burst } => Kind::Bucket {
+                rate,
+                burst: burst.unwrap_or_else(|| rate.max(1.0)),
+            },
+            Written::Window {
+                quota,
+                period,
+                phase,
+            } => Kind::Window {
+                quota,
+                period,
+                phase: phase.unwrap_or_default(),
+            },
+            Written::Slots {
+                slots,
+                service,
+                queue,
+            } => Kind::Slots {
+                slots,
+                service,
+                queue: queue.unwrap_or(USUAL_QUEUE),
+            },
+        }
+    }
+
+    /// What `before` becomes; `None` if it is of another kind, or its windows would be others.
+    fn after(self, before: Kind) -> Option<Kind> {
+        match (self.0, before) {
+            (Written::Bucket { rate, burst }, Kind::Bucket { burst: most, .. }) => {
+                Some(Kind::Bucket {
+                    rate,
+                    burst: burst.unwrap_or(most),
+                })
+            }
+            (
+                Written::Window {
+                    quota,
+                    period: written,
+                    phase: None,
+                },
+                Kind::Window { period, phase, .. },
+            ) if written == period => Some(Kind::Window {
+                quota,
+                period,
+                phase,
+            }),
+            (
+                Written::Slots {
+                    slots,
+                    service,
+                    queue,
+                },
+                Kind::Slots { queue: places, .. },
+            ) => Some(Kind::Slots {
+                slots,
+                service,
+                queue: queue.unwrap_or(places),
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// As in a scenario.
+const USUAL_QUEUE: u32 = 100;
+
+fn bucket(amount: &str, rest: &[&str]) -> Result<Limit, String> {
+    let (count, per) = amount.split_once('/').ok_or(A_LIMIT)?;
+    let expected = "a rate above 0 and up to 1000000 per second, such as `50/s` or `30/m`";
+    let per = if is_bare_unit(per) {
+        duration::parse(&format!("1{per}"))
+    } else {
+        duration::parse(per)
+    };
+    let per = per.map_err(|_| expected)?;
+    let rate = number(count).ok_or(expected)? / per.as_secs_f64();
+    if !(rate > 0.0 && rate <= 1e6) {
+        return Err(expected.to_owned());
+    }
+    let burst = match rest {
+        [] => None,
+        ["burst", burst] => Some(burst_of(burst)?),
+        _ => return Err("nothing after the rate but `burst N`, as in `50/s burst 10`".to_owned()),
+    };
+    Ok(Limit(Written::Bucket { rate, burst }))
+}
+
+fn burst_of(text: &str) -> Result<f64, String> {
+    let burst = number(text).filter(|burst| (1.0..=1e9).contains(burst));
+    burst.ok_or_else(|| "a burst from 1 to 1000000000, as in `50/s burst 10`".to_owned())
+}
+
+fn window(amount: &str, rest: &[&str]) -> Result<Limit, String> {
+    let (quota, period) = amount.split_once('/').ok_or(A_LIMIT)?;
+    let quota = setting::whole(quota, 1, 1_000_000_000)
+        .map_err(|expected| format!("{expected} per window, as in `600/1m`"))?;
+    let period = if is_bare_unit(period) {
+        setting::positive(&format!("1{period}"))
+    } else {
+        setting::positive(period)
+    };
+    let period = period.map_err(|_| "a window with a length, as in `600/1m` or `300/10s`")?;
+    let phase = match rest {
+        [] => None,
+        ["phase", phase] => {
+            Some(duration::parse(phase).map_err(|expected| {
+                format!("{expected} after `phase`, as in `600/1m phase 20s`")
+            })?)
+        }
+        ["burst", ..] => {
+            return Err(format!(
+                "a window without a burst; a token bucket is written `{amount}` with a bare unit, \
+                 as in `50/s burst 10`"
+            ));
+        }
+        _ => {
+            return Err(
+                "nothing after the window but `phase DURATION`, as in `600/1m phase 20s`"
+                    .to_owned(),
+            );
+        }
+    };
+    Ok(Limit(Written::Window {
+        quota,
+        period,
+        phase,
+    }))
+}
+
+fn slots(words: &[&str]) -> Result<Limit, String> {
+    const EXPECTED: &str = "a number of slots and how long each serves a request, as in \
+                            `slots 20 100ms` or `slots 20 100ms queue 200`";
+    let (count, service, queue) = match words {
+        [count, service] => (count, service, None),
+        [count, service, "queue", queue] => (count, service, Some(queue)),
+        _ => return Err(EXPECTED.to_owned()),
+    };
+    let slots = setting::whole(count, 1, 100_000)
+        .map_err(|expected| format!("{expected} of slots, as in `slots 20 100ms`"))?;
+    let service = setting::positive(service)
+        .map_err(|expected| format!("{expected} as the time to serve, as in `slots 20 100ms`"))?;
+    let queue = queue.map(|queue| {
+        setting::whole(queue, 0, 10_000_000).map_err(|expected| {
+            format!("{expected} after `queue`, as in `slots 20 100ms queue 200`")
+        })
+    });
+    Ok(Limit(Written::Slots {
+        slots,
+        service,
+        queue: queue.transpose()?,
+    }))
+}
+
+/// `s` and not `1s`.
+fn is_bare_unit(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphabetic())
+}
+
+fn number(text: &str) -> Option<f64> {
+    let is_plain = |c: char| c.is_ascii_digit() || matches!(c, '.' | '_');
+    if !text.chars().all(is_plain) {
+        return None;
+    }
+    text.replace('_', "").parse().ok()
+}
+
+/// Reads a change of the limit: `60s=20/s`.
+///
+/// # Errors
+///
+/// What was expected instead.
+pub fn step(text: &str) -> Result<(Duration, Limit), String> {
+    let expected = "a time and the limit from then on, as in `60s=20/s`";
+    let (at, to) = text.split_once('=').ok_or(expected)?;
+    let at = duration::parse(at).map_err(|_| expected)?;
+    Ok((at, limit(to)?))
+}
+
+/// Lays changes over the limit that they change: each keeps what it does not name.
+///
+/// # Errors
+///
+/// The place of the first that does not fit, and what was expected instead.
+pub fn steps(first: Kind, written: &[(Duration, Limit)]) -> Result<Vec<Step>, (usize, String)> {
+    let mut steps: Vec<Step> = Vec::new();
+    let mut kind = first;
+    for (index, (at, limit)) in written.iter().enumerate() {
+        let at = Timestamp::ZERO + *at;
+        if let Some(last) = steps.last().filter(|last| at <= last.at) {
+            let last = Exact(last.at.since(Timestamp::ZERO));
+            return Err((index, format!("later than the step before it ({last})")));
+        }
+        kind = limit.after(kind).ok_or_else(|| {
+            let expected = "a limit of the same kind as the first, windows of the same length";
+            (index, expected.to_owned())
+        })?;
+        steps.push(Step { at, kind });
+    }
+    Ok(steps)
+}
+
+/// Reads an outage: `60s..90s`, or `60s..90s=503` for one that something in front answers for.
+/// `timeout_share` of its requests get no answer at all; the usual share is a half, and none where
+/// there is a status.
+///
+/// # Errors
+///
+/// What was expected instead.
+pub fn outage(text: &str, timeout_share: Option<f64>) -> Result<Outage, String> {
+    const EXPECTED: &str = "two times, as in `60s..90s`, or with a status, as in `60s..90s=503`";
+    let (times, status) = match text.split_once('=') {
+        Some((times, status)) => (times, Some(status)),
+        None => (text, None),
+    };
+    let (from, to) = times.split_once("..").ok_or(EXPECTED)?;
+    let from = duration::parse(from).map_err(|_| EXPECTED)?;
+    let to = duration::parse(to).map_err(|_| EXPECTED)?;
+    if to <= from {
+        return Err(format!("an end later than its beginning ({})", Exact(from)));
+    }
+    let status = status.map(|status| {
+        setting::whole(status, 400, 599)
+            .map_err(|_| "a status from 400 to 599 after `=`, as in `60s..90s=503`".to_owned())
+    });
+    let status = status.transpose()?;
+    let usual_share = if status.is_some() { 0.0 } else { 0.5 };
+    Ok(Outage {
+        from: Timestamp::ZERO + from,
+        to: Timestamp::ZERO + to,
+        timeout_share: timeout_share.unwrap_or(usual_share),
+        timeout: Duration::from_secs(5),
+        status,
+    })
+}
+
+/// Puts outages in order.
+///
+/// # Errors
+///
+/// The place of the first that overlaps with one before it, and what was expected instead.
+pub fn outages(written: Vec<Outage>) -> Result<Vec<Outage>, (usize, String)> {
+    for (index, outage) in written.iter().enumerate() {
+        let overlaps = |other: &&Outage| outage.from < other.to && other.from < outage.to;
+        if let Some(other) = written[..index].iter().find(overlaps) {
+            let shown = |at: Timestamp| Exact(at.since(Timestamp::ZERO));
+            let (from, to) = (shown(other.from), shown(other.to));
+            return Err((
+                index,
+                format!("an outage apart from that of {from} to {to}"),
+            ));
+        }
+    }
+    let mut outages = written;
+    outages.sort_by_key(|outage| outage.from);
+    Ok(outages)
+}
+
+/// Reads a ban: `5 in 30s for 60s`.
+///
+/// # Errors
+///
+/// What was expected instead.
+pub fn ban(text: &str) -> Result<Ban, String> {
+    let expected = "how many refusals in what time ban for how long, as in `5 in 30s for 60s`";
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let [excesses, "in", within, "for", length] = words.as_slice() else {
+        return Err(expected.to_owned());
+    };
+    Ok(Ban {
+        excesses: setting::whole(excesses, 1, 1_000_000).map_err(|_| expected)?,
+        within: setting::positive(within).map_err(|_| expected)?,
+        length: setting::positive(length).map_err(|_| expected)?,
+    })
+}
+
+/// Reads a share, from 0 to 1; `3%` is one too.
+///
+/// # Errors
+///
+/// What was expected instead.
+pub fn share(text: &str) -> Result<f64, String> {
+    let share = match text.strip_suffix('%') {
+        Some(percent) => number(percent.trim_end()).map(|percent| percent / 100.0),
+        None => number(text),
+    };
+    let share = share.filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| "a share from 0 to 1, such as `0.03` or `3%`".to_owned())
+}
+
+/// Reads how much times are spread, as in a scenario.
+///
+/// # Errors
+///
+/// What was expected instead.
+pub fn spread(text: &str) -> Result<f64, String> {
+    let spread = number(text).filter(|spread| (0.0..=5.0).contains(spread));
+    spread.ok_or_else(|| "a number from 0 to 5".to_owned())
+}

@@ -1,0 +1,224 @@
+//! Like OpenAI's API, as far as its clients and those of compatible servers go: chat completions,
+//! also streamed, embeddings and models.
+//!
+//! The limit counts requests. What is told of tokens follows from it, a thousand for each request,
+//! because clients look for those headers too.
+
+mod chat;
+mod embeddings;
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use http::{HeaderMap, Method};
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+
+use super::{is_bare, set};
+use crate::mock::body::MockBody;
+use crate::mock::handle::{self, Answer, Call};
+use crate::mock::model::{Planned, Why};
+
+pub(super) async fn content(mut call: Call<'_>) -> Answer {
+    let method = call.head.method.clone();
+    let path = call.head.uri.path().to_owned();
+    let path = path.strip_prefix("/v1").unwrap_or(&path);
+    match (&method, path) {
+        (&Method::POST, "/chat/completions") => match read(&mut call).await {
+            Ok(request) => chat::answer(&call, &request),
+            Err(answer) => answer,
+        },
+        (&Method::POST, "/embeddings") => match read(&mut call).await {
+            Ok(request) => embeddings::answer(&request),
+            Err(answer) => answer,
+        },
+        (&Method::GET | &Method::HEAD, "/models") => models(),
+        (&Method::GET | &Method::HEAD, path) if path.starts_with("/models/") => {
+            model(&path["/models/".len()..])
+        }
+        (method, path) => {
+            call.drain().await;
+            let message = format!("there is nothing at {method} {path}");
+            error(404, &message, "invalid_request_error", None)
+        }
+    }
+}
+
+/// The request as JSON, or the answer to one that is none.
+async fn read(call: &mut Call<'_>) -> Result<Value, Answer> {
+    let mut text = BytesMut::new();
+    while let Some(Ok(frame)) = call.body.frame().await {
+        if let Some(data) = frame.data_ref() {
+            text.extend_from_slice(data);
+        }
+        if text.len() > LONGEST_REQUEST {
+            call.drain().await;
+            let message = format!("the request is longer than {LONGEST_REQUEST} bytes");
+            return Err(error(413, &message, "invalid_request_error", None));
+        }
+    }
+    match serde_json::from_slice(&text) {
+        Ok(value @ Value::Object(_)) => Ok(value),
+        Ok(_) | Err(_) => {
+            let message = "the request is no JSON object";
+            Err(error(400, message, "invalid_request_error", None))
+        }
+    }
+}
+
+/// Pictures are sent within requests.
+const LONGEST_REQUEST: usize = 16 << 20;
+
+/// What every model is asked by, if the request names none.
+const MODEL: &str = "mock-model";
+
+fn model_of(request: &Value) -> &str {
+    request["model"].as_str().unwrap_or(MODEL)
+}
+
+/// Words and their parts: four letters are about one token.
+fn tokens(text: &str) -> u64 {
+    text.len().div_ceil(4) as u64
+}
+
+fn models() -> Answer {
+    let names = [MODEL, "mock-embedding"];
+    let data: Vec<Value> = names.iter().map(|name| model_json(name)).collect();
+    handle::json(200, &json!({ "object": "list", "data": data }))
+}
+
+fn model(name: &str) -> Answer {
+    handle::json(200, &model_json(name))
+}
+
+fn model_json(name: &str) -> Value {
+    json!({ "id": name, "object": "model", "created": 0, "owned_by": "mock" })
+}
+
+fn error(status: u16, message: &str, kind: &str, code: Option<&str>) -> Answer {
+    let error = json!({ "message": message, "type": kind, "param": null, "code": code });
+    handle::json(status, &json!({ "error": error }))
+}
+
+pub(super) fn without_content(call: &Call<'_>) -> Answer {
+    let planned = &call.planned;
+    let status = planned.status;
+    if is_bare(status) {
+        return handle::typed(status, "application/json", MockBody::empty());
+    }
+    match (planned.why, status) {
+        (Why::Rate | Why::Quota, _) | (_, 429) => error(
+            status,
+            &reached(planned),
+            "requests",
+            Some("rate_limit_exceeded"),
+        ),
+        (Why::Banned, _) => {
+            let message = "This client is banned for a while.";
+            error(status, message, "invalid_request_error", Some("banned"))
+        }
+        (_, 503) => {
+            let message = "The model is overloaded with other requests.";
+            error(status, message, "server_error", Some("overloaded"))
+        }
+        (_, 500..) => error(status, "The server failed.", "server_error", None),
+        (_, 401) => {
+            let (kind, code) = ("invalid_request_error", Some("invalid_api_key"));
+            error(status, "The API key is wrong.", kind, code)
+        }
+        _ => error(
+            status,
+            "The request is refused.",
+            "invalid_request_error",
+            None,
+        ),
+    }
+}
+
+/// The sentence that ends with how long to wait; clients read it.
+fn reached(planned: &Planned) -> String {
+    let wait = match (planned.retry_after, planned.pace) {
+        (Some(seconds), _) => Some(Duration::from_secs(seconds)),
+        (None, pace) => pace.map(|pace| pace.reset),
+    };
+    let limit = planned.pace.map_or_else(String::new, |pace| {
+        let used = pace.limit.saturating_sub(pace.remaining);
+        format!(": Limit {}, Used {used}, Requested 1", pace.limit)
+    });
+    match wait {
+        Some(wait) => {
+            let wait = Span(wait);
+            format!("Rate limit reached for requests{limit}. Please try again in {wait}.")
+        }
+        None => format!("Rate limit reached for requests{limit}."),
+    }
+}
+
+pub(super) fn tell(planned: &Planned, headers: &mut HeaderMap) {
+    set(headers, "openai-version", "2020-10-01");
+    let Some(pace) = &planned.pace else {
+        return;
+    };
+    let reset = Span(pace.reset);
+    set(headers, "x-ratelimit-limit-requests", pace.limit);
+    set(headers, "x-ratelimit-remaining-requests", pace.remaining);
+    set(headers, "x-ratelimit-reset-requests", reset);
+    let tokens = |requests: u64| requests.saturating_mul(TOKENS_PER_REQUEST);
+    set(headers, "x-ratelimit-limit-tokens", tokens(pace.limit));
+    set(
+        headers,
+        "x-ratelimit-remaining-tokens",
+        tokens(pace.remaining),
+    );
+    set(headers, "x-ratelimit-reset-tokens", reset);
+}
+
+const TOKENS_PER_REQUEST: u64 = 1000;
+
+/// A length of time in that API's spelling: `120ms`, `8.64s`, `6m0s`, `1h0m5s`. Rounded up to
+/// milliseconds, for who comes early is refused.
+#[derive(Clone, Copy, Debug)]
+struct Span(Duration);
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let millis = self.0.as_nanos().div_ceil(1_000_000);
+        if (1..1000).contains(&millis) {
+            return write!(f, "{millis}ms");
+        }
+        let (seconds, part) = (millis / 1000, millis % 1000);
+        let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
+        if hours > 0 {
+            write!(f, "{hours}h")?;
+        }
+        if hours > 0 || minutes > 0 {
+            write!(f, "{minutes}m")?;
+        }
+        write!(f, "{}", seconds % 60)?;
+        if part > 0 {
+            let digits = format!("{part:03}");
+            write!(f, ".{}", digits.trim_end_matches('0'))?;
+        }
+        f.write_str("s")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_spelled_as_that_api_does() {
+        let check = |millis: u64, text: &str| {
+            assert_eq!(Span(Duration::from_millis(millis)).to_string(), text);
+        };
+        check(0, "0s");
+        check(120, "120ms");
+        check(8640, "8.64s");
+        check(20_000, "20s");
+        check(360_000, "6m0s");
+        check(3_605_050, "1h0m5.05s");
+        assert_eq!(Span(Duration::from_nanos(1)).to_string(), "1ms");
+    }
+}

@@ -1,0 +1,134 @@
+//! Embeddings: the same text has the same numbers, and nothing else is true of them.
+
+use policy::random::Random;
+use serde_json::{Value, json};
+
+use super::{model_of, tokens};
+use crate::mock::handle::{self, Answer};
+
+pub(super) fn answer(request: &Value) -> Answer {
+    let inputs = inputs(&request["input"]);
+    if inputs.is_empty() {
+        let message = "`input` is missing, a string or a list was expected";
+        return super::error(400, message, "invalid_request_error", None);
+    }
+    let dimensions = request["dimensions"].as_u64();
+    let dimensions = dimensions.map_or(USUAL, |count| count.clamp(1, MOST));
+    // What the official clients ask for, because it is shorter.
+    let is_base64 = request["encoding_format"] == "base64";
+    let data = inputs.iter().enumerate().map(|(index, text)| {
+        let vector = vector(text, dimensions);
+        let embedding = if is_base64 {
+            let bytes: Vec<u8> = vector.iter().flat_map(|part| part.to_le_bytes()).collect();
+            json!(base64(&bytes))
+        } else {
+            json!(vector)
+        };
+        json!({ "object": "embedding", "index": index, "embedding": embedding })
+    });
+    let data: Vec<Value> = data.collect();
+    let count: u64 = inputs.iter().map(|text| tokens(text)).sum();
+    handle::json(
+        200,
+        &json!({
+            "object": "list",
+            "model": model_of(request),
+            "data": data,
+            "usage": { "prompt_tokens": count, "total_tokens": count },
+        }),
+    )
+}
+
+/// As many as the smaller of the well-known models gives.
+const USUAL: u64 = 1536;
+const MOST: u64 = 8192;
+
+/// One text, several, or the same as lists of tokens.
+fn inputs(value: &Value) -> Vec<String> {
+    match value {
+        Value::String(text) => vec![text.clone()],
+        Value::Array(list) if list.iter().all(Value::is_number) && !list.is_empty() => {
+            vec![value.to_string()]
+        }
+        Value::Array(list) => {
+            let texts = list.iter();
+            let texts = texts.map(|text| {
+                text.as_str()
+                    .map_or_else(|| text.to_string(), str::to_owned)
+            });
+            texts.collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// A vector of length one.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "embeddings are small floats"
+)]
+fn vector(text: &str, dimensions: u64) -> Vec<f32> {
+    let seed = text.bytes().fold(0_u64, |seed, byte| {
+        seed.wrapping_mul(31).wrapping_add(u64::from(byte))
+    });
+    let mut random = Random::from_seed(seed);
+    let parts: Vec<f64> = (0..dimensions).map(|_| random.between(-1.0, 1.0)).collect();
+    let length = parts.iter().map(|part| part * part).sum::<f64>().sqrt();
+    parts.iter().map(|part| (part / length) as f32).collect()
+}
+
+/// Base 64 with padding, RFC 4648.
+fn base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let byte = |at: usize| u32::from(group.get(at).copied().unwrap_or_default());
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for place in 0..4 {
+            let letter = LETTERS[(bits >> (18 - 6 * place) & 63) as usize];
+            text.push(if place <= group.len() {
+                char::from(letter)
+            } else {
+                '='
+            });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_that_of_the_rfc() {
+        let check = |bytes: &str, text: &str| assert_eq!(base64(bytes.as_bytes()), text);
+        check("", "");
+        check("f", "Zg==");
+        check("fo", "Zm8=");
+        check("foo", "Zm9v");
+        check("foob", "Zm9vYg==");
+        check("fooba", "Zm9vYmE=");
+        check("foobar", "Zm9vYmFy");
+    }
+
+    #[test]
+    fn the_same_text_has_the_same_vector_of_length_one() {
+        let one = vector("tide", 64);
+        assert_eq!(one, vector("tide", 64));
+        assert_ne!(one, vector("gate", 64));
+        let length: f32 = one.iter().map(|part| part * part).sum();
+        assert!((length - 1.0).abs() < 1e-3, "{length}");
+    }
+
+    #[test]
+    fn inputs_are_texts_or_tokens_one_or_several() {
+        let count = |value: Value| inputs(&value).len();
+        assert_eq!(count(json!("a")), 1);
+        assert_eq!(count(json!(["a", "b"])), 2);
+        assert_eq!(count(json!([1, 2, 3])), 1);
+        assert_eq!(count(json!([[1, 2], [3]])), 2);
+        assert_eq!(count(json!([])), 0);
+        assert_eq!(count(json!(null)), 0);
+    }
+}

@@ -1,0 +1,204 @@
+//! What was typed after `mock`, as settings; everything that is wrong is told at once.
+
+use std::fmt;
+use std::time::Duration;
+
+use app::mock::{MockSettings, Script, Style, UNLIMITED, spec};
+use policy::{duration, setting};
+use sim::scenario::Scenario;
+use sim::upstream::UpstreamSettings;
+use sim::written::problem::{Place, Problem};
+
+use super::problems;
+use crate::args::{MockArgs, StyleName};
+use crate::commands::Failure;
+use crate::commands::simulate::input;
+use crate::output::Output;
+
+/// What is to run, and for how long.
+pub(super) struct Wanted {
+    pub(super) mock: MockSettings,
+    pub(super) length: Option<Duration>,
+}
+
+pub(super) fn read(args: &MockArgs, is_json: bool, output: &Output) -> Result<Wanted, Failure> {
+    let file = args.scenario.as_deref().map(input::text).transpose()?;
+    let scenario = file
+        .map(|(name, text)| Scenario::read(&name, &text))
+        .transpose();
+    let mut reader = Reader::default();
+    let scenario = scenario.unwrap_or_else(|found| {
+        reader.problems.extend(found);
+        None
+    });
+    let wanted = reader.wanted(args, scenario.map(|scenario| scenario.upstream));
+    if reader.problems.is_empty() {
+        return Ok(wanted);
+    }
+    let file = args.scenario.as_deref();
+    Err(problems::failure(
+        file,
+        reader.problems,
+        HINT,
+        is_json,
+        output,
+    ))
+}
+
+const HINT: &str = "`tidegate mock --help` shows how limits, scripts and the rest are written";
+
+/// Reads on after a problem, so that all are told.
+#[derive(Default)]
+struct Reader {
+    problems: Vec<Problem>,
+}
+
+impl Reader {
+    fn wanted(&mut self, args: &MockArgs, scenario: Option<UpstreamSettings>) -> Wanted {
+        let usual = MockSettings::default();
+        let (upstream, further) = self.upstream(args, scenario);
+        Wanted {
+            length: self.optional("--for", args.length.as_deref(), setting::positive),
+            mock: MockSettings {
+                upstream,
+                further,
+                script: self.optional("--script", args.script.as_deref(), Script::parse),
+                style: style(args.style),
+                seed: args.seed,
+                body_size: self.optional("--body-size", args.body_size.as_deref(), |text| {
+                    setting::whole(text, 0, 64 << 20)
+                }),
+                stream_every: self
+                    .optional(
+                        "--stream-every",
+                        args.stream_every.as_deref(),
+                        duration::parse,
+                    )
+                    .unwrap_or(usual.stream_every),
+                ..usual
+            },
+        }
+    }
+
+    /// The upstream with all that flags say about it, and further limits; none where nothing is
+    /// said, so that nothing has to be asked.
+    fn upstream(
+        &mut self,
+        args: &MockArgs,
+        scenario: Option<UpstreamSettings>,
+    ) -> (Option<UpstreamSettings>, Vec<sim::upstream::Kind>) {
+        let is_named = scenario.is_some();
+        let limits = self.each("--limit", &args.limits, spec::limit);
+        let mut kinds = limits.into_iter().map(spec::Limit::kind);
+        let mut upstream = scenario.unwrap_or_else(|| UpstreamSettings {
+            latency: Duration::ZERO,
+            refuse_latency: Duration::ZERO,
+            network: Duration::ZERO,
+            ..UpstreamSettings::of(kinds.next().unwrap_or(UNLIMITED))
+        });
+        let untouched = upstream.clone();
+        let further = kinds.collect();
+        self.change(args, &mut upstream);
+        let is_needed = is_named || !args.limits.is_empty() || upstream != untouched;
+        (is_needed.then_some(upstream), further)
+    }
+
+    fn change(&mut self, args: &MockArgs, upstream: &mut UpstreamSettings) {
+        upstream.retry_after |= args.retry_after;
+        upstream.headers |= args.headers;
+        let times = [
+            ("--latency", &args.latency, &mut upstream.latency),
+            (
+                "--refuse-latency",
+                &args.refuse_latency,
+                &mut upstream.refuse_latency,
+            ),
+        ];
+        for (flag, text, time) in times {
+            if let Some(read) = self.optional(flag, text.as_deref(), duration::parse) {
+                *time = read;
+            }
+        }
+        let spread = self.optional(
+            "--latency-spread",
+            args.latency_spread.as_deref(),
+            spec::spread,
+        );
+        upstream.latency_spread = spread.unwrap_or(upstream.latency_spread);
+        let failing = self.optional("--failure-rate", args.failure_rate.as_deref(), spec::share);
+        upstream.failure_rate = failing.unwrap_or(upstream.failure_rate);
+        let ban = self.optional("--ban", args.ban.as_deref(), spec::ban);
+        upstream.ban = ban.or(upstream.ban);
+        self.change_outages(args, upstream);
+        self.change_steps(args, upstream);
+    }
+
+    fn change_outages(&mut self, args: &MockArgs, upstream: &mut UpstreamSettings) {
+        let share = self.optional(
+            "--timeout-share",
+            args.timeout_share.as_deref(),
+            spec::share,
+        );
+        let written = self.each("--outage", &args.outages, |text| spec::outage(text, share));
+        if written.is_empty() {
+            return;
+        }
+        match spec::outages(written) {
+            Ok(outages) => upstream.outages = outages,
+            Err((index, expected)) => self.wrong("--outage", &args.outages[index], expected),
+        }
+    }
+
+    fn change_steps(&mut self, args: &MockArgs, upstream: &mut UpstreamSettings) {
+        let written = self.each("--step", &args.steps, spec::step);
+        if written.len() < args.steps.len() || written.is_empty() {
+            return;
+        }
+        match spec::steps(upstream.kind, &written) {
+            Ok(steps) => upstream.steps = steps,
+            Err((index, expected)) => self.wrong("--step", &args.steps[index], expected),
+        }
+    }
+
+    fn optional<T, E: fmt::Display>(
+        &mut self,
+        flag: &str,
+        text: Option<&str>,
+        read: impl Fn(&str) -> Result<T, E>,
+    ) -> Option<T> {
+        let text = text?;
+        match read(text) {
+            Ok(value) => Some(value),
+            Err(expected) => {
+                self.wrong(flag, text, expected);
+                None
+            }
+        }
+    }
+
+    fn each<T, E: fmt::Display>(
+        &mut self,
+        flag: &str,
+        texts: &[String],
+        read: impl Fn(&str) -> Result<T, E>,
+    ) -> Vec<T> {
+        let values = texts.iter();
+        values
+            .filter_map(|text| self.optional(flag, Some(text), &read))
+            .collect()
+    }
+
+    fn wrong(&mut self, flag: &str, text: &str, expected: impl fmt::Display) {
+        let place = Place::Flag(flag.to_owned());
+        self.problems
+            .push(Problem::expected(&place, "", text, expected));
+    }
+}
+
+fn style(name: StyleName) -> Style {
+    match name {
+        StyleName::Plain => Style::Plain,
+        StyleName::Github => Style::Github,
+        StyleName::Openai => Style::Openai,
+    }
+}

@@ -1,0 +1,145 @@
+//! What a mock will do and what it has done, for people.
+
+use std::time::Duration;
+
+use app::mock::{MockSettings, MockStats, UNLIMITED};
+use policy::duration::{Exact, Rounded};
+use policy::time::Timestamp;
+use sim::upstream::{Ban, Kind, Outage, Step, UpstreamSettings};
+
+use crate::output::columns;
+
+/// What it will do, a line each.
+pub(super) fn text(settings: &MockSettings) -> String {
+    let mut rows = Rows::default();
+    match &settings.upstream {
+        Some(upstream) => {
+            rows.push("limit", limit(upstream.kind));
+            for kind in &settings.further {
+                rows.push("and", limit(*kind));
+            }
+            rows.upstream(upstream);
+        }
+        None => rows.push("limit", limit(UNLIMITED)),
+    }
+    if settings.script.is_some() {
+        rows.push(
+            "script",
+            "what is within the limit gets the written answers",
+        );
+    }
+    rows.push("more at", "/_mock/stats, /_mock/log");
+    columns(&rows.0)
+}
+
+#[derive(Default)]
+struct Rows(Vec<Vec<String>>);
+
+impl Rows {
+    fn push(&mut self, name: &str, what: impl Into<String>) {
+        self.0.push(vec![format!("  {name}"), what.into()]);
+    }
+
+    fn upstream(&mut self, upstream: &UpstreamSettings) {
+        for Step { at, kind } in &upstream.steps {
+            self.push("step", format!("{} after {}", limit(*kind), since(*at)));
+        }
+        if let Some(told) = told(upstream) {
+            self.push("tells", told);
+        }
+        self.push("takes", takes(upstream));
+        if upstream.failure_rate > 0.0 {
+            let percent = upstream.failure_rate * 100.0;
+            self.push("fails", format!("{percent} % by chance, with 500"));
+        }
+        for outage in &upstream.outages {
+            self.push("outage", away(outage));
+        }
+        if let Some(Ban {
+            excesses,
+            within,
+            length,
+        }) = upstream.ban
+        {
+            let (within, length) = (Exact(within), Exact(length));
+            self.push(
+                "ban",
+                format!("{length} after {excesses} refusals in {within}"),
+            );
+        }
+    }
+}
+
+fn limit(kind: Kind) -> String {
+    match kind {
+        kind if kind == UNLIMITED => "none".to_owned(),
+        Kind::Bucket { rate, burst } => format!("token bucket of {rate}/s, {burst} at once"),
+        Kind::Window { quota, period, .. } => {
+            format!("{quota} in each window of {}", Exact(period))
+        }
+        Kind::Slots {
+            slots,
+            service,
+            queue,
+        } => {
+            let service = Exact(service);
+            format!("{slots} slots of {service}, {queue} may queue")
+        }
+    }
+}
+
+fn told(upstream: &UpstreamSettings) -> Option<&'static str> {
+    match (upstream.retry_after, upstream.headers) {
+        (true, true) => Some("Retry-After and X-RateLimit headers"),
+        (true, false) => Some("Retry-After"),
+        (false, true) => Some("X-RateLimit headers"),
+        (false, false) => None,
+    }
+}
+
+fn takes(upstream: &UpstreamSettings) -> String {
+    let ways = upstream.network * 2;
+    let served = match upstream.kind {
+        Kind::Slots { service, .. } => service,
+        Kind::Bucket { .. } | Kind::Window { .. } => upstream.latency,
+    };
+    let refused = Exact(upstream.refuse_latency + ways);
+    let spread = upstream.latency_spread;
+    match served + ways {
+        Duration::ZERO => format!("no time, {refused} to refuse"),
+        served => format!("{} (spread {spread}), {refused} to refuse", Exact(served)),
+    }
+}
+
+fn away(outage: &Outage) -> String {
+    let (from, to) = (since(outage.from), since(outage.to));
+    let silent = outage.timeout_share * 100.0;
+    let others = match outage.status {
+        Some(status) => format!("answered with {status}"),
+        None => "reset".to_owned(),
+    };
+    format!("{from} to {to}: {silent} % get no answer, others are {others}")
+}
+
+fn since(at: Timestamp) -> Exact {
+    Exact(at.since(Timestamp::ZERO))
+}
+
+/// What it has done.
+pub(super) fn counts(stats: &MockStats) -> String {
+    let mut text = format!(
+        "received {}: accepted {}, refused {}, failed {}",
+        stats.received, stats.accepted, stats.refused, stats.failed
+    );
+    if stats.early > 0 {
+        text.push_str(&format!("; {} before a Retry-After had ended", stats.early));
+    }
+    if stats.bans > 0 {
+        text.push_str(&format!("; {} bans", stats.bans));
+    }
+    let uptime = Rounded(Duration::from_millis(stats.uptime_ms));
+    format!(
+        "{text}; at most {} at once, in {uptime}\n",
+        stats.max_in_flight
+    )
+}
