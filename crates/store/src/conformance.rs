@@ -1,0 +1,1 @@
+//! One suite of behaviours for every kind of store.
