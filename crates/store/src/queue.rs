@@ -199,3 +199,124 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conformance::{forget_gate, gate, removed, state};
+    use policy::time::WallTime;
+    use std::task::{Context, Poll};
+
+    fn is_pending(saved: &mut Saved) -> bool {
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        std::pin::Pin::new(saved).poll(&mut context) == Poll::Pending
+    }
+
+    #[test]
+    fn of_several_records_the_last_waits() {
+        let queue = Queue::default();
+        queue.save(vec![Change::Gate(gate("a", 1.0, 1))]);
+        queue.save(vec![Change::Gate(gate("b", 1.0, 1))]);
+        queue.save(vec![Change::Endpoint(state("llm", "a", 1, 1))]);
+        queue.save(vec![Change::Gate(gate("a", 2.0, 2))]);
+        queue.save(vec![Change::Endpoint(state("llm", "a", 2, 2))]);
+        queue.save(vec![forget_gate("b")]);
+        let expected = [
+            Change::Gate(gate("a", 2.0, 2)),
+            forget_gate("b"),
+            Change::Endpoint(state("llm", "a", 2, 2)),
+        ];
+        assert_eq!(queue.take().unwrap(), expected);
+    }
+
+    #[test]
+    fn what_is_no_record_waits_in_its_order() {
+        let queue = Queue::default();
+        queue.save(vec![removed("llm", "a"), removed("llm", "a")]);
+        assert_eq!(queue.take().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn no_record_moves_before_what_forgets_it() {
+        let queue = Queue::default();
+        let record = || Change::Gate(gate("a", 1.0, 1));
+        let before = Change::ForgetGatesBefore(WallTime::from_unix_millis(9));
+        queue.save(vec![record(), before.clone(), record(), record()]);
+        assert_eq!(queue.take().unwrap(), [record(), before, record()]);
+    }
+
+    #[test]
+    fn a_full_queue_refuses_what_is_new_and_takes_what_is_newer() {
+        let queue = Queue::default();
+        let gates = (0..MAX_QUEUED).map(|number| Change::Gate(gate(&number.to_string(), 1.0, 1)));
+        let mut saved = queue.save(gates.collect());
+        assert!(is_pending(&mut saved));
+        let full = StoreError::QueueFull { queued: MAX_QUEUED };
+        let new = || Change::Gate(gate("new", 1.0, 1));
+        let newer = || Change::Gate(gate("7", 2.0, 2));
+        assert_eq!(queue.save(vec![new()]).wait(), Err(full.clone()));
+        // All or none.
+        assert_eq!(queue.save(vec![newer(), new()]).wait(), Err(full.clone()));
+        let state = queue.state();
+        assert_eq!(state.degraded, Some(full));
+        assert_eq!((state.queued, state.lost), (MAX_QUEUED, 3));
+        assert!(is_pending(&mut queue.save(vec![newer()])));
+
+        let taken = queue.take().unwrap();
+        assert_eq!(taken.len(), MAX_QUEUED);
+        assert_eq!(taken[7], newer());
+        assert!(is_pending(&mut queue.save(vec![new()])));
+        queue.finish(taken.len(), Ok(()));
+        assert_eq!(saved.wait(), Ok(()));
+        assert_eq!(queue.state().degraded, None);
+    }
+
+    #[test]
+    fn a_flush_is_ready_with_what_came_before_it() {
+        let queue = Queue::default();
+        assert_eq!(queue.flush().wait(), Ok(()));
+        queue.save(vec![removed("llm", "a")]);
+        let mut waiting = queue.flush();
+        let taken = queue.take().unwrap();
+        let mut written = queue.flush();
+        queue.save(vec![removed("llm", "b")]);
+        let mut later = queue.flush();
+        assert!(is_pending(&mut waiting) && is_pending(&mut written));
+        queue.finish(taken.len(), Ok(()));
+        assert_eq!((waiting.wait(), written.wait()), (Ok(()), Ok(())));
+        assert!(is_pending(&mut later));
+        let taken = queue.take().unwrap();
+        queue.finish(taken.len(), Err(StoreError::Stopped));
+        assert_eq!(later.wait(), Err(StoreError::Stopped));
+    }
+
+    #[test]
+    fn what_waits_is_taken_before_the_end() {
+        let queue = Queue::default();
+        queue.save(vec![removed("llm", "a")]);
+        queue.end();
+        assert_eq!(
+            queue.save(vec![removed("llm", "b")]).wait(),
+            Err(StoreError::Stopped)
+        );
+        let taken = queue.take().unwrap();
+        queue.finish(taken.len(), Ok(()));
+        assert_eq!(queue.take(), None);
+        queue.ended();
+        assert_eq!(queue.state().degraded, None);
+        assert_eq!(queue.flush().wait(), Err(StoreError::Stopped));
+    }
+
+    #[test]
+    fn nobody_waits_for_a_writer_that_is_gone() {
+        let queue = Queue::default();
+        let taken = queue.save(vec![removed("llm", "a")]);
+        queue.take().unwrap();
+        let waiting = queue.save(vec![removed("llm", "b")]);
+        queue.ended();
+        assert_eq!(taken.wait(), Err(StoreError::Stopped));
+        assert_eq!(waiting.wait(), Err(StoreError::Stopped));
+        assert_eq!(queue.state().degraded, Some(StoreError::Stopped));
+        assert_eq!(queue.state().queued, 0);
+    }
+}

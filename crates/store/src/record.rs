@@ -214,7 +214,7 @@ mod tests {
         let settings = options.build().unwrap();
         let protection = Protection::of(&settings);
         assert_eq!(protection.settings().unwrap(), settings);
-        assert_eq!(protection.values["pauses"], "1500ms,60s");
+        assert_eq!(protection.values["pauses"], "1500ms,1m");
         let defaults = LadderSettings::default();
         assert_eq!(Protection::of(&defaults).settings().unwrap(), defaults);
         assert_eq!(Protection::default().settings().unwrap(), defaults);

@@ -17,6 +17,9 @@ mod schema;
 mod settings;
 mod writer;
 
+#[cfg(test)]
+mod tests;
+
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -36,23 +39,17 @@ use writer::Writer;
 pub(crate) struct Sqlite {
     path: PathBuf,
     writer: Writer,
-    /// Ours as long as this file is; after `writer`, so that it is freed when all is written.
-    _lock: File,
 }
 
 impl Sqlite {
     pub(crate) fn open(folder: &Path, faults: Faults) -> Result<Self, OpenError> {
         let (path, lock) = folder::prepare(folder)?;
-        let database = Database::open(path.clone(), faults)?;
+        let database = Database::open(path.clone(), lock, faults)?;
         let writer = Writer::start(database).map_err(|source| OpenError::Io {
             path: path.clone(),
             source,
         })?;
-        Ok(Self {
-            path,
-            writer,
-            _lock: lock,
-        })
+        Ok(Self { path, writer })
     }
 
     pub(crate) fn load(&self) -> Result<Stored, StoreError> {
@@ -85,16 +82,19 @@ struct Database {
     /// `None` after a write that failed.
     connection: Option<Connection>,
     faults: Faults,
+    /// The folder is ours as long as this is; last, so that it is freed when all is written.
+    _lock: File,
 }
 
 impl Database {
-    fn open(path: PathBuf, faults: Faults) -> Result<Self, OpenError> {
+    fn open(path: PathBuf, lock: File, faults: Faults) -> Result<Self, OpenError> {
         let mut connection = connect(&path).map_err(|problem| problem.opening(&path))?;
         schema::prepare(&mut connection, &path)?;
         Ok(Self {
             path,
             connection: Some(connection),
             faults,
+            _lock: lock,
         })
     }
 
