@@ -331,14 +331,14 @@ fn several_changes_go_together(subject: &mut Subject) {
     assert_eq!(subject.load().gates, gates);
 }
 
-fn clones_are_one_store(subject: &mut Subject) {
+fn clones_are_one_store(subject: &Subject) {
     let other = subject.store().clone();
     other.save(Change::Gate(gate("a", 1.0, 1)));
     assert_eq!(subject.load().gates, [gate("a", 1.0, 1)]);
     assert_eq!(subject.store().flush().wait(), Ok(()));
 }
 
-fn a_store_counts_what_it_writes(subject: &mut Subject) {
+fn a_store_counts_what_it_writes(subject: &Subject) {
     subject.save([
         Change::Gate(gate("a", 1.0, 1)),
         Change::Gate(gate("b", 1.0, 1)),
