@@ -64,6 +64,10 @@ const PARSING: &[(&str, &str)] = &[
     ("std::env::args", "only cli parses arguments"),
 ];
 
+/// What speaks SQL, and may do so in one folder only.
+const SPEAKING_SQL: &[(&str, &str)] = &[("rusqlite", "only crates/store/src/sqlite speaks SQL")];
+const SQL: &str = "crates/store/src/sqlite";
+
 /// What must not be left in any Rust source.
 const LEFTOVERS: &[(&str, &str)] = &[
     ("todo!", "finish it or leave it out"),
@@ -124,6 +128,22 @@ fn app_parses_no_arguments() {
     let findings: Vec<String> = sources
         .iter()
         .flat_map(|(file, source)| find(file, source, PARSING))
+        .collect();
+    assert_none(&findings);
+}
+
+#[test]
+fn only_the_store_speaks_sql() {
+    let sources = product_sources();
+    let (inside, outside): (Vec<_>, Vec<_>) =
+        sources.iter().partition(|(file, _)| file.starts_with(SQL));
+    assert!(
+        !inside.is_empty(),
+        "the sources that speak SQL were not found"
+    );
+    let findings: Vec<String> = outside
+        .iter()
+        .flat_map(|(file, source)| find(file, source, SPEAKING_SQL))
         .collect();
     assert_none(&findings);
 }

@@ -1,1 +1,172 @@
-//! What must survive a restart.
+//! What must survive a restart: in memory, or in one SQLite file.
+//!
+//! A gate that learned its rate, an endpoint that is paused, what a person changed at run time.
+//! [`Store::load`] has all of it at the start; afterwards every change is told to [`Store::save`],
+//! which never waits: it puts the change in a queue and gives back a [`Saved`], ready when the
+//! change is durable. Who must not answer before that awaits it, who writes behind drops it.
+//!
+//! Records hold lengths of time and no instants, next to the calendar's time at which they were
+//! written. What has passed since then is taken off when they are read again: [`age`].
+//!
+//! No secret is ever stored: a header of an endpoint is a [`Reference`] to one.
+//!
+//! ```
+//! use policy::time::WallTime;
+//! use store::{Change, KeptEndpoint, Store};
+//!
+//! let store = Store::memory();
+//! let endpoint = KeptEndpoint {
+//!     pool: "llm".to_owned(),
+//!     name: "a".to_owned(),
+//!     record: Default::default(),
+//!     at: WallTime::from_unix_millis(1_700_000_000_000),
+//! };
+//! store.save(Change::Endpoint(endpoint.clone())).wait()?;
+//! assert_eq!(store.load()?.endpoints, [endpoint]);
+//! # Ok::<(), store::StoreError>(())
+//! ```
+
+pub mod age;
+mod change;
+mod error;
+#[cfg(any(test, feature = "faults"))]
+pub mod faulty;
+#[cfg(not(any(test, feature = "faults")))]
+#[expect(unreachable_pub, reason = "public with the feature `faults`")]
+mod faulty;
+mod memory;
+mod queue;
+mod record;
+mod saved;
+mod sqlite;
+
+#[cfg(test)]
+mod conformance;
+
+use std::path::Path;
+use std::sync::Arc;
+
+pub use change::Change;
+pub use error::{OpenError, StoreError};
+pub use queue::MAX_QUEUED;
+pub use record::{
+    AddedEndpoint, KeptEndpoint, KeptGate, NotStorable, Protection, Reference, RemovedEndpoint,
+    Stored,
+};
+pub use saved::Saved;
+
+use memory::Memory;
+use sqlite::Sqlite;
+
+/// Where things are kept. Cheap to clone; all clones are one store.
+///
+/// When the last clone goes, what is still queued is written first. That may take as long as the
+/// disk takes, so who must not block awaits [`Store::flush`] before.
+#[derive(Clone, Debug)]
+pub struct Store {
+    backend: Arc<Backend>,
+}
+
+#[derive(Debug)]
+enum Backend {
+    Memory(Memory),
+    Sqlite(Sqlite),
+}
+
+/// How a store is doing, for metrics and for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoreState {
+    /// Why changes are being lost: the last write failed, or the queue is full. `None` once a
+    /// write has succeeded again.
+    pub degraded: Option<StoreError>,
+    /// Rows that wait to be written, at most [`MAX_QUEUED`].
+    pub queued: usize,
+    /// Rows written since the start.
+    pub written: u64,
+    /// Rows lost since the start: refused by a full queue, or part of a write that failed.
+    pub lost: u64,
+}
+
+impl Store {
+    /// A store with the same behaviour that keeps nothing beyond the process.
+    pub fn memory() -> Self {
+        Self::of(Backend::Memory(Memory::default()))
+    }
+
+    /// The store in `folder/tidegate.db`. What is missing is created, readable by its owner only.
+    /// Blocks as long as the disk takes.
+    ///
+    /// One process at a time has a folder; a second one is told so. A file that cannot be used is
+    /// left as it is, whatever is wrong with it.
+    pub fn open(folder: &Path) -> Result<Self, OpenError> {
+        Sqlite::open(folder, faulty::Faults::none()).map(|sqlite| Self::of(Backend::Sqlite(sqlite)))
+    }
+
+    /// [`Store::open`], with faults to come.
+    #[cfg(any(test, feature = "faults"))]
+    pub fn open_faulty(folder: &Path, faults: faulty::Faults) -> Result<Self, OpenError> {
+        Sqlite::open(folder, faults).map(|sqlite| Self::of(Backend::Sqlite(sqlite)))
+    }
+
+    /// [`Store::memory`], with faults to come.
+    #[cfg(any(test, feature = "faults"))]
+    pub fn memory_faulty(faults: faulty::Faults) -> Self {
+        Self::of(Backend::Memory(Memory::with(faults)))
+    }
+
+    fn of(backend: Backend) -> Self {
+        Self {
+            backend: Arc::new(backend),
+        }
+    }
+
+    /// Everything that is stored, as it was written. Waits for changes that are queued, and blocks
+    /// as long as the disk takes: it is meant for the start.
+    pub fn load(&self) -> Result<Stored, StoreError> {
+        match &*self.backend {
+            Backend::Memory(memory) => memory.load(),
+            Backend::Sqlite(sqlite) => sqlite.load(),
+        }
+    }
+
+    /// Queues a change. Does not wait for the disk.
+    ///
+    /// Changes are written in the order in which they were saved. Of several records of one gate
+    /// or endpoint that wait together, only the last is written. A change that failed is not tried
+    /// again: who needs it saves it again, and records of gates are saved again anyway.
+    pub fn save(&self, change: Change) -> Saved {
+        self.save_all([change])
+    }
+
+    /// Queues several changes that are written together: after a crash all of them are there, or
+    /// none. More than [`MAX_QUEUED`] at once are refused.
+    pub fn save_all(&self, changes: impl IntoIterator<Item = Change>) -> Saved {
+        let changes: Vec<Change> = changes.into_iter().collect();
+        match &*self.backend {
+            Backend::Memory(memory) => memory.save(changes),
+            Backend::Sqlite(sqlite) => sqlite.save(changes),
+        }
+    }
+
+    /// Ready when everything saved before has been written or has failed. Its result is that of
+    /// what was still under way.
+    pub fn flush(&self) -> Saved {
+        match &*self.backend {
+            Backend::Memory(_) => Saved::ready(Ok(())),
+            Backend::Sqlite(sqlite) => sqlite.flush(),
+        }
+    }
+
+    /// How it is doing.
+    pub fn state(&self) -> StoreState {
+        match &*self.backend {
+            Backend::Memory(memory) => memory.state(),
+            Backend::Sqlite(sqlite) => sqlite.state(),
+        }
+    }
+
+    /// Are changes being lost?
+    pub fn is_degraded(&self) -> bool {
+        self.state().degraded.is_some()
+    }
+}

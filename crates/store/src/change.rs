@@ -1,0 +1,79 @@
+//! What can happen to what is stored.
+
+use policy::time::WallTime;
+
+use crate::record::{AddedEndpoint, KeptEndpoint, KeptGate, Protection};
+
+/// One change.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// A gate was written down, in the place of its last record.
+    Gate(KeptGate),
+    /// A gate is gone.
+    ForgetGate {
+        /// Its key.
+        key: String,
+    },
+    /// Every gate that was last written before this time is gone: nobody has asked there for
+    /// long. Keys come and go, and without this the file would only grow.
+    ForgetGatesBefore(WallTime),
+    /// The state of an endpoint was written down, in the place of its last record.
+    Endpoint(KeptEndpoint),
+    /// The state of an endpoint is gone. Says nothing about whether there is such an endpoint.
+    ForgetEndpoint {
+        /// Its pool.
+        pool: String,
+        /// Its name there.
+        name: String,
+    },
+    /// A person changed how the endpoints of a pool are protected; `None`: as configured.
+    Protection {
+        /// The pool.
+        pool: String,
+        /// All of it, in the place of what was changed before.
+        protection: Option<Protection>,
+    },
+    /// A person added an endpoint, or changed one that was added. It comes after those added
+    /// before, and is no longer removed.
+    EndpointAdded(AddedEndpoint),
+    /// A person removed an endpoint that the configuration has. It is no longer added.
+    EndpointRemoved {
+        /// Its pool.
+        pool: String,
+        /// Its name there.
+        name: String,
+    },
+    /// A person took back what they changed: neither added nor removed. Also for an endpoint that
+    /// was added and goes again, for there is nothing of the configuration's to remove.
+    EndpointAsConfigured {
+        /// Its pool.
+        pool: String,
+        /// Its name there.
+        name: String,
+    },
+}
+
+/// What the newest record of replaces all before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Subject<'a> {
+    Gate(&'a str),
+    Endpoint(&'a str, &'a str),
+}
+
+impl Change {
+    /// Whose record this is. `None` for what is not a record of state: such changes are rare, and
+    /// their order matters.
+    pub(crate) fn subject(&self) -> Option<Subject<'_>> {
+        match self {
+            Self::Gate(gate) => Some(Subject::Gate(&gate.key)),
+            Self::ForgetGate { key } => Some(Subject::Gate(key)),
+            Self::Endpoint(endpoint) => Some(Subject::Endpoint(&endpoint.pool, &endpoint.name)),
+            Self::ForgetEndpoint { pool, name } => Some(Subject::Endpoint(pool, name)),
+            Self::ForgetGatesBefore(_)
+            | Self::Protection { .. }
+            | Self::EndpointAdded(_)
+            | Self::EndpointRemoved { .. }
+            | Self::EndpointAsConfigured { .. } => None,
+        }
+    }
+}

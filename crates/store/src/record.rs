@@ -1,0 +1,232 @@
+//! What is stored, as plain records.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use policy::duration::Exact;
+use policy::gate::GateRecord;
+use policy::ladder::{LadderOptions, LadderRecord, LadderSettings};
+use policy::setting::{SettingError, SettingErrors};
+use policy::time::WallTime;
+use thiserror::Error;
+
+/// Everything that is stored.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stored {
+    /// Gates, by key.
+    pub gates: Vec<KeptGate>,
+    /// The states of endpoints, by pool and name.
+    pub endpoints: Vec<KeptEndpoint>,
+    /// How endpoints are protected, by pool. A pool that is missing is as configured.
+    pub protections: BTreeMap<String, Protection>,
+    /// Endpoints added at run time, in the order in which they were added.
+    pub added: Vec<AddedEndpoint>,
+    /// Endpoints removed at run time, by pool and name.
+    pub removed: Vec<RemovedEndpoint>,
+}
+
+/// A gate that was written down.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeptGate {
+    /// What the gate is for.
+    pub key: String,
+    /// The gate.
+    pub record: GateRecord,
+    /// When it was written down.
+    pub at: WallTime,
+}
+
+/// The state of an endpoint that was written down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptEndpoint {
+    /// Its pool.
+    pub pool: String,
+    /// Its name there.
+    pub name: String,
+    /// Its ladder.
+    pub record: LadderRecord,
+    /// When it was written down.
+    pub at: WallTime,
+}
+
+/// How the endpoints of a pool are protected: names and values as [`LadderOptions`] takes them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Protection {
+    /// Values by the names of [`LadderOptions::NAMES`]; one that is missing has its default.
+    pub values: BTreeMap<String, String>,
+}
+
+impl Protection {
+    /// Settings, written down. A list is separated by commas, so a phrase with a comma in it comes
+    /// back as two.
+    pub fn of(settings: &LadderSettings) -> Self {
+        let mut values = BTreeMap::new();
+        let mut note = |name: &str, value: String| values.insert(name.to_owned(), value);
+        if let Some(enabled) = settings.enabled() {
+            note("enabled", enabled.to_string());
+        }
+        note("pauses", list(settings.pauses().iter().copied().map(Exact)));
+        note("disable_after", settings.disable_after().to_string());
+        note("unreachable", settings.unreachable().to_string());
+        note("show_test_tool", settings.show_test_tool().to_string());
+        note("statuses", list(settings.statuses()));
+        note("texts", list(settings.texts()));
+        Self { values }
+    }
+
+    /// The settings that were written down, or everything that is wrong with them: a newer version
+    /// may have written what this one does not know.
+    pub fn settings(&self) -> Result<LadderSettings, SettingErrors> {
+        let mut options = LadderOptions::default();
+        let problems: Vec<SettingError> = self
+            .values
+            .iter()
+            .filter_map(|(name, value)| options.set(name, value).err())
+            .collect();
+        match SettingErrors::of(problems) {
+            Some(problems) => Err(problems),
+            None => options.build(),
+        }
+    }
+}
+
+fn list<T: fmt::Display>(values: impl IntoIterator<Item = T>) -> String {
+    let values: Vec<String> = values.into_iter().map(|value| value.to_string()).collect();
+    values.join(",")
+}
+
+/// An endpoint that a person added at run time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AddedEndpoint {
+    /// Its pool.
+    pub pool: String,
+    /// Its name there.
+    pub name: String,
+    /// What the rest of a request's path is put behind. Whoever takes it from a person refuses
+    /// user info in it: here it is text.
+    pub url: String,
+    /// Headers that every request gets.
+    pub headers: Vec<(String, Reference)>,
+}
+
+/// An endpoint of the configuration that a person removed at run time.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RemovedEndpoint {
+    /// Its pool.
+    pub pool: String,
+    /// Its name there.
+    pub name: String,
+}
+
+/// Where a secret is found: `env:NAME` or `file:PATH`, after a word such as `Bearer` if need be.
+/// There is no value of this type that is a secret itself.
+///
+/// ```
+/// use store::Reference;
+///
+/// let reference: Reference = "Bearer env:KEY_A".parse().unwrap();
+/// assert_eq!(reference.as_str(), "Bearer env:KEY_A");
+/// assert!("k-123".parse::<Reference>().is_err());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reference(Box<str>);
+
+impl Reference {
+    /// As it is written in settings.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Reference {
+    type Err = NotStorable;
+
+    fn from_str(text: &str) -> Result<Self, NotStorable> {
+        let text = text.trim();
+        let reference = match text.split_once(' ') {
+            Some((word, rest)) if is_scheme(word) => rest.trim_start(),
+            _ => text,
+        };
+        let place = reference
+            .strip_prefix("env:")
+            .or_else(|| reference.strip_prefix("file:"));
+        match place {
+            Some(place) if !place.is_empty() => Ok(Self(text.into())),
+            _ => Err(NotStorable),
+        }
+    }
+}
+
+/// The word of an authentication scheme. Anything else before a reference may be half a secret.
+fn is_scheme(word: &str) -> bool {
+    word.len() <= 16 && word.bytes().all(|byte| byte.is_ascii_alphabetic())
+}
+
+/// A value that is not a reference. It is not shown, for it may be a secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("a secret must not be written out, expected `env:NAME` or `file:PATH`")]
+pub struct NotStorable;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_references_are_taken() {
+        for text in [
+            "env:KEY",
+            "file:/run/secrets/b",
+            "Bearer env:KEY",
+            " env:K ",
+        ] {
+            let reference: Reference = text.parse().unwrap();
+            assert_eq!(reference.as_str(), text.trim());
+        }
+        for text in [
+            "",
+            "k-123",
+            "env:",
+            "file:",
+            "Bearer k-123",
+            "Bearer",
+            "k-123 env:KEY",
+            "averyveryverylongword env:KEY",
+            "ENV:KEY",
+        ] {
+            assert_eq!(text.parse::<Reference>(), Err(NotStorable), "{text}");
+        }
+    }
+
+    #[test]
+    fn protection_comes_back_as_it_was_written() {
+        let mut options = LadderOptions::default();
+        for (name, value) in [
+            ("enabled", "false"),
+            ("pauses", "1500ms,60s"),
+            ("disable_after", "3"),
+            ("unreachable", "true"),
+            ("statuses", "429"),
+            ("texts", "slow down,try later"),
+        ] {
+            options.set(name, value).unwrap();
+        }
+        let settings = options.build().unwrap();
+        let protection = Protection::of(&settings);
+        assert_eq!(protection.settings().unwrap(), settings);
+        assert_eq!(protection.values["pauses"], "1500ms,1m");
+        let defaults = LadderSettings::default();
+        assert_eq!(Protection::of(&defaults).settings().unwrap(), defaults);
+        assert_eq!(Protection::default().settings().unwrap(), defaults);
+    }
+
+    #[test]
+    fn everything_wrong_with_a_protection_is_said_at_once() {
+        let protection = Protection {
+            values: [("disable_after", "99"), ("later", "1")]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into(),
+        };
+        assert_eq!(protection.settings().unwrap_err().len(), 2);
+    }
+}

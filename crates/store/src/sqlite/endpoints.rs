@@ -1,0 +1,86 @@
+//! Rows of the states of endpoints.
+
+use policy::ladder::{Disabled, LadderRecord};
+use policy::time::WallTime;
+use rusqlite::{Connection, Row, named_params};
+
+use super::problem::Problem;
+use super::{duration, nanoseconds};
+use crate::record::KeptEndpoint;
+
+pub(super) fn write(connection: &Connection, endpoint: &KeptEndpoint) -> rusqlite::Result<()> {
+    let record = &endpoint.record;
+    let (disabled, disabled_errors) = match record.disabled {
+        None => (None, None),
+        Some(Disabled::Errors(errors)) => (Some(ERRORS), Some(errors)),
+        Some(Disabled::QuotaExhausted) => (Some(QUOTA_EXHAUSTED), None),
+        Some(Disabled::Person) => (Some(PERSON), None),
+    };
+    let mut statement = connection.prepare_cached(
+        "INSERT OR REPLACE INTO endpoints VALUES (
+            :pool, :name, :errors, :pause, :last_error, :disabled, :disabled_errors, :at)",
+    )?;
+    statement.execute(named_params! {
+        ":pool": endpoint.pool,
+        ":name": endpoint.name,
+        ":errors": record.consecutive_errors,
+        ":pause": record.pause.map(nanoseconds),
+        ":last_error": record.last_error,
+        ":disabled": disabled,
+        ":disabled_errors": disabled_errors,
+        ":at": endpoint.at.as_unix_millis(),
+    })?;
+    Ok(())
+}
+
+pub(super) fn forget(connection: &Connection, pool: &str, name: &str) -> rusqlite::Result<()> {
+    let mut statement =
+        connection.prepare_cached("DELETE FROM endpoints WHERE pool = ? AND name = ?")?;
+    statement.execute([pool, name])?;
+    Ok(())
+}
+
+pub(super) fn read(connection: &Connection) -> Result<Vec<KeptEndpoint>, Problem> {
+    let mut statement = connection.prepare("SELECT * FROM endpoints ORDER BY pool, name")?;
+    let mut rows = statement.query([])?;
+    let mut endpoints = Vec::new();
+    while let Some(row) = rows.next()? {
+        endpoints.push(endpoint(row)?);
+    }
+    Ok(endpoints)
+}
+
+fn endpoint(row: &Row<'_>) -> Result<KeptEndpoint, Problem> {
+    let disabled: Option<String> = row.get("disabled")?;
+    let errors: Option<u32> = row.get("disabled_errors")?;
+    Ok(KeptEndpoint {
+        pool: row.get("pool")?,
+        name: row.get("name")?,
+        record: LadderRecord {
+            consecutive_errors: row.get("consecutive_errors")?,
+            pause: row.get::<_, Option<i64>>("pause_ns")?.map(duration),
+            last_error: row.get("last_error")?,
+            disabled: match disabled {
+                Some(word) => Some(reason(&word, errors)?),
+                None => None,
+            },
+        },
+        at: WallTime::from_unix_millis(row.get("written_at_ms")?),
+    })
+}
+
+fn reason(word: &str, errors: Option<u32>) -> Result<Disabled, Problem> {
+    match word {
+        ERRORS => Ok(Disabled::Errors(errors.unwrap_or(0))),
+        QUOTA_EXHAUSTED => Ok(Disabled::QuotaExhausted),
+        PERSON => Ok(Disabled::Person),
+        word => Err(Problem::Row {
+            table: "endpoints",
+            reason: format!("`{word}` is no reason to disable an endpoint"),
+        }),
+    }
+}
+
+const ERRORS: &str = "errors";
+const QUOTA_EXHAUSTED: &str = "quota_exhausted";
+const PERSON: &str = "person";

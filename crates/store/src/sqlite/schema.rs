@@ -1,0 +1,144 @@
+//! The tables, and how a file of an older version gets those of today.
+//!
+//! `user_version` counts the steps that a file has had. A step is never changed once it was
+//! released: what comes later is a step of its own.
+
+use std::path::Path;
+
+use rusqlite::{Connection, TransactionBehavior};
+
+use super::problem::Problem;
+use crate::error::OpenError;
+
+/// The steps, each from one version to the next.
+const STEPS: &[&str] = &[FIRST];
+
+const FIRST: &str = "
+    CREATE TABLE gates (
+        key TEXT NOT NULL PRIMARY KEY,
+        rate_per_second REAL,
+        ceiling_per_second REAL,
+        hold_ns INTEGER,
+        hold_source TEXT,
+        breaker TEXT NOT NULL
+            CHECK (breaker IN ('closed', 'open', 'half_open', 'isolated')),
+        breaker_open_ns INTEGER NOT NULL,
+        breaker_openings INTEGER NOT NULL,
+        written_at_ms INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+
+    CREATE TABLE endpoints (
+        pool TEXT NOT NULL,
+        name TEXT NOT NULL,
+        consecutive_errors INTEGER NOT NULL,
+        pause_ns INTEGER,
+        last_error TEXT,
+        disabled TEXT CHECK (disabled IN ('errors', 'quota_exhausted', 'person')),
+        disabled_errors INTEGER,
+        written_at_ms INTEGER NOT NULL,
+        PRIMARY KEY (pool, name)
+    ) STRICT, WITHOUT ROWID;
+
+    -- A pool without values has all defaults; one that is not here is as configured.
+    CREATE TABLE protections (
+        pool TEXT NOT NULL PRIMARY KEY
+    ) STRICT, WITHOUT ROWID;
+
+    CREATE TABLE protection_values (
+        pool TEXT NOT NULL,
+        name TEXT NOT NULL,
+        value TEXT NOT NULL,
+        PRIMARY KEY (pool, name)
+    ) STRICT, WITHOUT ROWID;
+
+    -- Headers are a list of pairs: a name, and where the secret is found.
+    CREATE TABLE added_endpoints (
+        number INTEGER PRIMARY KEY,
+        pool TEXT NOT NULL,
+        name TEXT NOT NULL,
+        url TEXT NOT NULL,
+        headers TEXT NOT NULL,
+        UNIQUE (pool, name)
+    ) STRICT;
+
+    CREATE TABLE removed_endpoints (
+        pool TEXT NOT NULL,
+        name TEXT NOT NULL,
+        PRIMARY KEY (pool, name)
+    ) STRICT, WITHOUT ROWID;
+";
+
+/// Says whose file it is: \"TIDG\".
+const APPLICATION: i32 = 0x5449_4447;
+
+/// Files up to this size are looked through at the start, which takes less than a second. In
+/// larger ones damage is found when its page is read.
+const CHECKED_UP_TO: u64 = 64 << 20;
+
+/// Brings a file to the present version, after a look at whether it is one of ours and whole. A
+/// file that is not is left as it is.
+pub(super) fn prepare(connection: &mut Connection, path: &Path) -> Result<(), OpenError> {
+    let opening = |problem: Problem| problem.opening(path);
+    let found = version(connection).map_err(opening)?;
+    let known = STEPS.len() as i64;
+    let Some(found) = found else {
+        let path = path.to_owned();
+        return Err(OpenError::Foreign { path });
+    };
+    if found > known {
+        let path = path.to_owned();
+        return Err(OpenError::Newer { path, found, known });
+    }
+    check(connection, path)?;
+    use_log(connection).map_err(opening)?;
+    migrate(connection, found).map_err(opening)
+}
+
+/// How many steps the file has had; `None` if it is not ours.
+fn version(connection: &Connection) -> Result<Option<i64>, Problem> {
+    let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+    let application = number("application_id")?;
+    let version = number("user_version")?;
+    let tables: i64 =
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    let is_ours = application == i64::from(APPLICATION);
+    let is_new = application == 0 && version == 0 && tables == 0;
+    Ok((is_ours || is_new).then_some(version))
+}
+
+fn check(connection: &Connection, path: &Path) -> Result<(), OpenError> {
+    let size = std::fs::metadata(path).map_or(0, |data| data.len());
+    if size > CHECKED_UP_TO {
+        return Ok(());
+    }
+    let found: rusqlite::Result<String> =
+        connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0));
+    match found.map_err(|error| Problem::from(error).opening(path))? {
+        fine if fine == "ok" => Ok(()),
+        reason => Err(OpenError::Damaged {
+            path: path.to_owned(),
+            reason,
+        }),
+    }
+}
+
+/// With a log of its own, a commit is one sync, and nobody who reads waits for who writes.
+fn use_log(connection: &Connection) -> Result<(), Problem> {
+    connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
+    Ok(())
+}
+
+fn migrate(connection: &mut Connection, found: i64) -> Result<(), Problem> {
+    let done = usize::try_from(found).unwrap_or(0);
+    let Some(missing) = STEPS.get(done..).filter(|steps| !steps.is_empty()) else {
+        return Ok(());
+    };
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    for step in missing {
+        transaction.execute_batch(step)?;
+    }
+    transaction.pragma_update(None, "application_id", APPLICATION)?;
+    transaction.pragma_update(None, "user_version", STEPS.len() as i64)?;
+    transaction.commit()?;
+    Ok(())
+}

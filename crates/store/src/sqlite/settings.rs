@@ -1,0 +1,171 @@
+//! Rows of what people changed at run time: protection, and endpoints added and removed.
+
+use std::collections::BTreeMap;
+
+use rusqlite::{Connection, Row};
+
+use super::problem::Problem;
+use crate::record::{AddedEndpoint, Protection, Reference, RemovedEndpoint};
+
+pub(super) fn protect(
+    connection: &Connection,
+    pool: &str,
+    protection: Option<&Protection>,
+) -> rusqlite::Result<()> {
+    run(
+        connection,
+        "DELETE FROM protection_values WHERE pool = ?",
+        [pool],
+    )?;
+    let Some(protection) = protection else {
+        return run(connection, "DELETE FROM protections WHERE pool = ?", [pool]);
+    };
+    run(
+        connection,
+        "INSERT OR IGNORE INTO protections VALUES (?)",
+        [pool],
+    )?;
+    for (name, value) in &protection.values {
+        let row = [pool, name, value];
+        run(
+            connection,
+            "INSERT INTO protection_values VALUES (?, ?, ?)",
+            row,
+        )?;
+    }
+    Ok(())
+}
+
+/// One that is there already keeps its number, and so its place in the order.
+pub(super) fn add(connection: &Connection, endpoint: &AddedEndpoint) -> rusqlite::Result<()> {
+    let AddedEndpoint {
+        pool,
+        name,
+        url,
+        headers,
+    } = endpoint;
+    forget_removed(connection, pool, name)?;
+    let headers = headers_to_text(headers);
+    run(
+        connection,
+        "INSERT INTO added_endpoints (pool, name, url, headers) VALUES (?, ?, ?, ?)
+         ON CONFLICT DO UPDATE SET url = excluded.url, headers = excluded.headers",
+        [pool, name, url, &headers],
+    )
+}
+
+pub(super) fn remove(connection: &Connection, pool: &str, name: &str) -> rusqlite::Result<()> {
+    forget_added(connection, pool, name)?;
+    let row = [pool, name];
+    run(
+        connection,
+        "INSERT OR IGNORE INTO removed_endpoints VALUES (?, ?)",
+        row,
+    )
+}
+
+pub(super) fn as_configured(
+    connection: &Connection,
+    pool: &str,
+    name: &str,
+) -> rusqlite::Result<()> {
+    forget_added(connection, pool, name)?;
+    forget_removed(connection, pool, name)
+}
+
+fn forget_added(connection: &Connection, pool: &str, name: &str) -> rusqlite::Result<()> {
+    let sql = "DELETE FROM added_endpoints WHERE pool = ? AND name = ?";
+    run(connection, sql, [pool, name])
+}
+
+fn forget_removed(connection: &Connection, pool: &str, name: &str) -> rusqlite::Result<()> {
+    let sql = "DELETE FROM removed_endpoints WHERE pool = ? AND name = ?";
+    run(connection, sql, [pool, name])
+}
+
+fn run<const N: usize>(
+    connection: &Connection,
+    sql: &str,
+    values: [&str; N],
+) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached(sql)?
+        .execute(rusqlite::params_from_iter(values))?;
+    Ok(())
+}
+
+pub(super) fn protections(
+    connection: &Connection,
+) -> Result<BTreeMap<String, Protection>, Problem> {
+    let mut protections = BTreeMap::new();
+    let mut statement = connection.prepare("SELECT pool FROM protections")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        protections.insert(row.get("pool")?, Protection::default());
+    }
+    let mut statement = connection.prepare("SELECT pool, name, value FROM protection_values")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let protection = protections.entry(row.get("pool")?).or_default();
+        protection
+            .values
+            .insert(row.get("name")?, row.get("value")?);
+    }
+    Ok(protections)
+}
+
+pub(super) fn added(connection: &Connection) -> Result<Vec<AddedEndpoint>, Problem> {
+    let mut statement = connection.prepare("SELECT * FROM added_endpoints ORDER BY number")?;
+    let mut rows = statement.query([])?;
+    let mut added = Vec::new();
+    while let Some(row) = rows.next()? {
+        added.push(endpoint(row)?);
+    }
+    Ok(added)
+}
+
+fn endpoint(row: &Row<'_>) -> Result<AddedEndpoint, Problem> {
+    let headers: String = row.get("headers")?;
+    Ok(AddedEndpoint {
+        pool: row.get("pool")?,
+        name: row.get("name")?,
+        url: row.get("url")?,
+        headers: headers_from_text(&headers)?,
+    })
+}
+
+pub(super) fn removed(connection: &Connection) -> Result<Vec<RemovedEndpoint>, Problem> {
+    let mut statement =
+        connection.prepare("SELECT pool, name FROM removed_endpoints ORDER BY pool, name")?;
+    let mut rows = statement.query([])?;
+    let mut removed = Vec::new();
+    while let Some(row) = rows.next()? {
+        removed.push(RemovedEndpoint {
+            pool: row.get("pool")?,
+            name: row.get("name")?,
+        });
+    }
+    Ok(removed)
+}
+
+fn headers_to_text(headers: &[(String, Reference)]) -> String {
+    let pairs = headers
+        .iter()
+        .map(|(name, value)| serde_json::json!([name, value.as_str()]));
+    serde_json::Value::Array(pairs.collect()).to_string()
+}
+
+/// Neither the text nor a value of it is shown: somebody may have put a secret there by hand.
+fn headers_from_text(text: &str) -> Result<Vec<(String, Reference)>, Problem> {
+    let problem = |reason: String| Problem::Row {
+        table: "added_endpoints",
+        reason,
+    };
+    let pairs: Vec<(String, String)> = serde_json::from_str(text)
+        .map_err(|_| problem("headers are no list of pairs of texts".to_owned()))?;
+    let read = |(name, value): (String, String)| match value.parse() {
+        Ok(reference) => Ok((name, reference)),
+        Err(error) => Err(problem(format!("the header `{name}`: {error}"))),
+    };
+    pairs.into_iter().map(read).collect()
+}

@@ -1,0 +1,421 @@
+//! What is true of the file alone: who may read it, whose it is, what is said about one that
+//! cannot be used, and what happens when the disk fails.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
+
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+use super::{Database, folder};
+use crate::conformance::{endpoint, forget_gate, gate, removed, state};
+use crate::faulty::Faults;
+use crate::{Change, OpenError, Protection, Saved, Store, StoreError, Stored};
+
+fn temporary() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tidegate.db");
+    (folder, path)
+}
+
+/// A file with a hundred gates, and nobody who has it.
+fn written() -> (TempDir, PathBuf) {
+    let (folder, path) = temporary();
+    let store = Store::open(folder.path()).unwrap();
+    let gates = (0..100).map(|number| Change::Gate(gate(&format!("{number:03}"), 1.0, 1)));
+    store.save_all(gates).wait().unwrap();
+    (folder, path)
+}
+
+/// The file cannot be used, and stays as it is.
+fn refused(folder: &Path, path: &Path) -> OpenError {
+    let before = fs::read(path).unwrap();
+    let error = Store::open(folder).unwrap_err();
+    assert_eq!(fs::read(path).unwrap(), before);
+    assert!(error.to_string().contains("hint: "), "{error}");
+    error
+}
+
+mod permissions {
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn only_the_owner_may_read() {
+        let outer = tempfile::tempdir().unwrap();
+        let folder = outer.path().join("made/here");
+        let store = Store::open(&folder).unwrap();
+        store.save(Change::Gate(gate("a", 1.0, 1))).wait().unwrap();
+        assert_eq!(mode(&folder), 0o700);
+        let names = [
+            "tidegate.db",
+            "tidegate.db-wal",
+            "tidegate.db-shm",
+            "tidegate.lock",
+        ];
+        for name in names {
+            assert_eq!(mode(&folder.join(name)), 0o600, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_folder_that_is_there_keeps_its_mode() {
+        let (folder, _) = temporary();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        Store::open(folder.path()).unwrap();
+        assert_eq!(mode(folder.path()), 0o755);
+    }
+}
+
+mod ownership {
+    use super::*;
+
+    #[test]
+    fn a_folder_has_one_owner() {
+        let (folder, _) = temporary();
+        let first = Store::open(folder.path()).unwrap();
+        let error = Store::open(folder.path()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "the folder `{}` is used by another tidegate (process {})\nhint: stop that one, \
+                 or give this one another folder: `server.data`",
+                folder.path().display(),
+                std::process::id()
+            )
+        );
+        let clone = first.clone();
+        drop(first);
+        assert!(Store::open(folder.path()).is_err());
+        drop(clone);
+        Store::open(folder.path()).unwrap();
+    }
+
+    #[test]
+    fn operators_may_read_meanwhile() {
+        let (folder, path) = temporary();
+        let store = Store::open(folder.path()).unwrap();
+        store.save(Change::Gate(gate("a", 2.5, 1))).wait().unwrap();
+        let row: (String, f64, i64, String) = Connection::open(path)
+            .unwrap()
+            .query_row(
+                "SELECT key, rate_per_second, hold_ns / 1000000000, breaker FROM gates",
+                [],
+                |row| row.try_into(),
+            )
+            .unwrap();
+        assert_eq!(row, ("a".to_owned(), 2.5, 60, "closed".to_owned()));
+    }
+
+    struct DropsTheStore {
+        store: Mutex<Option<Store>>,
+        done: mpsc::Sender<()>,
+    }
+
+    impl Wake for DropsTheStore {
+        fn wake(self: Arc<Self>) {
+            drop(self.store.lock().unwrap().take());
+            self.done.send(()).unwrap();
+        }
+    }
+
+    /// A change that nobody has written yet when this returns: the disk is somebody else's.
+    fn blocked(store: &Store, path: &Path) -> (Saved, Connection) {
+        let other = Connection::open(path).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let saved = store.save(Change::Gate(gate("a", 1.0, 1)));
+        (saved, other)
+    }
+
+    #[test]
+    fn the_last_store_may_go_on_the_thread_that_writes() {
+        let (folder, path) = temporary();
+        let store = Store::open(folder.path()).unwrap();
+        let (mut saved, other) = blocked(&store, &path);
+        let (done, is_done) = mpsc::channel();
+        let waker = Waker::from(Arc::new(DropsTheStore {
+            store: Mutex::new(Some(store)),
+            done,
+        }));
+        let poll = std::pin::Pin::new(&mut saved).poll(&mut Context::from_waker(&waker));
+        assert!(poll.is_pending());
+        drop(other);
+        is_done.recv().unwrap();
+        assert_eq!(saved.wait(), Ok(()));
+    }
+
+    #[test]
+    fn what_waits_is_written_before_the_store_goes() {
+        let (folder, path) = temporary();
+        let store = Store::open(folder.path()).unwrap();
+        let (saved, other) = blocked(&store, &path);
+        drop(store.save(Change::Gate(gate("b", 2.0, 2))));
+        let dropping = std::thread::spawn(move || drop(store));
+        drop(other);
+        dropping.join().unwrap();
+        assert_eq!(saved.wait(), Ok(()));
+        let stored = Store::open(folder.path()).unwrap().load().unwrap();
+        assert_eq!(stored.gates, [gate("a", 1.0, 1), gate("b", 2.0, 2)]);
+    }
+}
+
+mod unusable {
+    use super::*;
+
+    fn run(path: &Path, sql: &str) {
+        Connection::open(path).unwrap().execute_batch(sql).unwrap();
+    }
+
+    #[test]
+    fn a_later_version_is_left_alone() {
+        let (folder, path) = written();
+        run(&path, "PRAGMA user_version = 99");
+        let error = refused(folder.path(), &path);
+        let text = format!("`{}` has version 99, expected at most 1", path.display());
+        assert!(error.to_string().contains(&text), "{error}");
+        assert!(matches!(error, OpenError::Newer { found: 99, .. }));
+        run(&path, "PRAGMA user_version = 1");
+        assert_eq!(
+            Store::open(folder.path())
+                .unwrap()
+                .load()
+                .unwrap()
+                .gates
+                .len(),
+            100
+        );
+    }
+
+    #[test]
+    fn the_file_of_another_program_is_left_alone() {
+        for sql in [
+            "CREATE TABLE theirs (a)",
+            "PRAGMA application_id = 7",
+            "PRAGMA user_version = 1",
+        ] {
+            let (folder, path) = temporary();
+            run(&path, sql);
+            let error = refused(folder.path(), &path);
+            assert!(matches!(error, OpenError::Foreign { .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn damage_is_told_and_left_alone() {
+        let (_folder, path) = written();
+        let whole = fs::read(path).unwrap();
+        let mut overwritten = whole.clone();
+        overwritten[4096..8192].fill(0xA5);
+        let mut header = whole.clone();
+        header[..16].fill(b'x');
+        let half = whole[..whole.len() / 2].to_vec();
+        for damaged in [half, overwritten, header, whole[..50].to_vec(), vec![7; 10]] {
+            let (folder, path) = temporary();
+            fs::write(&path, damaged).unwrap();
+            let error = refused(folder.path(), &path);
+            assert!(matches!(error, OpenError::Damaged { .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_empty_file_is_a_new_one() {
+        let (folder, path) = temporary();
+        fs::write(path, "").unwrap();
+        assert_eq!(
+            Store::open(folder.path()).unwrap().load(),
+            Ok(Stored::default())
+        );
+    }
+
+    #[test]
+    fn a_folder_that_is_a_file_is_told() {
+        let (folder, _) = temporary();
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        let error = Store::open(&file).unwrap_err();
+        assert!(matches!(error, OpenError::Io { .. }), "{error}");
+        assert_eq!(fs::read(file).unwrap(), b"");
+    }
+
+    #[test]
+    fn a_row_that_says_nothing_known_is_told_with_its_table() {
+        let (folder, path) = written();
+        run(
+            &path,
+            "PRAGMA ignore_check_constraints = 1;
+             UPDATE gates SET breaker = 'ajar' WHERE key = '007'",
+        );
+        let error = Store::open(folder.path()).map(|store| store.load());
+        // Found at the start already: the check knows the words as well.
+        assert!(matches!(error, Err(OpenError::Damaged { .. })), "{error:?}");
+    }
+
+    #[test]
+    fn a_secret_that_somebody_put_there_is_not_shown() {
+        let (folder, path) = written();
+        run(
+            &path,
+            r#"INSERT INTO added_endpoints VALUES (1, 'llm', 'a', 'u', '[["x", "hunter2"]]')"#,
+        );
+        let error = Store::open(folder.path()).unwrap().load().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "`{}`, table `added_endpoints`: the header `x`: a secret must not be written out, \
+                 expected `env:NAME` or `file:PATH`\nhint: correct or delete that row",
+                path.display()
+            )
+        );
+    }
+}
+
+mod faults {
+    use super::*;
+
+    /// Changes of every kind, in groups of one write each.
+    fn groups() -> Vec<Vec<Change>> {
+        let pool = || "llm".to_owned();
+        vec![
+            vec![
+                Change::Gate(gate("a", 1.0, 1)),
+                Change::Gate(gate("b", 1.0, 2)),
+                Change::Endpoint(state("llm", "a", 1, 1)),
+            ],
+            vec![Change::Protection {
+                pool: pool(),
+                protection: Some(Protection {
+                    values: [("enabled".to_owned(), "true".to_owned())].into(),
+                }),
+            }],
+            vec![
+                removed("llm", "a"),
+                Change::ForgetEndpoint {
+                    pool: pool(),
+                    name: "a".to_owned(),
+                },
+                forget_gate("a"),
+            ],
+            vec![Change::EndpointAdded(endpoint("llm", "c", "u"))],
+            vec![
+                Change::EndpointAsConfigured {
+                    pool: pool(),
+                    name: "a".to_owned(),
+                },
+                Change::Protection {
+                    pool: pool(),
+                    protection: None,
+                },
+            ],
+            vec![Change::Gate(gate("b", 2.0, 3))],
+        ]
+    }
+
+    /// Saves all groups, with these faults. What was acknowledged is there afterwards, what failed
+    /// is not, and the store knows how it is doing.
+    fn check(faults: &Faults) -> usize {
+        let (folder, _) = temporary();
+        let store = Store::open_faulty(folder.path(), faults.clone()).unwrap();
+        let model = Store::memory();
+        let mut failed = 0;
+        for group in groups() {
+            let result = store.save_all(group.clone()).wait();
+            assert_eq!(store.state().degraded, result.clone().err());
+            match result {
+                Ok(()) => model.save_all(group).wait().unwrap(),
+                Err(_) => failed += 1,
+            }
+            assert_eq!(store.load(), model.load());
+        }
+        let state = store.state();
+        assert_eq!(state.lost > 0, failed > 0);
+        assert_eq!(state.queued, 0);
+
+        faults.heal();
+        store
+            .save(Change::Gate(gate("healed", 1.0, 1)))
+            .wait()
+            .unwrap();
+        model
+            .save(Change::Gate(gate("healed", 1.0, 1)))
+            .wait()
+            .unwrap();
+        assert!(!store.is_degraded());
+        drop(store);
+        assert_eq!(Store::open(folder.path()).unwrap().load(), model.load());
+        failed
+    }
+
+    /// How many calls all groups take: each begins, writes its rows and commits.
+    fn calls() -> u64 {
+        groups().iter().map(|group| group.len() as u64 + 2).sum()
+    }
+
+    #[test]
+    fn without_faults_nothing_fails() {
+        let faults = Faults::once(u64::MAX);
+        assert_eq!(check(&faults), 0);
+        // And three for what is written after they were healed.
+        assert_eq!(faults.calls(), calls() + 3);
+    }
+
+    #[test]
+    fn every_call_may_fail_once() {
+        for n in 1..=calls() {
+            assert_eq!(check(&Faults::once(n)), 1, "call {n}");
+        }
+    }
+
+    #[test]
+    fn every_call_may_fail_and_all_after_it() {
+        for n in 1..=calls() {
+            assert!(check(&Faults::from(n)) > 0, "call {n}");
+        }
+    }
+
+    #[test]
+    fn a_full_disk_is_told_and_later_changes_pass() {
+        let (folder, _) = temporary();
+        let (path, lock) = folder::prepare(folder.path()).unwrap();
+        let mut database = Database::open(path.clone(), lock, Faults::none()).unwrap();
+        let connection = database.connection.as_ref().unwrap();
+        connection
+            .pragma_update_and_check(None, "max_page_count", 20, |_| Ok(()))
+            .unwrap();
+        let gates: Vec<Change> = (0..2000)
+            .map(|number| Change::Gate(gate(&number.to_string(), 1.0, 1)))
+            .collect();
+        let full = StoreError::DiskFull { path };
+        assert_eq!(database.write(&gates), Err(full));
+        // The next one has a connection of its own, without that bound.
+        assert_eq!(database.write(&gates[..5]), Ok(()));
+        drop(database);
+        let stored = Store::open(folder.path()).unwrap().load().unwrap();
+        assert_eq!(stored.gates.len(), 5);
+    }
+
+    #[test]
+    fn a_file_that_was_taken_away_is_not_begun_anew() {
+        let (folder, path) = temporary();
+        let faults = Faults::once(4);
+        let store = Store::open_faulty(folder.path(), faults).unwrap();
+        let save = || store.save(Change::Gate(gate("a", 1.0, 1))).wait();
+        save().unwrap();
+        save().unwrap_err();
+        let elsewhere = folder.path().join("elsewhere");
+        fs::rename(&path, &elsewhere).unwrap();
+        assert!(matches!(save(), Err(StoreError::Failed { .. })));
+        assert!(!path.exists());
+        assert!(store.is_degraded());
+        fs::rename(&elsewhere, &path).unwrap();
+        assert_eq!(save(), Ok(()));
+        assert!(!store.is_degraded());
+        assert_eq!(store.load().unwrap().gates, [gate("a", 1.0, 1)]);
+    }
+}

@@ -1,0 +1,194 @@
+//! What was acknowledged outlives a process that is killed at any moment.
+//!
+//! The test runs itself as a child that writes without end and prints what the store acknowledged.
+//! After some of these lines, another number each time, it is killed; then the file is read.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use policy::breaker::{BreakerRecord, BreakerState};
+use policy::gate::GateRecord;
+use policy::random::Random;
+use policy::time::WallTime;
+use store::{AddedEndpoint, Change, KeptGate, OpenError, Store, Stored};
+
+/// The folder that a child writes to.
+const FOLDER: &str = "TIDEGATE_CRASH_FOLDER";
+/// Where its numbers begin, so that no two children use one twice.
+const FIRST: &str = "TIDEGATE_CRASH_FIRST";
+
+const ROUNDS: u64 = 25;
+const THREADS: u64 = 4;
+const GATES: usize = 3;
+
+#[test]
+fn what_was_acknowledged_outlives_a_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut random = Random::from_seed(30);
+    let mut acknowledged = Acknowledged::default();
+    for round in 0..ROUNDS {
+        let mut child = spawn(folder.path(), round * 1_000_000);
+        // From the first moments, while the file is prepared, to the middle of many commits.
+        let lines = random.below(60);
+        read(&mut child, lines, folder.path(), &mut acknowledged);
+        let store = Store::open(folder.path()).unwrap();
+        acknowledged.check(&store.load().unwrap());
+    }
+    assert!(acknowledged.endpoints.len() > 10);
+}
+
+/// Not a test of its own: what the child does. Without a folder there is nothing to do.
+#[test]
+fn a_child_writes_until_it_is_killed() {
+    let Some(folder) = std::env::var_os(FOLDER) else {
+        return;
+    };
+    let first: u64 = std::env::var(FIRST).unwrap().parse().unwrap();
+    let store = Store::open(Path::new(&folder)).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let store = &store;
+            scope.spawn(move || write(store, thread, first));
+        }
+    });
+}
+
+/// Writes gates that change together, and endpoints that nobody else writes.
+fn write(store: &Store, thread: u64, first: u64) {
+    for number in first.. {
+        let gates = (0..GATES).map(|gate| Change::Gate(kept(&format!("{thread}/{gate}"), number)));
+        store.save_all(gates).wait().unwrap();
+        acknowledge(&format!("gates {thread} {number}"));
+        let name = format!("{thread}-{number}");
+        let endpoint = AddedEndpoint {
+            pool: "llm".to_owned(),
+            name: name.clone(),
+            url: "https://a.example.com".to_owned(),
+            headers: Vec::new(),
+        };
+        store.save(Change::EndpointAdded(endpoint)).wait().unwrap();
+        acknowledge(&format!("endpoint {name} 0"));
+    }
+}
+
+fn acknowledge(what: &str) {
+    writeln!(std::io::stdout().lock(), "\n{what} .").unwrap();
+}
+
+fn kept(key: &str, number: u64) -> KeptGate {
+    KeptGate {
+        key: key.to_owned(),
+        record: GateRecord {
+            rate: number as f64,
+            ceiling: None,
+            hold: None,
+            hold_source: None,
+            breaker: BreakerRecord {
+                state: BreakerState::Closed,
+                open_for: Duration::ZERO,
+                openings: 0,
+            },
+        },
+        at: WallTime::from_unix_millis(0),
+    }
+}
+
+fn spawn(folder: &Path, first: u64) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "a_child_writes_until_it_is_killed",
+            "--nocapture",
+        ])
+        .env(FOLDER, folder)
+        .env(FIRST, first.to_string())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// Reads until the child has acknowledged so much, kills it, and reads what it said before that.
+fn read(child: &mut Child, lines: u64, folder: &Path, acknowledged: &mut Acknowledged) {
+    let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut count = 0;
+    while count < lines {
+        let line = output
+            .next()
+            .expect("the child is killed by nobody else")
+            .unwrap();
+        if acknowledged.note(&line) {
+            count += 1;
+        }
+    }
+    if count > 0 {
+        // Nobody else can have the folder meanwhile, and it is said who has it.
+        let error = Store::open(folder).unwrap_err();
+        let process = Some(child.id());
+        assert!(
+            matches!(error, OpenError::InUse { process: p, .. } if p == process),
+            "{error}"
+        );
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    for line in output.map_while(Result::ok) {
+        acknowledged.note(&line);
+    }
+}
+
+/// What children were told is durable.
+#[derive(Default)]
+struct Acknowledged {
+    /// The last number, by thread.
+    gates: BTreeMap<String, f64>,
+    endpoints: Vec<String>,
+}
+
+impl Acknowledged {
+    /// Is it an acknowledgement? A line that was cut off is none.
+    fn note(&mut self, line: &str) -> bool {
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["gates", thread, number, "."] => {
+                self.gates
+                    .insert(thread.to_owned(), number.parse().unwrap());
+            }
+            ["endpoint", name, "0", "."] => self.endpoints.push(name.to_owned()),
+            _ => return false,
+        }
+        true
+    }
+
+    fn check(&self, stored: &Stored) {
+        for name in &self.endpoints {
+            let mut added = stored.added.iter();
+            assert!(added.any(|endpoint| endpoint.name == *name), "lost: {name}");
+        }
+        for (thread, &number) in &self.gates {
+            let prefix = format!("{thread}/");
+            let gates = stored
+                .gates
+                .iter()
+                .filter(|gate| gate.key.starts_with(&prefix));
+            let rates: Vec<f64> = gates.map(|gate| gate.record.rate).collect();
+            assert_eq!(rates.len(), GATES);
+            // A later write may have got through before the kill, but only whole.
+            assert!(
+                rates.iter().all(|&rate| rate >= number),
+                "{thread}: {rates:?} < {number}"
+            );
+            assert!(
+                rates
+                    .iter()
+                    .all(|rate| rate.to_bits() == rates[0].to_bits()),
+                "{thread}: {rates:?}"
+            );
+        }
+    }
+}
