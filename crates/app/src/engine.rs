@@ -12,6 +12,7 @@ mod trails;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use store::Store;
 use tidegate::Limiter;
 
 pub use remote::Remote;
@@ -28,12 +29,13 @@ pub struct Engine {
     connector: Connector,
     served: ArcSwap<Served>,
     trails: Trails,
+    store: Store,
     workers: usize,
 }
 
 impl Engine {
     /// An engine for these settings, with so many workers.
-    pub fn new(settings: Arc<Settings>, workers: usize) -> Arc<Self> {
+    pub fn new(settings: Arc<Settings>, store: Store, workers: usize) -> Arc<Self> {
         let limiter = Limiter::builder()
             .hosts(settings.gates.clone())
             .retry_budget(settings.retry_budget.clone())
@@ -46,6 +48,7 @@ impl Engine {
             connector,
             served: ArcSwap::from_pointee(served),
             trails,
+            store,
             workers,
         })
     }
@@ -63,6 +66,11 @@ impl Engine {
     /// Decision trails of requests.
     pub fn trails(&self) -> &Trails {
         &self.trails
+    }
+
+    /// What survives a restart.
+    pub fn store(&self) -> &Store {
+        &self.store
     }
 
     /// How many workers there are.

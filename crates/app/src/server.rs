@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use store::{OpenError, Store};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::engine::Engine;
@@ -15,6 +16,17 @@ use crate::settings::{Problem, Settings};
 pub struct Server {
     engine: Arc<Engine>,
     gateway: Gateway,
+}
+
+/// Why a server cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The gateway cannot.
+    #[error(transparent)]
+    Gateway(#[from] StartError),
+    /// What survives a restart cannot be had.
+    #[error(transparent)]
+    Store(#[from] OpenError),
 }
 
 /// What ended a server.
@@ -34,9 +46,10 @@ impl Server {
     /// # Errors
     ///
     /// If something cannot be started; then nothing is.
-    pub fn start(settings: Settings) -> Result<Self, StartError> {
+    pub fn start(settings: Settings) -> Result<Self, ServeError> {
         let listen = settings.server.listen;
-        let engine = Engine::new(Arc::new(settings), workers());
+        let store = Store::open(&settings.server.data)?;
+        let engine = Engine::new(Arc::new(settings), store, workers());
         let gateway = Gateway::start(Arc::clone(&engine), listen)?;
         Ok(Self { engine, gateway })
     }
