@@ -354,6 +354,12 @@ struct LatencyGuard {
     significant: bool,
 }
 
+/// Below that, in seconds, answers do not differ: a busy machine alone takes as long to notice one,
+/// and slowing down would not help it.
+const SHORTEST: f32 = 0.005;
+/// One answer after hours must not poison the mean for the next hour.
+const LONGEST: f32 = 600.0;
+
 /// The mean of a batch over the base, as far as anything is decided by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Pace {
@@ -399,8 +405,7 @@ impl LatencyGuard {
 
     #[inline]
     fn measure(&mut self, latency: Duration, now: Timestamp) -> Queueing {
-        // Capped, so that one answer after hours does not poison the mean for the next hour.
-        let seconds = latency.as_secs_f32().min(600.0);
+        let seconds = latency.as_secs_f32().clamp(SHORTEST, LONGEST);
         self.mean = if self.mean > 0.0 {
             0.8 * self.mean + 0.2 * seconds
         } else {
