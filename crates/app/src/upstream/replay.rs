@@ -193,7 +193,7 @@ impl Body for RequestBody {
     fn size_hint(&self) -> SizeHint {
         match &self.state {
             None => SizeHint::with_exact(0),
-            Some(state) => lock(state).length.clone(),
+            Some(state) => lock(state).length,
         }
     }
 }

@@ -356,7 +356,7 @@ struct LatencyGuard {
 
 /// Below that, in seconds, answers do not differ: a busy machine alone takes as long to notice one,
 /// and slowing down would not help it.
-const SHORTEST: f32 = 0.005;
+const SHORTEST: f32 = 0.01;
 /// One answer after hours must not poison the mean for the next hour.
 const LONGEST: f32 = 600.0;
 
