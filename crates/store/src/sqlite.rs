@@ -17,7 +17,7 @@ mod schema;
 mod settings;
 mod writer;
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests;
 
 use std::fs::File;
