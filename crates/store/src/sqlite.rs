@@ -17,7 +17,8 @@ mod schema;
 mod settings;
 mod writer;
 
-#[cfg(all(test, unix))]
+#[cfg(unix)]
+#[cfg(test)]
 mod tests;
 
 use std::fs::File;
