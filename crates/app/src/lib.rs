@@ -5,5 +5,6 @@
 //! Nothing here parses arguments or prints.
 
 pub mod check;
+pub mod redact;
 pub mod settings;
 pub mod upstream;
