@@ -5,6 +5,8 @@
 //! Nothing here parses arguments or prints.
 
 pub mod check;
+pub mod log;
+pub mod metrics;
 pub mod redact;
 pub mod settings;
 pub mod upstream;

@@ -1,0 +1,1 @@
+//! Lines, and how they get to the sink.
