@@ -2,7 +2,7 @@
 //!
 //! Names of endpoints, keys and messages of servers are text of others. Besides control
 //! characters, those that separate lines or turn the direction of writing are written out, for a
-//! terminal or an editor may act on them.
+//! terminal or an editor may act on them. No text takes more than [`MOST`] characters of a line.
 
 use std::fmt::{self, Write};
 
@@ -11,24 +11,26 @@ pub(super) struct Escaped<'a>(pub(super) &'a str);
 
 impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for c in self.0.chars() {
+        let (text, end) = bounded(self.0);
+        for c in text.chars() {
             if is_dangerous(c) {
                 write!(f, "{}", c.escape_default())?;
             } else {
                 f.write_char(c)?;
             }
         }
-        Ok(())
+        f.write_str(end)
     }
 }
 
-/// A string of JSON with its quotes; the value that a program reads is exactly the text.
+/// A string of JSON with its quotes; what a program reads is the text itself.
 pub(super) struct JsonString<'a>(pub(super) &'a str);
 
 impl fmt::Display for JsonString<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (text, end) = bounded(self.0);
         f.write_char('"')?;
-        for c in self.0.chars() {
+        for c in text.chars() {
             match c {
                 '"' => f.write_str("\\\"")?,
                 '\\' => f.write_str("\\\\")?,
@@ -41,7 +43,18 @@ impl fmt::Display for JsonString<'_> {
                 c => f.write_char(c)?,
             }
         }
-        f.write_char('"')
+        write!(f, "{end}\"")
+    }
+}
+
+/// Enough for a problem told in full; a queue of lines must not hold more than some megabytes.
+const MOST: usize = 2000;
+
+/// As much of a text as is shown, and what stands for the rest.
+fn bounded(text: &str) -> (&str, &'static str) {
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => (text.get(..end).unwrap_or_default(), "…"),
+        None => (text, ""),
     }
 }
 
@@ -62,6 +75,14 @@ mod tests {
         assert_eq!(Escaped(text).to_string(), expected);
         let expected = r#""a\u000ab\u000d\u001b[2J\u2028\u202e\u009bé😀\"\\""#;
         assert_eq!(JsonString(text).to_string(), expected);
+    }
+
+    #[test]
+    fn a_text_has_a_bound() {
+        let long = "é".repeat(MOST + 1);
+        let shown = format!("{}…", "é".repeat(MOST));
+        assert_eq!(Escaped(&long).to_string(), shown);
+        assert_eq!(JsonString(&long).to_string(), format!("\"{shown}\""));
     }
 
     proptest! {

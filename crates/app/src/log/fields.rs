@@ -164,9 +164,8 @@ impl<'a> Fields<'a> {
                 self.text("what", what);
                 self.text("address", address.to_string());
             }
-            Line::ReloadFailed { problem } | Line::StoreDegraded { problem } => {
-                self.text("problem", problem);
-            }
+            Line::ReloadFailed { problem } => self.text("problem", problem),
+            Line::StoreDegraded { problem } => self.text("problem", problem.to_string()),
             Line::Draining { in_flight } => self.number("in_flight", in_flight),
             Line::LinesDropped { count } => self.number("count", count),
             Line::Reloaded | Line::Stopped | Line::StoreRecovered => {}

@@ -154,7 +154,7 @@ pub enum Line<'a> {
     /// What has to survive a restart cannot be written down now.
     StoreDegraded {
         /// Why not.
-        problem: &'a str,
+        problem: Text<'a>,
     },
     /// It can be written down again.
     StoreRecovered,

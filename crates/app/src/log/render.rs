@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use policy::duration::Rounded;
 use policy::time::{Timestamp, WallTime};
@@ -101,11 +102,10 @@ impl fmt::Display for Message<'_> {
                 let id = match whose {
                     Whose::Request(id) | Whose::Operation(id) => Escaped(id),
                 };
-                let (key, delay) = (Escaped(key), Rounded(delay));
-                let reason = Escaped(reason);
+                let (key, delay, reason) = (Escaped(key), In(delay), Escaped(reason));
                 write!(
                     f,
-                    "{id} again in {delay} at {key} after attempt {attempt}: {reason}"
+                    "{id} again {delay} at {key} after attempt {attempt}: {reason}"
                 )
             }
             Line::OperationFailed {
@@ -192,10 +192,22 @@ impl fmt::Display for Message<'_> {
             }
             Line::Stopped => f.write_str("everything has stopped"),
             Line::StoreDegraded { problem } => {
-                write!(f, "nothing can be written down: {}", Escaped(problem))
+                write!(f, "nothing can be written down: {problem}")
             }
             Line::StoreRecovered => f.write_str("everything is written down again"),
             Line::LinesDropped { count } => write!(f, "lines missing here: {count}"),
+        }
+    }
+}
+
+/// A delay that nobody notices reads as none: rounded up it would be a second.
+struct In(Duration);
+
+impl fmt::Display for In {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 < Duration::from_millis(1) {
+            true => f.write_str("at once"),
+            false => write!(f, "in {}", Rounded(self.0)),
         }
     }
 }
