@@ -143,6 +143,10 @@ struct ByAttempt([Counter; ATTEMPTS.len()]);
 /// The values of the label: more are rare, and nobody looks at them one by one.
 pub(super) const ATTEMPTS: [&str; 11] = ["1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "more"];
 
+/// How many have a value of their own.
+const NAMED: u32 = 10;
+const _: () = assert!(ATTEMPTS.len() == NAMED as usize + 1);
+
 impl ByAttempt {
     /// The count of the `number`-th, from 1.
     fn at(&self, number: u32) -> &Counter {
@@ -152,7 +156,6 @@ impl ByAttempt {
 
     /// Counts each from the first to the `last`.
     fn each_up_to(&self, last: u32) {
-        const NAMED: u32 = ATTEMPTS.len() as u32 - 1;
         for number in 1..=last.min(NAMED) {
             self.at(number).increment();
         }

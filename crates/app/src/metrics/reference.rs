@@ -7,6 +7,7 @@ use std::fmt::Write;
 
 use super::family::{self, Family};
 use super::histogram::BOUNDS;
+use super::outcome::RequestOutcome;
 
 /// The page.
 pub fn reference() -> String {
@@ -15,9 +16,11 @@ pub fn reference() -> String {
         // Writing into a string cannot fail.
         _ = writeln!(page, "{}", row(family));
     }
+    let outcomes: Vec<&str> = RequestOutcome::ALL.iter().map(|one| one.as_str()).collect();
+    let outcomes = format!("`{}`", outcomes.join("`, `"));
     let bounds: Vec<&str> = BOUNDS.iter().map(|(text, _)| *text).collect();
-    _ = write!(page, "{}", BEHIND.replace("BOUNDS", &bounds.join(", ")));
-    page
+    let behind = BEHIND.replace("OUTCOMES", &outcomes);
+    page + &behind.replace("BOUNDS", &bounds.join(", "))
 }
 
 fn row(family: &Family) -> String {
@@ -63,10 +66,16 @@ Every label has a bound, so that what others send cannot fill a database.
 - `outcome`, `verdict`, `reason`, `state` and `attempt` are closed lists of words. What never happened is left
   out, but for `success`.
 
+`outcome` is one of these:
+OUTCOMES.
+
 ## Histograms
 
-All have the same bounds, in seconds: BOUNDS. A `_sum` that passes 584 years begins anew, as after a restart; a
-single value adds at most a year to it. Quantiles come from the buckets:
+All have the same bounds, in seconds:
+BOUNDS.
+
+A `_sum` that passes 584 years begins anew, as after a restart; a single value adds at most a year to it.
+Quantiles come from the buckets:
 
 ```promql
 histogram_quantile(0.99, sum by (le) (rate(tidegate_backoff_delay_seconds_bucket[5m])))
@@ -74,7 +83,7 @@ histogram_quantile(0.99, sum by (le) (rate(tidegate_backoff_delay_seconds_bucket
 
 ## For dashboards with names of `sync.*`
 
-Clients that count their own retries often use these names. What they show is here as well:
+Whoever counted retries in the client before, by these names, finds the same here:
 
 | name | here |
 |---|---|
