@@ -7,7 +7,10 @@
 pub mod check;
 pub mod engine;
 pub mod gateway;
+pub mod log;
+pub mod metrics;
 pub mod mock;
+pub mod redact;
 pub mod server;
 pub mod settings;
 pub mod upstream;
