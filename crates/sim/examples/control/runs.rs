@@ -18,8 +18,17 @@ pub(crate) const UPSTREAMS: [&str; 12] = [
 ];
 
 /// Strategies by their words; the first has the goals.
-pub(crate) const CONTENDERS: [&str; 6] =
-    ["adaptive", "aimd", "fixed", "cubic", "autothrottle", "none"];
+pub(crate) const CONTENDERS: [&str; 9] = [
+    "adaptive",
+    "aimd",
+    "fixed",
+    "epochs-gentle",
+    "epochs-brisk",
+    "model",
+    "cubic",
+    "autothrottle",
+    "none",
+];
 
 /// What one strategy came to at one upstream.
 pub(crate) struct Row {
