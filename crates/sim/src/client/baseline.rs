@@ -3,6 +3,8 @@
 //!
 //! They are for comparison, not for use: each does what its description says, also where that is
 //! not wise. Naive retries and a fixed rate are the two others; they need no code of their own.
+//! `epochs` and `model` are no products but designs that the default strategy has to stand up to:
+//! what it learned from each, and what it gave up for that, shows in the difference.
 
 mod autothrottle;
 mod breaker;
@@ -48,3 +50,6 @@ impl Baseline {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

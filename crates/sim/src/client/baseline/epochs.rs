@@ -181,7 +181,6 @@ impl Epochs {
         self.begin_epoch(now);
         self.successes = 0;
         self.streak += 1;
-        self.pacer.drain(now);
         let doublings = f64::from(self.streak - 1);
         let probes = if doublings > 0.0 {
             0.25 * 4_f64.powf(doublings)
@@ -189,7 +188,7 @@ impl Epochs {
             0.0
         };
         let wait = (doublings.exp2() / self.rate).max(probes);
-        self.pacer.hold(now.after_seconds(wait.min(LONGEST_WAIT_S)));
+        self.pacer.rest(now.after_seconds(wait.min(LONGEST_WAIT_S)));
     }
 
     fn decrease(&mut self) {
@@ -266,5 +265,48 @@ impl Controller for Epochs {
 
     fn breaker_opened(&self) -> u64 {
         self.pacer.breaker_opened()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::baseline::tests::{DIRECTED, Driven, REFUSED, accepted, left};
+
+    #[test]
+    fn a_burst_of_refusals_is_one_decrease() {
+        let mut driven = Driven::new(Epochs::new(Steps::BRISK, 256));
+        driven.answer_all(accepted, Timestamp::from_secs(5));
+        let before = driven.controller.rate;
+        driven.answer_all(|_| REFUSED, Timestamp::from_millis(5040));
+        assert!(driven.refused > 2, "{}", driven.refused);
+        let Epochs { rate, ceiling, .. } = driven.controller;
+        assert!((ceiling - before).abs() < 1e-9 && (rate - 0.5 * before).abs() < 1e-9);
+        driven.answer_all(accepted, Timestamp::from_secs(60));
+        assert!(driven.controller.ceiling.is_infinite(), "it was wrong");
+    }
+
+    #[test]
+    fn while_nothing_gets_through_the_rate_stays_and_one_at_a_time_asks() {
+        let mut driven = Driven::new(Epochs::new(Steps::GENTLE, 256));
+        driven.answer_all(accepted, Timestamp::from_secs(2));
+        driven.answer_all(|_| REFUSED, Timestamp::from_secs(10));
+        let (rate, sent) = (driven.controller.rate, driven.sent);
+        assert!(driven.controller.streak > 2);
+        driven.answer_all(|_| REFUSED, Timestamp::from_secs(40));
+        assert!((driven.controller.rate - rate).abs() < 1e-9);
+        assert_eq!(driven.sent - sent, 3, "one in ten seconds");
+    }
+
+    #[test]
+    fn what_a_server_tells_is_kept() {
+        let mut driven = Driven::new(Epochs::new(Steps::BRISK, 256));
+        driven.answer_all(accepted, Timestamp::from_secs(1));
+        driven.answer_all(|_| DIRECTED, Timestamp::from_millis(1100));
+        let until = driven.controller.pacer.held_until;
+        assert!(until >= Timestamp::from_secs(6), "{until:?}");
+        let ends = Timestamp::from_secs(20);
+        driven.answer_all(|now| left(0, ends.since(now)), Timestamp::from_secs(10));
+        assert_eq!(driven.controller.pacer.held_until, ends);
     }
 }

@@ -138,18 +138,26 @@ impl Model {
 
     fn learn(&mut self, heard: &Heard, now: Timestamp) {
         if heard.closed {
-            self.begin(0.5 * self.rate / JUST_BELOW, now);
+            self.closed(now);
         }
         if let Some((left, ends)) = heard.left {
             self.tell(left, ends, now);
         }
         match heard.news {
             News::Accepted { whole } => self.accepted(heard, whole, now),
-            News::Refused if self.told.is_some() => {}
+            News::Refused if heard.left.is_some() => {}
             News::Refused if self.is_new(heard) => self.refused(now),
             News::Directed { wait } => self.directed(wait, now),
             News::Refused | News::Banned | News::Other => {}
         }
+    }
+
+    /// The server is back, and it is not known how well.
+    fn closed(&mut self, now: Timestamp) {
+        let rate = self.rate;
+        self.begin(rate, now);
+        self.rate = (0.5 * rate).max(MIN_RATE);
+        self.enter(Phase::Recover { from: 0.5 });
     }
 
     fn tell(&mut self, left: u64, ends: Timestamp, now: Timestamp) {
@@ -216,7 +224,7 @@ impl Model {
     }
 
     fn refused(&mut self, now: Timestamp) {
-        self.pacer.drain(now);
+        self.pacer.rest(now);
         let closed_window = self.successes < 1 && self.streak >= 2;
         self.streak += 1;
         if closed_window {
@@ -226,17 +234,16 @@ impl Model {
             return;
         }
         let mut ceiling = self.estimate(now);
-        let probing = self.phase == Phase::Probe;
-        if probing {
-            self.patience = (2.0 * self.patience).min(24.0);
-        } else {
-            self.patience = PATIENCE;
-            if self.surprised {
-                // Someone else takes a share.
-                ceiling *= 0.85;
-            }
+        let surprised = matches!(self.phase, Phase::Recover { .. } | Phase::Cruise);
+        if surprised && self.surprised {
+            // Someone else takes a share.
+            ceiling *= 0.85;
         }
-        self.surprised = !probing;
+        self.surprised = surprised;
+        self.patience = match self.phase {
+            Phase::Probe => (2.0 * self.patience).min(24.0),
+            Phase::Start | Phase::Recover { .. } | Phase::Cruise => PATIENCE,
+        };
         self.begin(ceiling, now);
     }
 
@@ -246,7 +253,7 @@ impl Model {
         let elapsed = now.seconds_since(self.counted_from);
         let enough = self.successes >= 8;
         self.unsure = false;
-        if self.ceiling.is_some() && enough && elapsed >= 0.7 {
+        if self.event_at.is_some() && enough && elapsed >= 0.7 {
             let through = f64::from(self.successes) / elapsed;
             let delivered = self.delivered(0.5, 8.0, now);
             let lower = through.max(0.85 * delivered.min(rate)).min(rate);
@@ -254,7 +261,7 @@ impl Model {
             self.unsure = upper - lower > 0.1 * upper;
             return f64::midpoint(lower, upper);
         }
-        if self.ceiling.is_none() && enough {
+        if self.event_at.is_none() && enough {
             return 0.95 * rate.min(self.delivered(0.6, 8.0, now));
         }
         match self.successes {
@@ -349,5 +356,51 @@ impl Controller for Model {
 
     fn breaker_opened(&self) -> u64 {
         self.pacer.breaker_opened()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::baseline::tests::{Driven, REFUSED, accepted, left};
+
+    #[test]
+    fn the_ceiling_is_put_between_what_got_through_and_what_was_tried() {
+        let mut driven = Driven::new(Model::new(256));
+        driven.answer_all(accepted, Timestamp::from_secs(2));
+        let before = driven.controller.rate;
+        driven.answer_all(|_| REFUSED, Timestamp::from_millis(2040));
+        let first = driven.controller.ceiling.unwrap();
+        assert!(first < 0.95 * before, "{first} of {before}");
+        driven.answer_all(accepted, Timestamp::from_secs(6));
+        assert_eq!(driven.controller.phase, Phase::Cruise);
+        driven.answer_all(accepted, Timestamp::from_secs(10));
+        assert_eq!(driven.controller.phase, Phase::Probe);
+        let tried = driven.controller.rate;
+        driven.answer_all(|_| REFUSED, Timestamp::from_millis(10_040));
+        let second = driven.controller.ceiling.unwrap();
+        assert!(first < second && second < tried, "{first} {second} {tried}");
+    }
+
+    #[test]
+    fn a_probe_that_nobody_refuses_forgets_the_ceiling() {
+        let mut driven = Driven::new(Model::new(256));
+        driven.answer_all(accepted, Timestamp::from_secs(2));
+        driven.answer_all(|_| REFUSED, Timestamp::from_millis(2040));
+        assert!(driven.controller.ceiling.is_some());
+        driven.answer_all(accepted, Timestamp::from_secs(25));
+        assert_eq!(driven.controller.ceiling, None);
+    }
+
+    #[test]
+    fn what_is_left_is_spread_over_what_is_left_of_the_window() {
+        let mut driven = Driven::new(Model::new(256));
+        driven.answer_all(accepted, Timestamp::from_secs(2));
+        let ends = Timestamp::from_secs(12);
+        driven.answer_all(|now| left(40, ends.since(now)), Timestamp::from_secs(3));
+        let pace = driven.controller.pace(Timestamp::from_secs(3)).unwrap();
+        assert!(pace < 40.0 / 9.0, "some were sent after it: {pace}");
+        driven.answer_all(|now| left(0, ends.since(now)), Timestamp::from_secs(11));
+        assert_eq!(driven.controller.pacer.held_until, ends);
     }
 }

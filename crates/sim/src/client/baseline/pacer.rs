@@ -163,9 +163,10 @@ impl Pacer {
         })
     }
 
-    /// No token is left.
-    pub(super) fn drain(&mut self, now: Timestamp) {
-        self.bucket.empty(now);
+    /// No token is left, and none comes before `until`.
+    pub(super) fn rest(&mut self, until: Timestamp) {
+        self.bucket.empty_until(until);
+        self.hold(until);
     }
 
     pub(super) fn hold(&mut self, until: Timestamp) {
@@ -252,5 +253,30 @@ fn health(attempt: &Attempt, directed: bool) -> Health {
         Answer::Status(503) => Health::Strained,
         Answer::Status(500..) | Answer::Failed { .. } => Health::Bad,
         Answer::Status(_) => Health::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::baseline::epochs::{Epochs, Steps};
+    use crate::client::baseline::tests::{BANNED, Driven, REFUSED, accepted};
+
+    #[test]
+    fn a_403_is_a_ban_only_after_throttling_and_each_is_waited_for_longer() {
+        let mut driven = Driven::new(Epochs::new(Steps::BRISK, 1));
+        driven.answer_all(|_| BANNED, Timestamp::from_secs(10));
+        assert!(
+            driven.sent > 15,
+            "a 403 alone means nothing: {}",
+            driven.sent
+        );
+        driven.answer_all(accepted, Timestamp::from_secs(11));
+        driven.answer_all(|_| REFUSED, Timestamp::from_millis(11_100));
+        let sent = driven.sent;
+        driven.answer_all(|_| BANNED, Timestamp::from_secs(80));
+        assert_eq!(driven.sent - sent, 2, "one now and one in 30 s");
+        driven.answer_all(|_| BANNED, Timestamp::from_secs(500));
+        assert_eq!(driven.sent - sent, 4, "and after 60 s, and after 120 s");
     }
 }
