@@ -165,12 +165,9 @@ fn named(
             ("breaker_open_after_s", open_after(scenario, series)),
         ]);
     }
-    if scenario.upstream.failure_rate > 0.0 {
-        // Everything that was not accepted is sent again; no single request is followed, so this is
-        // no goal.
-        let resends = (figures.failed + figures.refused) as f64;
-        let failed = figures.failed as f64;
-        named.push(("resends_per_failure", Some(resends / failed.max(1.0))));
+    if scenario.upstream.failure_rate > 0.0 || !scenario.upstream.outages.is_empty() {
+        let sends = figures.after_failures.sends_per_failure();
+        named.push(("sends_per_failure", sends));
     }
     named
 }

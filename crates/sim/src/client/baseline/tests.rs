@@ -52,7 +52,7 @@ impl<C: Controller> Driven<C> {
         loop {
             let id = FlightId(self.names);
             match self.controller.next(id, true, self.now, &mut self.random) {
-                Next::SendFresh | Next::SendAgain => {
+                Next::SendFresh | Next::SendAgain(_) => {
                     self.names += 1;
                     self.sent += 1;
                     self.under_way.push_back((id, self.now));
