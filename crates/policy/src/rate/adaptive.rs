@@ -77,6 +77,11 @@ impl Adaptive {
         }
     }
 
+    /// How long answers take lately, in seconds; zero before the first.
+    pub(crate) fn mean_latency(&self) -> f64 {
+        self.latency.mean()
+    }
+
     /// Is it doubtful that anything passes?
     #[inline]
     pub(crate) fn doubts(&self) -> bool {
