@@ -5,6 +5,10 @@
 //! is in [`Served`], which is replaced whole: a request that has begun goes on with what it began
 //! with. Gates outlive that, because the limiter keeps them by key.
 
+mod control;
+mod happening;
+mod hub;
+mod overlay;
 mod remote;
 mod served;
 mod trails;
@@ -13,19 +17,28 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use store::Store;
-use tidegate::Limiter;
+use tidegate::event::{Event, Listener};
+use tidegate::{Clock, Limiter};
 
+pub use control::{ControlError, NewEndpoint, Wrong};
+pub use happening::Happening;
+pub(crate) use happening::{disabled_word, millis, unix_millis};
+pub use hub::{Hub, Next, Subscription};
 pub use remote::Remote;
 pub use served::{Route, Served};
 pub use trails::{NoRequestId, RequestId, Told, Trails};
 
 use crate::settings::Settings;
 use crate::upstream::{Addresses, Connector, Upstream};
+use control::Control;
+use overlay::Overlay;
 
 /// What everything that sends has in common.
 #[derive(Debug)]
 pub struct Engine {
     limiter: Limiter,
+    hub: Arc<Hub>,
+    control: Control,
     connector: Connector,
     served: ArcSwap<Served>,
     trails: Trails,
@@ -36,15 +49,22 @@ pub struct Engine {
 impl Engine {
     /// An engine for these settings, with so many workers.
     pub fn new(settings: Arc<Settings>, store: Store, workers: usize) -> Arc<Self> {
+        let clock = Clock::system();
+        let hub = Hub::new(clock.clone());
+        let hears = Arc::clone(&hub);
         let limiter = Limiter::builder()
+            .clock(clock)
+            .listener(move |at, event: &Event<'_>| hears.on_event(at, event))
             .hosts(settings.gates.clone())
             .retry_budget(settings.retry_budget.clone())
             .build();
         let connector = Connector::new(Addresses::new(settings.network.allow.clone()));
         let trails = Trails::new(workers, settings.trails.keep);
-        let served = Served::new(settings, &limiter, workers, None);
+        let served = Served::new(settings, &limiter, workers, None, &Overlay::default());
         Arc::new(Self {
             limiter,
+            hub,
+            control: Control::default(),
             connector,
             served: ArcSwap::from_pointee(served),
             trails,
@@ -56,6 +76,11 @@ impl Engine {
     /// All gates.
     pub fn limiter(&self) -> &Limiter {
         &self.limiter
+    }
+
+    /// Where events go.
+    pub fn hub(&self) -> &Arc<Hub> {
+        &self.hub
     }
 
     /// What is served now.
@@ -85,11 +110,23 @@ impl Engine {
         Upstream::new(connector, worker)
     }
 
-    /// Serves by other settings from now on. Gates and endpoints keep what they have learned.
+    /// Serves by other settings from now on. Gates and endpoints keep what they have learned, and
+    /// what people changed at run time stays changed.
     pub fn reload(&self, settings: Arc<Settings>) {
         self.limiter.set_settings(settings.gates.clone());
+        self.serve(settings, &self.control.overlay());
+    }
+
+    /// Serves `settings` with what was changed at run time laid over them.
+    fn serve(&self, settings: Arc<Settings>, overlay: &Overlay) {
         let before = self.served();
-        let served = Served::new(settings, &self.limiter, self.workers, Some(&before));
+        let served = Served::new(
+            settings,
+            &self.limiter,
+            self.workers,
+            Some(&before),
+            overlay,
+        );
         self.served.store(Arc::new(served));
     }
 }

@@ -4,9 +4,11 @@
 //! from file, environment and flags into types that cannot be wrong, and what they come to at worst.
 //! Nothing here parses arguments or prints.
 
+pub mod admin;
 pub mod check;
 pub mod engine;
 pub mod gateway;
+mod host_check;
 pub mod log;
 pub mod metrics;
 pub mod mock;

@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use store::{OpenError, Store};
+use store::{OpenError, Store, StoreError};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::admin::{Admin, AdminError, Sources};
 use crate::engine::Engine;
 use crate::gateway::{Gateway, StartError};
 use crate::settings::{Problem, Settings};
@@ -16,6 +17,8 @@ use crate::settings::{Problem, Settings};
 pub struct Server {
     engine: Arc<Engine>,
     gateway: Gateway,
+    admin: Admin,
+    warnings: Vec<String>,
 }
 
 /// Why a server cannot start.
@@ -27,6 +30,12 @@ pub enum ServeError {
     /// What survives a restart cannot be had.
     #[error(transparent)]
     Store(#[from] OpenError),
+    /// What was stored cannot be read.
+    #[error("cannot read what was stored")]
+    Load(#[from] StoreError),
+    /// The admin API cannot.
+    #[error(transparent)]
+    Admin(#[from] AdminError),
 }
 
 /// What ended a server.
@@ -49,9 +58,30 @@ impl Server {
     pub fn start(settings: Settings) -> Result<Self, ServeError> {
         let listen = settings.server.listen;
         let store = Store::open(&settings.server.data)?;
+        let stored = store.load()?;
         let engine = Engine::new(Arc::new(settings), store, workers());
+        let warnings = engine.restore(&stored);
         let gateway = Gateway::start(Arc::clone(&engine), listen)?;
-        Ok(Self { engine, gateway })
+        let sources = Sources {
+            metrics: Arc::new(String::new),
+        };
+        let admin = Admin::start(Arc::clone(&engine), sources)?;
+        Ok(Self {
+            engine,
+            gateway,
+            admin,
+            warnings,
+        })
+    }
+
+    /// Where the admin API is.
+    pub fn admin_address(&self) -> SocketAddr {
+        self.admin.address()
+    }
+
+    /// What of the stored could not be taken up, in words.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// Where the data plane is.
@@ -76,6 +106,7 @@ impl Server {
             }
         };
         self.gateway.drain();
+        self.admin.drain();
         let again = async {
             tokio::select! {
                 _ = terminate.recv() => {}
@@ -83,10 +114,12 @@ impl Server {
                 () = tokio::time::sleep(LONGEST_DRAIN) => {}
             }
         };
-        tokio::select! {
-            () = self.drained() => Ok(ended),
-            () = again => Ok(Ended::Abandoned),
-        }
+        let ended = tokio::select! {
+            () = self.drained() => ended,
+            () = again => return Ok(Ended::Abandoned),
+        };
+        self.admin.stop();
+        Ok(ended)
     }
 
     fn reload(&self, settings: Result<Settings, Vec<Problem>>) {

@@ -9,8 +9,9 @@ use policy::classify::Rule;
 use tidegate::{LadderRecord, Limiter, Pool};
 
 use super::Remote;
+use super::overlay::Overlay;
 use crate::settings::{self, Settings, Size};
-use crate::upstream::{BodyBounds, Times, Trust};
+use crate::upstream::{BodyBounds, Times};
 
 /// What is served now.
 #[derive(Debug)]
@@ -35,12 +36,14 @@ pub struct Route {
 }
 
 impl Served {
-    /// Everything in `settings`; endpoints keep what was known of them `before`.
+    /// Everything in `settings`, with what was changed at run time laid over it; endpoints keep
+    /// what was known of them `before`.
     pub(super) fn new(
         settings: Arc<Settings>,
         limiter: &Limiter,
         workers: usize,
         before: Option<&Self>,
+        overlay: &Overlay,
     ) -> Self {
         let http = &settings.http;
         let times = Times {
@@ -64,6 +67,7 @@ impl Served {
                 limiter,
                 workers,
                 known.map(|known| &**known),
+                overlay,
             );
             (pool.name.as_str().into(), Arc::new(route))
         });
@@ -108,27 +112,25 @@ impl Route {
         limiter: &Limiter,
         workers: usize,
         known: Option<&Self>,
+        overlay: &Overlay,
     ) -> Self {
         let mut records: BTreeMap<String, LadderRecord> = known
             .map(|known| known.pool.records())
             .unwrap_or_default()
             .into_iter()
             .collect();
-        let live = Pool::with(&pool.name, limiter, pool.balance, pool.protection.clone());
+        overlay.add_records(&pool.name, &mut records);
+        let protection = overlay.protection(pool);
+        let live = Pool::with(&pool.name, limiter, pool.balance, protection);
         let mut max_wait = settings.gates.default_value().gate.max_wait();
-        for (number, endpoint) in pool.endpoints.iter().enumerate() {
+        for (number, (endpoint, trust)) in overlay.endpoints(pool).into_iter().enumerate() {
             let host = endpoint.url.host_str().unwrap_or_default();
             let host_settings = settings.gates.find(host);
             if number == 0 {
                 max_wait = host_settings.gate.max_wait();
             }
-            let rules: Arc<[Rule]> = pool
-                .rules
-                .iter()
-                .chain(host_settings.rules.iter())
-                .cloned()
-                .collect();
-            let Ok(remote) = Remote::new(endpoint, rules, Trust::Operator, workers) else {
+            let rules = rules(pool, settings, host);
+            let Ok(remote) = Remote::new(endpoint, rules, trust, workers) else {
                 continue;
             };
             let record = records.remove(&endpoint.name).unwrap_or_default();
@@ -141,4 +143,11 @@ impl Route {
             max_wait,
         }
     }
+}
+
+/// What the owner of the settings knows of the answers of an endpoint: of the pool's, then of the
+/// host's.
+pub(super) fn rules(pool: &settings::Pool, settings: &Settings, host: &str) -> Arc<[Rule]> {
+    let of_host = &settings.gates.find(host).rules;
+    pool.rules.iter().chain(of_host.iter()).cloned().collect()
 }

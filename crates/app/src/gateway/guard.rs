@@ -1,24 +1,18 @@
 //! Who may ask: the name a caller used for us, its token, and the size of its head.
-//!
-//! A browser can be made to send requests to localhost by any page, under a name of that page's
-//! owner. Hence only names that are known to be ours are answered.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
-use http::uri::Authority;
-use http::{HeaderMap, HeaderName, Method, Request, header};
+use http::{HeaderMap, HeaderName, Method, Request};
 use subtle::ConstantTimeEq;
 
 use super::problem::Own;
+use crate::host_check::Names;
 use crate::settings::Settings;
 
 /// Who may ask.
 #[derive(Debug)]
 pub(crate) struct Guard {
-    /// Where we listen.
-    address: SocketAddr,
-    /// Other names of ours.
-    hosts: Vec<String>,
+    names: Names,
     tokens: Vec<Box<[u8]>>,
 }
 
@@ -26,8 +20,7 @@ impl Guard {
     pub(crate) fn new(settings: &Settings, address: SocketAddr) -> Self {
         let tokens = settings.clients.values();
         Self {
-            address,
-            hosts: settings.server.hosts.clone(),
+            names: Names::new(settings, address),
             tokens: tokens
                 .map(|client| client.token.expose().as_bytes().into())
                 .collect(),
@@ -45,46 +38,17 @@ impl Guard {
             return Err(Own::HostNotAllowed);
         }
         if let Some(authority) = request.uri().authority()
-            && !self.is_ours(authority)
+            && !self.names.is_ours(authority)
         {
             return Err(Own::HostNotAllowed);
         }
-        if request.uri().authority().is_none() && !self.is_host_ours(headers) {
+        if request.uri().authority().is_none() && !self.names.is_host_ours(headers) {
             return Err(Own::WrongHost);
         }
         if !self.has_token(headers) {
             return Err(Own::NoToken);
         }
         Ok(())
-    }
-
-    fn is_host_ours(&self, headers: &HeaderMap) -> bool {
-        let mut hosts = headers.get_all(header::HOST).iter();
-        match (hosts.next(), hosts.next()) {
-            // HTTP/1.0 knows no `Host`, and no browser speaks it.
-            (None, _) => true,
-            (Some(host), None) => {
-                let authority = Authority::try_from(host.as_bytes());
-                authority.is_ok_and(|authority| self.is_ours(&authority))
-            }
-            (Some(_), Some(_)) => false,
-        }
-    }
-
-    fn is_ours(&self, authority: &Authority) -> bool {
-        let host = authority.host().trim_end_matches('.');
-        let is_named = self
-            .hosts
-            .iter()
-            .any(|ours| ours.eq_ignore_ascii_case(host));
-        // What names an address, not a name: a browser's page has none of these.
-        let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
-        let is_address = address.is_ok_and(|address| {
-            address.is_loopback()
-                || address == self.address.ip()
-                || self.address.ip().is_unspecified()
-        });
-        is_named || is_address || host.eq_ignore_ascii_case("localhost")
     }
 
     fn has_token(&self, headers: &HeaderMap) -> bool {

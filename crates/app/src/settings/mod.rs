@@ -44,13 +44,16 @@ pub use self::environment::CONFIG_VARIABLE;
 pub use self::http::{Http, Jobs, Trails};
 pub use self::operation::{Credential, DEFAULT_OPERATION, OperationType, Refresh};
 pub use self::pool::{Endpoint, Pool};
+pub(crate) use self::pool::{endpoint_header, endpoint_name};
 pub use self::problem::{Place, Problem};
 pub use self::reference::reference;
 pub use self::schema::schema;
 pub use self::secret::Secret;
+pub(crate) use self::secret::follow;
 pub use self::server::{Client, Forward, Network, Server, Storage};
 pub use self::surroundings::{Process, Surroundings};
 pub use self::value::Size;
+pub(crate) use self::value::{http_url, shown_url};
 
 use self::operation::Names;
 use self::reader::{Reader, Section};

@@ -114,7 +114,8 @@ fn endpoints(section: &Section<'_>) -> Vec<Endpoint> {
     endpoints
 }
 
-fn endpoint_name(text: &str) -> Result<String, &'static str> {
+/// The name of an endpoint.
+pub(crate) fn endpoint_name(text: &str) -> Result<String, &'static str> {
     let is_fine = |c: char| !c.is_control() && c != '/';
     if text.is_empty() || text.chars().count() > 64 || !text.chars().all(is_fine) {
         return Err("a name of up to 64 characters without `/`");
@@ -161,6 +162,15 @@ fn headers(section: &Section<'_>) -> Vec<(String, Secret)> {
         }
     }
     read
+}
+
+/// The name of a header that every request to an endpoint gets.
+pub(crate) fn endpoint_header(written: &str) -> Result<String, &'static str> {
+    let name = value::header_name(written)?;
+    if OURS.contains(&&*name) {
+        return Err("another header; this one is set for every request anyway");
+    }
+    Ok(name)
 }
 
 /// Headers of a connection, not of a request: changing them breaks its framing.

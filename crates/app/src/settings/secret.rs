@@ -12,6 +12,7 @@ use std::path::Path;
 use super::document::{Node, Value};
 use super::problem::{Place, Problem};
 use super::reader::Section;
+use super::surroundings::Surroundings;
 
 /// A value that must not be seen: not in logs, errors, `Debug` or the console.
 ///
@@ -84,29 +85,45 @@ impl Section<'_> {
     }
 
     fn found(&self, text: &str, node: &Node, literal: Literal) -> Result<Secret, String> {
-        let (word, reference) = split_word(text);
-        let (value, from) = if let Some(name) = reference.strip_prefix("env:") {
-            let value = self.reader.surroundings.variable(name);
-            let from = format!("the environment variable `{}`", shown(name));
-            (value.ok_or_else(|| format!("{from} is not set"))?, from)
-        } else if let Some(path) = reference.strip_prefix("file:") {
-            let from = format!("the file `{}`", shown(path));
-            let bytes = self.reader.surroundings.read(Path::new(path));
-            let bytes = bytes.map_err(|error| format!("{from} cannot be read: {error}"))?;
-            let value = String::from_utf8(bytes).map_err(|_| format!("{from} is not UTF-8"))?;
-            (value, from)
-        } else if literal == Literal::Refused && !is_from_environment(node) {
+        if let Some(secret) = follow(text, self.reader.surroundings)? {
+            return Ok(secret);
+        }
+        if literal == Literal::Refused && !is_from_environment(node) {
             return Err(NO_LITERAL.to_owned());
-        } else {
-            return checked(text.trim(), "the value").map(Secret::new);
-        };
-        // Editors and `echo` end a file with a newline that nobody means.
-        let value = checked(value.trim(), &from)?;
-        Ok(Secret::new(match word {
-            "" => value.to_owned(),
-            word => format!("{word} {value}"),
-        }))
+        }
+        checked(text.trim(), "the value").map(Secret::new)
     }
+}
+
+/// The secret that a text refers to; `None` if it is no reference.
+///
+/// # Errors
+///
+/// Why it cannot be had, without anything of it.
+pub(crate) fn follow(
+    text: &str,
+    surroundings: &dyn Surroundings,
+) -> Result<Option<Secret>, String> {
+    let (word, reference) = split_word(text);
+    let (value, from) = if let Some(name) = reference.strip_prefix("env:") {
+        let from = format!("the environment variable `{}`", shown(name));
+        let value = surroundings.variable(name);
+        (value.ok_or_else(|| format!("{from} is not set"))?, from)
+    } else if let Some(path) = reference.strip_prefix("file:") {
+        let from = format!("the file `{}`", shown(path));
+        let bytes = surroundings.read(Path::new(path));
+        let bytes = bytes.map_err(|error| format!("{from} cannot be read: {error}"))?;
+        let value = String::from_utf8(bytes).map_err(|_| format!("{from} is not UTF-8"))?;
+        (value, from)
+    } else {
+        return Ok(None);
+    };
+    // Editors and `echo` end a file with a newline that nobody means.
+    let value = checked(value.trim(), &from)?;
+    Ok(Some(Secret::new(match word {
+        "" => value.to_owned(),
+        word => format!("{word} {value}"),
+    })))
 }
 
 const NO_LITERAL: &str = "a secret must not be written out, expected `env:NAME` or `file:PATH`";

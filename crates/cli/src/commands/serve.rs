@@ -39,6 +39,9 @@ pub(crate) fn serve(
     let names: Vec<String> = settings.pools.keys().cloned().collect();
     let server = Server::start(settings)
         .map_err(|error| Failure::new(Exit::Failed, error).with_hint(IN_USE))?;
+    for warning in server.warnings() {
+        output.warning(warning);
+    }
     announce(&server, &names, is_json, output)?;
     let load = || settings::load(config, flags.clone()).settings;
     let ended = runtime.block_on(server.run(load));
@@ -75,14 +78,19 @@ fn announce(
     is_json: bool,
     output: &Output,
 ) -> Result<(), Failure> {
-    let address = server.address();
+    let (address, admin) = (server.address(), server.admin_address());
     let text = if is_json {
-        format!("{}\n", json!({ "listening": format!("http://{address}") }))
+        let record = json!({
+            "listening": format!("http://{address}"),
+            "admin": format!("http://{admin}"),
+        });
+        format!("{record}\n")
     } else {
         let mut text = format!("listening on http://{address}\n");
         for pool in pools {
             text.push_str(&format!("  http://{address}/{pool}/…\n"));
         }
+        text.push_str(&format!("admin API on http://{admin}\n"));
         text
     };
     output.print(text.as_bytes()).or_else(unwritten)

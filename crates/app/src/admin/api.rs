@@ -1,0 +1,218 @@
+//! Every call there is, and the document that describes them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::Router;
+use tokio::sync::watch;
+use utoipa::openapi::path::Operation;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::{
+    ContentBuilder, OpenApi as Document, Ref, RefOr, Response, ResponseBuilder, SecurityRequirement,
+};
+use utoipa::{Modify, OpenApi};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::problem::{Kind, Problem, Refused};
+use super::{Sources, events, explain, gates, health, pools, protection, test_tool};
+use crate::engine::Engine;
+
+/// What every handler works with.
+pub(super) struct Desk {
+    pub(super) engine: Arc<Engine>,
+    pub(super) sources: Sources,
+    is_draining: AtomicBool,
+    closing: watch::Sender<bool>,
+}
+
+impl Desk {
+    pub(super) fn new(engine: Arc<Engine>, sources: Sources) -> Self {
+        Self {
+            engine,
+            sources,
+            is_draining: AtomicBool::new(false),
+            closing: watch::Sender::new(false),
+        }
+    }
+
+    pub(super) fn is_draining(&self) -> bool {
+        self.is_draining.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn start_draining(&self) {
+        self.is_draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends every stream of events.
+    pub(super) fn send_onlookers_away(&self) {
+        self.closing.send_replace(true);
+    }
+
+    /// Waits until streams of events have to end.
+    pub(super) fn closing(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut closing = self.closing.subscribe();
+        async move {
+            // Without a desk there is nothing to look at either.
+            _ = closing.wait_for(|is_closing| *is_closing).await;
+        }
+    }
+}
+
+impl fmt::Debug for Desk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Desk").finish_non_exhaustive()
+    }
+}
+
+/// Everything that is answered.
+pub(super) fn router(desk: Arc<Desk>) -> Router {
+    let (router, document) = described();
+    let text = text(&document);
+    let openapi = axum::routing::get(move || async move { health::json(text) });
+    router
+        .route("/openapi.json", openapi)
+        .fallback(no_such_path)
+        .with_state(desk)
+}
+
+/// The document as JSON.
+pub(super) fn document() -> String {
+    text(&described().1)
+}
+
+fn text(document: &Document) -> String {
+    document
+        .to_pretty_json()
+        .expect("the document is made of text and numbers")
+}
+
+fn described() -> (Router<Arc<Desk>>, Document) {
+    OpenApiRouter::with_openapi(Api::openapi())
+        .routes(routes!(gates::list))
+        .routes(routes!(gates::show))
+        .routes(routes!(gates::reset))
+        .routes(routes!(gates::isolate))
+        .routes(routes!(gates::release))
+        .routes(routes!(pools::list))
+        .routes(routes!(pools::show))
+        .routes(routes!(pools::add))
+        .routes(routes!(pools::switch, pools::remove))
+        .routes(routes!(protection::change))
+        .routes(routes!(protection::reset))
+        .routes(routes!(test_tool::test))
+        .routes(routes!(explain::explain))
+        .routes(routes!(events::events))
+        .routes(routes!(health::healthz))
+        .routes(routes!(health::readyz))
+        .routes(routes!(health::metrics))
+        .map_document(add_problems)
+}
+
+/// Changes the document of a router.
+trait MapDocument<S> {
+    fn map_document(self, change: fn(&mut Document)) -> (Router<S>, Document);
+}
+
+impl<S: Clone + Send + Sync + 'static> MapDocument<S> for OpenApiRouter<S> {
+    fn map_document(self, change: fn(&mut Document)) -> (Router<S>, Document) {
+        let (router, mut document) = self.split_for_parts();
+        change(&mut document);
+        (router, document)
+    }
+}
+
+async fn no_such_path() -> Refused {
+    Refused::not_found("nothing is here; `/openapi.json` describes every call")
+}
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Tidegate admin API",
+        description = "How gates, pools and requests of a running Tidegate stand, and what a person may change.",
+        license(name = "MIT OR Apache-2.0")
+    ),
+    modifiers(&Bearer),
+    components(schemas(Problem)),
+    tags(
+        (name = "gates", description = "Gates: one for each upstream"),
+        (name = "pools", description = "Pools and their endpoints"),
+        (name = "requests", description = "What was decided, and what happens now"),
+        (name = "health", description = "For whoever watches over the process")
+    )
+)]
+struct Api;
+
+struct Bearer;
+
+impl Modify for Bearer {
+    fn modify(&self, document: &mut Document) {
+        let scheme = HttpBuilder::new()
+            .scheme(HttpAuthScheme::Bearer)
+            .description(Some("The token in `admin-token` of the data folder"))
+            .build();
+        let components = document.components.get_or_insert_default();
+        components.add_security_scheme("token", SecurityScheme::Http(scheme));
+        document.security = Some(vec![SecurityRequirement::new("token", NO_SCOPES)]);
+    }
+}
+
+const NO_SCOPES: [&str; 0] = [];
+
+/// What can go wrong with a call follows from its shape: said once for all.
+fn add_problems(document: &mut Document) {
+    for (path, item) in &mut document.paths.paths {
+        let operations = [
+            &mut item.get,
+            &mut item.put,
+            &mut item.post,
+            &mut item.delete,
+            &mut item.patch,
+        ];
+        for operation in operations.into_iter().flatten() {
+            let is_free = operation.security.is_some();
+            for kind in problems_of(path, operation, is_free) {
+                add_problem(operation, kind);
+            }
+        }
+    }
+}
+
+fn problems_of(path: &str, operation: &Operation, is_free: bool) -> Vec<Kind> {
+    let mut kinds = vec![Kind::CrossSite, Kind::WrongHost];
+    if !is_free {
+        kinds.push(Kind::NoToken);
+    }
+    if operation.parameters.is_some() {
+        kinds.push(Kind::BadRequest);
+    }
+    if path.contains('{') {
+        kinds.push(Kind::NotFound);
+    }
+    if operation.request_body.is_some() {
+        kinds.extend([
+            Kind::BadRequest,
+            Kind::BodyTooLarge,
+            Kind::NotJson,
+            Kind::Invalid,
+        ]);
+    }
+    kinds
+}
+
+fn add_problem(operation: &mut Operation, kind: Kind) {
+    let responses: &mut BTreeMap<String, RefOr<Response>> = &mut operation.responses.responses;
+    let entry = responses.entry(kind.status().as_str().to_owned());
+    entry.or_insert_with(|| {
+        let content = ContentBuilder::new()
+            .schema(Some(Ref::from_schema_name("Problem")))
+            .build();
+        let response = ResponseBuilder::new()
+            .description(kind.title())
+            .content("application/problem+json", content);
+        RefOr::T(response.build())
+    });
+}

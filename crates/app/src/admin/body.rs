@@ -1,0 +1,144 @@
+//! Bodies of calls: an object, read field by field, with every problem told at once.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{FromRequest, Request};
+use http::header::CONTENT_TYPE;
+use http_body_util::{BodyExt, Limited};
+use policy::suggest::suggestion;
+use serde_json::{Map, Value};
+
+use super::problem::{Kind, Refused};
+use crate::engine::Wrong;
+
+/// The longest body that is read.
+const MOST_BYTES: usize = 64 << 10;
+
+/// How long it may take to come.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The fields of a body that nobody has taken yet, and what was wrong with those that were.
+#[derive(Debug, Default)]
+pub(super) struct Fields {
+    left: Map<String, Value>,
+    known: Vec<&'static str>,
+    wrong: Vec<Wrong>,
+}
+
+impl<S: Send + Sync> FromRequest<S> for Fields {
+    type Rejection = Refused;
+
+    async fn from_request(request: Request, _state: &S) -> Result<Self, Refused> {
+        let (head, body) = request.into_parts();
+        let kind = head.headers.get(CONTENT_TYPE);
+        if !kind.is_some_and(|kind| is_json(kind.as_bytes())) {
+            let detail = "expected `Content-Type: application/json`";
+            return Err(Refused::new(Kind::NotJson, detail));
+        }
+        let bytes = read(body).await?;
+        match serde_json::from_slice(&bytes) {
+            Ok(Value::Object(left)) => Ok(Self {
+                left,
+                ..Self::default()
+            }),
+            Ok(_) => Err(Refused::invalid(vec![Wrong {
+                field: String::new(),
+                value: None,
+                expected: "the body to be an object".to_owned(),
+            }])),
+            Err(error) => {
+                let (line, column) = (error.line(), error.column());
+                let detail = format!("the body is not JSON at line {line}, column {column}");
+                Err(Refused::new(Kind::BadRequest, detail))
+            }
+        }
+    }
+}
+
+fn is_json(kind: &[u8]) -> bool {
+    let name = kind.split(|byte| *byte == b';').next().unwrap_or(kind);
+    name.trim_ascii().eq_ignore_ascii_case(b"application/json")
+}
+
+async fn read(body: Body) -> Result<bytes::Bytes, Refused> {
+    let whole = Limited::new(body, MOST_BYTES).collect();
+    match tokio::time::timeout(PATIENCE, whole).await {
+        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
+            Err(Refused::new(Kind::BodyTooLarge, "at most 64 KiB are read"))
+        }
+        Ok(Err(_)) | Err(_) => Err(Refused::new(
+            Kind::BadRequest,
+            "the body broke off, or did not come in time",
+        )),
+    }
+}
+
+impl Fields {
+    /// Takes a field; `None` if it is not there, or wrong, which is noted.
+    pub(super) fn take<T>(
+        &mut self,
+        name: &'static str,
+        expected: &str,
+        read: impl FnOnce(&Value) -> Option<T>,
+    ) -> Option<T> {
+        self.known.push(name);
+        let value = self.left.remove(name)?;
+        let taken = read(&value);
+        if taken.is_none() {
+            self.note(name, Some(shown(&value)), expected);
+        }
+        taken
+    }
+
+    /// Takes a field that has to be there.
+    pub(super) fn require<T>(
+        &mut self,
+        name: &'static str,
+        expected: &str,
+        read: impl FnOnce(&Value) -> Option<T>,
+    ) -> Option<T> {
+        if !self.left.contains_key(name) {
+            self.known.push(name);
+            self.note(name, None, &format!("is missing, expected {expected}"));
+            return None;
+        }
+        self.take(name, expected, read)
+    }
+
+    pub(super) fn note(&mut self, field: &str, value: Option<String>, expected: &str) {
+        self.wrong.push(Wrong {
+            field: field.to_owned(),
+            value,
+            expected: expected.to_owned(),
+        });
+    }
+
+    /// Ends reading: nothing was wrong, and nothing is left.
+    pub(super) fn end(mut self) -> Result<(), Refused> {
+        let left: Vec<String> = self.left.keys().take(20).cloned().collect();
+        for name in left {
+            let expected = match suggestion(&name, &self.known) {
+                Some(close) => format!("is not known; did you mean `{close}`?"),
+                None => format!("is not known, expected `{}`", self.known.join("`, `")),
+            };
+            let name: String = name.chars().take(100).collect();
+            self.note(&name, None, &expected);
+        }
+        if self.wrong.is_empty() {
+            return Ok(());
+        }
+        Err(Refused::invalid(self.wrong))
+    }
+}
+
+/// A value as an answer repeats it: short, and nothing of what is within.
+pub(super) fn shown(value: &Value) -> String {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
+        Value::String(text) => text.chars().take(100).collect(),
+        Value::Array(_) => "a list".to_owned(),
+        Value::Object(_) => "an object".to_owned(),
+    }
+}

@@ -1,0 +1,1 @@
+//! The other side of the admin API, for commands that ask a running server.

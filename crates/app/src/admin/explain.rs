@@ -1,0 +1,257 @@
+//! Why a request went the way it did: its decision trail.
+
+#![expect(
+    unused_qualifications,
+    reason = "the macro of paths names parameters by their whole path"
+)]
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use policy::classify;
+use policy::outcome::Answer;
+use serde::Serialize;
+use tidegate::call::{TrailStep, What};
+use tidegate::{Clock, Timestamp};
+use utoipa::{IntoParams, ToSchema};
+
+use super::api::Desk;
+use super::problem::{Kind, Refused};
+use crate::engine::{RequestId, Told, millis, unix_millis};
+
+/// Every decision about one request
+#[utoipa::path(
+    get, path = "/api/v1/explain/{request_id}", tag = "requests", params(Request),
+    responses((status = 200, description = "Its decision trail", body = Explained))
+)]
+pub(super) async fn explain(
+    State(desk): State<Arc<Desk>>,
+    Path(id): Path<String>,
+) -> Result<Json<Explained>, Refused> {
+    let id: RequestId = id.parse().map_err(|error: crate::engine::NoRequestId| {
+        Refused::new(Kind::BadRequest, error.to_string())
+    })?;
+    let told = desk.engine.trails().find(id);
+    let clock = desk.engine.limiter().clock();
+    match told {
+        Some(told) => Ok(Json(Explained::new(&told, clock))),
+        None => {
+            let keep = desk.engine.served().settings().trails.keep;
+            Err(Refused::not_found(format!(
+                "nothing is known of request `{id}`; trails of the last {keep} requests are kept (`trails.keep`), until the next restart"
+            )))
+        }
+    }
+}
+
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "it describes what `explain` reads")]
+struct Request {
+    /// The `Tidegate-Request-Id` of its answer
+    #[param(pattern = "^[0-9a-fA-F]{24}$", example = "8c1f03aa0000000000000007")]
+    request_id: String,
+}
+
+/// What was decided about a request
+#[derive(Serialize, ToSchema)]
+pub(super) struct Explained {
+    /// Its `Tidegate-Request-Id`
+    id: String,
+    /// When it came, in milliseconds of Unix time
+    at_ms: i64,
+    /// The pool it was for
+    route: String,
+    method: String,
+    /// The status it was answered with
+    #[schema(minimum = 100, maximum = 999)]
+    status: u16,
+    /// The endpoint that answered; null if none did
+    #[schema(required)]
+    endpoint: Option<String>,
+    /// How it ended: `success`, a terminal reason, or why the answer was ours
+    outcome: String,
+    /// How often it was sent
+    attempts: u32,
+    /// Time spent waiting, in lines and between attempts
+    waited_ms: f64,
+    /// Every decision in order
+    steps: Vec<Step>,
+    /// How many steps are missing before the last two
+    left_out: u32,
+}
+
+impl Explained {
+    fn new(told: &Told, clock: &Clock) -> Self {
+        let steps = told.trail.steps().iter();
+        Self {
+            id: told.id.to_string(),
+            at_ms: unix_millis(clock, told.at),
+            route: told.route.to_string(),
+            method: told.method.to_string(),
+            status: told.status,
+            endpoint: told.endpoint.as_deref().map(str::to_owned),
+            outcome: told.outcome.to_owned(),
+            attempts: told.sent,
+            waited_ms: millis(told.trail.waited()),
+            steps: steps.map(|step| Step::new(step, clock)).collect(),
+            left_out: told.trail.left_out(),
+        }
+    }
+}
+
+/// One decision
+#[derive(Default, Serialize, ToSchema)]
+struct Step {
+    /// When, in milliseconds of Unix time
+    at_ms: i64,
+    #[schema(inline)]
+    kind: StepKind,
+    /// In words
+    text: String,
+    /// The gate or pool that decided
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    key: Option<String>,
+    /// Why, in a word
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    reason: Option<String>,
+    /// Until when, in milliseconds of Unix time
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    until_ms: Option<i64>,
+    /// How long it had waited
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    waited_ms: Option<f64>,
+    /// The status of the upstream's answer
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    status: Option<u16>,
+    /// How no answer came
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    failure: Option<String>,
+    /// The class of the outcome
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    verdict: Option<String>,
+    /// From sending to the answer's head, or to the failure
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    latency_ms: Option<f64>,
+    /// How long until it is sent again
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    delay_ms: Option<f64>,
+    /// Where that delay comes from
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    source: Option<String>,
+}
+
+/// What was decided
+#[derive(Default, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum StepKind {
+    Waiting,
+    Admitted,
+    Refused,
+    NoBudget,
+    Answered,
+    Unsent,
+    Scheduled,
+    Refreshed,
+    #[default]
+    Over,
+}
+
+impl Step {
+    fn new(step: &TrailStep, clock: &Clock) -> Self {
+        let time = |at: Option<Timestamp>| at.map(|at| unix_millis(clock, at));
+        let told = Self {
+            at_ms: unix_millis(clock, step.at),
+            text: step.what.to_string(),
+            ..Self::default()
+        };
+        match &step.what {
+            What::Kept { key, reason, until } => Self {
+                kind: StepKind::Waiting,
+                key: Some(key.to_string()),
+                reason: Some((*reason).to_owned()),
+                until_ms: time(*until),
+                ..told
+            },
+            What::Admitted { key, waited } => Self {
+                kind: StepKind::Admitted,
+                key: Some(key.to_string()),
+                waited_ms: Some(millis(*waited)),
+                ..told
+            },
+            What::Refused { key, reason, until } => Self {
+                kind: StepKind::Refused,
+                key: Some(key.to_string()),
+                reason: Some((*reason).to_owned()),
+                until_ms: time(*until),
+                ..told
+            },
+            What::NoBudget { until } => Self {
+                kind: StepKind::NoBudget,
+                until_ms: time(*until),
+                ..told
+            },
+            What::Answered {
+                answer,
+                verdict,
+                latency,
+            } => Self {
+                kind: StepKind::Answered,
+                verdict: verdict.map(|verdict| verdict.as_str().to_owned()),
+                latency_ms: Some(millis(*latency)),
+                ..told.with_answer(answer)
+            },
+            What::Unsent => Self {
+                kind: StepKind::Unsent,
+                ..told
+            },
+            What::Scheduled {
+                until,
+                delay,
+                source,
+                reason,
+            } => Self {
+                kind: StepKind::Scheduled,
+                until_ms: time(Some(*until)),
+                delay_ms: Some(millis(*delay)),
+                source: Some(source.as_str().to_owned()),
+                reason: Some(reason.as_str().to_owned()),
+                ..told
+            },
+            What::Refreshed { succeeded } => Self {
+                kind: StepKind::Refreshed,
+                reason: Some(if *succeeded { "succeeded" } else { "failed" }.to_owned()),
+                ..told
+            },
+            What::Over { reason } => Self {
+                kind: StepKind::Over,
+                reason: Some(reason.as_str().to_owned()),
+                ..told
+            },
+        }
+    }
+
+    fn with_answer(self, answer: &Answer) -> Self {
+        match answer {
+            Answer::Status(status) => Self {
+                status: Some(*status),
+                ..self
+            },
+            Answer::Failed { failure, .. } => Self {
+                failure: Some(classify::failure(*failure).because.to_string()),
+                ..self
+            },
+        }
+    }
+}

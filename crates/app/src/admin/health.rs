@@ -1,0 +1,92 @@
+//! For whoever watches over the process: is it alive, may it be sent requests, and its metrics.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, StatusCode};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::api::Desk;
+
+/// Is it alive?
+#[utoipa::path(
+    get, path = "/healthz", tag = "health", security(()),
+    responses((status = 200, description = "It is", body = Health))
+)]
+pub(super) async fn healthz() -> Json<Health> {
+    Json(Health {
+        status: Word::Ok,
+        reason: None,
+    })
+}
+
+/// May it be sent requests?
+#[utoipa::path(
+    get, path = "/readyz", tag = "health", security(()),
+    responses(
+        (status = 200, description = "It may", body = Health),
+        (status = 503, description = "It may not: it is stopping, or cannot store what must survive a restart", body = Health)
+    )
+)]
+pub(super) async fn readyz(State(desk): State<Arc<Desk>>) -> Response {
+    let (status, health) = if desk.is_draining() {
+        let reason = Some("what is under way is finished, nothing new is taken".to_owned());
+        let status = Word::Draining;
+        (StatusCode::SERVICE_UNAVAILABLE, Health { status, reason })
+    } else if let Some(error) = desk.engine.store().state().degraded {
+        let reason = Some(format!("what is learned cannot be stored: {error}"));
+        let status = Word::Degraded;
+        (StatusCode::SERVICE_UNAVAILABLE, Health { status, reason })
+    } else {
+        let (status, reason) = (Word::Ok, None);
+        (StatusCode::OK, Health { status, reason })
+    };
+    (status, Json(health)).into_response()
+}
+
+/// Every metric, as Prometheus reads them
+#[utoipa::path(
+    get, path = "/metrics", tag = "health",
+    responses((status = 200, description = "The metrics", body = String, content_type = "text/plain"))
+)]
+pub(super) async fn metrics(State(desk): State<Arc<Desk>>) -> Response {
+    let text = (desk.sources.metrics)();
+    with_type(text, "text/plain; version=0.0.4; charset=utf-8")
+}
+
+/// A text that is JSON already.
+pub(super) fn json(text: String) -> Response {
+    with_type(text, "application/json")
+}
+
+fn with_type(text: String, kind: &'static str) -> Response {
+    let mut answer = Response::new(Body::from(text));
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    answer
+}
+
+/// How it stands
+#[derive(Serialize, ToSchema)]
+pub(super) struct Health {
+    #[schema(inline)]
+    status: Word,
+    /// Why it is not ok, in words
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    reason: Option<String>,
+}
+
+/// How it stands, in a word
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum Word {
+    Ok,
+    Draining,
+    Degraded,
+}

@@ -1,0 +1,180 @@
+//! What people changed at run time, over what is configured.
+//!
+//! It is kept apart from the settings, as changes and not as their result, so that a new
+//! configuration shows through wherever nobody changed anything. Of an endpoint that both have, the
+//! one that was added at run time is used.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use policy::setting::SettingErrors;
+use policy::time::WallTime;
+use store::{AddedEndpoint, Stored};
+use tidegate::{LadderOptions, LadderRecord, LadderSettings};
+
+use crate::settings::{self, Endpoint, Settings, Surroundings};
+use crate::upstream::Trust;
+
+/// Everything that was changed at run time, by pool.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Overlay {
+    pools: BTreeMap<String, Changes>,
+}
+
+/// What was changed about one pool.
+#[derive(Clone, Debug, Default)]
+struct Changes {
+    /// Settings of the protection by name, as they are written.
+    protection: BTreeMap<String, String>,
+    added: Vec<Endpoint>,
+    removed: BTreeSet<String>,
+    /// What was known of its endpoints before the restart.
+    records: BTreeMap<String, LadderRecord>,
+}
+
+impl Overlay {
+    /// What was stored before a restart, and what of it cannot be used, in words.
+    pub(super) fn of(
+        stored: &Stored,
+        settings: &Settings,
+        surroundings: &dyn Surroundings,
+        now: WallTime,
+    ) -> (Self, Vec<String>) {
+        let mut overlay = Self::default();
+        let mut warnings = Vec::new();
+        for (pool, protection) in &stored.protections {
+            match protection.settings() {
+                Ok(_) => overlay.set_protection(pool, protection.values.clone()),
+                Err(errors) => warnings.push(format!(
+                    "the protection of pool `{pool}` is as configured, for what was set at run time cannot be read: {errors}"
+                )),
+            }
+        }
+        for removed in &stored.removed {
+            overlay.remove(&removed.pool, &removed.name);
+        }
+        for added in &stored.added {
+            match read_added(added, surroundings) {
+                Ok(endpoint) => overlay.add(&added.pool, endpoint),
+                Err(why) => warnings.push(format!(
+                    "endpoint `{}` of pool `{}`, which was added at run time, is left out: {why}",
+                    added.name, added.pool
+                )),
+            }
+        }
+        let max_hold = settings.gates.default_value().gate.max_hold();
+        for endpoint in &stored.endpoints {
+            let records = &mut overlay.of_pool(&endpoint.pool).records;
+            records.insert(endpoint.name.clone(), endpoint.record_at(now, max_hold));
+        }
+        (overlay, warnings)
+    }
+
+    /// The endpoints of a pool, and who wrote their addresses.
+    pub(super) fn endpoints<'a>(&'a self, pool: &'a settings::Pool) -> Vec<(&'a Endpoint, Trust)> {
+        let Some(changes) = self.pools.get(&pool.name) else {
+            return configured(pool).collect();
+        };
+        let is_added = |name: &str| changes.added.iter().any(|added| added.name == name);
+        let kept = configured(pool).filter(|(endpoint, _)| {
+            !changes.removed.contains(&endpoint.name) && !is_added(&endpoint.name)
+        });
+        let added = changes.added.iter().map(|added| (added, Trust::Nobody));
+        kept.chain(added).collect()
+    }
+
+    /// How the endpoints of a pool are protected.
+    pub(super) fn protection(&self, pool: &settings::Pool) -> LadderSettings {
+        let changed = self.protection_changes(&pool.name);
+        // What was stored may be of another version; what is set now was judged before.
+        laid_over(&pool.protection, &changed).unwrap_or_else(|_| pool.protection.clone())
+    }
+
+    /// What was changed about the protection of a pool, by name.
+    pub(super) fn protection_changes(&self, pool: &str) -> BTreeMap<String, String> {
+        let changes = self.pools.get(pool);
+        changes
+            .map(|changes| changes.protection.clone())
+            .unwrap_or_default()
+    }
+
+    pub(super) fn set_protection(&mut self, pool: &str, values: BTreeMap<String, String>) {
+        self.of_pool(pool).protection = values;
+    }
+
+    pub(super) fn add(&mut self, pool: &str, endpoint: Endpoint) {
+        let changes = self.of_pool(pool);
+        changes.removed.remove(&endpoint.name);
+        changes.added.retain(|added| added.name != endpoint.name);
+        changes.added.push(endpoint);
+    }
+
+    pub(super) fn remove(&mut self, pool: &str, name: &str) {
+        let changes = self.of_pool(pool);
+        changes.added.retain(|added| added.name != name);
+        changes.removed.insert(name.to_owned());
+    }
+
+    /// What was known before a restart, for endpoints of which nothing newer is known; given once.
+    pub(super) fn add_records(&self, pool: &str, records: &mut BTreeMap<String, LadderRecord>) {
+        let Some(changes) = self.pools.get(pool) else {
+            return;
+        };
+        for (name, record) in &changes.records {
+            records.insert(name.clone(), record.clone());
+        }
+    }
+
+    /// From now on the endpoints themselves know best.
+    pub(super) fn forget_records(&mut self) {
+        for changes in self.pools.values_mut() {
+            changes.records.clear();
+        }
+    }
+
+    fn of_pool(&mut self, pool: &str) -> &mut Changes {
+        self.pools.entry(pool.to_owned()).or_default()
+    }
+}
+
+fn configured(pool: &settings::Pool) -> impl Iterator<Item = (&Endpoint, Trust)> {
+    let endpoints = pool.endpoints.iter();
+    endpoints.map(|endpoint| (endpoint, Trust::Operator))
+}
+
+/// Settings of a protection with some of them changed.
+pub(super) fn laid_over(
+    protection: &LadderSettings,
+    changed: &BTreeMap<String, String>,
+) -> Result<LadderSettings, SettingErrors> {
+    let mut options = LadderOptions {
+        enabled: protection.enabled(),
+        pauses: Some(protection.pauses().to_vec()),
+        disable_after: Some(protection.disable_after()),
+        unreachable: Some(protection.unreachable()),
+        show_test_tool: Some(protection.show_test_tool()),
+        statuses: Some(protection.statuses().to_vec()),
+        texts: Some(protection.texts().to_vec()),
+    };
+    let problems = changed
+        .iter()
+        .filter_map(|(name, value)| options.set(name, value).err());
+    match SettingErrors::of(problems.collect()) {
+        Some(problems) => Err(problems),
+        None => options.build(),
+    }
+}
+
+fn read_added(added: &AddedEndpoint, surroundings: &dyn Surroundings) -> Result<Endpoint, String> {
+    let url = settings::http_url(&added.url).map_err(|expected| format!("expected {expected}"))?;
+    let mut headers = Vec::new();
+    for (name, reference) in &added.headers {
+        let secret = settings::follow(reference.as_str(), surroundings)?;
+        let secret = secret.ok_or_else(|| format!("header `{name}` is no reference"))?;
+        headers.push((name.clone(), secret));
+    }
+    Ok(Endpoint {
+        name: added.name.clone(),
+        url,
+        headers,
+    })
+}
