@@ -95,9 +95,6 @@ async fn answer(call: Call<'_>, mut ticket: Ticket) -> Answer {
     let (desk, planned) = (call.desk, call.planned);
     let is_head = call.head.method == Method::HEAD;
     let style = desk.settings.style;
-    if planned.is_cut {
-        call.peer.is_reset.store(true, Ordering::Relaxed);
-    }
     let mut answer = if planned.status == 200 {
         match Endpoint::of(call.head.uri.path(), call.head.uri.query()) {
             Some(endpoint) => endpoint.answer(call).await,
@@ -109,7 +106,10 @@ async fn answer(call: Call<'_>, mut ticket: Ticket) -> Answer {
     };
     style.tell(desk, &planned, answer.headers_mut());
     desk.sleep_until(&ticket, planned.at).await;
-    ticket.end(End::Answered(answer.status().as_u16()));
+    ticket.end(match planned.is_cut {
+        true => End::Unanswered,
+        false => End::Answered(answer.status().as_u16()),
+    });
     finish(answer, is_head, planned.is_cut, ticket)
 }
 

@@ -89,21 +89,12 @@ struct Limit {
 
 impl Model {
     pub(super) fn new(settings: &MockSettings) -> Self {
-        let first = settings.upstream.iter().cloned();
-        let ban = settings.upstream.as_ref().and_then(|first| first.ban);
-        let (retry_after, refuse_latency) = settings.upstream.as_ref().map_or_else(
-            || (false, Duration::ZERO),
-            |first| (first.retry_after, first.refuse_latency),
-        );
-        let further = settings.further.iter().map(|kind| UpstreamSettings {
-            retry_after,
-            refuse_latency,
-            latency: Duration::ZERO,
-            network: Duration::ZERO,
-            ban,
-            ..UpstreamSettings::of(*kind)
-        });
-        let limits = first.chain(further).zip(settings.seed..);
+        let first = settings.upstream.clone();
+        let further = settings
+            .further
+            .iter()
+            .map(|kind| further(first.as_ref(), *kind));
+        let limits = first.iter().cloned().chain(further).zip(settings.seed..);
         let limits = limits.map(|(mut upstream, seed)| {
             upstream.headers |= settings.style.always_tells();
             upstream.headers &= upstream.kind != UNLIMITED;
@@ -189,6 +180,19 @@ impl Model {
         let is_window = |limit: &Limit| matches!(limit.settings.kind, Kind::Window { .. });
         let window = self.limits.iter().position(is_window);
         window.or_else(|| (!self.limits.is_empty()).then_some(0))
+    }
+}
+
+/// A further limit: it refuses as the first does, and adds nothing to what is served.
+fn further(first: Option<&UpstreamSettings>, kind: Kind) -> UpstreamSettings {
+    let alone = UpstreamSettings::of(kind);
+    UpstreamSettings {
+        kind,
+        latency: Duration::ZERO,
+        failure_rate: 0.0,
+        steps: Vec::new(),
+        outages: Vec::new(),
+        ..first.cloned().unwrap_or(alone)
     }
 }
 

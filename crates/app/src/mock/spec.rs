@@ -369,3 +369,6 @@ pub fn spread(text: &str) -> Result<f64, String> {
     let spread = number(text).filter(|spread| (0.0..=5.0).contains(spread));
     spread.ok_or_else(|| "a number from 0 to 5".to_owned())
 }
+
+#[cfg(test)]
+mod tests;

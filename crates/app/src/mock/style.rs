@@ -6,8 +6,8 @@ mod plain;
 
 use std::sync::Arc;
 
-use http::HeaderMap;
 use http::request::Parts;
+use http::{HeaderMap, HeaderValue};
 
 use super::desk::Desk;
 use super::handle::{Answer, Call};
@@ -75,9 +75,13 @@ impl Style {
     }
 }
 
-/// Sets a header whose value is made here and has no strange characters.
-fn set(headers: &mut HeaderMap, name: &'static str, value: impl ToString) {
-    if let Ok(value) = value.to_string().parse() {
+fn set(headers: &mut HeaderMap, name: &'static str, value: impl Into<HeaderValue>) {
+    headers.insert(name, value.into());
+}
+
+/// The same for a text that is made here and has no strange characters.
+fn set_text(headers: &mut HeaderMap, name: &'static str, text: &[u8]) {
+    if let Ok(value) = HeaderValue::from_bytes(text) {
         headers.insert(name, value);
     }
 }

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::HeaderMap;
 use http::request::Parts;
+use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 use sim::upstream::Pace;
 
@@ -137,7 +137,8 @@ fn refusal(call: &Call<'_>) -> (u16, String) {
 }
 
 pub(super) fn tell(desk: &Desk, planned: &Planned, headers: &mut HeaderMap) {
-    set(headers, "x-github-media-type", "github.v3; format=json");
+    let media_type = HeaderValue::from_static("github.v3; format=json");
+    set(headers, "x-github-media-type", media_type);
     if let Some(quota) = &planned.quota {
         tell_pace(desk, quota, headers);
     }
@@ -149,5 +150,9 @@ fn tell_pace(desk: &Desk, pace: &Pace, headers: &mut HeaderMap) {
     set(headers, "x-ratelimit-remaining", pace.remaining);
     set(headers, "x-ratelimit-used", used);
     set(headers, "x-ratelimit-reset", reset(desk, pace));
-    set(headers, "x-ratelimit-resource", "core");
+    set(
+        headers,
+        "x-ratelimit-resource",
+        HeaderValue::from_static("core"),
+    );
 }

@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderValue};
 use serde_json::json;
 use sim::upstream;
 
-use super::{is_bare, set};
+use super::{is_bare, set_text};
 use crate::mock::body::MockBody;
 use crate::mock::handle::{Answer, Call, json, typed};
 use crate::mock::model::{Planned, Why};
@@ -83,6 +83,6 @@ pub(super) fn tell(planned: &Planned, headers: &mut HeaderMap) {
             "x-ratelimit-remaining" => "x-ratelimit-remaining",
             _ => "x-ratelimit-reset",
         };
-        set(headers, name, String::from_utf8_lossy(value));
+        set_text(headers, name, value);
     }
 }

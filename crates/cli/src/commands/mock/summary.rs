@@ -106,6 +106,7 @@ fn takes(upstream: &UpstreamSettings) -> String {
     let refused = Exact(upstream.refuse_latency + ways);
     let spread = upstream.latency_spread;
     match served + ways {
+        Duration::ZERO if upstream.refuse_latency.is_zero() => "no time".to_owned(),
         Duration::ZERO => format!("no time, {refused} to refuse"),
         served => format!("{} (spread {spread}), {refused} to refuse", Exact(served)),
     }
