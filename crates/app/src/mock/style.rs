@@ -9,6 +9,8 @@ use std::sync::Arc;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
 
+pub(super) use plain::body as plain_body;
+
 use super::desk::Desk;
 use super::handle::{Answer, Call};
 use super::model::Planned;

@@ -20,8 +20,8 @@ use crate::output::Output;
 pub(crate) fn mock(args: &MockArgs, is_json: bool, output: &Output) -> Result<(), Failure> {
     let wanted = settings::read(args, is_json, output)?;
     let shown = summary::text(&wanted.mock);
-    let mock = Mock::start(wanted.mock, args.listen, args.threads)
-        .map_err(|error| not_started(error, args.listen))?;
+    let mock = Mock::start(wanted.mock, wanted.listen, wanted.threads)
+        .map_err(|error| not_started(error, wanted.listen))?;
     // What listens also to others is told before anybody calls.
     if !mock.address().ip().is_loopback() {
         output.warning(&format!(
@@ -30,10 +30,10 @@ pub(crate) fn mock(args: &MockArgs, is_json: bool, output: &Output) -> Result<()
         ));
     }
     let url = format!("http://{}", mock.address());
-    let text = if is_json {
-        format!("{}\n", json!({ "listening": url }))
-    } else {
-        format!("listening on {url}\n{shown}")
+    let text = match is_json {
+        true => format!("{}\n", json!({ "listening": url })),
+        false if output.is_quiet() => format!("listening on {url}\n"),
+        false => format!("listening on {url}\n{shown}"),
     };
     output.print(text.as_bytes()).or_else(unwritten)?;
     run(mock, wanted.length, is_json, output)
@@ -53,7 +53,7 @@ fn run(
         let error = anyhow::Error::new(error).context("cannot wait for signals");
         Failure::new(Exit::Failed, error)
     })?;
-    if let Some(stats) = stats {
+    if let Some(stats) = stats.filter(|_| is_json || !output.is_quiet()) {
         let text = counts(&stats, is_json);
         output.print(text.as_bytes()).or_else(unwritten)?;
     }

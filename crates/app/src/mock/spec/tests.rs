@@ -117,7 +117,7 @@ fn a_step_keeps_what_it_does_not_name() {
     let (index, expected) = refused(bucket(50.0, 10.0), &["2s=5/s", "2s=6/s"]);
     assert_eq!(
         (index, &*expected),
-        (1, "later than the step before it (2s)")
+        (1, "a time later than that of the step before (2s)")
     );
     for text in ["", "20/s", "60=20/s", "60s=", "60s=20"] {
         assert!(step(text).is_err(), "{text}");
@@ -186,6 +186,13 @@ fn bans_and_shares_are_read() {
     for text in ["", "%", "2", "101%", "-0.1", "nan", "inf"] {
         assert!(share(text).is_err(), "{text}");
     }
+    assert_eq!(
+        (size("0"), size("128"), size("64KiB")),
+        (Ok(0), Ok(128), Ok(65_536))
+    );
+    for text in ["", "none", "-1", "1.5", "65MiB", "99999999999GiB"] {
+        assert!(size(text).is_err(), "{text}");
+    }
     assert_eq!(spread("0"), Ok(0.0));
     assert!(spread("6").is_err());
 }
@@ -199,6 +206,7 @@ proptest! {
         _ = ban(&text);
         _ = share(&text);
         _ = spread(&text);
+        _ = size(&text);
     }
 
     #[test]

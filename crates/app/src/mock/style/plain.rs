@@ -12,11 +12,13 @@ use crate::mock::model::{Planned, Why};
 
 pub(super) async fn content(mut call: Call<'_>) -> Answer {
     call.drain().await;
-    let body = match call.desk.settings.body_size {
-        None => Bytes::from_static(OK.as_bytes()),
-        Some(size) => sized(size),
-    };
-    typed(200, "application/json", MockBody::whole(body))
+    let body = MockBody::whole(call.desk.ordinary.clone());
+    typed(200, "application/json", body)
+}
+
+/// An ordinary body, of a given length if there is one.
+pub(in crate::mock) fn body(size: Option<usize>) -> Bytes {
+    size.map_or_else(|| Bytes::from_static(OK.as_bytes()), sized)
 }
 
 const OK: &str = "{\"ok\":true}";
