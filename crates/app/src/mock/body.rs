@@ -17,7 +17,7 @@ use super::desk::Ticket;
 /// The body of an answer. The request is under way until this is sent to the end.
 pub(super) struct MockBody {
     content: Content,
-    _ticket: Option<Ticket>,
+    ticket: Option<Ticket>,
 }
 
 enum Content {
@@ -98,14 +98,14 @@ impl MockBody {
                 promised,
                 is_sent: false,
             },
-            _ticket: self._ticket,
+            ticket: self.ticket,
         }
     }
 
     /// The same; the request is under way until it is sent.
     pub(super) fn with_ticket(self, ticket: Ticket) -> Self {
         Self {
-            _ticket: Some(ticket),
+            ticket: Some(ticket),
             ..self
         }
     }
@@ -113,7 +113,7 @@ impl MockBody {
     fn of(content: Content) -> Self {
         Self {
             content,
-            _ticket: None,
+            ticket: None,
         }
     }
 }

@@ -139,7 +139,7 @@ impl Desk {
         state.model.quota(now)
     }
 
-    /// How often a request has arrived, for names that differ.
+    /// What was seen so far.
     pub(super) fn stats(&self) -> MockStats {
         let state = self.lock();
         let uptime = state.now(self.clock()).since(Timestamp::ZERO);

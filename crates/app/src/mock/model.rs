@@ -286,3 +286,106 @@ impl Planned {
         Self { at, pace, ..worse }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use sim::scenario::SHIPPED;
+
+    use super::*;
+    use crate::mock::spec;
+
+    fn model(limits: &[&str]) -> Model {
+        let mut kinds = limits.iter().map(|text| spec::limit(text).unwrap().kind());
+        Model::new(&MockSettings {
+            upstream: kinds.next().map(|kind| UpstreamSettings {
+                latency_spread: 0.0,
+                ..UpstreamSettings::of(kind)
+            }),
+            further: kinds.collect(),
+            ..MockSettings::default()
+        })
+    }
+
+    fn status(fate: Fate) -> u16 {
+        match fate {
+            Fate::Answered(planned) => planned.status,
+            Fate::Reset => 0,
+            Fate::Silent => 1,
+        }
+    }
+
+    #[test]
+    fn what_happens_is_what_the_simulator_plays() {
+        for shipped in SHIPPED {
+            let upstream = shipped.scenario().upstream;
+            let mut simulated = Upstream::new(&upstream);
+            let mut random = Random::from_seed(7);
+            let mut model = Model::new(&MockSettings {
+                upstream: Some(upstream.clone()),
+                seed: 7,
+                ..MockSettings::default()
+            });
+            for number in 0..2000 {
+                let now = Timestamp::from_millis(number * 60);
+                let reply = simulated.receive(0, now, &mut random);
+                let expected = match reply {
+                    Reply::Answered { at, answer } => {
+                        Some((at + upstream.network * 2, answer.status, answer.retry_after))
+                    }
+                    Reply::Unreachable | Reply::Silent { .. } => None,
+                };
+                let met = match model.receive(0, now) {
+                    Fate::Answered(met) => Some((met.at, met.status, met.retry_after)),
+                    Fate::Reset | Fate::Silent => None,
+                };
+                assert_eq!(met, expected, "{} at {now:?}", shipped.name);
+            }
+        }
+    }
+
+    #[test]
+    fn it_says_which_limit_refuses_and_what_is_left_of_the_quota() {
+        let mut model = Model::new(&MockSettings {
+            style: crate::mock::Style::Github,
+            upstream: Some(UpstreamSettings::of(spec::limit("1/s").unwrap().kind())),
+            further: vec![spec::limit("2/1h").unwrap().kind()],
+            ..MockSettings::default()
+        });
+        let mut met = |seconds| match model.receive(0, Timestamp::from_secs(seconds)) {
+            Fate::Answered(met) => (met.why, met.quota.map(|pace| pace.remaining)),
+            fate => panic!("{fate:?}"),
+        };
+        assert_eq!(met(0), (Why::Served, Some(1)));
+        assert_eq!(met(0), (Why::Rate, Some(1)));
+        assert_eq!(met(1), (Why::Served, Some(0)));
+        assert_eq!(met(2), (Why::Quota, Some(0)));
+    }
+
+    proptest! {
+        /// Whoever is accepted is accepted by each limit alone, and who is refused takes nothing.
+        #[test]
+        fn several_limits_are_all_or_nothing(
+            gaps in prop::collection::vec(0_u64..400, 1..200),
+        ) {
+            let limits = ["5/s burst 3", "10/3s", "slots 2 300ms queue 1"];
+            let mut together = model(&limits);
+            let mut alone = limits.map(|limit| model(&[limit]));
+            let mut now = 0;
+            for gap in gaps {
+                now += gap;
+                let at = Timestamp::from_millis(now);
+                let has_room = alone.iter_mut().all(|model| {
+                    model.limits[0].upstream.pace(at).remaining > 0
+                });
+                let status = status(together.receive(0, at));
+                prop_assert_eq!(status == 200, has_room);
+                if has_room {
+                    for model in &mut alone {
+                        model.receive(0, at);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -4,9 +4,6 @@ mod github;
 mod openai;
 mod plain;
 
-use std::sync::Arc;
-
-use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
 
 pub(super) use plain::body as plain_body;
@@ -36,14 +33,9 @@ impl Style {
         }
     }
 
-    /// Is this a path that takes nothing from the limit?
-    pub(super) fn is_free(self, path: &str) -> bool {
-        self == Self::Github && path == github::RATE_LIMIT
-    }
-
-    /// The answer at such a path.
-    pub(super) fn free(self, desk: &Arc<Desk>, head: &Parts) -> Answer {
-        github::rate_limit(desk, head)
+    /// The answer at a path that takes nothing from the limit, if this is one.
+    pub(super) fn free(self, desk: &Desk, path: &str) -> Option<Answer> {
+        (self == Self::Github && path == github::RATE_LIMIT).then(|| github::rate_limit(desk))
     }
 
     /// The answer to a request that is served.

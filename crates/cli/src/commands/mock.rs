@@ -29,7 +29,7 @@ pub(crate) fn mock(args: &MockArgs, is_json: bool, output: &Output) -> Result<()
             mock.address()
         ));
     }
-    let url = format!("http://{}", mock.address());
+    let url = mock.url();
     let text = match is_json {
         true => format!("{}\n", json!({ "listening": url })),
         false if output.is_quiet() => format!("listening on {url}\n"),

@@ -4,10 +4,8 @@
 //! secondary limit: 429, or 403 for a client that is banned. Every answer tells of the primary
 //! limit, with the second since 1970 at which it is whole again.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 use sim::upstream::Pace;
@@ -21,7 +19,7 @@ use crate::mock::model::{Planned, Why};
 /// Asking for this takes nothing from the limit.
 pub(super) const RATE_LIMIT: &str = "/rate_limit";
 
-pub(super) fn rate_limit(desk: &Arc<Desk>, _head: &Parts) -> Answer {
+pub(super) fn rate_limit(desk: &Desk) -> Answer {
     let quota = desk.quota().unwrap_or(WITHOUT_LIMIT);
     let core = pace_json(desk, &quota);
     let value = json!({ "resources": { "core": core }, "rate": core });
