@@ -448,7 +448,7 @@ fn ctrl_c_is_told_by_the_exit_code() {
 }
 
 #[test]
-fn a_second_ctrl_c_ends_it_at_once() {
+fn a_second_ctrl_c_is_told_by_the_same_exit_code() {
     let running = Running::start("--script silent");
     let mut stream = TcpStream::connect(&running.address).unwrap();
     stream
