@@ -30,6 +30,11 @@ impl Output {
         Self { verbosity }
     }
 
+    /// Does nobody want to read anything but what went wrong?
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.verbosity == Verbosity::Quiet
+    }
+
     /// Where data goes. Whoever writes to it also flushes it, at the moments when someone may be
     /// waiting to read.
     pub(crate) fn data(&self) -> impl Write {
