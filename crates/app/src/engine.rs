@@ -8,6 +8,7 @@
 mod control;
 mod happening;
 mod hub;
+mod keep;
 mod overlay;
 mod remote;
 mod served;
@@ -24,6 +25,7 @@ pub use control::{ControlError, NewEndpoint, Wrong};
 pub use happening::Happening;
 pub(crate) use happening::{disabled_word, millis, unix_millis};
 pub use hub::{Hub, Next, Subscription};
+pub use keep::{KeepState, Keeping};
 pub use remote::Remote;
 pub use served::{Route, Served};
 pub use trails::{NoRequestId, RequestId, Told, Trails};
@@ -31,6 +33,7 @@ pub use trails::{NoRequestId, RequestId, Told, Trails};
 use crate::settings::Settings;
 use crate::upstream::{Addresses, Connector, Upstream};
 use control::Control;
+use keep::Keeper;
 use overlay::Overlay;
 
 /// What everything that sends has in common.
@@ -39,6 +42,7 @@ pub struct Engine {
     limiter: Limiter,
     hub: Arc<Hub>,
     control: Control,
+    keeper: Keeper,
     connector: Connector,
     served: ArcSwap<Served>,
     trails: Trails,
@@ -56,7 +60,7 @@ impl Engine {
             .clock(clock)
             .listener(move |at, event: &Event<'_>| hears.on_event(at, event))
             .hosts(settings.gates.clone())
-            .retry_budget(settings.retry_budget.clone())
+            .retry_budget(settings.retry_budget)
             .build();
         let connector = Connector::new(Addresses::new(settings.network.allow.clone()));
         let trails = Trails::new(workers, settings.trails.keep);
@@ -65,6 +69,7 @@ impl Engine {
             limiter,
             hub,
             control: Control::default(),
+            keeper: Keeper::default(),
             connector,
             served: ArcSwap::from_pointee(served),
             trails,

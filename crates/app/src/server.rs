@@ -8,14 +8,16 @@ use store::{OpenError, Store, StoreError};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::admin::{Admin, AdminError, Sources};
-use crate::engine::Engine;
+use crate::engine::{Engine, Keeping};
 use crate::gateway::{Gateway, StartError};
+use crate::log::Log;
 use crate::settings::{Problem, Settings};
 
 /// A server that runs.
 #[derive(Debug)]
 pub struct Server {
     engine: Arc<Engine>,
+    keeping: Keeping,
     gateway: Gateway,
     admin: Admin,
     warnings: Vec<String>,
@@ -33,6 +35,9 @@ pub enum ServeError {
     /// What was stored cannot be read.
     #[error("cannot read what was stored")]
     Load(#[from] StoreError),
+    /// There is no thread to write it with.
+    #[error("cannot keep what is learned")]
+    Keep(#[source] std::io::Error),
     /// The admin API cannot.
     #[error(transparent)]
     Admin(#[from] AdminError),
@@ -61,6 +66,7 @@ impl Server {
         let stored = store.load()?;
         let engine = Engine::new(Arc::new(settings), store, workers());
         let warnings = engine.restore(&stored);
+        let keeping = Keeping::start(&engine, Log::silent()).map_err(ServeError::Keep)?;
         let gateway = Gateway::start(Arc::clone(&engine), listen)?;
         let sources = Sources {
             metrics: Arc::new(String::new),
@@ -68,6 +74,7 @@ impl Server {
         let admin = Admin::start(Arc::clone(&engine), sources)?;
         Ok(Self {
             engine,
+            keeping,
             gateway,
             admin,
             warnings,
@@ -114,8 +121,12 @@ impl Server {
                 () = tokio::time::sleep(LONGEST_DRAIN) => {}
             }
         };
+        let finished = async {
+            self.drained().await;
+            self.keeping.finish().await;
+        };
         let ended = tokio::select! {
-            () = self.drained() => ended,
+            () = finished => ended,
             () = again => return Ok(Ended::Abandoned),
         };
         self.admin.stop();

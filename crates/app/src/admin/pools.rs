@@ -27,6 +27,7 @@ use super::body::Fields;
 use super::problem::{Problem, Refused};
 use super::protection::Protection;
 use crate::engine::{NewEndpoint, Remote, Route, disabled_word, unix_millis};
+use crate::redact::Text;
 
 /// Every pool
 #[utoipa::path(
@@ -366,7 +367,7 @@ impl Endpoint {
             enabled: view.disabled.is_none(),
             paused_until_ms: view.paused_until.map(|until| unix_millis(clock, until)),
             consecutive_errors: view.consecutive_errors,
-            last_error: view.last_error,
+            last_error: view.last_error.map(|text| Text::new(&text).to_string()),
             disabled_reason: view.disabled.map(disabled_reason),
             in_flight: view.in_flight,
         }
