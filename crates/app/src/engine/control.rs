@@ -168,6 +168,8 @@ impl Engine {
         };
         let _in_hand = self.keeper.take_in_hand(pool, name);
         self.store().save(Change::Endpoint(kept)).await?;
+        // A reload waits, so that it is not done to a pool that is being replaced.
+        let _overlay = self.control.overlay();
         let live = &self.route(pool)?.pool;
         if is_enabled {
             live.enable(name);

@@ -299,7 +299,8 @@ struct Rounds {
 }
 
 /// Between two looks at all gates. A rate that was learned in the last few seconds is learned again
-/// in as many, and a look at 100 000 gates, which takes tens of milliseconds, is not noticed.
+/// in as many. A look at 100 000 gates takes a tenth of a second of one core, so that more often
+/// would be noticed.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// Before what was lost is written again. A disk that fails is not hurried, and a hold that was
