@@ -6,18 +6,21 @@ use std::time::Duration;
 
 use policy::backoff::BackoffSettings;
 use policy::classify::Rule;
+use policy::key::endpoint_key;
 use tidegate::{LadderRecord, Limiter, Pool};
 
 use super::Remote;
 use super::overlay::Overlay;
+use crate::metrics::{Metrics, RouteMetrics};
 use crate::settings::{self, Settings, Size};
-use crate::upstream::{BodyBounds, Times};
+use crate::upstream::{Addresses, BodyBounds, Connector, Times, Upstream};
 
 /// What is served now.
 #[derive(Debug)]
 pub struct Served {
     settings: Arc<Settings>,
     routes: BTreeMap<Box<str>, Arc<Route>>,
+    upstream: Upstream,
     times: Times,
     bounds: BodyBounds,
 }
@@ -33,6 +36,16 @@ pub struct Route {
     pub retry_unsafe: bool,
     /// How long a caller is kept waiting who does not say.
     pub max_wait: Duration,
+    /// How its requests end.
+    pub metrics: Arc<RouteMetrics>,
+}
+
+/// What pools are made with.
+pub(super) struct Around<'a> {
+    pub(super) limiter: &'a Limiter,
+    pub(super) metrics: &'a Metrics,
+    pub(super) connector: &'a Connector,
+    pub(super) workers: usize,
 }
 
 impl Served {
@@ -40,8 +53,7 @@ impl Served {
     /// what was known of them `before`.
     pub(super) fn new(
         settings: Arc<Settings>,
-        limiter: &Limiter,
-        workers: usize,
+        around: &Around<'_>,
         before: Option<&Self>,
         overlay: &Overlay,
     ) -> Self {
@@ -59,13 +71,14 @@ impl Served {
             kept: http.replay_buffer,
             idle: http.idle_timeout,
         };
+        let addresses = Addresses::new(settings.network.allow.clone());
+        let connector = around.connector.permitting(addresses);
         let routes = settings.pools.values().map(|pool| {
             let known = before.and_then(|before| before.routes.get(&*pool.name));
             let route = Route::new(
                 pool,
                 &settings,
-                limiter,
-                workers,
+                around,
                 known.map(|known| &**known),
                 overlay,
             );
@@ -73,6 +86,7 @@ impl Served {
         });
         Self {
             routes: routes.collect(),
+            upstream: Upstream::new(connector),
             times,
             bounds,
             settings,
@@ -94,6 +108,11 @@ impl Served {
         self.routes.iter().map(|(name, route)| (&**name, route))
     }
 
+    /// What everything is sent through.
+    pub fn upstream(&self) -> &Upstream {
+        &self.upstream
+    }
+
     /// Times that bound an attempt.
     pub fn times(&self) -> &Times {
         &self.times
@@ -109,8 +128,7 @@ impl Route {
     fn new(
         pool: &settings::Pool,
         settings: &Settings,
-        limiter: &Limiter,
-        workers: usize,
+        around: &Around<'_>,
         known: Option<&Self>,
         overlay: &Overlay,
     ) -> Self {
@@ -121,7 +139,7 @@ impl Route {
             .collect();
         overlay.add_records(&pool.name, &mut records);
         let protection = overlay.protection(pool);
-        let live = Pool::with(&pool.name, limiter, pool.balance, protection);
+        let live = Pool::with(&pool.name, around.limiter, pool.balance, protection);
         let mut max_wait = settings.gates.default_value().gate.max_wait();
         for (number, (endpoint, trust)) in overlay.endpoints(pool).into_iter().enumerate() {
             let host = endpoint.url.host_str().unwrap_or_default();
@@ -130,7 +148,10 @@ impl Route {
                 max_wait = host_settings.gate.max_wait();
             }
             let rules = rules(pool, settings, host);
-            let Ok(remote) = Remote::new(endpoint, rules, trust, workers) else {
+            let counts = around
+                .metrics
+                .key(&endpoint_key(&pool.name, &endpoint.name));
+            let Ok(remote) = Remote::new(endpoint, rules, trust, counts, around.workers) else {
                 continue;
             };
             let record = records.remove(&endpoint.name).unwrap_or_default();
@@ -141,6 +162,7 @@ impl Route {
             backoff: settings.backoffs[&pool.backoff].clone(),
             retry_unsafe: pool.retry_unsafe,
             max_wait,
+            metrics: around.metrics.route(&pool.name),
         }
     }
 }

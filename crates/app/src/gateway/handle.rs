@@ -6,6 +6,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header};
 use hyper::body::Incoming;
 use policy::item::ItemKind;
 use policy::outcome::{Outcome, Verdict};
+use tidegate::call::TrailStep;
 use tidegate::http::Head;
 use tidegate::pool::Endpoint;
 use tidegate::{Answered, Attempt};
@@ -49,7 +50,7 @@ struct Wanted {
 pub(super) async fn handle(worker: &Worker, request: Request<Incoming>) -> Response<ServedBody> {
     let id = worker.name_request();
     let served = worker.front.engine.served();
-    let mut finish = Finish::new(worker, id, request.method());
+    let mut finish = Finish::new(worker, id, &request);
     match understand(worker, &served, request) {
         Err(own) => finish.own(&own),
         Ok((route, wanted)) => {
@@ -131,7 +132,8 @@ async fn send(
     finish: Finish<'_>,
 ) -> Response<ServedBody> {
     let call = route.pool.call().give_up_after(None);
-    let call = call.kind(wanted.kind).backoff(&route.backoff);
+    let log = |step: &TrailStep| finish.tell(step);
+    let call = call.kind(wanted.kind).backoff(&route.backoff).watch(&log);
     let ended = call
         .run(async |attempt, endpoint| {
             attempt_once(worker, served, &wanted, attempt, endpoint).await
@@ -150,14 +152,23 @@ async fn attempt_once(
 ) -> Answered<Got> {
     let remote = endpoint.data();
     let make = || (request_for(remote, wanted), wanted.body.clone());
-    let sent = worker
-        .upstream
-        .send(&attempt, &remote.target, served.times(), make)
+    let sent = served
+        .upstream()
+        .send(
+            worker.number,
+            &attempt,
+            &remote.target,
+            served.times(),
+            make,
+        )
         .await;
     let answered = match sent {
         Ok(answer) => answered(worker, &attempt, Arc::clone(&endpoint), answer).await,
         Err(error) => failed(&attempt, Arc::clone(&endpoint), error),
     };
+    if let Some(outcome) = &answered.outcome {
+        remote.metrics.attempt(answered.verdict, outcome.latency);
+    }
     if wanted.body.is_resendable() {
         answered
     } else {

@@ -20,7 +20,7 @@ pub(crate) use completions::CompletionsArgs;
 pub(crate) use config::{ConfigArgs, ConfigCommand};
 pub(crate) use mock::{MockArgs, StyleName};
 pub(crate) use replay::{Policy, ReplayArgs};
-pub(crate) use serve::ServeArgs;
+pub(crate) use serve::{LogFormat, ServeArgs};
 pub(crate) use simulate::SimulateArgs;
 
 /// Send as fast as they will take, never faster.
