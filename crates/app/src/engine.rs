@@ -11,6 +11,7 @@ mod hub;
 mod overlay;
 mod remote;
 mod served;
+mod token;
 mod trails;
 
 use std::sync::{Arc, Weak};
@@ -27,6 +28,7 @@ pub use hub::{Hub, Next, Subscription};
 pub use remote::Remote;
 use served::Around;
 pub use served::{Route, Served};
+pub use token::Token;
 pub use trails::{NoRequestId, RequestId, Told, Trails};
 
 use crate::log::{Line, Log};

@@ -9,8 +9,8 @@ use policy::classify::Rule;
 use policy::key::endpoint_key;
 use tidegate::{LadderRecord, Limiter, Pool};
 
-use super::Remote;
 use super::overlay::Overlay;
+use super::{Remote, Token};
 use crate::metrics::{Metrics, RouteMetrics};
 use crate::settings::{self, Settings, Size};
 use crate::upstream::{Addresses, BodyBounds, Connector, Times, Upstream};
@@ -20,6 +20,7 @@ use crate::upstream::{Addresses, BodyBounds, Connector, Times, Upstream};
 pub struct Served {
     settings: Arc<Settings>,
     routes: BTreeMap<Box<str>, Arc<Route>>,
+    tokens: BTreeMap<String, Arc<Token>>,
     upstream: Upstream,
     times: Times,
     bounds: BodyBounds,
@@ -36,6 +37,8 @@ pub struct Route {
     pub retry_unsafe: bool,
     /// How long a caller is kept waiting who does not say.
     pub max_wait: Duration,
+    /// What its requests carry besides, and what is refreshed when a server does not accept it.
+    pub token: Option<Arc<Token>>,
     /// How its requests end.
     pub metrics: Arc<RouteMetrics>,
 }
@@ -72,12 +75,14 @@ impl Served {
             idle: http.idle_timeout,
         };
         let addresses = Addresses::new(settings.network.allow.clone());
-        let connector = around.connector.permitting(addresses);
+        let upstream = Upstream::new(around.connector.permitting(addresses));
+        let tokens = tokens(&settings, around, &upstream, times, before);
         let routes = settings.pools.values().map(|pool| {
             let known = before.and_then(|before| before.routes.get(&*pool.name));
             let route = Route::new(
                 pool,
                 &settings,
+                &tokens,
                 around,
                 known.map(|known| &**known),
                 overlay,
@@ -86,7 +91,8 @@ impl Served {
         });
         Self {
             routes: routes.collect(),
-            upstream: Upstream::new(connector),
+            tokens,
+            upstream,
             times,
             bounds,
             settings,
@@ -128,6 +134,7 @@ impl Route {
     fn new(
         pool: &settings::Pool,
         settings: &Settings,
+        tokens: &BTreeMap<String, Arc<Token>>,
         around: &Around<'_>,
         known: Option<&Self>,
         overlay: &Overlay,
@@ -162,6 +169,10 @@ impl Route {
             backoff: settings.backoffs[&pool.backoff].clone(),
             retry_unsafe: pool.retry_unsafe,
             max_wait,
+            token: pool
+                .credential
+                .as_ref()
+                .and_then(|name| tokens.get(name).cloned()),
             metrics: around.metrics.route(&pool.name),
         }
     }
@@ -172,4 +183,30 @@ impl Route {
 pub(super) fn rules(pool: &settings::Pool, settings: &Settings, host: &str) -> Arc<[Rule]> {
     let of_host = &settings.gates.find(host).rules;
     pool.rules.iter().chain(of_host.iter()).cloned().collect()
+}
+
+/// All credentials; one whose settings are as before keeps what it has.
+fn tokens(
+    settings: &Settings,
+    around: &Around<'_>,
+    upstream: &Upstream,
+    times: Times,
+    before: Option<&Served>,
+) -> BTreeMap<String, Arc<Token>> {
+    let credentials = settings.credentials.iter();
+    let tokens = credentials.filter_map(|(name, credential)| {
+        let known = before.and_then(|before| before.tokens.get(name));
+        let token = match known.filter(|token| token.is_of(credential)) {
+            Some(token) => Arc::clone(token),
+            None => Arc::new(Token::new(
+                name,
+                credential,
+                around.limiter,
+                upstream,
+                times,
+            )?),
+        };
+        Some((name.clone(), token))
+    });
+    tokens.collect()
 }

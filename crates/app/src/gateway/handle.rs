@@ -134,9 +134,17 @@ async fn send(
     let call = route.pool.call().give_up_after(None);
     let log = |step: &TrailStep| finish.tell(step);
     let call = call.kind(wanted.kind).backoff(&route.backoff).watch(&log);
+    let call = match &route.token {
+        Some(token) => {
+            // Rare, so it need not make every request larger.
+            Box::pin(token.prepare()).await;
+            call.credential(token.refresh())
+        }
+        None => call,
+    };
     let ended = call
         .run(async |attempt, endpoint| {
-            attempt_once(worker, served, &wanted, attempt, endpoint).await
+            attempt_once(worker, served, route, &wanted, attempt, endpoint).await
         })
         .await;
     answer::finish(ended, &wanted.body, finish)
@@ -146,12 +154,13 @@ async fn send(
 async fn attempt_once(
     worker: &Worker,
     served: &Served,
+    route: &Route,
     wanted: &Wanted,
     attempt: Attempt,
     endpoint: Arc<Endpoint<Remote>>,
 ) -> Answered<Got> {
     let remote = endpoint.data();
-    let make = || (request_for(remote, wanted), wanted.body.clone());
+    let make = || (request_for(remote, route, wanted), wanted.body.clone());
     let sent = served
         .upstream()
         .send(
@@ -176,7 +185,11 @@ async fn attempt_once(
     }
 }
 
-fn request_for(remote: &Remote, wanted: &Wanted) -> Request<crate::upstream::RequestBody> {
+fn request_for(
+    remote: &Remote,
+    route: &Route,
+    wanted: &Wanted,
+) -> Request<crate::upstream::RequestBody> {
     let mut request = Request::new(wanted.body.body());
     *request.method_mut() = wanted.method.clone();
     if let Some(path) = path::join(&remote.base, &wanted.rest) {
@@ -184,6 +197,9 @@ fn request_for(remote: &Remote, wanted: &Wanted) -> Request<crate::upstream::Req
     }
     *request.headers_mut() = wanted.headers.clone();
     remote.dress(request.headers_mut());
+    if let Some(token) = &route.token {
+        token.dress(request.headers_mut());
+    }
     request
 }
 
