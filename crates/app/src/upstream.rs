@@ -16,19 +16,17 @@ mod answer;
 mod connect;
 mod error;
 mod lane;
+mod patience;
 mod replay;
 mod target;
 
-use std::future::poll_fn;
-use std::pin::{Pin, pin};
-use std::task::Poll;
 use std::time::Duration;
 
 use http::{Request, Response};
 use hyper::body::Incoming;
 use policy::outcome::{Failure, Phase};
 use tidegate::Attempt;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::Instant;
 
 pub use address::Addresses;
 pub use answer::{AnswerBody, BodyError};
@@ -38,8 +36,9 @@ pub use replay::{BodyBounds, BodyTrouble, Kept, RequestBody};
 pub use target::{Target, TargetError, Trust};
 
 use answer::Home;
-use connect::Connection;
+use connect::{Connection, absolute};
 use lane::Lane;
+use patience::Patience;
 use replay::Progress;
 
 /// Times that bound one attempt.
@@ -116,16 +115,23 @@ async fn exchange(
     times: &Times,
 ) -> Result<(Response<Incoming>, Connection), SendError> {
     let is_safe = request.method().is_idempotent();
-    let answer = {
-        let mut sending = pin!(connection.send(request));
-        let mut patience = None;
-        poll_fn(|context| {
-            if let Poll::Ready(answer) = sending.as_mut().poll(context) {
-                return Poll::Ready(Some(answer));
-            }
-            poll_patience(&mut patience, kept, times.first_byte, context).map(|()| None)
-        })
-        .await
+    let started = Instant::now();
+    // The time for the answer begins with the request's end. How long its sender may pause before
+    // that is a matter of its body.
+    let ends = || match kept.progress() {
+        Progress::None => started + times.first_byte,
+        Progress::Partial => Instant::now() + times.first_byte,
+        Progress::Whole(since) => since + times.first_byte,
+    };
+    let answer = match &mut connection {
+        Connection::One(one) => {
+            let sending = one.sender.try_send_request(request);
+            one.patience.wait_for(sending, ends).await
+        }
+        Connection::Two(sender) => {
+            let sending = sender.try_send_request(absolute(request));
+            Patience::default().wait_for(sending, ends).await
+        }
     };
     match answer {
         Some(Ok(answer)) => Ok((answer, connection)),
@@ -143,29 +149,5 @@ async fn exchange(
             Phase::Waiting,
             "no answer came in time",
         )),
-    }
-}
-
-/// Ready when the answer takes too long. That counts from the request's end, so a request that is
-/// still being sent has time: how long its sender may pause is a matter of its body.
-fn poll_patience(
-    patience: &mut Option<Pin<Box<Sleep>>>,
-    kept: &Kept,
-    first_byte: Duration,
-    context: &mut std::task::Context<'_>,
-) -> Poll<()> {
-    let from_now = || Instant::now() + first_byte;
-    let sleep = patience.get_or_insert_with(|| Box::pin(sleep_until(from_now())));
-    loop {
-        std::task::ready!(sleep.as_mut().poll(context));
-        let ends = match kept.progress() {
-            Progress::None => sleep.deadline(),
-            Progress::Partial => from_now(),
-            Progress::Whole(since) => since + first_byte,
-        };
-        if ends <= sleep.deadline() {
-            return Poll::Ready(());
-        }
-        sleep.as_mut().reset(ends);
     }
 }

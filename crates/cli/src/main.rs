@@ -17,6 +17,11 @@ use commands::Failure;
 use exit::Exit;
 use output::Output;
 
+/// A request makes some dozens of small things and drops them again; this takes a third of the time
+/// for it that the system's allocator takes.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let exit = match Args::try_parse() {
         Ok(args) => run(args),
