@@ -22,7 +22,7 @@ use tidegate::{Clock, Limiter};
 
 pub use control::{ControlError, NewEndpoint, Wrong};
 pub use happening::Happening;
-pub(crate) use happening::{disabled_word, millis, unix_millis};
+pub(crate) use happening::{millis, unix_millis};
 pub use hub::{Hub, Next, Subscription};
 pub use remote::Remote;
 pub use served::{Route, Served};

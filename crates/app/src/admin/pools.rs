@@ -26,7 +26,7 @@ use super::api::Desk;
 use super::body::Fields;
 use super::problem::{Problem, Refused};
 use super::protection::Protection;
-use crate::engine::{NewEndpoint, Remote, Route, disabled_word, unix_millis};
+use crate::engine::{NewEndpoint, Remote, Route, unix_millis};
 
 /// Every pool
 #[utoipa::path(
@@ -373,13 +373,11 @@ impl Endpoint {
     }
 }
 
-/// The word for programs first.
 fn disabled_reason(why: Disabled) -> String {
-    let word = disabled_word(why);
     match why {
-        Disabled::Errors(1) => format!("{word}: one error"),
-        Disabled::Errors(count) => format!("{word}: {count} in a row"),
-        Disabled::QuotaExhausted => format!("{word}: an allowance is used up"),
-        Disabled::Person => format!("{word}: disabled by a person"),
+        Disabled::Errors(1) => "one error".to_owned(),
+        Disabled::Errors(count) => format!("{count} errors in a row"),
+        Disabled::QuotaExhausted => "an allowance is used up".to_owned(),
+        Disabled::Person => "disabled by a person".to_owned(),
     }
 }
