@@ -30,7 +30,7 @@ use crate::engine::{NewEndpoint, Remote, Route, unix_millis};
 
 /// Every pool
 #[utoipa::path(
-    get, path = "/api/v1/pools", tag = "pools",
+    get, operation_id = "listPools", path = "/api/v1/pools", tag = "pools",
     responses((status = 200, description = "The pools by name", body = PoolList))
 )]
 pub(super) async fn list(State(desk): State<Arc<Desk>>) -> Json<PoolList> {
@@ -44,7 +44,7 @@ pub(super) async fn list(State(desk): State<Arc<Desk>>) -> Json<PoolList> {
 
 /// One pool
 #[utoipa::path(
-    get, path = "/api/v1/pools/{pool}", tag = "pools", params(PoolName),
+    get, operation_id = "showPool", path = "/api/v1/pools/{pool}", tag = "pools", params(PoolName),
     responses((status = 200, description = "The pool", body = Pool))
 )]
 pub(super) async fn show(
@@ -59,7 +59,7 @@ pub(super) async fn show(
 /// It comes last in the list, is used at once, and is kept over restarts. Values of headers are
 /// references to secrets. An address that is not public has to be allowed in `[network]`.
 #[utoipa::path(
-    post, path = "/api/v1/pools/{pool}/endpoints", tag = "pools", params(PoolName),
+    post, operation_id = "addEndpoint", path = "/api/v1/pools/{pool}/endpoints", tag = "pools", params(PoolName),
     request_body = AddEndpoint,
     responses(
         (status = 201, description = "The endpoint", body = Endpoint, headers(("location" = String, description = "Its path"))),
@@ -93,7 +93,7 @@ pub(super) async fn add(
 ///
 /// Enabling clears all error state; disabling lasts until somebody enables it.
 #[utoipa::path(
-    patch, path = "/api/v1/pools/{pool}/endpoints/{name}", tag = "pools", params(EndpointName),
+    patch, operation_id = "switchEndpoint", path = "/api/v1/pools/{pool}/endpoints/{name}", tag = "pools", params(EndpointName),
     request_body = SwitchEndpoint,
     responses(
         (status = 200, description = "The endpoint afterwards", body = Endpoint),
@@ -121,7 +121,7 @@ pub(super) async fn switch(
 /// configuration has it, until one of its name is added. The last one may go too: the pool then
 /// answers `no_endpoint`.
 #[utoipa::path(
-    delete, path = "/api/v1/pools/{pool}/endpoints/{name}", tag = "pools", params(EndpointName),
+    delete, operation_id = "removeEndpoint", path = "/api/v1/pools/{pool}/endpoints/{name}", tag = "pools", params(EndpointName),
     responses(
         (status = 204, description = "It is gone"),
         (status = 503, description = "It cannot be stored, so nothing was changed", body = Problem, content_type = "application/problem+json")
