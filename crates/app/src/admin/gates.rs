@@ -145,8 +145,8 @@ struct Key {
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "it describes what `read_query` reads")]
 struct ListQuery {
-    /// The most remarkable first
-    #[param(inline, default = "admitted")]
+    /// The most remarkable first; by default those that admitted most
+    #[param(inline)]
     sort: Option<SortWord>,
     /// At most so many
     #[param(minimum = 1, maximum = 1000, default = 100)]

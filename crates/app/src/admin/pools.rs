@@ -236,7 +236,7 @@ struct AddEndpoint {
     /// What the rest of a request's path is put behind; without user info, `?` and `#`
     #[schema(
         max_length = 2048,
-        pattern = r"^https?://([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,4})?(/[A-Za-z0-9._~%-]*)*$",
+        pattern = r"^https?://([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*|\[[0-9A-Fa-f:.]+\])(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?(/[A-Za-z0-9._~%-]*)*$",
         example = "https://c.example.com/v1"
     )]
     url: String,
@@ -252,8 +252,13 @@ fn header_references() -> RefOr<Schema> {
         .pattern(Some(
             r"^([A-Za-z]{1,16} )?(env:[A-Za-z_][A-Za-z0-9_]*|file:.+)$",
         ));
+    let name = ObjectBuilder::new()
+        .schema_type(SchemaType::Type(Type::String))
+        .max_length(Some(256))
+        .pattern(Some(r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$"));
     let object = ObjectBuilder::new()
         .schema_type(SchemaType::Type(Type::Object))
+        .property_names(Some(Schema::Object(name.build())))
         .description(Some(
             "Headers of every request, with references to their values: `env:NAME`, `file:PATH`, or either after a word such as `Bearer`",
         ))
