@@ -7,12 +7,11 @@ use serde_json::{Value, json};
 use crate::schema::misfits;
 use crate::support::{Running, TWO, ask};
 
+/// A target, a body and the status that has to come of it.
+type Input = (String, Option<Value>, u16);
+
 /// Good and bad input for every call of the document but the stream, which has no end.
-fn inputs() -> Vec<(
-    &'static str,
-    &'static str,
-    Vec<(String, Option<Value>, u16)>,
-)> {
+fn inputs() -> Vec<(&'static str, &'static str, Vec<Input>)> {
     let to = |path: &str, status: u16| (path.to_owned(), None, status);
     let with = |path: &str, body: Value, status: u16| (path.to_owned(), Some(body), status);
     let gates = "/api/v1/gates";

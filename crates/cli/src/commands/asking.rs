@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, anyhow};
 use app::admin::Token;
 use app::admin::client::{Client, ClientError};
-use app::settings::{ADMIN_TOKEN_VARIABLE, Process, Surroundings};
+use app::settings::{ADMIN_TOKEN_VARIABLE, Process, Server, Surroundings};
 
 use super::{Failure, problems, settings};
 use crate::args::AskingArgs;
@@ -20,11 +20,18 @@ pub(super) fn client(
     is_json: bool,
     output: &Output,
 ) -> Result<Client, Failure> {
-    let server = settings::load_server(config).map_err(|problems| {
-        let hint = "`--server URL` and `--token-file FILE` name a server without any settings";
-        problems::failure(None, problems, hint, is_json, output)
-    })?;
-    let token = token(args, &server.data)?;
+    let written = Process.variable(ADMIN_TOKEN_VARIABLE);
+    let has_token = args.token_file.is_some() || written.is_some();
+    let server = if args.server.is_some() && has_token {
+        // Nothing is needed of the settings, so nothing can be wrong with them.
+        Server::default()
+    } else {
+        settings::load_server(config).map_err(|problems| {
+            let hint = "`--server URL` and `--token-file FILE` name a server without any settings";
+            problems::failure(None, problems, hint, is_json, output)
+        })?
+    };
+    let token = token(args, written.as_deref(), &server.data)?;
     match &args.server {
         Some(url) => Client::new(url, token).map_err(|error| {
             let error = anyhow!("`--server` is `{url}`, {error}");
@@ -39,11 +46,9 @@ pub(super) fn client(
     }
 }
 
-fn token(args: &AskingArgs, data: &Path) -> Result<Token, Failure> {
-    let written = Process.variable(ADMIN_TOKEN_VARIABLE);
-    let written = written.filter(|_| args.token_file.is_none());
-    if let Some(written) = written {
-        return Token::new(&written).map_err(|what| {
+fn token(args: &AskingArgs, written: Option<&str>, data: &Path) -> Result<Token, Failure> {
+    if let (Some(written), None) = (written, &args.token_file) {
+        return Token::new(written).map_err(|what| {
             let error = anyhow!("the token in `{ADMIN_TOKEN_VARIABLE}` is {what}");
             Failure::new(Exit::Usage, error)
         });
