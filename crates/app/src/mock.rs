@@ -128,6 +128,11 @@ impl Mock {
         self.address
     }
 
+    /// The same as a URL, without a slash at its end.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
     /// What it has seen so far.
     pub fn stats(&self) -> MockStats {
         self.desk.stats()

@@ -5,7 +5,7 @@
 //! send again is for the item to say, and the one exception is a connection that had been closed
 //! while nobody used it, where nothing was sent at all.
 //!
-//! Connections are kept per target and per worker ([`Lane`]), because a connection belongs to the
+//! Connections are kept per target and per worker (`lane`), because a connection belongs to the
 //! runtime it was made in. hyper's own pool is not used: it hides the moment from which on a server
 //! may have acted, it looks targets up by name for every request, and it hands a request to another
 //! task to wait for a connection. What is known here of a failure is how far the attempt had got,
@@ -53,20 +53,20 @@ pub struct Times {
     pub idle: Duration,
 }
 
-/// What one worker sends through.
+/// What everything is sent through.
 #[derive(Clone, Debug)]
 pub struct Upstream {
     connector: Connector,
-    worker: usize,
 }
 
 impl Upstream {
-    /// What worker number `worker` sends through; every [`Target`] has a lane for each.
-    pub fn new(connector: Connector, worker: usize) -> Self {
-        Self { connector, worker }
+    /// What is sent over connections of `connector`.
+    pub fn new(connector: Connector) -> Self {
+        Self { connector }
     }
 
-    /// Sends a request once and waits for the answer's head.
+    /// Sends a request once, over a connection of worker number `worker`, and waits for the
+    /// answer's head.
     ///
     /// `make` gives the request: it is asked a second time if the first was given back untouched by
     /// a connection that the server had closed meanwhile.
@@ -76,17 +76,20 @@ impl Upstream {
     /// With what went wrong and how far the attempt had got.
     pub async fn send(
         &self,
+        worker: usize,
         _permitted: &Attempt,
         target: &Target,
         times: &Times,
         mut make: impl FnMut() -> (Request<RequestBody>, Kept),
     ) -> Result<Response<AnswerBody>, SendError> {
-        let lane = target.lane(self.worker);
+        let lane = target.lane(worker);
         loop {
             let (connection, is_fresh) = match lane.take(times.idle).await {
                 Some(connection) => (connection, false),
                 None => {
-                    let connection = self.connector.connect(target, times).await?;
+                    // Rare, and five times as large as all the rest of a request.
+                    let connecting = Box::pin(self.connector.connect(target, times));
+                    let connection = connecting.await?;
                     lane.offer(&connection);
                     (connection, true)
                 }

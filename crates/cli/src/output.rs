@@ -3,9 +3,14 @@
 //! Data goes to stdout and everything else to stderr. A reader that goes away, as `head` does, has
 //! seen enough: that is an ordinary end and not an error.
 
+use std::env;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
+use app::log::{Format, Level};
+use app::server::Logs;
+
+use crate::args::LogFormat;
 use crate::commands::Failure;
 use crate::exit::Exit;
 
@@ -28,6 +33,11 @@ pub(crate) struct Output {
 impl Output {
     pub(crate) fn new(verbosity: Verbosity) -> Self {
         Self { verbosity }
+    }
+
+    /// Does nobody want to read anything but what went wrong?
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.verbosity == Verbosity::Quiet
     }
 
     /// Where data goes. Whoever writes to it also flushes it, at the moments when someone may be
@@ -64,6 +74,23 @@ impl Output {
     pub(crate) fn warning(&self, message: &str) {
         if self.verbosity >= Verbosity::Normal {
             say(&format!("warning: {message}"));
+        }
+    }
+
+    /// Where the lines of a server go: to stderr, more or fewer of them as was asked for.
+    pub(crate) fn logs(&self, format: LogFormat) -> Logs {
+        Logs {
+            sink: Box::new(io::stderr()),
+            format: match format {
+                LogFormat::Human => Format::Human,
+                LogFormat::Json => Format::Json,
+            },
+            level: match self.verbosity {
+                Verbosity::Quiet => Level::Error,
+                Verbosity::Normal => Level::Info,
+                Verbosity::Verbose => Level::Debug,
+            },
+            has_colour: io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none(),
         }
     }
 

@@ -14,6 +14,7 @@ mod polling;
 mod pooled;
 mod retrying;
 mod settings;
+mod tries;
 
 use std::time::Duration;
 
@@ -25,13 +26,15 @@ use policy::time::Timestamp;
 
 pub use baseline::Baseline;
 pub use controller::{
-    Afterwards, Attempt, Controller, FlightId, GateView, Next, Outstanding, Standing,
+    Afterwards, Attempt, Controller, FlightId, GateView, Kept, Next, Outstanding, Standing,
 };
 pub use settings::{ClientSettings, Driver, PoolSettings, Strategy, UnknownStrategy};
 pub(crate) use settings::{DEFAULT_IN_FLIGHT, naive};
 
 use crate::load::Load;
+use crate::measure::{AfterFailures, Class};
 use crate::upstream::Answer;
+use tries::Tries;
 
 /// One of those who call the upstream.
 #[derive(Debug)]
@@ -41,6 +44,7 @@ pub(crate) struct Client {
     random: Random,
     flights: Vec<Flight>,
     free: Vec<FlightId>,
+    tries: Tries,
     /// When it wants to be asked again, as it stands in the queue of events.
     wake_at: Option<Timestamp>,
     /// Until when the server has asked not to be called.
@@ -89,6 +93,7 @@ impl Client {
             random,
             flights: Vec::new(),
             free: Vec::new(),
+            tries: Tries::default(),
             wake_at: None,
             asked_until: Timestamp::ZERO,
         }
@@ -100,6 +105,11 @@ impl Client {
 
     pub(crate) fn controller(&self) -> &dyn Controller {
         &*self.controller
+    }
+
+    /// What its failures cost.
+    pub(crate) fn after_failures(&self) -> AfterFailures {
+        self.tries.sum()
     }
 
     /// Is it `at` that it wants to be woken? Then it no longer does.
@@ -132,9 +142,13 @@ impl Client {
         match self.controller.next(id, has_fresh, now, &mut self.random) {
             Next::SendFresh => {
                 self.load.take();
+                self.tries.sent_fresh(id);
                 Wish::Send(id)
             }
-            Next::SendAgain => Wish::Send(id),
+            Next::SendAgain(kept) => {
+                self.tries.sent_again(id, kept);
+                Wish::Send(id)
+            }
             Next::Wait { until } => {
                 let arrival = self.load.next_arrival().filter(|_| !has_fresh);
                 // Who may leave now, but does not, waits for an answer.
@@ -165,8 +179,14 @@ impl Client {
         let afterwards = self
             .controller
             .answered(id, &attempt, now, &mut self.random);
-        if afterwards == Afterwards::BackToBacklog {
-            self.load.put_back();
+        let ended = self.tries.ended(id, Class::of(&flight.ending));
+        match afterwards {
+            Afterwards::Over => {}
+            Afterwards::BackToBacklog => {
+                self.load.put_back();
+                ended.put_back();
+            }
+            Afterwards::Kept(kept) => ended.keep(kept),
         }
         flight
     }

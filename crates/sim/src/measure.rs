@@ -17,7 +17,7 @@ use std::time::Duration;
 use policy::time::Timestamp;
 
 pub use capacity::Capacity;
-pub use figures::{Figures, OutageFigures, StepFigures};
+pub use figures::{AfterFailures, Figures, OutageFigures, StepFigures};
 pub(crate) use series::SeriesRecorder;
 pub use series::{Band, ClientSeries, Series, Slice};
 pub use summary::{Named, Summary, is_count};
@@ -135,6 +135,7 @@ impl Recorder {
             time_to_90_s,
             outages,
             steps,
+            after_failures: ends.after_failures,
             mean_latency_ms: self.mean_latency_ms(),
             p99_latency_ms: self.p99_latency_ms(),
             jain: jain(&self.accepted_by_client),
@@ -155,12 +156,13 @@ impl Recorder {
     }
 }
 
-/// What only the upstream and the controllers know.
+/// What only the upstream and the clients know.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ends {
     pub(crate) bans: u64,
     pub(crate) breaker_opened: u64,
     pub(crate) max_queue: Option<u64>,
+    pub(crate) after_failures: AfterFailures,
 }
 
 /// By then a strategy should know the limit.

@@ -15,7 +15,9 @@ use policy::random::Random;
 use policy::time::Timestamp;
 
 use crate::client::{self, Client, Ending, Flight, FlightId, Wish};
-use crate::measure::{Capacity, Class, Ends, Figures, Recorder, Series, SeriesRecorder};
+use crate::measure::{
+    AfterFailures, Capacity, Class, Ends, Figures, Recorder, Series, SeriesRecorder,
+};
 use crate::scenario::Scenario;
 pub(crate) use crate::simulate::observe::{Observer, Sight, What};
 use crate::upstream::{Reply, Upstream};
@@ -243,10 +245,17 @@ impl<'s> Run<'s> {
             .clients
             .iter()
             .map(|client| client.controller().breaker_opened());
+        let mut after_failures = AfterFailures::default();
+        for client in &self.clients {
+            let AfterFailures { failures, sends } = client.after_failures();
+            after_failures.failures += failures;
+            after_failures.sends += sends;
+        }
         let ends = Ends {
             bans: self.upstream.bans(),
             breaker_opened: opened.sum(),
             max_queue: self.upstream.max_queue(),
+            after_failures,
         };
         let loads: Vec<_> = self.clients.iter().map(Client::load).collect();
         let figures = self.recorder.figures(self.scenario, &loads, ends);

@@ -213,6 +213,102 @@ fn autothrottle_sends_one_at_a_time_whatever_the_limit() {
     );
 }
 
+#[test]
+fn epochs_in_small_steps_are_safe_and_slow() {
+    check(
+        |scenario| scenario.with_strategy(Strategy::Baseline(Baseline::EpochsGentle)),
+        &[
+            Row("o1", (91.0, 97.0), (0.1, 0.5)),
+            Row("o2", (97.0, 100.5), (0.4, 1.0)),
+            Row("o3", (97.0, 100.5), (0.0, 0.4)),
+            Row("o4", (92.0, 98.0), (0.0, 0.0)),
+            Row("o5", (84.0, 90.0), (0.0, 0.3)),
+            Row("o6", (90.0, 96.0), (0.0, 0.0)),
+            Row("o7", (89.0, 95.0), (0.0, 0.3)),
+            Row("o8", (93.0, 98.0), (0.1, 0.6)),
+            Row("o8-16", (97.0, 101.0), (2.0, 5.0)),
+            Row("o9", (70.0, 77.0), (4.0, 8.0)),
+        ],
+        |name, figures| {
+            check_form(name, figures);
+            match name {
+                "o5" => assert!((16.0..26.0).contains(&figures.steps[1].settle_s.unwrap())),
+                "o7" => assert!(figures.outages[0].recovery_s.unwrap() < 13.0),
+                "o8-16" => assert!(figures.jain.unwrap() > 0.8),
+                _ => {}
+            }
+        },
+    );
+}
+
+#[test]
+fn epochs_in_large_steps_find_limits_quickly() {
+    check(
+        |scenario| scenario.with_strategy(Strategy::Baseline(Baseline::EpochsBrisk)),
+        &[
+            Row("o1", (97.0, 101.0), (0.2, 0.6)),
+            Row("o2", (97.0, 100.5), (1.0, 2.0)),
+            Row("o3", (97.0, 100.5), (0.0, 0.4)),
+            Row("o4", (92.0, 98.0), (0.0, 0.0)),
+            Row("o5", (91.0, 97.0), (0.0, 0.3)),
+            Row("o6", (90.0, 96.0), (0.0, 0.0)),
+            Row("o7", (95.0, 101.0), (0.0, 0.3)),
+            Row("o8", (97.0, 101.0), (0.2, 0.7)),
+            Row("o8-16", (97.0, 101.0), (4.0, 9.0)),
+            Row("o9", (78.0, 84.0), (6.0, 11.0)),
+        ],
+        |name, figures| {
+            check_form(name, figures);
+            match name {
+                "o5" => assert!(figures.steps[1].settle_s.unwrap() < 11.0),
+                "o7" => assert!(figures.outages[0].recovery_s.unwrap() < 6.0),
+                "o8-16" => assert!(figures.jain.unwrap() > 0.6),
+                _ => {}
+            }
+        },
+    );
+}
+
+#[test]
+fn a_model_of_the_limit_is_best_where_answers_tell_much() {
+    check(
+        |scenario| scenario.with_strategy(Strategy::Baseline(Baseline::Model)),
+        &[
+            Row("o1", (96.0, 101.0), (0.2, 0.6)),
+            Row("o2", (97.0, 100.5), (0.8, 1.8)),
+            Row("o3", (96.0, 100.5), (0.0, 0.0)),
+            Row("o4", (95.0, 101.0), (0.0, 0.0)),
+            Row("o5", (93.0, 99.0), (0.0, 0.3)),
+            Row("o6", (93.0, 99.0), (0.0, 0.0)),
+            Row("o7", (95.0, 101.0), (0.0, 0.5)),
+            Row("o8", (96.0, 101.0), (0.2, 0.8)),
+            Row("o8-16", (97.0, 101.0), (2.0, 6.0)),
+            Row("o9", (84.0, 90.0), (4.0, 8.0)),
+        ],
+        |name, figures| {
+            check_form(name, figures);
+            match name {
+                "o5" => assert!(figures.steps[1].settle_s.unwrap() < 13.0),
+                "o7" => assert!(figures.outages[0].recovery_s.unwrap() < 6.0),
+                "o8-16" => assert!(figures.jain.unwrap() > 0.65),
+                _ => {}
+            }
+        },
+    );
+}
+
+/// What `epochs` and `model` have in common: nobody is banned, and queues and outages are seen.
+fn check_form(name: &str, figures: &Figures) {
+    assert_eq!((figures.bans, figures.early_after_hint), (0, 0), "{name}");
+    match name {
+        "o4" => assert!(figures.mean_latency_ms.unwrap() < 140.0),
+        "o6" => assert_eq!(figures.breaker_opened, 0),
+        "o7" => assert!(figures.outages[0].sent < 35, "{}", figures.outages[0].sent),
+        "o8" => assert!(figures.jain.unwrap() > 0.97),
+        _ => {}
+    }
+}
+
 fn check(change: impl Fn(Scenario) -> Scenario, rows: &[Row], more: impl Fn(&str, &Figures)) {
     let mut table = String::new();
     let mut wrong = 0;

@@ -190,10 +190,13 @@ fn a_protection_without_values_is_not_none(subject: &mut Subject) {
 fn endpoints_stay_in_the_order_in_which_they_were_added(subject: &mut Subject) {
     let add = |name, url| Change::EndpointAdded(endpoint("llm", name, url));
     subject.save([add("c", "1"), add("a", "1"), add("b", "1")]);
-    subject.save([add("c", "2")]);
+    let mut changed = endpoint("llm", "c", "2");
+    changed.headers = vec![("x-key".to_owned(), "file:/run/key".parse().unwrap())];
+    subject.save([Change::EndpointAdded(changed.clone())]);
     subject.save([removed("llm", "a"), add("a", "2")]);
     subject.restart();
     let added = subject.load().added;
+    assert_eq!(added[0], changed);
     let order: Vec<(&str, &str)> = added
         .iter()
         .map(|endpoint| (endpoint.name.as_str(), endpoint.url.as_str()))

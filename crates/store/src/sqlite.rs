@@ -17,6 +17,7 @@ mod schema;
 mod settings;
 mod writer;
 
+#[cfg(unix)]
 #[cfg(test)]
 mod tests;
 

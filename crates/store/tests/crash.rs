@@ -42,6 +42,23 @@ fn what_was_acknowledged_outlives_a_kill() {
     assert!(acknowledged.endpoints.len() > 10);
 }
 
+#[test]
+fn a_kill_during_the_first_start_leaves_a_folder_that_can_be_used() {
+    // One after the other while a new folder is prepared.
+    for file in ["tidegate.lock", "tidegate.db", "tidegate.db-wal"].repeat(5) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut child = spawn(folder.path(), 0);
+        while !folder.path().join(file).exists() && child.try_wait().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        store.save(Change::Gate(kept("a", 1))).wait().unwrap();
+        assert!(store.load().unwrap().gates.contains(&kept("a", 1)));
+    }
+}
+
 /// Not a test of its own: what the child does. Without a folder there is nothing to do.
 #[test]
 fn a_child_writes_until_it_is_killed() {

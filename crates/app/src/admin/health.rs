@@ -12,6 +12,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::api::Desk;
+use crate::metrics::Metrics;
 
 /// Is it alive?
 #[utoipa::path(
@@ -56,7 +57,7 @@ pub(super) async fn readyz(State(desk): State<Arc<Desk>>) -> Response {
 )]
 pub(super) async fn metrics(State(desk): State<Arc<Desk>>) -> Response {
     let text = (desk.sources.metrics)();
-    with_type(text, "text/plain; version=0.0.4; charset=utf-8")
+    with_type(text, Metrics::CONTENT_TYPE)
 }
 
 /// A text that is JSON already.

@@ -27,6 +27,7 @@ use super::body::Fields;
 use super::problem::{Problem, Refused};
 use super::protection::Protection;
 use crate::engine::{NewEndpoint, Remote, Route, unix_millis};
+use crate::redact;
 
 /// Every pool
 #[utoipa::path(
@@ -371,7 +372,9 @@ impl Endpoint {
             enabled: view.disabled.is_none(),
             paused_until_ms: view.paused_until.map(|until| unix_millis(clock, until)),
             consecutive_errors: view.consecutive_errors,
-            last_error: view.last_error,
+            last_error: view
+                .last_error
+                .map(|error| redact::Text::new(&error).to_string()),
             disabled_reason: view.disabled.map(disabled_reason),
             in_flight: view.in_flight,
         }

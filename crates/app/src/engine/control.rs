@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use policy::key::endpoint_key;
 use policy::ladder::Disabled;
 use policy::setting::SettingErrors;
 use policy::suggest::suggestion;
@@ -386,7 +387,8 @@ impl Engine {
         let settings = served.settings();
         let known = settings.pools.get(pool);
         let rules = known.map_or_else(|| [].into(), |known| rules(known, settings, host));
-        let remote = Remote::new(endpoint, rules, Trust::Nobody, self.workers);
+        let counts = self.metrics.key(&endpoint_key(pool, &endpoint.name));
+        let remote = Remote::new(endpoint, rules, Trust::Nobody, counts, self.workers);
         let remote = remote.map_err(|error| {
             ControlError::Wrong(vec![Wrong {
                 field: "url".to_owned(),

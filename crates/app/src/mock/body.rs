@@ -17,7 +17,7 @@ use super::desk::Ticket;
 /// The body of an answer. The request is under way until this is sent to the end.
 pub(super) struct MockBody {
     content: Content,
-    _ticket: Option<Ticket>,
+    ticket: Option<Ticket>,
 }
 
 enum Content {
@@ -28,6 +28,7 @@ enum Content {
     Cut {
         half: Option<Bytes>,
         promised: u64,
+        is_sent: bool,
     },
     /// Pieces that follow each other in time.
     Pieces(Box<Pieces>),
@@ -95,15 +96,16 @@ impl MockBody {
             content: Content::Cut {
                 half: (!half.is_empty()).then_some(half),
                 promised,
+                is_sent: false,
             },
-            _ticket: self._ticket,
+            ticket: self.ticket,
         }
     }
 
     /// The same; the request is under way until it is sent.
     pub(super) fn with_ticket(self, ticket: Ticket) -> Self {
         Self {
-            _ticket: Some(ticket),
+            ticket: Some(ticket),
             ..self
         }
     }
@@ -111,7 +113,7 @@ impl MockBody {
     fn of(content: Content) -> Self {
         Self {
             content,
-            _ticket: None,
+            ticket: None,
         }
     }
 }
@@ -141,10 +143,18 @@ impl Body for MockBody {
                 *left -= piece.len() as u64;
                 Poll::Ready(Some(Ok(Frame::data(piece))))
             }
-            Content::Cut { half, .. } => Poll::Ready(Some(match half.take() {
-                Some(half) => Ok(Frame::data(half)),
-                None => Err(io::Error::other("it breaks off here, as it was told to")),
-            })),
+            Content::Cut { half, is_sent, .. } => {
+                if let Some(half) = half.take() {
+                    return Poll::Ready(Some(Ok(Frame::data(half))));
+                }
+                if !std::mem::replace(is_sent, true) {
+                    // Whoever sends it writes out what there is when there is a pause.
+                    context.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                let error = io::Error::other("it breaks off here, as it was told to");
+                Poll::Ready(Some(Err(error)))
+            }
             Content::Pieces(pieces) => pieces.poll_next(context).map(|frame| frame.map(Ok)),
         }
     }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::Method;
 use policy::time::Timestamp;
 use sim::upstream::Pace;
@@ -17,11 +18,14 @@ use tidegate::Clock;
 use super::MockSettings;
 use super::journal::{End, Journal, LogEntry, MockStats};
 use super::model::{Fate, Model};
+use super::style::plain_body;
 
 /// All that the threads of a mock share.
 #[derive(Debug)]
 pub(super) struct Desk {
     pub(super) settings: MockSettings,
+    /// What is answered where a style has nothing better: made once, sent often.
+    pub(super) ordinary: Bytes,
     state: Mutex<State>,
     in_flight: AtomicU64,
     max_in_flight: AtomicU64,
@@ -58,6 +62,7 @@ impl Desk {
             holds: vec![Hold::default()],
         };
         Arc::new(Self {
+            ordinary: plain_body(settings.body_size),
             settings,
             state: Mutex::new(state),
             in_flight: AtomicU64::new(0),
@@ -134,7 +139,7 @@ impl Desk {
         state.model.quota(now)
     }
 
-    /// How often a request has arrived, for names that differ.
+    /// What was seen so far.
     pub(super) fn stats(&self) -> MockStats {
         let state = self.lock();
         let uptime = state.now(self.clock()).since(Timestamp::ZERO);

@@ -1,6 +1,5 @@
 //! Paths that every mock has: what a test of a client needs, and what the mock tells of itself.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -46,7 +45,7 @@ impl Endpoint {
         let read = match (name, value) {
             ("echo", None) => Ok(Self::Echo),
             ("trailers", None) => Ok(Self::Trailers),
-            ("bytes", Some(count)) => setting::whole(count, 0, u64::MAX)
+            ("bytes", Some(count)) => setting::whole(count, 0, MOST_BYTES)
                 .map(Self::Bytes)
                 .map_err(|expected| format!("expected {expected}, as in `/bytes/1024`")),
             ("status", Some(status)) => setting::whole(status, 200, 599)
@@ -87,6 +86,9 @@ impl Endpoint {
 
 pub(super) const EVENT_STREAM: &str = "text/event-stream; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
+
+/// A pebibyte: nobody reads it to its end, and counting it does not overflow.
+const MOST_BYTES: u64 = 1 << 50;
 
 fn events(query: &str) -> Result<Endpoint, String> {
     Ok(Endpoint::Events {
@@ -181,7 +183,7 @@ fn with_trailers(call: &Call<'_>) -> Answer {
 }
 
 /// What a mock tells of itself, or does to itself.
-pub(super) fn about(desk: &Arc<Desk>, method: &Method, name: &str) -> Answer {
+pub(super) fn about(desk: &Desk, method: &Method, name: &str) -> Answer {
     match (name, method) {
         ("stats", &Method::GET | &Method::HEAD) => handle::json(200, &json!(desk.stats())),
         ("log", &Method::GET | &Method::HEAD) => handle::json(200, &log(desk)),

@@ -60,11 +60,9 @@ impl std::error::Error for HungUp {}
 pub(super) async fn handle(peer: Arc<Peer>, request: Request<Incoming>) -> Result<Answer, HungUp> {
     let desk = &peer.desk;
     let (head, body) = request.into_parts();
-    if let Some(name) = head.uri.path().strip_prefix("/_mock/") {
-        return Ok(endpoint::about(desk, &head.method, name));
-    }
-    if desk.settings.style.is_free(head.uri.path()) {
-        return Ok(desk.settings.style.free(desk, &head));
+    let is_head = head.method == Method::HEAD;
+    if let Some(answer) = unlimited(desk, &head) {
+        return Ok(for_head(answer, is_head));
     }
     let (mut ticket, fate) = desk.arrive(peer.client, &head.method, head.uri.path());
     match fate {
@@ -91,13 +89,19 @@ pub(super) async fn handle(peer: Arc<Peer>, request: Request<Incoming>) -> Resul
     }
 }
 
+/// The answer at a path that no limit is asked for.
+fn unlimited(desk: &Desk, head: &Parts) -> Option<Answer> {
+    let path = head.uri.path();
+    match path.strip_prefix("/_mock/") {
+        Some(name) => Some(endpoint::about(desk, &head.method, name)),
+        None => desk.settings.style.free(desk, path),
+    }
+}
+
 async fn answer(call: Call<'_>, mut ticket: Ticket) -> Answer {
     let (desk, planned) = (call.desk, call.planned);
     let is_head = call.head.method == Method::HEAD;
     let style = desk.settings.style;
-    if planned.is_cut {
-        call.peer.is_reset.store(true, Ordering::Relaxed);
-    }
     let mut answer = if planned.status == 200 {
         match Endpoint::of(call.head.uri.path(), call.head.uri.query()) {
             Some(endpoint) => endpoint.answer(call).await,
@@ -109,22 +113,26 @@ async fn answer(call: Call<'_>, mut ticket: Ticket) -> Answer {
     };
     style.tell(desk, &planned, answer.headers_mut());
     desk.sleep_until(&ticket, planned.at).await;
-    ticket.end(End::Answered(answer.status().as_u16()));
-    finish(answer, is_head, planned.is_cut, ticket)
+    ticket.end(match planned.is_cut {
+        true => End::Unanswered,
+        false => End::Answered(answer.status().as_u16()),
+    });
+    if planned.is_cut {
+        answer = answer.map(MockBody::cut);
+    }
+    for_head(answer, is_head).map(|body| body.with_ticket(ticket))
 }
 
-fn finish(answer: Answer, is_head: bool, is_cut: bool, ticket: Ticket) -> Answer {
-    let (mut head, mut body) = answer.into_parts();
-    if is_head {
-        if let Some(length) = body.size_hint().exact() {
-            head.headers.insert(header::CONTENT_LENGTH, length.into());
-        }
-        body = MockBody::empty();
+/// The answer without its body, if only its head was asked for; it still says how long that is.
+fn for_head(mut answer: Answer, is_head: bool) -> Answer {
+    if !is_head {
+        return answer;
     }
-    if is_cut {
-        body = body.cut();
+    if let Some(length) = answer.body().size_hint().exact() {
+        let headers = answer.headers_mut();
+        headers.insert(header::CONTENT_LENGTH, length.into());
     }
-    Response::from_parts(head, body.with_ticket(ticket))
+    answer.map(|_| MockBody::empty())
 }
 
 impl Call<'_> {

@@ -89,21 +89,12 @@ struct Limit {
 
 impl Model {
     pub(super) fn new(settings: &MockSettings) -> Self {
-        let first = settings.upstream.iter().cloned();
-        let ban = settings.upstream.as_ref().and_then(|first| first.ban);
-        let (retry_after, refuse_latency) = settings.upstream.as_ref().map_or_else(
-            || (false, Duration::ZERO),
-            |first| (first.retry_after, first.refuse_latency),
-        );
-        let further = settings.further.iter().map(|kind| UpstreamSettings {
-            retry_after,
-            refuse_latency,
-            latency: Duration::ZERO,
-            network: Duration::ZERO,
-            ban,
-            ..UpstreamSettings::of(*kind)
-        });
-        let limits = first.chain(further).zip(settings.seed..);
+        let first = settings.upstream.clone();
+        let further = settings
+            .further
+            .iter()
+            .map(|kind| further(first.as_ref(), *kind));
+        let limits = first.iter().cloned().chain(further).zip(settings.seed..);
         let limits = limits.map(|(mut upstream, seed)| {
             upstream.headers |= settings.style.always_tells();
             upstream.headers &= upstream.kind != UNLIMITED;
@@ -189,6 +180,19 @@ impl Model {
         let is_window = |limit: &Limit| matches!(limit.settings.kind, Kind::Window { .. });
         let window = self.limits.iter().position(is_window);
         window.or_else(|| (!self.limits.is_empty()).then_some(0))
+    }
+}
+
+/// A further limit: it refuses as the first does, and adds nothing to what is served.
+fn further(first: Option<&UpstreamSettings>, kind: Kind) -> UpstreamSettings {
+    let alone = UpstreamSettings::of(kind);
+    UpstreamSettings {
+        kind,
+        latency: Duration::ZERO,
+        failure_rate: 0.0,
+        steps: Vec::new(),
+        outages: Vec::new(),
+        ..first.cloned().unwrap_or(alone)
     }
 }
 
@@ -280,5 +284,108 @@ impl Planned {
             self.pace
         };
         Self { at, pace, ..worse }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use sim::scenario::SHIPPED;
+
+    use super::*;
+    use crate::mock::spec;
+
+    fn model(limits: &[&str]) -> Model {
+        let mut kinds = limits.iter().map(|text| spec::limit(text).unwrap().kind());
+        Model::new(&MockSettings {
+            upstream: kinds.next().map(|kind| UpstreamSettings {
+                latency_spread: 0.0,
+                ..UpstreamSettings::of(kind)
+            }),
+            further: kinds.collect(),
+            ..MockSettings::default()
+        })
+    }
+
+    fn status(fate: Fate) -> u16 {
+        match fate {
+            Fate::Answered(planned) => planned.status,
+            Fate::Reset => 0,
+            Fate::Silent => 1,
+        }
+    }
+
+    #[test]
+    fn what_happens_is_what_the_simulator_plays() {
+        for shipped in SHIPPED {
+            let upstream = shipped.scenario().upstream;
+            let mut simulated = Upstream::new(&upstream);
+            let mut random = Random::from_seed(7);
+            let mut model = Model::new(&MockSettings {
+                upstream: Some(upstream.clone()),
+                seed: 7,
+                ..MockSettings::default()
+            });
+            for number in 0..2000 {
+                let now = Timestamp::from_millis(number * 60);
+                let reply = simulated.receive(0, now, &mut random);
+                let expected = match reply {
+                    Reply::Answered { at, answer } => {
+                        Some((at + upstream.network * 2, answer.status, answer.retry_after))
+                    }
+                    Reply::Unreachable | Reply::Silent { .. } => None,
+                };
+                let met = match model.receive(0, now) {
+                    Fate::Answered(met) => Some((met.at, met.status, met.retry_after)),
+                    Fate::Reset | Fate::Silent => None,
+                };
+                assert_eq!(met, expected, "{} at {now:?}", shipped.name);
+            }
+        }
+    }
+
+    #[test]
+    fn it_says_which_limit_refuses_and_what_is_left_of_the_quota() {
+        let mut model = Model::new(&MockSettings {
+            style: crate::mock::Style::Github,
+            upstream: Some(UpstreamSettings::of(spec::limit("1/s").unwrap().kind())),
+            further: vec![spec::limit("2/1h").unwrap().kind()],
+            ..MockSettings::default()
+        });
+        let mut met = |seconds| match model.receive(0, Timestamp::from_secs(seconds)) {
+            Fate::Answered(met) => (met.why, met.quota.map(|pace| pace.remaining)),
+            fate => panic!("{fate:?}"),
+        };
+        assert_eq!(met(0), (Why::Served, Some(1)));
+        assert_eq!(met(0), (Why::Rate, Some(1)));
+        assert_eq!(met(1), (Why::Served, Some(0)));
+        assert_eq!(met(2), (Why::Quota, Some(0)));
+    }
+
+    proptest! {
+        /// Whoever is accepted is accepted by each limit alone, and who is refused takes nothing.
+        #[test]
+        fn several_limits_are_all_or_nothing(
+            gaps in prop::collection::vec(0_u64..400, 1..200),
+        ) {
+            let limits = ["5/s burst 3", "10/3s", "slots 2 300ms queue 1"];
+            let mut together = model(&limits);
+            let mut alone = limits.map(|limit| model(&[limit]));
+            let mut now = 0;
+            for gap in gaps {
+                now += gap;
+                let at = Timestamp::from_millis(now);
+                let has_room = alone.iter_mut().all(|model| {
+                    model.limits[0].upstream.pace(at).remaining > 0
+                });
+                let status = status(together.receive(0, at));
+                prop_assert_eq!(status == 200, has_room);
+                if has_room {
+                    for model in &mut alone {
+                        model.receive(0, at);
+                    }
+                }
+            }
+        }
     }
 }

@@ -100,7 +100,7 @@ fn run(part: &str) -> Result<Run, String> {
 }
 
 fn wrong(part: &str, expected: impl std::fmt::Display) -> String {
-    format!("{expected} instead of `{part}`")
+    format!("{expected}, not `{part}`")
 }
 
 fn cue(text: &str) -> Result<Cue, String> {
@@ -132,4 +132,93 @@ fn cue(text: &str) -> Result<Cue, String> {
         retry_after,
         latency,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn answer(status: u16, retry_after: Option<u64>, latency_ms: Option<u64>) -> Cue {
+        Cue::Answer {
+            status,
+            retry_after,
+            latency: latency_ms.map(Duration::from_millis),
+        }
+    }
+
+    fn cues(text: &str, count: u64) -> Vec<Cue> {
+        let script = Script::parse(text).unwrap();
+        (0..count).map(|number| script.cue(number)).collect()
+    }
+
+    #[test]
+    fn answers_come_in_their_order_and_the_last_for_ever() {
+        let ok = answer(200, None, None);
+        assert_eq!(
+            cues("200, 200@2500ms,429:3,503:1@5ms", 6),
+            [
+                ok,
+                answer(200, None, Some(2500)),
+                answer(429, Some(3), None),
+                answer(503, Some(1), Some(5)),
+                answer(503, Some(1), Some(5)),
+                answer(503, Some(1), Some(5)),
+            ]
+        );
+        assert_eq!(
+            cues("reset,silent,timeout,cut,200", 5),
+            [Cue::Reset, Cue::Silent, Cue::Silent, Cue::Cut, ok]
+        );
+    }
+
+    #[test]
+    fn answers_can_be_counted_and_repeated() {
+        let (bad, ok) = (answer(503, None, None), answer(200, None, None));
+        assert_eq!(cues("503*2,200", 5), [bad, bad, ok, ok, ok]);
+        assert_eq!(
+            cues("503*2,200,repeat", 7),
+            [bad, bad, ok, bad, bad, ok, bad]
+        );
+        assert_eq!(cues("200*1000000", 1), [ok]);
+    }
+
+    #[test]
+    fn what_is_no_answer_is_named() {
+        for text in [
+            "",
+            "200,",
+            "repeat",
+            "ok",
+            "199",
+            "600",
+            "200@5",
+            "429:x",
+            "429:-1",
+            "503*0",
+            "503*x",
+            "200@1s:3",
+            "repeat,200",
+        ] {
+            let expected = Script::parse(text).expect_err(text);
+            assert!(expected.contains('`'), "{text}: {expected}");
+        }
+        assert_eq!(
+            Script::parse("200,429:soon").unwrap_err(),
+            "whole seconds of Retry-After after `:`, as in `429:3`, not `429:soon`"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_written_is_read_or_refused(
+            text in "[0-9a-z ,@:*é]{0,24}",
+            number: u64,
+        ) {
+            if let Ok(script) = Script::parse(&text) {
+                script.cue(number);
+            }
+        }
+    }
 }

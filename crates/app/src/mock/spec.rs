@@ -14,6 +14,8 @@ use policy::setting;
 use policy::time::Timestamp;
 use sim::upstream::{Ban, Kind, Outage, Step};
 
+use crate::settings::Size;
+
 /// Reads a limit: `50/s burst 10`, `600/1m` or `slots 20 100ms queue 200`.
 ///
 /// ```
@@ -173,26 +175,25 @@ fn window(amount: &str, rest: &[&str]) -> Result<Limit, String> {
         setting::positive(period)
     };
     let period = period.map_err(|_| "a window with a length, as in `600/1m` or `300/10s`")?;
-    let phase = match rest {
-        [] => None,
-        ["phase", phase] => {
-            Some(duration::parse(phase).map_err(|expected| {
+    let phase =
+        match rest {
+            [] => None,
+            ["phase", phase] => Some(duration::parse(phase).map_err(|expected| {
                 format!("{expected} after `phase`, as in `600/1m phase 20s`")
-            })?)
-        }
-        ["burst", ..] => {
-            return Err(format!(
-                "a window without a burst; a token bucket is written `{amount}` with a bare unit, \
-                 as in `50/s burst 10`"
-            ));
-        }
-        _ => {
-            return Err(
-                "nothing after the window but `phase DURATION`, as in `600/1m phase 20s`"
+            })?),
+            ["burst", ..] => {
+                return Err(
+                "a window without a burst; a token bucket has a bare unit, as in `50/s burst 10`"
                     .to_owned(),
             );
-        }
-    };
+            }
+            _ => {
+                return Err(
+                    "nothing after the window but `phase DURATION`, as in `600/1m phase 20s`"
+                        .to_owned(),
+                );
+            }
+        };
     Ok(Limit(Written::Window {
         quota,
         period,
@@ -261,7 +262,10 @@ pub fn steps(first: Kind, written: &[(Duration, Limit)]) -> Result<Vec<Step>, (u
         let at = Timestamp::ZERO + *at;
         if let Some(last) = steps.last().filter(|last| at <= last.at) {
             let last = Exact(last.at.since(Timestamp::ZERO));
-            return Err((index, format!("later than the step before it ({last})")));
+            return Err((
+                index,
+                format!("a time later than that of the step before ({last})"),
+            ));
         }
         kind = limit.after(kind).ok_or_else(|| {
             let expected = "a limit of the same kind as the first, windows of the same length";
@@ -360,6 +364,22 @@ pub fn share(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| "a share from 0 to 1, such as `0.03` or `3%`".to_owned())
 }
 
+/// Reads a length in bytes, `128` or `64KiB`, at most 64 MiB: a body is kept in memory.
+///
+/// # Errors
+///
+/// What was expected instead.
+pub fn size(text: &str) -> Result<usize, String> {
+    const MOST: usize = 64 << 20;
+    let bytes = match text.parse() {
+        Ok(Size::Bytes(bytes)) => usize::try_from(bytes).ok(),
+        Ok(Size::None) => None,
+        Err(_) => setting::whole(text, 0, MOST).ok(),
+    };
+    let bytes = bytes.filter(|bytes| *bytes <= MOST);
+    bytes.ok_or_else(|| "a number of bytes such as `128` or `64KiB`, up to `64MiB`".to_owned())
+}
+
 /// Reads how much times are spread, as in a scenario.
 ///
 /// # Errors
@@ -369,3 +389,6 @@ pub fn spread(text: &str) -> Result<f64, String> {
     let spread = number(text).filter(|spread| (0.0..=5.0).contains(spread));
     spread.ok_or_else(|| "a number from 0 to 5".to_owned())
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,10 +4,9 @@ mod github;
 mod openai;
 mod plain;
 
-use std::sync::Arc;
+use http::{HeaderMap, HeaderValue};
 
-use http::HeaderMap;
-use http::request::Parts;
+pub(super) use plain::body as plain_body;
 
 use super::desk::Desk;
 use super::handle::{Answer, Call};
@@ -34,14 +33,9 @@ impl Style {
         }
     }
 
-    /// Is this a path that takes nothing from the limit?
-    pub(super) fn is_free(self, path: &str) -> bool {
-        self == Self::Github && path == github::RATE_LIMIT
-    }
-
-    /// The answer at such a path.
-    pub(super) fn free(self, desk: &Arc<Desk>, head: &Parts) -> Answer {
-        github::rate_limit(desk, head)
+    /// The answer at a path that takes nothing from the limit, if this is one.
+    pub(super) fn free(self, desk: &Desk, path: &str) -> Option<Answer> {
+        (self == Self::Github && path == github::RATE_LIMIT).then(|| github::rate_limit(desk))
     }
 
     /// The answer to a request that is served.
@@ -75,9 +69,13 @@ impl Style {
     }
 }
 
-/// Sets a header whose value is made here and has no strange characters.
-fn set(headers: &mut HeaderMap, name: &'static str, value: impl ToString) {
-    if let Ok(value) = value.to_string().parse() {
+fn set(headers: &mut HeaderMap, name: &'static str, value: impl Into<HeaderValue>) {
+    headers.insert(name, value.into());
+}
+
+/// The same for a text that is made here and has no strange characters.
+fn set_text(headers: &mut HeaderMap, name: &'static str, text: &[u8]) {
+    if let Ok(value) = HeaderValue::from_bytes(text) {
         headers.insert(name, value);
     }
 }

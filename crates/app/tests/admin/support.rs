@@ -9,10 +9,12 @@ use std::time::Duration;
 use app::admin::{Admin, Sources, Token};
 use app::engine::Engine;
 use app::gateway::Gateway;
+use app::log::Log;
 use app::settings::{self, Process, Settings};
 use serde_json::Value;
 use store::Store;
 use tempfile::TempDir;
+use tidegate::Clock;
 
 /// Two endpoints that nobody answers at.
 pub(crate) const TWO: &str = r#"
@@ -45,7 +47,8 @@ impl Running {
 
     pub(crate) fn with_store(toml: &str, folder: &Path, store: Store) -> Self {
         let stored = store.load().unwrap_or_default();
-        let engine = Engine::new(Arc::new(settings(toml, folder)), store, 1);
+        let settings = Arc::new(settings(toml, folder));
+        let engine = Engine::new(settings, store, Log::silent(), Clock::system(), 1);
         let warnings = engine.restore(&stored);
         let sources = Sources {
             metrics: Arc::new(|| "tidegate_gates 0\n".to_owned()),

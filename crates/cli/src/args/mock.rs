@@ -1,8 +1,5 @@
 //! `tidegate mock`.
 
-use std::net::SocketAddr;
-use std::num::NonZeroUsize;
-
 use clap::{Args, ValueEnum};
 
 /// Run a local upstream that limits, fails and answers like real ones
@@ -81,11 +78,11 @@ pub(crate) struct MockArgs {
 
     /// Where it listens; port 0 is any that is free
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7080")]
-    pub(crate) listen: SocketAddr,
+    pub(crate) listen: String,
 
     /// How many threads answer
     #[arg(long, value_name = "N", default_value = "1")]
-    pub(crate) threads: NonZeroUsize,
+    pub(crate) threads: String,
 
     /// Where random numbers come from
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -135,13 +132,13 @@ fn long_help() -> String {
     format!("{GRAMMAR}\n\n{EXAMPLES}")
 }
 
-const GRAMMAR: &str = r#"Limits:
+const GRAMMAR: &str = r#"How limits are written:
   50/s [burst 10]             a token bucket; a burst that is not written is what one second brings
   600/1m [phase 20s]          a fixed window: so many in each minute; `/s` is a rate, `/1s` a window
   slots 20 100ms [queue 200]  so many at a time, each for so long; others queue, 100 unless written
   Of several, a request has to be within all.
 
-Scripts:
+How scripts are written:
   STATUS[:RETRY_AFTER][@LATENCY][*TIMES], or `reset` (the connection breaks), `silent` (nothing ever
   comes), `cut` (the answer breaks off). After the last, the last again; `repeat` at the end begins
   anew.

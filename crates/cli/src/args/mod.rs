@@ -28,7 +28,7 @@ pub(crate) use gates::GatesArgs;
 pub(crate) use mock::{MockArgs, StyleName};
 pub(crate) use pools::{EndpointArgs, PoolsArgs, PoolsCommand};
 pub(crate) use replay::{Policy, ReplayArgs};
-pub(crate) use serve::ServeArgs;
+pub(crate) use serve::{LogFormat, ServeArgs};
 pub(crate) use simulate::SimulateArgs;
 
 /// Send as fast as they will take, never faster.

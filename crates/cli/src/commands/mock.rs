@@ -11,7 +11,7 @@ use anyhow::Context;
 use app::mock::{Mock, MockStats};
 use serde_json::json;
 
-use super::stopping::{self, Stop};
+use super::stopping::{Stop, Stopping};
 use super::{Failure, problems, unwritten};
 use crate::args::MockArgs;
 use crate::exit::Exit;
@@ -20,8 +20,9 @@ use crate::output::Output;
 pub(crate) fn mock(args: &MockArgs, is_json: bool, output: &Output) -> Result<(), Failure> {
     let wanted = settings::read(args, is_json, output)?;
     let shown = summary::text(&wanted.mock);
-    let mock = Mock::start(wanted.mock, args.listen, args.threads)
-        .map_err(|error| not_started(error, args.listen))?;
+    let stopping = Stopping::new().map_err(no_signals)?;
+    let mock = Mock::start(wanted.mock, wanted.listen, wanted.threads)
+        .map_err(|error| not_started(error, wanted.listen))?;
     // What listens also to others is told before anybody calls.
     if !mock.address().ip().is_loopback() {
         output.warning(&format!(
@@ -29,31 +30,15 @@ pub(crate) fn mock(args: &MockArgs, is_json: bool, output: &Output) -> Result<()
             mock.address()
         ));
     }
-    let url = format!("http://{}", mock.address());
-    let text = if is_json {
-        format!("{}\n", json!({ "listening": url }))
-    } else {
-        format!("listening on {url}\n{shown}")
+    let url = mock.url();
+    let text = match is_json {
+        true => format!("{}\n", json!({ "listening": url })),
+        false if output.is_quiet() => format!("listening on {url}\n"),
+        false => format!("listening on {url}\n{shown}"),
     };
     output.print(text.as_bytes()).or_else(unwritten)?;
-    run(mock, wanted.length, is_json, output)
-}
-
-/// How long a mock that is told to end waits for what is under way.
-const PATIENCE: Duration = Duration::from_secs(2);
-
-fn run(
-    mock: Mock,
-    length: Option<Duration>,
-    is_json: bool,
-    output: &Output,
-) -> Result<(), Failure> {
-    let ended = stopping::serve(length, move || mock.stop(PATIENCE));
-    let (stop, stats) = ended.map_err(|error| {
-        let error = anyhow::Error::new(error).context("cannot wait for signals");
-        Failure::new(Exit::Failed, error)
-    })?;
-    if let Some(stats) = stats {
+    let (stop, stats) = stopping.wait(wanted.length, move || mock.stop(PATIENCE));
+    if let Some(stats) = stats.filter(|_| is_json || !output.is_quiet()) {
         let text = counts(&stats, is_json);
         output.print(text.as_bytes()).or_else(unwritten)?;
     }
@@ -61,6 +46,14 @@ fn run(
         Stop::Elapsed | Stop::Terminated => Ok(()),
         Stop::Interrupted => Err(Failure::silent(Exit::Interrupted)),
     }
+}
+
+/// How long a mock that is told to end waits for what is under way.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+fn no_signals(error: io::Error) -> Failure {
+    let error = anyhow::Error::new(error).context("cannot wait for signals");
+    Failure::new(Exit::Failed, error)
 }
 
 fn counts(stats: &MockStats, is_json: bool) -> String {

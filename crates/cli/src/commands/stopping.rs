@@ -6,8 +6,11 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
-use tokio::runtime;
-use tokio::signal::ctrl_c;
+use tokio::runtime::{self, Runtime};
+#[cfg(unix)]
+use tokio::signal::unix;
+#[cfg(windows)]
+use tokio::signal::windows;
 use tokio::sync::oneshot;
 
 /// Why it ended.
@@ -21,64 +24,101 @@ pub(super) enum Stop {
     Interrupted,
 }
 
-/// Waits for the end, of itself after `length`, and then calls `finish`, whose result is missing if
-/// a second signal came first.
-pub(super) fn serve<T: Send + 'static>(
-    length: Option<Duration>,
-    finish: impl FnOnce() -> T + Send + 'static,
-) -> io::Result<(Stop, Option<T>)> {
-    let runtime = runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    runtime.block_on(async {
-        let mut signals = Signals::new()?;
-        let stop = match length {
-            Some(length) => tokio::select! {
-                () = tokio::time::sleep(length) => Stop::Elapsed,
-                stop = signals.next() => stop?,
-            },
-            None => signals.next().await?,
+/// Signals are taken from the moment this is made, so make it before anybody is told where to call.
+#[derive(Debug)]
+pub(super) struct Stopping {
+    runtime: Runtime,
+    signals: Signals,
+}
+
+impl Stopping {
+    pub(super) fn new() -> io::Result<Self> {
+        let runtime = runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let signals = {
+            let _inside = runtime.enter();
+            Signals::new()?
         };
-        let (sender, finished) = oneshot::channel();
-        thread::spawn(move || {
-            // Nobody is there to be told after a second signal.
-            _ = sender.send(finish());
-        });
-        tokio::select! {
-            result = finished => Ok((stop, result.ok())),
-            again = signals.next() => Ok((again?, None)),
-        }
-    })
+        Ok(Self { runtime, signals })
+    }
+
+    /// Waits for the end, of itself after `length`, and then calls `finish`, whose result is
+    /// missing if a second signal came first.
+    pub(super) fn wait<T: Send + 'static>(
+        mut self,
+        length: Option<Duration>,
+        finish: impl FnOnce() -> T + Send + 'static,
+    ) -> (Stop, Option<T>) {
+        self.runtime.block_on(async {
+            let stop = tokio::select! {
+                () = elapsed(length) => Stop::Elapsed,
+                stop = self.signals.next() => stop,
+            };
+            let (sender, finished) = oneshot::channel();
+            thread::spawn(move || {
+                // Nobody is there to be told after a second signal.
+                _ = sender.send(finish());
+            });
+            tokio::select! {
+                result = finished => (stop, result.ok()),
+                again = self.signals.next() => (again, None),
+            }
+        })
+    }
+}
+
+async fn elapsed(length: Option<Duration>) {
+    match length {
+        Some(length) => tokio::time::sleep(length).await,
+        None => std::future::pending().await,
+    }
 }
 
 #[cfg(unix)]
-struct Signals(tokio::signal::unix::Signal);
+#[derive(Debug)]
+struct Signals {
+    interrupted: unix::Signal,
+    terminated: unix::Signal,
+}
 
 #[cfg(unix)]
 impl Signals {
     fn new() -> io::Result<Self> {
-        use tokio::signal::unix::{SignalKind, signal};
-        signal(SignalKind::terminate()).map(Self)
+        Ok(Self {
+            interrupted: unix::signal(unix::SignalKind::interrupt())?,
+            terminated: unix::signal(unix::SignalKind::terminate())?,
+        })
     }
 
-    async fn next(&mut self) -> io::Result<Stop> {
+    async fn next(&mut self) -> Stop {
         tokio::select! {
-            interrupted = ctrl_c() => interrupted.map(|()| Stop::Interrupted),
-            _ = self.0.recv() => Ok(Stop::Terminated),
+            _ = self.interrupted.recv() => Stop::Interrupted,
+            _ = self.terminated.recv() => Stop::Terminated,
         }
     }
 }
 
-#[cfg(not(unix))]
-struct Signals;
+#[cfg(windows)]
+#[derive(Debug)]
+struct Signals {
+    interrupted: windows::CtrlC,
+    terminated: windows::CtrlClose,
+}
 
-#[cfg(not(unix))]
+#[cfg(windows)]
 impl Signals {
     fn new() -> io::Result<Self> {
-        Ok(Self)
+        Ok(Self {
+            interrupted: windows::ctrl_c()?,
+            terminated: windows::ctrl_close()?,
+        })
     }
 
-    async fn next(&mut self) -> io::Result<Stop> {
-        ctrl_c().await.map(|()| Stop::Interrupted)
+    async fn next(&mut self) -> Stop {
+        tokio::select! {
+            _ = self.interrupted.recv() => Stop::Interrupted,
+            _ = self.terminated.recv() => Stop::Terminated,
+        }
     }
 }

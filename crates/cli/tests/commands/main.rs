@@ -12,6 +12,7 @@ mod check;
 mod completions;
 mod config;
 mod explain;
+mod mock;
 mod pace;
 mod replay;
 mod simulate;

@@ -172,13 +172,17 @@ impl Gate {
     }
 
     /// Slows down before the last one that is left, so that it is known to be the last before
-    /// another leaves: what is left is spread over the time that two answers take, or until the
-    /// reset if that is sooner. `true` if that is slower than the rate was.
+    /// another leaves: what is left is spread over the time that two answers like this take, or
+    /// two and a half as they are lately, or until the reset if that is sooner. `true` if that is
+    /// slower than the rate was.
     fn land(&mut self, settings: &GateSettings, outcome: &Outcome, left: u64) -> bool {
         let Some(reset) = outcome.hint.reset else {
             return false;
         };
-        let spread = outcome.latency.saturating_mul(2).min(reset).as_secs_f64();
+        // One answer alone may be a fast one by chance, and the next takes more than twice as long.
+        let lately = LANDING * self.adaptive.mean_latency();
+        let spread = lately.max(2.0 * outcome.latency.as_secs_f64());
+        let spread = spread.min(reset.as_secs_f64());
         let is_slower = self.bucket.rate() * spread > left as f64;
         if is_slower {
             self.bucket
@@ -265,6 +269,11 @@ impl Gate {
         }
     }
 }
+
+/// So many answers as they are lately. Chosen on 150 simulated runs of 30 windows each; on 150 others
+/// something was refused in none, and in 40 by the time of the last answer alone. With 3, more
+/// windows were not used up.
+const LANDING: f64 = 2.5;
 
 /// How long the server wants this gate to be left alone.
 fn told_to_wait(outcome: &Outcome, verdict: Verdict, exhausted: bool) -> Option<Duration> {

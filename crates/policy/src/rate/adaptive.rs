@@ -77,6 +77,11 @@ impl Adaptive {
         }
     }
 
+    /// How long answers take lately, in seconds; zero before the first.
+    pub(crate) fn mean_latency(&self) -> f64 {
+        self.latency.mean()
+    }
+
     /// Is it doubtful that anything passes?
     #[inline]
     pub(crate) fn doubts(&self) -> bool {
@@ -354,6 +359,12 @@ struct LatencyGuard {
     significant: bool,
 }
 
+/// Below that, in seconds, answers do not differ: a busy machine alone takes as long to notice one,
+/// and slowing down would not help it.
+const SHORTEST: f32 = 0.01;
+/// One answer after hours must not poison the mean for the next hour.
+const LONGEST: f32 = 600.0;
+
 /// The mean of a batch over the base, as far as anything is decided by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Pace {
@@ -399,8 +410,7 @@ impl LatencyGuard {
 
     #[inline]
     fn measure(&mut self, latency: Duration, now: Timestamp) -> Queueing {
-        // Capped, so that one answer after hours does not poison the mean for the next hour.
-        let seconds = latency.as_secs_f32().min(600.0);
+        let seconds = latency.as_secs_f32().clamp(SHORTEST, LONGEST);
         self.mean = if self.mean > 0.0 {
             0.8 * self.mean + 0.2 * seconds
         } else {

@@ -1,11 +1,13 @@
 //! Strategies side by side over the shipped upstreams, and the default one against its goals.
 //!
 //! `control [SEEDS]` plays every upstream with every strategy, ten seeds each by default, and prints
-//! the means: a table per upstream, then the goals, then one line of JSON. `scripts/bench-control`
+//! the means: a table per upstream, then the goals, then the default strategy beside the best of
+//! three designs, then one line of JSON. `scripts/bench-control`
 //! runs it and keeps results.
 
 #![expect(clippy::print_stdout, reason = "a program that prints a table")]
 
+mod beside;
 mod goals;
 mod runs;
 
@@ -13,6 +15,7 @@ use std::error::Error;
 
 use serde_json::{Map, Value, json};
 
+use beside::Beside;
 use goals::{GOALS, Goal};
 use runs::{CONTENDERS, Mean, Row, UPSTREAMS};
 
@@ -38,7 +41,12 @@ fn main() -> Result<(), Box<dyn Error>> {
             goal.upstream, goal.figure, goal.bound
         );
     }
-    println!("{}", summary(seeds, &rows, &judged));
+    println!("\n`adaptive` beside the best of `epochs` and `model`: no more than 5 points behind");
+    let beside = beside::all(&rows);
+    for each in &beside {
+        println!("{}", comparison(each));
+    }
+    println!("{}", summary(seeds, &rows, &judged, &beside));
     Ok(())
 }
 
@@ -64,11 +72,24 @@ fn line(row: &Row) -> String {
         pair("outage_sent", "recovery_s", 0),
         shown(get("breaker_opened"), 1),
         shown(get("breaker_open_after_s"), 2),
-        shown(get("resends_per_failure"), 2),
+        shown(get("sends_per_failure"), 2),
         shown(get("jain"), 3),
         shown(get("bans"), 1),
         shown(get("early"), 0),
     )
+}
+
+fn comparison(beside: &Beside) -> String {
+    let Beside {
+        upstream,
+        figure,
+        value,
+        best,
+        of,
+        met,
+    } = beside;
+    let mark = if *met { "met   " } else { "MISSED" };
+    format!("{mark} {upstream:6} {figure:24} {value:>8.3}  {best:.3} of `{of}`")
 }
 
 /// `–` for what does not apply or never came.
@@ -90,7 +111,7 @@ fn judge(goal: &'static Goal, rows: &[Row]) -> Option<Judged> {
     ))
 }
 
-fn summary(seeds: u64, rows: &[Row], judged: &[Judged]) -> Value {
+fn summary(seeds: u64, rows: &[Row], judged: &[Judged], beside: &[Beside]) -> Value {
     let mut goals = Map::new();
     for upstream in UPSTREAMS {
         let of = judged
@@ -115,7 +136,11 @@ fn summary(seeds: u64, rows: &[Row], judged: &[Judged]) -> Value {
             ((*contender).to_owned(), upstreams.into())
         })
         .collect();
-    json!({ "goals": goals, "met": met, "of": of, "seeds": seeds, "strategies": strategies })
+    let behind = beside::summary(beside);
+    json!({
+        "behind": behind, "goals": goals, "met": met, "of": of, "seeds": seeds,
+        "strategies": strategies,
+    })
 }
 
 fn mean(mean: &Mean) -> Value {

@@ -18,8 +18,17 @@ pub(crate) const UPSTREAMS: [&str; 12] = [
 ];
 
 /// Strategies by their words; the first has the goals.
-pub(crate) const CONTENDERS: [&str; 6] =
-    ["adaptive", "aimd", "fixed", "cubic", "autothrottle", "none"];
+pub(crate) const CONTENDERS: [&str; 9] = [
+    "adaptive",
+    "aimd",
+    "fixed",
+    "epochs-gentle",
+    "epochs-brisk",
+    "model",
+    "cubic",
+    "autothrottle",
+    "none",
+];
 
 /// What one strategy came to at one upstream.
 pub(crate) struct Row {
@@ -156,12 +165,9 @@ fn named(
             ("breaker_open_after_s", open_after(scenario, series)),
         ]);
     }
-    if scenario.upstream.failure_rate > 0.0 {
-        // Everything that was not accepted is sent again; no single request is followed, so this is
-        // no goal.
-        let resends = (figures.failed + figures.refused) as f64;
-        let failed = figures.failed as f64;
-        named.push(("resends_per_failure", Some(resends / failed.max(1.0))));
+    if scenario.upstream.failure_rate > 0.0 || !scenario.upstream.outages.is_empty() {
+        let sends = figures.after_failures.sends_per_failure();
+        named.push(("sends_per_failure", sends));
     }
     named
 }

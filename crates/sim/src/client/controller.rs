@@ -68,7 +68,7 @@ pub enum Next {
     /// Something from the backlog leaves now; only if there is anything.
     SendFresh,
     /// Something that the controller kept leaves again now.
-    SendAgain,
+    SendAgain(Kept),
     /// Nothing leaves. Ask again at `until`, and in any case after an answer or an arrival.
     Wait {
         /// When; `None` if time alone does not help.
@@ -84,8 +84,12 @@ pub enum Afterwards {
     /// It is still to be sent, like everything else in the backlog.
     BackToBacklog,
     /// The controller keeps it and sends it again itself.
-    Kept,
+    Kept(Kept),
 }
+
+/// Names something that a controller keeps, for as long as it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Kept(pub(crate) usize);
 
 /// An attempt that has ended, as policies hear of it.
 #[derive(Clone, Debug, PartialEq)]

@@ -9,7 +9,7 @@ use policy::outcome::Verdict;
 use policy::random::Random;
 use policy::time::Timestamp;
 
-use super::controller::{Afterwards, Attempt, Controller, FlightId, Next, Outstanding};
+use super::controller::{Afterwards, Attempt, Controller, FlightId, Kept, Next, Outstanding};
 
 #[derive(Debug)]
 pub(super) struct Failing {
@@ -19,8 +19,10 @@ pub(super) struct Failing {
     most: u32,
     in_flight: u32,
     under_way: Outstanding<u32>,
-    /// The attempts of those that are to be tried again.
-    kept: VecDeque<u32>,
+    /// Those that are to be tried again, with their attempts.
+    kept: VecDeque<(Kept, u32)>,
+    /// How many were ever kept.
+    named: usize,
     last_end: Option<Timestamp>,
     /// Has one started since the last end? Then the next waits for the next end.
     started: bool,
@@ -38,6 +40,7 @@ impl Failing {
             in_flight: 0,
             under_way: Outstanding::new(),
             kept: VecDeque::new(),
+            named: 0,
             last_end: None,
             started: false,
             last_success: now,
@@ -87,9 +90,9 @@ impl Controller for Failing {
         self.started = true;
         self.in_flight += 1;
         match self.kept.pop_front() {
-            Some(attempts) => {
+            Some((kept, attempts)) => {
                 self.under_way.put(id, attempts);
-                Next::SendAgain
+                Next::SendAgain(kept)
             }
             None => {
                 self.under_way.put(id, 0);
@@ -121,8 +124,10 @@ impl Controller for Failing {
                 if attempts >= self.settings.attempts() {
                     return Afterwards::Over;
                 }
-                self.kept.push_back(attempts);
-                Afterwards::Kept
+                let kept = Kept(self.named);
+                self.named += 1;
+                self.kept.push_back((kept, attempts));
+                Afterwards::Kept(kept)
             }
             Some(
                 Verdict::QuotaExhausted

@@ -7,7 +7,7 @@ use policy::poll::{Answer, Job, Poll, PollSettings, Told};
 use policy::random::Random;
 use policy::time::Timestamp;
 
-use super::controller::{Afterwards, Attempt, Controller, FlightId, Next, Standing};
+use super::controller::{Afterwards, Attempt, Controller, FlightId, Kept, Next, Standing};
 
 #[derive(Debug)]
 pub(super) struct Polling {
@@ -50,7 +50,7 @@ impl Controller for Polling {
             None => Next::Wait { until: None },
             Some(present) if present.next_at.is_some_and(|at| at <= now) => {
                 present.next_at = None;
-                Next::SendAgain
+                Next::SendAgain(THE_JOB)
             }
             Some(present) => Next::Wait {
                 until: present.next_at,
@@ -80,7 +80,7 @@ impl Controller for Polling {
             self.present = None;
             return Afterwards::Over;
         }
-        Afterwards::Kept
+        Afterwards::Kept(THE_JOB)
     }
 
     fn standing(&self, now: Timestamp) -> Standing {
@@ -94,6 +94,9 @@ impl Controller for Polling {
         }
     }
 }
+
+/// It follows one at a time.
+const THE_JOB: Kept = Kept(0);
 
 fn answer(attempt: &Attempt) -> Answer {
     let wait = attempt.outcome.hint.wait;

@@ -11,7 +11,7 @@ use policy::item::{Item, ItemKind, Step};
 use policy::random::Random;
 use policy::time::Timestamp;
 
-use super::controller::{Afterwards, Attempt, Controller, FlightId, Next, Outstanding};
+use super::controller::{Afterwards, Attempt, Controller, FlightId, Kept, Next, Outstanding};
 
 #[derive(Debug)]
 pub(super) struct Retrying {
@@ -88,31 +88,33 @@ impl Retrying {
         }
     }
 
-    fn keep(&mut self, at: Timestamp, work: Work) {
+    fn keep(&mut self, at: Timestamp, work: Work) -> Kept {
         let place = self.free.pop().unwrap_or_else(|| {
             self.kept.push(None);
             self.kept.len() - 1
         });
         self.kept[place] = Some(work);
         self.waiting.push(Reverse((at, place)));
+        Kept(place)
     }
 
-    fn due(&mut self, now: Timestamp) -> Option<Work> {
+    fn due(&mut self, now: Timestamp) -> Option<(Kept, Work)> {
         let Reverse((at, place)) = *self.waiting.peek()?;
         if at > now {
             return None;
         }
         self.waiting.pop();
         self.free.push(place);
-        self.kept.get_mut(place)?.take()
+        let work = self.kept.get_mut(place)?.take()?;
+        Some((Kept(place), work))
     }
 }
 
 impl Controller for Retrying {
     fn next(&mut self, id: FlightId, has_fresh: bool, now: Timestamp, _: &mut Random) -> Next {
-        if let Some(work) = self.due(now) {
+        if let Some((kept, work)) = self.due(now) {
             self.under_way.put(id, work);
-            return Next::SendAgain;
+            return Next::SendAgain(kept);
         }
         if has_fresh && self.busy < self.workers {
             self.busy += 1;
@@ -133,10 +135,7 @@ impl Controller for Retrying {
     ) -> Afterwards {
         let work = self.under_way.take(id);
         match work.and_then(|work| self.again(work, attempt, now, random)) {
-            Some((at, work)) => {
-                self.keep(at, work);
-                Afterwards::Kept
-            }
+            Some((at, work)) => Afterwards::Kept(self.keep(at, work)),
             None => {
                 self.busy = self.busy.saturating_sub(1);
                 Afterwards::Over

@@ -132,13 +132,16 @@ pub enum Strategy {
 
 impl Strategy {
     /// The words, with what stands for a number.
-    pub const WORDS: [&'static str; 6] = [
+    pub const WORDS: [&'static str; 9] = [
         "adaptive",
         "aimd",
         "fixed:RATE",
         "none",
         "cubic",
         "autothrottle",
+        "epochs-gentle",
+        "epochs-brisk",
+        "model",
     ];
 
     /// What was written about a gate of this strategy and nothing else; `None` if it has no gate.
@@ -200,6 +203,9 @@ impl FromStr for Strategy {
             "none" => Ok(Self::None),
             "cubic" => Ok(Self::Baseline(Baseline::Cubic)),
             "autothrottle" => Ok(Self::Baseline(Baseline::AutoThrottle)),
+            "epochs-gentle" => Ok(Self::Baseline(Baseline::EpochsGentle)),
+            "epochs-brisk" => Ok(Self::Baseline(Baseline::EpochsBrisk)),
+            "model" => Ok(Self::Baseline(Baseline::Model)),
             _ => {
                 let rate = text.strip_prefix("fixed:").ok_or_else(wrong)?;
                 let mut options = GateOptions::default();
@@ -219,6 +225,9 @@ impl fmt::Display for Strategy {
             Self::None => f.write_str("none"),
             Self::Baseline(Baseline::Cubic) => f.write_str("cubic"),
             Self::Baseline(Baseline::AutoThrottle) => f.write_str("autothrottle"),
+            Self::Baseline(Baseline::EpochsGentle) => f.write_str("epochs-gentle"),
+            Self::Baseline(Baseline::EpochsBrisk) => f.write_str("epochs-brisk"),
+            Self::Baseline(Baseline::Model) => f.write_str("model"),
         }
     }
 }
@@ -230,7 +239,7 @@ pub struct UnknownStrategy(String);
 impl UnknownStrategy {
     /// What would have been right.
     pub fn expected(&self) -> String {
-        let words = "`adaptive`, `aimd`, `fixed:RATE` (requests per second), `none`, or for comparison `cubic` or `autothrottle`";
+        let words = "`adaptive`, `aimd`, `fixed:RATE` (requests per second), `none`, or for comparison `cubic`, `autothrottle`, `epochs-gentle`, `epochs-brisk` or `model`";
         if self.0.starts_with("fixed") {
             return "`fixed:RATE` with a rate such as `fixed:50`, in requests per second"
                 .to_owned();
@@ -243,7 +252,16 @@ impl UnknownStrategy {
 }
 
 /// The words without a number.
-const PLAIN: [&str; 5] = ["adaptive", "aimd", "none", "cubic", "autothrottle"];
+const PLAIN: [&str; 8] = [
+    "adaptive",
+    "aimd",
+    "none",
+    "cubic",
+    "autothrottle",
+    "epochs-gentle",
+    "epochs-brisk",
+    "model",
+];
 
 impl fmt::Display for UnknownStrategy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

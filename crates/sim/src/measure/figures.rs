@@ -31,6 +31,8 @@ pub struct Figures {
     pub outages: Vec<OutageFigures>,
     /// One for each step of the limit.
     pub steps: Vec<StepFigures>,
+    /// What failures cost.
+    pub after_failures: AfterFailures,
     /// From sending to answer, accepted requests from 60 s on.
     pub mean_latency_ms: Option<f64>,
     /// 99 in 100 of those take no longer.
@@ -82,4 +84,21 @@ pub struct StepFigures {
     /// From then to the first stretch with 90 % of what is possible, after a step down also with at
     /// most 10 % refused, in seconds; `None` if there was none before the next step.
     pub settle_s: Option<f64>,
+}
+
+/// What became of things that failed at least once and were accepted in the end. Refusals are no
+/// failures, but to be refused afterwards costs a send as well.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AfterFailures {
+    /// How often they failed.
+    pub failures: u64,
+    /// How often they were sent after their first failure.
+    pub sends: u64,
+}
+
+impl AfterFailures {
+    /// How many sends a failure costs: 1 if nothing else goes wrong. `None` if nothing failed.
+    pub fn sends_per_failure(&self) -> Option<f64> {
+        (self.failures > 0).then(|| self.sends as f64 / self.failures as f64)
+    }
 }

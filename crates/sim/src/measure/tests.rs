@@ -30,6 +30,7 @@ fn figures(scenario: &Scenario, recorder: Recorder, backlog: Backlog) -> Figures
         bans: 0,
         breaker_opened: 0,
         max_queue: None,
+        after_failures: AfterFailures::default(),
     };
     recorder.figures(scenario, &[&load], ends)
 }

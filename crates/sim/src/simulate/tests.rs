@@ -17,13 +17,16 @@ fn shipped(name: &str, strategy: Strategy) -> Scenario {
         .with_strategy(strategy)
 }
 
-const STRATEGIES: [Strategy; 6] = [
+const STRATEGIES: [Strategy; 9] = [
     Strategy::Adaptive,
     Strategy::Aimd,
     Strategy::Fixed(30.0),
     Strategy::None,
     Strategy::Baseline(Baseline::Cubic),
     Strategy::Baseline(Baseline::AutoThrottle),
+    Strategy::Baseline(Baseline::EpochsGentle),
+    Strategy::Baseline(Baseline::EpochsBrisk),
+    Strategy::Baseline(Baseline::Model),
 ];
 
 #[test]
@@ -134,6 +137,9 @@ fn what_is_refused_or_fails_stays_in_the_backlog() {
         "none",
         "cubic",
         "autothrottle",
+        "epochs-gentle",
+        "epochs-brisk",
+        "model",
     ] {
         let text = format!(
             "[upstream]\nkind = \"bucket\"\nrate = 20\nburst = 2\nfailure_rate = 0.1\n\

@@ -92,6 +92,10 @@ pub struct Totals {
     pub gates: u64,
     /// Gates that were forgotten.
     pub evicted: u64,
+    /// Attempts under way now.
+    pub in_flight: u64,
+    /// Asks that wait in lines now.
+    pub waiting: u64,
 }
 
 /// What can be seen of one gate.
@@ -112,6 +116,8 @@ impl Shared {
         self.each_gate(|key, gate, settings, tickets, now| {
             totals.gates += 1;
             let seen = gate.snapshot(settings, tickets, now);
+            totals.in_flight += u64::from(seen.in_flight);
+            totals.waiting += u64::from(seen.waiting);
             match seen.breaker {
                 BreakerState::Open | BreakerState::Isolated => totals.open += 1,
                 BreakerState::HalfOpen => totals.half_open += 1,

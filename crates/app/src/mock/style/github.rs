@@ -4,11 +4,9 @@
 //! secondary limit: 429, or 403 for a client that is banned. Every answer tells of the primary
 //! limit, with the second since 1970 at which it is whole again.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use http::HeaderMap;
-use http::request::Parts;
+use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 use sim::upstream::Pace;
 
@@ -21,7 +19,7 @@ use crate::mock::model::{Planned, Why};
 /// Asking for this takes nothing from the limit.
 pub(super) const RATE_LIMIT: &str = "/rate_limit";
 
-pub(super) fn rate_limit(desk: &Arc<Desk>, _head: &Parts) -> Answer {
+pub(super) fn rate_limit(desk: &Desk) -> Answer {
     let quota = desk.quota().unwrap_or(WITHOUT_LIMIT);
     let core = pace_json(desk, &quota);
     let value = json!({ "resources": { "core": core }, "rate": core });
@@ -137,7 +135,8 @@ fn refusal(call: &Call<'_>) -> (u16, String) {
 }
 
 pub(super) fn tell(desk: &Desk, planned: &Planned, headers: &mut HeaderMap) {
-    set(headers, "x-github-media-type", "github.v3; format=json");
+    let media_type = HeaderValue::from_static("github.v3; format=json");
+    set(headers, "x-github-media-type", media_type);
     if let Some(quota) = &planned.quota {
         tell_pace(desk, quota, headers);
     }
@@ -149,5 +148,9 @@ fn tell_pace(desk: &Desk, pace: &Pace, headers: &mut HeaderMap) {
     set(headers, "x-ratelimit-remaining", pace.remaining);
     set(headers, "x-ratelimit-used", used);
     set(headers, "x-ratelimit-reset", reset(desk, pace));
-    set(headers, "x-ratelimit-resource", "core");
+    set(
+        headers,
+        "x-ratelimit-resource",
+        HeaderValue::from_static("core"),
+    );
 }

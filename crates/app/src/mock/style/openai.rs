@@ -15,7 +15,7 @@ use http::{HeaderMap, Method};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
-use super::{is_bare, set};
+use super::{is_bare, set, set_text};
 use crate::mock::body::MockBody;
 use crate::mock::handle::{self, Answer, Call};
 use crate::mock::model::{Planned, Why};
@@ -156,14 +156,15 @@ fn reached(planned: &Planned) -> String {
 }
 
 pub(super) fn tell(planned: &Planned, headers: &mut HeaderMap) {
-    set(headers, "openai-version", "2020-10-01");
+    set_text(headers, "openai-version", b"2020-10-01");
     let Some(pace) = &planned.pace else {
         return;
     };
-    let reset = Span(pace.reset);
+    let reset = Span(pace.reset).to_string();
+    let reset = reset.as_bytes();
     set(headers, "x-ratelimit-limit-requests", pace.limit);
     set(headers, "x-ratelimit-remaining-requests", pace.remaining);
-    set(headers, "x-ratelimit-reset-requests", reset);
+    set_text(headers, "x-ratelimit-reset-requests", reset);
     let tokens = |requests: u64| requests.saturating_mul(TOKENS_PER_REQUEST);
     set(headers, "x-ratelimit-limit-tokens", tokens(pace.limit));
     set(
@@ -171,7 +172,7 @@ pub(super) fn tell(planned: &Planned, headers: &mut HeaderMap) {
         "x-ratelimit-remaining-tokens",
         tokens(pace.remaining),
     );
-    set(headers, "x-ratelimit-reset-tokens", reset);
+    set_text(headers, "x-ratelimit-reset-tokens", reset);
 }
 
 const TOKENS_PER_REQUEST: u64 = 1000;

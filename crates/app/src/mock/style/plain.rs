@@ -5,18 +5,20 @@ use http::{HeaderMap, HeaderValue};
 use serde_json::json;
 use sim::upstream;
 
-use super::{is_bare, set};
+use super::{is_bare, set_text};
 use crate::mock::body::MockBody;
 use crate::mock::handle::{Answer, Call, json, typed};
 use crate::mock::model::{Planned, Why};
 
 pub(super) async fn content(mut call: Call<'_>) -> Answer {
     call.drain().await;
-    let body = match call.desk.settings.body_size {
-        None => Bytes::from_static(OK.as_bytes()),
-        Some(size) => sized(size),
-    };
-    typed(200, "application/json", MockBody::whole(body))
+    let body = MockBody::whole(call.desk.ordinary.clone());
+    typed(200, "application/json", body)
+}
+
+/// An ordinary body, of a given length if there is one.
+pub(in crate::mock) fn body(size: Option<usize>) -> Bytes {
+    size.map_or_else(|| Bytes::from_static(OK.as_bytes()), sized)
 }
 
 const OK: &str = "{\"ok\":true}";
@@ -83,6 +85,6 @@ pub(super) fn tell(planned: &Planned, headers: &mut HeaderMap) {
             "x-ratelimit-remaining" => "x-ratelimit-remaining",
             _ => "x-ratelimit-reset",
         };
-        set(headers, name, String::from_utf8_lossy(value));
+        set_text(headers, name, value);
     }
 }

@@ -1,6 +1,8 @@
 //! What was typed after `mock`, as settings; everything that is wrong is told at once.
 
 use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use app::mock::{MockSettings, Script, Style, UNLIMITED, spec};
@@ -18,6 +20,8 @@ use crate::output::Output;
 /// What is to run, and for how long.
 pub(super) struct Wanted {
     pub(super) mock: MockSettings,
+    pub(super) listen: SocketAddr,
+    pub(super) threads: NonZeroUsize,
     pub(super) length: Option<Duration>,
 }
 
@@ -57,7 +61,15 @@ impl Reader {
     fn wanted(&mut self, args: &MockArgs, scenario: Option<UpstreamSettings>) -> Wanted {
         let usual = MockSettings::default();
         let (upstream, further) = self.upstream(args, scenario);
+        let threads = |text: &str| setting::whole(text, 1, MOST_THREADS);
+        let threads = self.optional("--threads", Some(&args.threads), threads);
         Wanted {
+            listen: self
+                .optional("--listen", Some(&args.listen), address)
+                .unwrap_or_else(|| ANYWHERE.into()),
+            threads: threads
+                .and_then(NonZeroUsize::new)
+                .unwrap_or(NonZeroUsize::MIN),
             length: self.optional("--for", args.length.as_deref(), setting::positive),
             mock: MockSettings {
                 upstream,
@@ -65,9 +77,7 @@ impl Reader {
                 script: self.optional("--script", args.script.as_deref(), Script::parse),
                 style: style(args.style),
                 seed: args.seed,
-                body_size: self.optional("--body-size", args.body_size.as_deref(), |text| {
-                    setting::whole(text, 0, 64 << 20)
-                }),
+                body_size: self.optional("--body-size", args.body_size.as_deref(), spec::size),
                 stream_every: self
                     .optional(
                         "--stream-every",
@@ -194,6 +204,24 @@ impl Reader {
             .push(Problem::expected(&place, "", text, expected));
     }
 }
+
+/// An address with its port; `localhost` is one too.
+fn address(text: &str) -> Result<SocketAddr, &'static str> {
+    let known = match text.strip_prefix("localhost:") {
+        Some(port) => port
+            .parse()
+            .ok()
+            .map(|port| (Ipv4Addr::LOCALHOST, port).into()),
+        None => text.parse().ok(),
+    };
+    known.ok_or("an IP address and a port such as `127.0.0.1:7080` or `[::1]:7080`")
+}
+
+/// Stands for an address that cannot be read, so that the rest is judged all the same.
+const ANYWHERE: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 0);
+
+/// More than any machine that a mock is run on has.
+const MOST_THREADS: usize = 256;
 
 fn style(name: StyleName) -> Style {
     match name {

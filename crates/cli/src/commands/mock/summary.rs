@@ -49,7 +49,7 @@ impl Rows {
         }
         self.push("takes", takes(upstream));
         if upstream.failure_rate > 0.0 {
-            let percent = upstream.failure_rate * 100.0;
+            let percent = percent(upstream.failure_rate);
             self.push("fails", format!("{percent} % by chance, with 500"));
         }
         for outage in &upstream.outages {
@@ -106,6 +106,7 @@ fn takes(upstream: &UpstreamSettings) -> String {
     let refused = Exact(upstream.refuse_latency + ways);
     let spread = upstream.latency_spread;
     match served + ways {
+        Duration::ZERO if upstream.refuse_latency.is_zero() => "no time".to_owned(),
         Duration::ZERO => format!("no time, {refused} to refuse"),
         served => format!("{} (spread {spread}), {refused} to refuse", Exact(served)),
     }
@@ -113,12 +114,17 @@ fn takes(upstream: &UpstreamSettings) -> String {
 
 fn away(outage: &Outage) -> String {
     let (from, to) = (since(outage.from), since(outage.to));
-    let silent = outage.timeout_share * 100.0;
+    let silent = percent(outage.timeout_share);
     let others = match outage.status {
         Some(status) => format!("answered with {status}"),
         None => "reset".to_owned(),
     };
     format!("{from} to {to}: {silent} % get no answer, others are {others}")
+}
+
+/// Without the digits that only come from writing it as a fraction.
+fn percent(share: f64) -> f64 {
+    (share * 1e6).round() / 1e4
 }
 
 fn since(at: Timestamp) -> Exact {

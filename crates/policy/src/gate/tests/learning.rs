@@ -119,3 +119,18 @@ fn adaptive_slows_down_before_the_last_that_is_left() {
     bench.settle(permit, 0.3, &plenty, Verdict::Success);
     assert_eq!(bench.gate.rate(), 20.0, "nothing to slow down for");
 }
+
+#[test]
+fn an_answer_that_is_fast_by_chance_does_not_let_the_rest_leave_faster() {
+    let mut bench = Bench::new(&[("initial_rate", "100")]);
+    let mut usual = answer(200);
+    usual.latency = Duration::from_millis(100);
+    let permit = bench.permit(0.0);
+    bench.settle(permit, 0.1, &usual, Verdict::Success);
+    let permit = bench.permit(0.2);
+    let mut fast = quota(200, 4, 10);
+    fast.latency = Duration::from_millis(20);
+    bench.settle(permit, 0.22, &fast, Verdict::Success);
+    let rate = bench.gate.rate();
+    assert!((rate - 16.0).abs() < 1e-5, "four in two and a half: {rate}");
+}

@@ -16,6 +16,7 @@ use policy::outcome::{Answer, Verdict};
 use policy::random::Random;
 use policy::time::Timestamp;
 
+use super::bucket::Bucket;
 use crate::client::controller::{Afterwards, Attempt, Controller, FlightId, Next, Standing};
 
 #[derive(Debug)]
@@ -53,7 +54,8 @@ impl Cubic {
         };
         self.last_max_rate = rate;
         self.last_throttle = now;
-        self.bucket.get_or_insert_with(|| Bucket::new(now));
+        self.bucket
+            .get_or_insert_with(|| Bucket::new(MIN_RATE, MIN_CAPACITY, 0.0, now));
         self.move_to(rate * BETA, now);
     }
 
@@ -66,7 +68,7 @@ impl Cubic {
     fn move_to(&mut self, rate: f64, now: Timestamp) {
         let rate = rate.min(2.0 * self.measured.rate);
         if let Some(bucket) = &mut self.bucket {
-            bucket.move_to(rate, now);
+            bucket.move_to(rate.max(MIN_RATE), rate.max(MIN_CAPACITY), now);
         }
     }
 }
@@ -162,53 +164,8 @@ impl Measured {
 /// The weight of the last half second.
 const SMOOTH: f64 = 0.8;
 
-#[derive(Debug)]
-struct Bucket {
-    rate: f64,
-    capacity: f64,
-    tokens: f64,
-    filled_at: Timestamp,
-}
-
-impl Bucket {
-    fn new(now: Timestamp) -> Self {
-        Self {
-            rate: MIN_RATE,
-            capacity: MIN_CAPACITY,
-            tokens: 0.0,
-            filled_at: now,
-        }
-    }
-
-    /// Takes one token, or says when there will be one.
-    fn take(&mut self, now: Timestamp) -> Result<(), Timestamp> {
-        self.fill(now);
-        let missing = 1.0 - self.tokens;
-        if missing > ALMOST {
-            return Err(now.after_seconds(missing / self.rate));
-        }
-        self.tokens -= 1.0;
-        Ok(())
-    }
-
-    fn move_to(&mut self, rate: f64, now: Timestamp) {
-        self.fill(now);
-        self.rate = rate.max(MIN_RATE);
-        self.capacity = rate.max(MIN_CAPACITY);
-        self.tokens = self.tokens.min(self.capacity);
-    }
-
-    fn fill(&mut self, now: Timestamp) {
-        let filled = self.tokens + now.seconds_since(self.filled_at) * self.rate;
-        self.tokens = filled.min(self.capacity);
-        self.filled_at = now;
-    }
-}
-
 const MIN_RATE: f64 = 0.5;
 const MIN_CAPACITY: f64 = 1.0;
-/// More than rounding takes, less than anyone sees.
-const ALMOST: f64 = 1e-6;
 
 #[cfg(test)]
 mod tests {

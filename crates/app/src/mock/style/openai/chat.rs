@@ -27,21 +27,21 @@ struct Reply {
     model: String,
     /// Seconds since 1970.
     created: i64,
-    words: Vec<String>,
+    /// How many letters are said.
+    length: usize,
     usage: Value,
 }
 
 impl Reply {
     fn new(call: &Call<'_>, request: &Value) -> Self {
-        let size = call.desk.settings.body_size;
-        let words = words(size.unwrap_or(SENTENCE.len()));
+        let length = call.desk.settings.body_size.unwrap_or(USUAL);
         let asked = tokens(&request["messages"].to_string());
-        let given = words.len() as u64;
+        let given = words(length).count() as u64;
         Self {
             id: format!("chatcmpl-mock-{}", call.number),
             model: model_of(request).to_owned(),
             created: call.desk.clock().wall().as_unix_millis() / 1000,
-            words,
+            length,
             usage: json!({
                 "prompt_tokens": asked,
                 "completion_tokens": given,
@@ -53,7 +53,7 @@ impl Reply {
     fn whole(&self) -> Answer {
         let message = json!({
             "role": "assistant",
-            "content": self.words.concat(),
+            "content": words(self.length).collect::<String>(),
             "refusal": null,
         });
         let choice = json!({
@@ -76,8 +76,8 @@ impl Reply {
             chunk["usage"] = self.usage.clone();
             chunk
         });
-        let words = self.words.clone().into_iter();
-        let words = words.map(move |word| self.chunk(json!({ "content": word }), None));
+        let words =
+            words(self.length).map(move |word| self.chunk(json!({ "content": word }), None));
         let chunks = std::iter::once(first)
             .chain(words)
             .chain([last])
@@ -113,25 +113,21 @@ impl Reply {
 
 const CHUNK: &str = "chat.completion.chunk";
 
-const SENTENCE: &str = "This is an answer of a mock.";
+/// The sentence without the blank behind it.
+const USUAL: usize = SENTENCE.len() - 1;
+
+const SENTENCE: &str = "This is an answer of a mock. ";
 
 /// The words of the sentence, again and again up to this length.
-fn words(length: usize) -> Vec<String> {
-    let mut words = Vec::new();
+fn words(length: usize) -> impl Iterator<Item = &'static str> + Send {
     let mut left = length;
-    let all = SENTENCE.split_inclusive(' ').map(str::to_owned);
-    for mut word in all.cycle() {
-        if left == 0 {
-            break;
-        }
-        if word.ends_with('.') && left > word.len() {
-            word.push(' ');
-        }
-        word.truncate(left);
+    let all = SENTENCE.split_inclusive(' ').cycle();
+    let words = all.map(move |word| {
+        let word = &word[..word.len().min(left)];
         left -= word.len();
-        words.push(word);
-    }
-    words
+        word
+    });
+    words.take_while(|word| !word.is_empty())
 }
 
 #[cfg(test)]
@@ -140,14 +136,11 @@ mod tests {
 
     #[test]
     fn words_are_as_long_as_asked_for() {
-        assert_eq!(words(SENTENCE.len()).concat(), SENTENCE);
-        for length in [0, 1, 27, 28, 29, 30, 1000] {
-            assert_eq!(words(length).concat().len(), length);
+        let text = |length| words(length).collect::<String>();
+        assert_eq!(text(USUAL), "This is an answer of a mock.");
+        assert_eq!(text(33), "This is an answer of a mock. This");
+        for length in [0, 1, 27, 29, 30, 1000] {
+            assert_eq!(text(length).len(), length);
         }
-        assert!(
-            words(60)
-                .concat()
-                .starts_with("This is an answer of a mock. This")
-        );
     }
 }

@@ -1,0 +1,464 @@
+//! `tidegate mock`: what it says about itself and about wrong words, and how it runs and ends.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Output, Stdio};
+
+use insta::assert_snapshot;
+
+use crate::support::{run, shown, tidegate};
+
+/// Runs it with flags whose values may have blanks in them.
+fn mock(flags: &str) -> String {
+    shown(&tidegate("mock").args(words(flags)).output().unwrap())
+}
+
+/// A flag and all that follows it up to the next.
+fn words(flags: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for flag in flags.split("--").skip(1) {
+        let (name, value) = flag
+            .trim()
+            .split_once(' ')
+            .unwrap_or_else(|| (flag.trim(), ""));
+        words.push(format!("--{name}"));
+        words.extend((!value.is_empty()).then(|| value.to_owned()));
+    }
+    words
+}
+
+#[test]
+fn help() {
+    assert_snapshot!(run("mock --help", ""), @"
+    exit 0
+    --- stdout
+    Run a local upstream that limits, fails and answers like real ones
+
+    It answers every path, over HTTP/1.1 and HTTP/2 without TLS. What it does is what the upstreams of
+    `tidegate simulate` do, by a real clock. The first line on stdout says where it listens.
+
+    Usage: tidegate mock [OPTIONS]
+
+    Options:
+          --listen <ADDRESS>
+              Where it listens; port 0 is any that is free
+              
+              [default: 127.0.0.1:7080]
+
+          --threads <N>
+              How many threads answer
+              
+              [default: 1]
+
+          --seed <N>
+              Where random numbers come from
+              
+              [default: 1]
+
+          --for <DURATION>
+              End after so long
+
+      -h, --help
+              Print help (see a summary with '-h')
+
+    Limits:
+          --limit <SPEC>
+              What it allows: '50/s burst 10', '600/1m' or 'slots 20 100ms queue 200'; may be repeated,
+              and without one nothing is limited
+
+          --scenario <FILE|NAME>
+              The upstream of a scenario: a file, `-` for stdin, or the name of a shipped one
+
+          --step <AT=SPEC>
+              From then on the first limit is another: '60s=20/s'; may be repeated
+
+          --ban <N in TIME for TIME>
+              Who is refused too often is answered with 403 for a while: '5 in 30s for 60s'
+
+          --retry-after
+              A 429 says how long to wait, in Retry-After
+
+          --headers
+              Every answer tells what is left, in X-RateLimit-Limit, -Remaining and -Reset
+
+    Answers:
+          --style <STYLE>
+              Whom it speaks like
+
+              Possible values:
+              - plain:  Like nobody in particular: short JSON
+              - github: Like GitHub's API: its headers and its refusals
+              - openai: Like OpenAI's API: chat completions, also streamed, embeddings, models
+              
+              [default: plain]
+
+          --script <ANSWER,…>
+              Answers in their order, one per request within the limit, the last for all that follow:
+              '200,200@2500ms,429:3,503*5,reset,200'
+
+          --latency <DURATION>
+              How long an answer takes on average; slots have their own time [default: 0s]
+
+          --latency-spread <N>
+              How much that varies: sigma of a lognormal distribution [default: 0.25]
+
+          --refuse-latency <DURATION>
+              How long a refusal takes [default: 0s]
+
+          --body-size <BYTES>
+              The length of ordinary bodies, in bytes; with `openai`, of what is said in them
+
+          --stream-every <DURATION>
+              From one part of a streamed completion to the next [default: 20ms]
+
+    Troubles:
+          --failure-rate <SHARE>
+              The share of requests that fail by chance, with 500
+
+          --outage <FROM..TO>
+              From when to when it is away: '60s..90s', or '60s..90s=503' to be told so; may be repeated
+
+          --timeout-share <SHARE>
+              The share of requests in an outage that get no answer at all; the others are reset
+              [default: 0.5, with a status 0]
+
+    Options of every command:
+          --config <FILE>
+              The settings file [default: tidegate.toml, if it is there]
+
+          --json
+              Write for programs: JSON on stdout
+
+      -q, --quiet
+              Say only what went wrong
+
+      -v, --verbose...
+              Say more on stderr
+
+    How limits are written:
+      50/s [burst 10]             a token bucket; a burst that is not written is what one second brings
+      600/1m [phase 20s]          a fixed window: so many in each minute; `/s` is a rate, `/1s` a window
+      slots 20 100ms [queue 200]  so many at a time, each for so long; others queue, 100 unless written
+      Of several, a request has to be within all.
+
+    How scripts are written:
+      STATUS[:RETRY_AFTER][@LATENCY][*TIMES], or `reset` (the connection breaks), `silent` (nothing ever
+      comes), `cut` (the answer breaks off). After the last, the last again; `repeat` at the end begins
+      anew.
+
+    Paths that every mock has:
+      /echo  /bytes/N  /status/CODE  /sse?n=5&every=100ms  /slow?first=2s&n=1&every=0s  /trailers
+      /_mock/stats  /_mock/log  and to begin anew POST /_mock/reset; these are never limited
+
+    Examples:
+      # 50 a second, and it says how long to wait
+      tidegate mock --limit '50/s burst 10' --retry-after
+
+      # what `tidegate simulate o1` calls, to call it yourself
+      tidegate mock --scenario o1
+
+      # an API like OpenAI's with three requests a minute
+      tidegate mock --style openai --limit 3/1m
+      OPENAI_BASE_URL=http://127.0.0.1:7080/v1 python my_program.py
+
+      # a quota and a rate like GitHub's
+      tidegate mock --style github --limit 5000/1h --limit '15/s burst 100'
+
+      # slow, failing, away after a minute
+      tidegate mock --latency 70ms --failure-rate 3% --outage 60s..90s
+
+      # exactly these answers, for a test
+      tidegate mock --listen 127.0.0.1:0 --script '503*2,429:3,reset,200'
+    ");
+}
+
+#[test]
+fn everything_that_is_wrong_is_told_at_once() {
+    let words = "--limit 50 --limit slots 3 --limit 600/1m burst 5 --step 5s=9 --ban 5 \
+                 --script 200,ok --latency 5 --latency-spread 9 --refuse-latency x \
+                 --failure-rate 2 --outage 5s..3s --timeout-share - --body-size big \
+                 --stream-every 1 --for 0s";
+    assert_snapshot!(mock(words), @"
+    exit 2
+    --- stderr
+    error: --limit: `50`: expected a token bucket such as `50/s burst 10`, a fixed window such as `600/1m`, or slots such as `slots 20 100ms queue 200`
+    error: --limit: `slots 3`: expected a number of slots and how long each serves a request, as in `slots 20 100ms` or `slots 20 100ms queue 200`
+    error: --limit: `600/1m burst 5`: expected a window without a burst; a token bucket has a bare unit, as in `50/s burst 10`
+    error: --latency: `5`: expected a number with a unit such as `500ms`, `30s` or `5m`
+    error: --refuse-latency: `x`: expected a number with a unit such as `500ms`, `30s` or `5m`
+    error: --latency-spread: `9`: expected a number from 0 to 5
+    error: --failure-rate: `2`: expected a share from 0 to 1, such as `0.03` or `3%`
+    error: --ban: `5`: expected how many refusals in what time ban for how long, as in `5 in 30s for 60s`
+    error: --timeout-share: `-`: expected a share from 0 to 1, such as `0.03` or `3%`
+    error: --outage: `5s..3s`: expected an end later than its beginning (5s)
+    error: --step: `5s=9`: expected a token bucket such as `50/s burst 10`, a fixed window such as `600/1m`, or slots such as `slots 20 100ms queue 200`
+    error: --for: `0s`: expected a duration above zero
+    error: --script: `200,ok`: expected an answer such as `200`, `200@2500ms`, `429:3`, `503*5`, `reset`, `silent` or `cut`, not `ok`
+    error: --body-size: `big`: expected a number of bytes such as `128` or `64KiB`, up to `64MiB`
+    error: --stream-every: `1`: expected a number with a unit such as `500ms`, `30s` or `5m`
+    hint: `tidegate mock --help` shows how limits, scripts and the rest are written
+    ");
+}
+
+#[test]
+fn what_is_wrong_is_told_to_programs_too() {
+    assert_snapshot!(mock("--json --limit 50"), @r#"
+    exit 2
+    --- stdout
+    {
+      "file": null,
+      "ok": false,
+      "problems": [
+        {
+          "column": null,
+          "file": null,
+          "flag": "--limit",
+          "key": "",
+          "line": null,
+          "message": "--limit: `50`: expected a token bucket such as `50/s burst 10`, a fixed window such as `600/1m`, or slots such as `slots 20 100ms queue 200`",
+          "problem": "expected a token bucket such as `50/s burst 10`, a fixed window such as `600/1m`, or slots such as `slots 20 100ms queue 200`",
+          "value": "50",
+          "variable": null
+        }
+      ]
+    }
+    "#);
+}
+
+#[test]
+fn steps_and_outages_have_to_fit_together() {
+    let words = "--limit 50/s --step 60s=20/s --step 90s=600/1m --outage 1s..5s --outage 4s..6s";
+    assert_snapshot!(mock(words), @"
+    exit 2
+    --- stderr
+    error: --outage: `4s..6s`: expected an outage apart from that of 1s to 5s
+    error: --step: `90s=600/1m`: expected a limit of the same kind as the first, windows of the same length
+    hint: `tidegate mock --help` shows how limits, scripts and the rest are written
+    ");
+    assert_snapshot!(mock("--limit 50/s --step 60s=20/s --step 60s=30/s"), @"
+    exit 2
+    --- stderr
+    error: --step: `60s=30/s`: expected a time later than that of the step before (1m)
+    hint: `tidegate mock --help` shows how limits, scripts and the rest are written
+    ");
+}
+
+#[test]
+fn words_that_do_not_go_together() {
+    assert_snapshot!(mock("--limit 50/s --scenario o1"), @"
+    exit 2
+    --- stderr
+    error: the argument '--limit <SPEC>' cannot be used with '--scenario <FILE|NAME>'
+
+    Usage: tidegate mock --limit <SPEC>
+
+    For more information, try '--help'.
+    ");
+    assert_snapshot!(mock("--style gitlab"), @"
+    exit 2
+    --- stderr
+    error: invalid value 'gitlab' for '--style <STYLE>'
+      [possible values: plain, github, openai]
+
+      tip: a similar value exists: 'github'
+
+    For more information, try '--help'.
+    ");
+    assert_snapshot!(mock("--listen 7080"), @"
+    exit 2
+    --- stderr
+    error: --listen: `7080`: expected an IP address and a port such as `127.0.0.1:7080` or `[::1]:7080`
+    hint: `tidegate mock --help` shows how limits, scripts and the rest are written
+    ");
+    assert_snapshot!(mock("--scenario o11"), @"
+    exit 2
+    --- stderr
+    error: `o11` is neither a file that is there nor a shipped scenario
+    hint: did you mean `o1`? shipped scenarios are o1, o2, o3, o4, o5, o6, o7, o8, o8-4, o8-8, o8-16, o9, poll-normal, poll-limited, backoff-outage-standard, backoff-outage-exhausted, backoff-outage-retry-after, backoff-many, queue-empty, queue-single-failure, queue-many-failures, queue-successes, queue-aging, queue-full, protection-single-error, protection-repeated-errors, protection-success-recovery, protection-auto-disable, protection-other-endpoints, aimd-fast, aimd-slow, aimd-throttling, aimd-failing
+    ");
+}
+
+#[test]
+fn a_port_that_is_taken() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let told = mock(&format!("--listen {address}"));
+    assert_snapshot!(told.replace(&address.to_string(), "ADDRESS"), @"
+    exit 1
+    --- stderr
+    error: cannot listen at `ADDRESS`: Address already in use (os error 98)
+    hint: another program has this port; `--listen 127.0.0.1:0` takes any that is free
+    ");
+}
+
+#[test]
+fn it_says_what_it_will_do_and_what_it_did() {
+    let words = "--for 1ms --limit 50/s burst 10 --limit 600/1m --step 60s=20/s --retry-after \
+                 --headers --latency 70ms --failure-rate 3% --outage 60s..90s \
+                 --outage 100s..110s=503 --ban 5 in 30s for 60s --script 200,503 \
+                 --listen 127.0.0.1:0";
+    assert_snapshot!(without_port(&mock(words)), @"
+    exit 0
+    --- stdout
+    listening on http://127.0.0.1:PORT
+      limit    token bucket of 50/s, 10 at once
+      and      600 in each window of 1m
+      step     token bucket of 20/s, 10 at once after 1m
+      tells    Retry-After and X-RateLimit headers
+      takes    70ms (spread 0.25), 0s to refuse
+      fails    3 % by chance, with 500
+      outage   1m to 90s: 50 % get no answer, others are reset
+      outage   100s to 110s: 0 % get no answer, others are answered with 503
+      ban      1m after 5 refusals in 30s
+      script   what is within the limit gets the written answers
+      more at  /_mock/stats, /_mock/log
+    received 0: accepted 0, refused 0, failed 0; at most 0 at once
+    ");
+    let words = "--for 1ms --scenario o4 --listen 127.0.0.1:0";
+    assert_snapshot!(without_port(&mock(words)), @"
+    exit 0
+    --- stdout
+    listening on http://127.0.0.1:PORT
+      limit    20 slots of 100ms, 200 may queue
+      takes    120ms (spread 0.25), 35ms to refuse
+      more at  /_mock/stats, /_mock/log
+    received 0: accepted 0, refused 0, failed 0; at most 0 at once
+    ");
+    let words = "--for 1ms --listen 127.0.0.1:0 --quiet";
+    assert_snapshot!(without_port(&mock(words)), @"
+    exit 0
+    --- stdout
+    listening on http://127.0.0.1:PORT
+    ");
+}
+
+#[test]
+fn who_listens_to_everybody_is_warned() {
+    let told = mock("--for 1ms --listen 0.0.0.0:0");
+    assert_snapshot!(without_port(&told), @"
+    exit 0
+    --- stdout
+    listening on http://0.0.0.0:PORT
+      limit    none
+      more at  /_mock/stats, /_mock/log
+    received 0: accepted 0, refused 0, failed 0; at most 0 at once
+    --- stderr
+    warning: 0.0.0.0:PORT can be reached from other machines, and the mock answers everybody
+    ");
+}
+
+/// Ports differ from run to run, and so does how long it took.
+fn without_port(text: &str) -> String {
+    let mut shown = String::new();
+    for line in text.lines() {
+        let line = match line.split_once("0.1:").or_else(|| line.split_once("0.0:")) {
+            Some((before, after)) => {
+                let host = &line[before.len()..before.len() + 4];
+                let rest = after.trim_start_matches(|c: char| c.is_ascii_digit());
+                format!("{before}{host}PORT{rest}")
+            }
+            None => line.split(", in ").next().unwrap_or(line).to_owned(),
+        };
+        shown.push_str(&line);
+        shown.push('\n');
+    }
+    shown
+}
+
+/// A mock that runs, and where it listens.
+struct Running {
+    child: Child,
+    stdout: BufReader<std::process::ChildStdout>,
+    address: String,
+}
+
+impl Running {
+    fn start(flags: &str) -> Self {
+        let mut command = tidegate("mock --listen 127.0.0.1:0");
+        let mut child = command
+            .args(words(flags))
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        stdout.read_line(&mut line).unwrap();
+        let (_, rest) = line.split_once("http://").unwrap();
+        let address = rest.trim_end_matches(['\n', '"', '}']).to_owned();
+        Self {
+            child,
+            stdout,
+            address,
+        }
+    }
+
+    fn get(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nhost: mock\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-s", name, &pid]).status();
+        assert!(sent.unwrap().success());
+    }
+
+    /// Waits for its end and gives its exit code and the rest of its output.
+    fn end(mut self) -> (i32, String) {
+        let mut rest = String::new();
+        self.stdout.read_to_string(&mut rest).unwrap();
+        let Output { status, stderr, .. } = self.child.wait_with_output().unwrap();
+        assert_eq!(String::from_utf8(stderr).unwrap(), "");
+        (status.code().unwrap(), rest)
+    }
+}
+
+#[test]
+fn it_runs_until_it_is_told_to_end() {
+    let running = Running::start("--limit 1/1h --retry-after");
+    assert!(running.get("/").starts_with("HTTP/1.1 200 OK\r\n"));
+    assert!(running.get("/").starts_with("HTTP/1.1 429 "));
+    running.signal("TERM");
+    let (code, rest) = running.end();
+    assert_eq!(code, 0);
+    let last = rest.lines().last().unwrap();
+    assert!(
+        last.starts_with("received 2: accepted 1, refused 1, failed 0"),
+        "{last}"
+    );
+}
+
+#[test]
+fn ctrl_c_is_told_by_the_exit_code() {
+    let running = Running::start("--json");
+    assert!(running.get("/_mock/stats").contains("\"received\":0"));
+    running.get("/");
+    running.signal("INT");
+    let (code, rest) = running.end();
+    assert_eq!(code, 130);
+    let stats: serde_json::Value = serde_json::from_str(&rest).unwrap();
+    assert_eq!(
+        (&stats["received"], &stats["accepted"]),
+        (&1.into(), &1.into())
+    );
+}
+
+#[test]
+fn a_second_ctrl_c_is_told_by_the_same_exit_code() {
+    let running = Running::start("--script silent");
+    let mut stream = TcpStream::connect(&running.address).unwrap();
+    stream
+        .write_all(b"GET / HTTP/1.1\r\nhost: mock\r\n\r\n")
+        .unwrap();
+    while !running.get("/_mock/stats").contains("\"received\":1") {}
+    running.signal("INT");
+    // Once nothing more is accepted, it waits for what is in flight.
+    while TcpStream::connect(&running.address).is_ok() {}
+    running.signal("INT");
+    let (code, _) = running.end();
+    assert_eq!(code, 130);
+}

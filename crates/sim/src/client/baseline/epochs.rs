@@ -1,0 +1,312 @@
+//! Additive increase, multiplicative decrease, with one decrease per epoch, a remembered ceiling
+//! and a guard against queues.
+//!
+//! The rate grows with every success until the first refusal, and the rate at which that came is
+//! the ceiling. From below it comes back quickly; near it, it grows by half a request per second
+//! every second, doubling every five, after a hold that is counted in requests where these are
+//! rare. A refusal counts only if its request left after the last decrease. Answers that become
+//! slower are a refusal too, and take the rate back to what got through. If nothing got through
+//! since two decreases, the rate stays and one request at a time asks whether anything does.
+
+use policy::random::Random;
+use policy::time::Timestamp;
+
+use super::pacer::{Heard, INITIAL_RATE, MAX_RATE, MIN_RATE, News, Pacer};
+use crate::client::controller::{Afterwards, Attempt, Controller, FlightId, Next, Standing};
+
+#[derive(Debug)]
+pub(in crate::client) struct Epochs {
+    pacer: Pacer,
+    steps: Steps,
+    rate: f64,
+    /// The rate that was last refused; infinite if none was.
+    ceiling: f64,
+    decreased_at: Option<Timestamp>,
+    /// Since the last decrease; at first and after slow answers more than anyone counts.
+    successes: u32,
+    /// Decreases since the last success.
+    streak: u32,
+    /// When growth near the ceiling began.
+    near_since: Option<Timestamp>,
+    /// Successes since then.
+    near: u32,
+    /// Requests to stay near the ceiling before probing it, at rates below one per second.
+    patience: f64,
+}
+
+/// How large its steps are.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::client) struct Steps {
+    /// The most that a success adds.
+    increase: f64,
+    /// What a decrease leaves, once a ceiling is known.
+    decrease: f64,
+    /// The most that a success adds while no ceiling is known, as a share of the rate.
+    start: f64,
+}
+
+impl Steps {
+    pub(in crate::client) const GENTLE: Self = Self {
+        increase: 0.25,
+        decrease: 0.5,
+        start: 0.125,
+    };
+    pub(in crate::client) const BRISK: Self = Self {
+        increase: 1.0,
+        decrease: 0.7,
+        start: 0.5,
+    };
+}
+
+impl Epochs {
+    pub(in crate::client) fn new(steps: Steps, most: u32) -> Self {
+        Self {
+            pacer: Pacer::new(most),
+            steps,
+            rate: INITIAL_RATE,
+            ceiling: f64::INFINITY,
+            decreased_at: None,
+            successes: u32::MAX,
+            streak: 0,
+            near_since: None,
+            near: 0,
+            patience: PATIENCE,
+        }
+    }
+
+    fn learn(&mut self, heard: &Heard, now: Timestamp) {
+        if heard.closed {
+            self.ceiling = self.rate;
+            self.rate = (0.5 * self.rate).max(MIN_RATE);
+            self.begin_epoch(now);
+        }
+        if let Some((0, ends)) = heard.left {
+            self.pacer.hold(ends);
+            if heard.news == News::Refused && self.is_new(heard) {
+                self.directed(now);
+            }
+            return;
+        }
+        match heard.news {
+            News::Accepted { whole } => self.accepted(heard, whole, now),
+            News::Directed { .. } if self.is_new(heard) => self.directed(now),
+            News::Refused if self.is_new(heard) => self.refused(now),
+            News::Directed { .. } | News::Refused | News::Banned | News::Other => {}
+        }
+    }
+
+    /// Did the request leave after the last decrease?
+    fn is_new(&self, heard: &Heard) -> bool {
+        self.decreased_at.is_none_or(|at| heard.sent_at >= at)
+    }
+
+    fn accepted(&mut self, heard: &Heard, whole: bool, now: Timestamp) {
+        self.successes = self.successes.saturating_add(1);
+        self.streak = 0;
+        let latency = &self.pacer.latency;
+        let usual = latency.usual.unwrap_or(f64::INFINITY);
+        let slow_now = latency.recent >= 2.0 * usual && latency.ratio() > 1.2;
+        if slow_now || whole && latency.is_above(1.5) {
+            self.near_since = Some(now);
+            self.slowed(heard, now);
+        } else if latency.is_above(1.2) {
+            self.near_since = Some(now);
+        } else {
+            self.grow(now);
+        }
+    }
+
+    /// A queue builds up at the server: back to what it really delivered.
+    fn slowed(&mut self, heard: &Heard, now: Timestamp) {
+        let recent = self.pacer.latency.recent;
+        let before = |at: Timestamp| heard.sent_at < at.after_seconds(recent);
+        if self.decreased_at.is_some_and(before) {
+            return;
+        }
+        let stretch = (2.0 * recent).max(0.4);
+        let delivered = self.pacer.delivered.per_second(stretch, now);
+        let capacity = self.rate.min(delivered);
+        if self.rate > 0.97 * delivered {
+            self.ceiling = capacity;
+        }
+        self.rate = (0.85 * capacity).max(MIN_RATE);
+        self.decreased_at = Some(now);
+        self.successes = u32::MAX;
+    }
+
+    fn grow(&mut self, now: Timestamp) {
+        let step = self.step(now);
+        let stretch = (2.0 * self.pacer.latency.recent).max(6.0 / self.rate);
+        let delivered = self.pacer.delivered.per_second(stretch.max(0.3), now);
+        // A rate that nobody uses proves nothing, so it does not grow; but it does not fall.
+        let used = 1.6 * delivered + 4.0;
+        self.rate = self.rate.max((self.rate + step).min(MAX_RATE).min(used));
+        if self.rate > 1.25 * self.ceiling + 0.5 {
+            self.ceiling = f64::INFINITY;
+            self.patience = PATIENCE;
+        }
+    }
+
+    fn step(&mut self, now: Timestamp) -> f64 {
+        let Steps {
+            increase, start, ..
+        } = self.steps;
+        let rate = self.rate;
+        if self.ceiling.is_infinite() {
+            return increase.min(start * rate);
+        }
+        if rate < 0.92 * self.ceiling {
+            return increase.min(0.1 * rate * rate.min(1.0));
+        }
+        self.near += 1;
+        if !self.is_probing() {
+            self.near_since = Some(now);
+            return 0.0;
+        }
+        let since = *self.near_since.get_or_insert(now);
+        let doublings = now.seconds_since(since) / 5.0;
+        (0.5 * doublings.exp2() / rate).min(0.25 * rate)
+    }
+
+    /// Has it stayed near the ceiling for long enough?
+    fn is_probing(&self) -> bool {
+        f64::from(self.near) > self.patience * (1.0 / self.rate).min(1.0)
+    }
+
+    fn refused(&mut self, now: Timestamp) {
+        let closed_window = self.successes < 1 && self.streak >= 2;
+        if !closed_window {
+            self.decrease();
+        }
+        self.begin_epoch(now);
+        self.successes = 0;
+        self.streak += 1;
+        let doublings = f64::from(self.streak - 1);
+        let probes = if doublings > 0.0 {
+            0.25 * 4_f64.powf(doublings)
+        } else {
+            0.0
+        };
+        let wait = (doublings.exp2() / self.rate).max(probes);
+        self.pacer.rest(now.after_seconds(wait.min(LONGEST_WAIT_S)));
+    }
+
+    fn decrease(&mut self) {
+        let known = self.ceiling.is_finite();
+        if known {
+            self.patience = match self.is_probing() {
+                true => (2.0 * self.patience).min(32.0),
+                false if self.rate < 1.0 => 16.0,
+                false => PATIENCE,
+            };
+        }
+        let factor = if known && self.successes >= 2 {
+            self.steps.decrease
+        } else {
+            0.5
+        };
+        self.ceiling = self.rate;
+        self.rate = (factor * self.rate).max(MIN_RATE);
+    }
+
+    /// The server names a time: what it takes is what got through, not the rate.
+    fn directed(&mut self, now: Timestamp) {
+        let delivered = self.pacer.delivered.per_second(1.0, now);
+        self.rate = (self.steps.decrease * self.rate.min(delivered)).max(MIN_RATE);
+        self.ceiling = self.rate;
+        self.begin_epoch(now);
+    }
+
+    fn begin_epoch(&mut self, now: Timestamp) {
+        self.decreased_at = Some(now);
+        self.near_since = None;
+        self.near = 0;
+    }
+}
+
+const PATIENCE: f64 = 4.0;
+const LONGEST_WAIT_S: f64 = 10.0;
+
+impl Controller for Epochs {
+    fn next(&mut self, id: FlightId, has_fresh: bool, now: Timestamp, random: &mut Random) -> Next {
+        if !has_fresh {
+            return Next::Wait { until: None };
+        }
+        // Growth must not go on while nothing can leave, or hundreds leave at once afterwards.
+        if now < self.pacer.held_until
+            && let Some(since) = &mut self.near_since
+        {
+            *since = self.pacer.held_until;
+        }
+        self.pacer
+            .next(id, self.rate, self.streak >= 2, now, random)
+    }
+
+    fn answered(
+        &mut self,
+        id: FlightId,
+        attempt: &Attempt,
+        now: Timestamp,
+        random: &mut Random,
+    ) -> Afterwards {
+        if let Some(heard) = self.pacer.hear(id, attempt, now, random) {
+            self.learn(&heard, now);
+        }
+        if attempt.is_accepted() {
+            Afterwards::Over
+        } else {
+            Afterwards::BackToBacklog
+        }
+    }
+
+    fn standing(&self, now: Timestamp) -> Standing {
+        self.pacer.standing(self.rate, now)
+    }
+
+    fn breaker_opened(&self) -> u64 {
+        self.pacer.breaker_opened()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::baseline::tests::{DIRECTED, Driven, REFUSED, accepted, left};
+
+    #[test]
+    fn a_burst_of_refusals_is_one_decrease() {
+        let mut driven = Driven::new(Epochs::new(Steps::BRISK, 256));
+        driven.answer_all(accepted, Timestamp::from_secs(5));
+        let before = driven.controller.rate;
+        driven.answer_all(|_| REFUSED, Timestamp::from_millis(5040));
+        assert!(driven.refused > 2, "{}", driven.refused);
+        let Epochs { rate, ceiling, .. } = driven.controller;
+        assert!((ceiling - before).abs() < 1e-9 && (rate - 0.5 * before).abs() < 1e-9);
+        driven.answer_all(accepted, Timestamp::from_secs(60));
+        assert!(driven.controller.ceiling.is_infinite(), "it was wrong");
+    }
+
+    #[test]
+    fn while_nothing_gets_through_the_rate_stays_and_one_at_a_time_asks() {
+        let mut driven = Driven::new(Epochs::new(Steps::GENTLE, 256));
+        driven.answer_all(accepted, Timestamp::from_secs(2));
+        driven.answer_all(|_| REFUSED, Timestamp::from_secs(10));
+        let (rate, sent) = (driven.controller.rate, driven.sent);
+        assert!(driven.controller.streak > 2);
+        driven.answer_all(|_| REFUSED, Timestamp::from_secs(40));
+        assert!((driven.controller.rate - rate).abs() < 1e-9);
+        assert_eq!(driven.sent - sent, 3, "one in ten seconds");
+    }
+
+    #[test]
+    fn what_a_server_tells_is_kept() {
+        let mut driven = Driven::new(Epochs::new(Steps::BRISK, 256));
+        driven.answer_all(accepted, Timestamp::from_secs(1));
+        driven.answer_all(|_| DIRECTED, Timestamp::from_millis(1100));
+        let until = driven.controller.pacer.held_until;
+        assert!(until >= Timestamp::from_secs(6), "{until:?}");
+        let ends = Timestamp::from_secs(20);
+        driven.answer_all(|now| left(0, ends.since(now)), Timestamp::from_secs(10));
+        assert_eq!(driven.controller.pacer.held_until, ends);
+    }
+}
