@@ -278,9 +278,11 @@ endpoints = [
 ]
 protection = { pauses = ["3s"], disable_after = 9 }
 "#;
-    running
-        .engine
-        .reload(Arc::new(settings(new, folder.path())));
+    let reload = |toml: &str| {
+        let settings = settings(toml, folder.path());
+        running.engine.reload(Arc::new(settings));
+    };
+    reload(new);
     assert_eq!(names(&running), ["c", "x"]);
     let protection = running.get("/api/v1/pools/llm")["protection"].clone();
     assert_eq!(protection["disable_after"], 2, "as changed");
@@ -289,6 +291,10 @@ protection = { pauses = ["3s"], disable_after = 9 }
         .ask("POST", &format!("{PROTECTION}/reset"), None)
         .json();
     assert_eq!(reset["disable_after"], 9);
+    // What was added and went again leaves nothing behind.
+    running.ask("DELETE", "/api/v1/pools/llm/endpoints/x", None);
+    reload(&new.replace("\"c\"", "\"x\""));
+    assert_eq!(names(&running), ["x"]);
 }
 
 #[test]

@@ -189,6 +189,13 @@ fn events_come_as_they_happen() {
         (&data["pool"], &data["endpoint"], &data["reason"]),
         (&json!("llm"), &json!("b"), &json!("person"))
     );
+    // Who looks on does not keep a server from ending.
+    drop(running);
+    let rest: Vec<String> = lines.collect();
+    assert_eq!(
+        rest.iter().filter(|line| line.starts_with("event")).count(),
+        0
+    );
 }
 
 #[test]
