@@ -23,7 +23,7 @@ use tidegate::{Clock, Limiter, Timestamp};
 
 pub use control::{ControlError, NewEndpoint, Wrong};
 pub use happening::Happening;
-pub(crate) use happening::{disabled_word, millis, unix_millis};
+pub(crate) use happening::{millis, unix_millis};
 pub use hub::{Hub, Next, Subscription};
 pub use remote::Remote;
 use served::Around;

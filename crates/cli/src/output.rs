@@ -53,6 +53,16 @@ impl Output {
         stdout.flush()
     }
 
+    /// Writes `data` in the place of what was written before, on a terminal; elsewhere below it.
+    pub(crate) fn print_again(&self, data: &[u8]) -> io::Result<()> {
+        let mut stdout = self.data();
+        if io::stdout().is_terminal() {
+            stdout.write_all(CLEAR)?;
+        }
+        stdout.write_all(data)?;
+        stdout.flush()
+    }
+
     /// Something that only a person who asks for it wants to know.
     pub(crate) fn detail(&self, message: &str) {
         if self.verbosity >= Verbosity::Verbose {
@@ -105,6 +115,9 @@ impl Output {
         }
     }
 }
+
+/// To the upper left, and nothing below.
+const CLEAR: &[u8] = b"\x1b[H\x1b[J";
 
 /// How far some work is, as a bar that goes away with the work.
 #[derive(Debug)]

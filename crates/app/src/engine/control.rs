@@ -197,7 +197,8 @@ impl Engine {
         let _turn = self.control.turn.lock().await;
         self.record_of(pool, name)?;
         let (pool, name) = (pool.to_owned(), name.to_owned());
-        let change = if self.is_configured(&pool, &name) {
+        let is_configured = self.is_configured(&pool, &name);
+        let change = if is_configured {
             Change::EndpointRemoved {
                 pool: pool.clone(),
                 name: name.clone(),
@@ -214,7 +215,11 @@ impl Engine {
         };
         self.store().save_all([change, forget]).await?;
         let mut overlay = self.control.overlay();
-        overlay.remove(&pool, &name);
+        if is_configured {
+            overlay.remove(&pool, &name);
+        } else {
+            overlay.take_back(&pool, &name);
+        }
         self.route(&pool)?.pool.remove(&name);
         Ok(())
     }
