@@ -12,26 +12,31 @@ mod keep;
 mod overlay;
 mod remote;
 mod served;
+mod token;
 mod trails;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use store::Store;
 use tidegate::event::{Event, Listener};
-use tidegate::{Clock, Limiter};
+use tidegate::{Clock, Limiter, Timestamp};
 
 pub use control::{ControlError, NewEndpoint, Wrong};
 pub use happening::Happening;
-pub(crate) use happening::{disabled_word, millis, unix_millis};
+pub(crate) use happening::{millis, unix_millis};
 pub use hub::{Hub, Next, Subscription};
 pub use keep::{KeepState, Keeping};
 pub use remote::Remote;
+use served::Around;
 pub use served::{Route, Served};
+pub use token::Token;
 pub use trails::{NoRequestId, RequestId, Told, Trails};
 
+use crate::log::{Line, Log};
+use crate::metrics::{self, Metrics};
 use crate::settings::Settings;
-use crate::upstream::{Addresses, Connector, Upstream};
+use crate::upstream::{Addresses, Connector};
 use control::Control;
 use keep::Keeper;
 use overlay::Overlay;
@@ -47,13 +52,20 @@ pub struct Engine {
     served: ArcSwap<Served>,
     trails: Trails,
     store: Store,
+    metrics: Metrics,
+    log: Log,
     workers: usize,
 }
 
 impl Engine {
     /// An engine for these settings, with so many workers.
-    pub fn new(settings: Arc<Settings>, store: Store, workers: usize) -> Arc<Self> {
-        let clock = Clock::system();
+    pub fn new(
+        settings: Arc<Settings>,
+        store: Store,
+        log: Log,
+        clock: Clock,
+        workers: usize,
+    ) -> Arc<Self> {
         let hub = Hub::new(clock.clone());
         let hears = Arc::clone(&hub);
         let limiter = Limiter::builder()
@@ -62,10 +74,17 @@ impl Engine {
             .hosts(settings.gates.clone())
             .retry_budget(settings.retry_budget)
             .build();
-        let connector = Connector::new(Addresses::new(settings.network.allow.clone()));
+        let connector = Connector::new(Addresses::default());
         let trails = Trails::new(workers, settings.trails.keep);
-        let served = Served::new(settings, &limiter, workers, None, &Overlay::default());
-        Arc::new(Self {
+        let metrics = Metrics::new();
+        let around = Around {
+            limiter: &limiter,
+            metrics: &metrics,
+            connector: &connector,
+            workers,
+        };
+        let served = Served::new(settings, &around, None, &Overlay::default());
+        let engine = Arc::new(Self {
             limiter,
             hub,
             control: Control::default(),
@@ -74,8 +93,12 @@ impl Engine {
             served: ArcSwap::from_pointee(served),
             trails,
             store,
+            metrics,
+            log,
             workers,
-        })
+        });
+        engine.hub.add(Arc::new(Logging(Arc::downgrade(&engine))));
+        engine
     }
 
     /// All gates.
@@ -103,16 +126,34 @@ impl Engine {
         &self.store
     }
 
+    /// What is counted.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// What is counted, and how everything is now, as Prometheus reads it.
+    pub fn render_metrics(&self) -> String {
+        let served = self.served();
+        let pools = served.routes();
+        let pools: Vec<_> = pools
+            .map(|(name, route)| (name.to_owned(), route.pool.view()))
+            .collect();
+        self.metrics.render(&metrics::Sources {
+            limiter: &self.limiter,
+            pools: &pools,
+            is_store_degraded: self.store.is_degraded(),
+            log: &self.log,
+        })
+    }
+
+    /// Where lines for people go.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
     /// How many workers there are.
     pub fn workers(&self) -> usize {
         self.workers
-    }
-
-    /// What worker number `worker` sends through.
-    pub fn upstream(&self, worker: usize) -> Upstream {
-        let allowed = self.served().settings().network.allow.clone();
-        let connector = self.connector.permitting(Addresses::new(allowed));
-        Upstream::new(connector, worker)
     }
 
     /// Serves by other settings from now on. Gates and endpoints keep what they have learned, and
@@ -125,13 +166,45 @@ impl Engine {
     /// Serves `settings` with what was changed at run time laid over them.
     fn serve(&self, settings: Arc<Settings>, overlay: &Overlay) {
         let before = self.served();
-        let served = Served::new(
-            settings,
-            &self.limiter,
-            self.workers,
-            Some(&before),
-            overlay,
-        );
+        let around = Around {
+            limiter: &self.limiter,
+            metrics: &self.metrics,
+            connector: &self.connector,
+            workers: self.workers,
+        };
+        let served = Served::new(settings, &around, Some(&before), overlay);
         self.served.store(Arc::new(served));
+    }
+}
+
+/// Writes a line for every event that people should know of.
+struct Logging(Weak<Engine>);
+
+impl Listener for Logging {
+    fn on_event(&self, _at: Timestamp, event: &Event<'_>) {
+        let Some(line) = Line::from_event(event) else {
+            return;
+        };
+        if let Some(engine) = self.0.upgrade() {
+            let last_error = engine.last_error(event);
+            engine
+                .log
+                .write(&line.with_last_error(last_error.as_deref()));
+        }
+    }
+}
+
+impl Engine {
+    /// What the endpoint of an event said last.
+    fn last_error(&self, event: &Event<'_>) -> Option<String> {
+        let (Event::EndpointPaused { pool, endpoint, .. }
+        | Event::EndpointDisabled { pool, endpoint, .. }) = event
+        else {
+            return None;
+        };
+        let served = self.served();
+        let views = served.route(pool)?.pool.view();
+        let view = views.into_iter().find(|view| view.name == *endpoint)?;
+        view.last_error
     }
 }

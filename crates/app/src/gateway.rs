@@ -23,4 +23,4 @@ mod worker;
 
 pub use body::ServedBody;
 pub use listen::{Gateway, StartError};
-pub use problem::{Own, REASONS};
+pub use problem::Own;

@@ -1,16 +1,19 @@
 //! `tidegate serve`: the gateway and what belongs to it, from start to the last answer.
 
+use std::fmt;
+use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use store::{OpenError, Store, StoreError};
+use tidegate::{Clock, Sort};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::admin::{Admin, AdminError, Sources};
 use crate::engine::{Engine, Keeping};
 use crate::gateway::{Gateway, StartError};
-use crate::log::Log;
+use crate::log::{Format, Level, Line, Log};
 use crate::settings::{Problem, Settings};
 
 /// A server that runs.
@@ -21,6 +24,27 @@ pub struct Server {
     gateway: Gateway,
     admin: Admin,
     warnings: Vec<String>,
+}
+
+/// Where lines for people go, and which.
+pub struct Logs {
+    /// Where they are written.
+    pub sink: Box<dyn Write + Send>,
+    /// For people or for programs.
+    pub format: Format,
+    /// The least that is written.
+    pub level: Level,
+    /// May they have colours?
+    pub has_colour: bool,
+}
+
+impl fmt::Debug for Logs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Logs")
+            .field("format", &self.format)
+            .field("level", &self.level)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Why a server cannot start.
@@ -60,16 +84,22 @@ impl Server {
     /// # Errors
     ///
     /// If something cannot be started; then nothing is.
-    pub fn start(settings: Settings) -> Result<Self, ServeError> {
+    pub fn start(settings: Settings, logs: Logs) -> Result<Self, ServeError> {
         let listen = settings.server.listen;
+        let clock = Clock::system();
+        let log = Log::new(logs.sink, logs.format, logs.level, &clock);
+        let log = log.with_colour(logs.has_colour);
         let store = Store::open(&settings.server.data)?;
         let stored = store.load()?;
-        let engine = Engine::new(Arc::new(settings), store, workers());
+        let engine = Engine::new(Arc::new(settings), store, log, clock, workers());
         let warnings = engine.restore(&stored);
-        let keeping = Keeping::start(&engine, Log::silent()).map_err(ServeError::Keep)?;
+        let keeping = Keeping::start(&engine).map_err(ServeError::Keep)?;
         let gateway = Gateway::start(Arc::clone(&engine), listen)?;
         let sources = Sources {
-            metrics: Arc::new(String::new),
+            metrics: {
+                let engine = Arc::clone(&engine);
+                Arc::new(move || engine.render_metrics())
+            },
         };
         let admin = Admin::start(Arc::clone(&engine), sources)?;
         Ok(Self {
@@ -112,6 +142,14 @@ impl Server {
                 _ = hang_up.recv() => self.reload(load()),
             }
         };
+        let log = self.engine.log();
+        let in_flight = self
+            .engine
+            .limiter()
+            .snapshot(Sort::default(), 0)
+            .totals
+            .in_flight;
+        log.write(&Line::Draining { in_flight });
         self.gateway.drain();
         self.admin.drain();
         let again = async {
@@ -127,16 +165,31 @@ impl Server {
         };
         let ended = tokio::select! {
             () = finished => ended,
-            () = again => return Ok(Ended::Abandoned),
+            () = again => Ended::Abandoned,
         };
+        log.write(&Line::Stopped);
+        log.flush();
+        if ended == Ended::Abandoned {
+            return Ok(ended);
+        }
         self.admin.stop();
         Ok(ended)
     }
 
     fn reload(&self, settings: Result<Settings, Vec<Problem>>) {
-        if let Ok(settings) = settings {
-            self.engine.reload(Arc::new(settings));
-            self.gateway.reload();
+        let log = self.engine.log();
+        match settings {
+            Ok(settings) => {
+                self.engine.reload(Arc::new(settings));
+                self.gateway.reload();
+                log.write(&Line::Reloaded);
+            }
+            Err(problems) => {
+                for problem in problems {
+                    let problem = problem.to_string();
+                    log.write(&Line::ReloadFailed { problem: &problem });
+                }
+            }
         }
     }
 

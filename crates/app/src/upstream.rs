@@ -16,19 +16,17 @@ mod answer;
 mod connect;
 mod error;
 mod lane;
+mod patience;
 mod replay;
 mod target;
 
-use std::future::poll_fn;
-use std::pin::{Pin, pin};
-use std::task::Poll;
 use std::time::Duration;
 
 use http::{Request, Response};
 use hyper::body::Incoming;
 use policy::outcome::{Failure, Phase};
 use tidegate::Attempt;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::Instant;
 
 pub use address::Addresses;
 pub use answer::{AnswerBody, BodyError};
@@ -38,8 +36,9 @@ pub use replay::{BodyBounds, BodyTrouble, Kept, RequestBody};
 pub use target::{Target, TargetError, Trust};
 
 use answer::Home;
-use connect::Connection;
+use connect::{Connection, absolute};
 use lane::Lane;
+use patience::Patience;
 use replay::Progress;
 
 /// Times that bound one attempt.
@@ -53,20 +52,20 @@ pub struct Times {
     pub idle: Duration,
 }
 
-/// What one worker sends through.
+/// What everything is sent through.
 #[derive(Clone, Debug)]
 pub struct Upstream {
     connector: Connector,
-    worker: usize,
 }
 
 impl Upstream {
-    /// What worker number `worker` sends through; every [`Target`] has a lane for each.
-    pub fn new(connector: Connector, worker: usize) -> Self {
-        Self { connector, worker }
+    /// What is sent over connections of `connector`.
+    pub fn new(connector: Connector) -> Self {
+        Self { connector }
     }
 
-    /// Sends a request once and waits for the answer's head.
+    /// Sends a request once, over a connection of worker number `worker`, and waits for the
+    /// answer's head.
     ///
     /// `make` gives the request: it is asked a second time if the first was given back untouched by
     /// a connection that the server had closed meanwhile.
@@ -76,12 +75,13 @@ impl Upstream {
     /// With what went wrong and how far the attempt had got.
     pub async fn send(
         &self,
+        worker: usize,
         _permitted: &Attempt,
         target: &Target,
         times: &Times,
         mut make: impl FnMut() -> (Request<RequestBody>, Kept),
     ) -> Result<Response<AnswerBody>, SendError> {
-        let lane = target.lane(self.worker);
+        let lane = target.lane(worker);
         loop {
             let (connection, is_fresh) = match lane.take(times.idle).await {
                 Some(connection) => (connection, false),
@@ -115,16 +115,23 @@ async fn exchange(
     times: &Times,
 ) -> Result<(Response<Incoming>, Connection), SendError> {
     let is_safe = request.method().is_idempotent();
-    let answer = {
-        let mut sending = pin!(connection.send(request));
-        let mut patience = None;
-        poll_fn(|context| {
-            if let Poll::Ready(answer) = sending.as_mut().poll(context) {
-                return Poll::Ready(Some(answer));
-            }
-            poll_patience(&mut patience, kept, times.first_byte, context).map(|()| None)
-        })
-        .await
+    let started = Instant::now();
+    // The time for the answer begins with the request's end. How long its sender may pause before
+    // that is a matter of its body.
+    let ends = || match kept.progress() {
+        Progress::None => started + times.first_byte,
+        Progress::Partial => Instant::now() + times.first_byte,
+        Progress::Whole(since) => since + times.first_byte,
+    };
+    let answer = match &mut connection {
+        Connection::One(one) => {
+            let sending = one.sender.try_send_request(request);
+            one.patience.wait_for(sending, ends).await
+        }
+        Connection::Two(sender) => {
+            let sending = sender.try_send_request(absolute(request));
+            Patience::default().wait_for(sending, ends).await
+        }
     };
     match answer {
         Some(Ok(answer)) => Ok((answer, connection)),
@@ -142,29 +149,5 @@ async fn exchange(
             Phase::Waiting,
             "no answer came in time",
         )),
-    }
-}
-
-/// Ready when the answer takes too long. That counts from the request's end, so a request that is
-/// still being sent has time: how long its sender may pause is a matter of its body.
-fn poll_patience(
-    patience: &mut Option<Pin<Box<Sleep>>>,
-    kept: &Kept,
-    first_byte: Duration,
-    context: &mut std::task::Context<'_>,
-) -> Poll<()> {
-    let from_now = || Instant::now() + first_byte;
-    let sleep = patience.get_or_insert_with(|| Box::pin(sleep_until(from_now())));
-    loop {
-        std::task::ready!(sleep.as_mut().poll(context));
-        let ends = match kept.progress() {
-            Progress::None => sleep.deadline(),
-            Progress::Partial => from_now(),
-            Progress::Whole(since) => since + first_byte,
-        };
-        if ends <= sleep.deadline() {
-            return Poll::Ready(());
-        }
-        sleep.as_mut().reset(ends);
     }
 }

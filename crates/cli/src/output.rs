@@ -3,9 +3,14 @@
 //! Data goes to stdout and everything else to stderr. A reader that goes away, as `head` does, has
 //! seen enough: that is an ordinary end and not an error.
 
+use std::env;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
+use app::log::{Format, Level};
+use app::server::Logs;
+
+use crate::args::LogFormat;
 use crate::commands::Failure;
 use crate::exit::Exit;
 
@@ -48,6 +53,16 @@ impl Output {
         stdout.flush()
     }
 
+    /// Writes `data` in the place of what was written before, on a terminal; elsewhere below it.
+    pub(crate) fn print_again(&self, data: &[u8]) -> io::Result<()> {
+        let mut stdout = self.data();
+        if io::stdout().is_terminal() {
+            stdout.write_all(CLEAR)?;
+        }
+        stdout.write_all(data)?;
+        stdout.flush()
+    }
+
     /// Something that only a person who asks for it wants to know.
     pub(crate) fn detail(&self, message: &str) {
         if self.verbosity >= Verbosity::Verbose {
@@ -59,6 +74,23 @@ impl Output {
     pub(crate) fn warning(&self, message: &str) {
         if self.verbosity >= Verbosity::Normal {
             say(&format!("warning: {message}"));
+        }
+    }
+
+    /// Where the lines of a server go: to stderr, more or fewer of them as was asked for.
+    pub(crate) fn logs(&self, format: LogFormat) -> Logs {
+        Logs {
+            sink: Box::new(io::stderr()),
+            format: match format {
+                LogFormat::Human => Format::Human,
+                LogFormat::Json => Format::Json,
+            },
+            level: match self.verbosity {
+                Verbosity::Quiet => Level::Error,
+                Verbosity::Normal => Level::Info,
+                Verbosity::Verbose => Level::Debug,
+            },
+            has_colour: io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none(),
         }
     }
 
@@ -83,6 +115,9 @@ impl Output {
         }
     }
 }
+
+/// To the upper left, and nothing below.
+const CLEAR: &[u8] = b"\x1b[H\x1b[J";
 
 /// How far some work is, as a bar that goes away with the work.
 #[derive(Debug)]

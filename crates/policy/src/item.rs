@@ -87,15 +87,6 @@ impl ItemKind {
     }
 }
 
-/// Can somebody else do the same work?
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Elsewhere {
-    /// No, or not now.
-    Nobody,
-    /// Another endpoint of the pool can be used, and its gate would let it out at once.
-    AtOnce,
-}
-
 /// The state of an item. Small and plain: it is recorded and restored as it is.
 ///
 /// ```
@@ -192,17 +183,18 @@ impl Item {
         now: Timestamp,
         random: &mut Random,
     ) -> Step {
-        self.after_at(settings, outcome, verdict, Elsewhere::Nobody, now, random)
+        self.after_at(settings, outcome, verdict, None, now, random)
     }
 
     /// The same for an attempt at one endpoint of a pool. A delay is about the server that failed
-    /// or asked for it, so there is none where `elsewhere` somebody else can take over at once.
+    /// or asked for it, so it does not hold where another endpoint can take over sooner:
+    /// `elsewhere` is when the gate of one would let it out, if there is one.
     pub fn after_at(
         &mut self,
         settings: &BackoffSettings,
         outcome: &Outcome,
         verdict: Option<Verdict>,
-        elsewhere: Elsewhere,
+        elsewhere: Option<Timestamp>,
         now: Timestamp,
         random: &mut Random,
     ) -> Step {
@@ -271,7 +263,7 @@ impl Item {
         settings: &BackoffSettings,
         outcome: &Outcome,
         verdict: Verdict,
-        elsewhere: Elsewhere,
+        elsewhere: Option<Timestamp>,
         now: Timestamp,
         random: &mut Random,
     ) -> Step {
@@ -286,15 +278,16 @@ impl Item {
                 return Step::Failed(TerminalReason::Exhausted);
             }
         }
-        if elsewhere == Elsewhere::AtOnce {
-            return self.send_after(Duration::ZERO, DelaySource::Failover, reason, now);
+        let (delay, source) = match outcome.hint.wait {
+            Some(wait) => (settings.directed(wait, random), DelaySource::RetryAfter),
+            None => (settings.delay(self.attempts, random), DelaySource::Backoff),
+        };
+        match elsewhere {
+            Some(at) if at < now + delay => {
+                self.send_after(at.since(now), DelaySource::Failover, reason, now)
+            }
+            _ => self.send_after(delay, source, reason, now),
         }
-        if let Some(wait) = outcome.hint.wait {
-            let delay = settings.directed(wait, random);
-            return self.send_after(delay, DelaySource::RetryAfter, reason, now);
-        }
-        let delay = settings.delay(self.attempts, random);
-        self.send_after(delay, DelaySource::Backoff, reason, now)
     }
 
     fn send_after(

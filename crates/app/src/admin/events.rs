@@ -25,7 +25,7 @@ use crate::engine::{Hub, Next, Subscription};
 /// times in milliseconds of Unix time. Whoever reads too slowly gets an event `missed` with a
 /// `count`. The stream has no end.
 #[utoipa::path(
-    get, path = "/api/v1/events", tag = "requests",
+    get, operation_id = "watchEvents", path = "/api/v1/events", tag = "requests",
     responses(
         (status = 200, description = "A stream", body = String, content_type = "text/event-stream"),
         (status = 503, description = "Too many look on already", body = Problem, content_type = "application/problem+json")

@@ -22,7 +22,7 @@ use crate::engine::{RequestId, Told, millis, unix_millis};
 
 /// Every decision about one request
 #[utoipa::path(
-    get, path = "/api/v1/explain/{request_id}", tag = "requests", params(Request),
+    get, operation_id = "explainRequest", path = "/api/v1/explain/{request_id}", tag = "requests", params(Request),
     responses((status = 200, description = "Its decision trail", body = Explained))
 )]
 pub(super) async fn explain(
@@ -77,7 +77,7 @@ pub(super) struct Explained {
     /// Time spent waiting, in lines and between attempts
     waited_ms: f64,
     /// Every decision in order
-    steps: Vec<Step>,
+    steps: Vec<Decision>,
     /// How many steps are missing before the last two
     left_out: u32,
 }
@@ -95,7 +95,7 @@ impl Explained {
             outcome: told.outcome.to_owned(),
             attempts: told.sent,
             waited_ms: millis(told.trail.waited()),
-            steps: steps.map(|step| Step::new(step, clock)).collect(),
+            steps: steps.map(|step| Decision::new(step, clock)).collect(),
             left_out: told.trail.left_out(),
         }
     }
@@ -103,11 +103,11 @@ impl Explained {
 
 /// One decision
 #[derive(Default, Serialize, ToSchema)]
-struct Step {
+struct Decision {
     /// When, in milliseconds of Unix time
     at_ms: i64,
     #[schema(inline)]
-    kind: StepKind,
+    kind: DecisionKind,
     /// In words
     text: String,
     /// The gate or pool that decided
@@ -155,7 +155,7 @@ struct Step {
 /// What was decided
 #[derive(Default, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-enum StepKind {
+enum DecisionKind {
     Waiting,
     Admitted,
     Refused,
@@ -168,7 +168,7 @@ enum StepKind {
     Over,
 }
 
-impl Step {
+impl Decision {
     fn new(step: &TrailStep, clock: &Clock) -> Self {
         let time = |at: Option<Timestamp>| at.map(|at| unix_millis(clock, at));
         let told = Self {
@@ -178,27 +178,27 @@ impl Step {
         };
         match &step.what {
             What::Kept { key, reason, until } => Self {
-                kind: StepKind::Waiting,
+                kind: DecisionKind::Waiting,
                 key: Some(key.to_string()),
                 reason: Some((*reason).to_owned()),
                 until_ms: time(*until),
                 ..told
             },
             What::Admitted { key, waited } => Self {
-                kind: StepKind::Admitted,
+                kind: DecisionKind::Admitted,
                 key: Some(key.to_string()),
                 waited_ms: Some(millis(*waited)),
                 ..told
             },
             What::Refused { key, reason, until } => Self {
-                kind: StepKind::Refused,
+                kind: DecisionKind::Refused,
                 key: Some(key.to_string()),
                 reason: Some((*reason).to_owned()),
                 until_ms: time(*until),
                 ..told
             },
             What::NoBudget { until } => Self {
-                kind: StepKind::NoBudget,
+                kind: DecisionKind::NoBudget,
                 until_ms: time(*until),
                 ..told
             },
@@ -207,13 +207,13 @@ impl Step {
                 verdict,
                 latency,
             } => Self {
-                kind: StepKind::Answered,
+                kind: DecisionKind::Answered,
                 verdict: verdict.map(|verdict| verdict.as_str().to_owned()),
                 latency_ms: Some(millis(*latency)),
                 ..told.with_answer(answer)
             },
             What::Unsent => Self {
-                kind: StepKind::Unsent,
+                kind: DecisionKind::Unsent,
                 ..told
             },
             What::Scheduled {
@@ -222,7 +222,7 @@ impl Step {
                 source,
                 reason,
             } => Self {
-                kind: StepKind::Scheduled,
+                kind: DecisionKind::Scheduled,
                 until_ms: time(Some(*until)),
                 delay_ms: Some(millis(*delay)),
                 source: Some(source.as_str().to_owned()),
@@ -230,12 +230,12 @@ impl Step {
                 ..told
             },
             What::Refreshed { succeeded } => Self {
-                kind: StepKind::Refreshed,
+                kind: DecisionKind::Refreshed,
                 reason: Some(if *succeeded { "succeeded" } else { "failed" }.to_owned()),
                 ..told
             },
             What::Over { reason } => Self {
-                kind: StepKind::Over,
+                kind: DecisionKind::Over,
                 reason: Some(reason.as_str().to_owned()),
                 ..told
             },

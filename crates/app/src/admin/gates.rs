@@ -23,7 +23,7 @@ use crate::engine::{millis, unix_millis};
 
 /// Every gate, or the first of many
 #[utoipa::path(
-    get, path = "/api/v1/gates", tag = "gates", params(ListQuery),
+    get, operation_id = "listGates", path = "/api/v1/gates", tag = "gates", params(ListQuery),
     responses((status = 200, description = "Totals, and gates in the order that was asked for", body = GateList))
 )]
 pub(super) async fn list(
@@ -40,7 +40,7 @@ pub(super) async fn list(
 
 /// One gate
 #[utoipa::path(
-    get, path = "/api/v1/gates/{key}", tag = "gates", params(Key),
+    get, operation_id = "showGate", path = "/api/v1/gates/{key}", tag = "gates", params(Key),
     responses((status = 200, description = "The gate", body = Gate))
 )]
 pub(super) async fn show(
@@ -54,7 +54,7 @@ pub(super) async fn show(
 ///
 /// Rate, hold, breaker and counts start again; who is under way or waits stays.
 #[utoipa::path(
-    post, path = "/api/v1/gates/{key}/reset", tag = "gates", params(Key),
+    post, operation_id = "resetGate", path = "/api/v1/gates/{key}/reset", tag = "gates", params(Key),
     responses((status = 200, description = "The gate afterwards", body = Gate))
 )]
 pub(super) async fn reset(
@@ -67,7 +67,7 @@ pub(super) async fn reset(
 
 /// Close a gate to everyone, until it is released or reset
 #[utoipa::path(
-    post, path = "/api/v1/gates/{key}/isolate", tag = "gates", params(Key),
+    post, operation_id = "isolateGate", path = "/api/v1/gates/{key}/isolate", tag = "gates", params(Key),
     responses(
         (status = 200, description = "The gate afterwards", body = Gate),
         (status = 503, description = "There is no room for another gate", body = Problem, content_type = "application/problem+json")
@@ -89,7 +89,7 @@ pub(super) async fn isolate(
 ///
 /// Those who wait leave at the pace that was learned.
 #[utoipa::path(
-    post, path = "/api/v1/gates/{key}/release", tag = "gates", params(Key),
+    post, operation_id = "releaseGate", path = "/api/v1/gates/{key}/release", tag = "gates", params(Key),
     responses((status = 200, description = "The gate afterwards", body = Gate))
 )]
 pub(super) async fn release(
@@ -145,8 +145,8 @@ struct Key {
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "it describes what `read_query` reads")]
 struct ListQuery {
-    /// The most remarkable first
-    #[param(inline, default = "admitted")]
+    /// The most remarkable first; by default those that admitted most
+    #[param(inline)]
     sort: Option<SortWord>,
     /// At most so many
     #[param(minimum = 1, maximum = 1000, default = 100)]

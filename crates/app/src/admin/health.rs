@@ -12,10 +12,11 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::api::Desk;
+use crate::metrics::Metrics;
 
 /// Is it alive?
 #[utoipa::path(
-    get, path = "/healthz", tag = "health", security(()),
+    get, operation_id = "showHealth", path = "/healthz", tag = "health", security(()),
     responses((status = 200, description = "It is", body = Health))
 )]
 pub(super) async fn healthz() -> Json<Health> {
@@ -27,7 +28,7 @@ pub(super) async fn healthz() -> Json<Health> {
 
 /// May it be sent requests?
 #[utoipa::path(
-    get, path = "/readyz", tag = "health", security(()),
+    get, operation_id = "showReadiness", path = "/readyz", tag = "health", security(()),
     responses(
         (status = 200, description = "It may", body = Health),
         (status = 503, description = "It may not: it is stopping, or cannot store what must survive a restart", body = Health)
@@ -51,12 +52,12 @@ pub(super) async fn readyz(State(desk): State<Arc<Desk>>) -> Response {
 
 /// Every metric, as Prometheus reads them
 #[utoipa::path(
-    get, path = "/metrics", tag = "health",
+    get, operation_id = "showMetrics", path = "/metrics", tag = "health",
     responses((status = 200, description = "The metrics", body = String, content_type = "text/plain"))
 )]
 pub(super) async fn metrics(State(desk): State<Arc<Desk>>) -> Response {
     let text = (desk.sources.metrics)();
-    with_type(text, "text/plain; version=0.0.4; charset=utf-8")
+    with_type(text, Metrics::CONTENT_TYPE)
 }
 
 /// A text that is JSON already.

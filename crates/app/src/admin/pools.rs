@@ -26,12 +26,12 @@ use super::api::Desk;
 use super::body::Fields;
 use super::problem::{Problem, Refused};
 use super::protection::Protection;
-use crate::engine::{NewEndpoint, Remote, Route, disabled_word, unix_millis};
-use crate::redact::Text;
+use crate::engine::{NewEndpoint, Remote, Route, unix_millis};
+use crate::redact;
 
 /// Every pool
 #[utoipa::path(
-    get, path = "/api/v1/pools", tag = "pools",
+    get, operation_id = "listPools", path = "/api/v1/pools", tag = "pools",
     responses((status = 200, description = "The pools by name", body = PoolList))
 )]
 pub(super) async fn list(State(desk): State<Arc<Desk>>) -> Json<PoolList> {
@@ -45,7 +45,7 @@ pub(super) async fn list(State(desk): State<Arc<Desk>>) -> Json<PoolList> {
 
 /// One pool
 #[utoipa::path(
-    get, path = "/api/v1/pools/{pool}", tag = "pools", params(PoolName),
+    get, operation_id = "showPool", path = "/api/v1/pools/{pool}", tag = "pools", params(PoolName),
     responses((status = 200, description = "The pool", body = Pool))
 )]
 pub(super) async fn show(
@@ -60,7 +60,7 @@ pub(super) async fn show(
 /// It comes last in the list, is used at once, and is kept over restarts. Values of headers are
 /// references to secrets. An address that is not public has to be allowed in `[network]`.
 #[utoipa::path(
-    post, path = "/api/v1/pools/{pool}/endpoints", tag = "pools", params(PoolName),
+    post, operation_id = "addEndpoint", path = "/api/v1/pools/{pool}/endpoints", tag = "pools", params(PoolName),
     request_body = AddEndpoint,
     responses(
         (status = 201, description = "The endpoint", body = Endpoint, headers(("location" = String, description = "Its path"))),
@@ -94,7 +94,7 @@ pub(super) async fn add(
 ///
 /// Enabling clears all error state; disabling lasts until somebody enables it.
 #[utoipa::path(
-    patch, path = "/api/v1/pools/{pool}/endpoints/{name}", tag = "pools", params(EndpointName),
+    patch, operation_id = "switchEndpoint", path = "/api/v1/pools/{pool}/endpoints/{name}", tag = "pools", params(EndpointName),
     request_body = SwitchEndpoint,
     responses(
         (status = 200, description = "The endpoint afterwards", body = Endpoint),
@@ -122,7 +122,7 @@ pub(super) async fn switch(
 /// configuration has it, until one of its name is added. The last one may go too: the pool then
 /// answers `no_endpoint`.
 #[utoipa::path(
-    delete, path = "/api/v1/pools/{pool}/endpoints/{name}", tag = "pools", params(EndpointName),
+    delete, operation_id = "removeEndpoint", path = "/api/v1/pools/{pool}/endpoints/{name}", tag = "pools", params(EndpointName),
     responses(
         (status = 204, description = "It is gone"),
         (status = 503, description = "It cannot be stored, so nothing was changed", body = Problem, content_type = "application/problem+json")
@@ -237,7 +237,7 @@ struct AddEndpoint {
     /// What the rest of a request's path is put behind; without user info, `?` and `#`
     #[schema(
         max_length = 2048,
-        pattern = r"^https?://([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,4})?(/[A-Za-z0-9._~%-]*)*$",
+        pattern = r"^https?://([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*|\[[0-9A-Fa-f:.]+\])(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?(/[A-Za-z0-9._~%-]*)*$",
         example = "https://c.example.com/v1"
     )]
     url: String,
@@ -253,8 +253,13 @@ fn header_references() -> RefOr<Schema> {
         .pattern(Some(
             r"^([A-Za-z]{1,16} )?(env:[A-Za-z_][A-Za-z0-9_]*|file:.+)$",
         ));
+    let name = ObjectBuilder::new()
+        .schema_type(SchemaType::Type(Type::String))
+        .max_length(Some(256))
+        .pattern(Some(r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$"));
     let object = ObjectBuilder::new()
         .schema_type(SchemaType::Type(Type::Object))
+        .property_names(Some(Schema::Object(name.build())))
         .description(Some(
             "Headers of every request, with references to their values: `env:NAME`, `file:PATH`, or either after a word such as `Bearer`",
         ))
@@ -367,20 +372,20 @@ impl Endpoint {
             enabled: view.disabled.is_none(),
             paused_until_ms: view.paused_until.map(|until| unix_millis(clock, until)),
             consecutive_errors: view.consecutive_errors,
-            last_error: view.last_error.map(|text| Text::new(&text).to_string()),
+            last_error: view
+                .last_error
+                .map(|error| redact::Text::new(&error).to_string()),
             disabled_reason: view.disabled.map(disabled_reason),
             in_flight: view.in_flight,
         }
     }
 }
 
-/// The word for programs first.
 fn disabled_reason(why: Disabled) -> String {
-    let word = disabled_word(why);
     match why {
-        Disabled::Errors(1) => format!("{word}: one error"),
-        Disabled::Errors(count) => format!("{word}: {count} in a row"),
-        Disabled::QuotaExhausted => format!("{word}: an allowance is used up"),
-        Disabled::Person => format!("{word}: disabled by a person"),
+        Disabled::Errors(1) => "one error".to_owned(),
+        Disabled::Errors(count) => format!("{count} errors in a row"),
+        Disabled::QuotaExhausted => "an allowance is used up".to_owned(),
+        Disabled::Person => "disabled by a person".to_owned(),
     }
 }

@@ -25,7 +25,7 @@ use super::problem::{Problem, Refused};
 /// What the body does not name stays. The change is durable before the answer, and kept over
 /// restarts and new configurations.
 #[utoipa::path(
-    put, path = "/api/v1/pools/{pool}/protection", tag = "pools", params(PoolName),
+    put, operation_id = "changeProtection", path = "/api/v1/pools/{pool}/protection", tag = "pools", params(PoolName),
     request_body = ChangeProtection,
     responses(
         (status = 200, description = "All of it, afterwards", body = Protection),
@@ -47,7 +47,7 @@ pub(super) async fn change(
 
 /// Take back what was changed about a pool's protection: as configured, else the defaults
 #[utoipa::path(
-    post, path = "/api/v1/pools/{pool}/protection/reset", tag = "pools", params(PoolName),
+    post, operation_id = "resetProtection", path = "/api/v1/pools/{pool}/protection/reset", tag = "pools", params(PoolName),
     responses(
         (status = 200, description = "All of it, afterwards", body = Protection),
         (status = 503, description = "It cannot be stored, so nothing was changed", body = Problem, content_type = "application/problem+json")

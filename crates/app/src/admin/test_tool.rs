@@ -25,7 +25,7 @@ use super::problem::Refused;
 ///
 /// Nothing is sent, and live endpoints are not touched.
 #[utoipa::path(
-    post, path = "/api/v1/pools/{pool}/test", tag = "pools", params(PoolName),
+    post, operation_id = "testProtection", path = "/api/v1/pools/{pool}/test", tag = "pools", params(PoolName),
     request_body = TestRun,
     responses((status = 200, description = "How an endpoint would stand after every request", body = Tested))
 )]
@@ -92,13 +92,13 @@ impl Scenario {
 /// More never disable.
 const MOST: usize = 10;
 
-fn play(scenario: Scenario, settings: &LadderSettings) -> Vec<Step> {
+fn play(scenario: Scenario, settings: &LadderSettings) -> Vec<TestStep> {
     let mut ladder = Ladder::new();
     let mut now = Timestamp::ZERO;
     let answers = scenario.answers(settings).into_iter();
     let steps = answers.map(|status| {
         if !ladder.is_enabled() {
-            return Step::new(Happens::NotSent, None, &ladder, now);
+            return TestStep::new(Happens::NotSent, None, &ladder, now);
         }
         // As a request would, it leaves when the pause is over.
         now = ladder.paused_until().unwrap_or(now).max(now);
@@ -111,7 +111,7 @@ fn play(scenario: Scenario, settings: &LadderSettings) -> Vec<Step> {
             let epoch = ladder.epoch();
             ladder.settle(settings, epoch, &Ended::status(status), now);
         }
-        Step::new(event, Some(status), &ladder, now)
+        TestStep::new(event, Some(status), &ladder, now)
     });
     steps.collect()
 }
@@ -131,12 +131,12 @@ pub(super) struct Tested {
     /// Are the endpoints of this pool protected now?
     protected: bool,
     /// One for every request
-    steps: Vec<Step>,
+    steps: Vec<TestStep>,
 }
 
 /// How an endpoint would stand after a request
 #[derive(Serialize, ToSchema)]
-struct Step {
+struct TestStep {
     /// What happened
     #[schema(inline)]
     event: Happens,
@@ -169,7 +169,7 @@ enum Happens {
     NotSent,
 }
 
-impl Step {
+impl TestStep {
     fn new(event: Happens, status: Option<u16>, ladder: &Ladder, now: Timestamp) -> Self {
         let pause = ladder.remaining(now);
         Self {

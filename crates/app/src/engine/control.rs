@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use policy::key::endpoint_key;
 use policy::ladder::Disabled;
 use policy::setting::SettingErrors;
 use policy::suggest::suggestion;
@@ -203,7 +204,8 @@ impl Engine {
         let _turn = self.control.turn.lock().await;
         self.record_of(pool, name)?;
         let (pool, name) = (pool.to_owned(), name.to_owned());
-        let change = if self.is_configured(&pool, &name) {
+        let is_configured = self.is_configured(&pool, &name);
+        let change = if is_configured {
             Change::EndpointRemoved {
                 pool: pool.clone(),
                 name: name.clone(),
@@ -221,7 +223,11 @@ impl Engine {
         let _in_hand = self.keeper.take_in_hand(&pool, &name);
         self.store().save_all([change, forget]).await?;
         let mut overlay = self.control.overlay();
-        overlay.remove(&pool, &name);
+        if is_configured {
+            overlay.remove(&pool, &name);
+        } else {
+            overlay.take_back(&pool, &name);
+        }
         self.route(&pool)?.pool.remove(&name);
         Ok(())
     }
@@ -394,7 +400,8 @@ impl Engine {
         let settings = served.settings();
         let known = settings.pools.get(pool);
         let rules = known.map_or_else(|| [].into(), |known| rules(known, settings, host));
-        let remote = Remote::new(endpoint, rules, Trust::Nobody, self.workers);
+        let counts = self.metrics.key(&endpoint_key(pool, &endpoint.name));
+        let remote = Remote::new(endpoint, rules, Trust::Nobody, counts, self.workers);
         let remote = remote.map_err(|error| {
             ControlError::Wrong(vec![Wrong {
                 field: "url".to_owned(),

@@ -34,7 +34,7 @@ pub(crate) fn unix_millis(clock: &Clock, at: Timestamp) -> i64 {
 }
 
 /// Why an endpoint is disabled, in one word.
-pub(crate) fn disabled_word(why: Disabled) -> &'static str {
+fn disabled_word(why: Disabled) -> &'static str {
     match why {
         Disabled::Errors(_) => "errors",
         Disabled::QuotaExhausted => "quota_exhausted",

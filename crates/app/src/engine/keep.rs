@@ -22,7 +22,7 @@ use store::{Change, Saved, StoreError, Stored};
 use tidegate::{Refusal, Timestamp};
 
 use super::Engine;
-use crate::log::{Line, Log};
+use crate::log::Line;
 use crate::redact::Text;
 use mark::Care;
 use noted::{Noted, Notes};
@@ -239,11 +239,10 @@ impl Keeping {
     /// # Errors
     ///
     /// If there is no thread to be had.
-    pub fn start(engine: &Arc<Engine>, log: Log) -> io::Result<Self> {
+    pub fn start(engine: &Arc<Engine>) -> io::Result<Self> {
         let noted = Arc::clone(&engine.keeper.noted);
         let mut rounds = Rounds {
             engine: Arc::clone(engine),
-            log,
             lost: engine.store.state().lost,
             is_degraded: false,
         };
@@ -292,7 +291,6 @@ impl Drop for Done {
 /// What the thread does.
 struct Rounds {
     engine: Arc<Engine>,
-    log: Log,
     /// Rows that the store has lost so far, as far as that was dealt with.
     lost: u64,
     is_degraded: bool,
@@ -397,9 +395,9 @@ impl Rounds {
             (Some(problem), false) => {
                 let problem = problem.to_string();
                 let problem = Text::new(&problem);
-                self.log.write(&Line::StoreDegraded { problem });
+                self.engine.log.write(&Line::StoreDegraded { problem });
             }
-            (None, true) => self.log.write(&Line::StoreRecovered),
+            (None, true) => self.engine.log.write(&Line::StoreRecovered),
             (Some(_), true) | (None, false) => {}
         }
         self.is_degraded = state.degraded.is_some();

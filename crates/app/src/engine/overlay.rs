@@ -108,10 +108,16 @@ impl Overlay {
         changes.added.push(endpoint);
     }
 
+    /// An endpoint of the configuration is gone.
     pub(super) fn remove(&mut self, pool: &str, name: &str) {
+        self.take_back(pool, name);
+        self.of_pool(pool).removed.insert(name.to_owned());
+    }
+
+    /// An endpoint that was added is gone, and nothing else.
+    pub(super) fn take_back(&mut self, pool: &str, name: &str) {
         let changes = self.of_pool(pool);
         changes.added.retain(|added| added.name != name);
-        changes.removed.insert(name.to_owned());
     }
 
     /// What was known before a restart, for endpoints of which nothing newer is known; given once.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use policy::classify::Rule;
 
+use crate::metrics::KeyMetrics;
 use crate::settings;
 use crate::upstream::{Target, TargetError, Trust};
 
@@ -21,6 +22,8 @@ pub struct Remote {
     pub name: HeaderValue,
     /// What the owner of the settings knows of its answers: of the pool's, then of the host's.
     pub rules: Arc<[Rule]>,
+    /// What its attempts come to.
+    pub metrics: Arc<KeyMetrics>,
 }
 
 impl Remote {
@@ -33,6 +36,7 @@ impl Remote {
         endpoint: &settings::Endpoint,
         rules: Arc<[Rule]>,
         trust: Trust,
+        metrics: Arc<KeyMetrics>,
         workers: usize,
     ) -> Result<Self, TargetError> {
         let headers = endpoint.headers.iter().filter_map(|(name, value)| {
@@ -47,6 +51,7 @@ impl Remote {
             headers: headers.collect(),
             name: shown_name(&endpoint.name),
             rules,
+            metrics,
         })
     }
 

@@ -6,18 +6,22 @@ use std::time::Duration;
 
 use policy::backoff::BackoffSettings;
 use policy::classify::Rule;
+use policy::key::endpoint_key;
 use tidegate::{LadderRecord, Limiter, Pool};
 
-use super::Remote;
 use super::overlay::Overlay;
+use super::{Remote, Token};
+use crate::metrics::{Metrics, RouteMetrics};
 use crate::settings::{self, Settings, Size};
-use crate::upstream::{BodyBounds, Times};
+use crate::upstream::{Addresses, BodyBounds, Connector, Times, Upstream};
 
 /// What is served now.
 #[derive(Debug)]
 pub struct Served {
     settings: Arc<Settings>,
     routes: BTreeMap<Box<str>, Arc<Route>>,
+    tokens: BTreeMap<String, Arc<Token>>,
+    upstream: Upstream,
     times: Times,
     bounds: BodyBounds,
 }
@@ -33,6 +37,18 @@ pub struct Route {
     pub retry_unsafe: bool,
     /// How long a caller is kept waiting who does not say.
     pub max_wait: Duration,
+    /// What its requests carry besides, and what is refreshed when a server does not accept it.
+    pub token: Option<Arc<Token>>,
+    /// How its requests end.
+    pub metrics: Arc<RouteMetrics>,
+}
+
+/// What pools are made with.
+pub(super) struct Around<'a> {
+    pub(super) limiter: &'a Limiter,
+    pub(super) metrics: &'a Metrics,
+    pub(super) connector: &'a Connector,
+    pub(super) workers: usize,
 }
 
 impl Served {
@@ -40,8 +56,7 @@ impl Served {
     /// what was known of them `before`.
     pub(super) fn new(
         settings: Arc<Settings>,
-        limiter: &Limiter,
-        workers: usize,
+        around: &Around<'_>,
         before: Option<&Self>,
         overlay: &Overlay,
     ) -> Self {
@@ -59,13 +74,16 @@ impl Served {
             kept: http.replay_buffer,
             idle: http.idle_timeout,
         };
+        let addresses = Addresses::new(settings.network.allow.clone());
+        let upstream = Upstream::new(around.connector.permitting(addresses));
+        let tokens = tokens(&settings, around, &upstream, times, before);
         let routes = settings.pools.values().map(|pool| {
             let known = before.and_then(|before| before.routes.get(&*pool.name));
             let route = Route::new(
                 pool,
                 &settings,
-                limiter,
-                workers,
+                &tokens,
+                around,
                 known.map(|known| &**known),
                 overlay,
             );
@@ -73,6 +91,8 @@ impl Served {
         });
         Self {
             routes: routes.collect(),
+            tokens,
+            upstream,
             times,
             bounds,
             settings,
@@ -94,6 +114,11 @@ impl Served {
         self.routes.iter().map(|(name, route)| (&**name, route))
     }
 
+    /// What everything is sent through.
+    pub fn upstream(&self) -> &Upstream {
+        &self.upstream
+    }
+
     /// Times that bound an attempt.
     pub fn times(&self) -> &Times {
         &self.times
@@ -109,8 +134,8 @@ impl Route {
     fn new(
         pool: &settings::Pool,
         settings: &Settings,
-        limiter: &Limiter,
-        workers: usize,
+        tokens: &BTreeMap<String, Arc<Token>>,
+        around: &Around<'_>,
         known: Option<&Self>,
         overlay: &Overlay,
     ) -> Self {
@@ -121,7 +146,7 @@ impl Route {
             .collect();
         overlay.add_records(&pool.name, &mut records);
         let protection = overlay.protection(pool);
-        let live = Pool::with(&pool.name, limiter, pool.balance, protection);
+        let live = Pool::with(&pool.name, around.limiter, pool.balance, protection);
         let mut max_wait = settings.gates.default_value().gate.max_wait();
         for (number, (endpoint, trust)) in overlay.endpoints(pool).into_iter().enumerate() {
             let host = endpoint.url.host_str().unwrap_or_default();
@@ -130,7 +155,10 @@ impl Route {
                 max_wait = host_settings.gate.max_wait();
             }
             let rules = rules(pool, settings, host);
-            let Ok(remote) = Remote::new(endpoint, rules, trust, workers) else {
+            let counts = around
+                .metrics
+                .key(&endpoint_key(&pool.name, &endpoint.name));
+            let Ok(remote) = Remote::new(endpoint, rules, trust, counts, around.workers) else {
                 continue;
             };
             let record = records.remove(&endpoint.name).unwrap_or_default();
@@ -141,6 +169,11 @@ impl Route {
             backoff: settings.backoffs[&pool.backoff].clone(),
             retry_unsafe: pool.retry_unsafe,
             max_wait,
+            token: pool
+                .credential
+                .as_ref()
+                .and_then(|name| tokens.get(name).cloned()),
+            metrics: around.metrics.route(&pool.name),
         }
     }
 }
@@ -150,4 +183,30 @@ impl Route {
 pub(super) fn rules(pool: &settings::Pool, settings: &Settings, host: &str) -> Arc<[Rule]> {
     let of_host = &settings.gates.find(host).rules;
     pool.rules.iter().chain(of_host.iter()).cloned().collect()
+}
+
+/// All credentials; one whose settings are as before keeps what it has.
+fn tokens(
+    settings: &Settings,
+    around: &Around<'_>,
+    upstream: &Upstream,
+    times: Times,
+    before: Option<&Served>,
+) -> BTreeMap<String, Arc<Token>> {
+    let credentials = settings.credentials.iter();
+    let tokens = credentials.filter_map(|(name, credential)| {
+        let known = before.and_then(|before| before.tokens.get(name));
+        let token = match known.filter(|token| token.is_of(credential)) {
+            Some(token) => Arc::clone(token),
+            None => Arc::new(Token::new(
+                name,
+                credential,
+                around.limiter,
+                upstream,
+                times,
+            )?),
+        };
+        Some((name.clone(), token))
+    });
+    tokens.collect()
 }

@@ -23,8 +23,9 @@ pub struct Trails {
 #[derive(Debug)]
 struct Ring {
     next: AtomicU64,
-    /// Grows up to `most`.
-    kept: Mutex<Vec<Told>>,
+    /// Grows up to `most`. Requests end in another order than they begin in, so places may be
+    /// empty for a while.
+    kept: Mutex<Vec<Option<Told>>>,
     most: usize,
 }
 
@@ -99,11 +100,13 @@ impl Trails {
             return;
         };
         let mut kept = ring.lock();
-        match kept.get_mut(place) {
-            Some(old) => *old = told,
-            // Requests end in another order than they begin in, so this is not always the place
-            // that its number says; it will be once the ring is full.
-            None => kept.push(told),
+        if kept.len() <= place {
+            kept.resize_with(place + 1, || None);
+        }
+        // Whoever began later stays, also if it has ended first.
+        let newest = kept[place].as_ref().map(|old| old.id.number);
+        if newest.is_none_or(|number| number < told.id.number) {
+            kept[place] = Some(told);
         }
     }
 
@@ -111,12 +114,8 @@ impl Trails {
     pub fn find(&self, id: RequestId) -> Option<Told> {
         let ring = self.rings.get(usize::from(id.worker))?;
         let kept = ring.lock();
-        let at_its_place = ring.place(id.number).and_then(|place| kept.get(place));
-        let told = match at_its_place.filter(|told| told.id == id) {
-            Some(told) => Some(told),
-            None => kept.iter().find(|told| told.id == id),
-        };
-        told.cloned()
+        let told = kept.get(ring.place(id.number)?)?.as_ref();
+        told.filter(|told| told.id == id).cloned()
     }
 }
 
@@ -126,7 +125,7 @@ impl Ring {
         usize::try_from(place).ok()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Told>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Option<Told>>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,12 +1,13 @@
 //! The end of a request: the upstream's answer passed on, or one of our own.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use policy::item::TerminalReason;
 use policy::time::Timestamp;
-use tidegate::call::{Trail, What as Step};
+use tidegate::call::{Trail, TrailStep, What as Step};
 use tidegate::{CallError, Called};
 
 use super::body::ServedBody;
@@ -15,6 +16,8 @@ use super::headers;
 use super::problem::Own;
 use super::worker::Worker;
 use crate::engine::{Remote, RequestId, Route, Told};
+use crate::log::{Level, Line, Whose};
+use crate::metrics::{Metrics, RequestOutcome};
 use crate::upstream::{BodyTrouble, Kept, Trouble};
 
 /// What is needed to end a request.
@@ -23,6 +26,9 @@ pub(super) struct Finish<'a> {
     id: RequestId,
     method: Method,
     came_at: Timestamp,
+    trace_id: Option<Box<str>>,
+    /// How often it was sent so far.
+    sent: AtomicU32,
     pub(super) route: Option<Arc<Route>>,
 }
 
@@ -117,13 +123,46 @@ fn refusal(trail: &Trail, now: Timestamp) -> Option<Own> {
 }
 
 impl<'a> Finish<'a> {
-    pub(super) fn new(worker: &'a Worker, id: RequestId, method: &Method) -> Self {
+    pub(super) fn new<B>(worker: &'a Worker, id: RequestId, request: &Request<B>) -> Self {
         Self {
             worker,
             id,
-            method: method.clone(),
+            method: request.method().clone(),
             came_at: worker.front.engine.limiter().clock().now(),
+            trace_id: trace_id(request.headers()),
+            sent: AtomicU32::new(0),
             route: None,
+        }
+    }
+
+    /// Writes down that it will be sent again, with whose it is.
+    pub(super) fn tell(&self, step: &TrailStep) {
+        if matches!(step.what, Step::Answered { .. }) {
+            self.sent.fetch_add(1, Ordering::Relaxed);
+        }
+        let Step::Scheduled { delay, reason, .. } = &step.what else {
+            return;
+        };
+        let log = self.worker.front.engine.log();
+        if !log.has(Level::Info) {
+            return;
+        }
+        let route = self.route.as_ref();
+        log.write(&Line::RetryScheduled {
+            whose: Whose::Request(&self.id.to_string()),
+            key: route.map_or("", |route| route.pool.name()),
+            attempt: self.sent.load(Ordering::Relaxed),
+            delay: *delay,
+            reason: reason.as_str(),
+            trace_id: Some(&self.trace()),
+        });
+    }
+
+    /// The trace it belongs to, or one of its own.
+    fn trace(&self) -> String {
+        match &self.trace_id {
+            Some(id) => id.to_string(),
+            None => format!("{:0>32}", self.id.to_string()),
         }
     }
 
@@ -148,7 +187,7 @@ impl<'a> Finish<'a> {
     ) -> Response<ServedBody> {
         let mut answer = own.answer(self.id);
         self.mark(&mut answer, endpoint, &way);
-        self.keep(answer.status(), None, own.reason(), way);
+        self.keep(answer.status(), None, own.outcome(), way);
         answer
     }
 
@@ -165,7 +204,7 @@ impl<'a> Finish<'a> {
         headers::clean_answer(answer.headers_mut());
         *answer.version_mut() = http::Version::HTTP_11;
         self.mark(&mut answer, Some(remote.name.clone()), &way);
-        let outcome = reason.map_or("success", TerminalReason::as_str);
+        let outcome = reason.map_or(RequestOutcome::Success, RequestOutcome::from);
         self.keep(answer.status(), Some(endpoint), outcome, way);
         answer
     }
@@ -182,14 +221,37 @@ impl<'a> Finish<'a> {
         }
     }
 
+    fn count(&self, route: Option<&Route>, status: StatusCode, outcome: RequestOutcome, way: &Way) {
+        let engine = &self.worker.front.engine;
+        match route {
+            Some(route) => route.metrics.request(outcome),
+            None => self.worker.front.no_route().request(outcome),
+        }
+        let succeeded = outcome == RequestOutcome::Success;
+        engine.metrics().call(&way.trail, way.sent, succeeded);
+        if engine.log().has(Level::Debug) {
+            engine.log().write(&Line::Request {
+                request_id: &self.id.to_string(),
+                route: route.map_or(Metrics::NO_ROUTE, |route| route.pool.name()),
+                status: status.as_u16(),
+                outcome,
+                attempts: way.sent,
+                wait: way.trail.waited(),
+                latency: self.now().since(self.came_at),
+                trace_id: Some(&self.trace()),
+            });
+        }
+    }
+
     fn keep(
         &mut self,
         status: StatusCode,
         endpoint: Option<&str>,
-        outcome: &'static str,
+        outcome: RequestOutcome,
         way: Way,
     ) {
         let route = self.route.take();
+        self.count(route.as_deref(), status, outcome, &way);
         let told = Told {
             id: self.id,
             at: self.came_at,
@@ -197,12 +259,20 @@ impl<'a> Finish<'a> {
             method: self.method.clone(),
             status: status.as_u16(),
             endpoint: endpoint.map(Into::into),
-            outcome,
+            outcome: outcome.as_str(),
             sent: way.sent,
             trail: way.trail,
         };
         self.worker.front.engine.trails().keep(told);
     }
+}
+
+/// The trace that a caller says its request belongs to.
+fn trace_id(headers: &HeaderMap) -> Option<Box<str>> {
+    let parent = headers.get("traceparent")?.to_str().ok()?;
+    let id = parent.split('-').nth(1)?;
+    let is_id = id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_id.then(|| id.into())
 }
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("tidegate-request-id");

@@ -6,6 +6,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header};
 use hyper::body::Incoming;
 use policy::item::ItemKind;
 use policy::outcome::{Outcome, Verdict};
+use tidegate::call::TrailStep;
 use tidegate::http::Head;
 use tidegate::pool::Endpoint;
 use tidegate::{Answered, Attempt};
@@ -49,7 +50,7 @@ struct Wanted {
 pub(super) async fn handle(worker: &Worker, request: Request<Incoming>) -> Response<ServedBody> {
     let id = worker.name_request();
     let served = worker.front.engine.served();
-    let mut finish = Finish::new(worker, id, request.method());
+    let mut finish = Finish::new(worker, id, &request);
     match understand(worker, &served, request) {
         Err(own) => finish.own(&own),
         Ok((route, wanted)) => {
@@ -131,10 +132,19 @@ async fn send(
     finish: Finish<'_>,
 ) -> Response<ServedBody> {
     let call = route.pool.call().give_up_after(None);
-    let call = call.kind(wanted.kind).backoff(&route.backoff);
+    let log = |step: &TrailStep| finish.tell(step);
+    let call = call.kind(wanted.kind).backoff(&route.backoff).watch(&log);
+    let call = match &route.token {
+        Some(token) => {
+            // Rare, so it need not make every request larger.
+            Box::pin(token.prepare()).await;
+            call.credential(token.refresh())
+        }
+        None => call,
+    };
     let ended = call
         .run(async |attempt, endpoint| {
-            attempt_once(worker, served, &wanted, attempt, endpoint).await
+            attempt_once(worker, served, route, &wanted, attempt, endpoint).await
         })
         .await;
     answer::finish(ended, &wanted.body, finish)
@@ -144,20 +154,30 @@ async fn send(
 async fn attempt_once(
     worker: &Worker,
     served: &Served,
+    route: &Route,
     wanted: &Wanted,
     attempt: Attempt,
     endpoint: Arc<Endpoint<Remote>>,
 ) -> Answered<Got> {
     let remote = endpoint.data();
-    let make = || (request_for(remote, wanted), wanted.body.clone());
-    let sent = worker
-        .upstream
-        .send(&attempt, &remote.target, served.times(), make)
+    let make = || (request_for(remote, route, wanted), wanted.body.clone());
+    let sent = served
+        .upstream()
+        .send(
+            worker.number,
+            &attempt,
+            &remote.target,
+            served.times(),
+            make,
+        )
         .await;
     let answered = match sent {
         Ok(answer) => answered(worker, &attempt, Arc::clone(&endpoint), answer).await,
         Err(error) => failed(&attempt, Arc::clone(&endpoint), error),
     };
+    if let Some(outcome) = &answered.outcome {
+        remote.metrics.attempt(answered.verdict, outcome.latency);
+    }
     if wanted.body.is_resendable() {
         answered
     } else {
@@ -165,7 +185,11 @@ async fn attempt_once(
     }
 }
 
-fn request_for(remote: &Remote, wanted: &Wanted) -> Request<crate::upstream::RequestBody> {
+fn request_for(
+    remote: &Remote,
+    route: &Route,
+    wanted: &Wanted,
+) -> Request<crate::upstream::RequestBody> {
     let mut request = Request::new(wanted.body.body());
     *request.method_mut() = wanted.method.clone();
     if let Some(path) = path::join(&remote.base, &wanted.rest) {
@@ -173,6 +197,9 @@ fn request_for(remote: &Remote, wanted: &Wanted) -> Request<crate::upstream::Req
     }
     *request.headers_mut() = wanted.headers.clone();
     remote.dress(request.headers_mut());
+    if let Some(token) = &route.token {
+        token.dress(request.headers_mut());
+    }
     request
 }
 

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::body::ServedBody;
 use crate::engine::RequestId;
+use crate::metrics::RequestOutcome;
 
 /// Why a request gets an answer of our own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,64 +65,56 @@ pub enum Own {
     BadWait,
 }
 
-/// Every reason, with its status, for the documentation.
-pub const REASONS: [(&str, StatusCode); 18] = [
-    ("wait_too_long", StatusCode::TOO_MANY_REQUESTS),
-    ("queue_full", StatusCode::TOO_MANY_REQUESTS),
-    ("breaker_open", StatusCode::SERVICE_UNAVAILABLE),
-    ("no_endpoint", StatusCode::SERVICE_UNAVAILABLE),
-    ("too_many_gates", StatusCode::SERVICE_UNAVAILABLE),
-    ("draining", StatusCode::SERVICE_UNAVAILABLE),
-    ("deadline", StatusCode::GATEWAY_TIMEOUT),
-    ("unreachable", StatusCode::BAD_GATEWAY),
-    ("no_token", StatusCode::UNAUTHORIZED),
-    ("host_not_allowed", StatusCode::FORBIDDEN),
-    ("address_not_allowed", StatusCode::FORBIDDEN),
-    ("wrong_host", StatusCode::MISDIRECTED_REQUEST),
-    ("body_too_large", StatusCode::PAYLOAD_TOO_LARGE),
-    (
-        "headers_too_large",
-        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-    ),
-    ("no_route", StatusCode::NOT_FOUND),
-    ("body_incomplete", StatusCode::REQUEST_TIMEOUT),
-    ("loop_detected", StatusCode::LOOP_DETECTED),
-    ("bad_wait", StatusCode::BAD_REQUEST),
-];
-
 impl Own {
-    /// Its place in [`REASONS`].
-    fn index(&self) -> usize {
+    /// How it counts in metrics and logs.
+    pub fn outcome(&self) -> RequestOutcome {
         match self {
-            Self::WaitTooLong { .. } => 0,
-            Self::QueueFull { .. } => 1,
-            Self::BreakerOpen { .. } => 2,
-            Self::NoEndpoint { .. } => 3,
-            Self::TooManyGates => 4,
-            Self::Draining => 5,
-            Self::Deadline => 6,
-            Self::Unreachable(_) => 7,
-            Self::NoToken => 8,
-            Self::HostNotAllowed => 9,
-            Self::AddressNotAllowed => 10,
-            Self::WrongHost => 11,
-            Self::BodyTooLarge => 12,
-            Self::HeadersTooLarge => 13,
-            Self::NoRoute(_) => 14,
-            Self::BodyIncomplete => 15,
-            Self::Loop => 16,
-            Self::BadWait => 17,
+            Self::WaitTooLong { .. } => RequestOutcome::WaitTooLong,
+            Self::QueueFull { .. } => RequestOutcome::QueueFull,
+            Self::BreakerOpen { .. } => RequestOutcome::BreakerOpen,
+            Self::NoEndpoint { .. } => RequestOutcome::NoEndpoint,
+            Self::TooManyGates => RequestOutcome::TooManyGates,
+            Self::Draining => RequestOutcome::Draining,
+            Self::Deadline => RequestOutcome::Deadline,
+            Self::Unreachable(_) => RequestOutcome::Unreachable,
+            Self::NoToken => RequestOutcome::NoToken,
+            Self::HostNotAllowed => RequestOutcome::HostNotAllowed,
+            Self::AddressNotAllowed => RequestOutcome::AddressNotAllowed,
+            Self::WrongHost => RequestOutcome::WrongHost,
+            Self::BodyTooLarge => RequestOutcome::BodyTooLarge,
+            Self::HeadersTooLarge => RequestOutcome::HeadersTooLarge,
+            Self::NoRoute(_) => RequestOutcome::NoRoute,
+            Self::BodyIncomplete => RequestOutcome::BodyIncomplete,
+            Self::Loop => RequestOutcome::LoopDetected,
+            Self::BadWait => RequestOutcome::BadWait,
         }
     }
 
     /// The word for it in `Tidegate-Reason`.
     pub fn reason(&self) -> &'static str {
-        REASONS[self.index()].0
+        self.outcome().as_str()
     }
 
     /// Its status.
     pub fn status(&self) -> StatusCode {
-        REASONS[self.index()].1
+        match self {
+            Self::WaitTooLong { .. } | Self::QueueFull { .. } => StatusCode::TOO_MANY_REQUESTS,
+            Self::BreakerOpen { .. }
+            | Self::NoEndpoint { .. }
+            | Self::TooManyGates
+            | Self::Draining => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Deadline => StatusCode::GATEWAY_TIMEOUT,
+            Self::Unreachable(_) => StatusCode::BAD_GATEWAY,
+            Self::NoToken => StatusCode::UNAUTHORIZED,
+            Self::HostNotAllowed | Self::AddressNotAllowed => StatusCode::FORBIDDEN,
+            Self::WrongHost => StatusCode::MISDIRECTED_REQUEST,
+            Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::HeadersTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            Self::NoRoute(_) => StatusCode::NOT_FOUND,
+            Self::BodyIncomplete => StatusCode::REQUEST_TIMEOUT,
+            Self::Loop => StatusCode::LOOP_DETECTED,
+            Self::BadWait => StatusCode::BAD_REQUEST,
+        }
     }
 
     /// How long waiting would help, if it would.
@@ -213,7 +206,7 @@ impl Own {
 
     /// The answer: `application/problem+json`.
     pub fn answer(&self, id: RequestId) -> Response<ServedBody> {
-        let (reason, status) = REASONS[self.index()];
+        let (reason, status) = (self.reason(), self.status());
         let wait = self.wait().map(whole_seconds);
         let mut problem = json!({
             "type": format!("urn:tidegate:problem:{reason}"),

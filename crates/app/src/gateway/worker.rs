@@ -19,7 +19,7 @@ use super::guard::Guard;
 use super::handle::handle;
 use super::listen::begins;
 use crate::engine::{Engine, RequestId};
-use crate::upstream::Upstream;
+use crate::metrics::{Metrics, RouteMetrics};
 
 /// What all workers have in common.
 #[derive(Debug)]
@@ -28,6 +28,7 @@ pub(super) struct Front {
     guard: ArcSwap<Guard>,
     via: HeaderValue,
     is_draining: AtomicBool,
+    no_route: Arc<RouteMetrics>,
 }
 
 impl Front {
@@ -40,6 +41,7 @@ impl Front {
             guard: ArcSwap::from_pointee(guard),
             via: via.expect("made of letters and digits"),
             is_draining: AtomicBool::new(false),
+            no_route: engine.metrics().route(Metrics::NO_ROUTE),
             engine,
         }
     }
@@ -50,6 +52,11 @@ impl Front {
 
     pub(super) fn set_guard(&self, guard: Guard) {
         self.guard.store(Arc::new(guard));
+    }
+
+    /// Where requests count that lead nowhere.
+    pub(super) fn no_route(&self) -> &RouteMetrics {
+        &self.no_route
     }
 
     /// What we put on every request.
@@ -78,8 +85,7 @@ impl Front {
 #[derive(Debug)]
 pub(super) struct Worker {
     pub(super) front: Arc<Front>,
-    pub(super) upstream: Upstream,
-    number: usize,
+    pub(super) number: usize,
     /// Connections that are open, for whoever deals them out.
     open: Arc<AtomicUsize>,
 }
@@ -87,7 +93,6 @@ pub(super) struct Worker {
 impl Worker {
     pub(super) fn new(front: Arc<Front>, number: usize, open: Arc<AtomicUsize>) -> Self {
         Self {
-            upstream: front.engine.upstream(number),
             front,
             number,
             open,

@@ -79,8 +79,12 @@ outcomes! {
     HeadersTooLarge = "headers_too_large",
     /// No route has its path.
     NoRoute = "no_route",
-    /// It was not understood.
-    BadRequest = "bad_request",
+    /// Its body paused for too long, or broke off.
+    BodyIncomplete = "body_incomplete",
+    /// It came from this gateway.
+    LoopDetected = "loop_detected",
+    /// How long it would wait cannot be read.
+    BadWait = "bad_wait",
 }
 
 impl RequestOutcome {

@@ -40,7 +40,7 @@ use sim::written::{document, problem};
 use tidegate::HostSettings;
 
 pub use self::default_file::DEFAULT_FILE;
-pub use self::environment::CONFIG_VARIABLE;
+pub use self::environment::{ADMIN_TOKEN_VARIABLE, CONFIG_VARIABLE};
 pub use self::http::{Http, Jobs, Trails};
 pub use self::operation::{Credential, DEFAULT_OPERATION, OperationType, Refresh};
 pub use self::pool::{Endpoint, Pool};
@@ -139,6 +139,38 @@ impl Settings {
         let problems = reader.problems();
         if problems.is_empty() {
             Ok(settings)
+        } else {
+            Err(sorted(problems))
+        }
+    }
+
+    /// Reads only `[server]`, for whoever asks a running server: the rest, secrets above all, may
+    /// not be there for them.
+    ///
+    /// # Errors
+    ///
+    /// Every problem with that section, or with the file as a whole.
+    pub fn load_server(
+        sources: &Sources,
+        surroundings: &dyn Surroundings,
+    ) -> Result<Server, Vec<Problem>> {
+        let mut problems = Vec::new();
+        let mut root = document::Table::default();
+        if let Some((name, bytes)) = &sources.file {
+            let parsed = document::parse(name, bytes, &mut problems);
+            if !parsed.is_whole {
+                return Err(sorted(problems));
+            }
+            root = parsed.table;
+        }
+        environment::apply(&mut root, &surroundings.variables(), &mut problems);
+        shape::check(&mut root, &table::ROOT, "", &mut problems);
+        let reader = Reader::new(surroundings, problems);
+        let server = Server::read(&Section::root(&reader, &root).section("server"));
+        let mut problems = reader.problems();
+        problems.retain(|problem| problem.key.starts_with("server"));
+        if problems.is_empty() {
+            Ok(server)
         } else {
             Err(sorted(problems))
         }

@@ -4,9 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, Response};
-use hyper::body::Incoming;
-use hyper::client::conn::{TrySendError, http1, http2};
+use http::Request;
+use hyper::client::conn::{http1, http2};
 use hyper::rt::{Read, Write};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use policy::outcome::{Failure, Phase};
@@ -17,6 +16,7 @@ use tokio_rustls::TlsConnector;
 
 use super::address::Addresses;
 use super::error::SendError;
+use super::patience::Patience;
 use super::replay::RequestBody;
 use super::target::{Place, Target};
 use super::{Lane, Times};
@@ -32,24 +32,21 @@ pub struct Connector {
 #[derive(Debug)]
 pub(super) enum Connection {
     /// HTTP/1.1: one request at a time.
-    One(http1::SendRequest<RequestBody>),
+    One(One),
     /// HTTP/2: many at once.
     Two(http2::SendRequest<RequestBody>),
 }
 
-type Sent = Result<Response<Incoming>, TrySendError<Request<RequestBody>>>;
-
-impl Connection {
-    pub(super) async fn send(&mut self, request: Request<RequestBody>) -> Sent {
-        match self {
-            Self::One(sender) => sender.try_send_request(request).await,
-            Self::Two(sender) => sender.try_send_request(absolute(request)).await,
-        }
-    }
+/// A connection over HTTP/1.1.
+#[derive(Debug)]
+pub(super) struct One {
+    pub(super) sender: http1::SendRequest<RequestBody>,
+    /// Kept from request to request, see `Patience`.
+    pub(super) patience: Patience,
 }
 
 /// HTTP/2 has no `Host`: scheme and authority are part of the address.
-fn absolute(mut request: Request<RequestBody>) -> Request<RequestBody> {
+pub(super) fn absolute(mut request: Request<RequestBody>) -> Request<RequestBody> {
     if let Some(host) = request.headers_mut().remove(http::header::HOST) {
         let mut parts = std::mem::take(request.uri_mut()).into_parts();
         parts.scheme = Some(http::uri::Scheme::HTTPS);
@@ -192,7 +189,10 @@ where
     let shaken = http1::Builder::new().handshake(io).await;
     let (sender, connection) = shaken.map_err(|_| failed(Failure::Reset, BROKEN))?;
     tokio::spawn(connection);
-    Ok(Connection::One(sender))
+    Ok(Connection::One(One {
+        sender,
+        patience: Patience::default(),
+    }))
 }
 
 async fn two<T>(io: T) -> Result<Connection, SendError>

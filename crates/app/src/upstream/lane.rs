@@ -6,10 +6,10 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hyper::client::conn::{http1, http2};
+use hyper::client::conn::http2;
 use tokio::time::Instant;
 
-use super::connect::Connection;
+use super::connect::{Connection, One};
 use super::replay::RequestBody;
 
 /// Connections to one target that one worker has open.
@@ -21,7 +21,7 @@ pub(super) struct Lane {
 
 #[derive(Debug)]
 struct Idle {
-    sender: http1::SendRequest<RequestBody>,
+    one: One,
     since: Instant,
 }
 
@@ -42,8 +42,8 @@ impl Lane {
                 return None;
             }
             // It may need a moment to see that its last answer is over, or that it was closed.
-            if idle.sender.ready().await.is_ok() {
-                return Some(Connection::One(idle.sender));
+            if idle.one.sender.ready().await.is_ok() {
+                return Some(Connection::One(idle.one));
             }
         }
     }
@@ -51,11 +51,11 @@ impl Lane {
     /// A connection whose last answer is over.
     pub(super) fn put(&self, connection: Connection) {
         match connection {
-            Connection::One(sender) => {
+            Connection::One(one) => {
                 let mut idle = lock(&self.idle);
-                if idle.len() < MOST_IDLE && !sender.is_closed() {
+                if idle.len() < MOST_IDLE && !one.sender.is_closed() {
                     let since = Instant::now();
-                    idle.push(Idle { sender, since });
+                    idle.push(Idle { one, since });
                 }
             }
             Connection::Two(_) => {}
@@ -69,7 +69,8 @@ impl Lane {
 
     /// Closes what nobody has used for a while, and forgets what was closed by the other side.
     pub(super) fn close_idle(&self, idle_timeout: Duration) {
-        let is_fine = |idle: &Idle| !idle.sender.is_closed() && idle.since.elapsed() < idle_timeout;
+        let is_fine =
+            |idle: &Idle| !idle.one.sender.is_closed() && idle.since.elapsed() < idle_timeout;
         lock(&self.idle).retain(is_fine);
     }
 

@@ -98,6 +98,7 @@ impl Kept {
     pub fn body(&self) -> RequestBody {
         RequestBody {
             state: self.0.clone(),
+            whole: None,
             next: 0,
             has_ended: false,
         }
@@ -139,6 +140,8 @@ impl Kept {
 #[derive(Debug)]
 pub struct RequestBody {
     state: Option<Arc<Mutex<State>>>,
+    /// All of it, if it was there from the start.
+    whole: Option<Bytes>,
     /// The piece to send next.
     next: usize,
     has_ended: bool,
@@ -148,9 +151,18 @@ impl RequestBody {
     /// No body at all.
     pub const EMPTY: Self = Self {
         state: None,
+        whole: None,
         next: 0,
         has_ended: true,
     };
+
+    /// A body that is there already.
+    pub fn whole(bytes: Bytes) -> Self {
+        Self {
+            whole: Some(bytes),
+            ..Self::EMPTY
+        }
+    }
 }
 
 impl Body for RequestBody {
@@ -163,7 +175,7 @@ impl Body for RequestBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyTrouble>>> {
         let this = &mut *self;
         let Some(state) = &this.state else {
-            return Poll::Ready(None);
+            return Poll::Ready(this.whole.take().map(|whole| Ok(Frame::data(whole))));
         };
         if this.has_ended {
             return Poll::Ready(None);
@@ -187,12 +199,15 @@ impl Body for RequestBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.state.is_none() || self.has_ended
+        match &self.state {
+            None => self.whole.is_none(),
+            Some(_) => self.has_ended,
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.state {
-            None => SizeHint::with_exact(0),
+            None => SizeHint::with_exact(self.whole.as_ref().map_or(0, |bytes| bytes.len() as u64)),
             Some(state) => lock(state).length,
         }
     }

@@ -37,12 +37,12 @@ impl Kept {
     pub(crate) fn start(text: &str, data: &Path, store: Store) -> Self {
         let settings = settings(text, data);
         let stored = store.load().unwrap();
-        let engine = Engine::new(Arc::new(settings), store, 1);
-        assert_eq!(engine.restore(&stored), [""; 0]);
-        let lines = Lines::default();
+        let (lines, clock) = (Lines::default(), Clock::system());
         let sink = Box::new(lines.clone());
-        let log = Log::new(sink, Format::Human, Level::Info, &Clock::system());
-        let keeping = Keeping::start(&engine, log).unwrap();
+        let log = Log::new(sink, Format::Human, Level::Info, &clock);
+        let engine = Engine::new(Arc::new(settings), store, log, clock, 1);
+        assert_eq!(engine.restore(&stored), [""; 0]);
+        let keeping = Keeping::start(&engine).unwrap();
         Self {
             _keeping: keeping,
             engine,

@@ -1,9 +1,13 @@
 //! What can be typed. Only the shape of it: what it means is for `commands`.
 
+mod asking;
 mod check;
 mod completions;
 mod config;
+mod explain;
+mod gates;
 mod mock;
+mod pools;
 mod replay;
 mod serve;
 mod simulate;
@@ -15,12 +19,16 @@ use clap::{ArgAction, Parser, Subcommand};
 use crate::exit::Exit;
 use crate::output::Verbosity;
 
+pub(crate) use asking::AskingArgs;
 pub(crate) use check::CheckArgs;
 pub(crate) use completions::CompletionsArgs;
 pub(crate) use config::{ConfigArgs, ConfigCommand};
+pub(crate) use explain::ExplainArgs;
+pub(crate) use gates::GatesArgs;
 pub(crate) use mock::{MockArgs, StyleName};
+pub(crate) use pools::{EndpointArgs, PoolsArgs, PoolsCommand};
 pub(crate) use replay::{Policy, ReplayArgs};
-pub(crate) use serve::ServeArgs;
+pub(crate) use serve::{LogFormat, ServeArgs};
 pub(crate) use simulate::SimulateArgs;
 
 /// Send as fast as they will take, never faster.
@@ -55,6 +63,9 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Serve(ServeArgs),
+    Gates(GatesArgs),
+    Pools(PoolsArgs),
+    Explain(ExplainArgs),
     Check(CheckArgs),
     Config(ConfigArgs),
     Mock(MockArgs),

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 /// Stand between a program and the APIs it calls: gateway and admin API
 #[derive(Debug, Args)]
@@ -20,6 +20,19 @@ pub(crate) struct ServeArgs {
     /// The folder of everything that survives a restart [default: tidegate-data]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
+
+    /// How lines on stderr are written
+    #[arg(long, value_name = "FORMAT", default_value = "human")]
+    pub(crate) log: LogFormat,
+}
+
+/// How log lines are written.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people
+    Human,
+    /// One JSON object a line
+    Json,
 }
 
 const EXAMPLES: &str = "\

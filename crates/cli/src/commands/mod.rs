@@ -1,9 +1,13 @@
 //! What each command means: arguments as typed into one call, its result into a failure or not.
 
+mod asking;
 mod check;
 mod completions;
 mod config;
+mod explain;
+mod gates;
 mod mock;
+mod pools;
 mod problems;
 mod replay;
 mod serve;
@@ -18,7 +22,10 @@ use crate::exit::Exit;
 pub(crate) use check::check;
 pub(crate) use completions::completions;
 pub(crate) use config::config;
+pub(crate) use explain::explain;
+pub(crate) use gates::gates;
 pub(crate) use mock::mock;
+pub(crate) use pools::pools;
 pub(crate) use replay::replay;
 pub(crate) use serve::serve;
 pub(crate) use simulate::simulate;

@@ -37,7 +37,7 @@ pub(crate) fn serve(
         .context("cannot start")
         .map_err(|error| Failure::new(Exit::Failed, error))?;
     let names: Vec<String> = settings.pools.keys().cloned().collect();
-    let server = Server::start(settings).map_err(not_started)?;
+    let server = Server::start(settings, output.logs(args.log)).map_err(not_started)?;
     for warning in server.warnings() {
         output.warning(warning);
     }

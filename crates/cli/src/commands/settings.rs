@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use app::settings::{CONFIG_VARIABLE, Flag, Problem, Process, Settings, Sources, Surroundings};
+use app::settings::{
+    CONFIG_VARIABLE, Flag, Problem, Process, Server, Settings, Sources, Surroundings,
+};
 
 /// Settings, and the file they were read from.
 #[derive(Debug)]
@@ -32,6 +34,16 @@ pub(crate) fn load(named: Option<&Path>, flags: Vec<Flag>) -> Loaded {
         settings: Settings::load(&Sources { file, flags }, &Process),
         file: name,
     }
+}
+
+/// Reads `[server]` alone, from the same places.
+pub(crate) fn load_server(named: Option<&Path>) -> Result<Server, Vec<Problem>> {
+    let file = match find(named) {
+        None => None,
+        Some(path) => Some(Settings::read_file(&path, &Process).map_err(|problem| vec![problem])?),
+    };
+    let flags = Vec::new();
+    Settings::load_server(&Sources { file, flags }, &Process)
 }
 
 /// The file that is read if nobody names one.

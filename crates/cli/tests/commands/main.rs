@@ -5,6 +5,7 @@
     reason = "all of this is test code; clippy knows only functions marked as tests"
 )]
 
+mod asking;
 mod backoff;
 mod bad_input;
 mod check;

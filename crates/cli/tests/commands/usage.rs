@@ -23,6 +23,10 @@ fn help() {
     Usage: tidegate [OPTIONS] <COMMAND>
 
     Commands:
+      serve        Stand between a program and the APIs it calls: gateway and admin API
+      gates        Show the gates of a running server: rate, line, breaker and hold of each
+      pools        Show, enable, disable and test the endpoints of a running server
+      explain      Tell every decision about one request of a running server
       check        Check the settings and tell what they come to at worst
       config       Print the default settings, or the schema of a settings file
       mock         Run a local upstream that limits, fails and answers like real ones
@@ -204,7 +208,7 @@ fn unknown_command() {
     --- stderr
     error: unrecognized subcommand 'replya'
 
-      tip: a similar subcommand exists: 'replay'
+      tip: some similar subcommands exist: 'explain', 'replay'
 
     Usage: tidegate [OPTIONS] <COMMAND>
 

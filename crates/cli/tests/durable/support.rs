@@ -52,15 +52,16 @@ impl Home {
     }
 
     pub(crate) fn start(&self) -> Running {
-        let mut child = self.command().spawn().unwrap();
+        // A file, for nobody reads what is said while it runs.
+        let path = self.folder.path().join("stderr");
+        let stderr = fs::File::create(&path).unwrap();
+        let mut child = self.command().stderr(stderr).spawn().unwrap();
         let mut line = String::new();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         stdout.read_line(&mut line).unwrap();
         if line.is_empty() {
-            let mut said = String::new();
-            let stderr = child.stderr.as_mut().unwrap();
-            stderr.read_to_string(&mut said).unwrap();
             child.wait().unwrap();
+            let said = fs::read_to_string(path).unwrap();
             panic!("the server did not start:\n{said}");
         }
         let record: Value = serde_json::from_str(&line).unwrap();

@@ -56,7 +56,7 @@ pub enum DelaySource {
     Refresh,
     /// The gate said when it may be worth asking again.
     Gate,
-    /// There is none: it goes to another endpoint of its pool, which nothing keeps it from.
+    /// It goes to another endpoint of its pool, as soon as that one's gate lets it out.
     Failover,
 }
 

@@ -631,12 +631,21 @@ fn where_another_endpoint_can_take_over_nothing_is_waited_for() {
         reason: ResendReason::Verdict(reason),
     };
     let failed = Outcome::status(502, Duration::ZERO);
-    let step = after(&failed, Verdict::Overloaded, Elsewhere::AtOnce);
+    let step = after(&failed, Verdict::Overloaded, Some(Timestamp::from_secs(1)));
     assert_eq!(step, (at_once(Verdict::Overloaded), 1));
     // The server's hour is no matter of the other, and uses no attempt up there either.
     let hour = Outcome::throttled(Duration::ZERO, Some(Duration::from_secs(3600)));
-    let step = after(&hour, Verdict::Throttled, Elsewhere::AtOnce);
+    let step = after(&hour, Verdict::Throttled, Some(Timestamp::from_secs(1)));
     assert_eq!(step, (at_once(Verdict::Throttled), 0));
-    let step = after(&hour, Verdict::Throttled, Elsewhere::Nobody);
+    let step = after(&hour, Verdict::Throttled, None);
     assert_eq!(step, (Step::Failed(TerminalReason::Expired), 0));
+    // Later than its own delay is no help.
+    let (step, _) = after(&failed, Verdict::Overloaded, Some(Timestamp::from_secs(9)));
+    assert!(matches!(
+        step,
+        Step::SendAt {
+            source: DelaySource::Backoff,
+            ..
+        }
+    ));
 }

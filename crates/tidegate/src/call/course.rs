@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use policy::backoff::BackoffSettings;
 use policy::gate::Reason;
-use policy::item::{Elsewhere, Item, Step, TerminalReason};
+use policy::item::{Item, Step, TerminalReason};
 use policy::outcome::{Outcome, Verdict};
 use policy::pool::EndpointId;
 use policy::preset::Preset;
@@ -142,10 +142,9 @@ impl<'a, E> Course<'a, E> {
             latency: outcome.latency,
         };
         self.note(now, what);
-        let elsewhere = match self.failed_at {
-            Some(endpoint) if self.way.can_fail_over(endpoint) => Elsewhere::AtOnce,
-            _ => Elsewhere::Nobody,
-        };
+        let elsewhere = self
+            .failed_at
+            .and_then(|endpoint| self.way.elsewhere(endpoint));
         let (backoff, random) = (&self.backoff, &mut self.random);
         self.item
             .after_at(backoff, outcome, verdict, elsewhere, now, random)

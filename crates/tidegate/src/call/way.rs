@@ -54,11 +54,11 @@ impl<'a, E> Way<'a, E> {
         }
     }
 
-    /// Can somebody else take over at once?
-    pub(super) fn can_fail_over(&self, from: EndpointId) -> bool {
+    /// When somebody else could take over.
+    pub(super) fn elsewhere(&self, from: EndpointId) -> Option<Timestamp> {
         match self {
-            Self::Gate(_) => false,
-            Self::Pool(pool) => pool.can_fail_over(from),
+            Self::Gate(_) => None,
+            Self::Pool(pool) => pool.elsewhere(from),
         }
     }
 

@@ -36,6 +36,7 @@ impl System {
     }
 
     pub(super) fn arm(&self, at: Timestamp, waker: Waker) -> AlarmKey {
+        let at = next_tick(at);
         let mut state = self.ringing.lock();
         let is_next = state.alarms.next_at().is_none_or(|next| at < next);
         let key = state.alarms.insert(at, waker);
@@ -61,6 +62,17 @@ impl Drop for System {
         self.ringing.changed.notify_one();
     }
 }
+
+/// The tick at which an alarm for `at` rings. At thousands of permits a second, an alarm of its own
+/// for each would wake two threads for every request; like this those of one millisecond leave
+/// together, which the burst of a gate has room for.
+fn next_tick(at: Timestamp) -> Timestamp {
+    let tick = at.as_nanos().div_ceil(TICK);
+    tick.checked_mul(TICK).map_or(at, Timestamp::from_nanos)
+}
+
+/// In nanoseconds: what runtimes wait to, and half of the slack that a burst covers.
+const TICK: u64 = 1_000_000;
 
 /// Reads the CPU's time-stamp counter where that is steady: ten nanoseconds instead of the
 /// twenty-five of a call to the system, twice per request.

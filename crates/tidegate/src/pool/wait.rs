@@ -87,8 +87,8 @@ impl<E> Pool<E> {
         Some(ask.at_gate(&settings, shared.clock.now()).deadline)
     }
 
-    /// Is there another endpoint that can be used, whose gate would let a request out at once?
-    pub(crate) fn can_fail_over(&self, from: EndpointId) -> bool {
+    /// When the gate of another endpoint that can be used would let a request out.
+    pub(crate) fn elsewhere(&self, from: EndpointId) -> Option<Timestamp> {
         let now = self.limiter.clock().now();
         let others: Vec<Arc<Endpoint<E>>> = {
             let state = lock(&self.state);
@@ -98,8 +98,11 @@ impl<E> Pool<E> {
             let others = all.filter(|(id, _)| **id != from && is_usable(**id));
             others.map(|(_, endpoint)| Arc::clone(endpoint)).collect()
         };
-        let mut others = others.iter();
-        others.any(|endpoint| self.limiter.peek(Ask::new(&endpoint.key)).is_ok())
+        let opens = |endpoint: &Arc<Endpoint<E>>| {
+            let peeked = self.limiter.peek(Ask::new(&endpoint.key));
+            peeked.map_or_else(|refusal| refusal.until(), |()| Some(now))
+        };
+        others.iter().filter_map(opens).min()
     }
 
     /// Chooses an endpoint that may send now, or says what there is to wait for.

@@ -1,0 +1,104 @@
+//! Waiting for an answer, but not for ever.
+//!
+//! Setting a timer for every request and taking it back again costs as much as a gate's decision,
+//! and nearly none of them ever rings. So a connection keeps one timer from request to request: it
+//! is set when there is none, and only when it rings is it looked up what it should have been set
+//! to by then.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// A timer that is kept from one wait to the next.
+#[derive(Debug, Default)]
+pub(super) struct Patience(Option<Pin<Box<Sleep>>>);
+
+impl Patience {
+    /// Waits for `work` until the time that `ends` says; that may move on while it is waited for.
+    /// `None` if it took longer.
+    pub(super) async fn wait_for<F: Future>(
+        &mut self,
+        work: F,
+        ends: impl Fn() -> Instant,
+    ) -> Option<F::Output> {
+        let mut work = pin!(work);
+        poll_fn(|context| {
+            if let Poll::Ready(output) = work.as_mut().poll(context) {
+                return Poll::Ready(Some(output));
+            }
+            self.poll_end(&ends, context).map(|()| None)
+        })
+        .await
+    }
+
+    fn poll_end(&mut self, ends: impl Fn() -> Instant, context: &mut Context<'_>) -> Poll<()> {
+        let sleep = self.0.get_or_insert_with(|| Box::pin(sleep_until(ends())));
+        loop {
+            ready!(sleep.as_mut().poll(context));
+            let end = ends();
+            if end <= sleep.deadline() {
+                return Poll::Ready(());
+            }
+            sleep.as_mut().reset(end);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Virtual time: nothing is slept.
+    fn run(test: impl Future<Output = ()>) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build();
+        runtime.unwrap().block_on(test);
+    }
+
+    #[test]
+    fn every_wait_has_its_own_end_though_the_timer_is_the_same() {
+        run(async {
+            let mut patience = Patience::default();
+            for seconds in [3, 5, 1] {
+                let end = Instant::now() + Duration::from_secs(seconds);
+                assert_eq!(
+                    patience.wait_for(ready(seconds), || end).await,
+                    Some(seconds)
+                );
+                let ended = patience.wait_for(pending::<()>(), || end).await;
+                assert_eq!(ended, None);
+                assert!(Instant::now() >= end);
+                assert!(Instant::now() < end + Duration::from_millis(10));
+            }
+        });
+    }
+
+    #[test]
+    fn an_end_that_moves_on_is_waited_for() {
+        run(async {
+            let began = Instant::now();
+            let second = Duration::from_secs(1);
+            // As long as a request is being sent, the time for its answer has not begun.
+            let ends = || {
+                let now = Instant::now();
+                if now < began + 3 * second {
+                    now + second
+                } else {
+                    began + 4 * second
+                }
+            };
+            assert_eq!(
+                Patience::default().wait_for(pending::<()>(), ends).await,
+                None
+            );
+            assert!(Instant::now() >= began + 4 * second);
+        });
+    }
+}

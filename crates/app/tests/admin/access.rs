@@ -1,0 +1,132 @@
+//! Who is answered: by host, origin and token; and what is wrong with a request as such.
+
+use crate::support::{Answer, Running, TWO, ask};
+
+fn with(running: &Running, method: &str, path: &str, headers: &[&str], body: &str) -> Answer {
+    let token = format!("Authorization: Bearer {}", running.token.expose());
+    let mut all = vec![token.as_str()];
+    all.extend(headers);
+    ask(running.address(), method, path, &all, body)
+}
+
+#[test]
+fn nothing_but_health_is_answered_without_the_token() {
+    let (running, _folder) = Running::new(TWO);
+    for path in ["/healthz", "/readyz"] {
+        let answer = ask(running.address(), "GET", path, &[], "");
+        assert_eq!((answer.status, &*answer.body), (200, r#"{"status":"ok"}"#));
+    }
+    for path in [
+        "/metrics",
+        "/openapi.json",
+        "/api/v1/gates",
+        "/nowhere",
+        "/",
+    ] {
+        for token in ["X-Nothing: 1", "Authorization: Bearer 0123456789abcdef"] {
+            let answer = ask(running.address(), "GET", path, &[token], "");
+            assert_eq!(answer.problem(), (401, "no_token".to_owned()), "{path}");
+            assert_eq!(answer.header("www-authenticate"), Some("Bearer"));
+        }
+    }
+    let answer = running.ask("GET", "/metrics", None);
+    assert_eq!((answer.status, &*answer.body), (200, "tidegate_gates 0\n"));
+    let kind = answer.header("content-type").unwrap();
+    assert!(kind.starts_with("text/plain"), "{kind}");
+}
+
+#[test]
+fn pages_of_others_are_refused_even_with_the_token() {
+    let (running, _folder) = Running::new(TWO);
+    let check = |header: &str, status: u16, reason: &str| {
+        for (method, path) in [
+            ("GET", "/api/v1/gates"),
+            ("GET", "/healthz"),
+            ("POST", "/x"),
+        ] {
+            let answer = with(&running, method, path, &[header], "");
+            assert_eq!(answer.problem(), (status, reason.to_owned()), "{header}");
+        }
+    };
+    check("Host: evil.example.com", 421, "wrong_host");
+    check("Host: 127.0.0.1.nip.io:7071", 421, "wrong_host");
+    check("Origin: https://evil.example.com", 403, "cross_site");
+    check("Origin: null", 403, "cross_site");
+    check("Sec-Fetch-Site: cross-site", 403, "cross_site");
+    check("Sec-Fetch-Site: same-site", 403, "cross_site");
+    let answer = with(&running, "GET", "/api/v1/gates", &["Host: localhost"], "");
+    assert_eq!(answer.status, 200);
+}
+
+#[test]
+fn every_answer_is_safe_in_a_browser() {
+    let (running, _folder) = Running::new(TWO);
+    for path in ["/api/v1/gates", "/nowhere", "/healthz"] {
+        let answer = running.ask("GET", path, None);
+        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
+        assert_eq!(answer.header("cache-control"), Some("no-store"));
+        let policy = answer.header("content-security-policy");
+        assert_eq!(policy, Some("default-src 'self'; frame-ancestors 'none'"));
+        assert_eq!(answer.header("access-control-allow-origin"), None);
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_request_is_said() {
+    let (running, _folder) = Running::new(TWO);
+    let check = |method: &str, path: &str, body: Option<&str>, status: u16, reason: &str| {
+        let answer = running.ask(method, path, body);
+        assert_eq!(answer.problem(), (status, reason.to_owned()), "{path}");
+        answer
+    };
+    check("GET", "/nowhere", None, 404, "not_found");
+    check("GET", "/api/v1/gates/", None, 404, "not_found");
+    check("GET", "/api/v1/gates?sort=size", None, 400, "bad_request");
+    check("GET", "/api/v1/gates/%FF", None, 400, "bad_request");
+    check("GET", "/api/v1/explain/xyz", None, 400, "bad_request");
+    let answer = check("DELETE", "/api/v1/gates", None, 405, "method_not_allowed");
+    assert_eq!(answer.header("allow"), Some("GET,HEAD"));
+    let reset = "/api/v1/gates/llm/a/reset";
+    check("GET", reset, None, 405, "method_not_allowed");
+    let endpoint = "/api/v1/pools/llm/endpoints/a";
+    check("PATCH", endpoint, Some("{"), 400, "bad_request");
+    check("PATCH", endpoint, Some("[]"), 422, "invalid");
+    check("PATCH", endpoint, Some("{}"), 422, "invalid");
+    check("PATCH", endpoint, None, 415, "not_json");
+    let long = format!("{{\"enabled\":{}true}}", " ".repeat(70_000));
+    check("PATCH", endpoint, Some(&long), 413, "body_too_large");
+    let answer = check(
+        "PATCH",
+        endpoint,
+        Some(r#"{"enabled":"yes","enabeld":1}"#),
+        422,
+        "invalid",
+    );
+    let detail = answer.json()["detail"].as_str().unwrap().to_owned();
+    assert_eq!(
+        detail,
+        "`enabled` is `yes`, expected `true` or `false`; \
+         `enabeld`: is not known; did you mean `enabled`?"
+    );
+    let text = with(
+        &running,
+        "PATCH",
+        endpoint,
+        &["Content-Type: text/plain"],
+        "{}",
+    );
+    assert_eq!(text.problem(), (415, "not_json".to_owned()));
+}
+
+#[test]
+fn a_server_that_is_stopping_says_so() {
+    let (running, _folder) = Running::new(TWO);
+    running.admin().drain();
+    let answer = ask(running.address(), "GET", "/readyz", &[], "");
+    assert_eq!(answer.status, 503);
+    assert_eq!(answer.json()["status"], "draining");
+    assert_eq!(
+        ask(running.address(), "GET", "/healthz", &[], "").status,
+        200
+    );
+}

@@ -1,0 +1,388 @@
+//! What a person changes, and that it stays changed.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use store::Store;
+use store::faulty::Faults;
+
+use crate::support::{Running, TWO, settings};
+
+const PROTECTION: &str = "/api/v1/pools/llm/protection";
+
+fn endpoints(running: &Running) -> Vec<(String, bool)> {
+    let pool = running.get("/api/v1/pools/llm");
+    let endpoints = pool["endpoints"].as_array().unwrap().iter();
+    let shown = |endpoint: &Value| {
+        let name = endpoint["name"].as_str().unwrap().to_owned();
+        (name, endpoint["enabled"].as_bool().unwrap())
+    };
+    endpoints.map(shown).collect()
+}
+
+fn names(running: &Running) -> Vec<String> {
+    let endpoints = endpoints(running).into_iter();
+    endpoints.map(|(name, _)| name).collect()
+}
+
+#[test]
+fn a_pool_is_shown_whole() {
+    let (running, _folder) = Running::new(TWO);
+    let pool = running.get("/api/v1/pools/llm");
+    assert_eq!(
+        pool,
+        json!({
+            "name": "llm",
+            "balance": "least_loaded",
+            "protection": {
+                "enabled": true,
+                "pauses": ["30s", "60s", "120s", "300s", "600s"],
+                "disable_after": 5,
+                "unreachable": false,
+                "show_test_tool": false,
+                "statuses": [429, 500, 502, 503, 504, 529],
+                "texts": ["rate limit", "too many requests", "quota exceeded", "service unavailable"],
+            },
+            "endpoints": [
+                {
+                    "name": "a", "url": "http://127.0.0.1:9/v1", "enabled": true,
+                    "paused_until_ms": null, "consecutive_errors": 0, "last_error": null,
+                    "disabled_reason": null, "in_flight": 0,
+                },
+                {
+                    "name": "b", "url": "https://b.example.com/v1", "enabled": true,
+                    "paused_until_ms": null, "consecutive_errors": 0, "last_error": null,
+                    "disabled_reason": null, "in_flight": 0,
+                },
+            ],
+        })
+    );
+    assert_eq!(running.get("/api/v1/pools"), json!({ "pools": [pool] }));
+}
+
+#[test]
+fn a_partial_body_keeps_the_rest_and_outlives_a_restart() {
+    let (running, folder) = Running::new(TWO);
+    let answer = running.ask("PUT", PROTECTION, Some(r#"{"pauses":["5s","7s"]}"#));
+    assert_eq!(answer.status, 200);
+    let answer = running.ask("PUT", PROTECTION, Some(r#"{"disable_after":2}"#));
+    let after = answer.json();
+    assert_eq!(
+        (&after["pauses"], &after["disable_after"]),
+        (&json!(["5s", "7s"]), &json!(2))
+    );
+    drop(running);
+    let running = Running::in_folder(TWO, folder.path());
+    assert_eq!(running.get("/api/v1/pools/llm")["protection"], after);
+    let reset = running.ask("POST", &format!("{PROTECTION}/reset"), None);
+    assert_eq!(reset.json()["disable_after"], 5);
+    drop(running);
+    let running = Running::in_folder(TWO, folder.path());
+    assert_eq!(running.get("/api/v1/pools/llm")["protection"], reset.json());
+}
+
+#[test]
+fn every_wrong_setting_is_named_and_none_is_taken() {
+    let (running, _folder) = Running::new(TWO);
+    let body = r#"{"pauses":["500ms"],"disable_after":11,"statuses":[401],"enabled":1,"pause":[]}"#;
+    let answer = running.ask("PUT", PROTECTION, Some(body));
+    assert_eq!(answer.problem(), (422, "invalid".to_owned()));
+    let problem = answer.json();
+    let fields: Vec<&str> = problem["problems"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|fault| fault["field"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        fields,
+        ["enabled", "disable_after", "pauses", "statuses", "pause"]
+    );
+    assert_eq!(
+        problem["problems"][1],
+        json!({ "field": "disable_after", "value": "11", "expected": "a whole number from 1 to 10" })
+    );
+    let protection = &running.get("/api/v1/pools/llm")["protection"];
+    assert_eq!(protection["disable_after"], 5);
+}
+
+#[test]
+fn a_switched_endpoint_stays_so_over_a_restart() {
+    let (running, folder) = Running::new(TWO);
+    let path = "/api/v1/pools/llm/endpoints/b";
+    let answer = running
+        .ask("PATCH", path, Some(r#"{"enabled":false}"#))
+        .json();
+    assert_eq!(answer["enabled"], false);
+    assert_eq!(answer["disabled_reason"], "disabled by a person");
+    drop(running);
+    let running = Running::in_folder(TWO, folder.path());
+    let expected = [("a".to_owned(), true), ("b".to_owned(), false)];
+    assert_eq!(endpoints(&running), expected);
+    let answer = running
+        .ask("PATCH", path, Some(r#"{"enabled":true}"#))
+        .json();
+    assert_eq!(answer["disabled_reason"], Value::Null);
+    drop(running);
+    let running = Running::in_folder(TWO, folder.path());
+    assert!(
+        endpoints(&running)
+            .iter()
+            .all(|(_, is_enabled)| *is_enabled)
+    );
+}
+
+#[test]
+fn endpoints_come_and_go_and_that_outlives_a_restart() {
+    let (running, folder) = Running::new(TWO);
+    let path = "/api/v1/pools/llm/endpoints";
+    let body = r#"{"name":"c d","url":"https://c.example.com/v1","headers":{"Authorization":"Bearer env:PATH"}}"#;
+    let answer = running.ask("POST", path, Some(body));
+    assert_eq!(answer.status, 201, "{}", answer.body);
+    let location = answer.header("location").unwrap().to_owned();
+    assert_eq!(location, "/api/v1/pools/llm/endpoints/c%20d");
+    assert!(!answer.body.contains("env:"), "no header is shown");
+    assert_eq!(
+        running.ask("DELETE", &format!("{path}/a"), None).status,
+        204
+    );
+    assert_eq!(names(&running), ["b", "c d"]);
+    drop(running);
+
+    let running = Running::in_folder(TWO, folder.path());
+    assert_eq!(names(&running), ["b", "c d"]);
+    assert_eq!(running.warnings, [""; 0]);
+    // The configuration's own may go down to the last, and be brought back.
+    assert_eq!(running.ask("DELETE", &location, None).status, 204);
+    assert_eq!(
+        running.ask("DELETE", &format!("{path}/b"), None).status,
+        204
+    );
+    assert_eq!(names(&running), [""; 0]);
+    let back = r#"{"name":"a","url":"https://other.example.com"}"#;
+    assert_eq!(running.ask("POST", path, Some(back)).status, 201);
+    drop(running);
+
+    let running = Running::in_folder(TWO, folder.path());
+    assert_eq!(names(&running), ["a"]);
+    let pool = running.get("/api/v1/pools/llm");
+    assert_eq!(pool["endpoints"][0]["url"], "https://other.example.com");
+}
+
+#[test]
+fn an_endpoint_that_cannot_be_is_refused_with_every_reason() {
+    let (running, _folder) = Running::new(TWO);
+    let path = "/api/v1/pools/llm/endpoints";
+    let check = |body: &str, status: u16, reason: &str| {
+        let answer = running.ask("POST", path, Some(body));
+        assert_eq!(answer.problem(), (status, reason.to_owned()), "{body}");
+        answer.json()
+    };
+    let body = r#"{"name":"a/b","url":"ftp://u:S3CRET@x","headers":{"host":"env:PATH","x-key":"S3CRET","y":"env:NO_SUCH_VARIABLE_AT_ALL"}}"#;
+    let problem = check(body, 422, "invalid");
+    assert_eq!(
+        problem["problems"].as_array().unwrap().len(),
+        5,
+        "{problem}"
+    );
+    assert!(!problem.to_string().contains("S3CRET"), "{problem}");
+    check(
+        r#"{"name":"a","url":"https://x.example.com"}"#,
+        422,
+        "invalid",
+    );
+    check(
+        r#"{"name":"x","url":"https://x.example.com/?a=1"}"#,
+        422,
+        "invalid",
+    );
+    check("{}", 422, "invalid");
+    for url in [
+        "http://127.0.0.1:9/",
+        "http://[::1]/",
+        "http://169.254.169.254/",
+        "http://0x7f.1/",
+        "http://localhost:1/",
+        "http://api.localhost/",
+    ] {
+        let body = json!({ "name": "x", "url": url }).to_string();
+        check(&body, 403, "address_not_allowed");
+    }
+    assert_eq!(names(&running), ["a", "b"]);
+    let answer = running.ask("DELETE", &format!("{path}/x"), None);
+    assert_eq!(answer.problem(), (404, "not_found".to_owned()));
+}
+
+#[test]
+fn an_address_that_the_operator_allows_may_be_added() {
+    let toml = format!("{TWO}\n[network]\nallow = [\"127.0.0.0/8\"]\n");
+    let (running, _folder) = Running::new(&toml);
+    let body = r#"{"name":"x","url":"http://127.0.0.1:9/"}"#;
+    let answer = running.ask("POST", "/api/v1/pools/llm/endpoints", Some(body));
+    assert_eq!(answer.status, 201);
+}
+
+#[test]
+fn what_cannot_be_stored_is_not_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let faults = Faults::from(0);
+    let store = Store::memory_faulty(faults.clone());
+    let running = Running::with_store(TWO, folder.path(), store);
+    for (method, path, body) in [
+        ("PUT", PROTECTION, Some(r#"{"disable_after":2}"#)),
+        ("POST", "/api/v1/pools/llm/protection/reset", None),
+        (
+            "PATCH",
+            "/api/v1/pools/llm/endpoints/a",
+            Some(r#"{"enabled":false}"#),
+        ),
+        (
+            "POST",
+            "/api/v1/pools/llm/endpoints",
+            Some(r#"{"name":"c","url":"https://c.example.com"}"#),
+        ),
+        ("DELETE", "/api/v1/pools/llm/endpoints/a", None),
+    ] {
+        let answer = running.ask(method, path, body);
+        assert_eq!(answer.problem(), (503, "store_failed".to_owned()), "{path}");
+    }
+    let expected = [("a".to_owned(), true), ("b".to_owned(), true)];
+    assert_eq!(endpoints(&running), expected);
+    assert_eq!(
+        running.get("/api/v1/pools/llm")["protection"]["disable_after"],
+        5
+    );
+    let ready = running.ask("GET", "/readyz", None);
+    assert_eq!(
+        (ready.status, ready.json()["status"].clone()),
+        (503, json!("degraded"))
+    );
+    faults.heal();
+    let answer = running.ask("PUT", PROTECTION, Some(r#"{"disable_after":2}"#));
+    assert_eq!(answer.status, 200);
+    assert_eq!(running.ask("GET", "/readyz", None).status, 200);
+}
+
+#[test]
+fn a_new_configuration_shows_through_where_nothing_was_changed() {
+    let (running, folder) = Running::new(TWO);
+    running.ask("PUT", PROTECTION, Some(r#"{"disable_after":2}"#));
+    running.ask("DELETE", "/api/v1/pools/llm/endpoints/a", None);
+    let body = r#"{"name":"x","url":"https://x.example.com"}"#;
+    running.ask("POST", "/api/v1/pools/llm/endpoints", Some(body));
+    let new = r#"
+[pool.llm]
+endpoints = [
+  { name = "a", url = "http://127.0.0.1:9/v1" },
+  { name = "c", url = "https://c.example.com/v1" },
+]
+protection = { pauses = ["3s"], disable_after = 9 }
+"#;
+    let reload = |toml: &str| {
+        let settings = settings(toml, folder.path());
+        running.engine.reload(Arc::new(settings));
+    };
+    reload(new);
+    assert_eq!(names(&running), ["c", "x"]);
+    let protection = running.get("/api/v1/pools/llm")["protection"].clone();
+    assert_eq!(protection["disable_after"], 2, "as changed");
+    assert_eq!(protection["pauses"], json!(["3s"]), "as configured");
+    let reset = running
+        .ask("POST", &format!("{PROTECTION}/reset"), None)
+        .json();
+    assert_eq!(reset["disable_after"], 9);
+    // What was added and went again leaves nothing behind.
+    running.ask("DELETE", "/api/v1/pools/llm/endpoints/x", None);
+    reload(&new.replace("\"c\"", "\"x\""));
+    assert_eq!(names(&running), ["x"]);
+}
+
+#[test]
+fn what_was_added_without_its_secret_is_left_out_and_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let secret = folder.path().join("secret");
+    std::fs::write(&secret, "k-123\n").unwrap();
+    let data = folder.path().join("data");
+    let running = Running::in_folder(TWO, &data);
+    let reference = format!("file:{}", secret.display());
+    let body =
+        json!({ "name": "x", "url": "https://x.example.com", "headers": { "x-key": reference } });
+    let answer = running.ask(
+        "POST",
+        "/api/v1/pools/llm/endpoints",
+        Some(&body.to_string()),
+    );
+    assert_eq!(answer.status, 201);
+    drop(running);
+    std::fs::remove_file(&secret).unwrap();
+    let running = Running::in_folder(TWO, &data);
+    assert_eq!(names(&running), ["a", "b"]);
+    assert_eq!(running.warnings.len(), 1);
+    let warning = &running.warnings[0];
+    assert!(warning.contains("`x` of pool `llm`"), "{warning}");
+}
+
+#[test]
+fn the_test_tool_shows_what_would_happen_and_touches_nothing() {
+    let (running, _folder) = Running::new(TWO);
+    let play = |scenario: &str| -> Vec<(Value, Value, Value)> {
+        let body = json!({ "scenario": scenario }).to_string();
+        let answer = running.ask("POST", "/api/v1/pools/llm/test", Some(&body));
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        let answer = answer.json();
+        let steps = answer["steps"].as_array().unwrap().iter();
+        let shown = |step: &Value| {
+            (
+                step["enabled"].clone(),
+                step["pause_ms"].clone(),
+                step["consecutive_errors"].clone(),
+            )
+        };
+        steps.map(shown).collect()
+    };
+    let step = |is_enabled: bool, pause_ms: u64, errors: u32| {
+        (json!(is_enabled), json!(pause_ms), json!(errors))
+    };
+    assert_eq!(play("single_error"), [step(true, 30_000, 1)]);
+    assert_eq!(
+        play("repeated_errors"),
+        [
+            step(true, 30_000, 1),
+            step(true, 60_000, 2),
+            step(true, 120_000, 3)
+        ]
+    );
+    assert_eq!(
+        play("success_recovery"),
+        [
+            step(true, 30_000, 1),
+            step(true, 60_000, 2),
+            step(true, 0, 0),
+            step(true, 30_000, 1)
+        ]
+    );
+    assert_eq!(
+        play("auto_disable"),
+        [
+            step(true, 30_000, 1),
+            step(true, 60_000, 2),
+            step(true, 120_000, 3),
+            step(true, 300_000, 4),
+            step(false, 600_000, 5)
+        ]
+    );
+    running.ask(
+        "PUT",
+        PROTECTION,
+        Some(r#"{"pauses":["5s"],"disable_after":1}"#),
+    );
+    assert_eq!(play("auto_disable"), [step(false, 5_000, 1)]);
+    assert!(
+        endpoints(&running)
+            .iter()
+            .all(|(_, is_enabled)| *is_enabled)
+    );
+    let body = Some(r#"{"scenario":"other"}"#);
+    let answer = running.ask("POST", "/api/v1/pools/llm/test", body);
+    assert_eq!(answer.problem(), (422, "invalid".to_owned()));
+}

@@ -1,0 +1,214 @@
+//! The document and the server say the same: every call, with good and with bad input.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::schema::misfits;
+use crate::support::{Running, TWO, ask};
+
+/// A target, a body and the status that has to come of it.
+type Input = (String, Option<Value>, u16);
+
+/// Good and bad input for every call of the document but the stream, which has no end.
+fn inputs() -> Vec<(&'static str, &'static str, Vec<Input>)> {
+    let to = |path: &str, status: u16| (path.to_owned(), None, status);
+    let with = |path: &str, body: Value, status: u16| (path.to_owned(), Some(body), status);
+    let gates = "/api/v1/gates";
+    let pools = "/api/v1/pools";
+    let endpoint = "/api/v1/pools/llm/endpoints";
+    vec![
+        (
+            "get",
+            "/api/v1/gates",
+            vec![to(gates, 200), to(&format!("{gates}?limit=0"), 400)],
+        ),
+        (
+            "post",
+            "/api/v1/gates/{key}/isolate",
+            vec![
+                to(&format!("{gates}/llm%2Fa/isolate"), 200),
+                to(&format!("{gates}/!/isolate"), 404),
+            ],
+        ),
+        (
+            "get",
+            "/api/v1/gates/{key}",
+            vec![
+                to(&format!("{gates}/llm%2Fa"), 200),
+                to(&format!("{gates}/x"), 404),
+                to(&format!("{gates}/%ff"), 400),
+            ],
+        ),
+        (
+            "post",
+            "/api/v1/gates/{key}/release",
+            vec![
+                to(&format!("{gates}/llm%2Fa/release"), 200),
+                to(&format!("{gates}/x/release"), 404),
+            ],
+        ),
+        (
+            "post",
+            "/api/v1/gates/{key}/reset",
+            vec![
+                to(&format!("{gates}/llm%2Fa/reset"), 200),
+                to(&format!("{gates}/x/reset"), 404),
+            ],
+        ),
+        ("get", "/api/v1/pools", vec![to(pools, 200)]),
+        (
+            "get",
+            "/api/v1/pools/{pool}",
+            vec![
+                to(&format!("{pools}/llm"), 200),
+                to(&format!("{pools}/x"), 404),
+            ],
+        ),
+        (
+            "post",
+            "/api/v1/pools/{pool}/endpoints",
+            vec![
+                with(
+                    endpoint,
+                    json!({ "name": "c", "url": "https://c.example.com" }),
+                    201,
+                ),
+                with(endpoint, json!({ "name": "c" }), 422),
+                with(
+                    endpoint,
+                    json!({ "name": "d", "url": "http://10.0.0.1" }),
+                    403,
+                ),
+            ],
+        ),
+        (
+            "patch",
+            "/api/v1/pools/{pool}/endpoints/{name}",
+            vec![
+                with(&format!("{endpoint}/c"), json!({ "enabled": false }), 200),
+                with(&format!("{endpoint}/c"), json!({ "enabled": 0 }), 422),
+                with(&format!("{endpoint}/x"), json!({ "enabled": true }), 404),
+            ],
+        ),
+        (
+            "delete",
+            "/api/v1/pools/{pool}/endpoints/{name}",
+            vec![
+                to(&format!("{endpoint}/c"), 204),
+                to(&format!("{endpoint}/c"), 404),
+            ],
+        ),
+        (
+            "put",
+            "/api/v1/pools/{pool}/protection",
+            vec![
+                with(&format!("{pools}/llm/protection"), json!({}), 200),
+                with(
+                    &format!("{pools}/llm/protection"),
+                    json!({ "texts": [","] }),
+                    422,
+                ),
+                with(&format!("{pools}/x/protection"), json!({}), 404),
+            ],
+        ),
+        (
+            "post",
+            "/api/v1/pools/{pool}/protection/reset",
+            vec![
+                to(&format!("{pools}/llm/protection/reset"), 200),
+                to(&format!("{pools}/x/protection/reset"), 404),
+            ],
+        ),
+        (
+            "post",
+            "/api/v1/pools/{pool}/test",
+            vec![
+                with(
+                    &format!("{pools}/llm/test"),
+                    json!({ "scenario": "auto_disable" }),
+                    200,
+                ),
+                with(&format!("{pools}/llm/test"), json!({}), 422),
+            ],
+        ),
+        (
+            "get",
+            "/api/v1/explain/{request_id}",
+            vec![
+                to("/api/v1/explain/000000000000000000000000", 404),
+                to("/api/v1/explain/x", 400),
+            ],
+        ),
+        ("get", "/healthz", vec![to("/healthz", 200)]),
+        ("get", "/readyz", vec![to("/readyz", 200)]),
+        ("get", "/metrics", vec![to("/metrics", 200)]),
+    ]
+}
+
+#[test]
+fn every_call_answers_as_it_is_described() {
+    let (running, _folder) = Running::new(TWO);
+    let document = running.get("/openapi.json");
+    let mut seen = BTreeSet::from([("get", "/api/v1/events")]);
+    for (method, path, inputs) in inputs() {
+        let operation = &document["paths"][path][method];
+        assert!(operation.is_object(), "{method} {path} is not described");
+        seen.insert((method, path));
+        for (target, body, status) in inputs {
+            let body = body.map(|body| body.to_string());
+            let answer = running.ask(&method.to_uppercase(), &target, body.as_deref());
+            assert_eq!(answer.status, status, "{target}: {}", answer.body);
+            let response = &operation["responses"][status.to_string()];
+            assert!(response.is_object(), "{target}: {status} is not described");
+            check_body(&document, response, &answer, &target);
+        }
+        let anonymous = ask(running.address(), &method.to_uppercase(), path, &[], "");
+        let is_free = operation["security"].is_array();
+        assert_eq!(anonymous.status == 401, !is_free, "{path}");
+        assert_eq!(
+            operation["responses"]["401"].is_object(),
+            !is_free,
+            "{path}"
+        );
+    }
+    let mut described = BTreeSet::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for method in item.as_object().unwrap().keys() {
+            described.insert((method.as_str(), path.as_str()));
+        }
+    }
+    assert_eq!(described, seen);
+}
+
+fn check_body(document: &Value, response: &Value, answer: &crate::support::Answer, target: &str) {
+    let Some(content) = response["content"].as_object() else {
+        assert_eq!(answer.body, "", "{target}");
+        return;
+    };
+    let kind = answer.header("content-type").unwrap();
+    let kind = kind.split(';').next().unwrap();
+    let described = content.get(kind);
+    let schema =
+        &described.unwrap_or_else(|| panic!("{target}: {kind} is not described"))["schema"];
+    if kind.ends_with("json") {
+        let found = misfits(document, schema, &answer.json(), "answer");
+        assert!(found.is_empty(), "{target}: {found:#?}");
+    }
+}
+
+#[test]
+fn every_operation_can_be_told_apart_and_says_what_it_is() {
+    let document: Value = serde_json::from_str(&app::admin::document()).unwrap();
+    let mut names = BTreeSet::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let name = operation["operationId"].as_str().unwrap();
+            assert!(names.insert(name.to_owned()), "{name} is there twice");
+            assert!(operation["summary"].is_string(), "{method} {path}");
+            for response in ["403", "421"] {
+                assert!(operation["responses"][response].is_object(), "{path}");
+            }
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! The admin API over real sockets: what is answered, who is refused, what survives a restart.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "all of this is test code; clippy knows only functions marked as tests"
+)]
+
+mod access;
+mod changes;
+mod described;
+mod looking;
+mod schema;
+mod support;

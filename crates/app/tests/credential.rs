@@ -1,0 +1,174 @@
+//! A pool whose requests carry a token: bought before the first request, and once more for all when
+//! the server does not accept it any longer.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use app::engine::Engine;
+use app::gateway::Gateway;
+use app::log::Log;
+use app::settings::{Settings, Sources, Surroundings};
+use store::Store;
+use tidegate::Clock;
+
+/// A server that answers each request with what `answer` makes of its head and body.
+fn serve(answer: impl Fn(&str, &str) -> (u16, String) + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let answer = Arc::new(answer);
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let answer = Arc::clone(&answer);
+            thread::spawn(move || while serve_one(stream.as_ref().unwrap(), &*answer).is_some() {});
+        }
+    });
+    address
+}
+
+fn serve_one(stream: &TcpStream, answer: &dyn Fn(&str, &str) -> (u16, String)) -> Option<()> {
+    let mut reader = BufReader::new(stream);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if reader.read_line(&mut head).ok()? == 0 {
+            return None;
+        }
+    }
+    let length = head.to_lowercase().lines().find_map(|line| {
+        let length = line.strip_prefix("content-length:")?;
+        length.trim().parse::<usize>().ok()
+    });
+    let mut body = vec![0; length.unwrap_or(0)];
+    reader.read_exact(&mut body).ok()?;
+    let (status, text) = answer(&head, &String::from_utf8_lossy(&body));
+    let length = text.len();
+    let mut stream = stream;
+    write!(
+        stream,
+        "HTTP/1.1 {status} X\r\ncontent-length: {length}\r\n\r\n{text}"
+    )
+    .ok()
+}
+
+struct Variables;
+
+impl Surroundings for Variables {
+    fn variables(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    fn variable(&self, name: &str) -> Option<String> {
+        Some(format!("value-of-{name}"))
+    }
+
+    fn read(&self, _: &std::path::Path) -> std::io::Result<Vec<u8>> {
+        Err(std::io::ErrorKind::NotFound.into())
+    }
+}
+
+fn gateway(api: SocketAddr, shop: SocketAddr) -> (Arc<Engine>, Gateway) {
+    let file = format!(
+        r#"
+        [gate]
+        initial_rate = 1000
+        [pool.crm]
+        credential = "crm"
+        endpoints = [{{ name = "a", url = "http://{api}/v2" }}]
+        [credential.crm]
+        refresh = {{ kind = "oauth2_refresh", token_url = "http://{shop}/token", client_id = "env:ID", client_secret = "env:SECRET", refresh_token = "env:FIRST" }}
+        "#
+    );
+    let sources = Sources {
+        file: Some(("tidegate.toml".to_owned(), file.into_bytes())),
+        flags: Vec::new(),
+    };
+    let settings = Settings::load(&sources, &Variables).unwrap();
+    let engine = Engine::new(
+        settings.into(),
+        Store::memory(),
+        Log::silent(),
+        Clock::system(),
+        2,
+    );
+    let gateway = Gateway::start(Arc::clone(&engine), "127.0.0.1:0".parse().unwrap()).unwrap();
+    (engine, gateway)
+}
+
+fn get(gateway: SocketAddr) -> String {
+    let mut stream = TcpStream::connect(gateway).unwrap();
+    let request = "GET /crm/items HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn a_token_is_bought_once_for_all_and_anew_when_it_has_expired() {
+    let bought = Arc::new(AtomicU32::new(0));
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let valid = Arc::new(AtomicU32::new(1));
+    let shop = {
+        let (bought, asked) = (Arc::clone(&bought), Arc::clone(&asked));
+        serve(move |head, body| {
+            assert!(head.starts_with("POST /token "), "{head}");
+            asked.lock().unwrap().push(body.to_owned());
+            let number = bought.fetch_add(1, Ordering::SeqCst) + 1;
+            let next = format!("refresh-{number}");
+            (
+                200,
+                format!(r#"{{"access_token":"t{number}","refresh_token":"{next}"}}"#),
+            )
+        })
+    };
+    let api = {
+        let valid = Arc::clone(&valid);
+        serve(move |head, _| {
+            let expected = format!(
+                "authorization: Bearer t{}\r\n",
+                valid.load(Ordering::SeqCst)
+            );
+            match head.starts_with("GET /v2/items ") && head.contains(&expected) {
+                true => (200, "items".to_owned()),
+                false => (401, "expired".to_owned()),
+            }
+        })
+    };
+    let (_engine, gateway) = gateway(api, shop);
+    let address = gateway.address();
+    assert!(get(address).starts_with("HTTP/1.1 200 "));
+    assert_eq!(bought.load(Ordering::SeqCst), 1);
+    valid.store(2, Ordering::SeqCst);
+    let callers: Vec<_> = (0..10)
+        .map(|_| thread::spawn(move || get(address)))
+        .collect();
+    for caller in callers {
+        assert!(caller.join().unwrap().starts_with("HTTP/1.1 200 "));
+    }
+    assert_eq!(bought.load(Ordering::SeqCst), 2);
+    let asked = asked.lock().unwrap();
+    assert_eq!(
+        asked[0],
+        "grant_type=refresh_token&refresh_token=value-of-FIRST&client_id=value-of-ID&client_secret=value-of-SECRET"
+    );
+    assert!(
+        asked[1].contains("refresh_token=refresh-1&"),
+        "{}",
+        asked[1]
+    );
+}
+
+#[test]
+fn a_401_is_passed_on_when_a_new_token_does_not_help_either() {
+    let shop = serve(|_, _| (200, r#"{"access_token":"t"}"#.to_owned()));
+    let api = serve(|_, _| (401, "no".to_owned()));
+    let (_engine, gateway) = gateway(api, shop);
+    let answer = get(gateway.address());
+    assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+    assert!(answer.contains("tidegate-attempts: 2\r\n"), "{answer}");
+    assert!(answer.ends_with("no"), "{answer}");
+}
