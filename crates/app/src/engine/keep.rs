@@ -301,32 +301,38 @@ struct Rounds {
 /// would be noticed.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
+/// Between two looks at how the store is doing, which are a lock and a comparison.
+const JUDGE_EVERY: Duration = Duration::from_secs(1);
+
 /// Before what was lost is written again. A disk that fails is not hurried, and a hold that was
 /// lost is not without its record for long.
 const TRY_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 impl Rounds {
     fn run(&mut self) {
-        let mut next = self.now() + LOOK_EVERY;
+        let mut look_at = self.now() + LOOK_EVERY;
         loop {
             let clock = self.engine.limiter.clock();
-            let (notes, goes_on) = self.engine.keeper.noted.wait(clock, next);
+            let until = look_at.min(self.now() + JUDGE_EVERY);
+            let (notes, goes_on) = self.engine.keeper.noted.wait(clock, until);
             if !goes_on {
                 break;
             }
-            let is_due = notes.is_all || self.now() >= next;
-            // What was lost is seen by the store's own count.
-            _ = self.write(&notes);
-            if is_due {
+            self.write(&notes);
+            if notes.is_all || self.now() >= look_at {
+                // What was lost is seen by the store's own count.
                 _ = self.look(Care::Noticeable);
-                next = self.now() + LOOK_EVERY;
+                look_at = self.now() + LOOK_EVERY;
             }
             if self.judge_store() {
-                next = next.min(self.now() + TRY_AGAIN_AFTER);
+                look_at = look_at.min(self.now() + TRY_AGAIN_AFTER);
             }
         }
+        // What is on its way may fail yet, and then it is written once more.
+        _ = self.engine.store.flush().wait();
+        self.judge_store();
         if self.look(Care::Everything).is_err() {
-            // Once more: there is no later any more.
+            // There is no later any more.
             self.judge_store();
             _ = self.look(Care::Everything);
         }
@@ -334,15 +340,13 @@ impl Rounds {
         self.judge_store();
     }
 
-    /// Writes what was noted.
-    fn write(&self, notes: &Notes) -> Result<(), StoreError> {
-        let pools = self
-            .engine
-            .save_pools(notes.pools.iter().map(|name| &**name));
-        let gates = self.engine.save_gates(notes.gates.iter().map(|key| &**key));
-        // Both are queued before either is waited for: one commit is enough.
-        let pools = pools.wait();
-        gates.wait().and(pools)
+    /// Hands on what was noted. The disk is not waited for, so that what comes next is part of its
+    /// next commit and not of the one after; the queue of the store has the bound.
+    fn write(&self, notes: &Notes) {
+        let pools = notes.pools.iter().map(|name| &**name);
+        let gates = notes.gates.iter().map(|key| &**key);
+        drop(self.engine.save_pools(pools));
+        drop(self.engine.save_gates(gates));
     }
 
     /// Looks at everything and writes what is news.
@@ -360,7 +364,7 @@ impl Rounds {
             if notes.is_all {
                 noted.all();
             }
-            self.write(&notes)?;
+            self.write(&notes);
         }
         if !has_written && self.is_degraded {
             self.ask_store()?;
