@@ -412,3 +412,56 @@ impl Rounds {
         self.engine.limiter.clock().now()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use store::Store;
+    use tidegate::Clock;
+
+    use super::*;
+    use crate::log::Log;
+    use crate::settings::{Process, Settings, Sources};
+
+    fn engine() -> Arc<Engine> {
+        let text = "[pool.p]\nendpoints = [\
+            { name = \"a\", url = \"http://127.0.0.1:9\" }, { name = \"b\", url = \"http://127.0.0.1:9\" }]";
+        let sources = Sources {
+            file: Some(("test.toml".to_owned(), text.into())),
+            flags: Vec::new(),
+        };
+        let settings = Arc::new(Settings::load(&sources, &Process).unwrap());
+        Engine::new(settings, Store::memory(), Log::silent(), Clock::system(), 1)
+    }
+
+    #[test]
+    fn an_endpoint_in_hand_is_left_to_its_holder() {
+        let engine = engine();
+        let save = || {
+            let saved = engine.save_pools(["p"].into_iter());
+            saved.wait().unwrap();
+            let stored = engine.store.load().unwrap().endpoints.into_iter();
+            stored.map(|endpoint| endpoint.name).collect::<Vec<_>>()
+        };
+        let in_hand = engine.keeper.take_in_hand("p", "a");
+        assert_eq!(save(), ["b"]);
+        drop(in_hand);
+        assert_eq!(engine.keep_state().noted, 1);
+        assert_eq!(save(), ["a", "b"]);
+    }
+
+    #[test]
+    fn what_did_not_change_is_not_written_again_unless_a_write_failed() {
+        let engine = engine();
+        engine.limiter.isolate("a.example.com").unwrap();
+        let keys = engine.gates_to_save(Care::Noticeable);
+        assert_eq!(keys, ["a.example.com"]);
+        let save = |keys: &[String]| engine.save_gates(keys.iter().map(String::as_str));
+        save(&keys).wait().unwrap();
+        assert_eq!(engine.gates_to_save(Care::Everything), [""; 0]);
+        engine.keeper.written().doubt_all();
+        assert_eq!(engine.gates_to_save(Care::Noticeable), keys);
+        save(&keys).wait().unwrap();
+        engine.limiter.release("a.example.com");
+        assert_eq!(engine.gates_to_save(Care::Noticeable), keys);
+    }
+}
