@@ -70,7 +70,7 @@ impl Guard {
 const TOKEN: HeaderName = HeaderName::from_static("tidegate-token");
 
 /// More than any server takes.
-const MOST_HEADERS: usize = 200;
+const MOST_HEADERS: usize = 100;
 const MOST_HEADER_BYTES: usize = 64 << 10;
 
 fn is_too_large(headers: &HeaderMap) -> bool {
