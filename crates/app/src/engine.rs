@@ -8,6 +8,7 @@
 mod control;
 mod happening;
 mod hub;
+mod keep;
 mod overlay;
 mod remote;
 mod served;
@@ -25,6 +26,7 @@ pub use control::{ControlError, NewEndpoint, Wrong};
 pub use happening::Happening;
 pub(crate) use happening::{millis, unix_millis};
 pub use hub::{Hub, Next, Subscription};
+pub use keep::{KeepState, Keeping};
 pub use remote::Remote;
 use served::Around;
 pub use served::{Route, Served};
@@ -36,6 +38,7 @@ use crate::metrics::{self, Metrics};
 use crate::settings::Settings;
 use crate::upstream::{Addresses, Connector};
 use control::Control;
+use keep::Keeper;
 use overlay::Overlay;
 
 /// What everything that sends has in common.
@@ -44,6 +47,7 @@ pub struct Engine {
     limiter: Limiter,
     hub: Arc<Hub>,
     control: Control,
+    keeper: Keeper,
     connector: Connector,
     served: ArcSwap<Served>,
     trails: Trails,
@@ -83,6 +87,7 @@ impl Engine {
             limiter,
             hub,
             control: Control::default(),
+            keeper: Keeper::default(),
             connector,
             served: ArcSwap::from_pointee(served),
             trails,

@@ -11,7 +11,7 @@ use tidegate::{Clock, Sort};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::admin::{Admin, AdminError, Sources};
-use crate::engine::Engine;
+use crate::engine::{Engine, Keeping};
 use crate::gateway::{Gateway, StartError};
 use crate::log::{Format, Level, Line, Log};
 use crate::settings::{Problem, Settings};
@@ -20,6 +20,7 @@ use crate::settings::{Problem, Settings};
 #[derive(Debug)]
 pub struct Server {
     engine: Arc<Engine>,
+    keeping: Keeping,
     gateway: Gateway,
     admin: Admin,
     warnings: Vec<String>,
@@ -58,6 +59,9 @@ pub enum ServeError {
     /// What was stored cannot be read.
     #[error("cannot read what was stored")]
     Load(#[from] StoreError),
+    /// There is no thread to write it with.
+    #[error("cannot keep what is learned")]
+    Keep(#[source] std::io::Error),
     /// The admin API cannot.
     #[error(transparent)]
     Admin(#[from] AdminError),
@@ -89,6 +93,7 @@ impl Server {
         let stored = store.load()?;
         let engine = Engine::new(Arc::new(settings), store, log, clock, workers());
         let warnings = engine.restore(&stored);
+        let keeping = Keeping::start(&engine).map_err(ServeError::Keep)?;
         let gateway = Gateway::start(Arc::clone(&engine), listen)?;
         let sources = Sources {
             metrics: {
@@ -99,6 +104,7 @@ impl Server {
         let admin = Admin::start(Arc::clone(&engine), sources)?;
         Ok(Self {
             engine,
+            keeping,
             gateway,
             admin,
             warnings,
@@ -153,8 +159,12 @@ impl Server {
                 () = tokio::time::sleep(LONGEST_DRAIN) => {}
             }
         };
+        let finished = async {
+            self.drained().await;
+            self.keeping.finish().await;
+        };
         let ended = tokio::select! {
-            () = self.drained() => ended,
+            () = finished => ended,
             () = again => Ended::Abandoned,
         };
         log.write(&Line::Stopped);

@@ -180,6 +180,23 @@ impl Limiter {
         records
     }
 
+    /// What must survive a restart, of the gate of `key`; `None` if there is none.
+    ///
+    /// ```
+    /// # use tidegate::Limiter;
+    /// let limiter = Limiter::new();
+    /// assert_eq!(limiter.record("api.example.com"), None);
+    /// limiter.try_acquire("api.example.com")?;
+    /// assert_eq!(limiter.record("api.example.com").unwrap().rate, 2.0);
+    /// # Ok::<(), tidegate::Refusal>(())
+    /// ```
+    pub fn record(&self, key: &str) -> Option<GateRecord> {
+        let now = self.shared.clock.now();
+        let (mut shard, place) = self.shared.known_gate(key)?;
+        let now = shard.time_at(place.slot, now);
+        Some(shard.with_gate(place.slot, |gate, _, _| gate.record(now)))
+    }
+
     /// A gate as it was written down. `false` if there is one of that key already, or no room.
     pub fn restore(&self, key: &str, record: &GateRecord) -> bool {
         self.shared.restore(key, record)

@@ -61,7 +61,7 @@ pub(super) async fn reset(
     State(desk): State<Arc<Desk>>,
     Path(key): Path<String>,
 ) -> Result<Json<Gate>, Refused> {
-    desk.engine.limiter().reset(&key);
+    desk.engine.reset_gate(&key).await;
     gate(&desk, &key).map(Json)
 }
 
@@ -80,7 +80,7 @@ pub(super) async fn isolate(
     if !may_be(&desk, &key) {
         return Err(no_gate(&desk, &key));
     }
-    let isolated = desk.engine.limiter().isolate(&key);
+    let isolated = desk.engine.isolate_gate(&key).await;
     isolated.map_err(|refusal| Refused::new(Kind::TooManyGates, refusal.to_string()))?;
     gate(&desk, &key).map(Json)
 }
@@ -96,7 +96,7 @@ pub(super) async fn release(
     State(desk): State<Arc<Desk>>,
     Path(key): Path<String>,
 ) -> Result<Json<Gate>, Refused> {
-    desk.engine.limiter().release(&key);
+    desk.engine.release_gate(&key).await;
     gate(&desk, &key).map(Json)
 }
 

@@ -16,6 +16,7 @@ use store::{AddedEndpoint, Change, KeptEndpoint, Protection, Reference, StoreErr
 use tidegate::LadderRecord;
 use url::Url;
 
+use super::keep::fit_to_store;
 use super::overlay::{Overlay, laid_over};
 use super::served::rules;
 use super::{Engine, Remote, Route};
@@ -107,7 +108,8 @@ pub struct NewEndpoint {
 
 impl Engine {
     /// Takes up what was stored before a restart: what people changed, and what was known of
-    /// endpoints. Gives back what of it cannot be used, in words.
+    /// endpoints and gates. Gives back what of it cannot be used, in words. Comes before the first
+    /// request, for a gate that is there already is not restored.
     pub fn restore(&self, stored: &Stored) -> Vec<String> {
         let settings = Arc::clone(self.served().settings());
         let now = self.limiter().clock().wall();
@@ -116,6 +118,8 @@ impl Engine {
         self.serve(settings, &overlay);
         overlay.forget_records();
         *kept = overlay;
+        drop(kept);
+        self.take_up(stored);
         warnings
     }
 
@@ -160,10 +164,13 @@ impl Engine {
         let kept = KeptEndpoint {
             pool: pool.to_owned(),
             name: name.to_owned(),
-            record,
+            record: fit_to_store(record),
             at: self.limiter().clock().wall(),
         };
+        let _in_hand = self.keeper.take_in_hand(pool, name);
         self.store().save(Change::Endpoint(kept)).await?;
+        // A reload waits, so that it is not done to a pool that is being replaced.
+        let _overlay = self.control.overlay();
         let live = &self.route(pool)?.pool;
         if is_enabled {
             live.enable(name);
@@ -213,6 +220,7 @@ impl Engine {
             pool: pool.clone(),
             name: name.clone(),
         };
+        let _in_hand = self.keeper.take_in_hand(&pool, &name);
         self.store().save_all([change, forget]).await?;
         let mut overlay = self.control.overlay();
         if is_configured {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Context;
-use app::server::{Ended, Server};
+use app::server::{Ended, ServeError, Server};
 use app::settings::Flag;
 use serde_json::json;
 
@@ -37,8 +37,7 @@ pub(crate) fn serve(
         .context("cannot start")
         .map_err(|error| Failure::new(Exit::Failed, error))?;
     let names: Vec<String> = settings.pools.keys().cloned().collect();
-    let server = Server::start(settings, output.logs(args.log))
-        .map_err(|error| Failure::new(Exit::Failed, error).with_hint(IN_USE))?;
+    let server = Server::start(settings, output.logs(args.log)).map_err(not_started)?;
     for warning in server.warnings() {
         output.warning(warning);
     }
@@ -49,6 +48,16 @@ pub(crate) fn serve(
         Ok(Ended::Drained) => Ok(()),
         Ok(Ended::Interrupted | Ended::Abandoned) => Err(Failure::silent(Exit::Interrupted)),
         Err(error) => Err(Failure::new(Exit::Failed, error)),
+    }
+}
+
+/// What went wrong with the data folder has its own hint.
+fn not_started(error: ServeError) -> Failure {
+    let is_address = matches!(error, ServeError::Gateway(_) | ServeError::Admin(_));
+    let failure = Failure::new(Exit::Failed, error);
+    match is_address {
+        true => failure.with_hint(IN_USE),
+        false => failure,
     }
 }
 

@@ -1,0 +1,124 @@
+//! Stores that fail: traffic goes on, everybody who asks is told, and nothing is lost in the end.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use app::admin::{Admin, Sources, Token};
+use app::gateway::Gateway;
+use app::mock::{Mock, MockSettings};
+use store::Store;
+use store::faulty::Faults;
+
+use crate::support::{Kept, folder, send, wait_until};
+
+#[test]
+fn traffic_goes_on_while_nothing_can_be_written() {
+    let listen = "127.0.0.1:0".parse().unwrap();
+    let mock = Mock::start(MockSettings::default(), listen, NonZeroUsize::MIN).unwrap();
+    let text = format!(
+        "[gate]\ninitial_rate = 1000\n[pool.p]\nendpoints = [{{ name = \"a\", url = \"{}\" }}]",
+        mock.url()
+    );
+    let (_folder, data) = folder();
+    let faults = Faults::from(1);
+    let store = Store::open_faulty(&data, faults.clone()).unwrap();
+    let kept = Kept::start(&text, &data, store.clone());
+    let gateway = Gateway::start(Arc::clone(&kept.engine), listen).unwrap();
+    let sources = Sources {
+        metrics: Arc::new(String::new),
+    };
+    let admin = Admin::start(Arc::clone(&kept.engine), sources).unwrap();
+    let token = Token::open(&data).unwrap();
+    let ask = |method: &str, path: &str, body: &str| {
+        send(admin.address(), method, path, token.expose(), body)
+    };
+    let is_served = || send(gateway.address(), "GET", "/p/x", "", "").0 == 200;
+    assert_eq!(ask("GET", "/readyz", "").0, 200);
+    assert!(is_served());
+
+    kept.throttle("held.example.com", 300);
+    wait_until("unready", || ask("GET", "/readyz", "").0 == 503);
+    let (_, said) = ask("GET", "/readyz", "");
+    assert!(
+        said.contains("cannot be stored") && said.contains("on purpose"),
+        "{said}"
+    );
+    assert!(is_served());
+    // A setting that cannot be stored is not made, and a person's override is.
+    let change = "{\"disable_after\":7}";
+    let path = "/api/v1/pools/p/protection";
+    assert_eq!(ask("PUT", path, change).0, 503);
+    let (_, pool) = ask("GET", "/api/v1/pools/p", "");
+    assert!(pool.contains("\"disable_after\":5"), "{pool}");
+    let (status, gate) = ask("POST", "/api/v1/gates/shut.example.com/isolate", "");
+    assert!(status == 200 && gate.contains("isolated"), "{gate}");
+    assert!((0..20).all(|_| is_served()));
+
+    faults.heal();
+    wait_until("ready", || ask("GET", "/readyz", "").0 == 200);
+    assert_eq!(ask("PUT", path, change).0, 200);
+    wait_until("said", || kept.log.count("store_recovered") == 1);
+    assert_eq!(kept.log.count("store_degraded"), 1);
+    // All that happened meanwhile is there, without anybody doing it again.
+    let is_stored = |key: &str| {
+        let gates = store.load().unwrap().gates;
+        gates.iter().any(|gate| gate.key == key)
+    };
+    wait_until("stored", || {
+        ["held.example.com", "shut.example.com", "p/a"]
+            .into_iter()
+            .all(is_stored)
+    });
+}
+
+#[test]
+fn whichever_call_fails_once_nothing_is_lost() {
+    for n in 1..=14 {
+        let (_folder, data) = folder();
+        let faults = Faults::once(n);
+        let store = Store::open_faulty(&data, faults).unwrap();
+        let kept = Kept::start("[gate]\ninitial_rate = 100", &data, store.clone());
+        kept.throttle("a.example.com", 300);
+        kept.throttle("b.example.com", 300);
+        kept.engine.limiter().isolate("c.example.com").unwrap();
+        drop(kept);
+        let stored = store.load().unwrap();
+        let keys: Vec<&str> = stored.gates.iter().map(|gate| gate.key.as_str()).collect();
+        assert_eq!(
+            keys,
+            ["a.example.com", "b.example.com", "c.example.com"],
+            "{n}"
+        );
+        assert!(
+            stored.gates[..2]
+                .iter()
+                .all(|gate| gate.record.hold.is_some()),
+            "{n}"
+        );
+    }
+}
+
+#[test]
+fn a_store_that_never_works_keeps_nobody_from_ending() {
+    let (_folder, data) = folder();
+    let store = Store::open_faulty(&data, Faults::from(1)).unwrap();
+    let kept = Kept::start("", &data, store.clone());
+    kept.throttle("a.example.com", 300);
+    drop(kept);
+    assert!(store.is_degraded());
+    assert_eq!(store.load().unwrap().gates, []);
+}
+
+#[test]
+fn a_store_without_anything_to_keep_is_asked_whether_it_works() {
+    let (_folder, data) = folder();
+    let faults = Faults::once(1);
+    let store = Store::open_faulty(&data, faults).unwrap();
+    let kept = Kept::start("", &data, store.clone());
+    let change = store::Change::ForgetGate {
+        key: "a".to_owned(),
+    };
+    assert!(store.save(change).wait().is_err());
+    wait_until("well", || !store.is_degraded());
+    wait_until("said", || kept.log.count("store_recovered") == 1);
+}

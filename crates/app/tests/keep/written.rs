@@ -1,0 +1,128 @@
+//! What is written, and what is not.
+
+use std::time::Duration;
+
+use policy::ladder::Disabled;
+use policy::outcome::Verdict;
+use store::Store;
+use tidegate::{Ask, Outcome};
+
+use crate::support::{Kept, folder, wait, wait_until};
+
+const POOL: &str = "[pool.p]\nendpoints = [\
+    { name = \"a\", url = \"http://127.0.0.1:9\" }, { name = \"b\", url = \"http://127.0.0.1:9\" }]";
+
+#[test]
+fn a_hold_is_written_at_once_and_ordinary_traffic_is_not() {
+    let (_folder, data) = folder();
+    let store = Store::open(&data).unwrap();
+    let kept = Kept::start("[gate]\ninitial_rate = 100", &data, store.clone());
+    let hold = || store.load().unwrap().gates.first()?.record.hold;
+    kept.throttle("a.example.com", 60);
+    wait_until("written", || hold() > Some(Duration::from_secs(50)));
+    wait_until("done", || kept.engine.keep_state().noted == 0);
+    for number in 0..50 {
+        let key = format!("h{number}.example.com");
+        let permit = kept.engine.limiter().try_acquire(key.as_str()).unwrap();
+        permit.settle(&Outcome::status(200, Duration::from_millis(5)));
+        assert_eq!(kept.engine.keep_state().noted, 0);
+    }
+}
+
+#[test]
+fn what_a_server_says_is_stored_without_secrets() {
+    let (_folder, data) = folder();
+    let store = Store::open(&data).unwrap();
+    let kept = Kept::start(POOL, &data, store.clone());
+    let route = kept.engine.route("p").unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let permit = route.pool.acquire(Ask::new("")).await.unwrap();
+        let outcome = Outcome::status(503, Duration::from_millis(5));
+        let text = "service unavailable for the key sk-1234567890 of ann@example.com";
+        permit.settle_as(&outcome, Some(Verdict::Overloaded), text);
+    });
+    let last_error = || {
+        let endpoints = store.load().unwrap().endpoints;
+        let paused = endpoints
+            .into_iter()
+            .find(|endpoint| endpoint.record.pause.is_some());
+        paused.and_then(|endpoint| endpoint.record.last_error)
+    };
+    wait_until("written", || last_error().is_some());
+    let text = last_error().unwrap();
+    assert_eq!(&*text, "service unavailable for the key sk-… of …");
+    // Nor when a person disables it.
+    runtime
+        .block_on(kept.engine.switch_endpoint("p", "a", false))
+        .unwrap();
+    drop(kept);
+    assert_eq!(last_error(), Some(text));
+}
+
+#[test]
+fn a_gate_that_nobody_uses_any_more_goes() {
+    let (_folder, data) = folder();
+    let store = Store::open(&data).unwrap();
+    let text = "[gate]\ninitial_rate = 100\nidle_after = \"1s\"";
+    let kept = Kept::start(text, &data, store.clone());
+    for key in ["a.example.com", "b.example.com"] {
+        kept.engine.limiter().isolate(key).unwrap();
+    }
+    wait_until("written", || store.load().unwrap().gates.len() == 2);
+    kept.engine.limiter().release("a.example.com");
+    wait_until("idle", || {
+        kept.engine.limiter().evict_idle();
+        kept.engine.limiter().gates() == 1
+    });
+    drop(kept);
+    let gates = store.load().unwrap().gates;
+    let keys: Vec<&str> = gates.iter().map(|gate| gate.key.as_str()).collect();
+    assert_eq!(keys, ["b.example.com"]);
+}
+
+#[test]
+fn more_than_can_be_noted_is_written_all_the_same() {
+    let (_folder, data) = folder();
+    let store = Store::memory();
+    let kept = Kept::start("[gate]\ninitial_rate = 100", &data, store.clone());
+    let count = 10_000;
+    for number in 0..count {
+        kept.throttle(&format!("h{number}.example.com"), 300);
+    }
+    drop(kept);
+    let gates = store.load().unwrap().gates;
+    assert_eq!(gates.len(), count);
+    assert!(gates.iter().all(|gate| gate.record.hold.is_some()));
+}
+
+#[test]
+fn what_a_person_switches_is_never_overtaken() {
+    let (_folder, data) = folder();
+    let store = Store::open(&data).unwrap();
+    let kept = Kept::start(POOL, &data, store.clone());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let disabled = || {
+        let endpoints = store.load().unwrap().endpoints;
+        let found = endpoints.into_iter().find(|endpoint| endpoint.name == "a");
+        found.and_then(|endpoint| endpoint.record.disabled)
+    };
+    for round in 0..30 {
+        let is_enabled = round % 2 == 1;
+        // Something about the pool that is being written meanwhile.
+        kept.engine.route("p").unwrap().pool.disable("b");
+        runtime
+            .block_on(kept.engine.switch_endpoint("p", "a", is_enabled))
+            .unwrap();
+        // As after a crash right now, and a little later.
+        for _ in 0..2 {
+            let expected = (!is_enabled).then_some(Disabled::Person);
+            assert_eq!(disabled(), expected, "{round}");
+            wait(Duration::from_millis(2));
+        }
+    }
+}

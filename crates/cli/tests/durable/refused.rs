@@ -1,0 +1,25 @@
+//! Folders that cannot be used.
+
+use std::process::Stdio;
+
+use crate::support::Home;
+
+#[test]
+fn a_folder_has_one_server_at_a_time() {
+    let home = Home::new("");
+    let first = home.start();
+    let output = home.command().stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let whose = format!("is used by another tidegate (process {})", first.pid());
+    assert!(said.contains(&whose), "{said}");
+    assert!(
+        said.contains("hint: stop that one, or give this one another folder"),
+        "{said}"
+    );
+    assert_eq!(said.matches("hint:").count(), 1, "{said}");
+
+    // The folder is free as soon as its server is gone, however that went.
+    first.kill();
+    assert!(home.start().stop().success());
+}
