@@ -120,10 +120,10 @@ impl Own {
     /// How long waiting would help, if it would.
     fn wait(&self) -> Option<Duration> {
         match self {
-            Self::WaitTooLong { wait }
-            | Self::QueueFull { wait }
-            | Self::BreakerOpen { wait }
-            | Self::NoEndpoint { wait } => *wait,
+            Self::QueueFull { wait } => Some(wait.unwrap_or(Duration::from_secs(1))),
+            Self::WaitTooLong { wait } | Self::BreakerOpen { wait } | Self::NoEndpoint { wait } => {
+                *wait
+            }
             Self::TooManyGates | Self::Draining => Some(Duration::from_secs(1)),
             _ => None,
         }

@@ -126,17 +126,21 @@ impl Worker {
     async fn serve(self: Arc<Self>, stream: TcpStream, mut drain: watch::Receiver<bool>) {
         let _open = Open(Arc::clone(&self.open));
         _ = stream.set_nodelay(true);
+        let has_begun = AtomicBool::new(false);
         let service = service_fn(|request: Request<Incoming>| {
+            has_begun.store(true, Ordering::Relaxed);
             let worker = Arc::clone(&self);
             async move { Ok::<_, Infallible>(handle(&worker, request).await) }
         });
-        let builder = builder(self.front.engine.served().times().idle);
+        let idle = self.front.engine.served().times().idle;
+        let builder = builder(idle);
         let connection = builder.serve_connection(TokioIo::new(stream), service);
         let mut connection = std::pin::pin!(connection);
         // How a connection ends is its caller's matter.
         tokio::select! {
             _ = connection.as_mut() => return,
             () = begins(&mut drain) => {}
+            () = silence(&has_begun, idle) => return,
         }
         connection.as_mut().graceful_shutdown();
         _ = connection.await;
@@ -159,6 +163,15 @@ impl Worker {
     }
 }
 
+/// Waits until a connection has been there for so long without a single request. The parser has a
+/// clock of its own for heads, but it starts only when it is known which HTTP is spoken.
+async fn silence(has_begun: &AtomicBool, idle: Duration) {
+    tokio::time::sleep(idle).await;
+    if has_begun.load(Ordering::Relaxed) {
+        std::future::pending::<()>().await;
+    }
+}
+
 /// Often enough, for a connection that is used again after a long time is checked then.
 const SWEEP: Duration = Duration::from_secs(5);
 /// How soon a worker notices that its last connection is done.
@@ -174,6 +187,8 @@ fn builder(idle: Duration) -> auto::Builder<TokioExecutor> {
     builder
         .http2()
         .timer(TokioTimer::new())
+        // Who is gone without a word does not answer, and is not kept.
+        .keep_alive_interval(idle)
         .max_concurrent_streams(1000);
     builder
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::Request;
 use hyper::client::conn::{http1, http2};
 use hyper::rt::{Read, Write};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use policy::outcome::{Failure, Phase};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::net::{TcpStream, lookup_host};
@@ -200,12 +200,20 @@ where
     T: Read + Write + Unpin + Send + 'static,
 {
     let shaken = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        // One that is dead without a word would fail everyone, one first byte after the other.
+        .keep_alive_interval(PING_EVERY)
+        .keep_alive_timeout(PING_FOR)
         .handshake(io)
         .await;
     let (sender, connection) = shaken.map_err(|_| failed(Failure::Reset, BROKEN))?;
     tokio::spawn(connection);
     Ok(Connection::Two(sender))
 }
+
+/// While something is under way; a connection that nobody uses is left in peace.
+const PING_EVERY: Duration = Duration::from_secs(15);
+const PING_FOR: Duration = Duration::from_secs(10);
 
 const BROKEN: &str = "the connection broke as soon as it stood";
 

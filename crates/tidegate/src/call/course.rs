@@ -29,6 +29,7 @@ pub(super) struct Course<'a, E> {
     /// Where the last attempt failed.
     failed_at: Option<EndpointId>,
     watcher: Option<Watcher<'a>>,
+    is_in_line_only: bool,
 }
 
 /// Where a step leads.
@@ -51,6 +52,7 @@ impl<'a, E> Course<'a, E> {
             trail: Trail::default(),
             failed_at: None,
             watcher: call.watcher,
+            is_in_line_only: call.is_in_line_only,
         }
     }
 
@@ -89,6 +91,10 @@ impl<'a, E> Course<'a, E> {
             NotNow::Never(reason) => return ControlFlow::Break(reason),
             NotNow::Refused { reason, until } => (reason, until),
         };
+        let has_no_place = matches!(reason, Reason::QueueFull | Reason::TooManyGates);
+        if self.is_in_line_only && has_no_place {
+            return ControlFlow::Break(TerminalReason::Expired);
+        }
         self.ask_again(reason, until)
     }
 
