@@ -13,5 +13,7 @@
 
 mod client;
 mod curl;
+mod node;
+mod openai;
 mod requests;
 mod servers;
