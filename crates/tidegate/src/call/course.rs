@@ -1,6 +1,7 @@
 //! The state of one call between its attempts: its item, and what is written down about it.
 
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use policy::backoff::BackoffSettings;
 use policy::gate::Reason;
@@ -62,8 +63,7 @@ impl<'a, E> Course<'a, E> {
 
     /// Waits until its gate or pool lets it out.
     pub(super) async fn leave(&mut self) -> Result<Right<'a, E>, NotNow> {
-        let deadline = self.item.expires_at();
-        let ask = deadline.map_or(self.ask, |deadline| self.ask.until(deadline));
+        let ask = self.ask_in_time();
         let so_far = self.trail.steps().len();
         let left = self.way.leave(ask, self.failed_at, &mut self.trail).await;
         if let Some(watcher) = self.watcher {
@@ -71,6 +71,19 @@ impl<'a, E> Course<'a, E> {
             new.unwrap_or_default().iter().for_each(watcher);
         }
         left
+    }
+
+    /// The ask, with what is left of its time. Whoever has none asks once all the same: a gate that
+    /// is free keeps nobody waiting, and between the call's beginning and now the clock went on.
+    fn ask_in_time(&self) -> Ask<'a> {
+        let is_first = self.trail.steps().is_empty();
+        match self.item.expires_at() {
+            None => self.ask,
+            Some(at) if is_first && at <= self.limiter.clock().now() => {
+                self.ask.within(Duration::ZERO)
+            }
+            Some(at) => self.ask.until(at),
+        }
     }
 
     /// Writes a step down, and tells who watches.
