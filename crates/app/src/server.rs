@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use store::{OpenError, Store, StoreError};
 use tidegate::{Clock, Sort};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::admin::{Admin, AdminError, Sources};
 use crate::engine::{Engine, Keeping};
@@ -78,6 +78,30 @@ pub enum Ended {
     Abandoned,
 }
 
+/// The signals that a server hears. To be had before anybody is told that it runs: one that comes
+/// earlier ends the process as if nobody listened.
+#[derive(Debug)]
+pub struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    /// Hears them from now on. Within a runtime that has IO.
+    ///
+    /// # Errors
+    ///
+    /// If the system refuses.
+    pub fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+}
+
 impl Server {
     /// Starts everything that `settings` ask for.
     ///
@@ -130,11 +154,14 @@ impl Server {
     /// way; SIGHUP serves by what `load` gives, if that is right.
     pub async fn run(
         self,
+        signals: Signals,
         load: impl Fn() -> Result<Settings, Vec<Problem>>,
-    ) -> std::io::Result<Ended> {
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut hang_up = signal(SignalKind::hangup())?;
+    ) -> Ended {
+        let Signals {
+            mut terminate,
+            mut interrupt,
+            mut hang_up,
+        } = signals;
         let ended = loop {
             tokio::select! {
                 _ = terminate.recv() => break Ended::Drained,
@@ -170,10 +197,10 @@ impl Server {
         log.write(&Line::Stopped);
         log.flush();
         if ended == Ended::Abandoned {
-            return Ok(ended);
+            return ended;
         }
         self.admin.stop();
-        Ok(ended)
+        ended
     }
 
     fn reload(&self, settings: Result<Settings, Vec<Problem>>) {

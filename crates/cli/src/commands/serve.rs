@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::Context;
-use app::server::{Ended, ServeError, Server};
+use app::server::{Ended, ServeError, Server, Signals};
 use app::settings::Flag;
 use serde_json::json;
 
@@ -33,9 +32,13 @@ pub(crate) fn serve(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    let runtime = runtime
-        .context("cannot start")
-        .map_err(|error| Failure::new(Exit::Failed, error))?;
+    let cannot_start = |error: std::io::Error| {
+        let error = anyhow::Error::new(error).context("cannot start");
+        Failure::new(Exit::Failed, error)
+    };
+    let runtime = runtime.map_err(cannot_start)?;
+    let signals = runtime.block_on(async { Signals::new() });
+    let signals = signals.map_err(cannot_start)?;
     let names: Vec<String> = settings.pools.keys().cloned().collect();
     let server = Server::start(settings, output.logs(args.log)).map_err(not_started)?;
     for warning in server.warnings() {
@@ -43,11 +46,9 @@ pub(crate) fn serve(
     }
     announce(&server, &names, is_json, output)?;
     let load = || settings::load(config, flags.clone()).settings;
-    let ended = runtime.block_on(server.run(load));
-    match ended {
-        Ok(Ended::Drained) => Ok(()),
-        Ok(Ended::Interrupted | Ended::Abandoned) => Err(Failure::silent(Exit::Interrupted)),
-        Err(error) => Err(Failure::new(Exit::Failed, error)),
+    match runtime.block_on(server.run(signals, load)) {
+        Ended::Drained => Ok(()),
+        Ended::Interrupted | Ended::Abandoned => Err(Failure::silent(Exit::Interrupted)),
     }
 }
 
