@@ -74,6 +74,21 @@ impl Server {
         })
     }
 
+    /// What everything that sends has in common.
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// Ends it without a signal: takes nothing more, and lets what is under way end for at most
+    /// `patience`.
+    pub async fn stop(self, patience: Duration) {
+        self.gateway.drain();
+        self.admin.drain();
+        // What takes longer ends with the process.
+        _ = tokio::time::timeout(patience, self.drained()).await;
+        self.admin.stop();
+    }
+
     /// Where the admin API is.
     pub fn admin_address(&self) -> SocketAddr {
         self.admin.address()

@@ -39,6 +39,7 @@ fn run(args: Args) -> Exit {
 fn dispatch(args: Args, output: &Output) -> Result<(), Failure> {
     let (config, is_json) = (args.config.as_deref(), args.json);
     match args.command {
+        Command::Demo(args) => commands::demo(&args, is_json, output),
         Command::Serve(args) => commands::serve(&args, config, is_json, output),
         Command::Check(args) => commands::check(&args, config, is_json, output),
         Command::Config(args) => commands::config(&args, output),

@@ -3,11 +3,14 @@
 //! Data goes to stdout and everything else to stderr. A reader that goes away, as `head` does, has
 //! seen enough: that is an ordinary end and not an error.
 
+mod live;
+
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use crate::commands::Failure;
 use crate::exit::Exit;
+pub(crate) use live::{Canvas, Live};
 
 /// How much to say on stderr.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,6 +72,11 @@ impl Output {
             since: is_watched.then(Instant::now),
             shown: None,
         }
+    }
+
+    /// A picture that is drawn again in place; `None` where nobody is looking.
+    pub(crate) fn live(&self) -> Option<Live> {
+        Live::new().filter(|_| !self.is_quiet())
     }
 
     /// Says why a command failed, every problem on a line of its own.

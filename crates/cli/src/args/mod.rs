@@ -3,6 +3,7 @@
 mod check;
 mod completions;
 mod config;
+mod demo;
 mod mock;
 mod replay;
 mod serve;
@@ -18,6 +19,7 @@ use crate::output::Verbosity;
 pub(crate) use check::CheckArgs;
 pub(crate) use completions::CompletionsArgs;
 pub(crate) use config::{ConfigArgs, ConfigCommand};
+pub(crate) use demo::DemoArgs;
 pub(crate) use mock::{MockArgs, StyleName};
 pub(crate) use replay::{Policy, ReplayArgs};
 pub(crate) use serve::ServeArgs;
@@ -54,6 +56,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Demo(DemoArgs),
     Serve(ServeArgs),
     Check(CheckArgs),
     Config(ConfigArgs),
@@ -82,6 +85,7 @@ fn long_help() -> String {
 
 const EXAMPLES: &str = "\
 Examples:
+  tidegate demo
   tidegate config default > tidegate.toml
   tidegate check
   tidegate replay --policy gate events.jsonl

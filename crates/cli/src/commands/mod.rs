@@ -3,6 +3,7 @@
 mod check;
 mod completions;
 mod config;
+mod demo;
 mod mock;
 mod problems;
 mod replay;
@@ -18,6 +19,7 @@ use crate::exit::Exit;
 pub(crate) use check::check;
 pub(crate) use completions::completions;
 pub(crate) use config::config;
+pub(crate) use demo::demo;
 pub(crate) use mock::mock;
 pub(crate) use replay::replay;
 pub(crate) use serve::serve;
