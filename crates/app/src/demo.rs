@@ -26,7 +26,7 @@ use policy::pool::Balance;
 use tidegate::{Clock, GateView, Timestamp};
 use url::Url;
 
-pub use outcome::{Learned, Outcome};
+pub use outcome::{Learned, Naive, Outcome};
 pub use picture::{Badge, Because, Picture, Seen, SeenServer};
 pub use story::Told;
 
@@ -156,8 +156,7 @@ impl Demo {
         drop(traffic);
         stop(server);
         for (player, learned) in stage.players.iter().zip(&mut outcome.upstreams) {
-            learned.naive_refused_ratio =
-                outcome::naive_refused_ratio(&player.role, outcome.elapsed);
+            learned.naive = outcome::naive(&player.role, outcome.elapsed);
         }
         drop(stage);
         drop(folder);
@@ -241,10 +240,10 @@ impl Player {
     }
 }
 
-/// Like the default in a tenth of its time or so: half a minute is long to look at.
+/// The default in a tenth of its time: half a minute is long to look at.
 fn protection() -> LadderSettings {
     let options = LadderOptions {
-        pauses: Some([2, 4, 8, 16, 32].map(Duration::from_secs).into()),
+        pauses: Some([3, 6, 12, 30, 60].map(Duration::from_secs).into()),
         ..LadderOptions::default()
     };
     options.build().expect("five growing pauses are right")
@@ -280,9 +279,13 @@ impl Stage {
         for player in &self.players {
             let at = self.elapsed();
             let accepted = player.stats().iter().map(|stats| stats.accepted).sum();
-            let capacity = player.role.capacity(at);
-            if player.course().look(Mark { at, accepted }, capacity) {
-                let what = format!("found its pace: {capacity:.0}/s are possible");
+            let mark = Mark {
+                at,
+                accepted,
+                possible: player.role.possible(at),
+            };
+            if player.course().look(mark) {
+                let what = format!("gets all that is possible: {}", player.role.truth());
                 self.story.tell(self.clock().now(), player.role.name, what);
             }
         }
@@ -375,14 +378,19 @@ impl Stage {
     fn learned_of(&self, player: &Player) -> Learned {
         let stats = player.stats();
         let sum = |count: fn(&MockStats) -> u64| stats.iter().map(count).sum();
-        let initial = Settings::default().gates.default_value().gate.initial_rate();
+        let initial = Settings::default()
+            .gates
+            .default_value()
+            .gate
+            .initial_rate();
         let course = player.course();
+        let (found, really) = course.found();
         Learned {
             name: player.role.name,
             about: player.role.about,
             truth: player.role.truth(),
-            really: player.role.healthy(),
-            found: course.found(),
+            really,
+            found,
             within: course.reached(),
             initial: initial * player.mocks.len() as f64,
             learned: pace(&self.gates(player)),
@@ -391,7 +399,8 @@ impl Stage {
             refused: sum(|stats| stats.refused),
             early: sum(|stats| stats.early),
             unserved: player.counts.bad.load(Ordering::Relaxed),
-            naive_refused_ratio: 0.0,
+            latency: slowest(&self.gates(player)),
+            naive: Naive::default(),
         }
     }
 }
@@ -399,4 +408,10 @@ impl Stage {
 /// What all gates together allow, per second.
 fn pace(gates: &[Option<GateView>]) -> f64 {
     gates.iter().flatten().map(|gate| gate.gate.rate).sum()
+}
+
+/// How long answers take, of the slowest server.
+fn slowest(gates: &[Option<GateView>]) -> Duration {
+    let latencies = gates.iter().flatten().map(|gate| gate.gate.latency_ewma);
+    latencies.max().unwrap_or_default()
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use policy::duration::Exact;
 use policy::time::Timestamp;
+use sim::measure::Capacity;
 use sim::upstream::{Kind, Outage, UpstreamSettings};
 
 /// One name that the gateway serves, and what stands behind it.
@@ -27,17 +28,22 @@ pub(super) struct Server {
 impl Role {
     /// The length of time after which its limit begins anew.
     pub(super) fn period(&self) -> Duration {
-        let periods = self.servers.iter().map(|server| match server.upstream.kind {
-            Kind::Window { period, .. } => period,
-            Kind::Bucket { .. } | Kind::Slots { .. } => Duration::from_secs(1),
-        });
+        let periods = self
+            .servers
+            .iter()
+            .map(|server| match server.upstream.kind {
+                Kind::Window { period, .. } => period,
+                Kind::Bucket { .. } | Kind::Slots { .. } => Duration::from_secs(1),
+            });
         periods.max().unwrap_or(Duration::from_secs(1))
     }
 
-    /// What it takes per second at `at`, outages included.
-    pub(super) fn capacity(&self, at: Duration) -> f64 {
-        let servers = self.servers.iter();
-        servers.map(|server| server.capacity(at)).sum()
+    /// What it could have taken until `at`; nothing in outages.
+    pub(super) fn possible(&self, at: Duration) -> f64 {
+        let capacities = self.servers.iter().map(|server| {
+            Capacity::of(&server.upstream).between(Timestamp::ZERO, Timestamp::ZERO + at)
+        });
+        capacities.sum()
     }
 
     /// What it takes per second when all is well.
@@ -58,15 +64,6 @@ impl Role {
 }
 
 impl Server {
-    /// What it takes per second at `at`; nothing in an outage.
-    pub(super) fn capacity(&self, at: Duration) -> f64 {
-        let at = Timestamp::ZERO + at;
-        match self.upstream.outage_at(at) {
-            Some(_) => 0.0,
-            None => self.upstream.rate_at(at),
-        }
-    }
-
     /// What it really takes, in words.
     pub(super) fn truth(&self) -> String {
         match self.upstream.kind {
@@ -108,19 +105,15 @@ pub(super) fn roles() -> Vec<Role> {
             name: "slow",
             about: "refuses nobody, and becomes slow",
             clients: 48,
-            servers: vec![alone(UpstreamSettings::of(Kind::Slots {
-                slots: 10,
-                service: Duration::from_millis(100),
-                queue: 100,
-            }))],
+            servers: vec![alone(slots(10))],
         },
         Role {
             name: "pool",
-            about: "three servers: `b` is away from 15 s to 25 s, `c` takes little",
+            about: "three servers; `b` is away from 15 s to 25 s",
             clients: 48,
             servers: vec![
-                server("a", bucket(30.0, 10.0)),
-                server("b", away(bucket(30.0, 10.0))),
+                server("a", slots(3)),
+                server("b", away(slots(3))),
                 server("c", bucket(8.0, 4.0)),
             ],
         },
@@ -139,6 +132,14 @@ fn bucket(rate: f64, burst: f64) -> UpstreamSettings {
     UpstreamSettings::of(Kind::Bucket { rate, burst })
 }
 
+fn slots(slots: u32) -> UpstreamSettings {
+    UpstreamSettings::of(Kind::Slots {
+        slots,
+        service: Duration::from_millis(100),
+        queue: 100,
+    })
+}
+
 /// So many in ten seconds: a minute would be long to look at.
 fn window(quota: u64) -> UpstreamSettings {
     UpstreamSettings::of(Kind::Window {
@@ -155,7 +156,7 @@ fn away(upstream: UpstreamSettings) -> UpstreamSettings {
         to: Timestamp::from_secs(25),
         timeout_share: 0.0,
         timeout: Duration::from_secs(5),
-        status: Some(503),
+        status: None,
     };
     UpstreamSettings {
         outages: vec![outage],

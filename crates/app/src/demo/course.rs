@@ -17,11 +17,12 @@ pub(super) struct Course {
     last: Option<Mark>,
 }
 
-/// So many were accepted until then.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// So many were accepted until then, and so many could have been.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Mark {
     pub(super) at: Duration,
     pub(super) accepted: u64,
+    pub(super) possible: f64,
 }
 
 impl Course {
@@ -35,15 +36,17 @@ impl Course {
         }
     }
 
-    /// Takes a look; `capacity` is what is possible per second now. Did it just reach that?
-    pub(super) fn look(&mut self, mark: Mark, capacity: f64) -> bool {
+    /// Takes a look. Did it just reach what is possible?
+    pub(super) fn look(&mut self, mark: Mark) -> bool {
         let before = self.recent.back().copied().unwrap_or_default();
         self.recent.push_back(mark);
         while self.recent.len() > 2 && mark.at - self.recent[1].at >= SPAN {
             self.recent.pop_front();
         }
-        let is_long = self.recent.front().is_some_and(|first| mark.at - first.at >= SPAN);
-        let is_new = self.reached.is_none() && is_long && self.pace() >= NEARLY * capacity;
+        let first = self.recent.front().copied().unwrap_or_default();
+        let (accepted, possible) = between(first, mark);
+        let is_long = mark.at - first.at >= SPAN;
+        let is_new = self.reached.is_none() && is_long && accepted >= NEARLY * possible;
         if is_new {
             self.reached = Some(mark.at);
         }
@@ -63,7 +66,7 @@ impl Course {
     /// Accepted per second, over the last second.
     pub(super) fn pace(&self) -> f64 {
         match (self.recent.front(), self.recent.back()) {
-            (Some(first), Some(last)) => between(*first, *last),
+            (Some(first), Some(last)) => between(*first, *last).0,
             _ => 0.0,
         }
     }
@@ -73,9 +76,9 @@ impl Course {
         self.reached
     }
 
-    /// Accepted per second from then on, over whole periods; of a run too short for one, over all
-    /// of it.
-    pub(super) fn found(&self) -> f64 {
+    /// Accepted per second from then on, and what was possible, over whole periods; of a run too
+    /// short for one, over all of it.
+    pub(super) fn found(&self) -> (f64, f64) {
         match (self.first, self.last) {
             (Some(first), Some(last)) if last.at > first.at => between(first, last),
             _ => between(
@@ -91,13 +94,15 @@ const SPAN: Duration = Duration::from_secs(1);
 
 const NEARLY: f64 = 0.9;
 
-fn between(first: Mark, last: Mark) -> f64 {
+/// Accepted per second, and possible.
+fn between(first: Mark, last: Mark) -> (f64, f64) {
     let seconds = (last.at - first.at).as_secs_f64();
-    if seconds > 0.0 {
-        (last.accepted - first.accepted) as f64 / seconds
-    } else {
-        0.0
+    if seconds <= 0.0 {
+        return (0.0, 0.0);
     }
+    let accepted = (last.accepted - first.accepted) as f64;
+    let possible = last.possible - first.possible;
+    (accepted / seconds, possible / seconds)
 }
 
 #[cfg(test)]
@@ -110,9 +115,10 @@ mod tests {
         let marks = ticks.map(|tick| Mark {
             at: Duration::from_millis(tick * 100),
             accepted: tick * rate / 10,
+            possible: tick as f64 * 5.0,
         });
         marks
-            .filter(|mark| course.look(*mark, 50.0))
+            .filter(|mark| course.look(*mark))
             .map(|mark| mark.at.as_millis().try_into().unwrap())
             .collect()
     }
@@ -120,11 +126,13 @@ mod tests {
     #[test]
     fn it_is_reached_once_by_a_whole_second_of_nearly_all() {
         let mut course = Course::new(Duration::from_secs(1));
-        assert_eq!(look_on(&mut course, 0, 3, 20), []);
+        assert!(look_on(&mut course, 0, 3, 20).is_empty());
         let mut course = Course::new(Duration::from_secs(1));
         assert_eq!(look_on(&mut course, 0, 5, 46), [1100]);
         assert_eq!(course.reached(), Some(Duration::from_millis(1100)));
-        assert!((course.pace() - 46.0).abs() < 1.0 && (course.found() - 46.0).abs() < 1e-9);
+        let (found, possible) = course.found();
+        assert!((course.pace() - 46.0).abs() < 1.0 && (found - 46.0).abs() < 1e-9);
+        assert!((possible - 50.0).abs() < 1e-9);
     }
 
     #[test]
@@ -138,6 +146,6 @@ mod tests {
     #[test]
     fn without_a_look_there_is_nothing() {
         let course = Course::new(Duration::from_secs(1));
-        assert!(course.pace() + course.found() < f64::MIN_POSITIVE);
+        assert!(course.pace() + course.found().0 < f64::MIN_POSITIVE);
     }
 }

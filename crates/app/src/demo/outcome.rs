@@ -7,10 +7,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use sim::client::{ClientSettings, Strategy};
+use sim::measure::Figures;
 use sim::scenario::Scenario;
 use sim::simulate::simulate;
 
-use super::cast::Role;
+use super::cast::{Role, Server};
 use super::picture::ratio;
 
 /// What the demo came to.
@@ -35,9 +36,9 @@ pub struct Learned {
     pub about: &'static str,
     /// What it really takes, in words.
     pub truth: String,
-    /// The same per second, when all is well.
+    /// What was possible per second from the moment at which that was reached.
     pub really: f64,
-    /// What got through per second from the moment at which that was reached.
+    /// What got through per second meanwhile.
     pub found: f64,
     /// When a second first carried nine tenths of what is possible; `None`: never.
     pub within: Option<Duration>,
@@ -55,8 +56,19 @@ pub struct Learned {
     pub early: u64,
     /// Requests of clients that ended without success.
     pub unserved: u64,
-    /// The share that it would have refused to clients with naive retries.
-    pub naive_refused_ratio: f64,
+    /// How long its answers take at the end.
+    pub latency: Duration,
+    /// What clients without a gate would have come to.
+    pub naive: Naive,
+}
+
+/// What clients come to that have no gate and retry.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Naive {
+    /// The share of their requests that is refused.
+    pub refused_ratio: f64,
+    /// How long their answers take.
+    pub latency: Duration,
 }
 
 impl Learned {
@@ -66,25 +78,37 @@ impl Learned {
     }
 }
 
-/// The share of requests that would be refused if the clients of `role` had no gate.
-pub(super) fn naive_refused_ratio(role: &Role, elapsed: Duration) -> f64 {
+/// What the clients of `role` would have come to without a gate.
+pub(super) fn naive(role: &Role, elapsed: Duration) -> Naive {
+    let elapsed = elapsed.clamp(SHORTEST, LONGEST);
     let servers = u32::try_from(role.servers.len()).unwrap_or(1);
-    let mut sent = 0;
-    let mut refused = 0;
+    let clients = role.clients.div_ceil(servers);
+    let (mut sent, mut refused) = (0, 0);
     for server in &role.servers {
-        let client = ClientSettings {
-            max_in_flight: role.clients.div_ceil(servers),
-            ..ClientSettings::of(Strategy::None)
-        };
-        let scenario = Scenario {
-            duration: elapsed.clamp(SHORTEST, LONGEST),
-            ..Scenario::of(server.upstream.clone(), vec![client])
-        };
-        let figures = simulate(&scenario, scenario.seed);
+        let figures = play(server, clients, elapsed);
         sent += figures.sent;
         refused += figures.refused;
     }
-    ratio(refused, sent)
+    let latencies = role.servers.iter().map(|server| {
+        let figures = play(server, clients, SETTLED);
+        figures.mean_latency_ms.unwrap_or_default()
+    });
+    Naive {
+        refused_ratio: ratio(refused, sent),
+        latency: Duration::from_secs_f64(latencies.fold(0.0, f64::max) / 1000.0),
+    }
+}
+
+fn play(server: &Server, clients: u32, duration: Duration) -> Figures {
+    let client = ClientSettings {
+        max_in_flight: clients,
+        ..ClientSettings::of(Strategy::None)
+    };
+    let scenario = Scenario {
+        duration,
+        ..Scenario::of(server.upstream.clone(), vec![client])
+    };
+    simulate(&scenario, scenario.seed)
 }
 
 /// Nothing happens in less.
@@ -92,6 +116,9 @@ const SHORTEST: Duration = Duration::from_secs(1);
 
 /// Shares do not change any more after that.
 const LONGEST: Duration = Duration::from_secs(300);
+
+/// The simulator tells latencies from a minute on.
+const SETTLED: Duration = Duration::from_secs(90);
 
 #[cfg(test)]
 mod tests {
@@ -102,7 +129,7 @@ mod tests {
     fn without_a_gate_much_is_refused_wherever_there_is_a_limit() {
         let minute = Duration::from_secs(60);
         let shares = roles().into_iter().map(|role| {
-            let share = naive_refused_ratio(&role, minute);
+            let share = naive(&role, minute).refused_ratio;
             (role.name, share > 0.05)
         });
         let shares: Vec<_> = shares.collect();

@@ -3,7 +3,7 @@
 //! Of all events only those are told that a person would look up for: a pace that falls, holds,
 //! breakers, endpoints. Times are those since the demo began.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -29,6 +29,8 @@ pub struct Told {
 pub(super) struct Story {
     began: Timestamp,
     told: Mutex<VecDeque<Told>>,
+    /// Endpoints that are left alone. Also one that never was may be told to be back.
+    away: Mutex<BTreeSet<String>>,
 }
 
 impl Story {
@@ -36,6 +38,7 @@ impl Story {
         Self {
             began,
             told: Mutex::default(),
+            away: Mutex::default(),
         }
     }
 
@@ -48,8 +51,11 @@ impl Story {
         let at = self.since(at);
         let who = shown(who);
         let mut told = self.lock();
-        // Ten requests that were under way together bring the same news ten times.
-        let is_old = |known: &Told| known.who == who && known.what == what && at < known.at + SAME;
+        // Ten requests that were under way together bring the same news ten times, with other
+        // numbers.
+        let is_old = |known: &Told| {
+            known.who == who && topic(&known.what) == topic(&what) && at < known.at + SAME
+        };
         if told.iter().rev().take(KEPT).any(is_old) {
             return;
         }
@@ -57,6 +63,15 @@ impl Story {
             told.pop_front();
         }
         told.push_back(Told { at, who, what });
+    }
+
+    fn tell_away(&self, at: Timestamp, who: String, what: String) {
+        self.tell(at, &who, what);
+        self.away().insert(who);
+    }
+
+    fn away(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.away.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn since(&self, at: Timestamp) -> Duration {
@@ -72,7 +87,7 @@ impl Story {
         match source {
             Source::Assumed => {
                 let wait = Rounded(until.since(at));
-                format!("refused without a word about when → nobody is sent for {wait}")
+                format!("refused again and again → nobody is sent for {wait}")
             }
             Source::RetryAfter => {
                 let wait = Rounded(until.since(at));
@@ -89,7 +104,13 @@ impl Story {
 const KEPT: usize = 20;
 
 /// What is told again this soon is the same news.
-const SAME: Duration = Duration::from_millis(300);
+const SAME: Duration = Duration::from_secs(2);
+
+/// What it is about: the beginning, up to the numbers.
+fn topic(what: &str) -> &str {
+    let end = what.find(|c: char| c.is_ascii_digit() && !what.starts_with(c));
+    end.map_or(what, |end| &what[..end])
+}
 
 impl Listener for Story {
     fn on_event(&self, at: Timestamp, event: &Event<'_>) {
@@ -119,16 +140,20 @@ impl Listener for Story {
                 errors,
             } => {
                 let end = seconds(self.since(until));
-                let what = format!("error {errors} in a row → paused until {end}, the others go on");
-                self.tell(at, &format!("{pool}/{endpoint}"), what);
+                let what =
+                    format!("error {errors} in a row → paused until {end}, the others go on");
+                self.tell_away(at, format!("{pool}/{endpoint}"), what);
             }
             Event::EndpointDisabled { pool, endpoint, .. } => {
                 let what = "too many errors in a row → disabled until a person enables it";
-                self.tell(at, &format!("{pool}/{endpoint}"), what.to_owned());
+                self.tell_away(at, format!("{pool}/{endpoint}"), what.to_owned());
             }
             Event::EndpointEnabled { pool, endpoint } => {
-                let what = "a request succeeded → the endpoint is back";
-                self.tell(at, &format!("{pool}/{endpoint}"), what.to_owned());
+                let who = format!("{pool}/{endpoint}");
+                if self.away().remove(&who) {
+                    let what = "a request succeeded → the endpoint is back";
+                    self.tell(at, &who, what.to_owned());
+                }
             }
             _ => {}
         }
@@ -138,7 +163,7 @@ impl Listener for Story {
 /// Why a pace fell; `None` where another event tells more.
 fn lowered(why: Why) -> Option<&'static str> {
     match why {
-        Why::Throttled => Some("429 without a wait"),
+        Why::Throttled => Some("refused, and no wait was named"),
         Why::SlowAnswers => Some("answers became slow"),
         Why::Failed => Some("it fails"),
         Why::Landing => Some("hardly anything is left of its window"),
@@ -238,7 +263,14 @@ mod tests {
                 },
             ),
         ]);
-        insta::assert_snapshot!(told, @"");
+        insta::assert_snapshot!(told, @"
+        15.2s  polite: 429 with Retry-After 7s → everyone waits until 22.0s, not just the one request
+        15.9s  quota: its headers say that nothing is left → everyone waits until 22.0s
+        16.0s  steady: refused, and no wait was named → 52.0/s becomes 36.4/s
+        17.0s  pool/b: it fails → breaker open, the next look at 22.0s
+        17.1s  pool/b: error 2 in a row → paused until 22.0s, the others go on
+        22.5s  pool/b: a request succeeded → the endpoint is back
+        ");
     }
 
     #[test]

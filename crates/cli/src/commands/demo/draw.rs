@@ -10,7 +10,9 @@ use crate::output::Canvas;
 
 /// A picture for a terminal: no line is wider, and there are fewer lines than rows.
 pub(super) fn frame(picture: &Picture, canvas: Canvas) -> String {
-    let mut lines = head(picture);
+    // Half a command is of no use.
+    let fits = |line: &Line| !line.text.starts_with("or ") || line.width() <= canvas.columns;
+    let mut lines: Vec<Line> = head(picture).into_iter().filter(fits).collect();
     lines.extend(table(picture));
     let left = canvas.rows.saturating_sub(lines.len() + 3).min(MOST_TOLD);
     if left > 0 {
@@ -28,14 +30,15 @@ const MOST_TOLD: usize = 10;
 /// A picture for a file: addresses at first, later what is new since `last`.
 pub(super) fn block(picture: &Picture, last: Duration) -> String {
     let mut lines = match last {
+        // At the very first nobody has sent anything.
         Duration::ZERO => head(picture),
         _ => vec![Line::plain(format!("after {}", seconds(picture.elapsed)))],
     };
-    // At the very first nobody has sent anything.
     if !last.is_zero() {
         lines.extend(table(picture));
         let is_new = |told: &&Told| told.at > last;
         let new: Vec<Told> = picture.story.iter().filter(is_new).cloned().collect();
+        lines.push(Line::plain(""));
         lines.extend(story(&new));
     }
     lines.push(Line::plain(""));
@@ -69,6 +72,10 @@ impl Line {
         Self { text, look }
     }
 
+    fn width(&self) -> usize {
+        self.text.chars().count()
+    }
+
     fn drawn(&self, canvas: Canvas) -> String {
         let text = cut(&self.text, canvas.columns);
         let code = match self.look {
@@ -97,88 +104,74 @@ fn cut(text: &str, columns: usize) -> String {
 
 fn head(picture: &Picture) -> Vec<Line> {
     let Picture { gateway, admin, .. } = picture;
-    let (first, clients) = (picture.upstreams.first(), "clients send as fast as they are answered");
-    let first = first.map_or("", |seen| seen.name);
+    let first = picture.upstreams.first().map_or("", |seen| seen.name);
+    let title = format!(
+        "tidegate demo, {}: nobody is told a limit, and clients send as fast as they are answered",
+        seconds(picture.elapsed)
+    );
     vec![
-        Line::new(
-            format!(
-                "tidegate demo, {}: {clients}, and no limit is configured",
-                seconds(picture.elapsed)
-            ),
-            Look::Bold,
-        ),
-        Line::plain(format!("gateway    http://{gateway}    admin API http://{admin}")),
-        Line::plain(format!("try        curl -i http://{gateway}/{first}/hello")),
+        Line::new(title, Look::Bold),
         Line::plain(format!(
-            "or         curl -H \"Authorization: Bearer $(cat {})\" http://{admin}/api/v1/gates",
+            "gateway http://{gateway}, admin API http://{admin}"
+        )),
+        Line::plain(format!("try  curl -i http://{gateway}/{first}/hello")),
+        Line::plain(format!(
+            "or   curl -H \"Authorization: Bearer $(cat {})\" http://{admin}/api/v1/gates",
             picture.token.display()
         )),
-        Line::plain(""),
     ]
 }
 
 fn table(picture: &Picture) -> Vec<Line> {
-    let mut lines = vec![Line::new(
-        row([
-            "upstream",
-            "really takes",
-            "learned",
-            "answered",
-            "refused",
-            "breaker",
-            "waiting",
-            "and why",
-        ]),
-        Look::Bold,
-    )];
+    let head = row(
+        ["upstream", "really takes", "learned", "answered", "refused"],
+        "breaker  waiting  what it does",
+    );
+    let mut lines = vec![Line::plain(""), Line::new(head, Look::Bold)];
     for seen in &picture.upstreams {
         lines.extend(upstream(seen));
     }
     lines
 }
 
-/// Columns whose widths fit everything that the demo has.
-fn row(cells: [&str; 8]) -> String {
-    let [name, truth, learned, answered, refused, breaker, waiting, why] = cells;
-    format!(
-        "{name:<9}{truth:<17}{learned:>9}{answered:>10}{refused:>9}  {breaker:<9}{waiting:>7}  {why}"
-    )
+/// Columns whose widths fit everything that the demo has, and the rest as it is.
+fn row([name, truth, learned, answered, refused]: [&str; 5], rest: &str) -> String {
+    format!("{name:<9}{truth:<18}{learned:>8}{answered:>10}{refused:>9}  {rest}")
 }
 
 fn upstream(seen: &Seen) -> Vec<Line> {
     let is_pool = seen.servers.len() > 1;
-    let (breaker, why) = match seen.servers.as_slice() {
-        [only] => (state(only.breaker), because(seen.because)),
-        _ => ("", "whichever server may send first".to_owned()),
+    let first = seen.servers.first().filter(|_| !is_pool);
+    let breaker = first.map_or("", |server| state(server.breaker));
+    let (about, waiting) = (seen.about, seen.waiting);
+    let text = row(
+        [
+            seen.name,
+            &seen.truth,
+            &per_second(seen.learned),
+            &per_second(seen.answered),
+            &percent(seen.refused_ratio()),
+        ],
+        &format!("{breaker:<9}{waiting:>7}  {about}"),
+    );
+    let mut lines = vec![Line::new(text, first.map_or(Look::Plain, look))];
+    let waits_for = match seen.waiting {
+        0 => "nobody waits".to_owned(),
+        _ if is_pool => "waiting for whichever server may send first".to_owned(),
+        _ => format!("waiting for {}", because(seen.because)),
     };
-    let (waiting, why) = match seen.waiting {
-        0 => ("0".to_owned(), String::new()),
-        waiting => (waiting.to_string(), why),
-    };
-    let text = row([
-        seen.name,
-        &seen.truth,
-        &per_second(seen.learned),
-        &per_second(seen.answered),
-        &percent(seen.refused_ratio()),
-        breaker,
-        &waiting,
-        &why,
-    ]);
-    let look = if is_pool { Look::Plain } else { look(&seen.servers[0]) };
-    let mut lines = vec![Line::new(text, look)];
     if is_pool {
+        lines.push(Line::new(format!("         {waits_for}"), Look::Faint));
         lines.extend(seen.servers.iter().map(server));
-        lines.push(Line::new(format!("         {}", seen.about), Look::Faint));
     } else {
-        let text = format!("         {}; pace {}", seen.about, seen.why);
+        let text = format!("         {waits_for}; pace {}", seen.why);
         lines.push(Line::new(text, Look::Faint));
     }
     lines
 }
 
 fn server(server: &SeenServer) -> Line {
-    let why = match server.badge {
+    let rest = match server.badge {
         Some(Badge::Disabled) => "[disabled] until a person enables it".to_owned(),
         Some(Badge::Paused { until, errors }) => {
             format!("[paused] until {}, error {errors} in a row", seconds(until))
@@ -186,17 +179,16 @@ fn server(server: &SeenServer) -> Line {
         None if server.because == Because::Pace => String::new(),
         None => because(server.because),
     };
-    let name = format!("  {}", server.name);
-    let text = row([
-        &name,
-        &server.truth,
-        &per_second(server.learned),
-        "",
-        &percent(server.refused_ratio()),
-        state(server.breaker),
-        "",
-        &why,
-    ]);
+    let text = row(
+        [
+            &format!("  {}", server.name),
+            &server.truth,
+            &per_second(server.learned),
+            "",
+            &percent(server.refused_ratio()),
+        ],
+        &format!("{:<9}{rest}", state(server.breaker)),
+    );
     Line::new(text, look(server))
 }
 
@@ -217,16 +209,16 @@ fn because(because: Because) -> String {
         Because::Hold { until, source } => {
             let until = seconds(until);
             match source {
-                Source::Assumed => format!("hold until {until} after a refusal"),
-                Source::RetryAfter => format!("hold until {until} by Retry-After"),
-                other => format!("hold until {until} by {}", other.as_str()),
+                Source::Assumed => format!("the end of a hold at {until}, after a refusal"),
+                Source::RetryAfter => format!("the end of a hold at {until}, by Retry-After"),
+                other => format!("the end of a hold at {until}, by {}", other.as_str()),
             }
         }
         Because::Breaker { until: Some(until) } => {
-            format!("breaker open, next look at {}", seconds(until))
+            format!("the next look of the open breaker at {}", seconds(until))
         }
-        Because::Breaker { until: None } => "breaker open until a person looks".to_owned(),
-        Because::Probes => "a few find out whether it works again".to_owned(),
+        Because::Breaker { until: None } => "a person: the breaker is open".to_owned(),
+        Because::Probes => "the few that find out whether it works again".to_owned(),
     }
 }
 
@@ -259,3 +251,5 @@ pub(super) fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,7 @@
 //! What the demo came to, for people and for programs.
 
+use std::time::Duration;
+
 use app::demo::{Learned, Outcome};
 use serde_json::{Value, json};
 
@@ -17,19 +19,28 @@ pub(super) fn text(outcome: &Outcome) -> String {
 }
 
 fn sentence(learned: &Learned) -> String {
-    let (found, really) = (per_second(learned.found), learned.really);
     let within = match learned.within {
         Some(within) => format!("within {}", seconds(within)),
         None => "and was still on its way".to_owned(),
     };
-    let (refused, naive) = (
-        percent(learned.refused_ratio()),
-        percent(learned.naive_refused_ratio),
+    let found = format!(
+        "found {} of {} {within}",
+        per_second(learned.found),
+        per_second(learned.really)
     );
-    let name = learned.name;
-    format!(
-        "  {name:<8} found {found} of {really}/s {within}; {refused} refused (naive retries: {naive})\n"
-    )
+    let refused = percent(learned.refused_ratio());
+    let naive = percent(learned.naive.refused_ratio);
+    let mut text = format!("{found}; {refused} refused (naive retries: {naive})");
+    // Who queues instead of refusing makes everybody slow.
+    if learned.naive.latency > learned.latency * 3 / 2 {
+        let (ours, theirs) = (millis(learned.latency), millis(learned.naive.latency));
+        text.push_str(&format!("; answers take {ours} (naive: {theirs})"));
+    }
+    format!("  {:<8} {text}\n", learned.name)
+}
+
+fn millis(time: Duration) -> String {
+    format!("{} ms", time.as_millis())
 }
 
 pub(super) fn json(outcome: &Outcome) -> String {
@@ -58,7 +69,9 @@ fn record(learned: &Learned) -> Value {
         "refused_ratio": rounded(learned.refused_ratio()),
         "early_after_hint": learned.early,
         "unserved": learned.unserved,
-        "naive_refused_ratio": rounded(learned.naive_refused_ratio),
+        "latency_ms": rounded(learned.latency.as_secs_f64() * 1000.0),
+        "naive_refused_ratio": rounded(learned.naive.refused_ratio),
+        "naive_latency_ms": rounded(learned.naive.latency.as_secs_f64() * 1000.0),
     })
 }
 
