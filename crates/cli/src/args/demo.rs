@@ -23,8 +23,8 @@ const EXAMPLES: &str = "\
 On a terminal the picture is drawn in place. Elsewhere a block is written every five seconds, with
 --quiet only the result, and with --json only the result as JSON.
 
-The share refused to naive retries is computed at the end: the simulator plays as many clients against
-the same upstreams for as long, in virtual time.
+What naive retries come to is computed at the end: the simulator plays as many clients against the
+same upstreams for as long, in virtual time.
 
 Examples:
   tidegate demo

@@ -23,6 +23,9 @@ fn help() {
     Usage: tidegate [OPTIONS] <COMMAND>
 
     Commands:
+      demo         See it work: upstreams with limits, the gateway, and clients that know nothing of
+                   either
+      serve        Stand between a program and the APIs it calls: gateway and admin API
       check        Check the settings and tell what they come to at worst
       config       Print the default settings, or the schema of a settings file
       mock         Run a local upstream that limits, fails and answers like real ones
@@ -52,6 +55,7 @@ fn help() {
               Say more on stderr
 
     Examples:
+      tidegate demo
       tidegate config default > tidegate.toml
       tidegate check
       tidegate replay --policy gate events.jsonl

@@ -13,7 +13,7 @@ pub(super) fn frame(picture: &Picture, canvas: Canvas) -> String {
     // Half a command is of no use.
     let fits = |line: &Line| !line.text.starts_with("or ") || line.width() <= canvas.columns;
     let mut lines: Vec<Line> = head(picture).into_iter().filter(fits).collect();
-    lines.extend(table(picture));
+    lines.extend(table(picture, canvas.columns >= WIDE));
     let left = canvas.rows.saturating_sub(lines.len() + 3).min(MOST_TOLD);
     if left > 0 {
         lines.push(Line::plain(""));
@@ -23,6 +23,9 @@ pub(super) fn frame(picture: &Picture, canvas: Canvas) -> String {
     lines.truncate(canvas.rows.saturating_sub(1));
     lines.iter().map(|line| line.drawn(canvas)).collect()
 }
+
+/// From here on there is room to say what each upstream does.
+const WIDE: usize = 110;
 
 /// More would make the eye search.
 const MOST_TOLD: usize = 10;
@@ -35,7 +38,7 @@ pub(super) fn block(picture: &Picture, last: Duration) -> String {
         _ => vec![Line::plain(format!("after {}", seconds(picture.elapsed)))],
     };
     if !last.is_zero() {
-        lines.extend(table(picture));
+        lines.extend(table(picture, true));
         let is_new = |told: &&Told| told.at > last;
         let new: Vec<Told> = picture.story.iter().filter(is_new).cloned().collect();
         lines.push(Line::plain(""));
@@ -122,14 +125,15 @@ fn head(picture: &Picture) -> Vec<Line> {
     ]
 }
 
-fn table(picture: &Picture) -> Vec<Line> {
+fn table(picture: &Picture, is_wide: bool) -> Vec<Line> {
+    let about = if is_wide { "what it does" } else { "" };
     let head = row(
         ["upstream", "really takes", "learned", "answered", "refused"],
-        "breaker  waiting  what it does",
+        &format!("breaker  waiting  {about}"),
     );
     let mut lines = vec![Line::plain(""), Line::new(head, Look::Bold)];
     for seen in &picture.upstreams {
-        lines.extend(upstream(seen));
+        lines.extend(upstream(seen, is_wide));
     }
     lines
 }
@@ -139,11 +143,12 @@ fn row([name, truth, learned, answered, refused]: [&str; 5], rest: &str) -> Stri
     format!("{name:<9}{truth:<18}{learned:>8}{answered:>10}{refused:>9}  {rest}")
 }
 
-fn upstream(seen: &Seen) -> Vec<Line> {
+fn upstream(seen: &Seen, is_wide: bool) -> Vec<Line> {
     let is_pool = seen.servers.len() > 1;
     let first = seen.servers.first().filter(|_| !is_pool);
     let breaker = first.map_or("", |server| state(server.breaker));
-    let (about, waiting) = (seen.about, seen.waiting);
+    let about = if is_wide { seen.about } else { "" };
+    let waiting = seen.waiting;
     let text = row(
         [
             seen.name,
