@@ -6,6 +6,7 @@
 
 pub mod admin;
 pub mod check;
+pub mod demo;
 pub mod engine;
 pub mod gateway;
 mod host_check;
