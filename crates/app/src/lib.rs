@@ -15,4 +15,5 @@ pub mod mock;
 pub mod redact;
 pub mod server;
 pub mod settings;
+mod stall;
 pub mod upstream;
