@@ -16,4 +16,5 @@ pub mod mock;
 pub mod redact;
 pub mod server;
 pub mod settings;
+mod stall;
 pub mod upstream;

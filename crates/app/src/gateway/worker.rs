@@ -20,6 +20,7 @@ use super::handle::handle;
 use super::listen::begins;
 use crate::engine::{Engine, RequestId};
 use crate::metrics::{Metrics, RouteMetrics};
+use crate::stall::Unstalled;
 
 /// What all workers have in common.
 #[derive(Debug)]
@@ -134,7 +135,8 @@ impl Worker {
         });
         let idle = self.front.engine.served().times().idle;
         let builder = builder(idle);
-        let connection = builder.serve_connection(TokioIo::new(stream), service);
+        let connection =
+            builder.serve_connection(TokioIo::new(Unstalled::new(stream, idle)), service);
         let mut connection = std::pin::pin!(connection);
         // How a connection ends is its caller's matter.
         tokio::select! {

@@ -20,6 +20,7 @@ use super::patience::Patience;
 use super::replay::RequestBody;
 use super::target::{Place, Target};
 use super::{Lane, Times};
+use crate::stall::Unstalled;
 
 /// Makes connections.
 #[derive(Clone, Debug)]
@@ -99,7 +100,7 @@ impl Connector {
         target: &Target,
         times: &Times,
     ) -> Result<Connection, SendError> {
-        let connecting = self.connect_in_time(target, times.connect);
+        let connecting = self.connect_in_time(target, times);
         match timeout(times.connect, connecting).await {
             Ok(connected) => connected,
             Err(_) => Err(failed(Failure::Timeout, "no connection stood in time")),
@@ -109,12 +110,13 @@ impl Connector {
     async fn connect_in_time(
         &self,
         target: &Target,
-        time: Duration,
+        times: &Times,
     ) -> Result<Connection, SendError> {
         let addresses = self.resolve(target).await?;
-        let stream = dial(&addresses, target.port(), time).await?;
+        let stream = dial(&addresses, target.port(), times.connect).await?;
         // Requests are written in one piece and answers are waited for.
         _ = stream.set_nodelay(true);
+        let stream = Unstalled::new(stream, times.idle);
         let Some(name) = target.server_name() else {
             return one(TokioIo::new(stream)).await;
         };

@@ -338,6 +338,37 @@ fn an_answer_that_does_not_come_is_not_waited_for() {
     assert_eq!(client.reply(false).unwrap().status, 200);
 }
 
+#[test]
+fn who_stops_reading_is_not_waited_for() {
+    let mock = mock();
+    let times = "[http]\nidle_timeout = \"500ms\"\n";
+    let gateway = Fixture::with(&mock.url(), times);
+    let mut client = gateway.connect();
+    client.send(&request("GET", "/api/bytes/1000000000", &[], ""));
+    assert_eq!(client.head().unwrap().status, 200);
+    until("the upstream is left alone", || mock.stats().in_flight == 0);
+    // An upstream that stops reading is no better.
+    let raw = Raw::start(|_, mut client| {
+        client.request_head();
+        pause(20_000);
+    });
+    let gateway = Fixture::with(&raw.url(), times);
+    let mut client = gateway.connect();
+    client.send(&request(
+        "POST",
+        "/api/x",
+        &["content-length: 100000000"],
+        "",
+    ));
+    let piece = vec![0; 1 << 16];
+    let is_told = (0..1600).any(|_| client.stream().write_all(&piece).is_err());
+    let reply = client.reply(false);
+    assert!(is_told || reply.is_ok());
+    if let Ok(reply) = reply {
+        reply.is_own(502, "unreachable");
+    }
+}
+
 /// The most that this process has had in memory, in KiB.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
