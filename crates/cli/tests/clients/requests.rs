@@ -22,7 +22,10 @@ fn threads_are_kept_within_a_limit_and_none_of_them_fails() {
     let Said { stdout, .. } = python("requests_limit.py", &servers);
     let told: Vec<Value> = serde_json::from_str(&stdout).unwrap();
     assert_eq!(told.len(), 200);
-    assert!(told.iter().all(|answer| answer["status"] == 200), "{told:?}");
+    assert!(
+        told.iter().all(|answer| answer["status"] == 200),
+        "{told:?}"
+    );
     let waits = told.iter().filter_map(|answer| answer["wait_ms"].as_u64());
     // 200 within a second or more: most of them waited, and were told so.
     assert!(waits.max().unwrap() >= 500, "{told:?}");
