@@ -3,8 +3,9 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use crate::servers::wait;
+use crate::servers::{PATIENCE, wait};
 
 /// What a client did.
 #[derive(Debug)]
@@ -57,12 +58,17 @@ fn without_proxies(command: &mut Command) {
 
 /// Runs a client to its end, which has to be a good one.
 pub(crate) fn run(command: &mut Command) -> Said {
+    run_for(command, PATIENCE)
+}
+
+/// The same, for no longer than that.
+pub(crate) fn run_for(command: &mut Command, patience: Duration) -> Said {
     let folder = tempfile::tempdir().unwrap();
     let files = ["stdout", "stderr"].map(|name| folder.path().join(name));
     let [stdout, stderr] = files.each_ref().map(|file| File::create(file).unwrap());
     let spawned = command.stdout(stdout).stderr(stderr).spawn();
     let mut child = spawned.unwrap_or_else(|error| panic!("{}", missing(command, &error)));
-    let status = wait(&mut child);
+    let status = wait(&mut child, patience);
     let [stdout, stderr] =
         files.map(|file| String::from_utf8_lossy(&fs::read(file).unwrap()).into_owned());
     assert!(

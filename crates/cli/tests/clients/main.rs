@@ -11,9 +11,11 @@
     reason = "all of this is test code; clippy knows only functions marked as tests"
 )]
 
+mod access;
 mod client;
 mod curl;
 mod node;
 mod openai;
 mod requests;
+mod schemathesis;
 mod servers;

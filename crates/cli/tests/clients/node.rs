@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 
 use crate::client::{program, run, script, start};
-use crate::servers::{Servers, wait};
+use crate::servers::{PATIENCE, Servers, wait};
 
 const FAST: &str = "[gate]\ninitial_rate = 1000.0\n";
 
@@ -35,6 +35,6 @@ fn what_is_aborted_leaves_nothing_in_flight() {
     // The process is still there, and so may be its connections.
     servers.await_stats("both ended", |stats| stats["in_flight"] == 0);
     drop(stdin);
-    assert!(wait(&mut child).success());
+    assert!(wait(&mut child, PATIENCE).success());
     servers.end();
 }

@@ -22,7 +22,7 @@ fn who_has_no_retries_needs_none() {
     let servers = Servers::start(&throttling, "");
     python("openai_calls.py", &servers);
     let stats = servers.stats();
-    assert_eq!(stats["accepted"], 16, "{stats}");
+    assert_eq!(stats["accepted"], 12, "{stats}");
     assert!(stats["refused"].as_u64() >= Some(1), "{stats}");
     assert_eq!(stats["early"], 0, "{stats}");
     servers.end();

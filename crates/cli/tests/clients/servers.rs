@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -13,24 +13,35 @@ use tempfile::TempDir;
 /// How long anything may take before a test says that it hangs: long, for a machine may be busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
+/// What every server has.
+const POOL: &str = r#"
+[server]
+listen = "127.0.0.1:0"
+admin = "127.0.0.1:0"
+[pool.api]
+endpoints = [{ name = "mock", url = "http://MOCK" }]
+"#;
+
 /// A mock, and a server with one pool, `api`, that calls it.
 pub(crate) struct Servers {
     pub(crate) mock: Program,
-    pub(crate) server: Program,
+    server: Program,
     pub(crate) folder: TempDir,
 }
 
 impl Servers {
     /// Starts both: the mock with these flags, and the server with these settings besides its pool.
+    /// `MOCK` in them is where the mock listens.
     pub(crate) fn start(mock: &[&str], settings: &str) -> Self {
+        Self::start_with(mock, |_| settings.to_owned())
+    }
+
+    /// The same with settings that need to know the folder.
+    pub(crate) fn start_with(mock: &[&str], settings: impl FnOnce(&Path) -> String) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mock = Program::start("mock", mock, &folder);
-        let upstream = mock.address("listening");
-        let settings = format!(
-            "[server]\nadmin = \"127.0.0.1:0\"\nlisten = \"127.0.0.1:0\"\n\
-             [pool.api]\nendpoints = [{{ name = \"mock\", url = \"http://{upstream}\" }}]\n\
-             {settings}"
-        );
+        let settings = format!("{POOL}{}", settings(folder.path()));
+        let settings = settings.replace("MOCK", &mock.address("listening"));
         let file = folder.path().join("tidegate.toml");
         fs::write(&file, settings).unwrap();
         let data = folder.path().join("data");
@@ -50,7 +61,12 @@ impl Servers {
 
     /// What a program that called the mock would have as its base URL instead.
     pub(crate) fn base(&self) -> String {
-        format!("http://{}/api", self.server.address("listening"))
+        format!("http://{}/api", self.gateway())
+    }
+
+    /// Host and port of the gateway.
+    pub(crate) fn gateway(&self) -> String {
+        self.server.address("listening")
     }
 
     /// Host and port of the admin API.
@@ -147,7 +163,7 @@ impl Program {
         let pid = self.child.id().to_string();
         let sent = Command::new("kill").args(["-s", "TERM", &pid]).status();
         assert!(sent.unwrap().success());
-        let status = wait(&mut self.child);
+        let status = wait(&mut self.child, PATIENCE);
         let name = self.name;
         assert!(status.success(), "{name} ended with {status}");
     }
@@ -176,13 +192,13 @@ fn show(name: &str, log: &str) {
 }
 
 /// Waits for the end of a process, but not for ever.
-pub(crate) fn wait(child: &mut Child) -> ExitStatus {
+pub(crate) fn wait(child: &mut Child, patience: Duration) -> ExitStatus {
     let begun = Instant::now();
     loop {
         if let Some(status) = child.try_wait().unwrap() {
             return status;
         }
-        if begun.elapsed() > PATIENCE {
+        if begun.elapsed() > patience {
             _ = child.kill();
             return child.wait().unwrap();
         }
@@ -202,14 +218,21 @@ pub(crate) fn pause() {
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
-    /// In small letters, with the status line.
+    /// With the status line; names in small letters.
     pub(crate) head: String,
     pub(crate) body: String,
 }
 
 impl Answer {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let mut fields = self.head.lines().filter_map(|line| line.split_once(": "));
+        fields
+            .find(|(known, _)| *known == name)
+            .map(|found| found.1)
+    }
+
     pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.body).unwrap()
+        serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("{self:?}"))
     }
 }
 
@@ -236,7 +259,7 @@ pub(crate) fn ask(address: &str, method: &str, path: &str, headers: &[&str], bod
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
     Answer {
         status: head.split(' ').nth(1).unwrap().parse().unwrap(),
-        head: head.to_ascii_lowercase(),
+        head: head.to_owned(),
         body: body.to_owned(),
     }
 }
