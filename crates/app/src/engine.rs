@@ -67,10 +67,9 @@ impl Engine {
         workers: usize,
     ) -> Arc<Self> {
         let hub = Hub::new(clock.clone());
-        let hears = Arc::clone(&hub);
         let limiter = Limiter::builder()
             .clock(clock)
-            .listener(move |at, event: &Event<'_>| hears.on_event(at, event))
+            .listener(Hears(Arc::clone(&hub)))
             .hosts(settings.gates.clone())
             .retry_budget(settings.retry_budget)
             .build();
@@ -174,6 +173,19 @@ impl Engine {
         };
         let served = Served::new(settings, &around, Some(&before), overlay);
         self.served.store(Arc::new(served));
+    }
+}
+
+/// The hub, as the limiter knows it.
+struct Hears(Arc<Hub>);
+
+impl Listener for Hears {
+    fn on_event(&self, at: Timestamp, event: &Event<'_>) {
+        self.0.on_event(at, event);
+    }
+
+    fn wants_everything(&self) -> bool {
+        self.0.wants_everything()
     }
 }
 

@@ -6,6 +6,7 @@
 
 pub mod admin;
 pub mod check;
+pub mod demo;
 pub mod engine;
 pub mod gateway;
 mod host_check;
@@ -15,4 +16,5 @@ pub mod mock;
 pub mod redact;
 pub mod server;
 pub mod settings;
+mod stall;
 pub mod upstream;

@@ -1,7 +1,7 @@
 //! `tidegate serve`: the gateway and what belongs to it, from start to the last answer.
 
 use std::fmt;
-use std::io::Write;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,6 +38,18 @@ pub struct Logs {
     pub has_colour: bool,
 }
 
+impl Logs {
+    /// Nowhere.
+    pub fn silent() -> Self {
+        Self {
+            sink: Box::new(io::sink()),
+            format: Format::Human,
+            level: Level::Error,
+            has_colour: false,
+        }
+    }
+}
+
 impl fmt::Debug for Logs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Logs")
@@ -61,7 +73,7 @@ pub enum ServeError {
     Load(#[from] StoreError),
     /// There is no thread to write it with.
     #[error("cannot keep what is learned")]
-    Keep(#[source] std::io::Error),
+    Keep(#[source] io::Error),
     /// The admin API cannot.
     #[error(transparent)]
     Admin(#[from] AdminError),
@@ -93,7 +105,7 @@ impl Signals {
     /// # Errors
     ///
     /// If the system refuses.
-    pub fn new() -> std::io::Result<Self> {
+    pub fn new() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
@@ -133,6 +145,21 @@ impl Server {
             admin,
             warnings,
         })
+    }
+
+    /// What everything that sends has in common.
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// Ends it without a signal: takes nothing more, and lets what is under way end for at most
+    /// `patience`.
+    pub async fn stop(self, patience: Duration) {
+        self.gateway.drain();
+        self.admin.drain();
+        // What takes longer ends with the process.
+        _ = tokio::time::timeout(patience, self.drained()).await;
+        self.admin.stop();
     }
 
     /// Where the admin API is.

@@ -22,7 +22,7 @@ mod target;
 
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use policy::outcome::{Failure, Phase};
 use tidegate::Attempt;
@@ -96,11 +96,12 @@ impl Upstream {
             let (request, kept) = make();
             match exchange(connection, request, &kept, times).await {
                 Ok((answer, connection)) => {
-                    let home = Home::new(lane.clone(), connection);
+                    // Who answers early may never read the rest.
+                    let home = kept.is_sent().then(|| Home::new(lane.clone(), connection));
                     return Ok(answer.map(|body| AnswerBody::new(body, home, times.idle)));
                 }
                 // Nobody's fault: it was closed while it lay there, and there is another.
-                Err(error) if !is_fresh && error.may_try_another() && kept.is_resendable() => {}
+                Err(error) if !is_fresh && error.may_try_another() && kept.is_intact() => {}
                 Err(error) => return Err(error),
             }
         }
@@ -134,7 +135,13 @@ async fn exchange(
         }
     };
     match answer {
+        Some(Ok(answer)) if answer.status() == StatusCode::SWITCHING_PROTOCOLS => {
+            // `Upgrade` is never passed on, so nobody has asked for it.
+            let what = "it switched to another protocol";
+            Err(SendError::failed(Failure::Reset, Phase::Waiting, what))
+        }
         Some(Ok(answer)) => Ok((answer, connection)),
+        Some(Err(_)) if kept.trouble().is_some() => Err(SendError::body()),
         Some(Err(mut error)) => {
             let was_untouched = error.take_message().is_some();
             Err(SendError::broken(

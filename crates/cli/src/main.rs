@@ -44,6 +44,7 @@ fn run(args: Args) -> Exit {
 fn dispatch(args: Args, output: &Output) -> Result<(), Failure> {
     let (config, is_json) = (args.config.as_deref(), args.json);
     match args.command {
+        Command::Demo(args) => commands::demo(&args, is_json, output),
         Command::Serve(args) => commands::serve(&args, config, is_json, output),
         Command::Gates(args) => commands::gates(&args, config, is_json, output),
         Command::Pools(args) => commands::pools(&args, config, is_json, output),

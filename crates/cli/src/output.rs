@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use app::log::{Format, Level};
 use app::server::Logs;
+use terminal_size::{Height, Width, terminal_size_of};
 
 use crate::args::LogFormat;
 use crate::commands::Failure;
@@ -103,6 +104,11 @@ impl Output {
         }
     }
 
+    /// A picture that is drawn again in place; `None` where nobody is looking.
+    pub(crate) fn live(&self) -> Option<Live> {
+        Live::new().filter(|_| !self.is_quiet())
+    }
+
     /// Says why a command failed, every problem on a line of its own.
     pub(crate) fn failure(&self, failure: &Failure) {
         for error in &failure.errors {
@@ -162,6 +168,67 @@ const BAR: usize = 40;
 )]
 fn percent(share: f64) -> u8 {
     (share.clamp(0.0, 1.0) * 100.0) as u8
+}
+
+/// A picture on stdout that is drawn again in place.
+#[derive(Debug)]
+pub(crate) struct Live {
+    /// Lines of the picture that can be seen now.
+    shown: usize,
+}
+
+/// How much fits, and whether it may have colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Canvas {
+    pub(crate) columns: usize,
+    pub(crate) rows: usize,
+    pub(crate) has_colour: bool,
+}
+
+impl Live {
+    /// `None` if stdout is no terminal, or one that cannot go back.
+    fn new() -> Option<Self> {
+        let is_capable = env::var_os("TERM").is_none_or(|term| term != "dumb");
+        let is_live = io::stdout().is_terminal() && is_capable;
+        is_live.then_some(Self { shown: 0 })
+    }
+
+    /// As large as the terminal is now.
+    pub(crate) fn canvas(&self) -> Canvas {
+        let (columns, rows) = match terminal_size_of(io::stdout()) {
+            Some((Width(columns), Height(rows))) => (columns.into(), rows.into()),
+            None => (80, 24),
+        };
+        Canvas {
+            columns,
+            rows,
+            has_colour: env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+        }
+    }
+
+    /// Draws `picture` where the last one was. None of its lines is longer than the terminal is
+    /// wide, and it has fewer than the terminal has rows: others could not be drawn over.
+    pub(crate) fn draw(&mut self, picture: &str) -> io::Result<()> {
+        let text = over(picture, self.shown);
+        self.shown = picture.lines().count();
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(text.as_bytes())?;
+        stdout.flush()
+    }
+}
+
+/// What draws a picture over one of so many lines: up, every line to its end, and nothing below.
+fn over(picture: &str, shown: usize) -> String {
+    let mut text = String::new();
+    if shown > 0 {
+        text.push_str(&format!("\x1b[{shown}A\r"));
+    }
+    for line in picture.lines() {
+        text.push_str(line);
+        text.push_str("\x1b[K\n");
+    }
+    text.push_str("\x1b[J");
+    text
 }
 
 /// Rows with their columns one below the other, two blanks between them; numbers to the right.
@@ -228,4 +295,15 @@ pub(crate) fn usage(error: &clap::Error) -> Exit {
 /// There is nobody left to tell if stderr is gone.
 fn say(message: &str) {
     _ = writeln!(io::stderr().lock(), "{message}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::over;
+
+    #[test]
+    fn the_next_picture_covers_the_last() {
+        assert_eq!(over("a\nb\n", 0), "a\x1b[K\nb\x1b[K\n\x1b[J");
+        assert_eq!(over("c\n", 2), "\x1b[2A\rc\x1b[K\n\x1b[J");
+    }
 }

@@ -148,6 +148,27 @@ fn only_the_store_speaks_sql() {
     assert_none(&findings);
 }
 
+/// Parts of `app` that people use apart from each other. They have the engine in common.
+const PARTS: [&str; 3] = ["gateway", "admin", "mock"];
+
+#[test]
+fn parts_of_app_do_not_know_each_other() {
+    for (file, source) in product_sources() {
+        let Some(inside) = file.strip_prefix("crates/app/src/") else {
+            continue;
+        };
+        let part = inside.split(['/', '.']).next().unwrap_or_default();
+        if !PARTS.contains(&part) {
+            continue;
+        }
+        let others = PARTS.iter().filter(|other| **other != part);
+        let uses: Vec<String> = others.map(|other| format!("crate::{other}")).collect();
+        let reason = "what two parts need belongs into `engine`, or beside both";
+        let rules: Vec<(&str, &str)> = uses.iter().map(|uses| (uses.as_str(), reason)).collect();
+        assert_none(&find(&file, &source, &rules));
+    }
+}
+
 #[test]
 fn every_source_opens_with_what_it_is_for() {
     let findings: Vec<String> = product_sources()

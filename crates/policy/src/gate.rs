@@ -33,7 +33,7 @@ mod tests;
 
 pub use ask::{Ask, Decision, Permit, Reason};
 pub use options::GateOptions;
-pub use record::{GateRecord, GateSnapshot};
+pub use record::{GateMarks, GateRecord, GateSnapshot};
 pub use settings::GateSettings;
 
 pub use crate::setting::SettingError;

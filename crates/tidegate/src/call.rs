@@ -167,6 +167,7 @@ pub struct Call<'a, P = Limiter> {
     backoff: Option<&'a BackoffSettings>,
     credential: Option<&'a dyn Refresh>,
     watcher: Option<Watcher<'a>>,
+    is_in_line_only: bool,
 }
 
 /// Who is told of every step of a call as it is taken.
@@ -188,6 +189,7 @@ impl<'a, P> Call<'a, P> {
             backoff: None,
             credential: None,
             watcher: None,
+            is_in_line_only: false,
         }
     }
 
@@ -262,6 +264,16 @@ impl<'a, P> Call<'a, P> {
     pub fn watch(self, watcher: &'a (dyn Fn(&TrailStep) + Sync)) -> Self {
         Self {
             watcher: Some(watcher),
+            ..self
+        }
+    }
+
+    /// Who finds no place in the line of a gate, or no room for a gate, is told so at once; without
+    /// this it asks again as long as there is time. For callers that are many: lines have a bound,
+    /// and those who wait outside have none.
+    pub fn in_line_only(self) -> Self {
+        Self {
+            is_in_line_only: true,
             ..self
         }
     }

@@ -21,6 +21,13 @@ use policy::time::Timestamp;
 pub trait Listener: Send + Sync + 'static {
     /// Something happened at `at`, on the limiter's clock.
     fn on_event(&self, at: Timestamp, event: &Event<'_>);
+
+    /// Does it want to hear of every single ask and answer? If not, it is spared `Waiting`,
+    /// `Admitted`, `Refused`, `Settled`, `Abandoned` and `RateChanged`, and asks and answers that
+    /// change nothing else cost no more than without a listener. It may change its mind.
+    fn wants_everything(&self) -> bool {
+        true
+    }
 }
 
 impl<F: Fn(Timestamp, &Event<'_>) + Send + Sync + 'static> Listener for F {

@@ -7,7 +7,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use drive::{drive, gate};
@@ -20,7 +20,9 @@ use policy::preset::Preset;
 use policy::time::Timestamp;
 use tidegate::call::What;
 use tidegate::event::Event;
-use tidegate::{Answered, Call, CallError, Called, Credential, Limiter, ManualClock, Pool, Reason};
+use tidegate::{
+    Answered, Call, CallError, Called, Clock, Credential, Limiter, ManualClock, Pool, Reason,
+};
 
 fn limiter(set: &[(&str, &str)]) -> (ManualClock, Limiter) {
     let clock = ManualClock::new();
@@ -184,6 +186,31 @@ fn who_cannot_be_sent_in_time_is_told_at_once() {
         (TerminalReason::Expired, 0, None)
     );
     assert!(error.may_succeed_later());
+}
+
+#[test]
+fn who_has_no_time_to_wait_leaves_where_nobody_has_to() {
+    // The machine's clock goes on between the beginning of a call and its ask.
+    let gates = gate(&[("strategy", "adaptive"), ("initial_rate", "2")]);
+    let limiter = Limiter::builder()
+        .gate(gates)
+        .clock(Clock::system())
+        .build();
+    let pool = Pool::new("llm", &limiter);
+    assert!(pool.add("a", "llm.example.com", ()));
+    let mut context = Context::from_waker(Waker::noop());
+    let call = limiter.call(KEY).within(Duration::ZERO);
+    let mut run = pin!(call.run(async |attempt| Answered::new((), attempt.status(200))));
+    let Poll::Ready(called) = run.as_mut().poll(&mut context) else {
+        panic!("it waits");
+    };
+    assert_eq!(called.unwrap().sent, 1);
+    let call = pool.call().within(Duration::ZERO);
+    let mut run = pin!(call.run(async |attempt, _| Answered::new((), attempt.status(200))));
+    let Poll::Ready(called) = run.as_mut().poll(&mut context) else {
+        panic!("it waits");
+    };
+    assert_eq!(called.unwrap().sent, 1);
 }
 
 #[test]

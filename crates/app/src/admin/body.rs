@@ -133,6 +133,15 @@ impl Fields {
     }
 }
 
+/// A whole number that is not negative. JSON has one kind of numbers: `3.0` is the same as `3`.
+pub(super) fn whole(value: &Value) -> Option<u64> {
+    let as_float = || {
+        let number = value.as_f64().filter(|number| number.fract() == 0.0)?;
+        format!("{number:.0}").parse().ok()
+    };
+    value.as_u64().or_else(as_float)
+}
+
 /// A value as an answer repeats it: short, and nothing of what is within.
 pub(super) fn shown(value: &Value) -> String {
     match value {
@@ -140,5 +149,25 @@ pub(super) fn shown(value: &Value) -> String {
         Value::String(text) => text.chars().take(100).collect(),
         Value::Array(_) => "a list".to_owned(),
         Value::Object(_) => "an object".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_numbers_are_read_however_they_are_written() {
+        let check = |json: &str, expected: Option<u64>| {
+            let value: Value = serde_json::from_str(json).unwrap();
+            assert_eq!(whole(&value), expected, "{json}");
+        };
+        check("3", Some(3));
+        check("3.0", Some(3));
+        check("5e2", Some(500));
+        check("18446744073709551615", Some(u64::MAX));
+        for none in ["3.5", "-1", "-1.0", "1e300", "\"3\"", "null", "true", "[3]"] {
+            check(none, None);
+        }
     }
 }

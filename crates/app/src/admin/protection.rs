@@ -16,7 +16,7 @@ use utoipa::openapi::schema::{
 };
 
 use super::api::Desk;
-use super::body::Fields;
+use super::body::{Fields, whole};
 use super::pools::{PoolName, pool_of};
 use super::problem::{Problem, Refused};
 
@@ -68,11 +68,7 @@ fn read(mut fields: Fields) -> Result<BTreeMap<String, String>, Refused> {
         let value = fields.take(name, "`true` or `false`", Value::as_bool);
         changes.extend(value.map(|value| (name.to_owned(), value.to_string())));
     }
-    let count = fields.take(
-        "disable_after",
-        "a whole number from 1 to 10",
-        Value::as_u64,
-    );
+    let count = fields.take("disable_after", "a whole number from 1 to 10", whole);
     changes.extend(count.map(|count| ("disable_after".to_owned(), count.to_string())));
     let pauses = fields.take("pauses", "a list of durations such as `30s`", |value| {
         list(value, |part| {
@@ -83,7 +79,7 @@ fn read(mut fields: Fields) -> Result<BTreeMap<String, String>, Refused> {
     });
     changes.extend(pauses.map(|pauses| ("pauses".to_owned(), pauses)));
     let statuses = fields.take("statuses", "a list of statuses such as 429", |value| {
-        list(value, |part| part.as_u64().map(|status| status.to_string()))
+        list(value, |part| whole(part).map(|status| status.to_string()))
     });
     changes.extend(statuses.map(|statuses| ("statuses".to_owned(), statuses)));
     let texts = fields.take("texts", TEXTS, |value| {

@@ -137,7 +137,6 @@ pub(super) struct Tested {
 /// How an endpoint would stand after a request
 #[derive(Serialize, ToSchema)]
 struct TestStep {
-    /// What happened
     #[schema(inline)]
     event: Happens,
     /// The status of the answer; null if nothing was sent

@@ -422,6 +422,7 @@ fn is_local(name: &str) -> bool {
 
 fn read_url(text: &str) -> Result<Url, Wrong> {
     let expected = match settings::http_url(text) {
+        _ if text.chars().count() > LONGEST_URL => "a URL of up to 2048 characters",
         Ok(url) if url.query().is_some() => "a URL without `?`",
         Ok(url) => return Ok(url),
         Err(expected) => expected,
@@ -432,6 +433,9 @@ fn read_url(text: &str) -> Result<Url, Wrong> {
         expected: expected.to_owned(),
     })
 }
+
+/// What is stored has a bound, and no server takes much longer paths.
+const LONGEST_URL: usize = 2048;
 
 fn read_header(written: &str, value: &str) -> Result<(String, Reference, settings::Secret), Wrong> {
     let name =

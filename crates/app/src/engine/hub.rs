@@ -99,6 +99,11 @@ impl Hub {
 }
 
 impl Listener for Hub {
+    /// Only onlookers do; who always listens hears what changes.
+    fn wants_everything(&self) -> bool {
+        self.onlookers() > 0
+    }
+
     fn on_event(&self, at: Timestamp, event: &Event<'_>) {
         for listener in &**self.always.load() {
             listener.on_event(at, event);

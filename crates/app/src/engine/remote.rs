@@ -6,6 +6,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use policy::classify::Rule;
 
 use crate::metrics::KeyMetrics;
+use crate::redact::Text;
 use crate::settings;
 use crate::upstream::{Target, TargetError, Trust};
 
@@ -53,6 +54,16 @@ impl Remote {
             rules,
             metrics,
         })
+    }
+
+    /// What it said, as it may be kept and shown: servers like to repeat what they were sent.
+    pub fn without_secrets(&self, said: &str) -> String {
+        let secrets = self.headers.iter().filter_map(|(_, value)| {
+            let secret = value.to_str().ok()?;
+            (!secret.is_empty()).then_some(secret)
+        });
+        let said = secrets.fold(said.to_owned(), |said, secret| said.replace(secret, "…"));
+        Text::new(&said).to_string()
     }
 
     /// Puts what its requests carry into `headers`.

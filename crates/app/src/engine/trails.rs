@@ -130,6 +130,18 @@ impl Ring {
     }
 }
 
+impl RequestId {
+    /// As it is written. Every answer carries it, so this is not left to formatting.
+    pub fn digits(&self) -> [u8; 24] {
+        let bits = u128::from(self.salt) << 64 | u128::from(self.worker) << 48;
+        let bits = bits | u128::from(self.number & 0xffff_ffff_ffff);
+        std::array::from_fn(|place| {
+            let digit = bits >> (4 * (23 - place)) & 0xf;
+            b"0123456789abcdef"[digit as usize]
+        })
+    }
+}
+
 impl fmt::Display for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -185,6 +197,7 @@ mod tests {
         let trails = Trails::new(3, 10);
         for id in [trails.name(0), trails.name(2), trails.name(2)] {
             assert_eq!(id.to_string().parse(), Ok(id));
+            assert_eq!(id.to_string().as_bytes(), id.digits());
         }
         for wrong in [
             "",

@@ -81,12 +81,7 @@ fn own_answer(
     if let Some(error) = failed {
         match error.trouble {
             Trouble::NotAllowed { .. } => return Own::AddressNotAllowed,
-            Trouble::Body => {
-                return match body.trouble() {
-                    Some(BodyTrouble::TooLarge) => Own::BodyTooLarge,
-                    _ => Own::BodyIncomplete,
-                };
-            }
+            Trouble::Body => return body.trouble().map_or(Own::BodyIncomplete, Own::from),
             Trouble::Failed { .. } => {}
         }
     }
@@ -98,6 +93,15 @@ fn own_answer(
             None if reason == Some(TerminalReason::Disabled) => Own::NoEndpoint { wait: None },
             None => Own::Deadline,
         },
+    }
+}
+
+impl From<BodyTrouble> for Own {
+    fn from(trouble: BodyTrouble) -> Self {
+        match trouble {
+            BodyTrouble::TooLarge => Self::BodyTooLarge,
+            BodyTrouble::Slow | BodyTrouble::Broken | BodyTrouble::Replaced => Self::BodyIncomplete,
+        }
     }
 }
 
@@ -216,9 +220,7 @@ impl<'a> Finish<'a> {
         headers.insert(REQUEST_ID, id_value(self.id));
         headers.insert(ATTEMPTS, number(way.sent.into()));
         headers.insert(WAIT_MS, number(waited));
-        if let Some(endpoint) = endpoint {
-            headers.insert(ENDPOINT, endpoint);
-        }
+        headers.insert(ENDPOINT, endpoint.unwrap_or(NOBODY));
     }
 
     fn count(&self, route: Option<&Route>, status: StatusCode, outcome: RequestOutcome, way: &Way) {
@@ -279,6 +281,8 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("tidegate-request-id");
 const ATTEMPTS: HeaderName = HeaderName::from_static("tidegate-attempts");
 const WAIT_MS: HeaderName = HeaderName::from_static("tidegate-wait-ms");
 const ENDPOINT: HeaderName = HeaderName::from_static("tidegate-endpoint");
+/// In place of an endpoint, for who was sent to none.
+const NOBODY: HeaderValue = HeaderValue::from_static("-");
 
 /// Most numbers are one of these.
 fn number(number: u64) -> HeaderValue {
@@ -290,5 +294,5 @@ fn number(number: u64) -> HeaderValue {
 }
 
 fn id_value(id: RequestId) -> HeaderValue {
-    HeaderValue::try_from(id.to_string()).expect("an id is made of digits")
+    HeaderValue::from_bytes(&id.digits()).expect("an id is made of digits")
 }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use http::{HeaderMap, HeaderName, Method, Request};
+use http::{HeaderMap, HeaderName, Method, Request, Version};
 use subtle::ConstantTimeEq;
 
 use super::problem::Own;
@@ -40,7 +40,11 @@ impl Guard {
         if let Some(authority) = request.uri().authority()
             && !self.names.is_ours(authority)
         {
-            return Err(Own::HostNotAllowed);
+            // In HTTP/2 it is what `Host` is elsewhere.
+            return Err(match request.version() {
+                Version::HTTP_2 => Own::WrongHost,
+                _ => Own::HostNotAllowed,
+            });
         }
         if request.uri().authority().is_none() && !self.names.is_host_ours(headers) {
             return Err(Own::WrongHost);
@@ -70,7 +74,7 @@ impl Guard {
 const TOKEN: HeaderName = HeaderName::from_static("tidegate-token");
 
 /// More than any server takes.
-const MOST_HEADERS: usize = 200;
+const MOST_HEADERS: usize = 100;
 const MOST_HEADER_BYTES: usize = 64 << 10;
 
 fn is_too_large(headers: &HeaderMap) -> bool {

@@ -1,11 +1,15 @@
 //! One request, from its head to the head of its answer.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header};
 use hyper::body::Incoming;
 use policy::item::ItemKind;
-use policy::outcome::{Outcome, Verdict};
+use policy::outcome::{Failure, Outcome, Phase, Verdict};
 use tidegate::call::TrailStep;
 use tidegate::http::Head;
 use tidegate::pool::Endpoint;
@@ -29,6 +33,10 @@ pub(super) struct Got {
 }
 
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all of them are answers, and there is one per request"
+)]
 pub(super) enum What {
     /// An answer.
     Answer(Response<AnswerBody>),
@@ -43,6 +51,8 @@ struct Wanted {
     rest: Box<str>,
     headers: HeaderMap,
     body: Kept,
+    /// Its body comes without being asked for.
+    is_body_coming: bool,
     kind: ItemKind,
 }
 
@@ -90,9 +100,10 @@ fn understand(
     let kind = ItemKind {
         has_idempotency_key: key.is_some_and(|key| !key.is_empty()),
         retry_unsafe: route.retry_unsafe,
-        expires_after: Some(wait.unwrap_or(route.max_wait)),
+        expires_after: Some(wait.unwrap_or(route.max_wait).max(LEAST_WAIT)),
         ..ItemKind::of(head.method.as_str())
     };
+    let is_body_coming = !headers.contains_key(header::EXPECT);
     headers::clean_request(&mut headers);
     headers.append(header::VIA, worker.front.via().clone());
     let wanted = Wanted {
@@ -100,10 +111,14 @@ fn understand(
         rest,
         headers,
         body: Kept::new(body, bounds),
+        is_body_coming,
         kind,
     };
     Ok((Arc::clone(route), wanted))
 }
+
+/// Who does not want to wait still has the time that it takes to ask.
+const LEAST_WAIT: Duration = Duration::from_millis(10);
 
 fn declared_length(headers: &HeaderMap) -> Option<u64> {
     headers
@@ -131,7 +146,7 @@ async fn send(
     wanted: Wanted,
     finish: Finish<'_>,
 ) -> Response<ServedBody> {
-    let call = route.pool.call().give_up_after(None);
+    let call = route.pool.call().give_up_after(None).in_line_only();
     let log = |step: &TrailStep| finish.tell(step);
     let call = call.kind(wanted.kind).backoff(&route.backoff).watch(&log);
     let call = match &route.token {
@@ -142,12 +157,26 @@ async fn send(
         }
         None => call,
     };
-    let ended = call
-        .run(async |attempt, endpoint| {
-            attempt_once(worker, served, route, &wanted, attempt, endpoint).await
+    let run = call.run(async |attempt, endpoint| {
+        attempt_once(worker, served, route, &wanted, attempt, endpoint).await
+    });
+    let ended = {
+        let mut run = pin!(run);
+        poll_fn(|context| {
+            if let Poll::Ready(ended) = run.as_mut().poll(context) {
+                return Poll::Ready(Ok(ended));
+            }
+            match wanted.is_body_coming {
+                true => wanted.body.poll_ahead(context).map(Err),
+                false => Poll::Pending,
+            }
         })
-        .await;
-    answer::finish(ended, &wanted.body, finish)
+        .await
+    };
+    match ended {
+        Ok(ended) => answer::finish(ended, &wanted.body, finish),
+        Err(trouble) => finish.own(&trouble.into()),
+    }
 }
 
 /// One attempt at one endpoint, and what it means.
@@ -228,7 +257,7 @@ async fn answered(
         let text = if is_good {
             String::new()
         } else {
-            message(body)
+            endpoint.data().without_secrets(&message(body))
         };
         *answer.headers_mut() = headers;
         (outcome, verdict, text)
@@ -302,6 +331,11 @@ fn failed(attempt: &Attempt, endpoint: Arc<Endpoint<Remote>>, error: SendError) 
                 ..Answered::new(got, outcome)
             }
         }
-        Trouble::NotAllowed { .. } | Trouble::Body => Answered::unsent(got),
+        Trouble::NotAllowed { .. } => Answered::unsent(got),
+        // The server has seen some of it, so its permit is used up; but nobody learns anything.
+        Trouble::Body => {
+            let outcome = Outcome::failure(Failure::Reset, Phase::Sending, attempt.elapsed());
+            Answered::judged(got, outcome, None)
+        }
     }
 }

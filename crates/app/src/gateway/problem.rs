@@ -120,10 +120,10 @@ impl Own {
     /// How long waiting would help, if it would.
     fn wait(&self) -> Option<Duration> {
         match self {
-            Self::WaitTooLong { wait }
-            | Self::QueueFull { wait }
-            | Self::BreakerOpen { wait }
-            | Self::NoEndpoint { wait } => *wait,
+            Self::QueueFull { wait } => Some(wait.unwrap_or(Duration::from_secs(1))),
+            Self::WaitTooLong { wait } | Self::BreakerOpen { wait } | Self::NoEndpoint { wait } => {
+                *wait
+            }
             Self::TooManyGates | Self::Draining => Some(Duration::from_secs(1)),
             _ => None,
         }
@@ -191,7 +191,7 @@ impl Own {
                 "the `Host` of the request is no name of this gateway; add it to `server.hosts` if it is".to_owned()
             }
             Self::BodyTooLarge => "it is longer than `http.max_body`".to_owned(),
-            Self::HeadersTooLarge => "at most 64 KiB of headers, and 200 of them, are read".to_owned(),
+            Self::HeadersTooLarge => "at most 64 KiB of headers, and 100 of them, are read".to_owned(),
             Self::NoRoute(routes) => routes.clone(),
             Self::BodyIncomplete => {
                 "nothing more of it came for `http.idle_timeout`, or it broke off".to_owned()

@@ -20,6 +20,7 @@ use super::handle::handle;
 use super::listen::begins;
 use crate::engine::{Engine, RequestId};
 use crate::metrics::{Metrics, RouteMetrics};
+use crate::stall::Unstalled;
 
 /// What all workers have in common.
 #[derive(Debug)]
@@ -126,17 +127,22 @@ impl Worker {
     async fn serve(self: Arc<Self>, stream: TcpStream, mut drain: watch::Receiver<bool>) {
         let _open = Open(Arc::clone(&self.open));
         _ = stream.set_nodelay(true);
+        let has_begun = AtomicBool::new(false);
         let service = service_fn(|request: Request<Incoming>| {
+            has_begun.store(true, Ordering::Relaxed);
             let worker = Arc::clone(&self);
             async move { Ok::<_, Infallible>(handle(&worker, request).await) }
         });
-        let builder = builder(self.front.engine.served().times().idle);
-        let connection = builder.serve_connection(TokioIo::new(stream), service);
+        let idle = self.front.engine.served().times().idle;
+        let builder = builder(idle);
+        let connection =
+            builder.serve_connection(TokioIo::new(Unstalled::new(stream, idle)), service);
         let mut connection = std::pin::pin!(connection);
         // How a connection ends is its caller's matter.
         tokio::select! {
             _ = connection.as_mut() => return,
             () = begins(&mut drain) => {}
+            () = silence(&has_begun, idle) => return,
         }
         connection.as_mut().graceful_shutdown();
         _ = connection.await;
@@ -159,6 +165,15 @@ impl Worker {
     }
 }
 
+/// Waits until a connection has been there for so long without a single request. The parser has a
+/// clock of its own for heads, but it starts only when it is known which HTTP is spoken.
+async fn silence(has_begun: &AtomicBool, idle: Duration) {
+    tokio::time::sleep(idle).await;
+    if has_begun.load(Ordering::Relaxed) {
+        std::future::pending::<()>().await;
+    }
+}
+
 /// Often enough, for a connection that is used again after a long time is checked then.
 const SWEEP: Duration = Duration::from_secs(5);
 /// How soon a worker notices that its last connection is done.
@@ -170,17 +185,18 @@ fn builder(idle: Duration) -> auto::Builder<TokioExecutor> {
         .http1()
         .timer(TokioTimer::new())
         .header_read_timeout(idle)
-        .max_headers(MOST_HEADERS)
         .max_buf_size(MOST_BUFFERED);
     builder
         .http2()
         .timer(TokioTimer::new())
+        // Who is gone without a word does not answer, and is not kept.
+        .keep_alive_interval(idle)
         .max_concurrent_streams(1000);
     builder
 }
 
-/// What is beyond is answered 431 by the parser; the guard is stricter, and says why.
-const MOST_HEADERS: usize = 1000;
+/// What is beyond is answered 431 by the parser, and so are more than 100 headers: to allow more
+/// costs it memory for each request. The guard is stricter about their size, and says why.
 const MOST_BUFFERED: usize = 256 << 10;
 
 /// A connection that is open.

@@ -1,11 +1,13 @@
 //! The body of an answer, which brings its connection home when it is over.
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep, sleep};
 
@@ -20,11 +22,16 @@ use super::lane::Lane;
 pub struct AnswerBody {
     /// What was read before anyone asked for it.
     beginning: Option<Bytes>,
+    /// How it ended, if it did while the beginning was read. Boxed, for it is rare and large.
+    end: Option<Box<Result<HeaderMap, BodyError>>>,
     rest: Option<Incoming>,
     home: Option<Home>,
     idle: Duration,
     silence: Option<Pin<Box<Sleep>>>,
 }
+
+/// What an answer begins with comes with its head, or soon: nobody is kept for longer.
+const READ_FOR: Duration = Duration::from_secs(5);
 
 /// Where a connection belongs.
 #[derive(Debug)]
@@ -55,11 +62,13 @@ pub enum BodyError {
 }
 
 impl AnswerBody {
-    pub(super) fn new(rest: Incoming, home: Home, idle: Duration) -> Self {
+    /// Without a `home` its connection is not used again.
+    pub(super) fn new(rest: Incoming, home: Option<Home>, idle: Duration) -> Self {
         let mut body = Self {
             beginning: None,
+            end: None,
             rest: Some(rest),
-            home: Some(home),
+            home,
             idle,
             silence: None,
         };
@@ -68,19 +77,41 @@ impl AnswerBody {
     }
 
     /// Reads up to `most` bytes, or to the end, and keeps them: whoever reads the body later gets
-    /// them first. An answer that breaks off has no more than it has.
+    /// them first, and then how it ended. What does not come within [`READ_FOR`] is not waited for.
     pub async fn beginning(&mut self, most: usize) -> &[u8] {
         let mut read = BytesMut::new();
+        let mut late = None;
         while read.len() < most {
-            let frame = std::future::poll_fn(|context| self.poll_rest(context)).await;
+            let frame = poll_fn(|context| self.poll_until(&mut late, context)).await;
             match frame.map(|frame| frame.map(Frame::into_data)) {
                 Some(Ok(Ok(data))) => read.extend_from_slice(&data),
-                Some(Ok(Err(_trailers))) => {}
-                Some(Err(_)) | None => break,
+                Some(Ok(Err(frame))) => {
+                    self.end = frame.into_trailers().ok().map(|end| Box::new(Ok(end)))
+                }
+                Some(Err(error)) => {
+                    self.end = Some(Box::new(Err(error)));
+                    break;
+                }
+                None => break,
             }
         }
         self.beginning = (!read.is_empty()).then(|| read.freeze());
         self.beginning.as_deref().unwrap_or_default()
+    }
+
+    /// The next piece; `None` at the end, or when it is `late`.
+    fn poll_until(
+        &mut self,
+        late: &mut Option<Pin<Box<Sleep>>>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match self.poll_rest(context) {
+            Poll::Ready(frame) => Poll::Ready(frame),
+            Poll::Pending => {
+                let late = late.get_or_insert_with(|| Box::pin(sleep(READ_FOR)));
+                late.as_mut().poll(context).map(|()| None)
+            }
+        }
     }
 
     fn poll_rest(
@@ -146,11 +177,15 @@ impl Body for AnswerBody {
         if let Some(beginning) = self.beginning.take() {
             return Poll::Ready(Some(Ok(Frame::data(beginning))));
         }
+        if let Some(end) = self.end.take() {
+            return Poll::Ready(Some(end.map(Frame::trailers)));
+        }
         self.poll_rest(context)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.beginning.is_none() && self.rest.as_ref().is_none_or(Body::is_end_stream)
+        let is_read = self.beginning.is_none() && self.end.is_none();
+        is_read && self.rest.as_ref().is_none_or(Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -164,7 +199,8 @@ impl Body for AnswerBody {
             .map_or_else(|| SizeHint::with_exact(0), Body::size_hint);
         let mut hint = SizeHint::new();
         hint.set_lower(rest.lower().saturating_add(beginning));
-        if let Some(upper) = rest.upper() {
+        // Trailers fit behind pieces only, and of what broke off nobody knows the length.
+        if let (Some(upper), None) = (rest.upper(), &self.end) {
             hint.set_upper(upper.saturating_add(beginning));
         }
         hint

@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::Request;
 use hyper::client::conn::{http1, http2};
 use hyper::rt::{Read, Write};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use policy::outcome::{Failure, Phase};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::net::{TcpStream, lookup_host};
@@ -20,6 +20,7 @@ use super::patience::Patience;
 use super::replay::RequestBody;
 use super::target::{Place, Target};
 use super::{Lane, Times};
+use crate::stall::Unstalled;
 
 /// Makes connections.
 #[derive(Clone, Debug)]
@@ -99,7 +100,7 @@ impl Connector {
         target: &Target,
         times: &Times,
     ) -> Result<Connection, SendError> {
-        let connecting = self.connect_in_time(target, times.connect);
+        let connecting = self.connect_in_time(target, times);
         match timeout(times.connect, connecting).await {
             Ok(connected) => connected,
             Err(_) => Err(failed(Failure::Timeout, "no connection stood in time")),
@@ -109,12 +110,13 @@ impl Connector {
     async fn connect_in_time(
         &self,
         target: &Target,
-        time: Duration,
+        times: &Times,
     ) -> Result<Connection, SendError> {
         let addresses = self.resolve(target).await?;
-        let stream = dial(&addresses, target.port(), time).await?;
+        let stream = dial(&addresses, target.port(), times.connect).await?;
         // Requests are written in one piece and answers are waited for.
         _ = stream.set_nodelay(true);
+        let stream = Unstalled::new(stream, times.idle);
         let Some(name) = target.server_name() else {
             return one(TokioIo::new(stream)).await;
         };
@@ -200,12 +202,20 @@ where
     T: Read + Write + Unpin + Send + 'static,
 {
     let shaken = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        // One that is dead without a word would fail everyone, one first byte after the other.
+        .keep_alive_interval(PING_EVERY)
+        .keep_alive_timeout(PING_FOR)
         .handshake(io)
         .await;
     let (sender, connection) = shaken.map_err(|_| failed(Failure::Reset, BROKEN))?;
     tokio::spawn(connection);
     Ok(Connection::Two(sender))
 }
+
+/// While something is under way; a connection that nobody uses is left in peace.
+const PING_EVERY: Duration = Duration::from_secs(15);
+const PING_FOR: Duration = Duration::from_secs(10);
 
 const BROKEN: &str = "the connection broke as soon as it stood";
 

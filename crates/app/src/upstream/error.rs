@@ -50,6 +50,14 @@ impl SendError {
         }
     }
 
+    pub(super) fn body() -> Self {
+        Self {
+            trouble: Trouble::Body,
+            what: "the body of the request ended early".to_owned(),
+            may_try_another: false,
+        }
+    }
+
     /// A connection broke. `was_untouched`: it gave the request back, so nothing of it was sent.
     pub(super) fn broken(
         error: hyper::Error,
@@ -58,11 +66,7 @@ impl SendError {
         phase: Phase,
     ) -> Self {
         if error.is_user() {
-            return Self {
-                trouble: Trouble::Body,
-                what: "the body of the request ended early".to_owned(),
-                may_try_another: false,
-            };
+            return Self::body();
         }
         let (failure, _) = tidegate::http::failure(&error);
         let phase = if was_untouched {

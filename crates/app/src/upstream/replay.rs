@@ -7,7 +7,7 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -54,6 +54,9 @@ pub enum BodyTrouble {
     /// Its sender went away, or sent nonsense.
     #[error("the body of the request broke off")]
     Broken,
+    /// Another attempt sends it by now.
+    #[error("the body of the request is sent by another attempt")]
+    Replaced,
 }
 
 struct State {
@@ -64,7 +67,13 @@ struct State {
     trailers: Option<HeaderMap>,
     passed: u64,
     has_overflowed: bool,
+    /// Pieces are missing.
+    has_lost: bool,
     is_over: bool,
+    /// Which attempt sends it, from 1; 0 before the first.
+    attempt: u32,
+    /// Who waits for the next piece on behalf of that attempt.
+    waker: Option<Waker>,
     whole_since: Option<Instant>,
     trouble: Option<BodyTrouble>,
     silence: Option<Pin<Box<Sleep>>>,
@@ -87,24 +96,52 @@ impl Kept {
             trailers: None,
             passed: 0,
             has_overflowed: false,
+            has_lost: false,
             is_over: false,
+            attempt: 0,
+            waker: None,
             whole_since: None,
             trouble: None,
             silence: None,
         }))))
     }
 
-    /// The body for one attempt, from its first byte.
+    /// The body for one attempt, from its first byte. That of the attempt before, which a server
+    /// may have answered without reading to the end, gets no more of it.
     pub fn body(&self) -> RequestBody {
         RequestBody {
+            attempt: self.0.as_ref().map_or(0, begin),
             state: self.0.clone(),
             whole: None,
             next: 0,
+            passed: 0,
             has_ended: false,
         }
     }
 
-    /// Can it be sent from its first byte?
+    /// Reads what comes before the first attempt, so that a caller who goes away is missed while it
+    /// waits in line: nobody notices the end of a connection as long as there is something to read
+    /// on it. Ready only if the body will never be whole.
+    pub fn poll_ahead(&self, context: &mut Context<'_>) -> Poll<BodyTrouble> {
+        let Some(state) = &self.0 else {
+            return Poll::Pending;
+        };
+        let mut state = lock(state);
+        while state.attempt == 0 && !state.is_over && state.passed < MOST_AHEAD {
+            if let Some(Err(trouble)) = ready!(state.poll_rest(context)) {
+                return Poll::Ready(trouble);
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Is all of it there still, so that it can be sent from its first byte?
+    pub(super) fn is_intact(&self) -> bool {
+        self.look(|state| !state.has_lost && state.trouble.is_none())
+            .unwrap_or(true)
+    }
+
+    /// May it be sent again?
     pub fn is_resendable(&self) -> bool {
         self.look(|state| !state.has_overflowed && state.trouble.is_none())
             .unwrap_or(true)
@@ -113,6 +150,11 @@ impl Kept {
     /// Why it could not be passed on.
     pub fn trouble(&self) -> Option<BodyTrouble> {
         self.look(|state| state.trouble).flatten()
+    }
+
+    /// Was all of it handed over?
+    pub(super) fn is_sent(&self) -> bool {
+        self.progress() != Progress::Partial
     }
 
     /// How far an attempt has got that is being sent.
@@ -136,23 +178,46 @@ impl Kept {
     }
 }
 
+/// Enough for most requests, and little for one that waits.
+const MOST_AHEAD: u64 = 64 << 10;
+
+/// The number of a new attempt. Whoever sends for the one before is told to stop.
+fn begin(state: &Arc<Mutex<State>>) -> u32 {
+    let (attempt, waker) = {
+        let mut state = lock(state);
+        state.attempt += 1;
+        state.whole_since = None;
+        (state.attempt, state.waker.take())
+    };
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+    attempt
+}
+
 /// The body of one attempt.
 #[derive(Debug)]
 pub struct RequestBody {
+    /// Its number.
+    attempt: u32,
     state: Option<Arc<Mutex<State>>>,
     /// All of it, if it was there from the start.
     whole: Option<Bytes>,
     /// The piece to send next.
     next: usize,
+    /// Bytes sent so far.
+    passed: u64,
     has_ended: bool,
 }
 
 impl RequestBody {
     /// No body at all.
     pub const EMPTY: Self = Self {
+        attempt: 0,
         state: None,
         whole: None,
         next: 0,
+        passed: 0,
         has_ended: true,
     };
 
@@ -181,19 +246,30 @@ impl Body for RequestBody {
             return Poll::Ready(None);
         }
         let mut state = lock(state);
-        if let Some(piece) = state.pieces.get(this.next) {
-            let piece = piece.clone();
-            this.next += 1;
-            return Poll::Ready(Some(Ok(Frame::data(piece))));
+        if state.attempt != this.attempt {
+            this.has_ended = true;
+            return Poll::Ready(Some(Err(BodyTrouble::Replaced)));
         }
-        let frame = ready!(state.poll_rest(context));
-        match &frame {
-            Some(Ok(frame)) if frame.is_data() => this.next = state.pieces.len(),
-            Some(_) => this.has_ended = true,
-            None => this.has_ended = true,
-        }
-        if this.has_ended {
-            state.whole_since = Some(Instant::now());
+        let frame = match state.pieces.get(this.next) {
+            Some(piece) => {
+                this.next += 1;
+                Some(Ok(Frame::data(piece.clone())))
+            }
+            None => {
+                let frame = ready!(state.poll_for_attempt(context));
+                this.next = state.pieces.len();
+                frame
+            }
+        };
+        let piece = match &frame {
+            Some(Ok(frame)) => frame.data_ref(),
+            Some(Err(_)) | None => None,
+        };
+        this.passed += piece.map_or(0, |piece| piece.len() as u64);
+        this.has_ended = piece.is_none();
+        // Who knows the length does not ask for what is behind it.
+        if this.has_ended || state.length.exact() == Some(this.passed) {
+            state.whole_since.get_or_insert_with(Instant::now);
         }
         Poll::Ready(frame)
     }
@@ -214,6 +290,15 @@ impl Body for RequestBody {
 }
 
 impl State {
+    fn poll_for_attempt(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyTrouble>>> {
+        let frame = self.poll_rest(context);
+        self.waker = frame.is_pending().then(|| context.waker().clone());
+        frame
+    }
+
     fn poll_rest(
         &mut self,
         context: &mut Context<'_>,
@@ -268,8 +353,10 @@ impl State {
         if self.bounds.most.is_some_and(|most| self.passed > most) {
             return Err(self.fail(BodyTrouble::TooLarge));
         }
-        if self.passed > self.bounds.kept {
-            self.has_overflowed = true;
+        self.has_overflowed = self.passed > self.bounds.kept;
+        // What is read ahead was not sent yet and has to be kept in any case.
+        if self.has_overflowed && self.attempt > 0 {
+            self.has_lost = true;
             self.pieces = Vec::new();
         } else {
             self.pieces.push(piece.clone());

@@ -197,6 +197,8 @@ fn an_endpoint_that_cannot_be_is_refused_with_every_reason() {
         "invalid",
     );
     check("{}", 422, "invalid");
+    let long = json!({ "name": "x", "url": format!("https://x.example.com/{}", "*".repeat(2048)) });
+    check(&long.to_string(), 422, "invalid");
     for url in [
         "http://127.0.0.1:9/",
         "http://[::1]/",

@@ -18,6 +18,9 @@ pub(crate) fn misfits(document: &Value, schema: &Value, value: &Value, place: &s
         };
     }
     let mut found = Vec::new();
+    for part in schema["allOf"].as_array().into_iter().flatten() {
+        found.extend(misfits(document, part, value, place));
+    }
     if !has_type(&schema["type"], value) {
         found.push(format!("{place}: {value} is not {}", schema["type"]));
     }

@@ -4,6 +4,7 @@ mod asking;
 mod check;
 mod completions;
 mod config;
+mod demo;
 mod explain;
 mod gates;
 mod mock;
@@ -23,6 +24,7 @@ pub(crate) use asking::AskingArgs;
 pub(crate) use check::CheckArgs;
 pub(crate) use completions::CompletionsArgs;
 pub(crate) use config::{ConfigArgs, ConfigCommand};
+pub(crate) use demo::DemoArgs;
 pub(crate) use explain::ExplainArgs;
 pub(crate) use gates::GatesArgs;
 pub(crate) use mock::{MockArgs, StyleName};
@@ -62,6 +64,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Demo(DemoArgs),
     Serve(ServeArgs),
     Gates(GatesArgs),
     Pools(PoolsArgs),
@@ -93,6 +96,7 @@ fn long_help() -> String {
 
 const EXAMPLES: &str = "\
 Examples:
+  tidegate demo
   tidegate config default > tidegate.toml
   tidegate check
   tidegate replay --policy gate events.jsonl

@@ -12,6 +12,7 @@ use tokio::signal::unix;
 #[cfg(windows)]
 use tokio::signal::windows;
 use tokio::sync::oneshot;
+use tokio::time::MissedTickBehavior;
 
 /// Why it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,23 +51,61 @@ impl Stopping {
         length: Option<Duration>,
         finish: impl FnOnce() -> T + Send + 'static,
     ) -> (Stop, Option<T>) {
-        self.runtime.block_on(async {
-            let stop = tokio::select! {
-                () = elapsed(length) => Stop::Elapsed,
-                stop = self.signals.next() => stop,
+        let stop = self.watch(length, NEVER, || {});
+        match self.finish(finish) {
+            Ok(result) => (stop, result),
+            Err(again) => (again, None),
+        }
+    }
+
+    /// Waits for the end, of itself after `length`; calls `look` at once and every so often
+    /// meanwhile.
+    pub(super) fn watch(
+        &mut self,
+        length: Option<Duration>,
+        every: Duration,
+        mut look: impl FnMut(),
+    ) -> Stop {
+        let Self { runtime, signals } = self;
+        runtime.block_on(async {
+            let looking = async {
+                let mut ticks = tokio::time::interval(every);
+                // Whoever was stopped for a while is not shown the same thing many times.
+                ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+                loop {
+                    ticks.tick().await;
+                    look();
+                }
             };
+            tokio::select! {
+                () = elapsed(length) => Stop::Elapsed,
+                stop = signals.next() => stop,
+                never = looking => never,
+            }
+        })
+    }
+
+    /// Calls `finish`, unless a second signal comes first. Its result is missing if it panicked.
+    pub(super) fn finish<T: Send + 'static>(
+        mut self,
+        finish: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<Option<T>, Stop> {
+        self.runtime.block_on(async {
             let (sender, finished) = oneshot::channel();
             thread::spawn(move || {
                 // Nobody is there to be told after a second signal.
                 _ = sender.send(finish());
             });
             tokio::select! {
-                result = finished => (stop, result.ok()),
-                again = self.signals.next() => (again, None),
+                result = finished => Ok(result.ok()),
+                again = self.signals.next() => Err(again),
             }
         })
     }
 }
+
+/// Longer than anything runs, and short enough for every timer.
+const NEVER: Duration = Duration::from_secs(1 << 30);
 
 async fn elapsed(length: Option<Duration>) {
     match length {

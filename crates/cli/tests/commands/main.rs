@@ -11,6 +11,7 @@ mod bad_input;
 mod check;
 mod completions;
 mod config;
+mod demo;
 mod explain;
 mod mock;
 mod pace;

@@ -23,6 +23,8 @@ fn help() {
     Usage: tidegate [OPTIONS] <COMMAND>
 
     Commands:
+      demo         See it work: upstreams with limits, the gateway, and clients that know nothing of
+                   either
       serve        Stand between a program and the APIs it calls: gateway and admin API
       gates        Show the gates of a running server: rate, line, breaker and hold of each
       pools        Show, enable, disable and test the endpoints of a running server
@@ -56,6 +58,7 @@ fn help() {
               Say more on stderr
 
     Examples:
+      tidegate demo
       tidegate config default > tidegate.toml
       tidegate check
       tidegate replay --policy gate events.jsonl

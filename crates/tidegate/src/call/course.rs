@@ -1,6 +1,7 @@
 //! The state of one call between its attempts: its item, and what is written down about it.
 
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use policy::backoff::BackoffSettings;
 use policy::gate::Reason;
@@ -29,6 +30,7 @@ pub(super) struct Course<'a, E> {
     /// Where the last attempt failed.
     failed_at: Option<EndpointId>,
     watcher: Option<Watcher<'a>>,
+    is_in_line_only: bool,
 }
 
 /// Where a step leads.
@@ -51,6 +53,7 @@ impl<'a, E> Course<'a, E> {
             trail: Trail::default(),
             failed_at: None,
             watcher: call.watcher,
+            is_in_line_only: call.is_in_line_only,
         }
     }
 
@@ -60,8 +63,7 @@ impl<'a, E> Course<'a, E> {
 
     /// Waits until its gate or pool lets it out.
     pub(super) async fn leave(&mut self) -> Result<Right<'a, E>, NotNow> {
-        let deadline = self.item.expires_at();
-        let ask = deadline.map_or(self.ask, |deadline| self.ask.until(deadline));
+        let ask = self.ask_in_time();
         let so_far = self.trail.steps().len();
         let left = self.way.leave(ask, self.failed_at, &mut self.trail).await;
         if let Some(watcher) = self.watcher {
@@ -69,6 +71,19 @@ impl<'a, E> Course<'a, E> {
             new.unwrap_or_default().iter().for_each(watcher);
         }
         left
+    }
+
+    /// The ask, with what is left of its time. Whoever has none asks once all the same: a gate that
+    /// is free keeps nobody waiting, and between the call's beginning and now the clock went on.
+    fn ask_in_time(&self) -> Ask<'a> {
+        let is_first = self.trail.steps().is_empty();
+        match self.item.expires_at() {
+            None => self.ask,
+            Some(at) if is_first && at <= self.limiter.clock().now() => {
+                self.ask.within(Duration::ZERO)
+            }
+            Some(at) => self.ask.until(at),
+        }
     }
 
     /// Writes a step down, and tells who watches.
@@ -89,6 +104,10 @@ impl<'a, E> Course<'a, E> {
             NotNow::Never(reason) => return ControlFlow::Break(reason),
             NotNow::Refused { reason, until } => (reason, until),
         };
+        let has_no_place = matches!(reason, Reason::QueueFull | Reason::TooManyGates);
+        if self.is_in_line_only && has_no_place {
+            return ControlFlow::Break(TerminalReason::Expired);
+        }
         self.ask_again(reason, until)
     }
 

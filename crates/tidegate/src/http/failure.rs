@@ -142,6 +142,12 @@ const WORDS: &[(&str, Failure)] = &[
         "stream error received: refused stream",
         Failure::RefusedStream,
     ),
+    // h2, of a stream beyond the last that a server which goes away will look at. Those that it has
+    // looked at and that break with the connection are broken pipes.
+    (
+        "connection error received: not a result of an error",
+        Failure::RefusedStream,
+    ),
 ];
 
 /// What clients say about requests that they cannot send.
@@ -247,6 +253,16 @@ mod tests {
         let error = over("http2 error", says(words));
         assert_eq!(failure(&error).0, Failure::RefusedStream);
         assert!(!failed(&error, Duration::ZERO).server_may_have_acted());
+        let going = over(
+            "http2 error",
+            says("connection error received: not a result of an error"),
+        );
+        assert!(!failed(&going, Duration::ZERO).server_may_have_acted());
+        let broken = over(
+            "http2 error",
+            says("connection error received: unexpected internal error encountered"),
+        );
+        assert!(failed(&broken, Duration::ZERO).server_may_have_acted());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use policy::budget::{BudgetSettings, RetryBudget};
-use policy::gate::{self, Gate, GateRecord, GateSettings};
+use policy::gate::{self, Gate, GateMarks, GateRecord, GateSettings};
 use policy::hosts::{HostPattern, Hosts};
 use policy::line::Tickets;
 use policy::outcome::{Outcome, Verdict};
@@ -80,7 +80,7 @@ impl Shared {
     #[inline(always)]
     pub(crate) fn try_acquire(&self, key: &str, cost: u32) -> Result<Permit<'_>, Refusal> {
         let now = self.clock.now();
-        if self.listener.is_none()
+        if !self.is_heard_closely()
             && let Some((mut shard, place)) = self.registry.find(key)
             && let Some(permit) = shard.acquire_at_once(place.slot, cost, now)
         {
@@ -204,10 +204,16 @@ impl Shared {
     ) {
         let now = self.clock.now();
         let mut shard = self.registry.lock(place.shard);
-        if self.listener.is_none() && !shard.is_waited_for(place.slot) {
+        if self.is_heard_closely() || shard.is_waited_for(place.slot) {
+            self.settle_the_long_way(shard, place, permit, outcome, verdict, now);
+        } else if self.listener.is_none() {
             shard.settle(place.slot, permit, outcome, verdict, now);
         } else {
-            self.settle_the_long_way(shard, place, permit, outcome, verdict, now);
+            let before = shard.marks(place.slot, now);
+            shard.settle(place.slot, permit, outcome, verdict, now);
+            if !before.look_like(&shard.marks(place.slot, now)) {
+                self.tell_marks(shard, place, &before, now);
+            }
         }
     }
 
@@ -224,10 +230,10 @@ impl Shared {
     ) {
         let key = self.key_if_heard(&shard, place);
         let seen = self.at_gate(shard, place, now, |shard, now| {
-            let look = |shard: &mut Shard| key.is_some().then(|| shard.look(place.slot, now));
-            let before = look(shard);
+            let before = shard.marks(place.slot, now);
             shard.settle(place.slot, permit, outcome, verdict, now);
-            before.zip(look(shard))
+            let after = key.is_some().then(|| shard.look(place.slot, now));
+            after.map(|after| (before, after))
         });
         if let (Some(key), Some((before, after))) = (key, seen) {
             let event = Event::Settled {
@@ -235,9 +241,26 @@ impl Shared {
                 verdict,
                 latency: outcome.latency,
             };
-            self.tell(now, &event);
+            if self.is_heard_closely() {
+                self.tell(now, &event);
+            }
             self.tell_change(&key, &before, &after, now);
         }
+    }
+
+    /// A hold or a breaker has changed, and someone listens.
+    #[cold]
+    fn tell_marks(
+        &self,
+        mut shard: MutexGuard<'_, Shard>,
+        place: Place,
+        before: &GateMarks,
+        now: Timestamp,
+    ) {
+        let key = shard.key(place.slot).to_owned();
+        let after = shard.look(place.slot, now);
+        drop(shard);
+        self.tell_change(&key, before, &after, now);
     }
 
     pub(crate) fn abandon(&self, place: Place, permit: gate::Permit) {
@@ -247,7 +270,9 @@ impl Shared {
         self.at_gate(shard, place, now, |shard, now| {
             shard.abandon(place.slot, permit, now);
         });
-        if let Some(key) = key {
+        if let Some(key) = key
+            && self.is_heard_closely()
+        {
             self.tell(now, &Event::Abandoned { key: &key });
         }
     }
@@ -364,7 +389,7 @@ impl Shared {
     ) {
         let key = self.key_if_heard(&shard, place);
         let (before, after) = self.at_gate(shard, place, now, |shard, now| {
-            let before = shard.look(place.slot, now);
+            let before = shard.marks(place.slot, now);
             shard.with_gate(place.slot, |gate, settings, _| act(gate, settings, now));
             (before, shard.look(place.slot, now))
         });

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use policy::breaker::BreakerState;
-use policy::gate::GateSnapshot;
+use policy::gate::{GateMarks, GateSnapshot};
 use policy::time::Timestamp;
 
 use super::Shared;
@@ -19,6 +19,13 @@ impl Shared {
         if let Some(listener) = &self.listener {
             listener.on_event(at, event);
         }
+    }
+
+    /// Does anyone want to hear of every ask and answer?
+    #[inline]
+    pub(super) fn is_heard_closely(&self) -> bool {
+        let listener = self.listener.as_ref();
+        listener.is_some_and(|listener| listener.wants_everything())
     }
 
     /// The key of a gate, if anyone would hear of it. A copy, for it is told after unlocking.
@@ -69,7 +76,7 @@ impl Shared {
         now: Timestamp,
         event: impl for<'e> FnOnce(&'e str) -> Event<'e>,
     ) {
-        if self.listener.is_some() {
+        if self.is_heard_closely() {
             let shared_key = self.shared_key(key);
             self.tell(now, &event(shared_key.as_deref().unwrap_or(key)));
         }
@@ -79,11 +86,11 @@ impl Shared {
     pub(super) fn tell_change(
         &self,
         key: &str,
-        before: &GateSnapshot,
+        before: &GateMarks,
         after: &GateSnapshot,
         now: Timestamp,
     ) {
-        if before.rate.to_bits() != after.rate.to_bits() {
+        if before.rate.to_bits() != after.rate.to_bits() && self.is_heard_closely() {
             let event = Event::RateChanged {
                 key,
                 from: before.rate,

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::task::Waker;
 
-use policy::gate::{self, Decision, Gate, GateRecord, GateSettings, GateSnapshot, Reason};
+use policy::gate::{
+    self, Decision, Gate, GateMarks, GateRecord, GateSettings, GateSnapshot, Reason,
+};
 use policy::hosts::Hosts;
 use policy::line::Tickets;
 use policy::outcome::{Outcome, Verdict};
@@ -330,6 +332,13 @@ impl Shard {
             );
         }
         Some(from)
+    }
+
+    /// What of a gate others may want to hear of.
+    #[inline]
+    pub(crate) fn marks(&mut self, index: SlotIndex, now: Timestamp) -> GateMarks {
+        let (gate, ..) = self.parts(index);
+        gate.marks(now)
     }
 
     /// What can be seen of a gate.

@@ -1,0 +1,289 @@
+//! What happens, told in plain words.
+//!
+//! Of all events only those are told that a person would look up for: a pace that falls, holds,
+//! breakers, endpoints. Times are those since the demo began.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use policy::duration::Rounded;
+use policy::hint::Source;
+use policy::rate::Why;
+use tidegate::Timestamp;
+use tidegate::event::{Event, Listener};
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// When, from the beginning on.
+    pub at: Duration,
+    /// To whom: an upstream, or one of its servers.
+    pub who: String,
+    /// What, in words.
+    pub what: String,
+}
+
+/// The last things that happened.
+#[derive(Debug)]
+pub(super) struct Story {
+    began: Timestamp,
+    told: Mutex<VecDeque<Told>>,
+    /// Endpoints that are left alone. Also one that never was may be told to be back.
+    away: Mutex<BTreeSet<String>>,
+}
+
+impl Story {
+    pub(super) fn new(began: Timestamp) -> Self {
+        Self {
+            began,
+            told: Mutex::default(),
+            away: Mutex::default(),
+        }
+    }
+
+    /// The last things that happened, the oldest first.
+    pub(super) fn told(&self) -> Vec<Told> {
+        self.lock().iter().cloned().collect()
+    }
+
+    pub(super) fn tell(&self, at: Timestamp, who: &str, what: String) {
+        let at = self.since(at);
+        let who = shown(who);
+        let mut told = self.lock();
+        // Ten requests that were under way together bring the same news ten times, with other
+        // numbers.
+        let is_old = |known: &Told| {
+            known.who == who && topic(&known.what) == topic(&what) && at < known.at + SAME
+        };
+        if told.iter().rev().take(KEPT).any(is_old) {
+            return;
+        }
+        if told.len() >= KEPT {
+            told.pop_front();
+        }
+        told.push_back(Told { at, who, what });
+    }
+
+    fn tell_away(&self, at: Timestamp, who: String, what: String) {
+        self.tell(at, &who, what);
+        self.away().insert(who);
+    }
+
+    fn away(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.away.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn since(&self, at: Timestamp) -> Duration {
+        at.since(self.began)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Told>> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn hold(&self, at: Timestamp, until: Timestamp, source: Source) -> String {
+        let end = seconds(self.since(until));
+        match source {
+            Source::Assumed => {
+                let wait = Rounded(until.since(at));
+                format!("refused again and again → nobody is sent for {wait}")
+            }
+            Source::RetryAfter => {
+                let wait = Rounded(until.since(at));
+                format!(
+                    "429 with Retry-After {wait} → everyone waits until {end}, not just the one request"
+                )
+            }
+            _ => format!("its headers say that nothing is left → everyone waits until {end}"),
+        }
+    }
+}
+
+/// As many as fit a tall terminal.
+const KEPT: usize = 20;
+
+/// What is told again this soon is the same news.
+const SAME: Duration = Duration::from_secs(2);
+
+/// What it is about: the beginning, up to the numbers.
+fn topic(what: &str) -> &str {
+    let end = what.find(|c: char| c.is_ascii_digit() && !what.starts_with(c));
+    end.map_or(what, |end| &what[..end])
+}
+
+impl Listener for Story {
+    fn on_event(&self, at: Timestamp, event: &Event<'_>) {
+        match *event {
+            Event::HoldStarted { key, until, source } => {
+                self.tell(at, key, self.hold(at, until, source));
+            }
+            Event::RateChanged { key, from, to, why } if to < from => {
+                if let Some(reason) = lowered(why) {
+                    self.tell(at, key, format!("{reason} → {from:.1}/s becomes {to:.1}/s"));
+                }
+            }
+            Event::BreakerOpened { key, until } => {
+                let next = match until {
+                    Some(until) => format!("the next look at {}", seconds(self.since(until))),
+                    None => "until a person looks".to_owned(),
+                };
+                self.tell(at, key, format!("it fails → breaker open, {next}"));
+            }
+            Event::BreakerClosed { key } => {
+                self.tell(at, key, "it works again → breaker closed".to_owned());
+            }
+            Event::EndpointPaused {
+                pool,
+                endpoint,
+                until,
+                errors,
+            } => {
+                let end = seconds(self.since(until));
+                let what =
+                    format!("error {errors} in a row → paused until {end}, the others go on");
+                self.tell_away(at, format!("{pool}/{endpoint}"), what);
+            }
+            Event::EndpointDisabled { pool, endpoint, .. } => {
+                let what = "too many errors in a row → disabled until a person enables it";
+                self.tell_away(at, format!("{pool}/{endpoint}"), what.to_owned());
+            }
+            Event::EndpointEnabled { pool, endpoint } => {
+                let who = format!("{pool}/{endpoint}");
+                if self.away().remove(&who) {
+                    let what = "a request succeeded → the endpoint is back";
+                    self.tell(at, &who, what.to_owned());
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Why a pace fell; `None` where another event tells more.
+fn lowered(why: Why) -> Option<&'static str> {
+    match why {
+        Why::Throttled => Some("refused, and no wait was named"),
+        Why::SlowAnswers => Some("answers became slow"),
+        Why::Failed => Some("it fails"),
+        Why::Landing => Some("hardly anything is left of its window"),
+        Why::Initial
+        | Why::FastAnswers
+        | Why::Directed
+        | Why::Recovered
+        | Why::Restored
+        | Why::Settings => None,
+    }
+}
+
+/// A time since the beginning.
+fn seconds(at: Duration) -> String {
+    format!("{:.1}s", at.as_secs_f64())
+}
+
+/// A gate's key as it is shown: of an upstream with one server, the upstream.
+pub(super) fn shown(key: &str) -> String {
+    key.strip_suffix("/only").unwrap_or(key).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn story(events: &[(u64, Event<'_>)]) -> String {
+        let story = Story::new(Timestamp::from_secs(100));
+        for (millis, event) in events {
+            let at = Timestamp::from_secs(100) + Duration::from_millis(*millis);
+            story.on_event(at, event);
+        }
+        let lines = story.told().into_iter();
+        let lines = lines.map(|Told { at, who, what }| format!("{}  {who}: {what}\n", seconds(at)));
+        lines.collect()
+    }
+
+    #[test]
+    fn what_happens_is_told_in_plain_words() {
+        let until = Timestamp::from_secs(122);
+        let told = story(&[
+            (
+                15_200,
+                Event::HoldStarted {
+                    key: "polite/only",
+                    until,
+                    source: Source::RetryAfter,
+                },
+            ),
+            (
+                15_900,
+                Event::HoldStarted {
+                    key: "quota/only",
+                    until,
+                    source: Source::XRatelimitReset,
+                },
+            ),
+            (
+                16_000,
+                Event::RateChanged {
+                    key: "steady/only",
+                    from: 52.04,
+                    to: 36.4,
+                    why: Why::Throttled,
+                },
+            ),
+            (
+                16_100,
+                Event::RateChanged {
+                    key: "steady/only",
+                    from: 36.4,
+                    to: 37.0,
+                    why: Why::FastAnswers,
+                },
+            ),
+            (
+                17_000,
+                Event::BreakerOpened {
+                    key: "pool/b",
+                    until: Some(until),
+                },
+            ),
+            (
+                17_100,
+                Event::EndpointPaused {
+                    pool: "pool",
+                    endpoint: "b",
+                    until,
+                    errors: 2,
+                },
+            ),
+            (
+                22_500,
+                Event::EndpointEnabled {
+                    pool: "pool",
+                    endpoint: "b",
+                },
+            ),
+        ]);
+        insta::assert_snapshot!(told, @"
+        15.2s  polite: 429 with Retry-After 7s → everyone waits until 22.0s, not just the one request
+        15.9s  quota: its headers say that nothing is left → everyone waits until 22.0s
+        16.0s  steady: refused, and no wait was named → 52.0/s becomes 36.4/s
+        17.0s  pool/b: it fails → breaker open, the next look at 22.0s
+        17.1s  pool/b: error 2 in a row → paused until 22.0s, the others go on
+        22.5s  pool/b: a request succeeded → the endpoint is back
+        ");
+    }
+
+    #[test]
+    fn the_same_news_is_told_once() {
+        let event = Event::BreakerClosed { key: "pool/b" };
+        let told = story(&[(1000, event), (1100, event), (1299, event), (5000, event)]);
+        assert_eq!(told.lines().count(), 2);
+    }
+
+    #[test]
+    fn only_the_last_is_kept() {
+        let event = Event::BreakerClosed { key: "pool/b" };
+        let events: Vec<_> = (0..100).map(|second| (second * 1000, event)).collect();
+        assert_eq!(story(&events).lines().count(), KEPT);
+    }
+}

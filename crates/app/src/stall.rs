@@ -1,0 +1,124 @@
+//! A connection that does not wait for ever for the other side to read.
+//!
+//! Who stops reading fills the buffers on the way, and then whoever writes waits: with a place in
+//! flight, a body in memory and a connection on the other side. Timeouts of bodies do not see it,
+//! for nobody asks a body for more meanwhile. So the connection itself has an eye on it: a write
+//! that makes no progress for too long is an error.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Sleep, sleep};
+
+/// A connection whose writes do not stall for ever.
+#[derive(Debug)]
+pub(crate) struct Unstalled<T> {
+    inner: T,
+    longest: Duration,
+    /// Made when a write has to wait, which most do not.
+    stall: Option<Pin<Box<Sleep>>>,
+}
+
+impl<T> Unstalled<T> {
+    /// A write that waits for `longest` fails.
+    pub(crate) fn new(inner: T, longest: Duration) -> Self {
+        Self {
+            inner,
+            longest,
+            stall: None,
+        }
+    }
+
+    fn watch<R>(
+        &mut self,
+        written: Poll<io::Result<R>>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<R>> {
+        if written.is_ready() {
+            self.stall = None;
+            return written;
+        }
+        let longest = self.longest;
+        let stall = self.stall.get_or_insert_with(|| Box::pin(sleep(longest)));
+        ready!(stall.as_mut().poll(context));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Unstalled<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_read(context, buffer)
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Unstalled<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.inner).poll_write(context, bytes);
+        self.watch(written, context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.inner).poll_write_vectored(context, slices);
+        self.watch(written, context)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.inner).poll_flush(context);
+        self.watch(flushed, context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let shut = Pin::new(&mut self.inner).poll_shutdown(context);
+        self.watch(shut, context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+    use super::*;
+
+    #[test]
+    fn who_reads_slowly_is_waited_for_and_who_stops_is_not() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build();
+        runtime.unwrap().block_on(async {
+            let (near, mut far) = duplex(1);
+            let mut near = Unstalled::new(near, Duration::from_secs(10));
+            let reading = async {
+                for _ in 0..3 {
+                    sleep(Duration::from_secs(9)).await;
+                    far.read_u8().await.unwrap();
+                }
+                far
+            };
+            let (written, _far) = tokio::join!(near.write_all(b"abc"), reading);
+            written.unwrap();
+            near.write_all(b"d").await.unwrap();
+            let stalled = near.write_all(b"e").await;
+            assert_eq!(stalled.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        });
+    }
+}

@@ -1,0 +1,133 @@
+//! Draining and reloading: nobody who was served is lost.
+
+use std::net::TcpStream;
+
+use crate::support::{Fixture, OPEN, mock, pool, request, scripted, until};
+
+#[test]
+fn draining_finishes_what_is_under_way_and_takes_nothing_more() {
+    let mock = mock();
+    let gateway = Fixture::before(&mock.url());
+    let (mut idle, mut silent) = (gateway.connect(), gateway.connect());
+    assert_eq!(idle.get("/api/echo").status, 200);
+    let mut busy = gateway.connect();
+    busy.send(&request(
+        "GET",
+        "/api/slow?first=500ms&n=3&every=50ms",
+        &[],
+        "",
+    ));
+    until("it is under way", || mock.stats().in_flight == 1);
+    gateway.gateway.drain();
+    until("nobody is let in", || {
+        TcpStream::connect(gateway.address()).is_err()
+    });
+    let reply = busy.reply(false).unwrap();
+    assert_eq!((reply.status, reply.text()), (200, "slow\nslow\nslow\n"));
+    assert_eq!(reply.header("connection"), Some("close"));
+    assert!(busy.rest().is_empty());
+    assert!(idle.rest().is_empty());
+    assert!(silent.rest().is_empty());
+    until("all is done", || gateway.gateway.is_done());
+}
+
+#[test]
+fn who_asks_on_a_kept_connection_while_it_drains_is_told_or_let_go() {
+    let mock = mock();
+    let gateway = Fixture::before(&mock.url());
+    let mut client = gateway.connect();
+    // Two at once: the second is read after draining has begun.
+    client.send(&request("GET", "/api/slow?first=300ms", &[], "").repeat(2));
+    until("it is under way", || mock.stats().in_flight == 1);
+    gateway.gateway.drain();
+    assert_eq!(client.reply(false).unwrap().status, 200);
+    match client.reply(false) {
+        Ok(reply) => reply.is_own(503, "draining"),
+        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof),
+    }
+    assert_eq!(mock.stats().received, 1);
+}
+
+#[test]
+fn a_reload_changes_pools_and_keeps_connections_and_requests() {
+    let (old, new) = (mock(), mock());
+    let one = format!("{OPEN}{}", pool(&[("a", &old.url())]));
+    let gateway = Fixture::new(&one);
+    let mut kept = gateway.connect();
+    assert_eq!(kept.get("/api/echo").status, 200);
+    let mut busy = gateway.connect();
+    busy.send(&request(
+        "GET",
+        "/api/slow?first=500ms&n=2&every=100ms",
+        &[],
+        "",
+    ));
+    until("it is under way", || old.stats().in_flight == 1);
+    // The pool changes, and another comes.
+    let url = new.url();
+    let other = format!("[pool.other]\nendpoints = [{{ name = \"o\", url = \"{url}\" }}]\n");
+    gateway.reload(&format!("{OPEN}{}{other}", pool(&[("b", &url)])));
+    let reply = kept.get("/api/echo");
+    assert_eq!(reply.header("tidegate-endpoint"), Some("b"));
+    assert_eq!(
+        kept.get("/other/echo").header("tidegate-endpoint"),
+        Some("o")
+    );
+    assert_eq!(busy.reply(false).unwrap().text(), "slow\nslow\n");
+    assert_eq!(busy.get("/api/echo").header("tidegate-endpoint"), Some("b"));
+    // And goes again.
+    gateway.reload(&one);
+    kept.get("/other/echo").is_own(404, "no_route");
+    assert_eq!(kept.get("/api/echo").header("tidegate-endpoint"), Some("a"));
+}
+
+#[test]
+fn a_reload_changes_who_may_ask() {
+    let mock = mock();
+    let open = format!("{OPEN}{}", pool(&[("a", &mock.url())]));
+    let gateway = Fixture::new(&open);
+    let mut client = gateway.connect();
+    assert_eq!(client.get("/api/echo").status, 200);
+    let closed = |token: &str| format!("{open}[client.one]\ntoken = \"env:{token}\"\n");
+    gateway.reload(&closed("first"));
+    client.get("/api/echo").is_own(401, "no_token");
+    let with = |token: &str| format!("tidegate-token: value-of-{token}");
+    assert_eq!(client.get_with("/api/echo", &[&with("first")]).status, 200);
+    gateway.reload(&closed("second"));
+    client
+        .get_with("/api/echo", &[&with("first")])
+        .is_own(401, "no_token");
+    assert_eq!(client.get_with("/api/echo", &[&with("second")]).status, 200);
+}
+
+#[test]
+fn a_reload_keeps_what_gates_and_endpoints_have_learned() {
+    let mock = scripted("429:60,200");
+    let settings = format!("{OPEN}{}", pool(&[("a", &mock.url())]));
+    let gateway = Fixture::new(&settings);
+    let header = ["tidegate-max-wait: 1s"];
+    assert_eq!(gateway.connect().get_with("/api/x", &header).status, 429);
+    gateway.reload(&settings);
+    let reply = gateway.connect().get_with("/api/x", &header);
+    reply.is_own(429, "wait_too_long");
+    assert_eq!(mock.stats().received, 1);
+}
+
+#[test]
+fn a_connection_that_says_nothing_is_closed() {
+    let mock = mock();
+    let gateway = Fixture::with(&mock.url(), "[http]\nidle_timeout = \"300ms\"\n");
+    let mut silent = gateway.connect();
+    let mut slow = gateway.connect();
+    slow.send("G");
+    let mut slower = gateway.connect();
+    slower.send("GET /api/echo HTTP/1.1\r\nhost: loc");
+    let mut used = gateway.connect();
+    assert_eq!(used.get("/api/echo").status, 200);
+    let mut second = gateway.connect();
+    second.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+    for client in [&mut silent, &mut slow, &mut slower, &mut used, &mut second] {
+        client.rest();
+    }
+    gateway.works();
+}

@@ -1,0 +1,23 @@
+//! The gateway on real sockets: a mock or a raw upstream on one side, a raw client on the other.
+//!
+//! Times are those of the machine, so nothing is said about how long something takes at most: only
+//! that it does not end too early, and, with a lot of patience, that it ends.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "all of this is test code; clippy knows only functions marked as tests"
+)]
+
+mod bodies;
+mod headers;
+mod hostile;
+mod leaving;
+mod lifecycle;
+mod memory;
+mod pools;
+mod replay;
+mod routing;
+mod secrets;
+mod support;
+mod tls;
+mod waiting;

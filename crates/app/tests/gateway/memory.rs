@@ -1,0 +1,58 @@
+//! How much memory a gateway takes with many gates, and with many who wait.
+
+use crate::support::{Fixture, in_child, mock, pool, request, until};
+
+/// What this process has in memory, in MiB.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib: u64 = line
+        .unwrap()
+        .trim()
+        .trim_end_matches(" kB")
+        .parse()
+        .unwrap();
+    kib >> 10
+}
+
+#[test]
+fn many_gates_and_many_who_wait_take_little() {
+    in_child("memory::many_gates_and_many_who_wait_take_little", || {
+        let mock = mock();
+        let gate = "[gate]\nstrategy = \"fixed\"\ninitial_rate = 10000\nmax_in_flight = 1\n";
+        let gateway = Fixture::new(&format!("{gate}{}", pool(&[("a", &mock.url())])));
+        for number in 0..10_000 {
+            let key = format!("host-{number}.example.com");
+            drop(gateway.engine.limiter().try_acquire(key.as_str()).unwrap());
+        }
+        let mut first = gateway.connect();
+        first.send(&request("GET", "/api/slow?first=1h", &[], ""));
+        until("it is under way", || mock.stats().in_flight == 1);
+        let headers = [
+            "authorization: Bearer abc",
+            "content-type: application/json",
+        ];
+        let text = request("POST", "/api/echo", &headers, &"x".repeat(2000));
+        let mut clients: Vec<_> = (0..2000).map(|_| gateway.connect()).collect();
+        for client in &mut clients {
+            client.send(&text);
+        }
+        let waiting = || {
+            gateway
+                .engine
+                .limiter()
+                .snapshot(tidegate::Sort::default(), 0)
+                .totals
+                .waiting
+        };
+        until("all wait in line", || waiting() == 2000);
+        let taken = resident();
+        assert!(taken < 200, "{taken} MiB");
+        // And all of them are served.
+        drop(first);
+        for client in &mut clients {
+            assert_eq!(client.reply(false).unwrap().status, 200);
+        }
+        assert_eq!(mock.stats().max_in_flight, 1);
+    });
+}

@@ -1,0 +1,173 @@
+//! Which endpoint a request goes to, and what becomes of those that fail.
+
+use std::time::{Duration, Instant};
+
+use app::mock::Mock;
+
+use crate::support::{Fixture, OPEN, Raw, mock, pause, pool, request, scripted, until};
+
+/// The pool of these mocks, `a` and `b`, with further settings of the pool.
+fn of_two(a: &Mock, b: &Mock, settings: &str) -> Fixture {
+    let pool = pool(&[("a", &a.url()), ("b", &b.url())]);
+    Fixture::new(&format!("{OPEN}{pool}{settings}"))
+}
+
+/// Where so many requests went, one after the other.
+fn endpoints(gateway: &Fixture, count: usize) -> String {
+    let mut client = gateway.connect();
+    let replies = (0..count).map(|_| client.get("/api/x"));
+    replies
+        .map(|reply| reply.header("tidegate-endpoint").unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn in_turn() {
+    let (a, b) = (mock(), mock());
+    let gateway = of_two(&a, &b, "balance = \"round_robin\"\n");
+    let went = endpoints(&gateway, 6);
+    assert!(went == "ababab" || went == "bababa", "{went}");
+}
+
+#[test]
+fn the_first_that_works() {
+    let (a, b) = (mock(), mock());
+    let gateway = of_two(&a, &b, "balance = \"first\"\n");
+    assert_eq!(endpoints(&gateway, 4), "aaaa");
+}
+
+#[test]
+fn the_one_with_the_least_to_do() {
+    let (a, b) = (mock(), mock());
+    let gateway = of_two(&a, &b, "balance = \"least_loaded\"\n");
+    let mut busy: Vec<_> = (0..4).map(|_| gateway.connect()).collect();
+    for (number, client) in busy.iter_mut().enumerate() {
+        client.send(&request("GET", "/api/slow?first=1h", &[], ""));
+        let sent = u64::try_from(number).unwrap() + 1;
+        until("it is under way", || {
+            a.stats().in_flight + b.stats().in_flight == sent
+        });
+    }
+    assert_eq!((a.stats().in_flight, b.stats().in_flight), (2, 2));
+}
+
+#[test]
+fn a_failure_goes_to_another_at_once() {
+    let (a, b) = (scripted("503"), mock());
+    let backoff = "backoff = \"long\"\n[backoff.long]\nbase = \"20s\"\nmax = \"30s\"\n\
+                   max_attempts = 3\njitter = \"none\"\n";
+    let gateway = of_two(&a, &b, &format!("balance = \"first\"\n{backoff}"));
+    let since = Instant::now();
+    let reply = gateway.get("/api/echo");
+    assert_eq!((reply.status, reply.attempts()), (200, 2));
+    assert_eq!(reply.header("tidegate-endpoint"), Some("b"));
+    assert!(since.elapsed() < Duration::from_secs(15));
+    // And is left alone for a while.
+    assert_eq!(endpoints(&gateway, 3), "bbb");
+    assert_eq!(a.stats().received, 1);
+    assert!(gateway.logged().contains("endpoint_paused"));
+}
+
+/// What is known of endpoint `a`.
+fn a_is(gateway: &Fixture) -> tidegate::pool::EndpointView {
+    let served = gateway.engine.served();
+    served.route("api").unwrap().pool.view().remove(0)
+}
+
+const ALONE: &str = "[pool.api.protection]\nenabled = true\npauses = [\"1s\"]\ndisable_after = 2\n";
+
+#[test]
+fn errors_in_a_row_pause_and_then_disable() {
+    let mock = scripted("503*2,200");
+    let gateway = Fixture::with(&mock.url(), ALONE);
+    let mut client = gateway.connect();
+    assert_eq!(client.post("/api/x", &[], "x").status, 503);
+    let paused = a_is(&gateway);
+    assert_eq!((paused.consecutive_errors, paused.disabled), (1, None));
+    assert!(paused.paused_until.is_some());
+    // Too long for who cannot wait, ...
+    let reply = client.get_with("/api/x", &["tidegate-max-wait: 1ms"]);
+    reply.is_own(503, "no_endpoint");
+    assert_eq!(reply.header("retry-after"), Some("1"));
+    // ... while others wait for its end, and find the second error.
+    assert_eq!(client.post("/api/x", &[], "x").status, 503);
+    assert!(a_is(&gateway).disabled.is_some());
+    let reply = client.get("/api/x");
+    reply.is_own(503, "no_endpoint");
+    assert_eq!(reply.header("retry-after"), None);
+    assert_eq!(mock.stats().received, 2);
+    // A person enables it, and it works.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let enabled = gateway.engine.switch_endpoint("api", "a", true);
+    runtime.block_on(enabled).unwrap();
+    assert_eq!(client.get("/api/x").status, 200);
+}
+
+#[test]
+fn when_all_are_paused_the_earliest_is_waited_for() {
+    let (a, b) = (scripted("503,200"), scripted("503,200"));
+    let pauses = "balance = \"first\"\n[pool.api.protection]\npauses = [\"1s\"]\n";
+    let gateway = of_two(&a, &b, pauses);
+    let since = Instant::now();
+    let reply = gateway.get("/api/x");
+    assert_eq!((reply.status, reply.attempts()), (200, 3));
+    assert_eq!(reply.header("tidegate-endpoint"), Some("a"));
+    assert!(since.elapsed() >= Duration::from_millis(900));
+    let waited: u64 = reply.header("tidegate-wait-ms").unwrap().parse().unwrap();
+    assert!(waited >= 800, "{waited}");
+}
+
+#[test]
+fn who_waits_for_a_pause_goes_when_a_person_ends_it() {
+    let mock = scripted("503,200");
+    let pauses = "[pool.api.protection]\nenabled = true\npauses = [\"25s\"]\n";
+    let gateway = Fixture::with(&mock.url(), pauses);
+    assert_eq!(gateway.connect().post("/api/x", &[], "x").status, 503);
+    let mut client = gateway.connect();
+    client.send(&request("GET", "/api/x", &[], ""));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    pause(100);
+    let enabled = gateway.engine.switch_endpoint("api", "a", true);
+    runtime.block_on(enabled).unwrap();
+    assert_eq!(client.reply(false).unwrap().status, 200);
+}
+
+#[test]
+fn a_quota_that_is_used_up_disables_and_says_why() {
+    let raw = Raw::saying(
+        b"HTTP/1.1 429 X\r\ncontent-type: application/json\r\ncontent-length: 39\r\n\r\n\
+          {\"error\":{\"code\":\"insufficient_quota\"}}",
+    );
+    let gateway = Fixture::with(&raw.url(), ALONE);
+    assert_eq!(gateway.get("/api/x").status, 429);
+    let view = a_is(&gateway);
+    assert!(view.disabled.is_some(), "{view:?}");
+    gateway.get("/api/x").is_own(503, "no_endpoint");
+    assert_eq!(raw.connections(), 1);
+    assert!(gateway.logged().contains("endpoint_disabled"));
+}
+
+#[test]
+fn one_endpoint_that_is_held_does_not_keep_the_others() {
+    let (a, b) = (scripted("429:60"), mock());
+    let gateway = of_two(&a, &b, "balance = \"first\"\n");
+    assert_eq!(endpoints(&gateway, 5), "bbbbb");
+    assert_eq!(a.stats().received, 1);
+}
+
+#[test]
+fn a_pool_without_endpoints_says_so() {
+    let mock = mock();
+    let gateway = Fixture::before(&mock.url());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    runtime
+        .block_on(gateway.engine.remove_endpoint("api", "a"))
+        .unwrap();
+    gateway.get("/api/x").is_own(503, "no_endpoint");
+}

@@ -1,0 +1,221 @@
+//! What is sent again, when, and with what.
+
+use std::sync::{Arc, Mutex};
+
+use crate::support::{Fixture, OPEN, Raw, mock, nobody, pause, pool, request, scripted, until};
+
+/// An upstream that answers with these statuses and keeps what it got.
+fn keeping(statuses: &'static [u16]) -> (Raw, Arc<Mutex<Vec<String>>>) {
+    let got = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&got);
+    let raw = Raw::start(move |_, mut client| {
+        while let Some(text) = client.request() {
+            let mut got = got.lock().unwrap();
+            let status = statuses[got.len().min(statuses.len() - 1)];
+            got.push(text);
+            client.send(&format!(
+                "HTTP/1.1 {status} X\r\ncontent-length: 2\r\n\r\nok"
+            ));
+        }
+    });
+    (raw, kept)
+}
+
+#[test]
+fn a_post_with_a_key_is_sent_again_with_its_whole_body() {
+    let (raw, got) = keeping(&[503, 503, 200]);
+    let gateway = Fixture::before(&raw.url());
+    let body = "0123456789".repeat(5000);
+    let reply = gateway
+        .connect()
+        .post("/api/x", &["idempotency-key: k1"], &body);
+    assert_eq!((reply.status, reply.attempts()), (200, 3));
+    let got = got.lock().unwrap();
+    assert_eq!(got.len(), 3);
+    for text in &*got {
+        assert!(text.ends_with(&body));
+        assert!(text.contains("idempotency-key: k1\r\n"));
+    }
+    assert_eq!(got[0], got[2]);
+}
+
+#[test]
+fn a_body_in_pieces_is_sent_again_whole_with_its_trailers() {
+    let mock = scripted("503,503,200");
+    let gateway = Fixture::before(&mock.url());
+    let mut client = gateway.connect();
+    let headers = [
+        "transfer-encoding: chunked",
+        "trailer: x-sum",
+        "idempotency-key: k",
+    ];
+    client.send(&request("POST", "/api/echo", &headers, ""));
+    client.send("5\r\nhello\r\n6\r\n world\r\n0\r\nx-sum: 42\r\n\r\n");
+    let reply = client.reply(false).unwrap();
+    assert_eq!((reply.status, reply.attempts()), (200, 3));
+    assert_eq!(reply.json()["body_length"], 11);
+    assert_eq!(reply.json()["trailers"]["x-sum"], "42");
+}
+
+#[test]
+fn a_post_without_a_key_is_sent_once() {
+    let mock = scripted("503,200");
+    let gateway = Fixture::before(&mock.url());
+    let reply = gateway.connect().post("/api/x", &[], "hello");
+    assert_eq!(
+        (reply.status, reply.attempts(), reply.reason()),
+        (503, 1, None)
+    );
+    // An empty key is none.
+    let mock = scripted("503,200");
+    let gateway = Fixture::before(&mock.url());
+    let reply = gateway
+        .connect()
+        .post("/api/x", &["idempotency-key: "], "hello");
+    assert_eq!((reply.status, reply.attempts()), (503, 1));
+}
+
+#[test]
+fn a_post_that_was_refused_for_its_pace_is_sent_again() {
+    let mock = scripted("429,200");
+    let gateway = Fixture::before(&mock.url());
+    let reply = gateway.connect().post("/api/echo", &[], "hello");
+    assert_eq!((reply.status, reply.attempts()), (200, 2));
+    assert_eq!(reply.json()["body_length"], 5);
+}
+
+#[test]
+fn a_pool_may_say_that_everything_can_be_sent_again() {
+    let mock = scripted("503,200");
+    let gateway = Fixture::with(&mock.url(), "retry_unsafe = true\n");
+    let reply = gateway.connect().post("/api/x", &[], "hello");
+    assert_eq!((reply.status, reply.attempts()), (200, 2));
+}
+
+#[test]
+fn a_post_whose_connection_never_stood_is_sent_again() {
+    let mock = mock();
+    let dead = format!("http://{}", nobody());
+    let settings = pool(&[("a", &dead), ("b", &mock.url())]);
+    let gateway = Fixture::new(&format!("{OPEN}{settings}balance = \"first\"\n"));
+    let reply = gateway.connect().post("/api/echo", &[], "hello");
+    assert_eq!((reply.status, reply.attempts()), (200, 2));
+    assert_eq!(reply.json()["body_length"], 5);
+    assert_eq!(reply.header("tidegate-endpoint"), Some("b"));
+}
+
+#[test]
+fn a_post_whose_connection_broke_is_not_sent_again() {
+    let mock = scripted("reset,200");
+    let gateway = Fixture::before(&mock.url());
+    let reply = gateway.connect().post("/api/x", &[], "hello");
+    reply.is_own(502, "unreachable");
+    assert_eq!(reply.attempts(), 1);
+    assert_eq!(mock.stats().received, 1);
+    let mock = scripted("reset,200");
+    let gateway = Fixture::before(&mock.url());
+    let reply = gateway.get("/api/x");
+    assert_eq!((reply.status, reply.attempts()), (200, 2));
+}
+
+#[test]
+fn a_body_beyond_the_buffer_has_one_attempt() {
+    let mock = scripted("503,503,503,200");
+    let gateway = Fixture::with(&mock.url(), "[http]\nreplay_buffer = \"1KiB\"\n");
+    let mut client = gateway.connect();
+    let key = ["idempotency-key: k"];
+    let reply = client.post("/api/x", &key, &"x".repeat(1025));
+    assert_eq!(
+        (reply.status, reply.attempts(), reply.reason()),
+        (503, 1, None)
+    );
+    let reply = client.post("/api/x", &key, &"x".repeat(1024));
+    assert_eq!((reply.status, reply.attempts()), (200, 3));
+}
+
+#[test]
+fn a_connection_that_was_closed_meanwhile_costs_nothing() {
+    // Answers once per connection and closes it later, without having said so.
+    let raw = Raw::start(|_, mut client| {
+        client.request();
+        client.send("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+        // Until the other request is on its way, on whatever connection.
+        client.request_head();
+    });
+    let gateway = Fixture::before(&raw.url());
+    let mut client = gateway.connect();
+    for connections in 1..6 {
+        let reply = client.get("/api/x");
+        assert_eq!((reply.status, reply.attempts()), (200, 1), "{connections}");
+    }
+    assert!(raw.connections() >= 5);
+}
+
+#[test]
+fn a_post_on_a_connection_that_was_closed_before_is_sent_on_another() {
+    let raw = Raw::start(|_, mut client| {
+        client.request();
+        client.send("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+    });
+    let gateway = Fixture::before(&raw.url());
+    let mut client = gateway.connect();
+    for number in 1..6 {
+        let reply = client.post("/api/x", &[], "hello");
+        assert_eq!((reply.status, reply.attempts()), (200, 1));
+        until("the connection is closed", || raw.connections() == number);
+        pause(20);
+    }
+}
+
+#[test]
+fn an_early_answer_does_not_keep_the_next_attempt() {
+    // Answers without reading the body, and leaves the connection open.
+    let raw = Raw::start(|number, mut client| {
+        if number == 0 {
+            client.request_head();
+            client.send("HTTP/1.1 503 X\r\ncontent-length: 2\r\n\r\nno");
+            pause(30_000);
+        } else {
+            let text = client.request().unwrap();
+            let length = text.split("\r\n\r\n").nth(1).unwrap().len();
+            client.send(&format!(
+                "HTTP/1.1 200 X\r\nx-got: {length}\r\ncontent-length: 0\r\n\r\n"
+            ));
+        }
+    });
+    let gateway = Fixture::before(&raw.url());
+    let mut client = gateway.connect();
+    let headers = ["idempotency-key: k", "content-length: 600000"];
+    client.send(&request("POST", "/api/x", &headers, ""));
+    for _ in 0..60 {
+        client.send(&"x".repeat(10_000));
+        pause(5);
+    }
+    let reply = client.reply(false).unwrap();
+    assert_eq!((reply.status, reply.attempts()), (200, 2));
+    assert_eq!(reply.header("x-got"), Some("600000"));
+}
+
+#[test]
+fn a_401_without_a_credential_is_passed_on() {
+    let mock = scripted("401,200");
+    let gateway = Fixture::before(&mock.url());
+    let reply = gateway.get("/api/x");
+    assert_eq!(
+        (reply.status, reply.attempts(), reply.reason()),
+        (401, 1, None)
+    );
+}
+
+#[test]
+fn what_a_retry_would_not_change_is_sent_once() {
+    for status in ["400", "403", "404", "409", "412", "422"] {
+        let mock = scripted(&format!("{status},200"));
+        let gateway = Fixture::before(&mock.url());
+        let reply = gateway.get("/api/x");
+        assert_eq!(
+            (reply.status.to_string().as_str(), reply.attempts()),
+            (status, 1)
+        );
+    }
+}

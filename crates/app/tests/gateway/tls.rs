@@ -1,0 +1,265 @@
+//! Upstreams over TLS, with both versions of HTTP, and what their servers may refuse.
+//!
+//! Authorities are those of the system, which a variable of the environment can name: so each test
+//! runs in a process of its own.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use rustls::ServerConfig;
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::support::{Fixture, free, in_child_with, mock, pause, request};
+
+/// Runs a test in a process that trusts the certificate of `localhost` in the given folder.
+fn trusting(name: &str, test: impl FnOnce(&Path)) {
+    if let Some(folder) = std::env::var_os(FOLDER) {
+        return in_child_with(name, &[], || test(Path::new(&folder)));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let pem = folder.path().join("trusted.pem");
+    std::fs::write(&pem, certify(folder.path(), "localhost")).unwrap();
+    certify(folder.path(), "stranger");
+    let folder = folder.path().to_str().unwrap();
+    let variables = [(FOLDER, folder), ("SSL_CERT_FILE", pem.to_str().unwrap())];
+    in_child_with(name, &variables, || ());
+}
+
+const FOLDER: &str = "GATEWAY_TEST_FOLDER";
+
+/// Writes a certificate of `localhost` and its key under this name, and gives it as text.
+fn certify(folder: &Path, name: &str) -> String {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    std::fs::write(folder.join(format!("{name}.der")), made.cert.der()).unwrap();
+    let key = made.signing_key.serialize_der();
+    std::fs::write(folder.join(format!("{name}.key")), key).unwrap();
+    made.cert.pem()
+}
+
+/// Listens with that certificate, and serves every connection by `serve`, which gets its number.
+fn listen<F>(
+    folder: &Path,
+    name: &str,
+    protocols: &[&str],
+    serve: impl Fn(usize, TlsStream<TcpStream>) -> F + Send + 'static,
+) -> String
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let read = |ending| std::fs::read(folder.join(format!("{name}.{ending}"))).unwrap();
+    let certificate = CertificateDer::from(read("der"));
+    let key = PrivatePkcs8KeyDer::from(read("key"));
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key.into())
+        .unwrap();
+    config.alpn_protocols = protocols
+        .iter()
+        .map(|name| name.as_bytes().to_vec())
+        .collect();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let (tell, told) = mpsc::channel::<SocketAddr>();
+    thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = tokio::net::TcpListener::bind(free()).await.unwrap();
+            tell.send(listener.local_addr().unwrap()).unwrap();
+            for number in 0.. {
+                let (stream, _) = listener.accept().await.unwrap();
+                if let Ok(stream) = acceptor.accept(stream).await {
+                    tokio::spawn(serve(number, stream));
+                }
+            }
+        });
+    });
+    format!("https://localhost:{}", told.recv().unwrap().port())
+}
+
+/// An ordinary server: says which HTTP it was spoken to, and how long the body was.
+async fn ordinary(_: usize, stream: TlsStream<TcpStream>) {
+    let service = service_fn(|request: http::Request<Incoming>| async move {
+        let (head, body) = request.into_parts();
+        let length = body.collect().await.map_or(0, |body| body.to_bytes().len());
+        let host = head.uri.host().map(str::to_owned);
+        let host = host.or_else(|| Some(head.headers.get("host")?.to_str().ok()?.to_owned()));
+        let said = format!("{:?} {length} {}", head.version, host.unwrap_or_default());
+        Ok::<_, Infallible>(http::Response::new(Full::new(Bytes::from(said))))
+    });
+    let builder = auto::Builder::new(TokioExecutor::new());
+    _ = builder
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+}
+
+#[test]
+fn the_newest_http_that_both_know_is_spoken() {
+    trusting("tls::the_newest_http_that_both_know_is_spoken", |folder| {
+        for (protocols, version) in [
+            (&["h2", "http/1.1"][..], "HTTP/2.0"),
+            (&["http/1.1"], "HTTP/1.1"),
+            (&[], "HTTP/1.1"),
+        ] {
+            let url = listen(folder, "localhost", protocols, ordinary);
+            let gateway = Fixture::before(&url);
+            let mut client = gateway.connect();
+            for _ in 0..3 {
+                let reply = client.post("/api/x?y", &["te: trailers"], "hello");
+                assert_eq!(reply.status, 200, "{reply:?}");
+                let expected = format!("{version} 5 localhost");
+                assert!(reply.text().starts_with(&expected), "{}", reply.text());
+            }
+        }
+    });
+}
+
+#[test]
+fn a_stranger_is_not_spoken_to() {
+    trusting("tls::a_stranger_is_not_spoken_to", |folder| {
+        let strange = listen(folder, "stranger", &["h2"], ordinary);
+        // The right certificate, under another name.
+        let known = listen(folder, "localhost", &["h2"], ordinary);
+        let misnamed = known.replace("localhost", "127.0.0.1");
+        for url in [strange, misnamed] {
+            let gateway = Fixture::before(&url);
+            let reply = gateway.get("/api/x");
+            reply.is_own(502, "unreachable");
+            assert!(reply.text().contains("TLS failed"), "{}", reply.text());
+            let metrics = gateway.engine.render_metrics();
+            assert!(metrics.contains("verdict=\"unreachable\""), "{metrics}");
+        }
+    });
+}
+
+#[test]
+fn who_speaks_no_tls_is_not_reached() {
+    trusting("tls::who_speaks_no_tls_is_not_reached", |_| {
+        let mock = mock();
+        let url = mock.url().replace("http://127.0.0.1", "https://localhost");
+        Fixture::before(&url)
+            .get("/api/x")
+            .is_own(502, "unreachable");
+    });
+}
+
+/// A server of HTTP/2, frame by frame. `refuse` says what to answer to the stream that has this
+/// number over all connections; `None`: a 200.
+async fn by_frames(mut stream: TlsStream<TcpStream>, refuse: impl Fn(u32) -> Option<Vec<u8>>) {
+    let mut preface = [0; 24];
+    if stream.read_exact(&mut preface).await.is_err() {
+        return;
+    }
+    _ = stream.write_all(&frame(SETTINGS, 0, 0, &[])).await;
+    loop {
+        let mut head = [0; 9];
+        if stream.read_exact(&mut head).await.is_err() {
+            return;
+        }
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let id = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
+        let mut payload = vec![0; length as usize];
+        if stream.read_exact(&mut payload).await.is_err() {
+            return;
+        }
+        let answer = match head[3] {
+            SETTINGS if head[4] == 0 => frame(SETTINGS, 1, 0, &[]),
+            // 0x88 is `:status: 200`, and 5 says that this is all there is.
+            HEADERS => refuse(id).unwrap_or_else(|| frame(HEADERS, 5, id, &[0x88])),
+            _ => continue,
+        };
+        _ = stream.write_all(&answer).await;
+        _ = stream.flush().await;
+    }
+}
+
+const HEADERS: u8 = 1;
+const RESET: u8 = 3;
+const SETTINGS: u8 = 4;
+const GO_AWAY: u8 = 7;
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    let mut frame = vec![length[1], length[2], length[3], kind, flags];
+    frame.extend(stream.to_be_bytes());
+    frame.extend(payload);
+    frame
+}
+
+/// What became of a POST whose first stream was answered like this.
+fn after(folder: &Path, answer: fn(u32) -> Vec<u8>) -> (u16, u32, usize) {
+    let seen = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&seen);
+    let url = listen(folder, "localhost", &["h2"], move |_, stream| {
+        let count = Arc::clone(&count);
+        by_frames(stream, move |id| {
+            (count.fetch_add(1, Ordering::Relaxed) == 0).then(|| answer(id))
+        })
+    });
+    let gateway = Fixture::with(&url, "[http]\nfirst_byte_timeout = \"1s\"\n");
+    let mut client = gateway.connect();
+    client.send(&request("POST", "/api/x", &[], "hello"));
+    let reply = client.reply(false).unwrap();
+    (reply.status, reply.attempts(), seen.load(Ordering::Relaxed))
+}
+
+#[test]
+fn a_post_that_http2_refused_is_sent_again_and_others_are_not() {
+    let name = "tls::a_post_that_http2_refused_is_sent_again_and_others_are_not";
+    trusting(name, |folder| {
+        let refused = |id| frame(RESET, 0, id, &7_u32.to_be_bytes());
+        assert_eq!(after(folder, refused), (200, 2, 2));
+        // Whoever goes away says up to which stream it has done something: none.
+        let going = |_| frame(GO_AWAY, 0, 0, &[0; 8]);
+        let (status, _, seen) = after(folder, going);
+        assert_eq!((status, seen), (200, 2));
+        // An error inside: it may have been done.
+        let failed = |id| frame(RESET, 0, id, &2_u32.to_be_bytes());
+        assert_eq!(after(folder, failed), (502, 1, 1));
+        // It goes away, but not before having looked at it.
+        let seen_it = |id: u32| {
+            let mut last = id.to_be_bytes().to_vec();
+            last.extend(2_u32.to_be_bytes());
+            frame(GO_AWAY, 0, 0, &last)
+        };
+        assert_eq!(after(folder, seen_it), (502, 1, 1));
+    });
+}
+
+#[test]
+fn a_body_that_is_too_long_is_told_over_http2_too() {
+    let name = "tls::a_body_that_is_too_long_is_told_over_http2_too";
+    trusting(name, |folder| {
+        let url = listen(folder, "localhost", &["h2"], ordinary);
+        let gateway = Fixture::with(&url, "[http]\nmax_body = \"1KiB\"\n");
+        let mut client = gateway.connect();
+        client.send(&request(
+            "POST",
+            "/api/x",
+            &["transfer-encoding: chunked"],
+            "",
+        ));
+        client.send("1\r\nx\r\n");
+        pause(100);
+        client.send(&format!("400\r\n{}\r\n0\r\n\r\n", "x".repeat(1024)));
+        client.reply(false).unwrap().is_own(413, "body_too_large");
+        assert_eq!(gateway.get("/api/x").status, 200);
+    });
+}

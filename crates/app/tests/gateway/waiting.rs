@@ -1,0 +1,261 @@
+//! How long callers wait, for what, and what they are told when that is too long.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::support::{Fixture, Raw, mock, pause, pool, request, scripted, until};
+
+/// A gateway whose gate has these settings.
+fn gated(gate: &str, url: &str) -> Fixture {
+    Fixture::new(&format!("[gate]\n{gate}\n{}", pool(&[("a", url)])))
+}
+
+/// One request at once, then one every two seconds.
+const SLOW: &str = "strategy = \"fixed\"\ninitial_rate = 0.5";
+
+#[test]
+fn who_cannot_wait_that_long_is_told_so_at_once() {
+    let mock = mock();
+    let gateway = gated("strategy = \"fixed\"\ninitial_rate = 0.05", &mock.url());
+    gateway.works();
+    for header in ["tidegate-max-wait: 2s", "Prefer: wait=2"] {
+        let since = Instant::now();
+        let reply = gateway.connect().get_with("/api/echo", &[header]);
+        reply.is_own(429, "wait_too_long");
+        let wait: u64 = reply.header("retry-after").unwrap().parse().unwrap();
+        assert!((2..=20).contains(&wait), "{wait}");
+        assert_eq!(reply.attempts(), 0);
+        assert!(
+            since.elapsed() < Duration::from_secs(2),
+            "it was made to wait"
+        );
+    }
+    assert_eq!(mock.stats().received, 1);
+}
+
+#[test]
+fn who_can_wait_waits_and_is_told_for_how_long() {
+    let mock = mock();
+    let gateway = gated(SLOW, &mock.url());
+    let first = gateway.get("/api/echo");
+    assert_eq!(first.header("tidegate-wait-ms"), Some("0"));
+    let since = Instant::now();
+    let reply = gateway
+        .connect()
+        .get_with("/api/echo", &["tidegate-max-wait: 20s"]);
+    assert_eq!(reply.status, 200);
+    let waited: u64 = reply.header("tidegate-wait-ms").unwrap().parse().unwrap();
+    assert!(waited > 1000, "{waited}");
+    assert!(since.elapsed() >= Duration::from_millis(waited - 1));
+}
+
+#[test]
+fn a_wait_that_cannot_be_read_is_refused() {
+    let mock = mock();
+    let gateway = Fixture::before(&mock.url());
+    for header in [
+        "tidegate-max-wait: soon",
+        "tidegate-max-wait: 5",
+        "tidegate-max-wait: -5s",
+        "tidegate-max-wait: ",
+    ] {
+        gateway
+            .connect()
+            .get_with("/api/echo", &[header])
+            .is_own(400, "bad_wait");
+    }
+    // What is only preferred may be anything.
+    let reply = gateway
+        .connect()
+        .get_with("/api/echo", &["prefer: wait=soon"]);
+    assert_eq!(reply.status, 200);
+    assert_eq!(mock.stats().received, 1);
+}
+
+#[test]
+fn who_will_not_wait_at_all_is_served_if_nobody_has_to() {
+    let mock = mock();
+    let gateway = gated(SLOW, &mock.url());
+    let mut client = gateway.connect();
+    let header = ["tidegate-max-wait: 0s"];
+    assert_eq!(client.get_with("/api/echo", &header).status, 200);
+    client
+        .get_with("/api/echo", &header)
+        .is_own(429, "wait_too_long");
+}
+
+#[test]
+fn what_a_server_says_about_its_pace_holds_for_everyone() {
+    let mock = scripted("429:2,200");
+    let gateway = gated("strategy = \"fixed\"\ninitial_rate = 100", &mock.url());
+    let since = Instant::now();
+    let callers: Vec<_> = (0..6)
+        .map(|number| {
+            let mut client = gateway.connect();
+            let first = number == 0;
+            if first {
+                client.send(&request("GET", "/api/x", &[], ""));
+                until("it is refused", || mock.stats().refused == 1);
+                // Its answer may still be on its way.
+                pause(50);
+            }
+            thread::spawn(move || {
+                if !first {
+                    client.send(&request("GET", "/api/x", &[], ""));
+                }
+                client.reply(false).unwrap()
+            })
+        })
+        .collect();
+    for caller in callers {
+        let reply = caller.join().unwrap();
+        assert_eq!(reply.status, 200);
+    }
+    assert!(since.elapsed() >= Duration::from_secs(2));
+    let stats = mock.stats();
+    assert_eq!((stats.received, stats.early), (7, 0));
+}
+
+#[test]
+fn a_wait_of_hours_is_told_at_once_with_its_real_length() {
+    let mock = scripted("429:86400,200");
+    let gateway = gated("strategy = \"fixed\"\ninitial_rate = 100", &mock.url());
+    let reply = gateway.get("/api/x");
+    // The upstream's own answer says the same.
+    assert_eq!(
+        (reply.status, reply.header("retry-after")),
+        (429, Some("86400"))
+    );
+    for _ in 0..3 {
+        let reply = gateway
+            .connect()
+            .get_with("/api/x", &["tidegate-max-wait: 1h"]);
+        reply.is_own(429, "wait_too_long");
+        let wait: u64 = reply.header("retry-after").unwrap().parse().unwrap();
+        assert!((86_000..=86_400).contains(&wait), "{wait}");
+    }
+    assert_eq!(mock.stats().received, 1);
+}
+
+const BREAKS: &str = "strategy = \"fixed\"\ninitial_rate = 1000\nconsecutive_failures = 3\n\
+                      half_open_probes = 1\n";
+
+#[test]
+fn an_open_breaker_is_told_to_who_cannot_wait_for_it() {
+    let mock = scripted("500");
+    let gate = format!("{BREAKS}open_first = \"30s\"\nopen_for = \"30s\"");
+    let gateway = gated(&gate, &mock.url());
+    let mut client = gateway.connect();
+    for _ in 0..3 {
+        client.post("/api/x", &[], "x");
+    }
+    let reply = client.get_with("/api/x", &["tidegate-max-wait: 1s"]);
+    reply.is_own(503, "breaker_open");
+    let wait: u64 = reply.header("retry-after").unwrap().parse().unwrap();
+    assert!((20..=30).contains(&wait), "{wait}");
+    assert_eq!(mock.stats().received, 3);
+    assert!(gateway.logged().contains("breaker_opened"));
+}
+
+#[test]
+fn an_open_breaker_is_waited_for_by_who_can() {
+    let mock = scripted("500*3,200");
+    let gate = format!("{BREAKS}open_first = \"1s\"\nopen_for = \"1s\"");
+    let gateway = gated(&gate, &mock.url());
+    let mut client = gateway.connect();
+    for _ in 0..3 {
+        client.post("/api/x", &[], "x");
+    }
+    let reply = client.get("/api/x");
+    assert_eq!((reply.status, reply.attempts()), (200, 1));
+    let waited: u64 = reply.header("tidegate-wait-ms").unwrap().parse().unwrap();
+    assert!(waited > 500, "{waited}");
+}
+
+#[test]
+fn a_full_line_takes_nobody_else() {
+    let mock = mock();
+    let gate = "strategy = \"fixed\"\ninitial_rate = 1000\nmax_in_flight = 1\nmax_waiting = 2";
+    let gateway = gated(gate, &mock.url());
+    let mut clients: Vec<_> = (0..3).map(|_| gateway.connect()).collect();
+    clients[0].send(&request("GET", "/api/slow?first=1h", &[], ""));
+    until("it is under way", || mock.stats().in_flight == 1);
+    for client in &mut clients[1..] {
+        client.send(&request("GET", "/api/echo", &[], ""));
+    }
+    let in_line = || {
+        let snapshot = gateway
+            .engine
+            .limiter()
+            .snapshot(tidegate::Sort::default(), 1);
+        snapshot.gates.first().map_or(0, |gate| gate.gate.waiting)
+    };
+    until("two wait", || in_line() == 2);
+    gateway.get("/api/echo").is_own(429, "queue_full");
+    drop(clients.remove(0));
+    for mut client in clients {
+        assert_eq!(client.reply(false).unwrap().status, 200);
+    }
+}
+
+#[test]
+fn never_more_are_under_way_than_may_be() {
+    let mock = mock();
+    let gate = "strategy = \"fixed\"\ninitial_rate = 1000\nmax_in_flight = 3";
+    let gateway = gated(gate, &mock.url());
+    let callers: Vec<_> = (0..20)
+        .map(|_| {
+            let mut client = gateway.connect();
+            thread::spawn(move || client.get("/api/slow?first=30ms").status)
+        })
+        .collect();
+    for caller in callers {
+        assert_eq!(caller.join().unwrap(), 200);
+    }
+    let stats = mock.stats();
+    assert_eq!(stats.received, 20);
+    assert!(stats.max_in_flight <= 3, "{stats:?}");
+}
+
+#[test]
+fn whose_time_is_over_while_others_are_served_is_told_so() {
+    let mock = mock();
+    let gate = "strategy = \"fixed\"\ninitial_rate = 1000\nmax_in_flight = 1";
+    let gateway = gated(gate, &mock.url());
+    let mut first = gateway.connect();
+    first.send(&request("GET", "/api/slow?first=1h", &[], ""));
+    until("it is under way", || mock.stats().in_flight == 1);
+    let since = Instant::now();
+    let reply = gateway
+        .connect()
+        .get_with("/api/echo", &["tidegate-max-wait: 300ms"]);
+    reply.is_own(504, "deadline");
+    assert!(since.elapsed() >= Duration::from_millis(300));
+}
+
+#[test]
+fn an_answer_that_streams_is_under_way_until_its_head() {
+    let mock = mock();
+    let gate = "strategy = \"fixed\"\ninitial_rate = 1000\nmax_in_flight = 1";
+    let gateway = gated(gate, &mock.url());
+    let mut first = gateway.connect();
+    first.send(&request("GET", "/api/slow?first=0s&n=2&every=1h", &[], ""));
+    assert_eq!(first.head().unwrap().status, 200);
+    assert_eq!(gateway.get("/api/echo").status, 200);
+}
+
+#[test]
+fn a_retry_that_would_come_too_late_is_not_waited_for() {
+    let raw = Raw::saying(b"HTTP/1.1 503 X\r\nretry-after: 30\r\ncontent-length: 4\r\n\r\nbusy");
+    let gateway = Fixture::with(&raw.url(), "");
+    let since = Instant::now();
+    let reply = gateway
+        .connect()
+        .get_with("/api/x", &["tidegate-max-wait: 2s"]);
+    assert_eq!(
+        (reply.status, reply.text(), reply.attempts()),
+        (503, "busy", 1)
+    );
+    assert_eq!(reply.header("retry-after"), Some("30"));
+    assert!(since.elapsed() < Duration::from_secs(10));
+}

@@ -1,0 +1,260 @@
+//! A picture of the demo as text: for a terminal as wide as it is, or as plain lines.
+
+use std::time::Duration;
+
+use app::demo::{Badge, Because, Picture, Seen, SeenServer, Told};
+use policy::breaker::BreakerState;
+use policy::hint::Source;
+
+use crate::output::Canvas;
+
+/// A picture for a terminal: no line is wider, and there are fewer lines than rows.
+pub(super) fn frame(picture: &Picture, canvas: Canvas) -> String {
+    // Half a command is of no use.
+    let fits = |line: &Line| !line.text.starts_with("or ") || line.width() <= canvas.columns;
+    let mut lines: Vec<Line> = head(picture).into_iter().filter(fits).collect();
+    lines.extend(table(picture, canvas.columns >= WIDE));
+    let left = canvas.rows.saturating_sub(lines.len() + 3).min(MOST_TOLD);
+    if left > 0 {
+        lines.push(Line::plain(""));
+        let skipped = picture.story.len().saturating_sub(left);
+        lines.extend(story(&picture.story[skipped..]));
+    }
+    lines.truncate(canvas.rows.saturating_sub(1));
+    lines.iter().map(|line| line.drawn(canvas)).collect()
+}
+
+/// From here on there is room to say what each upstream does.
+const WIDE: usize = 110;
+
+/// More would make the eye search.
+const MOST_TOLD: usize = 10;
+
+/// A picture for a file: addresses at first, later what is new since `last`.
+pub(super) fn block(picture: &Picture, last: Duration) -> String {
+    let mut lines = match last {
+        // At the very first nobody has sent anything.
+        Duration::ZERO => head(picture),
+        _ => vec![Line::plain(format!("after {}", seconds(picture.elapsed)))],
+    };
+    if !last.is_zero() {
+        lines.extend(table(picture, true));
+        let is_new = |told: &&Told| told.at > last;
+        let new: Vec<Told> = picture.story.iter().filter(is_new).cloned().collect();
+        lines.push(Line::plain(""));
+        lines.extend(story(&new));
+    }
+    lines.push(Line::plain(""));
+    lines.iter().map(|line| line.text.clone() + "\n").collect()
+}
+
+/// A line, and how it is to look.
+struct Line {
+    text: String,
+    look: Look,
+}
+
+#[derive(Clone, Copy)]
+enum Look {
+    Plain,
+    Bold,
+    Faint,
+    /// Something is held back.
+    Yellow,
+    /// Something does not work.
+    Red,
+}
+
+impl Line {
+    fn plain(text: impl Into<String>) -> Self {
+        Self::new(text, Look::Plain)
+    }
+
+    fn new(text: impl Into<String>, look: Look) -> Self {
+        let text = text.into().trim_end().to_owned();
+        Self { text, look }
+    }
+
+    fn width(&self) -> usize {
+        self.text.chars().count()
+    }
+
+    fn drawn(&self, canvas: Canvas) -> String {
+        let text = cut(&self.text, canvas.columns);
+        let code = match self.look {
+            _ if !canvas.has_colour => None,
+            Look::Plain => None,
+            Look::Bold => Some(1),
+            Look::Faint => Some(2),
+            Look::Yellow => Some(33),
+            Look::Red => Some(31),
+        };
+        match code {
+            Some(code) => format!("\x1b[{code}m{text}\x1b[0m\n"),
+            None => format!("{text}\n"),
+        }
+    }
+}
+
+/// A longer line would be broken by the terminal, and could not be drawn over.
+fn cut(text: &str, columns: usize) -> String {
+    if text.chars().count() <= columns {
+        return text.to_owned();
+    }
+    let kept = text.chars().take(columns.saturating_sub(1));
+    kept.chain(['…']).collect()
+}
+
+fn head(picture: &Picture) -> Vec<Line> {
+    let Picture { gateway, admin, .. } = picture;
+    let first = picture.upstreams.first().map_or("", |seen| seen.name);
+    let title = format!(
+        "tidegate demo, {}: nobody is told a limit, and clients send as fast as they are answered",
+        seconds(picture.elapsed)
+    );
+    vec![
+        Line::new(title, Look::Bold),
+        Line::plain(format!(
+            "gateway http://{gateway}, admin API http://{admin}"
+        )),
+        Line::plain(format!("try  curl -i http://{gateway}/{first}/hello")),
+        Line::plain(format!(
+            "or   curl -H \"Authorization: Bearer $(cat {})\" http://{admin}/api/v1/gates",
+            picture.token.display()
+        )),
+    ]
+}
+
+fn table(picture: &Picture, is_wide: bool) -> Vec<Line> {
+    let about = if is_wide { "what it does" } else { "" };
+    let head = row(
+        ["upstream", "really takes", "learned", "answered", "refused"],
+        &format!("breaker  waiting  {about}"),
+    );
+    let mut lines = vec![Line::plain(""), Line::new(head, Look::Bold)];
+    for seen in &picture.upstreams {
+        lines.extend(upstream(seen, is_wide));
+    }
+    lines
+}
+
+/// Columns whose widths fit everything that the demo has, and the rest as it is.
+fn row([name, truth, learned, answered, refused]: [&str; 5], rest: &str) -> String {
+    format!("{name:<9}{truth:<18}{learned:>8}{answered:>10}{refused:>9}  {rest}")
+}
+
+fn upstream(seen: &Seen, is_wide: bool) -> Vec<Line> {
+    let is_pool = seen.servers.len() > 1;
+    let first = seen.servers.first().filter(|_| !is_pool);
+    let breaker = first.map_or("", |server| state(server.breaker));
+    let about = if is_wide { seen.about } else { "" };
+    let waiting = seen.waiting;
+    let text = row(
+        [
+            seen.name,
+            &seen.truth,
+            &per_second(seen.learned),
+            &per_second(seen.answered),
+            &percent(seen.refused_ratio()),
+        ],
+        &format!("{breaker:<9}{waiting:>7}  {about}"),
+    );
+    let mut lines = vec![Line::new(text, first.map_or(Look::Plain, look))];
+    let waits_for = match seen.waiting {
+        0 => "nobody waits".to_owned(),
+        _ if is_pool => "waiting for whichever server may send first".to_owned(),
+        _ => format!("waiting for {}", because(seen.because)),
+    };
+    if is_pool {
+        lines.push(Line::new(format!("         {waits_for}"), Look::Faint));
+        lines.extend(seen.servers.iter().map(server));
+    } else {
+        let text = format!("         {waits_for}; pace {}", seen.why);
+        lines.push(Line::new(text, Look::Faint));
+    }
+    lines
+}
+
+fn server(server: &SeenServer) -> Line {
+    let rest = match server.badge {
+        Some(Badge::Disabled) => "[disabled] until a person enables it".to_owned(),
+        Some(Badge::Paused { until, errors }) => {
+            format!("[paused] until {}, error {errors} in a row", seconds(until))
+        }
+        None if server.because == Because::Pace => String::new(),
+        None => because(server.because),
+    };
+    let text = row(
+        [
+            &format!("  {}", server.name),
+            &server.truth,
+            &per_second(server.learned),
+            "",
+            &percent(server.refused_ratio()),
+        ],
+        &format!("{:<9}{rest}", state(server.breaker)),
+    );
+    Line::new(text, look(server))
+}
+
+fn look(server: &SeenServer) -> Look {
+    match (server.breaker, server.badge, server.because) {
+        (BreakerState::Open | BreakerState::Isolated, ..) | (_, Some(Badge::Disabled), _) => {
+            Look::Red
+        }
+        (BreakerState::HalfOpen, ..) | (_, Some(Badge::Paused { .. }), _) => Look::Yellow,
+        (BreakerState::Closed, None, Because::Hold { .. }) => Look::Yellow,
+        (BreakerState::Closed, None, _) => Look::Plain,
+    }
+}
+
+fn because(because: Because) -> String {
+    match because {
+        Because::Pace => "their turn at the learned pace".to_owned(),
+        Because::Hold { until, source } => {
+            let until = seconds(until);
+            match source {
+                Source::Assumed => format!("the end of a hold at {until}, after a refusal"),
+                Source::RetryAfter => format!("the end of a hold at {until}, by Retry-After"),
+                other => format!("the end of a hold at {until}, by {}", other.as_str()),
+            }
+        }
+        Because::Breaker { until: Some(until) } => {
+            format!("the next look of the open breaker at {}", seconds(until))
+        }
+        Because::Breaker { until: None } => "a person: the breaker is open".to_owned(),
+        Because::Probes => "the few that find out whether it works again".to_owned(),
+    }
+}
+
+fn story(told: &[Told]) -> Vec<Line> {
+    let lines = told.iter().map(|Told { at, who, what }| {
+        let at = seconds(*at);
+        Line::plain(format!("{at:>7}  {who}: {what}"))
+    });
+    lines.collect()
+}
+
+fn state(breaker: BreakerState) -> &'static str {
+    match breaker {
+        BreakerState::Closed => "closed",
+        BreakerState::Open => "open",
+        BreakerState::HalfOpen => "half open",
+        BreakerState::Isolated => "isolated",
+    }
+}
+
+pub(super) fn seconds(at: Duration) -> String {
+    format!("{:.1}s", at.as_secs_f64())
+}
+
+pub(super) fn per_second(rate: f64) -> String {
+    format!("{rate:.1}/s")
+}
+
+pub(super) fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+//! A fixed picture, drawn wide, narrow, coloured and plain.
+
+use insta::assert_snapshot;
+
+use super::*;
+
+fn server(name: &'static str, truth: &str, learned: f64) -> SeenServer {
+    SeenServer {
+        name,
+        truth: truth.to_owned(),
+        learned,
+        breaker: BreakerState::Closed,
+        badge: None,
+        because: Because::Pace,
+        received: 1000,
+        refused: 4,
+    }
+}
+
+fn upstream(name: &'static str, truth: &str, servers: Vec<SeenServer>) -> Seen {
+    Seen {
+        name,
+        about: "does what it does",
+        truth: truth.to_owned(),
+        learned: servers.iter().map(|server| server.learned).sum(),
+        answered: 48.94,
+        received: 1000,
+        refused: 4,
+        waiting: 27,
+        because: servers[0].because,
+        why: "raised: answers come fast and none is refused".to_owned(),
+        servers,
+    }
+}
+
+fn told(millis: u64, who: &str, what: &str) -> Told {
+    Told {
+        at: Duration::from_millis(millis),
+        who: who.to_owned(),
+        what: what.to_owned(),
+    }
+}
+
+fn picture() -> Picture {
+    let second = Duration::from_secs(1);
+    let hold = Because::Hold {
+        until: second * 22,
+        source: Source::RetryAfter,
+    };
+    let open = Because::Breaker {
+        until: Some(second * 23),
+    };
+    let paused = Badge::Paused {
+        until: second * 24,
+        errors: 2,
+    };
+    Picture {
+        elapsed: Duration::from_millis(21_400),
+        gateway: "127.0.0.1:40001".parse().unwrap(),
+        admin: "127.0.0.1:40002".parse().unwrap(),
+        token: "/data/admin-token".into(),
+        upstreams: vec![
+            upstream("steady", "50/s", vec![server("only", "50/s", 49.14)]),
+            upstream(
+                "polite",
+                "120 in 10s",
+                vec![SeenServer {
+                    because: hold,
+                    ..server("only", "120 in 10s", 12.0)
+                }],
+            ),
+            upstream(
+                "pool",
+                "68/s together",
+                vec![
+                    server("a", "3 at once, 100ms", 29.0),
+                    SeenServer {
+                        breaker: BreakerState::Open,
+                        because: open,
+                        ..server("b", "3 at once, 100ms", 30.0)
+                    },
+                    SeenServer {
+                        badge: Some(paused),
+                        ..server("c", "8/s", 8.0)
+                    },
+                    SeenServer {
+                        badge: Some(Badge::Disabled),
+                        ..server("d", "8/s", 8.0)
+                    },
+                ],
+            ),
+        ],
+        story: vec![
+            told(12_300, "steady", "refused → 53.3/s becomes 37.3/s"),
+            told(15_200, "polite", "429 with Retry-After 7s → everyone waits"),
+        ],
+    }
+}
+
+fn canvas(columns: usize, rows: usize) -> Canvas {
+    Canvas {
+        columns,
+        rows,
+        has_colour: false,
+    }
+}
+
+#[test]
+fn a_wide_terminal_shows_everything() {
+    assert_snapshot!(frame(&picture(), canvas(130, 40)), @r#"
+    tidegate demo, 21.4s: nobody is told a limit, and clients send as fast as they are answered
+    gateway http://127.0.0.1:40001, admin API http://127.0.0.1:40002
+    try  curl -i http://127.0.0.1:40001/steady/hello
+    or   curl -H "Authorization: Bearer $(cat /data/admin-token)" http://127.0.0.1:40002/api/v1/gates
+
+    upstream really takes       learned  answered  refused  breaker  waiting  what it does
+    steady   50/s                49.1/s    48.9/s    0.4 %  closed        27  does what it does
+             waiting for their turn at the learned pace; pace raised: answers come fast and none is refused
+    polite   120 in 10s          12.0/s    48.9/s    0.4 %  closed        27  does what it does
+             waiting for the end of a hold at 22.0s, by Retry-After; pace raised: answers come fast and none is refused
+    pool     68/s together       75.0/s    48.9/s    0.4 %                27  does what it does
+             waiting for whichever server may send first
+      a      3 at once, 100ms    29.0/s              0.4 %  closed
+      b      3 at once, 100ms    30.0/s              0.4 %  open     the next look of the open breaker at 23.0s
+      c      8/s                  8.0/s              0.4 %  closed   [paused] until 24.0s, error 2 in a row
+      d      8/s                  8.0/s              0.4 %  closed   [disabled] until a person enables it
+
+      12.3s  steady: refused → 53.3/s becomes 37.3/s
+      15.2s  polite: 429 with Retry-After 7s → everyone waits
+    "#);
+}
+
+#[test]
+fn on_a_narrow_and_low_one_lines_are_cut_and_the_rest_is_left_out() {
+    let drawn = frame(&picture(), canvas(60, 12));
+    assert!(drawn.lines().all(|line| line.chars().count() <= 60));
+    assert_eq!(drawn.lines().count(), 11);
+    assert!(
+        !drawn.contains("admin-token"),
+        "half a command is of no use"
+    );
+    let drawn = frame(&picture(), canvas(1, 1));
+    assert_eq!(drawn, "");
+}
+
+#[test]
+fn colours_say_what_is_held_back_and_what_does_not_work() {
+    let coloured = Canvas {
+        has_colour: true,
+        ..canvas(130, 40)
+    };
+    let drawn = frame(&picture(), coloured);
+    let codes = |name: &str| {
+        let line = drawn.lines().find(|line| line.contains(name)).unwrap();
+        line.split_once('m').unwrap().0.to_owned()
+    };
+    assert_eq!(codes("polite   "), "\x1b[33");
+    assert_eq!(codes("  b  "), "\x1b[31");
+    assert_eq!(codes("  c  "), "\x1b[33");
+    let plain = frame(&picture(), canvas(130, 40));
+    assert!(drawn.len() > plain.len() && !plain.contains('\x1b'));
+}
+
+#[test]
+fn in_a_file_only_news_are_told() {
+    let first = block(&picture(), Duration::ZERO);
+    assert!(first.starts_with("tidegate demo, 21.4s") && first.contains("admin-token"));
+    let later = block(&picture(), Duration::from_secs(15));
+    assert!(later.starts_with("after 21.4s\n") && !later.contains("admin-token"));
+    assert!(later.contains("15.2s  polite") && !later.contains("12.3s  steady"));
+}

@@ -1,0 +1,92 @@
+//! Runs clients: where they are, without a proxy between, and with all they said if they fail.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::servers::{PATIENCE, wait};
+
+/// What a client did.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// One of Debian's programs.
+pub(crate) fn program(name: &str) -> Command {
+    let mut command = Command::new(name);
+    without_proxies(&mut command);
+    command
+}
+
+/// A program of Python's environment.
+pub(crate) fn of_python(name: &str) -> Command {
+    let path = environment().join("bin").join(name);
+    program(path.to_str().unwrap())
+}
+
+/// A script beside this file.
+pub(crate) fn script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/clients")
+        .join(name)
+}
+
+/// Where `scripts/install-clients` makes it.
+fn environment() -> PathBuf {
+    if let Some(chosen) = std::env::var_os("CLIENTS_VENV") {
+        return in_workspace(chosen.into());
+    }
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    in_workspace(target.into()).join("clients/venv")
+}
+
+/// The script runs at the top of the workspace, tests in the folder of their package.
+fn in_workspace(path: PathBuf) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(path)
+}
+
+fn without_proxies(command: &mut Command) {
+    for name in ["http_proxy", "https_proxy", "all_proxy", "no_proxy"] {
+        command.env_remove(name).env_remove(name.to_uppercase());
+    }
+}
+
+/// Runs a client to its end, which has to be a good one.
+pub(crate) fn run(command: &mut Command) -> Said {
+    run_for(command, PATIENCE)
+}
+
+/// The same, for no longer than that.
+pub(crate) fn run_for(command: &mut Command, patience: Duration) -> Said {
+    let folder = tempfile::tempdir().unwrap();
+    let files = ["stdout", "stderr"].map(|name| folder.path().join(name));
+    let [stdout, stderr] = files.each_ref().map(|file| File::create(file).unwrap());
+    let spawned = command.stdout(stdout).stderr(stderr).spawn();
+    let mut child = spawned.unwrap_or_else(|error| panic!("{}", missing(command, &error)));
+    let status = wait(&mut child, patience);
+    let [stdout, stderr] =
+        files.map(|file| String::from_utf8_lossy(&fs::read(file).unwrap()).into_owned());
+    assert!(
+        status.success(),
+        "{command:?} ended with {status}\n--- its stdout\n{stdout}\n--- its stderr\n{stderr}"
+    );
+    Said { stdout, stderr }
+}
+
+/// Starts a client whose output is read while it runs.
+pub(crate) fn start(command: &mut Command) -> std::process::Child {
+    let spawned = command.stdout(Stdio::piped()).spawn();
+    spawned.unwrap_or_else(|error| panic!("{}", missing(command, &error)))
+}
+
+fn missing(command: &Command, error: &std::io::Error) -> String {
+    format!(
+        "cannot run {}: {error}\nhint: scripts/install-clients installs the clients that tests use",
+        command.get_program().display()
+    )
+}
