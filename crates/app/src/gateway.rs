@@ -12,6 +12,7 @@
 
 mod answer;
 mod body;
+mod discard;
 mod guard;
 mod handle;
 mod headers;

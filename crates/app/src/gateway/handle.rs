@@ -17,6 +17,7 @@ use tidegate::{Answered, Attempt};
 
 use super::answer::{self, Finish};
 use super::body::ServedBody;
+use super::discard::discard;
 use super::headers;
 use super::path;
 use super::patience;
@@ -61,26 +62,38 @@ pub(super) async fn handle(worker: &Worker, request: Request<Incoming>) -> Respo
     let id = worker.name_request();
     let served = worker.front.engine.served();
     let mut finish = Finish::new(worker, id, &request);
-    match understand(worker, &served, request) {
-        Err(own) => finish.own(&own),
+    let (head, body) = request.into_parts();
+    let is_body_coming = !head.headers.contains_key(header::EXPECT);
+    match understand(worker, &served, Request::from_parts(head, ())) {
+        Err(own) => {
+            if is_body_coming {
+                discard(body);
+            }
+            finish.own(&own)
+        }
         Ok((route, wanted)) => {
+            let wanted = Wanted {
+                body: Kept::new(body, served.bounds()),
+                is_body_coming,
+                ..wanted
+            };
             finish.route = Some(Arc::clone(&route));
             send(worker, &served, &route, wanted, finish).await
         }
     }
 }
 
-/// What is asked for, if it may be.
+/// What is asked for, if it may be; its body is still to come.
 fn understand(
     worker: &Worker,
     served: &Served,
-    request: Request<Incoming>,
+    request: Request<()>,
 ) -> Result<(Arc<Route>, Wanted), Own> {
     worker.front.guard().check(&request)?;
     if worker.front.is_draining() {
         return Err(Own::Draining);
     }
-    let (head, body) = request.into_parts();
+    let (head, ()) = request.into_parts();
     let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
     let split = path::split(path).ok_or_else(|| no_route(served))?;
     let route = served.route(split.pool).ok_or_else(|| no_route(served))?;
@@ -103,15 +116,14 @@ fn understand(
         expires_after: Some(wait.unwrap_or(route.max_wait).max(LEAST_WAIT)),
         ..ItemKind::of(head.method.as_str())
     };
-    let is_body_coming = !headers.contains_key(header::EXPECT);
     headers::clean_request(&mut headers);
     headers.append(header::VIA, worker.front.via().clone());
     let wanted = Wanted {
         method: head.method,
         rest,
         headers,
-        body: Kept::new(body, bounds),
-        is_body_coming,
+        body: Kept::NONE,
+        is_body_coming: false,
         kind,
     };
     Ok((Arc::clone(route), wanted))
@@ -173,10 +185,14 @@ async fn send(
         })
         .await
     };
-    match ended {
+    let answer = match ended {
         Ok(ended) => answer::finish(ended, &wanted.body, finish),
         Err(trouble) => finish.own(&trouble.into()),
+    };
+    if let (true, Some(unread)) = (wanted.is_body_coming, wanted.body.into_unread()) {
+        discard(unread);
     }
+    answer
 }
 
 /// One attempt at one endpoint, and what it means.

@@ -147,6 +147,13 @@ impl Kept {
             .unwrap_or(true)
     }
 
+    /// What of it nobody has read, if no attempt has it.
+    pub fn into_unread(self) -> Option<Incoming> {
+        let state = Arc::into_inner(self.0?)?;
+        let state = state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        (!state.is_over).then_some(state.rest)
+    }
+
     /// Why it could not be passed on.
     pub fn trouble(&self) -> Option<BodyTrouble> {
         self.look(|state| state.trouble).flatten()

@@ -270,6 +270,40 @@ fn a_body_that_is_too_long_is_refused_by_what_it_says_and_by_what_it_is() {
 }
 
 #[test]
+fn who_still_sends_can_read_why_it_is_refused() {
+    let mock = mock();
+    let clients = "[client.one]\ntoken = \"env:one\"\n[http]\nmax_body = \"16MiB\"\n";
+    let gate = "[gate]\nstrategy = \"fixed\"\ninitial_rate = 0.001\n";
+    let gateway = Fixture::new(&format!("{gate}{clients}{}", pool(&[("a", &mock.url())])));
+    let token = "tidegate-token: value-of-one";
+    assert_eq!(
+        gateway.connect().get_with("/api/echo", &[token]).status,
+        200
+    );
+    let body = "x".repeat(8 << 20);
+    let pieces = format!("800000\r\n{body}\r\n0\r\n\r\n");
+    for (path, headers, reason) in [
+        ("/api/echo", &[][..], "no_token"),
+        ("/nope/echo", &[token], "no_route"),
+        (
+            "/api/echo",
+            &[token, "tidegate-max-wait: 1s"],
+            "wait_too_long",
+        ),
+    ] {
+        let mut client = gateway.connect();
+        let reply = client.post(path, headers, &body);
+        assert_eq!(reply.reason(), Some(reason));
+        // The connection is as good as before.
+        let headers = [headers, &["transfer-encoding: chunked"]].concat();
+        client.send(&request("POST", path, &headers, ""));
+        client.send(&pieces);
+        assert_eq!(client.reply(false).unwrap().reason(), Some(reason));
+    }
+    assert_eq!(mock.stats().received, 1);
+}
+
+#[test]
 fn a_body_that_does_not_come_is_not_waited_for() {
     let mock = mock();
     let gateway = Fixture::with(&mock.url(), "[http]\nidle_timeout = \"300ms\"\n");

@@ -9,6 +9,7 @@
 )]
 
 mod bodies;
+mod documents;
 mod headers;
 mod hostile;
 mod leaving;

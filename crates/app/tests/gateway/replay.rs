@@ -219,3 +219,19 @@ fn what_a_retry_would_not_change_is_sent_once() {
         );
     }
 }
+
+#[test]
+fn what_may_pass_is_sent_again() {
+    for status in ["408", "429", "500", "502", "503", "504", "529"] {
+        let mock = scripted(&format!("{status},200"));
+        let gateway = Fixture::before(&mock.url());
+        let reply = gateway.get("/api/x");
+        assert_eq!((reply.status, reply.attempts()), (200, 2), "{status}");
+    }
+    // With a time to come back the server says that it did nothing.
+    let mock = scripted("503:1,200");
+    let gateway = Fixture::before(&mock.url());
+    let reply = gateway.connect().post("/api/x", &[], "hello");
+    assert_eq!((reply.status, reply.attempts()), (200, 2));
+    assert_eq!(mock.stats().early, 0);
+}

@@ -1,0 +1,110 @@
+//! The reference of the gateway says what the gateway does.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use app::gateway::Own;
+use app::metrics::RequestOutcome;
+
+use crate::support::Fixture;
+
+const PAGE: &str = include_str!("../../../../docs/reference/gateway.md");
+
+/// Every answer of our own, as it is when waiting helps.
+fn all() -> Vec<Own> {
+    let wait = Some(Duration::from_secs(7));
+    let all = vec![
+        Own::WaitTooLong { wait },
+        Own::QueueFull { wait: None },
+        Own::BreakerOpen { wait },
+        Own::NoEndpoint { wait },
+        Own::TooManyGates,
+        Own::Draining,
+        Own::Deadline,
+        Own::Unreachable(String::new()),
+        Own::NoToken,
+        Own::HostNotAllowed,
+        Own::AddressNotAllowed,
+        Own::WrongHost,
+        Own::BodyTooLarge,
+        Own::HeadersTooLarge,
+        Own::NoRoute(String::new()),
+        Own::BodyIncomplete,
+        Own::Loop,
+        Own::BadWait,
+    ];
+    // Whoever adds one is reminded of the list above and of the page.
+    for own in &all {
+        match own {
+            Own::WaitTooLong { .. }
+            | Own::QueueFull { .. }
+            | Own::BreakerOpen { .. }
+            | Own::NoEndpoint { .. }
+            | Own::TooManyGates
+            | Own::Draining
+            | Own::Deadline
+            | Own::Unreachable(_)
+            | Own::NoToken
+            | Own::HostNotAllowed
+            | Own::AddressNotAllowed
+            | Own::WrongHost
+            | Own::BodyTooLarge
+            | Own::HeadersTooLarge
+            | Own::NoRoute(_)
+            | Own::BodyIncomplete
+            | Own::Loop
+            | Own::BadWait => {}
+        }
+    }
+    all
+}
+
+/// The rows of the table below a heading, in cells.
+fn rows(heading: &str) -> Vec<Vec<&'static str>> {
+    let section = PAGE.split("\n## ").find(|part| part.starts_with(heading));
+    let lines = section
+        .unwrap()
+        .lines()
+        .filter(|line| line.starts_with('|'));
+    let cells = |line: &'static str| line.trim_matches('|').split('|').map(str::trim).collect();
+    lines.skip(2).map(cells).collect()
+}
+
+#[test]
+fn the_page_has_every_reason_with_its_status() {
+    let gateway = Fixture::new("");
+    let id = gateway.engine.trails().name(0);
+    let told: BTreeSet<(String, String, bool)> = rows("Answers of our own")
+        .iter()
+        .map(|row| {
+            let reason = row[1].trim_matches('`').to_owned();
+            (row[0].to_owned(), reason, row[2] != "–")
+        })
+        .collect();
+    let made: BTreeSet<(String, String, bool)> = all()
+        .iter()
+        .map(|own| {
+            let has_wait = own.answer(id).headers().contains_key("retry-after");
+            let status = own.status().as_u16().to_string();
+            (status, own.reason().to_owned(), has_wait)
+        })
+        .collect();
+    assert_eq!(told, made);
+}
+
+#[test]
+fn the_page_has_every_outcome() {
+    let word = |cell: &str| cell.trim_matches('`').to_owned();
+    let own = rows("Answers of our own")
+        .into_iter()
+        .map(|row| word(row[1]));
+    let others = rows("Answers of others")
+        .into_iter()
+        .map(|row| word(row[0]));
+    let told: BTreeSet<String> = own.chain(others).collect();
+    let known: BTreeSet<String> = RequestOutcome::ALL
+        .iter()
+        .map(|outcome| outcome.as_str().to_owned())
+        .collect();
+    assert_eq!(told, known);
+}
