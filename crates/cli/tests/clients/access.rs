@@ -25,6 +25,7 @@ fn started() -> Servers {
     let token = format!("tidegate-token: {SECRET}");
     let asked = get(&servers.gateway(), "/llm/x?key=s3cr3t", &[&token]);
     assert_eq!(asked.status, 401, "{asked:?}");
+    assert_eq!(asked.header("tidegate-endpoint"), Some("a"), "{asked:?}");
     servers
 }
 

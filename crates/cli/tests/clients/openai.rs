@@ -31,7 +31,7 @@ fn who_has_no_retries_needs_none() {
 #[test]
 fn errors_are_the_librarys_own() {
     // The first two are wrong, and answered so.
-    let script = ["--style", "openai", "--script", "200,200,429:9,200"];
+    let script = ["--style", "openai", "--script", "200,200,429:60,200"];
     let servers = Servers::start(&script, "[gate]\ninitial_rate = 1000.0\n");
     python("openai_errors.py", &servers);
     let stats = servers.stats();
