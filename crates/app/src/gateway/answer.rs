@@ -30,6 +30,7 @@ pub(super) struct Finish<'a> {
     /// How often it was sent so far.
     sent: AtomicU32,
     pub(super) route: Option<Arc<Route>>,
+    has_ended: bool,
 }
 
 /// What is known of a request's way.
@@ -136,6 +137,7 @@ impl<'a> Finish<'a> {
             trace_id: trace_id(request.headers()),
             sent: AtomicU32::new(0),
             route: None,
+            has_ended: false,
         }
     }
 
@@ -252,6 +254,7 @@ impl<'a> Finish<'a> {
         outcome: RequestOutcome,
         way: Way,
     ) {
+        self.has_ended = true;
         let route = self.route.take();
         self.count(route.as_deref(), status, outcome, &way);
         let told = Told {
@@ -268,6 +271,25 @@ impl<'a> Finish<'a> {
         self.worker.front.engine.trails().keep(told);
     }
 }
+
+impl Drop for Finish<'_> {
+    /// A request that is dropped before its end is one whose caller has gone.
+    fn drop(&mut self) {
+        if !self.has_ended {
+            let way = Way {
+                sent: self.sent.load(Ordering::Relaxed),
+                trail: Trail::default(),
+            };
+            self.keep(GONE, None, RequestOutcome::Cancelled, way);
+        }
+    }
+}
+
+/// Nobody gets this status: it is what logs of other servers say in its place, too.
+const GONE: StatusCode = match StatusCode::from_u16(499) {
+    Ok(status) => status,
+    Err(_) => StatusCode::BAD_REQUEST,
+};
 
 /// The trace that a caller says its request belongs to.
 fn trace_id(headers: &HeaderMap) -> Option<Box<str>> {

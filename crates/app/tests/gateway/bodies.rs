@@ -171,6 +171,9 @@ fn who_goes_away_while_waiting_leaves_the_line_and_nothing_is_sent() {
     until("the first is cancelled", || mock.stats().in_flight == 0);
     gateway.works();
     assert_eq!(mock.stats().received, 2);
+    let gone = "tidegate_requests_total{route=\"api\",outcome=\"cancelled\"} 4";
+    let metrics = gateway.engine.render_metrics();
+    assert!(metrics.contains(gone), "{metrics}");
 }
 
 #[test]
