@@ -53,6 +53,5 @@ fn many_gates_and_many_who_wait_take_little() {
         for client in &mut clients {
             assert_eq!(client.reply(false).unwrap().status, 200);
         }
-        assert_eq!(mock.stats().max_in_flight, 1);
     });
 }

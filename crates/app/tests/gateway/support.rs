@@ -15,6 +15,7 @@ use app::log::{Format, Level, Log};
 use app::mock::{Mock, MockSettings, Script};
 use app::settings::{Settings, Sources, Surroundings};
 use serde_json::Value;
+use socket2::{Domain, Socket, Type};
 use store::Store;
 use tidegate::Clock;
 
@@ -149,7 +150,12 @@ pub(crate) fn free() -> SocketAddr {
 
 /// A port at which nobody listens.
 pub(crate) fn nobody() -> SocketAddr {
-    TcpListener::bind(free()).unwrap().local_addr().unwrap()
+    // Bound for good, so that nobody else gets it, and never listening, so that callers are refused.
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.bind(&free().into()).unwrap();
+    let address = socket.local_addr().unwrap().as_socket().unwrap();
+    std::mem::forget(socket);
+    address
 }
 
 /// A sink that keeps what it gets.
