@@ -77,7 +77,7 @@ impl AnswerBody {
     }
 
     /// Reads up to `most` bytes, or to the end, and keeps them: whoever reads the body later gets
-    /// them first, and then how it ended. What does not come within [`READ_FOR`] is not waited for.
+    /// them first, and then how it ended. What does not come within 5 s is not waited for.
     pub async fn beginning(&mut self, most: usize) -> &[u8] {
         let mut read = BytesMut::new();
         let mut late = None;
