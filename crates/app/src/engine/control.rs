@@ -20,7 +20,7 @@ use super::keep::fit_to_store;
 use super::overlay::{Overlay, laid_over};
 use super::served::rules;
 use super::{Engine, Remote, Route};
-use crate::settings::{self, Endpoint, Process};
+use crate::settings::{self, Endpoint, PlainFiles};
 use crate::upstream::{Addresses, Trust};
 
 /// What was changed, and whose turn it is to change something.
@@ -113,7 +113,7 @@ impl Engine {
     pub fn restore(&self, stored: &Stored) -> Vec<String> {
         let settings = Arc::clone(self.served().settings());
         let now = self.limiter().clock().wall();
-        let (mut overlay, warnings) = Overlay::of(stored, &settings, &Process, now);
+        let (mut overlay, warnings) = Overlay::of(stored, &settings, &PlainFiles, now);
         let mut kept = self.control.overlay();
         self.serve(settings, &overlay);
         overlay.forget_records();
@@ -443,7 +443,7 @@ fn read_header(written: &str, value: &str) -> Result<(String, Reference, setting
     let reference: Reference = value
         .parse()
         .map_err(|error: store::NotStorable| about_header(written, &error.to_string()))?;
-    let secret = settings::follow(reference.as_str(), &Process);
+    let secret = settings::follow(reference.as_str(), &PlainFiles);
     match secret {
         Ok(Some(secret)) => Ok((name, reference, secret)),
         Ok(None) => Err(about_header(written, "`env:NAME` or `file:PATH`")),

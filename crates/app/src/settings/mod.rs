@@ -51,6 +51,7 @@ pub use self::schema::schema;
 pub use self::secret::Secret;
 pub(crate) use self::secret::follow;
 pub use self::server::{Client, Forward, Network, Server, Storage};
+pub(crate) use self::surroundings::PlainFiles;
 pub use self::surroundings::{Process, Surroundings};
 pub use self::value::Size;
 pub(crate) use self::value::{http_url, shown_url};

@@ -44,3 +44,21 @@ impl Surroundings for Process {
             .collect()
     }
 }
+
+/// The same, but of files only those that have an end by themselves. Who starts the process may hand
+/// it a pipe; whoever refers to one from outside would keep everybody waiting for what never comes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PlainFiles;
+
+impl Surroundings for PlainFiles {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        if !std::fs::metadata(path)?.is_file() {
+            return Err(io::Error::other("it is not a plain file"));
+        }
+        Process.read(path)
+    }
+
+    fn variables(&self) -> Vec<(String, String)> {
+        Process.variables()
+    }
+}

@@ -324,6 +324,25 @@ fn what_was_added_without_its_secret_is_left_out_and_said() {
     assert!(warning.contains("`x` of pool `llm`"), "{warning}");
 }
 
+#[cfg(unix)]
+#[test]
+fn a_secret_in_a_pipe_keeps_nobody_waiting() {
+    let (running, folder) = Running::new(TWO);
+    let pipe = folder.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    let reference = format!("file:{}", pipe.display());
+    let body =
+        json!({ "name": "x", "url": "https://x.example.com", "headers": { "x-key": reference } });
+    let answer = running.ask(
+        "POST",
+        "/api/v1/pools/llm/endpoints",
+        Some(&body.to_string()),
+    );
+    assert_eq!(answer.problem(), (422, "invalid".to_owned()));
+    assert_eq!(names(&running), ["a", "b"]);
+}
+
 #[test]
 fn the_test_tool_shows_what_would_happen_and_touches_nothing() {
     let (running, _folder) = Running::new(TWO);
