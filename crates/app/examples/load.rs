@@ -9,6 +9,7 @@
 
 #![expect(clippy::print_stdout, reason = "a program that prints its result")]
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -86,6 +87,8 @@ impl Wanted {
 struct Seen {
     good: u64,
     bad: u64,
+    /// What was bad, by status and reason.
+    reasons: BTreeMap<String, u64>,
     /// Of good answers.
     latencies: Vec<Duration>,
 }
@@ -108,6 +111,7 @@ impl Seen {
         json!({
             "good": self.good,
             "bad": self.bad,
+            "reasons": self.reasons,
             "mean_ms": (count > 0).then(|| millis(sum / count)),
             "p50_ms": at(0.5),
             "p99_ms": at(0.99),
@@ -150,9 +154,10 @@ async fn client(wanted: Arc<Wanted>, seen: Arc<Mutex<Seen>>, number: u32, start:
         let Ok(asked) = timeout_at(end, ask(&wanted, &mut connection)).await else {
             return;
         };
-        let is_good = asked.is_ok_and(|is_good| is_good);
-        note(&seen, is_good, due.elapsed());
-        if !is_good {
+        let bad = asked.unwrap_or_else(|error| Some(error.to_string()));
+        let is_bad = bad.is_some();
+        note(&seen, bad, due.elapsed());
+        if is_bad {
             sleep(AFTER_AN_ERROR).await;
         }
         due += gap.unwrap_or_default();
@@ -162,29 +167,41 @@ async fn client(wanted: Arc<Wanted>, seen: Arc<Mutex<Seen>>, number: u32, start:
 /// As long as a careless program takes to write its error down.
 const AFTER_AN_ERROR: Duration = Duration::from_millis(100);
 
-fn note(seen: &Mutex<Seen>, is_good: bool, latency: Duration) {
+fn note(seen: &Mutex<Seen>, bad: Option<String>, latency: Duration) {
     let mut seen = seen.lock().unwrap_or_else(|poison| poison.into_inner());
-    if is_good {
-        seen.good += 1;
-        seen.latencies.push(latency);
-    } else {
-        seen.bad += 1;
+    match bad {
+        None => {
+            seen.good += 1;
+            seen.latencies.push(latency);
+        }
+        Some(reason) => {
+            seen.bad += 1;
+            *seen.reasons.entry(reason).or_default() += 1;
+        }
     }
 }
 
+/// Sends one request; tells what was bad about the answer.
 async fn ask(
     wanted: &Wanted,
     connection: &mut Option<SendRequest<Empty<Bytes>>>,
-) -> Result<bool, Failed> {
+) -> Result<Option<String>, Failed> {
     let mut sender = match connection.take() {
         Some(sender) => sender,
         None => connect(wanted.address).await?,
     };
     let answer = sender.send_request(wanted.request()?).await?;
-    let is_good = answer.status().is_success();
+    let status = answer.status();
+    let reason = answer.headers().get("tidegate-reason");
+    let reason = reason.and_then(|reason| reason.to_str().ok());
+    let bad = format!(
+        "{} {}",
+        status.as_u16(),
+        reason.unwrap_or("of the upstream")
+    );
     answer.into_body().collect().await?;
     *connection = Some(sender);
-    Ok(is_good)
+    Ok((!status.is_success()).then_some(bad))
 }
 
 async fn connect(address: SocketAddr) -> Result<SendRequest<Empty<Bytes>>, Failed> {
