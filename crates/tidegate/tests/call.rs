@@ -5,7 +5,7 @@ mod drive;
 use std::cell::Cell;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -18,8 +18,8 @@ use policy::item::{ItemKind, TerminalReason};
 use policy::outcome::{Failure, Outcome, Phase};
 use policy::preset::Preset;
 use policy::time::Timestamp;
-use tidegate::call::What;
-use tidegate::event::Event;
+use tidegate::call::{TrailStep, What};
+use tidegate::event::{Event, Listener};
 use tidegate::{
     Answered, Call, CallError, Called, Clock, Credential, Limiter, ManualClock, Pool, Reason,
 };
@@ -593,4 +593,74 @@ fn no_wait() -> BackoffSettings {
         options.set(name, value).expect("a good setting");
     }
     options.build().expect("settings that fit together")
+}
+
+#[test]
+fn what_cannot_be_sent_again_is_over_with_its_answer() {
+    let (clock, limiter) = limiter(FAST);
+    let run = limiter
+        .call(KEY)
+        .run(async |attempt| Answered::new("busy", attempt.status(503)).last());
+    let error = drive(&clock, run).expect_err("it has one attempt");
+    assert_eq!((error.reason, error.sent), (TerminalReason::Exhausted, 1));
+    assert_eq!(error.last, Some("busy"));
+    // That it is the last is no reason to fail.
+    let run = limiter
+        .call(KEY)
+        .run(async |attempt| Answered::new("fine", attempt.status(200)).last());
+    assert_eq!(drive(&clock, run).expect("a success").value, "fine");
+}
+
+#[test]
+fn who_watches_a_call_sees_every_step_of_its_trail() {
+    let (clock, limiter) = limiter(FAST);
+    let seen = Mutex::new(Vec::new());
+    let watcher = |step: &TrailStep| seen.lock().expect("nobody panics").push(step.clone());
+    let outcomes = [status(503), directed(429, 2), status(200)];
+    let called = run(&clock, limiter.call(KEY).watch(&watcher), &outcomes).expect("a success");
+    assert_eq!(called.sent, 3);
+    assert_eq!(
+        seen.into_inner().expect("nobody panics"),
+        called.trail.steps()
+    );
+}
+
+/// Hears what changes, and everything only if it is told to.
+struct Sparing {
+    wants_everything: Arc<AtomicBool>,
+    heard: Arc<Mutex<Vec<&'static str>>>,
+}
+
+impl Listener for Sparing {
+    fn on_event(&self, _: Timestamp, event: &Event<'_>) {
+        self.heard.lock().expect("nobody panics").push(event.name());
+    }
+
+    fn wants_everything(&self) -> bool {
+        self.wants_everything.load(Ordering::Relaxed)
+    }
+}
+
+#[test]
+fn who_does_not_want_everything_hears_what_changes_and_may_change_its_mind() {
+    let clock = ManualClock::new();
+    let (closely, heard) = (Arc::new(AtomicBool::new(false)), Arc::default());
+    let limiter = Limiter::builder()
+        .gate(gate(FAST))
+        .clock(clock.clock())
+        .listener(Sparing {
+            wants_everything: Arc::clone(&closely),
+            heard: Arc::clone(&heard),
+        })
+        .build();
+    let settle = |outcome: &Outcome| limiter.try_acquire(KEY).expect("a token").settle(outcome);
+    let told = || std::mem::take(&mut *heard.lock().expect("nobody panics"));
+    settle(&status(200));
+    assert!(told().is_empty());
+    settle(&directed(429, 2));
+    assert_eq!(told(), ["hold_started"]);
+    clock.advance(Duration::from_secs(3));
+    closely.store(true, Ordering::Relaxed);
+    settle(&status(200));
+    assert_eq!(told(), ["admitted", "settled"]);
 }

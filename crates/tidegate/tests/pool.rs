@@ -14,12 +14,12 @@ use drive::{drive, gate};
 use policy::hint::Hint;
 use policy::item::TerminalReason;
 use policy::ladder::{Disabled, LadderOptions, LadderSettings};
-use policy::outcome::Outcome;
+use policy::outcome::{Failure, Outcome, Phase};
 use policy::pool::Balance;
 use policy::time::Timestamp;
 use tidegate::call::What;
 use tidegate::event::Event;
-use tidegate::{Answered, Ask, Limiter, ManualClock, Pool, PoolRefusal, Reason};
+use tidegate::{Answered, Ask, Attempt, Limiter, ManualClock, Pool, PoolRefusal, Reason};
 
 fn pool(set: &[(&str, &str)], names: &[&str]) -> (ManualClock, Pool<()>) {
     let clock = ManualClock::new();
@@ -282,6 +282,63 @@ fn a_call_moves_on_to_another_endpoint() {
     assert_eq!(called.sent, 2);
     assert_eq!(*tried.borrow(), ["a", "b"]);
     assert_eq!(pool.view()[0].consecutive_errors, 1);
+}
+
+/// Where the attempts of a call went, and how long it took; `a` says how it fails.
+fn failing_over(
+    clock: &ManualClock,
+    pool: &Pool<()>,
+    a: impl Fn(&Attempt) -> Outcome,
+) -> (Vec<String>, Duration) {
+    let began = pool.limiter().clock().now();
+    let tried = RefCell::new(Vec::new());
+    let run = pool.call().run(|attempt, endpoint| {
+        tried.borrow_mut().push(endpoint.name().to_owned());
+        let outcome = match endpoint.name() {
+            "a" => a(&attempt),
+            _ => attempt.status(200),
+        };
+        async move { Answered::new((), outcome) }
+    });
+    drive(clock, run).expect("the other endpoint works");
+    (
+        tried.into_inner(),
+        pool.limiter().clock().now().since(began),
+    )
+}
+
+#[test]
+fn another_endpoint_takes_over_at_once_whatever_the_first_asks_for() {
+    let (clock, pool) = pool(FAST, &["a", "b"]);
+    let hour =
+        |attempt: &Attempt| Outcome::throttled(attempt.elapsed(), Some(Duration::from_secs(3600)));
+    let tried = ["a".to_owned(), "b".to_owned()];
+    assert_eq!(
+        failing_over(&clock, &pool, hour),
+        (tried.to_vec(), Duration::ZERO)
+    );
+}
+
+#[test]
+fn an_endpoint_that_failed_is_avoided_though_nothing_else_speaks_against_it() {
+    // Failures of the way there climb no ladder, and the first of the list comes first.
+    let clock = ManualClock::new();
+    let limiter = Limiter::builder()
+        .gate(gate(FAST))
+        .clock(clock.clock())
+        .build();
+    let pool = Pool::with("llm", &limiter, Balance::First, LadderSettings::default());
+    for name in ["a", "b"] {
+        assert!(pool.add(name, "llm.example.com", ()));
+    }
+    let broken = |attempt: &Attempt| {
+        Outcome::failure(Failure::Connect, Phase::Connecting, attempt.elapsed())
+    };
+    let tried = ["a".to_owned(), "b".to_owned()];
+    assert_eq!(
+        failing_over(&clock, &pool, broken),
+        (tried.to_vec(), Duration::ZERO)
+    );
 }
 
 /// What kept a call through a pool first, and until when.
