@@ -35,13 +35,26 @@ pub fn parse(text: &str) -> Result<Duration, &'static str> {
     Ok(total)
 }
 
+/// In whole seconds, rounded up: who comes back after so many is never early.
+///
+/// ```
+/// use std::time::Duration;
+/// use policy::duration::whole_seconds;
+///
+/// assert_eq!(whole_seconds(Duration::from_millis(2001)), 3);
+/// ```
+pub fn whole_seconds(length: Duration) -> u64 {
+    let has_rest = length.subsec_nanos() > 0;
+    length.as_secs().saturating_add(u64::from(has_rest))
+}
+
 /// A duration for people: whole seconds rounded up, as in `45s`, `2m`, `2m 30s`, `60m`.
 #[derive(Clone, Copy, Debug)]
 pub struct Rounded(pub Duration);
 
 impl fmt::Display for Rounded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = self.0.as_secs() + u64::from(self.0.subsec_nanos() > 0);
+        let seconds = whole_seconds(self.0);
         match (seconds / 60, seconds % 60) {
             (0, seconds) => write!(f, "{seconds}s"),
             (minutes, 0) => write!(f, "{minutes}m"),

@@ -24,6 +24,7 @@ mod window;
 
 use std::time::Duration;
 
+use policy::duration::whole_seconds;
 use policy::random::Random;
 use policy::time::Timestamp;
 
@@ -282,10 +283,6 @@ impl Luck {
 
 /// Longer than anything is simulated.
 const LONGEST: Duration = Duration::from_secs(u32::MAX as u64);
-
-fn whole_seconds(wait: Duration) -> u64 {
-    wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
-}
 
 #[cfg(test)]
 mod tests;

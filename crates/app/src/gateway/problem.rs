@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
-use policy::duration::Rounded;
+use policy::duration::{Rounded, whole_seconds};
 use serde_json::json;
 
 use super::body::ServedBody;
@@ -207,7 +207,7 @@ impl Own {
     /// The answer: `application/problem+json`.
     pub fn answer(&self, id: RequestId) -> Response<ServedBody> {
         let (reason, status) = (self.reason(), self.status());
-        let wait = self.wait().map(whole_seconds);
+        let wait = self.wait().map(|wait| whole_seconds(wait).max(1));
         let mut problem = json!({
             "type": format!("urn:tidegate:problem:{reason}"),
             "title": self.title(),
@@ -234,9 +234,3 @@ impl Own {
 
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
 const REASON: HeaderName = HeaderName::from_static("tidegate-reason");
-
-/// Rounded up: who comes back earlier would be told the same again.
-fn whole_seconds(wait: Duration) -> u64 {
-    let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-    seconds.max(1)
-}

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use policy::duration::Rounded;
+use policy::duration::{Rounded, whole_seconds};
 use policy::hint::Source;
 use policy::ladder::{Ended, Ladder, LadderSettings, Step};
 use policy::time::Timestamp;
@@ -174,11 +174,6 @@ impl Replay for ProtectionReplay {
         self.write(at, sentence, out);
         Ok(())
     }
-}
-
-/// Rounded up: who comes back after so many seconds is never early.
-fn whole_seconds(duration: Duration) -> u64 {
-    duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
 }
 
 fn ordinal(number: u32) -> String {
