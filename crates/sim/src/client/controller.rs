@@ -87,6 +87,17 @@ pub enum Afterwards {
     Kept(Kept),
 }
 
+impl Afterwards {
+    /// For those who do not tell their requests apart: what was not accepted is still to be sent.
+    pub(crate) fn until_accepted(attempt: &Attempt) -> Self {
+        if attempt.is_accepted() {
+            Self::Over
+        } else {
+            Self::BackToBacklog
+        }
+    }
+}
+
 /// Names something that a controller keeps, for as long as it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Kept(pub(crate) usize);

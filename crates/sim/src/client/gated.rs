@@ -82,11 +82,7 @@ impl Controller for Gated {
         }
         let is_open = self.gate.breaker_state(now) == BreakerState::Open;
         self.opened += u64::from(is_open && !was_open);
-        if attempt.is_accepted() {
-            Afterwards::Over
-        } else {
-            Afterwards::BackToBacklog
-        }
+        Afterwards::until_accepted(attempt)
     }
 
     fn standing(&self, now: Timestamp) -> Standing {

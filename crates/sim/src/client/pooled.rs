@@ -62,11 +62,7 @@ impl Controller for Pooled {
             let ended = ended(&attempt.outcome, attempt.verdict);
             self.pool.settle(&self.settings, lease, &ended, now);
         }
-        if attempt.is_accepted() {
-            Afterwards::Over
-        } else {
-            Afterwards::BackToBacklog
-        }
+        Afterwards::until_accepted(attempt)
     }
 
     /// Held while every endpoint is paused.

@@ -89,11 +89,7 @@ impl Controller for AutoThrottle {
             }
             Answer::Failed { .. } => {}
         }
-        if attempt.is_accepted() {
-            Afterwards::Over
-        } else {
-            Afterwards::BackToBacklog
-        }
+        Afterwards::until_accepted(attempt)
     }
 
     fn standing(&self, _: Timestamp) -> Standing {

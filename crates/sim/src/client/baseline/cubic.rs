@@ -117,11 +117,7 @@ impl Controller for Cubic {
         } else {
             self.grow(now);
         }
-        if attempt.is_accepted() {
-            Afterwards::Over
-        } else {
-            Afterwards::BackToBacklog
-        }
+        Afterwards::until_accepted(attempt)
     }
 
     fn standing(&self, _: Timestamp) -> Standing {

@@ -252,11 +252,7 @@ impl Controller for Epochs {
         if let Some(heard) = self.pacer.hear(id, attempt, now, random) {
             self.learn(&heard, now);
         }
-        if attempt.is_accepted() {
-            Afterwards::Over
-        } else {
-            Afterwards::BackToBacklog
-        }
+        Afterwards::until_accepted(attempt)
     }
 
     fn standing(&self, now: Timestamp) -> Standing {

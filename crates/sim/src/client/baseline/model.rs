@@ -343,11 +343,7 @@ impl Controller for Model {
         if let Some(heard) = self.pacer.hear(id, attempt, now, random) {
             self.learn(&heard, now);
         }
-        if attempt.is_accepted() {
-            Afterwards::Over
-        } else {
-            Afterwards::BackToBacklog
-        }
+        Afterwards::until_accepted(attempt)
     }
 
     fn standing(&self, now: Timestamp) -> Standing {
