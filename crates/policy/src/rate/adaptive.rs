@@ -552,3 +552,37 @@ impl Coarse {
 fn narrow(value: f64) -> f32 {
     value as f32
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a guard makes of so many answers with this latency, ten milliseconds apart.
+    fn measure(guard: &mut LatencyGuard, now: &mut Timestamp, latency: Duration) -> Queueing {
+        let mut seen = Queueing::None;
+        for _ in 0..100 {
+            *now = *now + Duration::from_millis(10);
+            seen = guard.measure(latency, *now);
+        }
+        seen
+    }
+
+    #[test]
+    fn answers_that_take_no_time_do_not_differ_and_others_do() {
+        let check = |usual: u64, later: u64, is_queue: bool| {
+            let mut now = Timestamp::ZERO;
+            let mut guard = LatencyGuard::new(now);
+            measure(&mut guard, &mut now, Duration::from_micros(usual));
+            let seen = measure(&mut guard, &mut now, Duration::from_micros(later));
+            assert_eq!(
+                matches!(seen, Queueing::Building),
+                is_queue,
+                "{usual} {later}"
+            );
+        };
+        check(200, 9_000, false);
+        check(200, 30_000, true);
+        check(90_000, 95_000, false);
+        check(90_000, 200_000, true);
+    }
+}

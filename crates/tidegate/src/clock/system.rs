@@ -189,6 +189,20 @@ mod tests {
     }
 
     #[test]
+    fn alarms_ring_on_the_next_tick_and_never_before_their_time() {
+        let check = |at, tick| {
+            let at = Timestamp::from_nanos(at);
+            assert_eq!(next_tick(at), Timestamp::from_nanos(tick));
+        };
+        check(0, 0);
+        check(1, TICK);
+        check(TICK, TICK);
+        check(TICK + 1, 2 * TICK);
+        // At the end of time there is no next one.
+        check(u64::MAX, u64::MAX);
+    }
+
+    #[test]
     fn a_clock_that_nobody_waits_on_has_no_thread() {
         let system = System::new();
         assert!(!system.ringing.lock().started);
