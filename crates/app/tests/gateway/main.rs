@@ -22,3 +22,5 @@ mod secrets;
 mod support;
 mod tls;
 mod waiting;
+#[path = "../wire/mod.rs"]
+mod wire;

@@ -1,6 +1,5 @@
 //! A gateway, upstreams that do as they are told, and a client that shows all that it gets.
 
-use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::num::NonZeroUsize;
@@ -14,10 +13,12 @@ use app::gateway::Gateway;
 use app::log::{Format, Level, Log};
 use app::mock::{Mock, MockSettings, Script};
 use app::settings::{Settings, Sources, Surroundings};
-use serde_json::Value;
 use socket2::{Domain, Socket, Type};
 use store::Store;
 use tidegate::Clock;
+
+use crate::wire;
+pub(crate) use crate::wire::Reply;
 
 /// A gateway that serves, and what it logs.
 pub(crate) struct Fixture {
@@ -261,15 +262,6 @@ impl Raw {
 /// A connection, of either side.
 pub(crate) struct Client(BufReader<TcpStream>);
 
-/// An answer.
-#[derive(Clone, Default)]
-pub(crate) struct Reply {
-    pub(crate) status: u16,
-    pub(crate) headers: Vec<(String, String)>,
-    pub(crate) body: Vec<u8>,
-    pub(crate) trailers: Vec<(String, String)>,
-}
-
 impl Client {
     pub(crate) fn connect(address: SocketAddr) -> Self {
         Self::of(TcpStream::connect(address).unwrap())
@@ -335,34 +327,12 @@ impl Client {
 
     /// Reads an answer to its end.
     pub(crate) fn reply(&mut self, is_head: bool) -> io::Result<Reply> {
-        let mut reply = self.head()?;
-        if is_head || matches!(reply.status, 100..200 | 204 | 304) {
-            return Ok(reply);
-        }
-        if reply.header("transfer-encoding") == Some("chunked") {
-            while let Some(chunk) = self.chunk()? {
-                reply.body.extend(chunk);
-            }
-            reply.trailers = self.header_lines()?;
-        } else if let Some(length) = reply.header("content-length") {
-            reply.body.resize(length.parse().unwrap(), 0);
-            self.0.read_exact(&mut reply.body)?;
-        } else {
-            self.0.read_to_end(&mut reply.body)?;
-        }
-        Ok(reply)
+        Reply::read(&mut self.0, is_head)
     }
 
     /// Reads an answer up to its body.
     pub(crate) fn head(&mut self) -> io::Result<Reply> {
-        let line = self.line()?;
-        let status = line.split(' ').nth(1);
-        let status = status.and_then(|status| status.parse().ok());
-        Ok(Reply {
-            status: status.ok_or(io::ErrorKind::UnexpectedEof)?,
-            headers: self.header_lines()?,
-            ..Reply::default()
-        })
+        Reply::read_head(&mut self.0)
     }
 
     /// As an upstream: the head of the next request, and its body if its length is told.
@@ -391,32 +361,7 @@ impl Client {
 
     /// The next piece of a body in pieces; `None` after the last.
     pub(crate) fn chunk(&mut self) -> io::Result<Option<Vec<u8>>> {
-        let length = usize::from_str_radix(&self.line()?, 16);
-        let length = length.map_err(|_| io::ErrorKind::UnexpectedEof)?;
-        if length == 0 {
-            return Ok(None);
-        }
-        let mut chunk = vec![0; length + 2];
-        self.0.read_exact(&mut chunk)?;
-        chunk.truncate(length);
-        Ok(Some(chunk))
-    }
-
-    fn header_lines(&mut self) -> io::Result<Vec<(String, String)>> {
-        let mut headers = Vec::new();
-        loop {
-            let line = self.line()?;
-            let Some((name, value)) = line.split_once(':') else {
-                return Ok(headers);
-            };
-            headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
-        }
-    }
-
-    fn line(&mut self) -> io::Result<String> {
-        let mut line = Vec::new();
-        self.0.read_until(b'\n', &mut line)?;
-        Ok(String::from_utf8_lossy(&line).trim_end().to_owned())
+        wire::chunk(&mut self.0)
     }
 }
 
@@ -433,32 +378,7 @@ pub(crate) fn request(method: &str, path: &str, headers: &[&str], body: &str) ->
     text + "\r\n" + body
 }
 
-impl fmt::Debug for Reply {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let body = String::from_utf8_lossy(&self.body);
-        write!(
-            f,
-            "{} {:?} {body:?} {:?}",
-            self.status, self.headers, self.trailers
-        )
-    }
-}
-
 impl Reply {
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        let mut headers = self.headers.iter();
-        let found = headers.find(|(key, _)| key == name);
-        found.map(|(_, value)| value.as_str())
-    }
-
-    pub(crate) fn text(&self) -> &str {
-        std::str::from_utf8(&self.body).unwrap()
-    }
-
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap()
-    }
-
     /// How often it was sent.
     pub(crate) fn attempts(&self) -> u32 {
         self.header("tidegate-attempts").unwrap().parse().unwrap()

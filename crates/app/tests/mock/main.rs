@@ -13,3 +13,5 @@ mod scripts;
 mod styles;
 mod support;
 mod transport;
+#[path = "../wire/mod.rs"]
+mod wire;

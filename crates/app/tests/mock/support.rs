@@ -1,15 +1,17 @@
 //! A mock, its clock, and a client that shows all that it gets.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::num::NonZeroUsize;
 use std::thread;
 use std::time::Duration;
 
 use app::mock::{Mock, MockSettings, Script, Style, spec};
-use serde_json::Value;
 use sim::upstream::UpstreamSettings;
 use tidegate::ManualClock;
+
+use crate::wire;
+pub(crate) use crate::wire::Reply;
 
 /// A mock by a clock that is moved by hand.
 pub(crate) struct Fixture {
@@ -97,15 +99,6 @@ pub(crate) fn limited(style: Style, limits: &[&str]) -> MockSettings {
 /// A connection.
 pub(crate) struct Client(BufReader<TcpStream>);
 
-/// An answer.
-#[derive(Debug)]
-pub(crate) struct Reply {
-    pub(crate) status: u16,
-    pub(crate) headers: Vec<(String, String)>,
-    pub(crate) body: Vec<u8>,
-    pub(crate) trailers: Vec<(String, String)>,
-}
-
 impl Client {
     pub(crate) fn connect(address: SocketAddr) -> Self {
         Self(BufReader::new(TcpStream::connect(address).unwrap()))
@@ -144,79 +137,16 @@ impl Client {
 
     /// Reads an answer to its end.
     pub(crate) fn reply(&mut self, is_head: bool) -> io::Result<Reply> {
-        let mut reply = self.reply_head()?;
-        if is_head || matches!(reply.status, 204 | 304) {
-            return Ok(reply);
-        }
-        if reply.header("transfer-encoding") == Some("chunked") {
-            while let Some(chunk) = self.chunk()? {
-                reply.body.extend(chunk);
-            }
-            reply.trailers = self.header_lines()?;
-        } else {
-            let length = reply.header("content-length").unwrap().parse().unwrap();
-            reply.body.resize(length, 0);
-            self.0.read_exact(&mut reply.body)?;
-        }
-        Ok(reply)
+        Reply::read(&mut self.0, is_head)
     }
 
     /// Reads an answer up to its body.
     pub(crate) fn reply_head(&mut self) -> io::Result<Reply> {
-        let line = self.line()?;
-        let status = line.split(' ').nth(1);
-        let status = status.and_then(|status| status.parse().ok());
-        Ok(Reply {
-            status: status.ok_or(io::ErrorKind::UnexpectedEof)?,
-            headers: self.header_lines()?,
-            body: Vec::new(),
-            trailers: Vec::new(),
-        })
+        Reply::read_head(&mut self.0)
     }
 
     /// The next piece of a body in pieces; `None` after the last.
     pub(crate) fn chunk(&mut self) -> io::Result<Option<Vec<u8>>> {
-        let length = usize::from_str_radix(&self.line()?, 16);
-        let length = length.map_err(|_| io::ErrorKind::UnexpectedEof)?;
-        if length == 0 {
-            return Ok(None);
-        }
-        let mut chunk = vec![0; length + 2];
-        self.0.read_exact(&mut chunk)?;
-        chunk.truncate(length);
-        Ok(Some(chunk))
-    }
-
-    fn header_lines(&mut self) -> io::Result<Vec<(String, String)>> {
-        let mut headers = Vec::new();
-        loop {
-            let line = self.line()?;
-            let Some((name, value)) = line.split_once(": ") else {
-                return Ok(headers);
-            };
-            headers.push((name.to_owned(), value.to_owned()));
-        }
-    }
-
-    fn line(&mut self) -> io::Result<String> {
-        let mut line = String::new();
-        self.0.read_line(&mut line)?;
-        Ok(line.trim_end().to_owned())
-    }
-}
-
-impl Reply {
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        let mut headers = self.headers.iter();
-        let found = headers.find(|(key, _)| key == name);
-        found.map(|(_, value)| value.as_str())
-    }
-
-    pub(crate) fn text(&self) -> &str {
-        std::str::from_utf8(&self.body).unwrap()
-    }
-
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap()
+        wire::chunk(&mut self.0)
     }
 }
