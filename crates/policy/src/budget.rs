@@ -19,7 +19,7 @@
 
 use std::time::Duration;
 
-use crate::setting::{SettingError, SettingErrors, whole};
+use crate::setting::{self, SettingError, SettingErrors, whole};
 use crate::suggest::suggestion;
 use crate::time::Timestamp;
 
@@ -114,10 +114,7 @@ const DEFAULT_MINIMUM: u32 = 10;
 const RATIO: &str = "a number of retries per request from 0 to 10";
 
 fn ratio(value: &str) -> Result<f64, String> {
-    let ratio = value
-        .parse()
-        .ok()
-        .filter(|r| parts_per_million(*r).is_some());
+    let ratio = setting::number(value).filter(|r| parts_per_million(*r).is_some());
     ratio.ok_or_else(|| RATIO.to_owned())
 }
 

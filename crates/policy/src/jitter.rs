@@ -15,6 +15,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::random::Random;
+use crate::setting;
 
 /// How a delay is spread.
 ///
@@ -81,7 +82,7 @@ impl FromStr for Jitter {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let factors = || {
             let (low, high) = text.split_once("..")?;
-            Factors::new(low.trim().parse().ok()?, high.trim().parse().ok()?)
+            Factors::new(setting::number(low.trim())?, setting::number(high.trim())?)
         };
         match text {
             "none" => Ok(Self::None),

@@ -11,6 +11,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::duration;
+use crate::setting;
 use crate::time::Timestamp;
 
 /// At most `count` in any stretch of `period`.
@@ -44,7 +45,7 @@ impl FromStr for Limit {
     fn from_str(text: &str) -> Result<Self, String> {
         const EXPECTED: &str = "a count and a period such as `10/1s` or `5000/1d`";
         let (count, period) = text.split_once('/').ok_or(EXPECTED)?;
-        let count = count.trim().parse::<u32>().map_err(|_| EXPECTED)?;
+        let count = setting::number(count.trim()).ok_or(EXPECTED)?;
         let period = period.trim();
         let spelled = if period.starts_with(|c: char| c.is_ascii_digit()) {
             duration::parse(period)

@@ -156,6 +156,19 @@ pub fn switch(value: &str) -> Result<bool, String> {
     value.parse().map_err(|_| "`true` or `false`".to_owned())
 }
 
+/// A number as settings spell it: no leading `+`, and `_` only between two digits.
+pub fn number<T: FromStr>(value: &str) -> Option<T> {
+    let parts: Vec<&str> = value.split('_').collect();
+    let separates_digits = parts.windows(2).all(|sides| {
+        sides[0].ends_with(|c: char| c.is_ascii_digit())
+            && sides[1].starts_with(|c: char| c.is_ascii_digit())
+    });
+    if value.starts_with('+') || !separates_digits {
+        return None;
+    }
+    parts.concat().parse().ok()
+}
+
 /// A whole number within bounds, both included; `_` between digits is allowed.
 ///
 /// # Errors
@@ -166,9 +179,8 @@ pub fn whole<T: FromStr + PartialOrd + fmt::Display>(
     least: T,
     most: T,
 ) -> Result<T, String> {
-    let parsed = value.replace('_', "").parse::<T>().ok();
-    parsed
-        .filter(|number| *number >= least && *number <= most)
+    number(value)
+        .filter(|number: &T| *number >= least && *number <= most)
         .ok_or_else(|| format!("a whole number from {least} to {most}"))
 }
 
@@ -212,6 +224,20 @@ mod tests {
         }
         assert_eq!(list("[]").count(), 0);
         assert_eq!(list("").count(), 0);
+    }
+
+    #[test]
+    fn a_number_has_underscores_only_between_digits_and_no_plus() {
+        for (text, expected) in [("1", 1), ("10_000", 10_000), ("1_0_0", 100)] {
+            assert_eq!(whole(text, 0, 10_000), Ok(expected), "{text}");
+        }
+        for text in ["_1", "1_", "1__0", "_", "+5", "", "-1", "1.0", "1 0"] {
+            assert!(whole(text, 0, 10_000).is_err(), "{text}");
+        }
+        assert_eq!(number("1_000.5"), Some(1000.5));
+        for text in ["1_.5", "1._5", "+0.5", "1_e3"] {
+            assert_eq!(number::<f64>(text), None, "{text}");
+        }
     }
 
     #[test]

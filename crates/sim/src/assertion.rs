@@ -12,6 +12,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
+use policy::setting;
 use policy::suggest::suggestion;
 use thiserror::Error;
 
@@ -378,8 +379,7 @@ impl<'a> Parser<'a> {
             Some(digits) => (digits, 100.0),
             None => (written, 1.0),
         };
-        let number = digits.replace('_', "").parse::<f64>().ok();
-        match number.filter(|number| number.is_finite()) {
+        match setting::number(digits).filter(|number: &f64| number.is_finite()) {
             Some(number) => Ok(Operand::Number {
                 value: number / of,
                 written: written.to_owned(),

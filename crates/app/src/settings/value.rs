@@ -31,7 +31,7 @@ impl FromStr for Size {
         }
         let digits = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '_');
         let (number, unit) = text.split_at(text.len() - digits.len());
-        let number: u64 = number.replace('_', "").parse().map_err(|_| EXPECTED)?;
+        let number: u64 = policy::setting::number(number).ok_or(EXPECTED)?;
         let (_, bytes) = UNITS
             .iter()
             .find(|(name, _)| *name == unit.trim())

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::duration;
 use crate::limits::Limit;
 use crate::rate::Strategy;
-use crate::setting::{SettingError, list, positive, switch, unknown, whole};
+use crate::setting::{self, SettingError, list, positive, switch, unknown, whole};
 
 /// What was written about a gate; `None` leaves the default of the strategy.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -160,10 +160,8 @@ impl GateOptions {
 }
 
 fn number(value: &str, above: f64, most: f64, expected: &str) -> Result<f64, String> {
-    let number = value.replace('_', "").parse::<f64>();
-    number
-        .ok()
-        .filter(|n| *n > above && *n <= most)
+    setting::number(value)
+        .filter(|n: &f64| *n > above && *n <= most)
         .ok_or_else(|| expected.to_owned())
 }
 

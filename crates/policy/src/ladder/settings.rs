@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::ended::{Ended, Trouble};
 use crate::duration;
-use crate::setting::{SettingError, SettingErrors, list, switch, unknown, whole};
+use crate::setting::{self, SettingError, SettingErrors, list, switch, unknown, whole};
 use crate::text::{contains_words, first_of};
 
 /// What was written about protection; `None` leaves the default.
@@ -243,7 +243,7 @@ fn pauses(value: &str) -> Result<Vec<Duration>, String> {
 }
 
 fn statuses(value: &str) -> Result<Vec<u16>, String> {
-    let read = |part: &str| part.parse().ok().filter(|&status| may_climb(status));
+    let read = |part: &str| setting::number(part).filter(|&status| may_climb(status));
     let statuses = list(value).map(read).collect::<Option<Vec<u16>>>();
     statuses
         .filter(|statuses| statuses.len() <= MOST)

@@ -10,6 +10,7 @@ use policy::ladder::LadderOptions;
 use policy::poll::PollOptions;
 use policy::pool::Balance;
 use policy::preset::Preset;
+use policy::setting;
 use policy::suggest::suggestion;
 
 use super::section::{Problems, Section};
@@ -297,12 +298,12 @@ const A_BACKLOG: &str = "`endless`, requests per second such as `30/s`, or a tot
 const MOST_REQUESTS: u64 = 1_000_000_000;
 
 fn per_second(text: &str) -> Option<Backlog> {
-    let number = text.strip_suffix("/s")?.trim().parse::<f64>().ok()?;
+    let number = setting::number(text.strip_suffix("/s")?.trim())?;
     (number > 0.0 && number <= 1e6).then_some(Backlog::PerSecond(number))
 }
 
 fn total(text: &str) -> Option<Backlog> {
-    let number = text.replace('_', "").parse::<u64>().ok()?;
+    let number = setting::number(text)?;
     (1..=MOST_REQUESTS)
         .contains(&number)
         .then_some(Backlog::Total(number))
