@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use policy::gate::Reason;
 use policy::hint::Source;
-use policy::item::TerminalReason;
+use policy::item::{ResendReason, TerminalReason};
 use policy::ladder::Disabled;
 use policy::outcome::Verdict;
 use policy::rate::Why;
@@ -121,8 +121,8 @@ pub enum Event<'a> {
         sent: u32,
         /// How long from now.
         delay: Duration,
-        /// Why, in the word of a verdict or of a refusal.
-        reason: &'a str,
+        /// Why.
+        reason: ResendReason,
     },
     /// A call is over without success, and will not be sent again. Told once for each.
     Failed {

@@ -98,7 +98,7 @@ pub use clock::{Clock, ManualClock};
 pub use credential::{Credential, Making, Refresh};
 pub use limiter::{GateView, Limiter, LimiterBuilder, Snapshot, Sort, Totals};
 pub use permit::Permit;
-pub use pool::{Pool, PoolPermit, PoolRefusal};
+pub use pool::{Pool, PoolPermit, PoolRefusal, RefusalReason};
 pub use settings::HostSettings;
 
 /// Every decision, as plain state machines without clock and IO; here so that one dependency is

@@ -30,7 +30,7 @@ mod refusal;
 mod wait;
 
 pub use permit::PoolPermit;
-pub use refusal::PoolRefusal;
+pub use refusal::{PoolRefusal, RefusalReason};
 
 /// Endpoints that can do the same work. `E` is whatever its user keeps for each: an address, a
 /// client, a credential.

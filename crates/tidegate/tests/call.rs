@@ -22,6 +22,7 @@ use tidegate::call::{TrailStep, What};
 use tidegate::event::{Event, Listener};
 use tidegate::{
     Answered, Call, CallError, Called, Clock, Credential, Limiter, ManualClock, Pool, Reason,
+    RefusalReason,
 };
 
 fn limiter(set: &[(&str, &str)]) -> (ManualClock, Limiter) {
@@ -571,7 +572,7 @@ fn what_kept_it_is_on_the_trail_with_its_end() {
     let What::Kept { reason, until, .. } = &called.trail.steps()[0].what else {
         panic!("expected a wait, not {:?}", called.trail.steps()[0]);
     };
-    assert_eq!(*reason, Reason::Rate.as_str());
+    assert_eq!(*reason, RefusalReason::Gate(Reason::Rate));
     assert_eq!(*until, Some(Timestamp::from_millis(998)));
 }
 

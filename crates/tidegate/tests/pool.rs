@@ -103,7 +103,10 @@ fn who_cannot_wait_that_long_is_told_at_once() {
     let refusal = drive(&clock, asked).unwrap_err();
     let until = Some(Timestamp::from_secs(30));
     assert_eq!(refusal, PoolRefusal::Paused { until });
-    assert_eq!((refusal.as_str(), refusal.until()), ("paused", until));
+    assert_eq!(
+        (refusal.reason().as_str(), refusal.until()),
+        ("paused", until)
+    );
     assert_eq!(pool.limiter().clock().now(), Timestamp::ZERO);
 }
 

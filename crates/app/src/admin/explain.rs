@@ -92,7 +92,7 @@ impl Explained {
             method: told.method.to_string(),
             status: told.status,
             endpoint: told.endpoint.as_deref().map(str::to_owned),
-            outcome: told.outcome.to_owned(),
+            outcome: told.outcome.as_str().to_owned(),
             attempts: told.sent,
             waited_ms: millis(told.trail.waited()),
             steps: steps.map(|step| Decision::new(step, clock)).collect(),
@@ -180,7 +180,7 @@ impl Decision {
             What::Kept { key, reason, until } => Self {
                 kind: DecisionKind::Waiting,
                 key: Some(key.to_string()),
-                reason: Some((*reason).to_owned()),
+                reason: Some(reason.to_string()),
                 until_ms: time(*until),
                 ..told
             },
@@ -193,7 +193,7 @@ impl Decision {
             What::Refused { key, reason, until } => Self {
                 kind: DecisionKind::Refused,
                 key: Some(key.to_string()),
-                reason: Some((*reason).to_owned()),
+                reason: Some(reason.to_string()),
                 until_ms: time(*until),
                 ..told
             },

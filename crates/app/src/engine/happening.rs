@@ -83,7 +83,9 @@ fn values(clock: &Clock, event: &Event<'_>) -> Value {
             sent,
             delay,
             reason,
-        } => json!({ "key": key, "sent": sent, "delay_ms": millis(delay), "reason": reason }),
+        } => {
+            json!({ "key": key, "sent": sent, "delay_ms": millis(delay), "reason": reason.as_str() })
+        }
         Event::Failed { key, sent, reason } => {
             json!({ "key": key, "sent": sent, "reason": reason.as_str() })
         }

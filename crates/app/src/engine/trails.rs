@@ -13,6 +13,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use policy::time::Timestamp;
 use tidegate::call::Trail;
 
+use crate::metrics::RequestOutcome;
+
 /// What was decided about the last requests.
 #[derive(Debug)]
 pub struct Trails {
@@ -44,8 +46,8 @@ pub struct Told {
     pub status: u16,
     /// The endpoint that answered, if one did.
     pub endpoint: Option<Box<str>>,
-    /// The word for how it ended.
-    pub outcome: &'static str,
+    /// How it ended.
+    pub outcome: RequestOutcome,
     /// How often it was sent.
     pub sent: u32,
     /// Every decision.
@@ -186,7 +188,7 @@ mod tests {
             method: http::Method::GET,
             status: 200,
             endpoint: None,
-            outcome: "success",
+            outcome: RequestOutcome::Success,
             sent: 1,
             trail: Trail::default(),
         }

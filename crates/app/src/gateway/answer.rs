@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use policy::gate::Reason;
 use policy::item::TerminalReason;
 use policy::time::Timestamp;
 use tidegate::call::{Trail, TrailStep, What as Step};
-use tidegate::{CallError, Called};
+use tidegate::{CallError, Called, RefusalReason};
 
 use super::body::ServedBody;
 use super::handle::{Got, What};
@@ -115,15 +116,19 @@ fn refusal(trail: &Trail, now: Timestamp) -> Option<Own> {
     };
     let wait: Option<Duration> = until.map(|until| until.since(now));
     Some(match *reason {
-        "queue_full" => Own::QueueFull { wait },
-        "breaker_open" => Own::BreakerOpen { wait },
-        "no_endpoint" => Own::NoEndpoint { wait: None },
-        "paused" => Own::NoEndpoint { wait },
-        "too_many_gates" => Own::TooManyGates,
-        // It waited as long as it could; nobody knows for how long it would have gone on.
-        "in_flight" => Own::Deadline,
-        _ if wait.is_some() => Own::WaitTooLong { wait },
-        _ => Own::Deadline,
+        RefusalReason::NoEndpoint => Own::NoEndpoint { wait: None },
+        RefusalReason::Paused => Own::NoEndpoint { wait },
+        RefusalReason::Gate(reason) => match reason {
+            Reason::QueueFull => Own::QueueFull { wait },
+            Reason::BreakerOpen => Own::BreakerOpen { wait },
+            Reason::TooManyGates => Own::TooManyGates,
+            // It waited until its deadline; when an attempt ends is unknown.
+            Reason::InFlight => Own::Deadline,
+            Reason::Rate | Reason::Hold | Reason::Deadline => match wait {
+                Some(_) => Own::WaitTooLong { wait },
+                None => Own::Deadline,
+            },
+        },
     })
 }
 
@@ -159,7 +164,7 @@ impl<'a> Finish<'a> {
             key: route.map_or("", |route| route.pool.name()),
             attempt: self.sent.load(Ordering::Relaxed),
             delay: *delay,
-            reason: reason.as_str(),
+            reason: *reason,
             trace_id: Some(&self.trace()),
         });
     }
@@ -264,7 +269,7 @@ impl<'a> Finish<'a> {
             method: self.method.clone(),
             status: status.as_u16(),
             endpoint: endpoint.map(Into::into),
-            outcome: outcome.as_str(),
+            outcome,
             sent: way.sent,
             trail: way.trail,
         };

@@ -78,7 +78,7 @@ impl<'a> Fields<'a> {
                 self.text("key", key);
                 self.number("attempt", attempt);
                 self.millis("delay_ms", delay);
-                self.text("reason", reason);
+                self.text("reason", reason.as_str());
                 self.maybe("trace_id", trace_id);
             }
             Line::OperationFailed {

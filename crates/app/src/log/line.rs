@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use policy::hint::Source;
-use policy::item::TerminalReason;
+use policy::item::{ResendReason, TerminalReason};
 use policy::ladder::Disabled;
 use policy::poll::Notice;
 use policy::time::Timestamp;
@@ -29,8 +29,8 @@ pub enum Line<'a> {
         attempt: u32,
         /// How long from now.
         delay: Duration,
-        /// Why, in the word of a verdict or of a refusal.
-        reason: &'a str,
+        /// Why.
+        reason: ResendReason,
         /// The trace that it is a part of.
         trace_id: Option<&'a str>,
     },

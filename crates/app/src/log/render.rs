@@ -102,7 +102,7 @@ impl fmt::Display for Message<'_> {
                 let id = match whose {
                     Whose::Request(id) | Whose::Operation(id) => Escaped(id),
                 };
-                let (key, delay, reason) = (Escaped(key), In(delay), Escaped(reason));
+                let (key, delay, reason) = (Escaped(key), In(delay), reason.as_str());
                 write!(
                     f,
                     "{id} again {delay} at {key} after attempt {attempt}: {reason}"

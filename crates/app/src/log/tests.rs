@@ -4,8 +4,9 @@ use std::io;
 use std::sync::{Condvar, Mutex};
 
 use policy::hint::Source;
-use policy::item::TerminalReason;
+use policy::item::{ResendReason, TerminalReason};
 use policy::ladder::Disabled;
+use policy::outcome::Verdict;
 use policy::poll::Notice;
 use policy::time::Timestamp;
 use proptest::prelude::*;
@@ -86,7 +87,7 @@ fn samples(text: &str) -> Vec<Line<'_>> {
             key: text,
             attempt: 1,
             delay,
-            reason: "throttled",
+            reason: ResendReason::Verdict(Verdict::Throttled),
             trace_id,
         },
         Line::RetryScheduled {
@@ -94,7 +95,7 @@ fn samples(text: &str) -> Vec<Line<'_>> {
             key: text,
             attempt: 2,
             delay: Duration::ZERO,
-            reason: "unauthorized",
+            reason: ResendReason::Verdict(Verdict::Unauthorized),
             trace_id: None,
         },
         Line::OperationFailed {
@@ -288,7 +289,7 @@ fn the_names_of_events_are_those_of_the_library() {
         key,
         sent: 1,
         delay: Duration::ZERO,
-        reason: "throttled",
+        reason: ResendReason::Verdict(Verdict::Throttled),
     };
     assert_eq!(Line::from_event(&retry), None);
     assert_eq!(Line::from_event(&Event::Abandoned { key }), None);

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use policy::gate::Reason;
 use policy::item::{DelaySource, ResendReason, TerminalReason};
 use policy::time::Timestamp;
+use tidegate::RefusalReason;
 use tidegate::call::{Trail, What};
 
 use super::counter::Counter;
@@ -24,18 +26,17 @@ pub(super) struct Calls {
     retry_after: Histogram,
 }
 
-/// What can keep a call from being sent: the words of gates and pools.
-pub(super) const REASONS: [&str; 10] = [
-    "rate",
-    "hold",
-    "breaker_open",
-    "in_flight",
-    "queue_full",
-    "deadline",
-    "too_many_gates",
-    "paused",
-    "no_endpoint",
-    "other",
+/// Every reason to wait, in the order that they are shown in.
+pub(super) const REASONS: [RefusalReason; 9] = [
+    RefusalReason::Gate(Reason::Rate),
+    RefusalReason::Gate(Reason::Hold),
+    RefusalReason::Gate(Reason::BreakerOpen),
+    RefusalReason::Gate(Reason::InFlight),
+    RefusalReason::Gate(Reason::QueueFull),
+    RefusalReason::Gate(Reason::Deadline),
+    RefusalReason::Gate(Reason::TooManyGates),
+    RefusalReason::Paused,
+    RefusalReason::NoEndpoint,
 ];
 
 impl Calls {
@@ -68,13 +69,15 @@ impl Calls {
         self.sent(sent, succeeded);
     }
 
-    fn waited(&self, reason: &str, time: Duration) {
-        let known = REASONS.iter().position(|known| *known == reason);
-        self.waits[known.unwrap_or(REASONS.len() - 1)].observe(time);
+    fn waited(&self, reason: RefusalReason, time: Duration) {
+        let index = REASONS.iter().position(|known| *known == reason);
+        if let Some(wait) = index.and_then(|index| self.waits.get(index)) {
+            wait.observe(time);
+        }
     }
 
     /// Who waited and was refused then has waited all the same.
-    fn kept_in_vain(&self, kept: Option<(&str, Timestamp)>, at: Timestamp) {
+    fn kept_in_vain(&self, kept: Option<(RefusalReason, Timestamp)>, at: Timestamp) {
         if let Some((reason, since)) = kept {
             self.waited(reason, at.since(since));
         }
@@ -83,7 +86,7 @@ impl Calls {
     fn scheduled(&self, delay: Duration, source: DelaySource, reason: ResendReason) {
         match (source, reason) {
             // It was not sent, so this is no delay between two attempts: the gate keeps it.
-            (_, ResendReason::Refused(reason)) => self.waited(reason.as_str(), delay),
+            (_, ResendReason::Refused(reason)) => self.waited(RefusalReason::Gate(reason), delay),
             (DelaySource::RetryAfter, _) => {
                 self.backoff.observe(delay);
                 self.honored.increment();
@@ -116,7 +119,7 @@ impl Calls {
         for (reason, wait) in REASONS.iter().zip(&self.waits) {
             let measured = wait.measured();
             if measured.count() > 0 {
-                waits.histogram(&[reason], &measured);
+                waits.histogram(&[reason.as_str()], &measured);
             }
         }
         histogram(&self.backoff, &family::BACKOFF, out);

@@ -66,7 +66,7 @@ families! {
         "How long calls were kept from being sent, by what kept them"
         "One for each wait; who was admitted at once has none. Waits that ended in a refusal are included. \
          `reason` is `rate`, `hold`, `breaker_open`, `in_flight`, `queue_full`, `deadline`, `too_many_gates`, \
-         `paused`, `no_endpoint` or `other`.";
+         `paused` or `no_endpoint`.";
     BACKOFF: Histogram "tidegate_backoff_delay_seconds" []
         "Delays between an attempt and the next one of the same call"
         "Those that a server named are included. Attempts that follow at once, by failover or with a new credential, are not.";

@@ -202,7 +202,7 @@ impl<'a, E> Course<'a, E> {
                     key: self.ask.key,
                     sent: self.item.sent(),
                     delay,
-                    reason: reason.as_str(),
+                    reason,
                 };
                 self.limiter.shared().tell(now, &event);
                 Taken::Again

@@ -10,6 +10,8 @@ use policy::item::{DelaySource, ResendReason, TerminalReason};
 use policy::outcome::{Answer, Verdict};
 use policy::time::Timestamp;
 
+use crate::pool::RefusalReason;
+
 /// Every decision about one call, in order.
 ///
 /// At most [`Trail::MOST`] steps are kept: the first ones, and the last two, for they say how it
@@ -66,8 +68,8 @@ pub enum What {
     Kept {
         /// Which gate's, or which pool's.
         key: Arc<str>,
-        /// By what: the word for it.
-        reason: &'static str,
+        /// Why.
+        reason: RefusalReason,
         /// When it would leave as things stood then.
         until: Option<Timestamp>,
     },
@@ -82,8 +84,8 @@ pub enum What {
     Refused {
         /// By which gate or pool.
         key: Arc<str>,
-        /// Why: the word for it.
-        reason: &'static str,
+        /// Why.
+        reason: RefusalReason,
         /// When asking again may help.
         until: Option<Timestamp>,
     },

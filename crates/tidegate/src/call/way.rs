@@ -12,7 +12,7 @@ use super::{Trail, What};
 use crate::ask::Ask;
 use crate::limiter::Limiter;
 use crate::permit::Permit;
-use crate::pool::{Endpoint, Pool, PoolPermit, PoolRefusal};
+use crate::pool::{Endpoint, Pool, PoolPermit, PoolRefusal, RefusalReason};
 
 /// What gives out the right to make an attempt.
 pub(super) enum Way<'a, E> {
@@ -117,7 +117,7 @@ async fn through_gate<'a>(
     if let Some((at, reason, until)) = kept {
         let what = What::Kept {
             key: Arc::clone(&key),
-            reason: Reason::as_str(reason),
+            reason: RefusalReason::Gate(reason),
             until,
         };
         trail.push(at, what);
@@ -133,7 +133,7 @@ async fn through_gate<'a>(
             let (reason, until) = (refusal.reason(), refusal.until());
             let what = What::Refused {
                 key,
-                reason: reason.as_str(),
+                reason: RefusalReason::Gate(reason),
                 until,
             };
             trail.push(now, what);
@@ -155,7 +155,7 @@ async fn through_pool<'a, E>(
     if let Some((at, keeps)) = kept {
         let what = What::Kept {
             key: pool.name().into(),
-            reason: keeps.as_str(),
+            reason: keeps.reason(),
             until: keeps.until(),
         };
         trail.push(at, what);
@@ -171,7 +171,7 @@ async fn through_pool<'a, E>(
         Err(refusal) => {
             let what = What::Refused {
                 key: pool.name().into(),
-                reason: refusal.as_str(),
+                reason: refusal.reason(),
                 until: refusal.until(),
             };
             trail.push(now, what);

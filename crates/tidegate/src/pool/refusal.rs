@@ -1,5 +1,8 @@
 //! What it means when no endpoint of a pool can be used in time.
 
+use std::fmt;
+
+use policy::gate::Reason;
 use policy::time::Timestamp;
 
 use crate::ask::Refusal;
@@ -22,12 +25,12 @@ pub enum PoolRefusal {
 }
 
 impl PoolRefusal {
-    /// The word for it in logs, headers and the API.
-    pub fn as_str(&self) -> &'static str {
+    /// Why, without the time.
+    pub fn reason(&self) -> RefusalReason {
         match self {
-            Self::NoEndpoint => "no_endpoint",
-            Self::Paused { .. } => "paused",
-            Self::Gate(refusal) => refusal.reason().as_str(),
+            Self::NoEndpoint => RefusalReason::NoEndpoint,
+            Self::Paused { .. } => RefusalReason::Paused,
+            Self::Gate(refusal) => RefusalReason::Gate(refusal.reason()),
         }
     }
 
@@ -38,5 +41,33 @@ impl PoolRefusal {
             Self::Paused { until } => *until,
             Self::Gate(refusal) => refusal.until(),
         }
+    }
+}
+
+/// Why a gate or a pool makes a call wait, or refuses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RefusalReason {
+    /// The gate's own reason.
+    Gate(Reason),
+    /// Every endpoint of the pool that is not disabled is paused or recovering.
+    Paused,
+    /// The pool has no endpoint, or all are disabled.
+    NoEndpoint,
+}
+
+impl RefusalReason {
+    /// The word for it in logs, metrics and the API.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Gate(reason) => reason.as_str(),
+            Self::Paused => "paused",
+            Self::NoEndpoint => "no_endpoint",
+        }
+    }
+}
+
+impl fmt::Display for RefusalReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
     }
 }
