@@ -2,8 +2,9 @@
 //!
 //! Nothing leaves without a permit. [`Upstream::send`] wants the [`Attempt`] that only a call
 //! through a gate or a pool hands out, so there is no way around them. It sends once: whether to
-//! send again is for the item to say, and the one exception is a connection that had been closed
-//! while nobody used it, where nothing was sent at all.
+//! send again is for the item to say. The one exception: an idempotent or unwritten request whose
+//! reused connection turns out dead before any byte of a response is sent once more, on a fresh
+//! connection.
 //!
 //! Connections are kept per target and per worker (`lane`), because a connection belongs to the
 //! runtime it was made in. hyper's own pool is not used: it hides the moment from which on a server
@@ -20,6 +21,7 @@ mod patience;
 mod replay;
 mod target;
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
@@ -67,8 +69,9 @@ impl Upstream {
     /// Sends a request once, over a connection of worker number `worker`, and waits for the
     /// answer's head.
     ///
-    /// `make` gives the request: it is asked a second time if the first was given back untouched by
-    /// a connection that the server had closed meanwhile.
+    /// `make` builds the request. It is called a second time, and never a third, if a reused
+    /// connection turned out dead before any byte of a response and the request is idempotent or was
+    /// not written.
     ///
     /// # Errors
     ///
@@ -82,26 +85,29 @@ impl Upstream {
         mut make: impl FnMut() -> (Request<RequestBody>, Kept),
     ) -> Result<Response<AnswerBody>, SendError> {
         let lane = target.lane(worker);
+        let mut reused = lane.take(times.idle).await;
         loop {
-            let (connection, is_fresh) = match lane.take(times.idle).await {
-                Some(connection) => (connection, false),
+            let is_reused = reused.is_some();
+            let connection = match reused.take() {
+                Some(connection) => connection,
                 None => {
                     // Rare, and five times as large as all the rest of a request.
                     let connecting = Box::pin(self.connector.connect(target, times));
                     let connection = connecting.await?;
                     lane.offer(&connection);
-                    (connection, true)
+                    connection
                 }
             };
             let (request, kept) = make();
             match exchange(connection, request, &kept, times).await {
                 Ok((answer, connection)) => {
-                    // Who answers early may never read the rest.
+                    // A server that responds early may never read the rest.
                     let home = kept.is_sent().then(|| Home::new(lane.clone(), connection));
                     return Ok(answer.map(|body| AnswerBody::new(body, home, times.idle)));
                 }
-                // Nobody's fault: it was closed while it lay there, and there is another.
-                Err(error) if !is_fresh && error.may_try_another() && kept.is_intact() => {}
+                // The idle connection was dead. Other idle ones may be as well, so the one resend
+                // goes over a fresh connection.
+                Err(error) if is_reused && error.may_try_another() && kept.is_intact() => {}
                 Err(error) => return Err(error),
             }
         }
@@ -115,7 +121,7 @@ async fn exchange(
     kept: &Kept,
     times: &Times,
 ) -> Result<(Response<Incoming>, Connection), SendError> {
-    let is_safe = request.method().is_idempotent();
+    let is_idempotent = request.method().is_idempotent();
     let started = Instant::now();
     // The time for the answer begins with the request's end. How long its sender may pause before
     // that is a matter of its body.
@@ -126,6 +132,7 @@ async fn exchange(
     };
     let answer = match &mut connection {
         Connection::One(one) => {
+            one.has_received.store(false, Ordering::Relaxed);
             let sending = one.sender.try_send_request(request);
             one.patience.wait_for(sending, ends).await
         }
@@ -144,10 +151,14 @@ async fn exchange(
         Some(Err(_)) if kept.trouble().is_some() => Err(SendError::body()),
         Some(Err(mut error)) => {
             let was_untouched = error.take_message().is_some();
+            let has_received = match &connection {
+                Connection::One(one) => one.has_received.load(Ordering::Relaxed),
+                Connection::Two(_) => true,
+            };
             Err(SendError::broken(
                 error.into_error(),
                 was_untouched,
-                is_safe,
+                is_idempotent && !has_received,
                 kept.phase(),
             ))
         }

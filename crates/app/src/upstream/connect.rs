@@ -1,15 +1,19 @@
 //! Making a connection: resolve, check, dial, TLS, handshake.
 
+use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::Request;
 use hyper::client::conn::{http1, http2};
-use hyper::rt::{Read, Write};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use policy::outcome::{Failure, Phase};
 use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
@@ -44,6 +48,9 @@ pub(super) struct One {
     pub(super) sender: http1::SendRequest<RequestBody>,
     /// Kept from request to request, see `Patience`.
     pub(super) patience: Patience,
+    /// Set when a byte arrives. Cleared by the sender of a request, to learn whether any byte of
+    /// its response came.
+    pub(super) has_received: Arc<AtomicBool>,
 }
 
 /// HTTP/2 has no `Host`: scheme and authority are part of the address.
@@ -118,16 +125,16 @@ impl Connector {
         _ = stream.set_nodelay(true);
         let stream = Unstalled::new(stream, times.idle);
         let Some(name) = target.server_name() else {
-            return one(TokioIo::new(stream)).await;
+            return one(stream).await;
         };
         let tls = TlsConnector::from(Arc::clone(&self.tls));
         let stream = tls.connect(name.clone(), stream).await;
         let stream = stream.map_err(|error| failed(Failure::Tls, tls_in_words(&error)))?;
         let is_two = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         if is_two {
-            two(TokioIo::new(stream)).await
+            two(stream).await
         } else {
-            one(TokioIo::new(stream)).await
+            one(stream).await
         }
     }
 
@@ -186,27 +193,85 @@ async fn dial(addresses: &[IpAddr], port: u16, time: Duration) -> Result<TcpStre
 
 async fn one<T>(io: T) -> Result<Connection, SendError>
 where
-    T: Read + Write + Unpin + Send + 'static,
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let shaken = http1::Builder::new().handshake(io).await;
+    let has_received = Arc::new(AtomicBool::new(false));
+    let io = NotesReads {
+        inner: io,
+        has_received: Arc::clone(&has_received),
+    };
+    let shaken = http1::Builder::new().handshake(TokioIo::new(io)).await;
     let (sender, connection) = shaken.map_err(|_| failed(Failure::Reset, BROKEN))?;
     tokio::spawn(connection);
     Ok(Connection::One(One {
         sender,
         patience: Patience::default(),
+        has_received,
     }))
+}
+
+/// Notes whether anything was read. hyper reports a connection that closed in the middle of a
+/// response's head like one that closed before it, and only the latter may be resent.
+struct NotesReads<T> {
+    inner: T,
+    has_received: Arc<AtomicBool>,
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for NotesReads<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.inner).poll_read(context, buffer);
+        if buffer.filled().len() > before {
+            self.has_received.store(true, Ordering::Relaxed);
+        }
+        read
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for NotesReads<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(context)
+    }
 }
 
 async fn two<T>(io: T) -> Result<Connection, SendError>
 where
-    T: Read + Write + Unpin + Send + 'static,
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let shaken = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         // One that is dead without a word would fail everyone, one first byte after the other.
         .keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(PING_FOR)
-        .handshake(io)
+        .handshake(TokioIo::new(io))
         .await;
     let (sender, connection) = shaken.map_err(|_| failed(Failure::Reset, BROKEN))?;
     tokio::spawn(connection);
@@ -223,16 +288,16 @@ fn failed(failure: Failure, what: impl Into<String>) -> SendError {
     SendError::failed(failure, Phase::Connecting, what)
 }
 
-fn dial_in_words(error: &std::io::Error) -> &'static str {
+fn dial_in_words(error: &io::Error) -> &'static str {
     match error.kind() {
-        std::io::ErrorKind::ConnectionRefused => "the connection was refused",
-        std::io::ErrorKind::TimedOut => "no connection stood in time",
+        io::ErrorKind::ConnectionRefused => "the connection was refused",
+        io::ErrorKind::TimedOut => "no connection stood in time",
         _ => "it cannot be reached",
     }
 }
 
 /// rustls says what is wrong with a certificate, which is what people need to know.
-fn tls_in_words(error: &std::io::Error) -> String {
+fn tls_in_words(error: &io::Error) -> String {
     let cause = error
         .get_ref()
         .and_then(|cause| cause.downcast_ref::<rustls::Error>());

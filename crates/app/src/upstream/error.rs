@@ -59,10 +59,11 @@ impl SendError {
     }
 
     /// A connection broke. `was_untouched`: it gave the request back, so nothing of it was sent.
+    /// `may_repeat`: the request is idempotent, and no byte of a response has come.
     pub(super) fn broken(
         error: hyper::Error,
         was_untouched: bool,
-        is_idempotent: bool,
+        may_repeat: bool,
         phase: Phase,
     ) -> Self {
         if error.is_user() {
@@ -77,9 +78,8 @@ impl SendError {
         Self {
             trouble: Trouble::Failed { failure, phase },
             what: in_words(&error),
-            // A server may close a connection at the very moment a request is sent on it. If it
-            // has not answered with a single byte, whoever may repeat the request should.
-            may_try_another: was_untouched || (is_idempotent && error.is_incomplete_message()),
+            // A server may close a connection at the very moment a request is sent on it.
+            may_try_another: was_untouched || (may_repeat && is_closed(&error)),
         }
     }
 
@@ -87,6 +87,17 @@ impl SendError {
     pub(super) fn may_try_another(&self) -> bool {
         self.may_try_another
     }
+}
+
+/// Did the other side close the connection, by FIN or by RST?
+fn is_closed(error: &hyper::Error) -> bool {
+    let cause = std::error::Error::source(error);
+    let io = cause.and_then(|cause| cause.downcast_ref::<std::io::Error>());
+    error.is_incomplete_message()
+        || io.is_some_and(|io| {
+            use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset};
+            matches!(io.kind(), ConnectionReset | ConnectionAborted | BrokenPipe)
+        })
 }
 
 fn in_words(error: &hyper::Error) -> String {

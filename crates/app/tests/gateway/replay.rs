@@ -1,6 +1,7 @@
 //! What is sent again, when, and with what.
 
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier, Mutex};
 
 use crate::support::{Fixture, OPEN, Raw, mock, nobody, pause, pool, request, scripted, until};
 
@@ -234,4 +235,82 @@ fn what_may_pass_is_sent_again() {
     let reply = gateway.connect().post("/api/x", &[], "hello");
     assert_eq!((reply.status, reply.attempts()), (200, 2));
     assert_eq!(mock.stats().early, 0);
+}
+
+/// Answers the first request on each connection, all of them together, and closes the connection
+/// without a response at the second. Counts those second requests.
+fn closing_at_second_request(together: usize) -> (Raw, Arc<AtomicUsize>) {
+    let unanswered = Arc::new(AtomicUsize::new(0));
+    let (count, barrier) = (Arc::clone(&unanswered), Barrier::new(together));
+    let raw = Raw::start(move |number, mut client| {
+        client.request();
+        if number < together {
+            barrier.wait();
+        }
+        client.send("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+        if client.request().is_some() {
+            count.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    (raw, unanswered)
+}
+
+#[test]
+fn resends_once_on_a_fresh_connection_when_a_reused_one_is_dead() {
+    let (raw, unanswered) = closing_at_second_request(8);
+    let gateway = Fixture::before(&raw.url());
+    let mut clients: Vec<_> = (0..8).map(|_| gateway.connect()).collect();
+    for client in &mut clients {
+        client.send(&request("GET", "/api/x", &[], ""));
+    }
+    for client in &mut clients {
+        assert_eq!(client.reply(false).unwrap().status, 200);
+    }
+    let reply = clients[0].get("/api/x");
+    assert_eq!((reply.status, reply.attempts()), (200, 1));
+    // Several idle connections are left, all of them as dead: only one was tried.
+    assert_eq!(unanswered.load(Ordering::SeqCst), 1);
+    assert_eq!(raw.connections(), 9);
+}
+
+#[test]
+fn never_resends_a_second_time_under_one_permit() {
+    // From its second request on the server closes every connection without a response.
+    let received = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&received);
+    let raw = Raw::start(move |_, mut client| {
+        while client.request().is_some() && count.fetch_add(1, Ordering::SeqCst) == 0 {
+            client.send("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+        }
+    });
+    let gateway = Fixture::before(&raw.url());
+    let mut client = gateway.connect();
+    assert_eq!(client.get("/api/x").status, 200);
+    let reply = client.get_with("/api/x", &["tidegate-max-wait: 10ms"]);
+    reply.is_own(502, "unreachable");
+    // One attempt is at most two copies: on the reused connection, and on the fresh one.
+    assert_eq!(
+        received.load(Ordering::SeqCst),
+        1 + 1 + reply.attempts() as usize
+    );
+}
+
+#[test]
+fn does_not_resend_after_the_first_byte_of_a_response() {
+    let received = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&received);
+    let raw = Raw::start(move |_, mut client| {
+        while client.request().is_some() {
+            if count.fetch_add(1, Ordering::SeqCst) > 0 {
+                return client.send("HTTP/1.1 2");
+            }
+            client.send("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+        }
+    });
+    let gateway = Fixture::before(&raw.url());
+    let mut client = gateway.connect();
+    assert_eq!(client.get("/api/x").status, 200);
+    let reply = client.get_with("/api/x", &["tidegate-max-wait: 10ms"]);
+    reply.is_own(502, "unreachable");
+    assert_eq!((reply.attempts(), received.load(Ordering::SeqCst)), (1, 2));
 }
