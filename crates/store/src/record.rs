@@ -70,6 +70,7 @@ impl Protection {
         note("disable_after", settings.disable_after().to_string());
         note("unreachable", settings.unreachable().to_string());
         note("show_test_tool", settings.show_test_tool().to_string());
+        note("probing_after", settings.probing_after().to_string());
         note("statuses", list(settings.statuses()));
         note("texts", list(settings.texts()));
         Self { values }
@@ -206,6 +207,7 @@ mod tests {
             ("pauses", "1500ms,60s"),
             ("disable_after", "3"),
             ("unreachable", "true"),
+            ("probing_after", "7"),
             ("statuses", "429"),
             ("texts", "slow down,try later"),
         ] {

@@ -70,6 +70,8 @@ fn read(mut fields: Fields) -> Result<BTreeMap<String, String>, Refused> {
     }
     let count = fields.take("disable_after", "a whole number from 1 to 10", whole);
     changes.extend(count.map(|count| ("disable_after".to_owned(), count.to_string())));
+    let count = fields.take("probing_after", "a whole number from 0 to 1000000", whole);
+    changes.extend(count.map(|count| ("probing_after".to_owned(), count.to_string())));
     let pauses = fields.take("pauses", "a list of durations such as `30s`", |value| {
         list(value, |part| {
             part.as_str()
@@ -136,6 +138,9 @@ pub(super) struct Protection {
     unreachable: bool,
     /// Does the console show its test tool?
     show_test_tool: bool,
+    /// After this many successes an undirected 429 is the gate's own probing and no error; 0 is off
+    #[schema(minimum = 0, maximum = 1_000_000)]
+    probing_after: u32,
     /// Statuses that climb
     statuses: Vec<u16>,
     /// Phrases that climb, as whole words in any case
@@ -152,6 +157,7 @@ impl Protection {
             disable_after: settings.disable_after(),
             unreachable: settings.unreachable(),
             show_test_tool: settings.show_test_tool(),
+            probing_after: settings.probing_after(),
             statuses: settings.statuses().to_vec(),
             texts: settings.texts().iter().map(ToString::to_string).collect(),
         }
@@ -186,6 +192,9 @@ struct ChangeProtection {
     /// Does the console show its test tool?
     #[schema(nullable = false)]
     show_test_tool: Option<bool>,
+    /// After this many successes an undirected 429 is the gate's own probing and no error; 0 is off
+    #[schema(minimum = 0, maximum = 1_000_000, nullable = false)]
+    probing_after: Option<u32>,
     /// Statuses that climb
     #[schema(schema_with = statuses, required = false)]
     statuses: Vec<u16>,

@@ -158,6 +158,7 @@ pub(super) fn laid_over(
         disable_after: Some(protection.disable_after()),
         unreachable: Some(protection.unreachable()),
         show_test_tool: Some(protection.show_test_tool()),
+        probing_after: Some(protection.probing_after()),
         statuses: Some(protection.statuses().to_vec()),
         texts: Some(protection.texts().to_vec()),
     };

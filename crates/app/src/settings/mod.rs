@@ -26,7 +26,7 @@ mod surroundings;
 mod table;
 mod value;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use policy::backoff::{BackoffOptions, BackoffSettings};
@@ -48,8 +48,8 @@ pub(crate) use self::pool::{endpoint_header, endpoint_name};
 pub use self::problem::{Place, Problem};
 pub use self::reference::reference;
 pub use self::schema::schema;
-pub use self::secret::Secret;
 pub(crate) use self::secret::follow;
+pub use self::secret::{Secret, SecretPattern};
 pub use self::server::{Client, Forward, Network, Server, Storage};
 pub(crate) use self::surroundings::PlainFiles;
 pub use self::surroundings::{Process, Surroundings};
@@ -94,6 +94,8 @@ pub struct Settings {
     pub credentials: BTreeMap<String, Credential>,
     /// Status requests of jobs.
     pub jobs: Jobs,
+    /// References to secrets that the settings themselves name: `env:NAME`, `file:PATH`.
+    pub references: BTreeSet<String>,
 }
 
 /// What settings are read from; each lies over the one before.
@@ -201,6 +203,17 @@ impl Settings {
         &self.gates.find(host).gate
     }
 
+    /// Whether the admin API may name `reference`: one that the settings name themselves, or one that
+    /// `server.secrets` allows.
+    pub fn allows_reference(&self, reference: &str) -> bool {
+        self.references.contains(secret::split_word(reference).1)
+            || self
+                .server
+                .secrets
+                .iter()
+                .any(|pattern| pattern.matches(reference))
+    }
+
     /// The type of an operation; one that has no section is like `default`.
     pub fn operation(&self, name: &str) -> &OperationType {
         let default = || &self.operations[DEFAULT_OPERATION];
@@ -237,6 +250,7 @@ impl Settings {
             server,
             backoffs,
             credentials,
+            references: root.reader.references(),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! the rest is read on. Whoever began the reading looks at the problems at the end.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fmt;
 
 use policy::setting::{SettingError, SettingErrors};
@@ -18,6 +19,8 @@ use super::value;
 pub(crate) struct Reader<'a> {
     pub(crate) surroundings: &'a dyn Surroundings,
     problems: RefCell<Vec<Problem>>,
+    /// References to secrets that were followed, without a word before them.
+    references: RefCell<BTreeSet<String>>,
 }
 
 impl<'a> Reader<'a> {
@@ -25,11 +28,20 @@ impl<'a> Reader<'a> {
         Self {
             surroundings,
             problems: RefCell::new(problems),
+            references: RefCell::default(),
         }
     }
 
     pub(crate) fn report(&self, problem: Problem) {
         self.problems.borrow_mut().push(problem);
+    }
+
+    pub(crate) fn note_reference(&self, reference: &str) {
+        self.references.borrow_mut().insert(reference.to_owned());
+    }
+
+    pub(crate) fn references(&self) -> BTreeSet<String> {
+        self.references.borrow().clone()
     }
 
     pub(crate) fn problems(self) -> Vec<Problem> {

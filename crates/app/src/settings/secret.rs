@@ -8,6 +8,7 @@
 
 use std::fmt;
 use std::path::Path;
+use std::str::FromStr;
 
 use super::document::{Node, Value};
 use super::problem::{Place, Problem};
@@ -48,6 +49,54 @@ impl fmt::Display for Secret {
     }
 }
 
+/// Which references to secrets may be named: `env:LLM_*`, `file:/run/secrets/*`.
+///
+/// `*` stands for any number of characters, but not for `/`; a path with `..` in it never matches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretPattern(Box<str>);
+
+impl SecretPattern {
+    /// Whether `reference` (`env:NAME` or `file:PATH`, after a word such as `Bearer` if need be)
+    /// matches.
+    ///
+    /// ```
+    /// let pattern: app::settings::SecretPattern = "env:LLM_*".parse().unwrap();
+    /// assert!(pattern.matches("Bearer env:LLM_KEY"));
+    /// assert!(!pattern.matches("env:HOME"));
+    /// ```
+    pub fn matches(&self, reference: &str) -> bool {
+        let (_, reference) = split_word(reference);
+        let climbs = reference.split('/').any(|part| part == "..");
+        !climbs && matches_glob(&self.0, reference)
+    }
+}
+
+impl FromStr for SecretPattern {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        let name = text
+            .strip_prefix("env:")
+            .or_else(|| text.strip_prefix("file:"));
+        match name {
+            Some(name) if !name.is_empty() => Ok(Self(text.into())),
+            _ => Err("a reference such as `env:LLM_*` or `file:/run/secrets/*`"),
+        }
+    }
+}
+
+fn matches_glob(pattern: &str, text: &str) -> bool {
+    let Some((front, rest)) = pattern.split_once('*') else {
+        return pattern == text;
+    };
+    let Some(text) = text.strip_prefix(front) else {
+        return false;
+    };
+    let reach = text.find('/').unwrap_or(text.len());
+    let mut ends = text.char_indices().map(|(at, _)| at).chain([text.len()]);
+    ends.any(|end| end <= reach && matches_glob(rest, &text[end..]))
+}
+
 /// May a secret be written out in the file?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Literal {
@@ -86,6 +135,7 @@ impl Section<'_> {
 
     fn found(&self, text: &str, node: &Node, literal: Literal) -> Result<Secret, String> {
         if let Some(secret) = follow(text, self.reader.surroundings)? {
+            self.reader.note_reference(split_word(text).1);
             return Ok(secret);
         }
         if literal == Literal::Refused && !is_from_environment(node) {
@@ -134,7 +184,7 @@ pub(crate) fn referenced_variable(text: &str) -> Option<&str> {
 }
 
 /// `Bearer env:KEY` has a word before the reference.
-fn split_word(text: &str) -> (&str, &str) {
+pub(super) fn split_word(text: &str) -> (&str, &str) {
     let text = text.trim();
     match text.split_once(' ') {
         Some((word, rest))
@@ -180,4 +230,33 @@ const MOST_BYTES: usize = 64 << 10;
 
 fn shown(reference: &str) -> String {
     super::problem::shortened(reference)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_names_and_files_but_no_other_folder() {
+        let check = |pattern: &str, reference: &str, matches: bool| {
+            let pattern: SecretPattern = pattern.parse().unwrap();
+            assert_eq!(pattern.matches(reference), matches, "{reference}");
+        };
+        check("env:KEY", "env:KEY", true);
+        check("env:KEY", "env:KEY2", false);
+        check("env:LLM_*_KEY", "Bearer env:LLM_A_KEY", true);
+        check("env:LLM_*_KEY", "env:LLM_A_TOKEN", false);
+        check("file:/run/secrets/*", "file:/run/secrets/b", true);
+        check("file:/run/secrets/*", "file:/run/secrets/a/b", false);
+        check("file:/run/secrets/*", "file:/run/secrets/..", false);
+        check("file:/run/*/b", "file:/run/../b", false);
+        check("env:*", "file:/etc/passwd", false);
+    }
+
+    #[test]
+    fn refuses_patterns_that_name_no_source() {
+        for bad in ["", "*", "env:", "file:", "KEY", "ENV:KEY"] {
+            assert!(bad.parse::<SecretPattern>().is_err(), "{bad}");
+        }
+    }
 }

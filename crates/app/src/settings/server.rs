@@ -9,7 +9,7 @@ use policy::hosts::HostPattern;
 
 use super::problem::Problem;
 use super::reader::Section;
-use super::secret::{Literal, Secret};
+use super::secret::{Literal, Secret, SecretPattern};
 use super::value;
 
 /// `[server]`
@@ -21,6 +21,11 @@ pub struct Server {
     pub admin: SocketAddr,
     /// Host names accepted besides the listeners' own and loopback.
     pub hosts: Vec<String>,
+    /// Web origins whose pages may use the data plane, as browsers send them: lower case, without
+    /// the scheme's default port.
+    pub origins: Vec<String>,
+    /// References to secrets that the admin API may name besides those of the file.
+    pub secrets: Vec<SecretPattern>,
     /// The folder of everything that survives a restart.
     pub data: PathBuf,
 }
@@ -36,6 +41,12 @@ impl Server {
                 .read("admin", value::address)
                 .unwrap_or(default.admin),
             hosts: section.list("hosts", value::host).unwrap_or(default.hosts),
+            origins: section
+                .list("origins", value::origin)
+                .unwrap_or(default.origins),
+            secrets: section
+                .list("secrets", str::parse)
+                .unwrap_or(default.secrets),
             data: section.read("data", folder).unwrap_or(default.data),
         };
         // Port 0 is whichever is free, so two of them are never the same.
@@ -57,6 +68,8 @@ impl Default for Server {
             listen: loopback(7070),
             admin: loopback(7071),
             hosts: Vec::new(),
+            origins: Vec::new(),
+            secrets: Vec::new(),
             data: PathBuf::from("tidegate-data"),
         }
     }

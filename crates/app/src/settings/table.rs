@@ -145,6 +145,8 @@ static SERVER: Section = section(
         key("listen", Kind::Address),
         key("admin", Kind::Address),
         key("hosts", Kind::List(&Kind::Text)),
+        key("origins", Kind::List(&Kind::Text)),
+        key("secrets", Kind::List(&Kind::Text)),
         key("data", Kind::Path),
     ],
 );
@@ -277,6 +279,7 @@ static PROTECTION: Section = section(
         key("disable_after", Kind::Whole),
         key("unreachable", Kind::Switch),
         key("show_test_tool", Kind::Switch),
+        key("probing_after", Kind::Whole),
         key("statuses", Kind::List(&Kind::Whole)),
         key("texts", Kind::List(&Kind::Text)),
     ],

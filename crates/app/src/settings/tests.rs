@@ -369,6 +369,19 @@ fn secrets_are_references_that_lead_somewhere() {
 }
 
 #[test]
+fn the_admin_api_may_name_what_the_file_names_or_allows() {
+    let settings = load(
+        "[server]\nsecrets = [\"env:LLM_*\"]\norigins = [\"https://App.example.com:443\"]\n\
+         [pool.a]\nendpoints = [{ name = \"a\", url = \"https://a\", headers = { authorization = \"Bearer env:KEY_A\" } }]",
+    );
+    assert_eq!(settings.server.origins, ["https://app.example.com"]);
+    assert!(settings.allows_reference("env:KEY_A"));
+    assert!(settings.allows_reference("Bearer env:LLM_KEY"));
+    assert!(!settings.allows_reference("env:KEY_B"));
+    assert!(!settings.allows_reference("file:/etc/passwd"));
+}
+
+#[test]
 fn serving_the_network_needs_clients() {
     assert_snapshot!(problems("[server]\nlisten = '0.0.0.0:7070'"), @"t.toml:2:10: `server.listen` is `0.0.0.0:7070`, expected a loopback address, or a section `[client.NAME]` with a token: anything else would serve everyone");
     load("[server]\nlisten = '0.0.0.0:7070'\n[client.a]\ntoken = 'env:KEY_A'");

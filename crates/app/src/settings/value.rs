@@ -127,6 +127,18 @@ pub(crate) fn host(text: &str) -> Result<String, &'static str> {
     }
 }
 
+/// The origin of web pages, as browsers send it: `https://app.example.com`, `http://localhost:3000`.
+pub(crate) fn origin(text: &str) -> Result<String, &'static str> {
+    const EXPECTED: &str =
+        "a web origin such as `https://app.example.com`: scheme, host and port only";
+    let url = http_url(text).map_err(|_| EXPECTED)?;
+    let has_more = url.path() != "/" || url.query().is_some() || text.ends_with('/');
+    if has_more {
+        return Err(EXPECTED);
+    }
+    Ok(url.origin().ascii_serialization())
+}
+
 /// A network such as `10.1.0.0/16`, or one address.
 pub(crate) fn network(text: &str) -> Result<IpNet, &'static str> {
     const EXPECTED: &str = "a network such as `10.1.0.0/16`, or an IP address";
@@ -206,6 +218,30 @@ mod tests {
         assert_eq!(shown_url("https://u:S/S@a"), "https://…@a");
         assert_eq!(shown_url("ftp://a.example.com"), "ftp://a.example.com");
         assert_eq!(shown_url("a/S"), "a/…");
+    }
+
+    #[test]
+    fn origins_are_normalized_and_have_no_path() {
+        assert_eq!(
+            origin("HTTPS://App.example.com:443").unwrap(),
+            "https://app.example.com"
+        );
+        assert_eq!(
+            origin("http://localhost:3000").unwrap(),
+            "http://localhost:3000"
+        );
+        for bad in [
+            "",
+            "null",
+            "*",
+            "app.example.com",
+            "https://a/",
+            "https://a/b",
+            "https://a?b",
+            "ftp://a",
+        ] {
+            assert!(origin(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

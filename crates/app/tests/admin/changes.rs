@@ -40,6 +40,7 @@ fn a_pool_is_shown_whole() {
                 "disable_after": 5,
                 "unreachable": false,
                 "show_test_tool": false,
+                "probing_after": 20,
                 "statuses": [429, 500, 502, 503, 504, 529],
                 "texts": ["rate limit", "too many requests", "quota exceeded", "service unavailable"],
             },

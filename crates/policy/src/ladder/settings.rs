@@ -21,6 +21,9 @@ pub struct LadderOptions {
     pub unreachable: Option<bool>,
     /// Does the console show its test tool?
     pub show_test_tool: Option<bool>,
+    /// After this many successes since its last error, an undirected 429 is the gate's own probing
+    /// and no error; 0 is off. Only under `adaptive`.
+    pub probing_after: Option<u32>,
     /// Statuses that climb.
     pub statuses: Option<Vec<u16>>,
     /// Phrases that climb, as whole words in any case.
@@ -29,12 +32,13 @@ pub struct LadderOptions {
 
 impl LadderOptions {
     /// The names of all settings, as people write them.
-    pub const NAMES: [&'static str; 7] = [
+    pub const NAMES: [&'static str; 8] = [
         "enabled",
         "pauses",
         "disable_after",
         "unreachable",
         "show_test_tool",
+        "probing_after",
         "statuses",
         "texts",
     ];
@@ -53,6 +57,9 @@ impl LadderOptions {
             "disable_after" => self.disable_after = Some(whole(value, 1, 10)?),
             "unreachable" => self.unreachable = Some(switch(value)?),
             "show_test_tool" => self.show_test_tool = Some(switch(value)?),
+            "probing_after" => {
+                self.probing_after = Some(whole(value, 0, MAX_PROBING_AFTER)?);
+            }
             "statuses" => self.statuses = Some(statuses(value)?),
             "texts" => self.texts = Some(texts(value)?),
             _ => return Err(unknown(name, &Self::NAMES)),
@@ -71,6 +78,7 @@ impl LadderOptions {
             disable_after: self.disable_after.unwrap_or(5),
             unreachable: self.unreachable.unwrap_or(false),
             show_test_tool: self.show_test_tool.unwrap_or(false),
+            probing_after: self.probing_after.unwrap_or(20),
             statuses: self
                 .statuses
                 .unwrap_or_else(|| DEFAULT_STATUSES.into())
@@ -95,6 +103,7 @@ pub struct LadderSettings {
     disable_after: u32,
     unreachable: bool,
     show_test_tool: bool,
+    probing_after: u32,
     statuses: Box<[u16]>,
     texts: Box<[Box<str>]>,
 }
@@ -136,6 +145,12 @@ impl LadderSettings {
     /// Does the console show its test tool?
     pub fn show_test_tool(&self) -> bool {
         self.show_test_tool
+    }
+
+    /// After this many successes since its last error, an undirected 429 is the gate's own probing
+    /// and no error; 0 is off. Only under `adaptive`.
+    pub fn probing_after(&self) -> u32 {
+        self.probing_after
     }
 
     /// Statuses that climb.
@@ -224,6 +239,9 @@ const SHORTEST: Duration = Duration::from_secs(1);
 /// More are not looked at by anyone, and the lists are searched for every error.
 const MOST: usize = 100;
 
+/// More successes than this between two errors say nothing more about the endpoint.
+const MAX_PROBING_AFTER: u32 = 1_000_000;
+
 const PAUSES: &str = "1 to 100 durations of at least 1s each, such as `30s,60s`";
 const STATUSES: &str = "statuses from 400 to 999 without 401, 409 and 412, which never climb";
 
@@ -277,7 +295,7 @@ mod tests {
         for name in LadderOptions::NAMES {
             let value = match name {
                 "pauses" => "1s,2s",
-                "disable_after" => "3",
+                "disable_after" | "probing_after" => "3",
                 "statuses" => "[418, 503]",
                 "texts" => "\"slow down\", busy",
                 _ => "true",

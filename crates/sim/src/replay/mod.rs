@@ -30,6 +30,7 @@ mod waiters;
 
 use std::fmt;
 use std::io::{self, BufRead, Write};
+use std::iter;
 
 use policy::failure_queue::FailureQueueOptions;
 use policy::gate::GateOptions;
@@ -113,9 +114,7 @@ impl Policy {
         match (unwanted, self.start_with(settings, preset, manner)) {
             (None, started) => started,
             (Some(problem), Ok(_)) => Err(vec![problem]),
-            (Some(problem), Err(problems)) => {
-                Err(std::iter::once(problem).chain(problems).collect())
-            }
+            (Some(problem), Err(problems)) => Err(iter::once(problem).chain(problems).collect()),
         }
     }
 
@@ -152,6 +151,8 @@ impl Policy {
                 Box::new(failure_queue::FailureQueueReplay::new(settings, manner))
             }
             Self::Protection => {
+                // A replay scripts its own errors: none of them is a gate's probing unless set.
+                let settings = iter::once(("probing_after", "0")).chain(settings);
                 let settings = built(settings, LadderOptions::set, LadderOptions::build)?;
                 Box::new(protection::ProtectionReplay::new(settings, explain))
             }
