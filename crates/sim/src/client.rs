@@ -6,7 +6,6 @@
 //! arrival, and at the time that it was told, never in ticks. What came back refused or failed
 //! stays in the backlog, unless the controller keeps it to send it again itself.
 
-mod baseline;
 mod controller;
 mod failing;
 mod gated;
@@ -19,16 +18,17 @@ mod tries;
 use std::time::Duration;
 
 use policy::classify;
-use policy::hint::{self, Hint, Response};
-use policy::outcome::{Failure, Outcome, Phase, Verdict};
+use policy::hint::{self, Response};
+use policy::outcome::{Failure, Outcome, Phase};
 use policy::random::Random;
 use policy::time::Timestamp;
 
-pub use baseline::Baseline;
 pub use controller::{
     Afterwards, Attempt, Controller, FlightId, GateView, Kept, Next, Outstanding, Standing,
 };
-pub use settings::{ClientSettings, Driver, PoolSettings, Strategy, UnknownStrategy};
+pub use settings::{
+    ClientSettings, CustomController, Driver, PoolSettings, Strategy, UnknownStrategy,
+};
 pub(crate) use settings::{DEFAULT_IN_FLIGHT, naive};
 
 use crate::load::Load;
@@ -84,7 +84,7 @@ impl Client {
                 Driver::Poll { .. } => load.repeating(),
                 Driver::Gate(_)
                 | Driver::Naive(_)
-                | Driver::Baseline(_)
+                | Driver::Custom(_)
                 | Driver::Backoff(_)
                 | Driver::FailureQueue(_)
                 | Driver::Protection(_) => load,
@@ -192,32 +192,32 @@ impl Client {
     }
 }
 
-/// What the policies hear of a request: the hint read from its headers, and the verdict.
+/// What the policies hear of a request.
 pub(crate) fn judged(flight: &Flight, now: Timestamp) -> Attempt {
     let latency = now.since(flight.sent_at);
     match flight.ending {
-        Ending::Answered(answer) => {
-            let (hint, verdict) = read(&answer);
-            Attempt {
-                outcome: Outcome::status(answer.status, latency).with_hint(hint),
-                verdict,
-            }
-        }
+        Ending::Answered(answer) => Attempt::answered(&answer, latency),
         Ending::Unreachable => failed(Failure::Connect, Phase::Connecting, latency),
         Ending::TimedOut => failed(Failure::Timeout, Phase::Waiting, latency),
     }
 }
 
-fn read(answer: &Answer) -> (Hint, Option<Verdict>) {
-    let headers = answer.headers();
-    let response = Response {
-        status: answer.status,
-        headers: headers.iter(),
-        body: b"",
-    };
-    let hint = hint::read(&response, None);
-    let verdict = classify::response(&[], &response, &hint).verdict;
-    (hint, verdict)
+impl Attempt {
+    /// An attempt that got this answer: with the hint read from its headers, and the verdict.
+    pub fn answered(answer: &Answer, latency: Duration) -> Self {
+        let headers = answer.headers();
+        let response = Response {
+            status: answer.status,
+            headers: headers.iter(),
+            body: b"",
+        };
+        let hint = hint::read(&response, None);
+        let verdict = classify::response(&[], &response, &hint).verdict;
+        Self {
+            outcome: Outcome::status(answer.status, latency).with_hint(hint),
+            verdict,
+        }
+    }
 }
 
 fn failed(failure: Failure, phase: Phase, latency: Duration) -> Attempt {

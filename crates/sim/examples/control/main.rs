@@ -7,6 +7,7 @@
 
 #![expect(clippy::print_stdout, reason = "a program that prints a table")]
 
+mod baseline;
 mod beside;
 mod goals;
 mod runs;

@@ -12,6 +12,8 @@ use sim::measure::{Figures, Series};
 use sim::scenario::{Scenario, Shipped};
 use sim::simulate::simulate_with_series;
 
+use crate::baseline;
+
 /// Names of shipped scenarios.
 pub(crate) const UPSTREAMS: [&str; 12] = [
     "o1", "o2", "o3", "o4", "o5", "o6", "o7", "o8", "o8-4", "o8-8", "o8-16", "o9",
@@ -91,6 +93,9 @@ fn scenario(upstream: &str, contender: &str) -> Result<Scenario, Box<dyn Error>>
     let scenario = shipped.scenario();
     if contender == "fixed" {
         return Ok(at_the_true_rate(scenario));
+    }
+    if let Some(scenario) = baseline::drive(scenario.clone(), contender) {
+        return Ok(scenario);
     }
     let mut scenario = scenario.with_strategy(contender.parse()?);
     for client in &mut scenario.clients {

@@ -60,7 +60,7 @@ pub struct GateView<'a> {
 
 /// Names a request of a client while it is under way: a small number, used again afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FlightId(pub(crate) usize);
+pub struct FlightId(pub usize);
 
 /// What a controller wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +89,7 @@ pub enum Afterwards {
 
 impl Afterwards {
     /// For those who do not tell their requests apart: what was not accepted is still to be sent.
-    pub(crate) fn until_accepted(attempt: &Attempt) -> Self {
+    pub fn until_accepted(attempt: &Attempt) -> Self {
         if attempt.is_accepted() {
             Self::Over
         } else {
@@ -100,7 +100,7 @@ impl Afterwards {
 
 /// Names something that a controller keeps, for as long as it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Kept(pub(crate) usize);
+pub struct Kept(pub usize);
 
 /// An attempt that has ended, as policies hear of it.
 #[derive(Clone, Debug, PartialEq)]

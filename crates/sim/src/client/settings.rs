@@ -15,7 +15,6 @@ use policy::rate;
 use policy::suggest::suggestion;
 use policy::time::Timestamp;
 
-use super::baseline::Baseline;
 use super::controller::Controller;
 use super::failing::Failing;
 use super::gated::Gated;
@@ -47,8 +46,8 @@ pub enum Driver {
     Gate(GateSettings),
     /// Naive retries.
     Naive(BackoffSettings),
-    /// A known controller, for comparison.
-    Baseline(Baseline),
+    /// A controller from outside of this crate.
+    Custom(CustomController),
     /// Retries as `policy::item` says.
     Backoff(BackoffSettings),
     /// The gap after recent failures.
@@ -62,6 +61,21 @@ pub enum Driver {
         /// How long a job takes; `None`: it never ends.
         job: Option<Duration>,
     },
+}
+
+/// A controller from outside of this crate. Two of them are equal if their names are.
+#[derive(Clone, Copy, Debug)]
+pub struct CustomController {
+    /// What it is called.
+    pub name: &'static str,
+    /// Builds the controller of one client, which has at most this many attempts in flight.
+    pub build: fn(max_in_flight: u32) -> Box<dyn Controller>,
+}
+
+impl PartialEq for CustomController {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
 }
 
 /// A pool whose endpoints all lead to the same upstream.
@@ -101,7 +115,7 @@ impl ClientSettings {
             Driver::Naive(settings) => {
                 Box::new(Retrying::new(settings.clone(), Manner::Naive, most))
             }
-            Driver::Baseline(baseline) => baseline.controller(most),
+            Driver::Custom(custom) => (custom.build)(most),
             Driver::Backoff(settings) => {
                 Box::new(Retrying::new(settings.clone(), Manner::ByItem, most))
             }
@@ -126,23 +140,11 @@ pub enum Strategy {
     Fixed(f64),
     /// No gate: naive retries with full jitter.
     None,
-    /// No gate: a known controller, for comparison and not for use.
-    Baseline(Baseline),
 }
 
 impl Strategy {
     /// The words, with what stands for a number.
-    pub const WORDS: [&'static str; 9] = [
-        "adaptive",
-        "aimd",
-        "fixed:RATE",
-        "none",
-        "cubic",
-        "autothrottle",
-        "epochs-gentle",
-        "epochs-brisk",
-        "model",
-    ];
+    pub const WORDS: [&'static str; 4] = ["adaptive", "aimd", "fixed:RATE", "none"];
 
     /// What was written about a gate of this strategy and nothing else; `None` if it has no gate.
     pub fn gate_options(self) -> Option<GateOptions> {
@@ -150,7 +152,7 @@ impl Strategy {
             Self::Adaptive => (rate::Strategy::Adaptive, None),
             Self::Aimd => (rate::Strategy::Aimd, None),
             Self::Fixed(rate) => (rate::Strategy::Fixed, Some(rate)),
-            Self::None | Self::Baseline(_) => return None,
+            Self::None => return None,
         };
         Some(GateOptions {
             strategy: Some(strategy),
@@ -160,9 +162,6 @@ impl Strategy {
     }
 
     fn driver(self, max_in_flight: u32) -> Driver {
-        if let Self::Baseline(baseline) = self {
-            return Driver::Baseline(baseline);
-        }
         match self.gate_options() {
             Some(options) => {
                 let options = GateOptions {
@@ -201,11 +200,6 @@ impl FromStr for Strategy {
             "adaptive" => Ok(Self::Adaptive),
             "aimd" => Ok(Self::Aimd),
             "none" => Ok(Self::None),
-            "cubic" => Ok(Self::Baseline(Baseline::Cubic)),
-            "autothrottle" => Ok(Self::Baseline(Baseline::AutoThrottle)),
-            "epochs-gentle" => Ok(Self::Baseline(Baseline::EpochsGentle)),
-            "epochs-brisk" => Ok(Self::Baseline(Baseline::EpochsBrisk)),
-            "model" => Ok(Self::Baseline(Baseline::Model)),
             _ => {
                 let rate = text.strip_prefix("fixed:").ok_or_else(wrong)?;
                 let mut options = GateOptions::default();
@@ -223,11 +217,6 @@ impl fmt::Display for Strategy {
             Self::Aimd => f.write_str("aimd"),
             Self::Fixed(rate) => write!(f, "fixed:{rate}"),
             Self::None => f.write_str("none"),
-            Self::Baseline(Baseline::Cubic) => f.write_str("cubic"),
-            Self::Baseline(Baseline::AutoThrottle) => f.write_str("autothrottle"),
-            Self::Baseline(Baseline::EpochsGentle) => f.write_str("epochs-gentle"),
-            Self::Baseline(Baseline::EpochsBrisk) => f.write_str("epochs-brisk"),
-            Self::Baseline(Baseline::Model) => f.write_str("model"),
         }
     }
 }
@@ -239,7 +228,7 @@ pub struct UnknownStrategy(String);
 impl UnknownStrategy {
     /// What would have been right.
     pub fn expected(&self) -> String {
-        let words = "`adaptive`, `aimd`, `fixed:RATE` (requests per second), `none`, or for comparison `cubic`, `autothrottle`, `epochs-gentle`, `epochs-brisk` or `model`";
+        let words = "`adaptive`, `aimd`, `fixed:RATE` (requests per second) or `none`";
         if self.0.starts_with("fixed") {
             return "`fixed:RATE` with a rate such as `fixed:50`, in requests per second"
                 .to_owned();
@@ -252,16 +241,7 @@ impl UnknownStrategy {
 }
 
 /// The words without a number.
-const PLAIN: [&str; 8] = [
-    "adaptive",
-    "aimd",
-    "none",
-    "cubic",
-    "autothrottle",
-    "epochs-gentle",
-    "epochs-brisk",
-    "model",
-];
+const PLAIN: [&str; 3] = ["adaptive", "aimd", "none"];
 
 impl fmt::Display for UnknownStrategy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -149,7 +149,6 @@ impl Manner {
     fn names(self) -> Vec<&'static str> {
         match self {
             Self::Strategy(Strategy::None) => NAIVE.to_vec(),
-            Self::Strategy(Strategy::Baseline(_)) => Vec::new(),
             Self::Strategy(Strategy::Adaptive | Strategy::Aimd | Strategy::Fixed(_)) => {
                 GATE.to_vec()
             }
@@ -192,9 +191,6 @@ impl Manner {
 }
 
 fn by_strategy(strategy: Strategy, section: &Section<'_>, max_in_flight: u32) -> Option<Driver> {
-    if let Strategy::Baseline(baseline) = strategy {
-        return Some(Driver::Baseline(baseline));
-    }
     let Some(options) = strategy.gate_options() else {
         let build = |options: BackoffOptions| options.build_over(naive());
         let options = BackoffOptions::default();

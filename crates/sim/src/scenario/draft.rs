@@ -371,7 +371,7 @@ mod tests {
                 "--duration: `duration` is `300`, expected a number with a unit such as `500ms`, `30s` or `5m`",
                 "--set: `burst`: expected KEY=VALUE",
                 "--set max_rat: `client[0].max_rat`: unknown setting; did you mean `max_rate`?",
-                "--strategy: `client[0].strategy` is `aimdd`, expected `adaptive`, `aimd`, `fixed:RATE` (requests per second), `none`, or for comparison `cubic`, `autothrottle`, `epochs-gentle`, `epochs-brisk` or `model`; did you mean `aimd`?",
+                "--strategy: `client[0].strategy` is `aimdd`, expected `adaptive`, `aimd`, `fixed:RATE` (requests per second) or `none`; did you mean `aimd`?",
                 "--upstream: `upstream.rate` is given twice, expected once",
                 "--upstream: `now`: expected KEY=VALUE",
                 "--upstream: `upstream.qota`: unknown setting, expected one of: kind, retry_after, headers, latency, latency_spread, refuse_latency, network, failure_rate, steps, outage, ban, rate, burst",

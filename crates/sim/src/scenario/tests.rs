@@ -234,7 +234,7 @@ max_rat = 7
             "f:5:11: `upstream.latency` is `-5ms`, expected a number with a unit such as `500ms`, `30s` or `5m`",
             "f:6:16: `upstream.failure_rate` is `1.5`, expected a share from 0 to 1",
             "f:7:11: `upstream.headers` is `yes`, expected `true` or `false`",
-            "f:9:12: `client[0].strategy` is `adaptiv`, expected `adaptive`, `aimd`, `fixed:RATE` (requests per second), `none`, or for comparison `cubic`, `autothrottle`, `epochs-gentle`, `epochs-brisk` or `model`; did you mean `adaptive`?",
+            "f:9:12: `client[0].strategy` is `adaptiv`, expected `adaptive`, `aimd`, `fixed:RATE` (requests per second) or `none`; did you mean `adaptive`?",
             "f:10:9: `client[0].count` is `-1`, expected a whole number from 1 to 10000",
             "f:11:11: `client[0].backlog` is `30/m`, expected `endless`, requests per second such as `30/s`, or a total such as `1000`",
             "f:12:9: `client[0].start` is `20s..5s`, expected two durations of which the second is no shorter than the first",

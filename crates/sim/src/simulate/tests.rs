@@ -3,7 +3,7 @@
 use policy::breaker::BreakerState;
 
 use super::*;
-use crate::client::{Baseline, ClientSettings, Strategy};
+use crate::client::{ClientSettings, Strategy};
 use crate::scenario::Shipped;
 
 fn read(text: &str) -> Scenario {
@@ -17,16 +17,11 @@ fn shipped(name: &str, strategy: Strategy) -> Scenario {
         .with_strategy(strategy)
 }
 
-const STRATEGIES: [Strategy; 9] = [
+const STRATEGIES: [Strategy; 4] = [
     Strategy::Adaptive,
     Strategy::Aimd,
     Strategy::Fixed(30.0),
     Strategy::None,
-    Strategy::Baseline(Baseline::Cubic),
-    Strategy::Baseline(Baseline::AutoThrottle),
-    Strategy::Baseline(Baseline::EpochsGentle),
-    Strategy::Baseline(Baseline::EpochsBrisk),
-    Strategy::Baseline(Baseline::Model),
 ];
 
 #[test]
@@ -130,17 +125,7 @@ fn a_known_rate_on_a_server_without_chance_comes_out_as_counted_by_hand() {
 
 #[test]
 fn what_is_refused_or_fails_stays_in_the_backlog() {
-    for strategy in [
-        "adaptive",
-        "aimd",
-        "fixed:40",
-        "none",
-        "cubic",
-        "autothrottle",
-        "epochs-gentle",
-        "epochs-brisk",
-        "model",
-    ] {
+    for strategy in ["adaptive", "aimd", "fixed:40", "none"] {
         let text = format!(
             "[upstream]\nkind = \"bucket\"\nrate = 20\nburst = 2\nfailure_rate = 0.1\n\
              [[client]]\nstrategy = \"{strategy}\"\nmax_in_flight = 16\nbacklog = \"200\"\n"

@@ -6,9 +6,8 @@ use std::time::Duration;
 use policy::random::Random;
 use policy::time::Timestamp;
 
-use crate::client::controller::{Controller, FlightId, Next};
-use crate::client::{Ending, Flight, judged};
-use crate::upstream::{Answer, Pace};
+use sim::client::{Attempt, Controller, FlightId, Next};
+use sim::upstream::{Answer, Pace};
 
 pub(super) struct Driven<C> {
     pub(super) controller: C,
@@ -64,11 +63,7 @@ impl<C: Controller> Driven<C> {
 
     fn end(&mut self, id: FlightId, sent_at: Timestamp, answer: Answer) {
         self.refused += u64::from(!answer.is_accepted());
-        let flight = Flight {
-            sent_at,
-            ending: Ending::Answered(answer),
-        };
-        let attempt = judged(&flight, self.now);
+        let attempt = Attempt::answered(&answer, self.now.since(sent_at));
         self.controller
             .answered(id, &attempt, self.now, &mut self.random);
     }

@@ -7,19 +7,17 @@
 //! what is left are paced by that; those that tell when to come back, by the [`Quota`] that this
 //! reveals.
 
-mod quota;
-
 use std::time::Duration;
 
 use policy::random::Random;
 use policy::time::Timestamp;
+use sim::client::{Afterwards, Attempt, Controller, FlightId, Next, Standing};
 
 use super::pacer::{Heard, INITIAL_RATE, MAX_RATE, MIN_RATE, News, Pacer};
-use crate::client::controller::{Afterwards, Attempt, Controller, FlightId, Next, Standing};
-use quota::Quota;
+use super::quota::Quota;
 
 #[derive(Debug)]
-pub(in crate::client) struct Model {
+pub(crate) struct Model {
     pacer: Pacer,
     phase: Phase,
     /// For how long the phase has lasted, pauses left out.
@@ -66,7 +64,7 @@ struct Told {
 }
 
 impl Model {
-    pub(in crate::client) fn new(most: u32) -> Self {
+    pub(crate) fn new(most: u32) -> Self {
         Self {
             pacer: Pacer::new(most),
             phase: Phase::Start,
@@ -358,7 +356,7 @@ impl Controller for Model {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::baseline::tests::{Driven, REFUSED, accepted, left};
+    use crate::baseline::driven::{Driven, REFUSED, accepted, left};
 
     #[test]
     fn the_ceiling_is_put_between_what_got_through_and_what_was_tried() {

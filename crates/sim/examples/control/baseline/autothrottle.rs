@@ -9,11 +9,10 @@
 use policy::outcome::Answer;
 use policy::random::Random;
 use policy::time::Timestamp;
-
-use crate::client::controller::{Afterwards, Attempt, Controller, FlightId, Next, Standing};
+use sim::client::{Afterwards, Attempt, Controller, FlightId, Next, Standing};
 
 #[derive(Debug)]
-pub(in crate::client) struct AutoThrottle {
+pub(crate) struct AutoThrottle {
     most: u32,
     in_flight: u32,
     delay_s: f64,
@@ -23,7 +22,7 @@ pub(in crate::client) struct AutoThrottle {
 }
 
 impl AutoThrottle {
-    pub(in crate::client) fn new(most: u32) -> Self {
+    pub(crate) fn new(most: u32) -> Self {
         Self {
             most: most.min(CONCURRENT_REQUESTS),
             in_flight: 0,

@@ -10,12 +10,12 @@
 
 use policy::random::Random;
 use policy::time::Timestamp;
+use sim::client::{Afterwards, Attempt, Controller, FlightId, Next, Standing};
 
 use super::pacer::{Heard, INITIAL_RATE, MAX_RATE, MIN_RATE, News, Pacer};
-use crate::client::controller::{Afterwards, Attempt, Controller, FlightId, Next, Standing};
 
 #[derive(Debug)]
-pub(in crate::client) struct Epochs {
+pub(crate) struct Epochs {
     pacer: Pacer,
     steps: Steps,
     rate: f64,
@@ -36,7 +36,7 @@ pub(in crate::client) struct Epochs {
 
 /// How large its steps are.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::client) struct Steps {
+pub(crate) struct Steps {
     /// The most that a success adds.
     increase: f64,
     /// What a decrease leaves, once a ceiling is known.
@@ -46,12 +46,12 @@ pub(in crate::client) struct Steps {
 }
 
 impl Steps {
-    pub(in crate::client) const GENTLE: Self = Self {
+    pub(crate) const GENTLE: Self = Self {
         increase: 0.25,
         decrease: 0.5,
         start: 0.125,
     };
-    pub(in crate::client) const BRISK: Self = Self {
+    pub(crate) const BRISK: Self = Self {
         increase: 1.0,
         decrease: 0.7,
         start: 0.5,
@@ -59,7 +59,7 @@ impl Steps {
 }
 
 impl Epochs {
-    pub(in crate::client) fn new(steps: Steps, most: u32) -> Self {
+    pub(crate) fn new(steps: Steps, most: u32) -> Self {
         Self {
             pacer: Pacer::new(most),
             steps,
@@ -267,7 +267,7 @@ impl Controller for Epochs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::baseline::tests::{DIRECTED, Driven, REFUSED, accepted, left};
+    use crate::baseline::driven::{DIRECTED, Driven, REFUSED, accepted, left};
 
     #[test]
     fn a_burst_of_refusals_is_one_decrease() {

@@ -11,12 +11,12 @@ use policy::hint::{Hint, Source};
 use policy::outcome::Answer;
 use policy::random::Random;
 use policy::time::Timestamp;
+use sim::client::{Attempt, FlightId, Next, Outstanding, Standing};
 
 use super::breaker::{Breaker, Health};
 use super::bucket::Bucket;
 use super::delivered::Delivered;
 use super::latency::Latency;
-use crate::client::controller::{Attempt, FlightId, Next, Outstanding, Standing};
 
 #[derive(Debug)]
 pub(super) struct Pacer {
@@ -259,8 +259,8 @@ fn health(attempt: &Attempt, directed: bool) -> Health {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::baseline::epochs::{Epochs, Steps};
-    use crate::client::baseline::tests::{BANNED, Driven, REFUSED, accepted};
+    use crate::baseline::driven::{BANNED, Driven, REFUSED, accepted};
+    use crate::baseline::epochs::{Epochs, Steps};
 
     #[test]
     fn a_403_is_a_ban_only_after_throttling_and_each_is_waited_for_longer() {

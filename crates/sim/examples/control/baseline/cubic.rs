@@ -15,12 +15,12 @@ use std::time::Duration;
 use policy::outcome::{Answer, Verdict};
 use policy::random::Random;
 use policy::time::Timestamp;
+use sim::client::{Afterwards, Attempt, Controller, FlightId, Next, Standing};
 
 use super::bucket::Bucket;
-use crate::client::controller::{Afterwards, Attempt, Controller, FlightId, Next, Standing};
 
 #[derive(Debug)]
-pub(in crate::client) struct Cubic {
+pub(crate) struct Cubic {
     most: u32,
     in_flight: u32,
     measured: Measured,
@@ -34,7 +34,7 @@ pub(in crate::client) struct Cubic {
 }
 
 impl Cubic {
-    pub(in crate::client) fn new(most: u32) -> Self {
+    pub(crate) fn new(most: u32) -> Self {
         Self {
             most,
             in_flight: 0,
