@@ -128,7 +128,10 @@ impl Server {
         let store = Store::open(&settings.server.data)?;
         let stored = store.load()?;
         let engine = Engine::new(Arc::new(settings), store, log, clock, workers());
-        let warnings = engine.restore(&stored);
+        let mut warnings = engine.restore(&stored);
+        if engine.served().routes().next().is_none() {
+            warnings.push(NO_POOLS.to_owned());
+        }
         let keeping = Keeping::start(&engine).map_err(ServeError::Keep)?;
         let gateway = Gateway::start(Arc::clone(&engine), listen)?;
         let sources = Sources {
@@ -167,7 +170,8 @@ impl Server {
         self.admin.address()
     }
 
-    /// What of the stored could not be taken up, in words.
+    /// What the operator should know and do: pools that are missing, and stored changes that
+    /// could not be restored.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -253,6 +257,10 @@ impl Server {
         }
     }
 }
+
+const NO_POOLS: &str = "no pool is configured, so every request is answered 404; add a section \
+                        `[pool.NAME]` with `endpoints` to the configuration file and send SIGHUP, \
+                        or restart; the admin API works";
 
 /// Longer than callers wait by default.
 const LONGEST_DRAIN: Duration = Duration::from_secs(60);

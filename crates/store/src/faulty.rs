@@ -1,19 +1,31 @@
-//! Faults on purpose, for tests: the n-th call fails, once or for ever.
+//! Faults on purpose, for tests: the n-th call fails, once or for ever, or calls wait.
 //!
 //! A call is anything that may fail on a real disk: the beginning of a write, every row, and the
 //! commit. Without a plan a call costs one comparison.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::error::StoreError;
 
 /// Which calls fail. All clones count together.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
-    plan: Option<Arc<Mutex<Plan>>>,
+    shared: Option<Arc<Shared>>,
 }
 
 #[derive(Debug)]
+struct Shared {
+    plan: Mutex<Plan>,
+    healed: Condvar,
+}
+
+impl Shared {
+    fn plan(&self) -> MutexGuard<'_, Plan> {
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[derive(Debug, Default)]
 struct Plan {
     /// Calls so far.
     calls: u64,
@@ -21,21 +33,27 @@ struct Plan {
     first: u64,
     /// The last that fails.
     last: u64,
+    /// Calls wait until the faults are healed.
+    is_stalled: bool,
 }
 
 impl Faults {
     /// None.
     pub const fn none() -> Self {
-        Self { plan: None }
+        Self { shared: None }
     }
 
     /// A call is made: does it fail?
     pub(crate) fn strike(&self) -> Result<(), StoreError> {
-        let Some(plan) = &self.plan else {
+        let Some(shared) = &self.shared else {
             return Ok(());
         };
-        let mut plan = plan.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut plan = shared.plan();
         plan.calls += 1;
+        while plan.is_stalled {
+            let waited = shared.healed.wait(plan);
+            plan = waited.unwrap_or_else(PoisonError::into_inner);
+        }
         if (plan.first..=plan.last).contains(&plan.calls) {
             return Err(StoreError::Failed {
                 path: "faulty".into(),
@@ -58,29 +76,45 @@ impl Faults {
         Self::between(n, u64::MAX)
     }
 
+    /// Every call waits until the faults are healed, as on a disk that hangs.
+    pub fn stalled() -> Self {
+        Self::with(Plan {
+            is_stalled: true,
+            ..Plan::default()
+        })
+    }
+
     fn between(first: u64, last: u64) -> Self {
-        let plan = Plan {
-            calls: 0,
+        Self::with(Plan {
             first,
             last,
-        };
+            ..Plan::default()
+        })
+    }
+
+    fn with(plan: Plan) -> Self {
         Self {
-            plan: Some(Arc::new(Mutex::new(plan))),
+            shared: Some(Arc::new(Shared {
+                plan: Mutex::new(plan),
+                healed: Condvar::new(),
+            })),
         }
     }
 
-    /// No later call fails.
+    /// No later call fails or waits.
     pub fn heal(&self) {
-        if let Some(plan) = &self.plan {
-            plan.lock().unwrap_or_else(PoisonError::into_inner).last = 0;
+        if let Some(shared) = &self.shared {
+            let mut plan = shared.plan();
+            plan.last = 0;
+            plan.is_stalled = false;
+            drop(plan);
+            shared.healed.notify_all();
         }
     }
 
     /// How many calls were made.
     pub fn calls(&self) -> u64 {
-        let plan = self.plan.as_ref();
-        plan.map_or(0, |plan| {
-            plan.lock().unwrap_or_else(PoisonError::into_inner).calls
-        })
+        let shared = self.shared.as_ref();
+        shared.map_or(0, |shared| shared.plan().calls)
     }
 }

@@ -160,8 +160,13 @@ async fn accept(listener: TcpListener, front: Arc<Front>, mut stop: watch::Recei
         () = is_told(&mut stop) => {}
     }
     let all = u32::try_from(MOST_OPEN).unwrap_or(u32::MAX);
+    let finished = async {
+        _ = seats.acquire_many(all).await;
+        // A client may have left while its change was being stored.
+        front.desk.engine.finish_changes().await;
+    };
     // What takes longer than that ends with the process.
-    _ = tokio::time::timeout(PATIENCE, seats.acquire_many(all)).await;
+    _ = tokio::time::timeout(PATIENCE, finished).await;
 }
 
 async fn is_told(stop: &mut watch::Receiver<bool>) {

@@ -140,19 +140,57 @@ impl Engine {
         })
     }
 
+    /// Runs a change to its end in a task of its own: between the store and the live state a change
+    /// must not be dropped half-way because its caller disconnects. Changes run one at a time.
+    async fn complete<F>(
+        self: &Arc<Self>,
+        change: impl FnOnce(Arc<Self>) -> F + Send + 'static,
+    ) -> Result<(), ControlError>
+    where
+        F: Future<Output = Result<(), ControlError>> + Send,
+    {
+        let engine = Arc::clone(self);
+        let task = tokio::spawn(async move {
+            let _turn = engine.control.turn.lock().await;
+            change(Arc::clone(&engine)).await
+        });
+        match task.await {
+            Ok(result) => result,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // The runtime is shutting down.
+                Err(_) => Err(ControlError::Store(StoreError::Stopped)),
+            },
+        }
+    }
+
+    /// Waits until the changes that have begun are completed.
+    pub async fn finish_changes(&self) {
+        drop(self.control.turn.lock().await);
+    }
+
     /// Enables an endpoint, which clears all its error state, or disables it until it is enabled.
+    /// Enabling one that was disabled because its quota was used up also releases its gate, which
+    /// was isolated for the same reason. Completes even if the returned future is dropped.
     ///
     /// # Errors
     ///
     /// If there is none of that name, or the store fails.
     pub async fn switch_endpoint(
-        &self,
+        self: &Arc<Self>,
         pool: &str,
         name: &str,
         is_enabled: bool,
     ) -> Result<(), ControlError> {
-        let _turn = self.control.turn.lock().await;
+        let (pool, name) = (pool.to_owned(), name.to_owned());
+        self.complete(move |engine| async move { engine.switch(&pool, &name, is_enabled).await })
+            .await
+    }
+
+    async fn switch(&self, pool: &str, name: &str, is_enabled: bool) -> Result<(), ControlError> {
         let record = self.record_of(pool, name)?;
+        let is_quota_reset = is_enabled && record.disabled == Some(Disabled::QuotaExhausted);
+        let key = endpoint_key(pool, name);
         let record = if is_enabled {
             LadderRecord::default()
         } else {
@@ -168,10 +206,17 @@ impl Engine {
             at: self.limiter().clock().wall(),
         };
         let _in_hand = self.keeper.take_in_hand(pool, name);
-        self.store().save(Change::Endpoint(kept)).await?;
+        let mut changes = vec![Change::Endpoint(kept)];
+        if is_quota_reset {
+            changes.extend(self.released_gate(&key));
+        }
+        self.store().save_all(changes).await?;
         // A reload waits, so that it is not done to a pool that is being replaced.
         let _overlay = self.control.overlay();
         let live = &self.route(pool)?.pool;
+        if is_quota_reset {
+            self.limiter().release(&key);
+        }
         if is_enabled {
             live.enable(name);
         } else {
@@ -185,8 +230,17 @@ impl Engine {
     /// # Errors
     ///
     /// If something about it cannot be, its address must not be dialled, or the store fails.
-    pub async fn add_endpoint(&self, pool: &str, new: NewEndpoint) -> Result<(), ControlError> {
-        let _turn = self.control.turn.lock().await;
+    pub async fn add_endpoint(
+        self: &Arc<Self>,
+        pool: &str,
+        new: NewEndpoint,
+    ) -> Result<(), ControlError> {
+        let pool = pool.to_owned();
+        self.complete(move |engine| async move { engine.add(&pool, new).await })
+            .await
+    }
+
+    async fn add(&self, pool: &str, new: NewEndpoint) -> Result<(), ControlError> {
         let (endpoint, added) = self.read(pool, new)?;
         self.store().save(Change::EndpointAdded(added)).await?;
         let mut overlay = self.control.overlay();
@@ -200,10 +254,18 @@ impl Engine {
     /// # Errors
     ///
     /// If there is none of that name, or the store fails.
-    pub async fn remove_endpoint(&self, pool: &str, name: &str) -> Result<(), ControlError> {
-        let _turn = self.control.turn.lock().await;
-        self.record_of(pool, name)?;
+    pub async fn remove_endpoint(
+        self: &Arc<Self>,
+        pool: &str,
+        name: &str,
+    ) -> Result<(), ControlError> {
         let (pool, name) = (pool.to_owned(), name.to_owned());
+        self.complete(move |engine| async move { engine.remove(pool, name).await })
+            .await
+    }
+
+    async fn remove(&self, pool: String, name: String) -> Result<(), ControlError> {
+        self.record_of(&pool, &name)?;
         let is_configured = self.is_configured(&pool, &name);
         let change = if is_configured {
             Change::EndpointRemoved {
@@ -238,16 +300,19 @@ impl Engine {
     ///
     /// With everything that cannot be, or if the store fails.
     pub async fn change_protection(
-        &self,
+        self: &Arc<Self>,
         pool: &str,
         changes: BTreeMap<String, String>,
     ) -> Result<(), ControlError> {
-        let _turn = self.control.turn.lock().await;
-        let live = self.route(pool)?;
-        laid_over(&live.pool.protection(), &changes)?;
-        let mut values = self.control.overlay().protection_changes(pool);
-        values.extend(changes);
-        self.set_protection(pool, values).await
+        let pool = pool.to_owned();
+        self.complete(move |engine| async move {
+            let live = engine.route(&pool)?;
+            laid_over(&live.pool.protection(), &changes)?;
+            let mut values = engine.control.overlay().protection_changes(&pool);
+            values.extend(changes);
+            engine.set_protection(&pool, values).await
+        })
+        .await
     }
 
     /// Takes back every change of a pool's protection: it is as configured.
@@ -255,10 +320,13 @@ impl Engine {
     /// # Errors
     ///
     /// If there is no such pool, or the store fails.
-    pub async fn reset_protection(&self, pool: &str) -> Result<(), ControlError> {
-        let _turn = self.control.turn.lock().await;
-        self.route(pool)?;
-        self.set_protection(pool, BTreeMap::new()).await
+    pub async fn reset_protection(self: &Arc<Self>, pool: &str) -> Result<(), ControlError> {
+        let pool = pool.to_owned();
+        self.complete(move |engine| async move {
+            engine.route(&pool)?;
+            engine.set_protection(&pool, BTreeMap::new()).await
+        })
+        .await
     }
 
     async fn set_protection(

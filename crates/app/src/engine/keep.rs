@@ -17,8 +17,9 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use policy::breaker::BreakerState;
 use policy::time::WallTime;
-use store::{Change, Saved, StoreError, Stored};
+use store::{Change, KeptGate, Saved, StoreError, Stored};
 use tidegate::{Refusal, Timestamp};
 
 use super::Engine;
@@ -65,6 +66,8 @@ impl Drop for InHand<'_> {
         self.keeper.written().let_go(&self.place);
         // What happened meanwhile was left out.
         self.keeper.noted.pool(&self.place.0);
+        let key = policy::key::endpoint_key(&self.place.0, &self.place.1);
+        self.keeper.noted.gate(&key);
     }
 }
 
@@ -123,6 +126,18 @@ impl Engine {
         if let Some(gate) = self.limiter.gate(key) {
             _ = self.save_gates([gate.key.as_str()].into_iter()).await;
         }
+    }
+
+    /// The record of a gate as it is after its release, to be stored together with another change.
+    pub(super) fn released_gate(&self, key: &str) -> Option<Change> {
+        let mut record = self.limiter.record(key)?;
+        record.hold = None;
+        record.hold_source = None;
+        record.breaker.state = BreakerState::Closed;
+        record.breaker.open_for = Duration::ZERO;
+        let at = self.limiter.clock().wall();
+        let key = key.to_owned();
+        Some(Change::Gate(KeptGate { key, record, at }))
     }
 
     /// Takes up the gates that were stored, and drops from the store what belongs to endpoints that
@@ -445,7 +460,7 @@ mod tests {
         let in_hand = engine.keeper.take_in_hand("p", "a");
         assert_eq!(save(), ["b"]);
         drop(in_hand);
-        assert_eq!(engine.keep_state().noted, 1);
+        assert_eq!(engine.keep_state().noted, 2);
         assert_eq!(save(), ["a", "b"]);
     }
 

@@ -1,12 +1,14 @@
 //! What a person changes, and that it stays changed.
 
+use std::io::Write;
 use std::sync::Arc;
 
+use policy::ladder::{Disabled, LadderRecord};
 use serde_json::{Value, json};
-use store::Store;
 use store::faulty::Faults;
+use store::{Change, Store};
 
-use crate::support::{Running, TWO, settings};
+use crate::support::{Running, TWO, connect, settings, wait_until};
 
 const PROTECTION: &str = "/api/v1/pools/llm/protection";
 
@@ -131,6 +133,47 @@ fn a_switched_endpoint_stays_so_over_a_restart() {
             .iter()
             .all(|(_, is_enabled)| *is_enabled)
     );
+}
+
+#[test]
+fn enabling_an_endpoint_whose_quota_was_used_up_releases_its_gate() {
+    let (running, folder) = Running::new(TWO);
+    let gate = |running: &Running| {
+        let gate = running.get("/api/v1/gates/llm%2Fa");
+        (gate["breaker"]["state"].clone(), gate["hold"].clone())
+    };
+    running.engine.limiter().isolate("llm/a").unwrap();
+    let quota = LadderRecord {
+        disabled: Some(Disabled::QuotaExhausted),
+        ..LadderRecord::default()
+    };
+    let endpoint = store::KeptEndpoint {
+        pool: "llm".to_owned(),
+        name: "a".to_owned(),
+        record: quota,
+        at: running.engine.limiter().clock().wall(),
+    };
+    let gate_record = store::KeptGate {
+        key: "llm/a".to_owned(),
+        record: running.engine.limiter().record("llm/a").unwrap(),
+        at: endpoint.at,
+    };
+    let store = running.engine.store().clone();
+    let changes = [Change::Endpoint(endpoint), Change::Gate(gate_record)];
+    store.save_all(changes).wait().unwrap();
+    drop((running, store));
+
+    let running = Running::in_folder(TWO, folder.path());
+    let path = "/api/v1/pools/llm/endpoints/a";
+    assert_eq!(gate(&running).0, "isolated");
+    let endpoint = running.get("/api/v1/pools/llm")["endpoints"][0].clone();
+    assert_eq!(endpoint["disabled_reason"], "an allowance is used up");
+    let answer = running.ask("PATCH", path, Some(r#"{"enabled":true}"#));
+    assert_eq!(answer.json()["enabled"], true);
+    assert_eq!(gate(&running), (json!("closed"), Value::Null));
+    drop(running);
+    let running = Running::in_folder(TWO, folder.path());
+    assert_eq!(gate(&running), (json!("closed"), Value::Null));
 }
 
 #[test]
@@ -264,6 +307,35 @@ fn what_cannot_be_stored_is_not_done() {
     let answer = running.ask("PUT", PROTECTION, Some(r#"{"disable_after":2}"#));
     assert_eq!(answer.status, 200);
     assert_eq!(running.ask("GET", "/readyz", None).status, 200);
+}
+
+#[test]
+fn a_change_is_completed_when_its_client_disconnects() {
+    let folder = tempfile::tempdir().unwrap();
+    let faults = Faults::stalled();
+    let store = Store::open_faulty(folder.path(), faults.clone()).unwrap();
+    let running = Running::with_store(TWO, folder.path(), store.clone());
+    let body = r#"{"enabled":false}"#;
+    let mut stream = connect(running.address());
+    let request = format!(
+        "PATCH /api/v1/pools/llm/endpoints/b HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        running.address(),
+        running.token.expose(),
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    wait_until("the change is being stored", || faults.calls() > 0);
+    drop(stream);
+    // The one thread of the admin API sees the end of that connection before it answers this.
+    assert_eq!(running.ask("GET", "/healthz", None).status, 200);
+    faults.heal();
+    let is_disabled = |endpoint: &store::KeptEndpoint| endpoint.record.disabled.is_some();
+    assert!(store.load().unwrap().endpoints.iter().any(is_disabled));
+    let expected = [("a".to_owned(), true), ("b".to_owned(), false)];
+    wait_until("the live endpoint is as stored", || {
+        endpoints(&running) == expected
+    });
 }
 
 #[test]

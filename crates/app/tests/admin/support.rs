@@ -223,3 +223,15 @@ pub(crate) fn upstream(statuses: &'static [u16]) -> SocketAddr {
     });
     address
 }
+
+/// Waits until something is so, and fails after ten seconds.
+pub(crate) fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
+    let (_sender, pause) = std::sync::mpsc::channel::<()>();
+    for _ in 0..1000 {
+        if is() {
+            return;
+        }
+        _ = pause.recv_timeout(Duration::from_millis(10));
+    }
+    panic!("never: {what}");
+}

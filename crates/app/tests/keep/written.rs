@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use app::server::{Logs, Server};
 use policy::ladder::Disabled;
 use policy::outcome::Verdict;
 use store::Store;
 use tidegate::{Ask, Outcome};
 
-use crate::support::{Kept, folder, wait, wait_until};
+use crate::support::{Kept, folder, settings, wait, wait_until};
 
 const POOL: &str = "[pool.p]\nendpoints = [\
     { name = \"a\", url = \"http://127.0.0.1:9\" }, { name = \"b\", url = \"http://127.0.0.1:9\" }]";
@@ -96,6 +97,22 @@ fn more_than_can_be_noted_is_written_all_the_same() {
     let gates = store.load().unwrap().gates;
     assert_eq!(gates.len(), count);
     assert!(gates.iter().all(|gate| gate.record.hold.is_some()));
+}
+
+#[test]
+fn a_server_without_pools_starts_with_a_warning() {
+    let (_folder, data) = folder();
+    let server = Server::start(settings("", &data), Logs::silent()).unwrap();
+    let [warning] = server.warnings() else {
+        panic!("{:?}", server.warnings());
+    };
+    assert!(warning.starts_with("no pool is configured"), "{warning}");
+    assert!(warning.contains("`[pool.NAME]`"), "{warning}");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap();
+    runtime.block_on(server.stop(Duration::from_secs(5)));
 }
 
 #[test]
