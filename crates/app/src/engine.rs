@@ -80,6 +80,7 @@ impl Engine {
             limiter: &limiter,
             metrics: &metrics,
             connector: &connector,
+            store: &store,
             workers,
         };
         let served = Served::new(settings, &around, None, &Overlay::default());
@@ -169,6 +170,7 @@ impl Engine {
             limiter: &self.limiter,
             metrics: &self.metrics,
             connector: &self.connector,
+            store: &self.store,
             workers: self.workers,
         };
         let served = Served::new(settings, &around, Some(&before), overlay);

@@ -71,6 +71,15 @@ impl Surroundings for Variables {
 }
 
 fn gateway(api: SocketAddr, shop: SocketAddr) -> (Arc<Engine>, Gateway) {
+    gateway_with(api, shop, "FIRST", Store::memory())
+}
+
+fn gateway_with(
+    api: SocketAddr,
+    token_endpoint: SocketAddr,
+    refresh_token: &str,
+    store: Store,
+) -> (Arc<Engine>, Gateway) {
     let file = format!(
         r#"
         [gate]
@@ -79,7 +88,7 @@ fn gateway(api: SocketAddr, shop: SocketAddr) -> (Arc<Engine>, Gateway) {
         credential = "crm"
         endpoints = [{{ name = "a", url = "http://{api}/v2" }}]
         [credential.crm]
-        refresh = {{ kind = "oauth2_refresh", token_url = "http://{shop}/token", client_id = "env:ID", client_secret = "env:SECRET", refresh_token = "env:FIRST" }}
+        refresh = {{ kind = "oauth2_refresh", token_url = "http://{token_endpoint}/token", client_id = "env:ID", client_secret = "env:SECRET", refresh_token = "env:{refresh_token}" }}
         "#
     );
     let sources = Sources {
@@ -87,13 +96,9 @@ fn gateway(api: SocketAddr, shop: SocketAddr) -> (Arc<Engine>, Gateway) {
         flags: Vec::new(),
     };
     let settings = Settings::load(&sources, &Variables).unwrap();
-    let engine = Engine::new(
-        settings.into(),
-        Store::memory(),
-        Log::silent(),
-        Clock::system(),
-        2,
-    );
+    let stored = store.load().unwrap();
+    let engine = Engine::new(settings.into(), store, Log::silent(), Clock::system(), 2);
+    assert_eq!(engine.restore(&stored), [""; 0]);
     let gateway = Gateway::start(Arc::clone(&engine), "127.0.0.1:0".parse().unwrap()).unwrap();
     (engine, gateway)
 }
@@ -159,6 +164,52 @@ fn a_token_is_bought_once_for_all_and_anew_when_it_has_expired() {
         asked[1].contains("refresh_token=refresh-1&"),
         "{}",
         asked[1]
+    );
+}
+
+#[test]
+fn a_rotated_refresh_token_is_used_after_a_restart_unless_another_is_configured() {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let token_endpoint = {
+        let asked = Arc::clone(&asked);
+        serve(move |_, body| {
+            let mut asked = asked.lock().unwrap();
+            let token = body
+                .split('&')
+                .find(|pair| pair.starts_with("refresh_token="));
+            asked.push(token.unwrap().to_owned());
+            let number = asked.len();
+            let text = format!(r#"{{"access_token":"t","refresh_token":"rotated-{number}"}}"#);
+            (200, text)
+        })
+    };
+    let api = serve(|_, _| (200, "items".to_owned()));
+    let folder = tempfile::tempdir().unwrap();
+    for configured in ["FIRST", "FIRST", "FIRST", "SECOND", "SECOND", "FIRST"] {
+        let store = Store::open(folder.path()).unwrap();
+        let (engine, gateway) = gateway_with(api, token_endpoint, configured, store);
+        assert!(get(gateway.address()).starts_with("HTTP/1.1 200 "));
+        gateway.drain();
+        while !gateway.is_done() {
+            thread::yield_now();
+        }
+        drop(gateway);
+        // The folder is free when the last clone of the store is gone.
+        let mut engine = Some(engine);
+        while let Some(rest) = engine.take() {
+            engine = Arc::try_unwrap(rest).err();
+        }
+    }
+    assert_eq!(
+        *asked.lock().unwrap(),
+        [
+            "refresh_token=value-of-FIRST",
+            "refresh_token=rotated-1",
+            "refresh_token=rotated-2",
+            "refresh_token=value-of-SECOND",
+            "refresh_token=rotated-4",
+            "refresh_token=value-of-FIRST",
+        ]
     );
 }
 

@@ -2,7 +2,7 @@
 
 use policy::time::WallTime;
 
-use crate::record::{AddedEndpoint, KeptEndpoint, KeptGate, Protection};
+use crate::record::{AddedEndpoint, KeptEndpoint, KeptGate, Protection, RotatedToken};
 
 /// One change.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,6 +51,13 @@ pub enum Change {
         /// Its name there.
         name: String,
     },
+    /// An authorization server issued a new refresh token, in the place of the last one.
+    Rotated(RotatedToken),
+    /// The refresh token of a credential is not needed any more.
+    ForgetRotated {
+        /// The name of the credential.
+        credential: String,
+    },
 }
 
 /// What the newest record of replaces all before it.
@@ -58,6 +65,7 @@ pub enum Change {
 pub(crate) enum Subject<'a> {
     Gate(&'a str),
     Endpoint(&'a str, &'a str),
+    Credential(&'a str),
 }
 
 impl Change {
@@ -69,6 +77,8 @@ impl Change {
             Self::ForgetGate { key } => Some(Subject::Gate(key)),
             Self::Endpoint(endpoint) => Some(Subject::Endpoint(&endpoint.pool, &endpoint.name)),
             Self::ForgetEndpoint { pool, name } => Some(Subject::Endpoint(pool, name)),
+            Self::Rotated(rotated) => Some(Subject::Credential(&rotated.credential)),
+            Self::ForgetRotated { credential } => Some(Subject::Credential(credential)),
             Self::ForgetGatesBefore(_)
             | Self::Protection { .. }
             | Self::EndpointAdded(_)

@@ -14,7 +14,8 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use crate::{
-    AddedEndpoint, Change, KeptEndpoint, KeptGate, Protection, RemovedEndpoint, Store, Stored,
+    AddedEndpoint, Change, KeptEndpoint, KeptGate, Protection, RemovedEndpoint, RotatedToken,
+    Store, Stored,
 };
 
 /// Every behaviour is a test of its own for every kind of store.
@@ -50,6 +51,7 @@ suite! {
     every_word_comes_back,
     extremes_come_back,
     a_rate_that_is_no_number_hurts_nobody,
+    a_rotated_token_is_replaced_and_forgotten,
     several_changes_go_together,
     clones_are_one_store,
     a_store_counts_what_it_writes,
@@ -77,6 +79,7 @@ fn what_is_saved_is_there_after_a_restart(subject: &mut Subject) {
         },
         Change::EndpointAdded(added.clone()),
         removed("llm", "b"),
+        Change::Rotated(rotated("crm", "r-1")),
     ] {
         assert_eq!(subject.store().save(change).wait(), Ok(()));
     }
@@ -89,10 +92,26 @@ fn what_is_saved_is_there_after_a_restart(subject: &mut Subject) {
             pool: "llm".to_owned(),
             name: "b".to_owned(),
         }],
+        rotated: vec![rotated("crm", "r-1")],
     };
     assert_eq!(subject.load(), expected);
     subject.restart();
     assert_eq!(subject.load(), expected);
+}
+
+fn a_rotated_token_is_replaced_and_forgotten(subject: &mut Subject) {
+    subject.save([
+        Change::Rotated(rotated("crm", "r-1")),
+        Change::Rotated(rotated("mail", "r-1")),
+        Change::Rotated(rotated("crm", "r-2")),
+    ]);
+    subject.restart();
+    let expected = [rotated("crm", "r-2"), rotated("mail", "r-1")];
+    assert_eq!(subject.load().rotated, expected);
+    assert!(!format!("{expected:?}").contains("r-2"));
+    let credential = "crm".to_owned();
+    subject.save([Change::ForgetRotated { credential }]);
+    assert_eq!(subject.load().rotated, [rotated("mail", "r-1")]);
 }
 
 fn the_newest_record_counts(subject: &mut Subject) {
@@ -413,6 +432,8 @@ fn any_change() -> impl Strategy<Value = Change> {
             pool,
             protection: values.map(|values| Protection { values }),
         }),
+        2 => (name(), ".*").prop_map(|(name, token)| Change::Rotated(rotated(&name, &token))),
+        1 => name().prop_map(|credential| Change::ForgetRotated { credential }),
         2 => (name(), name(), ".*")
             .prop_map(|(pool, name, url)| Change::EndpointAdded(endpoint(&pool, &name, &url))),
         2 => place().prop_map(|(pool, name)| Change::EndpointRemoved { pool, name }),
@@ -546,6 +567,14 @@ pub(crate) fn endpoint(pool: &str, name: &str, url: &str) -> AddedEndpoint {
         name: name.to_owned(),
         url: url.to_owned(),
         headers: vec![("authorization".to_owned(), "env:KEY_A".parse().unwrap())],
+    }
+}
+
+pub(crate) fn rotated(credential: &str, token: &str) -> RotatedToken {
+    RotatedToken {
+        credential: credential.to_owned(),
+        origin: "0123abcd".to_owned(),
+        token: token.to_owned(),
     }
 }
 

@@ -8,7 +8,9 @@
 //! Records hold lengths of time and no instants, next to the calendar's time at which they were
 //! written. What has passed since then is taken off when they are read again: [`age`].
 //!
-//! No secret is ever stored: a header of an endpoint is a [`Reference`] to one.
+//! One secret is stored, because there is no other place for it: a refresh token that a server
+//! issued in place of the configured one ([`RotatedToken`]). A header of an endpoint is a
+//! [`Reference`] to a secret.
 //!
 //! ```
 //! use policy::time::WallTime;
@@ -51,7 +53,7 @@ pub use error::{OpenError, StoreError};
 pub use queue::MAX_QUEUED;
 pub use record::{
     AddedEndpoint, KeptEndpoint, KeptGate, NotStorable, Protection, Reference, RemovedEndpoint,
-    Stored,
+    RotatedToken, Stored,
 };
 pub use saved::Saved;
 

@@ -11,7 +11,9 @@ use crate::StoreState;
 use crate::change::Change;
 use crate::error::StoreError;
 use crate::faulty::Faults;
-use crate::record::{AddedEndpoint, KeptEndpoint, KeptGate, Protection, RemovedEndpoint, Stored};
+use crate::record::{
+    AddedEndpoint, KeptEndpoint, KeptGate, Protection, RemovedEndpoint, RotatedToken, Stored,
+};
 use crate::saved::Saved;
 
 #[derive(Debug, Default)]
@@ -28,6 +30,7 @@ struct Content {
     protections: BTreeMap<String, Protection>,
     added: Vec<AddedEndpoint>,
     removed: BTreeSet<RemovedEndpoint>,
+    rotated: BTreeMap<String, RotatedToken>,
 }
 
 impl Memory {
@@ -47,6 +50,7 @@ impl Memory {
             protections: content.protections,
             added: content.added,
             removed: content.removed.into_iter().collect(),
+            rotated: content.rotated.into_values().collect(),
         })
     }
 
@@ -108,6 +112,13 @@ fn apply(content: &mut Content, change: Change) {
         Change::EndpointAsConfigured { pool, name } => {
             content.added.retain(|added| !is(added, &pool, &name));
             content.removed.remove(&RemovedEndpoint { pool, name });
+        }
+        Change::Rotated(rotated) => {
+            let credential = rotated.credential.clone();
+            content.rotated.insert(credential, rotated);
+        }
+        Change::ForgetRotated { credential } => {
+            content.rotated.remove(&credential);
         }
     }
 }

@@ -24,6 +24,8 @@ pub struct Stored {
     pub added: Vec<AddedEndpoint>,
     /// Endpoints removed at run time, by pool and name.
     pub removed: Vec<RemovedEndpoint>,
+    /// Refresh tokens that replaced configured ones, by credential.
+    pub rotated: Vec<RotatedToken>,
 }
 
 /// A gate that was written down.
@@ -118,6 +120,27 @@ pub struct RemovedEndpoint {
     pub pool: String,
     /// Its name there.
     pub name: String,
+}
+
+/// A refresh token that an authorization server issued in place of the configured one. The only
+/// secret that is stored: without it nothing can be refreshed after a restart. `Debug` hides it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RotatedToken {
+    /// The name of the credential.
+    pub credential: String,
+    /// The fingerprint of the configuration that the token descends from. The token is of use only
+    /// while that is configured.
+    pub origin: String,
+    /// The token.
+    pub token: String,
+}
+
+impl fmt::Debug for RotatedToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RotatedToken")
+            .field("credential", &self.credential)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Where a secret is found: `env:NAME` or `file:PATH`, after a word such as `Bearer` if need be.

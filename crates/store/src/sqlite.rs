@@ -152,6 +152,8 @@ fn apply(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Result<()>
         Change::EndpointAsConfigured { pool, name } => {
             settings::as_configured(transaction, pool, name)
         }
+        Change::Rotated(rotated) => settings::rotate(transaction, rotated),
+        Change::ForgetRotated { credential } => settings::forget_rotated(transaction, credential),
     }
 }
 
@@ -163,6 +165,7 @@ fn read(transaction: &Transaction<'_>) -> Result<Stored, Problem> {
         protections: settings::protections(transaction)?,
         added: settings::added(transaction)?,
         removed: settings::removed(transaction)?,
+        rotated: settings::rotated(transaction)?,
     })
 }
 

@@ -12,7 +12,9 @@ use policy::key::endpoint_key;
 use policy::ladder::Disabled;
 use policy::setting::SettingErrors;
 use policy::suggest::suggestion;
-use store::{AddedEndpoint, Change, KeptEndpoint, Protection, Reference, StoreError, Stored};
+use store::{
+    AddedEndpoint, Change, KeptEndpoint, Protection, Reference, RotatedToken, StoreError, Stored,
+};
 use tidegate::LadderRecord;
 use url::Url;
 
@@ -119,8 +121,23 @@ impl Engine {
         overlay.forget_records();
         *kept = overlay;
         drop(kept);
+        self.restore_tokens(stored);
         self.take_up(stored);
         warnings
+    }
+
+    /// Continues with the refresh tokens that were stored, and forgets those of other settings.
+    fn restore_tokens(&self, stored: &Stored) {
+        let served = self.served();
+        let is_unused = |rotated: &&RotatedToken| {
+            let token = served.tokens().get(&rotated.credential);
+            !token.is_some_and(|token| token.restore(rotated))
+        };
+        let unused = stored.rotated.iter().filter(is_unused);
+        let forget = unused.map(|rotated| Change::ForgetRotated {
+            credential: rotated.credential.clone(),
+        });
+        self.store().save_all(forget);
     }
 
     /// The route of a pool.

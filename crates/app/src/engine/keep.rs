@@ -366,7 +366,7 @@ impl Rounds {
 
     /// Looks at everything and writes what is news.
     fn look(&self, care: Care) -> Result<(), StoreError> {
-        let mut has_written = self.write_endpoints()?;
+        let mut has_written = self.write_endpoints()? | self.write_tokens()?;
         let keys = self.engine.gates_to_save(care);
         for part in keys.chunks(ROWS) {
             self.engine
@@ -391,6 +391,22 @@ impl Rounds {
         let before = self.engine.store.state().written;
         self.engine.save_endpoints().wait()?;
         Ok(self.engine.store.state().written > before)
+    }
+
+    /// Stores refresh tokens that could not be stored when they were issued.
+    fn write_tokens(&self) -> Result<bool, StoreError> {
+        let served = self.engine.served();
+        let mut has_written = false;
+        for token in served.tokens().values() {
+            if let Some(change) = token.unsaved() {
+                self.engine.store.save(change.clone()).wait()?;
+                if let Change::Rotated(rotated) = &change {
+                    token.mark_saved(rotated);
+                }
+                has_written = true;
+            }
+        }
+        Ok(has_written)
     }
 
     /// A store is said to work when a write has succeeded. If there is nothing at all to write,

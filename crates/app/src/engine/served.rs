@@ -7,6 +7,7 @@ use std::time::Duration;
 use policy::backoff::BackoffSettings;
 use policy::classify::Rule;
 use policy::key::endpoint_key;
+use store::Store;
 use tidegate::{LadderRecord, Limiter, Pool};
 
 use super::overlay::Overlay;
@@ -48,6 +49,7 @@ pub(super) struct Around<'a> {
     pub(super) limiter: &'a Limiter,
     pub(super) metrics: &'a Metrics,
     pub(super) connector: &'a Connector,
+    pub(super) store: &'a Store,
     pub(super) workers: usize,
 }
 
@@ -112,6 +114,11 @@ impl Served {
     /// All routes by name.
     pub fn routes(&self) -> impl Iterator<Item = (&str, &Arc<Route>)> {
         self.routes.iter().map(|(name, route)| (&**name, route))
+    }
+
+    /// All credentials by name.
+    pub(super) fn tokens(&self) -> &BTreeMap<String, Arc<Token>> {
+        &self.tokens
     }
 
     /// What everything is sent through.
@@ -203,6 +210,7 @@ fn tokens(
                 credential,
                 around.limiter,
                 upstream,
+                around.store,
                 times,
             )?),
         };

@@ -1,16 +1,24 @@
-//! Tokens that are bought anew when a server does not accept them any more.
+//! Tokens that are renewed when a server does not accept them any more.
 //!
 //! One refresh serves all requests of a credential, and goes through a gate as everything that
-//! leaves. There is no token at first: the first request buys one.
+//! leaves. There is no token at first: the first request fetches one.
+//!
+//! Many servers issue a new refresh token with every token and revoke the old one. The new one is
+//! stored before the token is used, so that a restart continues with it. A refresh runs to its end
+//! even if the request that needed it is cancelled, because a response that is not read would take
+//! the only valid refresh token with it.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 use policy::outcome::Outcome;
+use policy::time::Timestamp;
+use ring::digest;
+use store::{Change, RotatedToken, Store};
 use tidegate::http::Head;
 use tidegate::{Answered, Attempt, Credential, Limiter, Refresh};
 
@@ -22,32 +30,62 @@ pub struct Token {
     settings: settings::Credential,
     header: HeaderName,
     credential: Credential<Option<HeaderValue>>,
+    endpoint: Option<Arc<TokenEndpoint>>,
 }
 
 impl Token {
-    /// The credential of this name; it is bought through `limiter` and `upstream`.
+    /// The credential of this name; it is fetched through `limiter` and `upstream`, and a refresh
+    /// token that replaces the configured one is kept in `store`.
     pub(super) fn new(
         name: &str,
         settings: &settings::Credential,
         limiter: &Limiter,
         upstream: &Upstream,
+        store: &Store,
         times: Times,
     ) -> Option<Self> {
         let header: HeaderName = settings.header.parse().ok()?;
-        let shop = settings.refresh.as_ref().and_then(|refresh| {
+        let endpoint = settings.refresh.as_ref().and_then(|refresh| {
             let is_bearer = header == http::header::AUTHORIZATION;
-            Shop::new(refresh, is_bearer, limiter, upstream, times)
+            TokenEndpoint::new(name, refresh, is_bearer, limiter, upstream, store, times)
         });
-        let shop = shop.map(Arc::new);
+        let endpoint = endpoint.map(Arc::new);
+        let fetching = endpoint.clone();
         let credential = Credential::new(name, None, move || {
-            let shop = shop.clone();
-            Box::pin(async move { shop?.buy().await.map(Some) })
+            let endpoint = fetching.clone();
+            Box::pin(async move { endpoint?.fetch_to_end().await.map(Some) })
         });
         Some(Self {
             settings: settings.clone(),
             header,
             credential,
+            endpoint,
         })
+    }
+
+    /// Continues with a stored refresh token. `false` if it descends from other settings.
+    pub(super) fn restore(&self, stored: &RotatedToken) -> bool {
+        let endpoint = self.endpoint.as_ref();
+        let endpoint = endpoint.filter(|endpoint| endpoint.origin == stored.origin);
+        if let Some(endpoint) = endpoint {
+            *endpoint.refresh_token() = RefreshToken {
+                secret: Secret::new(stored.token.as_str()),
+                is_unsaved: false,
+            };
+        }
+        endpoint.is_some()
+    }
+
+    /// What has to be stored because an earlier attempt to store it failed.
+    pub(super) fn unsaved(&self) -> Option<Change> {
+        self.endpoint.as_ref()?.unsaved()
+    }
+
+    /// It was stored.
+    pub(super) fn mark_saved(&self, saved: &RotatedToken) {
+        if let Some(endpoint) = &self.endpoint {
+            endpoint.mark_saved(saved);
+        }
     }
 
     /// Was it made from these settings?
@@ -60,7 +98,7 @@ impl Token {
         &self.credential
     }
 
-    /// Buys the first token, if there is none yet.
+    /// Fetches the first token, if there is none yet.
     pub async fn prepare(&self) {
         if self.credential.current().is_none() {
             // Without one the server says no, and that is passed on.
@@ -84,34 +122,49 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Where tokens are bought: OAuth 2.0, RFC 6749 section 6.
-struct Shop {
+/// Where tokens are fetched: OAuth 2.0, RFC 6749 section 6.
+struct TokenEndpoint {
     limiter: Limiter,
     upstream: Upstream,
+    store: Store,
     target: Target,
     times: Times,
     key: String,
     uri: Uri,
+    credential: String,
     client_id: Secret,
     client_secret: Secret,
-    /// Some servers give a new one with every token.
-    refresh_token: Mutex<Secret>,
+    refresh_token: Mutex<RefreshToken>,
+    /// The fingerprint of the settings that the refresh token descends from.
+    origin: String,
+    /// A token whose request was cancelled before it arrived. Held while a token is fetched.
+    unclaimed: tokio::sync::Mutex<Option<(HeaderValue, Timestamp)>>,
     is_bearer: bool,
 }
 
-/// What a shop answers.
+/// The token that the next refresh is made with.
+struct RefreshToken {
+    secret: Secret,
+    /// It replaced another one, and is not durable yet.
+    is_unsaved: bool,
+}
+
+/// The response of a token endpoint.
 #[derive(serde::Deserialize)]
-struct Bought {
+struct TokenResponse {
     access_token: String,
+    /// Some servers issue a new one with every token.
     refresh_token: Option<String>,
 }
 
-impl Shop {
+impl TokenEndpoint {
     fn new(
+        credential: &str,
         refresh: &settings::Refresh,
         is_bearer: bool,
         limiter: &Limiter,
         upstream: &Upstream,
+        store: &Store,
         times: Times,
     ) -> Option<Self> {
         let url = &refresh.token_url;
@@ -122,44 +175,123 @@ impl Shop {
         Some(Self {
             limiter: limiter.clone(),
             upstream: upstream.clone(),
+            store: store.clone(),
             target: Target::new(url, Trust::Operator, 1).ok()?,
             times,
             key: policy::key::normalize(url.as_str()).ok()?,
             uri: path.parse().ok()?,
+            credential: credential.to_owned(),
             client_id: refresh.client_id.clone(),
             client_secret: refresh.client_secret.clone(),
-            refresh_token: Mutex::new(refresh.refresh_token.clone()),
+            refresh_token: Mutex::new(RefreshToken {
+                secret: refresh.refresh_token.clone(),
+                is_unsaved: false,
+            }),
+            origin: fingerprint(refresh),
+            unclaimed: tokio::sync::Mutex::default(),
             is_bearer,
         })
     }
 
-    async fn buy(&self) -> Option<HeaderValue> {
+    /// Fetches a token in a task of its own, which runs to its end. One that was fetched for a
+    /// request that has gone is used before another is fetched.
+    async fn fetch_to_end(self: Arc<Self>) -> Option<HeaderValue> {
+        let this = Arc::clone(&self);
+        let task = tokio::spawn(async move {
+            let mut unclaimed = this.unclaimed.lock().await;
+            let now = || this.limiter.clock().now();
+            let is_fresh = unclaimed
+                .as_ref()
+                .is_some_and(|(_, at)| now().since(*at) < MAX_FETCH);
+            if !is_fresh {
+                *unclaimed = this.fetch().await.map(|value| (value, now()));
+            }
+        });
+        task.await.ok()?;
+        self.unclaimed.lock().await.take().map(|(value, _)| value)
+    }
+
+    async fn fetch(&self) -> Option<HeaderValue> {
         let call = self.limiter.call(&*self.key).method("POST");
-        let bought = call.within(LONGEST).run(|attempt| self.ask(attempt)).await;
-        let bought = bought.ok()?.value?;
-        if let Some(token) = bought.refresh_token {
-            let mut kept = self
-                .refresh_token
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            *kept = Secret::new(token);
+        let fetched = call
+            .within(MAX_FETCH)
+            .run(|attempt| self.send(attempt))
+            .await;
+        let response = fetched.ok()?.value?;
+        if let Some(token) = response.refresh_token {
+            self.rotate(token).await;
         }
         let value = match self.is_bearer {
-            true => format!("Bearer {}", bought.access_token),
-            false => bought.access_token,
+            true => format!("Bearer {}", response.access_token),
+            false => response.access_token,
         };
         let mut value = HeaderValue::try_from(value).ok()?;
         value.set_sensitive(true);
         Some(value)
     }
 
-    async fn ask(&self, attempt: Attempt) -> Answered<Option<Bought>> {
+    /// Uses another refresh token from now on, after storing it. If that fails it is used all the
+    /// same, for the old one may be revoked, and stored later.
+    async fn rotate(&self, token: String) {
+        if !self.replace(&token) {
+            return;
+        }
+        let rotated = self.rotated(token);
+        let change = Change::Rotated(rotated.clone());
+        if self.store.save(change).await.is_ok() {
+            self.mark_saved(&rotated);
+        }
+    }
+
+    /// `false` if it is the same token.
+    fn replace(&self, token: &str) -> bool {
+        let mut refresh_token = self.refresh_token();
+        let is_other = refresh_token.secret.expose() != token;
+        if is_other {
+            *refresh_token = RefreshToken {
+                secret: Secret::new(token),
+                is_unsaved: true,
+            };
+        }
+        is_other
+    }
+
+    fn rotated(&self, token: String) -> RotatedToken {
+        RotatedToken {
+            credential: self.credential.clone(),
+            origin: self.origin.clone(),
+            token,
+        }
+    }
+
+    fn unsaved(&self) -> Option<Change> {
+        let refresh_token = self.refresh_token();
+        let token = refresh_token.secret.expose().to_owned();
+        refresh_token
+            .is_unsaved
+            .then(|| Change::Rotated(self.rotated(token)))
+    }
+
+    fn mark_saved(&self, saved: &RotatedToken) {
+        let mut refresh_token = self.refresh_token();
+        if refresh_token.secret.expose() == saved.token {
+            refresh_token.is_unsaved = false;
+        }
+    }
+
+    fn refresh_token(&self) -> MutexGuard<'_, RefreshToken> {
+        self.refresh_token
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn send(&self, attempt: Attempt) -> Answered<Option<TokenResponse>> {
         let make = || (self.request(), Kept::NONE);
         let sent = self
             .upstream
             .send(0, &attempt, &self.target, &self.times, make);
-        let mut answer = match sent.await {
-            Ok(answer) => answer,
+        let mut response = match sent.await {
+            Ok(response) => response,
             Err(error) => {
                 return match error.trouble {
                     Trouble::Failed { failure, phase } => {
@@ -170,22 +302,19 @@ impl Shop {
             }
         };
         let (latency, wall) = (attempt.elapsed(), self.limiter.clock().wall());
-        let outcome = Head::of(&answer).outcome(latency, wall);
-        let bought = match answer.status().is_success() {
-            true => serde_json::from_slice(answer.body_mut().beginning(MOST_READ).await).ok(),
+        let outcome = Head::of(&response).outcome(latency, wall);
+        let token = match response.status().is_success() {
+            true => serde_json::from_slice(response.body_mut().beginning(MAX_RESPONSE).await).ok(),
             false => None,
         };
-        Answered::new(bought, outcome)
+        Answered::new(token, outcome)
     }
 
     fn request(&self) -> Request<RequestBody> {
-        let refresh_token = self
-            .refresh_token
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let refresh_token = self.refresh_token();
         let form = url::form_urlencoded::Serializer::new(String::new())
             .append_pair("grant_type", "refresh_token")
-            .append_pair("refresh_token", refresh_token.expose())
+            .append_pair("refresh_token", refresh_token.secret.expose())
             .append_pair("client_id", self.client_id.expose())
             .append_pair("client_secret", self.client_secret.expose())
             .finish();
@@ -203,8 +332,26 @@ impl Shop {
 
 const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");
 
-/// Whoever waits for a token has a caller who waits.
-const LONGEST: Duration = Duration::from_secs(30);
+/// A request waits for the token.
+const MAX_FETCH: Duration = Duration::from_secs(30);
 
 /// Longer than any token.
-const MOST_READ: usize = 64 << 10;
+const MAX_RESPONSE: usize = 64 << 10;
+
+/// Identifies the settings that a refresh token is for, without giving them away: a stored token
+/// must not be sent to another server, or as another client, or in place of one that was configured
+/// since.
+fn fingerprint(refresh: &settings::Refresh) -> String {
+    let mut context = digest::Context::new(&digest::SHA256);
+    for part in [
+        refresh.token_url.as_str(),
+        refresh.client_id.expose(),
+        refresh.refresh_token.expose(),
+    ] {
+        context.update(&part.len().to_be_bytes());
+        context.update(part.as_bytes());
+    }
+    let digest = context.finish();
+    let bytes = digest.as_ref().iter();
+    bytes.map(|byte| format!("{byte:02x}")).collect()
+}

@@ -11,7 +11,7 @@ use super::problem::Problem;
 use crate::error::OpenError;
 
 /// The steps, each from one version to the next.
-const STEPS: &[&str] = &[FIRST];
+const STEPS: &[&str] = &[FIRST, REFRESH_TOKENS];
 
 const FIRST: &str = "
     CREATE TABLE gates (
@@ -65,6 +65,15 @@ const FIRST: &str = "
         pool TEXT NOT NULL,
         name TEXT NOT NULL,
         PRIMARY KEY (pool, name)
+    ) STRICT, WITHOUT ROWID;
+";
+
+const REFRESH_TOKENS: &str = "
+    -- The origin is a fingerprint of the configuration that the token descends from.
+    CREATE TABLE refresh_tokens (
+        credential TEXT NOT NULL PRIMARY KEY,
+        origin TEXT NOT NULL,
+        token TEXT NOT NULL
     ) STRICT, WITHOUT ROWID;
 ";
 

@@ -1,11 +1,11 @@
-//! Rows of what people changed at run time: protection, and endpoints added and removed.
+//! Rows of what changed at run time: protection, endpoints added and removed, refresh tokens.
 
 use std::collections::BTreeMap;
 
 use rusqlite::{Connection, Row};
 
 use super::problem::Problem;
-use crate::record::{AddedEndpoint, Protection, Reference, RemovedEndpoint};
+use crate::record::{AddedEndpoint, Protection, Reference, RemovedEndpoint, RotatedToken};
 
 pub(super) fn protect(
     connection: &Connection,
@@ -83,6 +83,21 @@ fn forget_removed(connection: &Connection, pool: &str, name: &str) -> rusqlite::
     run(connection, sql, [pool, name])
 }
 
+pub(super) fn rotate(connection: &Connection, rotated: &RotatedToken) -> rusqlite::Result<()> {
+    let RotatedToken {
+        credential,
+        origin,
+        token,
+    } = rotated;
+    let sql = "INSERT OR REPLACE INTO refresh_tokens VALUES (?, ?, ?)";
+    run(connection, sql, [credential, origin, token])
+}
+
+pub(super) fn forget_rotated(connection: &Connection, credential: &str) -> rusqlite::Result<()> {
+    let sql = "DELETE FROM refresh_tokens WHERE credential = ?";
+    run(connection, sql, [credential])
+}
+
 fn run<const N: usize>(
     connection: &Connection,
     sql: &str,
@@ -146,6 +161,20 @@ pub(super) fn removed(connection: &Connection) -> Result<Vec<RemovedEndpoint>, P
         });
     }
     Ok(removed)
+}
+
+pub(super) fn rotated(connection: &Connection) -> Result<Vec<RotatedToken>, Problem> {
+    let mut statement = connection.prepare("SELECT * FROM refresh_tokens ORDER BY credential")?;
+    let mut rows = statement.query([])?;
+    let mut rotated = Vec::new();
+    while let Some(row) = rows.next()? {
+        rotated.push(RotatedToken {
+            credential: row.get("credential")?,
+            origin: row.get("origin")?,
+            token: row.get("token")?,
+        });
+    }
+    Ok(rotated)
 }
 
 fn headers_to_text(headers: &[(String, Reference)]) -> String {

@@ -178,10 +178,10 @@ mod unusable {
         let (folder, path) = written();
         run(&path, "PRAGMA user_version = 99");
         let error = refused(folder.path(), &path);
-        let text = format!("`{}` has version 99, expected at most 1", path.display());
+        let text = format!("`{}` has version 99, expected at most 2", path.display());
         assert!(error.to_string().contains(&text), "{error}");
         assert!(matches!(error, OpenError::Newer { found: 99, .. }));
-        run(&path, "PRAGMA user_version = 1");
+        run(&path, "PRAGMA user_version = 2");
         assert_eq!(
             Store::open(folder.path())
                 .unwrap()
@@ -191,6 +191,17 @@ mod unusable {
                 .len(),
             100
         );
+    }
+
+    #[test]
+    fn a_file_of_the_first_version_gets_the_tables_it_lacks() {
+        let (folder, path) = written();
+        run(&path, "DROP TABLE refresh_tokens; PRAGMA user_version = 1");
+        let store = Store::open(folder.path()).unwrap();
+        assert_eq!(store.load().unwrap().gates.len(), 100);
+        let rotated = crate::conformance::rotated("crm", "r-1");
+        store.save(Change::Rotated(rotated.clone())).wait().unwrap();
+        assert_eq!(store.load().unwrap().rotated, [rotated]);
     }
 
     #[test]
