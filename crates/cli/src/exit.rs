@@ -1,18 +1,18 @@
-//! What the exit code says.
+//! Exit codes.
 
 use std::process::ExitCode;
 
-/// How the command ended. The numbers are part of the contract: scripts test them.
+/// How a command ended. The numbers are stable: scripts test them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// Everything was done.
+    /// Everything succeeded.
     Done,
-    /// Something failed on the way.
+    /// Something failed.
     Failed,
-    /// What was typed, or what was given to read, is not right: trying again will not help.
+    /// The arguments, the configuration or the input are wrong: trying again does not help.
     Usage,
-    /// Ended by Ctrl-C, after what was in flight. Commands that have nothing to finish are ended by
-    /// the signal itself, and this is the number that shells make of it.
+    /// Ended by Ctrl-C, after the requests in flight. Commands without any are killed by the signal
+    /// itself, for which shells report the same number.
     Interrupted,
 }
 

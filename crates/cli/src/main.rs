@@ -1,59 +1,45 @@
-//! The command `tidegate`: words into settings, results into text.
+//! The command `tidegate`: arguments into settings, results into text.
 //!
-//! Nothing is decided here. `args` knows what can be typed, `commands` what each of it means, and
-//! `output` is the only place that writes.
+//! Nothing is decided here. `args` reads what was typed, `usage` explains what cannot be read,
+//! `commands` calls the libraries, and `output` is the only module that prints.
 
 mod args;
 mod commands;
 mod exit;
 mod output;
+mod usage;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
-use args::{Args, Command};
-use commands::Failure;
+use args::Args;
 use exit::Exit;
 use output::Output;
 
-/// A request makes some dozens of small things and drops them again; this takes a third of the time
-/// for it that the system's allocator takes.
+/// A request allocates some dozens of small objects; mimalloc takes a third of the time that the
+/// system's allocator takes for them.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let exit = match Args::try_parse() {
         Ok(args) => run(args),
-        Err(error) => output::usage(&error),
+        Err(error) => usage::report(&error),
     };
     exit.into()
 }
 
 fn run(args: Args) -> Exit {
-    let output = Output::new(args.verbosity());
-    match dispatch(args, &output) {
+    let output = Output::new(args.verbosity(), args.json);
+    let ended = args
+        .into_command()
+        .and_then(|command| commands::run(&command, &output));
+    match ended {
         Ok(()) => Exit::Done,
         Err(failure) => {
             output.failure(&failure);
             failure.exit
         }
-    }
-}
-
-fn dispatch(args: Args, output: &Output) -> Result<(), Failure> {
-    let (config, is_json) = (args.config.as_deref(), args.json);
-    match args.command {
-        Command::Demo(args) => commands::demo(&args, is_json, output),
-        Command::Serve(args) => commands::serve(&args, config, is_json, output),
-        Command::Gates(args) => commands::gates(&args, config, is_json, output),
-        Command::Pools(args) => commands::pools(&args, config, is_json, output),
-        Command::Explain(args) => commands::explain(&args, config, is_json, output),
-        Command::Check(args) => commands::check(&args, config, is_json, output),
-        Command::Config(args) => commands::config(&args, output),
-        Command::Mock(args) => commands::mock(&args, is_json, output),
-        Command::Replay(args) => commands::replay(&args, output),
-        Command::Simulate(args) => commands::simulate(&args, is_json, output),
-        Command::Completions(args) => commands::completions(&args, output),
     }
 }

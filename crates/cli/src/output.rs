@@ -1,26 +1,31 @@
-//! The only place that writes to stdout and stderr.
+//! The only module that writes to stdout and stderr.
 //!
-//! Data goes to stdout and everything else to stderr. A reader that goes away, as `head` does, has
-//! seen enough: that is an ordinary end and not an error.
+//! Data goes to stdout, everything else to stderr. A reader that closes stdout early, as `head`
+//! does, is an ordinary end and not an error.
+//!
+//! Text of servers and files may contain control characters. They are escaped before they reach a
+//! terminal, so that no message can move its cursor, change its title or hide another line.
 
+use std::borrow::Cow;
 use std::env;
+use std::fmt::Write as _;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use app::log::{Format, Level};
 use app::server::Logs;
+use serde::Serialize;
 use terminal_size::{Height, Width, terminal_size_of};
 
-use crate::args::LogFormat;
-use crate::commands::Failure;
+use crate::commands::{Failure, LogFormat};
 use crate::exit::Exit;
 
-/// How much to say on stderr.
+/// How much to print on stderr.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verbosity {
     /// Errors, without hints.
     Quiet,
-    /// Errors and hints.
+    /// Errors, warnings and hints.
     Normal,
     /// Also what was done.
     Verbose,
@@ -29,56 +34,91 @@ pub(crate) enum Verbosity {
 #[derive(Debug)]
 pub(crate) struct Output {
     verbosity: Verbosity,
+    is_json: bool,
 }
 
 impl Output {
-    pub(crate) fn new(verbosity: Verbosity) -> Self {
-        Self { verbosity }
+    pub(crate) fn new(verbosity: Verbosity, is_json: bool) -> Self {
+        Self { verbosity, is_json }
     }
 
-    /// Does nobody want to read anything but what went wrong?
+    /// Is JSON wanted on stdout?
+    pub(crate) fn is_json(&self) -> bool {
+        self.is_json
+    }
+
+    /// Are only errors wanted?
     pub(crate) fn is_quiet(&self) -> bool {
         self.verbosity == Verbosity::Quiet
     }
 
-    /// Where data goes. Whoever writes to it also flushes it, at the moments when someone may be
-    /// waiting to read.
+    /// A buffered stdout. The caller flushes it whenever a reader may be waiting.
     pub(crate) fn data(&self) -> impl Write {
         BufWriter::with_capacity(BUFFER, io::stdout().lock())
     }
 
-    /// Writes `data` whole.
-    pub(crate) fn print(&self, data: &[u8]) -> io::Result<()> {
-        let mut stdout = self.data();
-        stdout.write_all(data)?;
-        stdout.flush()
+    /// Prints bytes as they are: nothing in them comes from outside.
+    pub(crate) fn bytes(&self, bytes: &[u8]) -> Result<(), Failure> {
+        self.write(&[bytes])
     }
 
-    /// Writes `data` in the place of what was written before, on a terminal; elsewhere below it.
-    pub(crate) fn print_again(&self, data: &[u8]) -> io::Result<()> {
-        let mut stdout = self.data();
-        if io::stdout().is_terminal() {
-            stdout.write_all(CLEAR)?;
+    /// Prints lines for people, with control characters escaped.
+    pub(crate) fn text(&self, text: &str) -> Result<(), Failure> {
+        self.write(&[escape_lines(text).as_bytes()])
+    }
+
+    /// The same in place of what was printed before on a terminal; elsewhere below it.
+    pub(crate) fn text_in_place(&self, text: &str) -> Result<(), Failure> {
+        let clear: &[u8] = match io::stdout().is_terminal() {
+            true => CLEAR,
+            false => b"",
+        };
+        self.write(&[clear, escape_lines(text).as_bytes()])
+    }
+
+    /// Prints a value as JSON over several lines.
+    pub(crate) fn json(&self, value: &impl Serialize) -> Result<(), Failure> {
+        let text = serde_json::to_string_pretty(value).map_err(io::Error::from);
+        self.json_text(text)
+    }
+
+    /// Prints a value as JSON on one line.
+    pub(crate) fn json_line(&self, value: &impl Serialize) -> Result<(), Failure> {
+        let text = serde_json::to_string(value).map_err(io::Error::from);
+        self.json_text(text)
+    }
+
+    fn json_text(&self, text: io::Result<String>) -> Result<(), Failure> {
+        match text {
+            Ok(text) => self.write(&[escape_json(&text).as_bytes(), b"\n"]),
+            Err(error) => unless_closed(error),
         }
-        stdout.write_all(data)?;
-        stdout.flush()
     }
 
-    /// Something that only a person who asks for it wants to know.
+    fn write(&self, parts: &[&[u8]]) -> Result<(), Failure> {
+        let mut stdout = self.data();
+        let written = parts
+            .iter()
+            .try_for_each(|part| stdout.write_all(part))
+            .and_then(|()| stdout.flush());
+        written.or_else(unless_closed)
+    }
+
+    /// Prints a detail that is wanted only with `--verbose`.
     pub(crate) fn detail(&self, message: &str) {
         if self.verbosity >= Verbosity::Verbose {
-            say(message);
+            print_line(message);
         }
     }
 
-    /// Something that is not wrong, but may not be meant.
+    /// Prints something that is not wrong, but may not be meant.
     pub(crate) fn warning(&self, message: &str) {
         if self.verbosity >= Verbosity::Normal {
-            say(&format!("warning: {message}"));
+            print_line(&format!("warning: {message}"));
         }
     }
 
-    /// Where the lines of a server go: to stderr, more or fewer of them as was asked for.
+    /// The log of a server: to stderr, at the level that was asked for.
     pub(crate) fn logs(&self, format: LogFormat) -> Logs {
         Logs {
             sink: Box::new(io::stderr()),
@@ -95,49 +135,108 @@ impl Output {
         }
     }
 
-    /// A bar for work that may take long; nothing at all where nobody is looking.
+    /// A progress bar for long work; invisible unless stderr is a terminal.
     pub(crate) fn progress(&self) -> Progress {
-        let is_watched = self.verbosity >= Verbosity::Normal && io::stderr().is_terminal();
+        let is_visible = self.verbosity >= Verbosity::Normal && io::stderr().is_terminal();
         Progress {
-            since: is_watched.then(Instant::now),
+            since: is_visible.then(Instant::now),
             shown: None,
         }
     }
 
-    /// A picture that is drawn again in place; `None` where nobody is looking.
+    /// A picture that is redrawn in place; `None` unless stdout is a terminal.
     pub(crate) fn live(&self) -> Option<Live> {
         Live::new().filter(|_| !self.is_quiet())
     }
 
-    /// Says why a command failed, every problem on a line of its own.
+    /// Prints why a command failed, every problem on a line of its own.
     pub(crate) fn failure(&self, failure: &Failure) {
         for error in &failure.errors {
-            say(&format!("error: {error:#}"));
+            print_line(&format!("error: {error:#}"));
         }
         if let Some(hint) = &failure.hint
             && self.verbosity >= Verbosity::Normal
         {
-            say(&format!("hint: {hint}"));
+            print_line(&format!("hint: {hint}"));
         }
     }
 }
 
-/// To the upper left, and nothing below.
+/// Is it a failure that stdout could not be written? Not if its reader closed it.
+pub(crate) fn unless_closed(error: io::Error) -> Result<(), Failure> {
+    if error.kind() == io::ErrorKind::BrokenPipe {
+        return Ok(());
+    }
+    let error = anyhow::Error::new(error).context("cannot write to stdout");
+    Err(Failure::new(Exit::Failed, error))
+}
+
+/// A text on one line without characters that a terminal acts on: these are written as in Rust,
+/// such as `\u{1b}`.
+pub(crate) fn escape(text: &str) -> Cow<'_, str> {
+    escape_with(text, is_active, |c, escaped| {
+        _ = write!(escaped, "{}", c.escape_default());
+    })
+}
+
+/// The same for a text of several lines.
+fn escape_lines(text: &str) -> Cow<'_, str> {
+    let is_active = |c| is_active(c) && c != '\n';
+    escape_with(text, is_active, |c, escaped| {
+        _ = write!(escaped, "{}", c.escape_default());
+    })
+}
+
+/// The same for JSON: its strings may contain what no terminal should see, its syntax does not.
+fn escape_json(text: &str) -> Cow<'_, str> {
+    let is_active = |c| is_active(c) && c != '\n';
+    escape_with(text, is_active, |c, escaped| {
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            _ = write!(escaped, "\\u{unit:04x}");
+        }
+    })
+}
+
+fn escape_with(
+    text: &str,
+    is_active: impl Fn(char) -> bool,
+    push_escaped: impl Fn(char, &mut String),
+) -> Cow<'_, str> {
+    if !text.contains(&is_active) {
+        return text.into();
+    }
+    let mut escaped = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match is_active(c) {
+            true => push_escaped(c, &mut escaped),
+            false => escaped.push(c),
+        }
+    }
+    escaped.into()
+}
+
+/// Control characters, and those that separate lines or change the direction of writing.
+fn is_active(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
+/// Moves the cursor to the upper left and clears everything below.
 const CLEAR: &[u8] = b"\x1b[H\x1b[J";
 
-/// How far some work is, as a bar that goes away with the work.
+/// A progress bar that disappears when the work is done.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    /// When the work began; `None` if nobody is to see it.
+    /// When the work began; `None` if the bar is invisible.
     since: Option<Instant>,
-    /// The percentage that can be seen now.
+    /// The percentage shown now.
     shown: Option<u8>,
 }
 
 impl Progress {
-    /// A share of the work is done, from 0 to 1. Short work shows no bar at all.
-    pub(crate) fn reached(&mut self, share: f64) {
-        let is_long = self.since.is_some_and(|since| since.elapsed() >= LONG);
+    /// Shows that a share of the work is done, from 0 to 1. Short work shows no bar.
+    pub(crate) fn update(&mut self, share: f64) {
+        let is_long = self.since.is_some_and(|since| since.elapsed() >= BAR_AFTER);
         let percent = percent(share);
         if is_long && self.shown != Some(percent) {
             self.shown = Some(percent);
@@ -156,28 +255,28 @@ impl Drop for Progress {
     }
 }
 
-/// Longer than it takes to wonder whether anything happens.
-const LONG: Duration = Duration::from_secs(1);
+/// Most simulations end sooner, and a bar that flashes by only distracts.
+const BAR_AFTER: Duration = Duration::from_secs(1);
 /// Half of a narrow terminal.
 const BAR: usize = 40;
 
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "it is between 0 and 100"
+    reason = "the number is between 0 and 100"
 )]
 fn percent(share: f64) -> u8 {
     (share.clamp(0.0, 1.0) * 100.0) as u8
 }
 
-/// A picture on stdout that is drawn again in place.
+/// A picture on stdout that is redrawn in place.
 #[derive(Debug)]
 pub(crate) struct Live {
-    /// Lines of the picture that can be seen now.
+    /// Lines of the picture that is shown now.
     shown: usize,
 }
 
-/// How much fits, and whether it may have colours.
+/// The size of a terminal, and whether colours are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Canvas {
     pub(crate) columns: usize,
@@ -186,14 +285,14 @@ pub(crate) struct Canvas {
 }
 
 impl Live {
-    /// `None` if stdout is no terminal, or one that cannot go back.
+    /// `None` if stdout is no terminal, or one that cannot move its cursor.
     fn new() -> Option<Self> {
         let is_capable = env::var_os("TERM").is_none_or(|term| term != "dumb");
         let is_live = io::stdout().is_terminal() && is_capable;
         is_live.then_some(Self { shown: 0 })
     }
 
-    /// As large as the terminal is now.
+    /// The terminal as it is now.
     pub(crate) fn canvas(&self) -> Canvas {
         let (columns, rows) = match terminal_size_of(io::stdout()) {
             Some((Width(columns), Height(rows))) => (columns.into(), rows.into()),
@@ -206,10 +305,10 @@ impl Live {
         }
     }
 
-    /// Draws `picture` where the last one was. None of its lines is longer than the terminal is
-    /// wide, and it has fewer than the terminal has rows: others could not be drawn over.
+    /// Draws `picture` over the last one. Its lines must fit the terminal's width, and it must
+    /// have fewer lines than the terminal has rows: anything else cannot be drawn over.
     pub(crate) fn draw(&mut self, picture: &str) -> io::Result<()> {
-        let text = over(picture, self.shown);
+        let text = redraw(picture, self.shown);
         self.shown = picture.lines().count();
         let mut stdout = io::stdout().lock();
         stdout.write_all(text.as_bytes())?;
@@ -217,8 +316,9 @@ impl Live {
     }
 }
 
-/// What draws a picture over one of so many lines: up, every line to its end, and nothing below.
-fn over(picture: &str, shown: usize) -> String {
+/// The text that replaces a picture of `shown` lines: cursor up, each line cleared to its end, and
+/// everything below.
+fn redraw(picture: &str, shown: usize) -> String {
     let mut text = String::new();
     if shown > 0 {
         text.push_str(&format!("\x1b[{shown}A\r"));
@@ -231,7 +331,7 @@ fn over(picture: &str, shown: usize) -> String {
     text
 }
 
-/// Rows with their columns one below the other, two blanks between them; numbers to the right.
+/// A table with two blanks between columns; columns of whole numbers are aligned to the right.
 pub(crate) fn columns(rows: &[Vec<String>]) -> String {
     aligned(rows, |cells| {
         cells
@@ -240,15 +340,18 @@ pub(crate) fn columns(rows: &[Vec<String>]) -> String {
     })
 }
 
-/// The same with everything but the first column to the right: a name and its numbers, whatever
-/// their units.
+/// A table of names and figures: every column but the first is aligned to the right.
 pub(crate) fn figures(rows: &[Vec<String>]) -> String {
     let mut is_first = true;
     aligned(rows, |_| !std::mem::take(&mut is_first))
 }
 
-/// `is_right` is asked for every column in turn, with its cells below the heading.
+/// Calls `is_right` for every column in turn, with its cells below the heading.
 fn aligned(rows: &[Vec<String>], mut is_right: impl FnMut(&[&str]) -> bool) -> String {
+    let rows: Vec<Vec<Cow<'_, str>>> = rows
+        .iter()
+        .map(|row| row.iter().map(|cell| escape(cell)).collect())
+        .collect();
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let layout: Vec<(usize, bool)> = (0..count)
         .map(|column| {
@@ -258,7 +361,7 @@ fn aligned(rows: &[Vec<String>], mut is_right: impl FnMut(&[&str]) -> bool) -> S
         })
         .collect();
     let mut text = String::new();
-    for row in rows {
+    for row in &rows {
         let cells = layout.iter().enumerate();
         let cells = cells.map(|(column, &(width, is_right))| {
             let cell = cell(row, column);
@@ -275,35 +378,45 @@ fn aligned(rows: &[Vec<String>], mut is_right: impl FnMut(&[&str]) -> bool) -> S
     text
 }
 
-fn cell(row: &[String], column: usize) -> &str {
-    row.get(column).map_or("", String::as_str)
+fn cell<'a>(row: &'a [Cow<'_, str>], column: usize) -> &'a str {
+    row.get(column).map_or("", |cell| cell)
 }
 
 /// As much as a pipe holds by default on Linux: more would only wait there.
 const BUFFER: usize = 64 << 10;
 
-/// Prints what the parser of arguments has to say: help and version to stdout, errors to stderr.
-pub(crate) fn usage(error: &clap::Error) -> Exit {
-    let written = error.print();
-    match written {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Exit::Failed,
-        _ if error.use_stderr() => Exit::Usage,
-        _ => Exit::Done,
-    }
+/// Prints help or the version as clap renders it.
+pub(crate) fn help(error: &clap::Error) -> io::Result<()> {
+    error.print()
 }
 
-/// There is nobody left to tell if stderr is gone.
-fn say(message: &str) {
-    _ = writeln!(io::stderr().lock(), "{message}");
+/// Prints one line to stderr. If stderr is gone, there is no place left to report it.
+pub(crate) fn print_line(message: &str) {
+    _ = writeln!(io::stderr().lock(), "{}", escape(message));
 }
 
 #[cfg(test)]
 mod tests {
-    use super::over;
+    use super::*;
 
     #[test]
-    fn the_next_picture_covers_the_last() {
-        assert_eq!(over("a\nb\n", 0), "a\x1b[K\nb\x1b[K\n\x1b[J");
-        assert_eq!(over("c\n", 2), "\x1b[2A\rc\x1b[K\n\x1b[J");
+    fn redraw_covers_the_last_picture() {
+        assert_eq!(redraw("a\nb\n", 0), "a\x1b[K\nb\x1b[K\n\x1b[J");
+        assert_eq!(redraw("c\n", 2), "\x1b[2A\rc\x1b[K\n\x1b[J");
+    }
+
+    #[test]
+    fn escapes_what_a_terminal_acts_on() {
+        assert_eq!(escape("héllo `世界`"), "héllo `世界`");
+        assert_eq!(escape("a\x1b[2J\n\u{9b}"), r"a\u{1b}[2J\n\u{9b}");
+        assert_eq!(escape("\u{202e}"), r"\u{202e}");
+        assert_eq!(escape_lines("a\nb\r"), "a\nb\\r");
+        assert_eq!(escape_json("\"\u{9b}\u{7f}\""), r#""\u009b\u007f""#);
+    }
+
+    #[test]
+    fn cells_stay_on_their_line() {
+        let rows = [vec!["key".to_owned()], vec!["a\nb".to_owned()]];
+        assert_eq!(columns(&rows), "key\na\\nb\n");
     }
 }

@@ -134,6 +134,15 @@ impl Client {
         self.call(Method::PATCH, path, Some(body)).await
     }
 
+    /// Asks with `DELETE`.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no good answer.
+    pub async fn delete(&self, path: &str) -> Result<Value, ClientError> {
+        self.call(Method::DELETE, path, None).await
+    }
+
     /// Asks with any method and a body, if there is one. Nothing but a status is `null`.
     ///
     /// # Errors

@@ -1,48 +1,73 @@
-//! What is wrong with the settings, or what they come to.
+//! `tidegate check`: problems of the settings, or the worst case of each route.
 
 use std::fmt::Write;
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::anyhow;
 use app::check::{Amplification, Bound, Report, Route};
 use app::settings::Flag;
+use clap::Args;
 use policy::duration::{Exact, Rounded};
 use serde_json::{Value, json};
 
 use super::settings::{DEFAULT_PATH, load};
-use super::{Failure, problems, unwritten};
-use crate::args::CheckArgs;
+use super::{Failure, problems};
+use crate::args::ConfigFile;
 use crate::exit::Exit;
 use crate::output::{Output, columns};
 
-pub(crate) fn check(
-    args: &CheckArgs,
-    config: Option<&Path>,
-    is_json: bool,
-    output: &Output,
-) -> Result<(), Failure> {
+/// Check the settings, and show the worst case of each route
+///
+/// Reports every problem in one run, with file, line, column, setting, value and
+/// what was expected, and exits with 2. Without problems it shows each route with
+/// its worst case: attempts, sends, waits and how much traffic retries add; then
+/// settings that contradict each other or have no effect.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct CheckArgs {
+    /// Settings file, instead of --config
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+
+    /// Setting to change first, by its path; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    settings: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) config: ConfigFile,
+}
+
+const EXAMPLES: &str = r#"Examples:
+  # problems, or the worst cases
+  tidegate check tidegate.toml
+
+  # what if?
+  tidegate check --set retry_budget.ratio=0.5 --set gate.max_wait=5s
+
+  # environment and defaults only
+  TIDEGATE_GATE__MAX_RATE=50 tidegate check /dev/null
+
+  # for programs
+  tidegate check --json | jq '.routes[] | {name, sends}'"#;
+
+pub(super) fn run(args: &CheckArgs, output: &Output) -> Result<(), Failure> {
+    let config = args.config.config.as_deref();
     if args.file.is_some() && config.is_some() {
-        let error = anyhow!("both FILE and `--config` name a file, expected one of them");
+        let error = anyhow!("FILE and `--config` both name a file, expected one of them");
         return Err(Failure::new(Exit::Usage, error));
     }
     let flags = flags(&args.settings)?;
     let loaded = load(args.file.as_deref().or(config), flags);
     let file = loaded.file.as_deref();
-    match loaded.settings {
-        Err(problems) => {
-            let hint = "`tidegate config default` prints every setting with its default";
-            Err(problems::failure(file, problems, hint, is_json, output))
-        }
-        Ok(settings) => {
-            let report = app::check::check(&settings);
-            let text = if is_json {
-                format!("{:#}\n", report_json(file, &report))
-            } else {
-                report_text(file, &report)
-            };
-            output.print(text.as_bytes()).or_else(unwritten)
-        }
+    let settings = loaded.settings.map_err(|problems| {
+        let hint = "`tidegate config default` prints every setting with its default";
+        problems::failure(file, problems, hint, output)
+    })?;
+    let report = app::check::check(&settings);
+    match output.is_json() {
+        true => output.json(&report_json(file, &report)),
+        false => output.text(&report_text(file, &report)),
     }
 }
 
@@ -65,14 +90,14 @@ fn flags(settings: &[String]) -> Result<Vec<Flag>, Failure> {
     Err(Failure {
         exit: Exit::Usage,
         errors,
-        hint: Some("settings are written as `--set gate.max_rate=8`".into()),
+        hint: Some("a setting is written as `--set gate.max_rate=8`".into()),
     })
 }
 
 fn report_text(file: Option<&str>, report: &Report) -> String {
     let mut text = match file {
-        Some(file) => format!("{file} is fine. The worst that can become of one request:\n\n"),
-        None => format!("{DEFAULT_PATH} is not there. The worst that the defaults come to:\n\n"),
+        Some(file) => format!("{file} has no errors. The worst case of one request:\n\n"),
+        None => format!("{DEFAULT_PATH} does not exist. The worst case with the defaults:\n\n"),
     };
     let heading = [
         "route",

@@ -1,14 +1,30 @@
-//! Completion scripts for shells.
+//! `tidegate completions`: completion scripts for shells.
 
-use clap::CommandFactory;
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
 
-use super::{Failure, unwritten};
-use crate::args::{Args, CompletionsArgs};
+use super::Failure;
 use crate::output::Output;
 
-pub(crate) fn completions(args: &CompletionsArgs, output: &Output) -> Result<(), Failure> {
-    // The generator panics when it cannot write, so it writes to memory first.
+/// Print a completion script for a shell
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct CompletionsArgs {
+    /// Shell to complete in
+    shell: Shell,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  tidegate completions bash > \\
+      ~/.local/share/bash-completion/completions/tidegate
+  tidegate completions zsh > ~/.zfunc/_tidegate
+  tidegate completions fish > ~/.config/fish/completions/tidegate.fish";
+
+pub(super) fn run(args: &CompletionsArgs, output: &Output) -> Result<(), Failure> {
+    // The generator panics if it cannot write, so it writes into memory.
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Args::command(), "tidegate", &mut script);
-    output.print(&script).or_else(unwritten)
+    let mut command = crate::args::Args::command();
+    clap_complete::generate(args.shell, &mut command, "tidegate", &mut script);
+    output.bytes(&script)
 }

@@ -1,4 +1,4 @@
-//! The demo, from its first picture to what it came to.
+//! `tidegate demo`: pictures while it runs, a summary at its end.
 
 mod draw;
 mod summary;
@@ -6,37 +6,69 @@ mod summary;
 use std::time::Duration;
 
 use app::demo::{Demo, Picture};
-use policy::setting;
-use sim::written::problem::{Place, Problem};
+use clap::Args;
 
+use super::Failure;
 use super::stopping::{Stop, Stopping};
-use super::{Failure, problems, unwritten};
-use crate::args::DemoArgs;
+use crate::args;
 use crate::exit::Exit;
 use crate::output::{Live, Output};
 
-pub(crate) fn demo(args: &DemoArgs, is_json: bool, output: &Output) -> Result<(), Failure> {
-    let written = length(args, is_json, output)?;
+/// Watch the gateway learn the limits of mock upstreams
+///
+/// Starts five mock upstreams, a gateway that is not given their limits, and
+/// clients that send as fast as they get responses. Shows what each gate has
+/// learned and what callers wait for, and a summary at the end. Listens on free
+/// ports of this machine and leaves no files behind.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct DemoArgs {
+    /// Stop after this time [default: on a terminal at Ctrl-C, otherwise 60s]
+    #[arg(long = "for", value_name = "DURATION", value_parser = args::duration, allow_hyphen_values = true)]
+    length: Option<Duration>,
+
+    /// Port of the gateway; 0 takes any free port
+    #[arg(long, value_name = "PORT", default_value = "0", value_parser = port, allow_hyphen_values = true)]
+    port: u16,
+}
+
+fn port(text: &str) -> Result<u16, String> {
+    policy::setting::whole(text, 0, u16::MAX)
+}
+
+const EXAMPLES: &str = "\
+On a terminal the picture is redrawn in place. Elsewhere a block is printed
+every five seconds; with --quiet only the summary, with --json only the summary
+as JSON.
+
+The summary compares with naive retries: the simulator runs as many clients
+against the same upstreams for the same virtual time.
+
+Examples:
+  tidegate demo
+  tidegate demo --for 30s --port 7070
+  tidegate demo --for 60s --json";
+
+pub(super) fn run(args: &DemoArgs, output: &Output) -> Result<(), Failure> {
     let mut stopping = Stopping::new().map_err(|error| {
         let error = anyhow::Error::new(error).context("cannot wait for signals");
         Failure::new(Exit::Failed, error)
     })?;
     let demo = Demo::start(args.port)
         .map_err(|error| Failure::new(Exit::Failed, error).with_hint(PORT_HINT))?;
-    let mut screen = Screen::new(is_json, output);
-    let length = written.or_else(|| screen.usual_length());
-    let stop = stopping.watch(length, screen.every(), || {
+    let mut screen = Screen::new(output);
+    let length = args.length.or_else(|| screen.default_length());
+    let stop = stopping.watch(length, screen.interval(), || {
         screen.show(&demo.picture(), output);
     });
     screen.close(&demo.picture(), output);
-    // Somebody who does not want to wait gets no summary.
+    // After a second signal there is no summary.
     let outcome = stopping.finish(move || demo.finish()).unwrap_or_default();
     if let Some(outcome) = outcome {
-        let text = match is_json {
-            true => summary::json(&outcome),
-            false => summary::text(&outcome),
-        };
-        output.print(text.as_bytes()).or_else(unwritten)?;
+        match output.is_json() {
+            true => output.json_line(&summary::json(&outcome))?,
+            false => output.text(&summary::text(&outcome))?,
+        }
     }
     match stop {
         Stop::Elapsed | Stop::Terminated => Ok(()),
@@ -45,70 +77,57 @@ pub(crate) fn demo(args: &DemoArgs, is_json: bool, output: &Output) -> Result<()
 }
 
 const PORT_HINT: &str =
-    "another program may have that port; without `--port` any that is free is taken";
+    "another program may use that port; without `--port` any free port is taken";
 
-fn length(args: &DemoArgs, is_json: bool, output: &Output) -> Result<Option<Duration>, Failure> {
-    let Some(text) = args.length.as_deref() else {
-        return Ok(None);
-    };
-    setting::positive(text).map(Some).map_err(|expected| {
-        let place = Place::Flag("--for".to_owned());
-        let problem = Problem::expected(&place, "", text, expected);
-        problems::failure(None, vec![problem], HINT, is_json, output)
-    })
-}
-
-const HINT: &str = "`tidegate demo --for 30s` ends after half a minute";
-
-/// Where pictures go.
+/// How pictures are shown.
 enum Screen {
-    /// Drawn in place.
+    /// Redrawn in place.
     Live(Live),
-    /// One after the other; when the last one was is kept, to tell only what is new.
+    /// One below the other; the time of the last one selects the events that are new.
     Plain(Duration),
-    /// Nowhere.
-    Dark,
+    /// Not at all.
+    Hidden,
 }
 
 impl Screen {
-    fn new(is_json: bool, output: &Output) -> Self {
-        if is_json || output.is_quiet() {
-            return Self::Dark;
+    fn new(output: &Output) -> Self {
+        if output.is_json() || output.is_quiet() {
+            return Self::Hidden;
         }
         output
             .live()
             .map_or(Self::Plain(Duration::ZERO), Self::Live)
     }
 
-    /// Nobody presses Ctrl-C where nobody looks.
-    fn usual_length(&self) -> Option<Duration> {
+    /// Only a person at a terminal can press Ctrl-C.
+    fn default_length(&self) -> Option<Duration> {
         match self {
             Self::Live(_) => None,
-            Self::Plain(_) | Self::Dark => Some(Duration::from_secs(60)),
+            Self::Plain(_) | Self::Hidden => Some(Duration::from_secs(60)),
         }
     }
 
-    fn every(&self) -> Duration {
+    fn interval(&self) -> Duration {
         match self {
             Self::Live(_) => Duration::from_millis(500),
-            Self::Plain(_) | Self::Dark => Duration::from_secs(5),
+            Self::Plain(_) | Self::Hidden => Duration::from_secs(5),
         }
     }
 
-    /// A picture that cannot be shown is no reason to end: whoever closed stdout has seen enough,
-    /// and the summary will say what else is wrong.
+    /// Errors are ignored: if stdout was closed the demo goes on, and the summary reports any other
+    /// problem.
     fn show(&mut self, picture: &Picture, output: &Output) {
         match self {
             Self::Live(live) => _ = live.draw(&draw::frame(picture, live.canvas())),
             Self::Plain(last) => {
-                _ = output.print(draw::block(picture, *last).as_bytes());
+                _ = output.text(&draw::block(picture, *last));
                 *last = picture.elapsed;
             }
-            Self::Dark => {}
+            Self::Hidden => {}
         }
     }
 
-    /// The last picture: the one that the summary is about.
+    /// Shows the last picture, which the summary is about.
     fn close(&mut self, picture: &Picture, output: &Output) {
         if let Self::Live(_) = self {
             self.show(picture, output);

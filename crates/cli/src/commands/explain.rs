@@ -1,58 +1,63 @@
-//! `tidegate explain`.
-
-use std::path::Path;
+//! `tidegate explain`: the decision trail of one request.
 
 use app::admin::client::encoded;
+use clap::Args;
 use serde_json::Value;
 
-use super::{Failure, asking, unwritten};
-use crate::args::ExplainArgs;
+use super::Failure;
+use super::server::{self, ServerArgs};
 use crate::output::{Output, columns};
 
-pub(crate) fn explain(
-    args: &ExplainArgs,
-    config: Option<&Path>,
-    is_json: bool,
-    output: &Output,
-) -> Result<(), Failure> {
-    let client = asking::client(&args.asking, config, is_json, output)?;
-    let path = format!("/api/v1/explain/{}", encoded(&args.request_id));
-    let told = asking::run(async { client.get(&path).await.map_err(asking::failed) })?;
-    let text = if is_json {
-        format!("{told:#}\n")
-    } else {
-        trail(&told)
-    };
-    output.print(text.as_bytes()).or_else(unwritten)
+/// Show every decision about one request of a running server
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ExplainArgs {
+    /// Value of `Tidegate-Request-Id` in the response
+    #[arg(value_name = "REQUEST_ID")]
+    request_id: String,
+
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
 }
 
-fn trail(told: &Value) -> String {
-    let text = |name: &str| told[name].as_str().unwrap_or_default();
-    let mut shown = format!(
+const EXAMPLES: &str = "\
+Examples:
+  curl -i http://127.0.0.1:7070/llm/v1/models   # shows Tidegate-Request-Id
+  tidegate explain 8c1f03aa0000000000000007";
+
+pub(super) fn run(args: &ExplainArgs, output: &Output) -> Result<(), Failure> {
+    let client = server::client(&args.server, output)?;
+    let path = format!("/api/v1/explain/{}", encoded(&args.request_id));
+    let trail = server::call(client.get(&path))?;
+    match output.is_json() {
+        true => output.json(&trail),
+        false => output.text(&text(&trail)),
+    }
+}
+
+fn text(trail: &Value) -> String {
+    let word = |name: &str| trail[name].as_str().unwrap_or_default();
+    let mut text = format!(
         "{} {} through `{}`: {} ({}), sent {}, waited {:.0} ms\n\n",
-        text("id"),
-        text("method"),
-        text("route"),
-        told["status"],
-        text("outcome"),
-        times(&told["attempts"]),
-        told["waited_ms"].as_f64().unwrap_or_default(),
+        word("id"),
+        word("method"),
+        word("route"),
+        trail["status"],
+        word("outcome"),
+        times(&trail["attempts"]),
+        trail["waited_ms"].as_f64().unwrap_or_default(),
     );
-    let began = told["at_ms"].as_i64().unwrap_or_default();
-    let steps = told["steps"].as_array();
-    let rows: Vec<Vec<String>> = steps
-        .into_iter()
-        .flatten()
-        .map(|step| row(step, began))
-        .collect();
-    shown.push_str(&columns(&rows));
-    if told["left_out"].as_u64().unwrap_or_default() > 0 {
-        let left_out = &told["left_out"];
-        shown.push_str(&format!(
+    let start = trail["at_ms"].as_i64().unwrap_or_default();
+    let steps = trail["steps"].as_array().into_iter().flatten();
+    let rows: Vec<Vec<String>> = steps.map(|step| row(step, start)).collect();
+    text.push_str(&columns(&rows));
+    let left_out = trail["left_out"].as_u64().unwrap_or_default();
+    if left_out > 0 {
+        text.push_str(&format!(
             "({left_out} steps before the last two are not kept)\n"
         ));
     }
-    shown
+    text
 }
 
 fn times(attempts: &Value) -> String {
@@ -64,8 +69,8 @@ fn times(attempts: &Value) -> String {
     }
 }
 
-fn row(step: &Value, began: i64) -> Vec<String> {
-    let after = step["at_ms"].as_i64().unwrap_or(began) - began;
+fn row(step: &Value, start: i64) -> Vec<String> {
+    let after = step["at_ms"].as_i64().unwrap_or(start) - start;
     let text = step["text"].as_str().unwrap_or_default();
     vec![format!("+{} ms", after.max(0)), text.to_owned()]
 }

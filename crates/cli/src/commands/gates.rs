@@ -1,70 +1,279 @@
-//! `tidegate gates`.
+//! `tidegate gates`: the gates of a running server as a table, and a person's override.
 
-use std::path::Path;
+use std::fmt;
 use std::time::Duration;
 
-use app::admin::client::Client;
+use anyhow::anyhow;
+use app::admin::client::{Client, encoded};
+use clap::{Args, Subcommand, ValueEnum};
 use policy::duration::Rounded;
-use serde_json::Value;
+use policy::setting;
+use serde_json::{Value, json};
 
-use super::{Failure, asking, unwritten};
-use crate::args::GatesArgs;
+use super::Failure;
+use super::server::{self, ServerArgs};
 use crate::exit::Exit;
 use crate::output::{Output, columns};
 
-pub(crate) fn gates(
-    args: &GatesArgs,
-    config: Option<&Path>,
-    is_json: bool,
-    output: &Output,
-) -> Result<(), Failure> {
-    let client = asking::client(&args.asking, config, is_json, output)?;
-    let path = format!(
-        "/api/v1/gates?sort={}&limit={}",
-        args.sort.as_str(),
-        args.limit
-    );
-    if args.watch {
-        return asking::run(watch(&client, &path, is_json, output));
-    }
-    let seen = asking::run(async { client.get(&path).await.map_err(asking::failed) })?;
-    let text = if is_json {
-        format!("{seen:#}\n")
-    } else {
-        table(&seen)
-    };
-    output.print(text.as_bytes()).or_else(unwritten)
+/// Show the gates of a running server, or override what they decided
+///
+/// Without a command, `list`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct GatesArgs {
+    #[command(subcommand)]
+    command: Option<GatesCommand>,
+
+    #[command(flatten)]
+    list: ListArgs,
+
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
 }
 
-/// Often enough to watch, and nothing to a server.
-const EVERY: Duration = Duration::from_secs(1);
+#[derive(Debug, Subcommand)]
+enum GatesCommand {
+    /// Show rate, line, breaker and hold of each gate
+    #[command(after_help = EXAMPLES)]
+    List(ListArgs),
+    /// Start gates anew: rate, hold, breaker and counts; callers in line stay
+    #[command(after_help = EXAMPLES)]
+    Reset(KeyArgs),
+    /// Refuse every request at gates until they are released or reset
+    #[command(after_help = EXAMPLES)]
+    Isolate(KeyArgs),
+    /// End hold, open breaker and isolation of gates; the learned rate stays
+    #[command(after_help = EXAMPLES)]
+    Release(KeyArgs),
+}
 
-async fn watch(client: &Client, path: &str, is_json: bool, output: &Output) -> Result<(), Failure> {
-    let looking = async {
-        let mut ticks = tokio::time::interval(EVERY);
+#[derive(Debug, Args)]
+struct ListArgs {
+    /// Show them again every second, until Ctrl-C
+    #[arg(long)]
+    watch: bool,
+
+    /// Figure to sort by, highest first; keys in alphabetical order
+    /// [default: admitted]
+    #[arg(long, value_name = "FIGURE")]
+    sort: Option<Sort>,
+
+    /// Number of gates to show, at most 1000 [default: 20]
+    #[arg(long, value_name = "N", value_parser = limit, allow_hyphen_values = true)]
+    limit: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+#[value(rename_all = "snake_case")]
+enum Sort {
+    #[default]
+    Admitted,
+    Waiting,
+    InFlight,
+    ErrorRate,
+    Rate,
+    Key,
+}
+
+#[derive(Debug, Args)]
+struct KeyArgs {
+    /// Keys of gates: `pool/endpoint` or `host[:port]`
+    #[arg(value_name = "KEY", required = true)]
+    keys: Vec<String>,
+}
+
+fn limit(text: &str) -> Result<u32, String> {
+    setting::whole(text, 1, 1000)
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  tidegate gates
+  tidegate gates --watch --sort waiting
+  tidegate gates --json | jq '.gates[] | select(.hold) | .key'
+  tidegate gates isolate llm/a api.example.com
+  tidegate gates release llm/a
+  tidegate gates reset llm/a --server http://127.0.0.1:7071";
+
+pub(super) fn run(args: &GatesArgs, output: &Output) -> Result<(), Failure> {
+    let (action, keys) = match &args.command {
+        None => return list(&args.list, &args.server, output),
+        Some(GatesCommand::List(list_args)) => {
+            return list(&args.list.or(list_args), &args.server, output);
+        }
+        Some(GatesCommand::Reset(args)) => (Action::Reset, &args.keys),
+        Some(GatesCommand::Isolate(args)) => (Action::Isolate, &args.keys),
+        Some(GatesCommand::Release(args)) => (Action::Release, &args.keys),
+    };
+    if args.list.is_given() {
+        let error = anyhow!(
+            "`--watch`, `--sort` and `--limit` are options of `tidegate gates list`, not of `{}`",
+            action.name()
+        );
+        let hint = "`tidegate gates --watch` shows the effect in another terminal";
+        return Err(Failure::new(Exit::Usage, error).with_hint(hint));
+    }
+    let client = server::client(&args.server, output)?;
+    server::block_on(override_all(action, keys, &client, output))
+}
+
+impl ListArgs {
+    fn is_given(&self) -> bool {
+        self.watch || self.sort.is_some() || self.limit.is_some()
+    }
+
+    /// The options typed before `list` and those typed after it, which take precedence.
+    fn or(&self, after: &Self) -> Self {
+        Self {
+            watch: self.watch || after.watch,
+            sort: after.sort.or(self.sort),
+            limit: after.limit.or(self.limit),
+        }
+    }
+
+    fn path(&self) -> String {
+        let sort = self.sort.unwrap_or_default().to_possible_value();
+        let sort = sort.expect("no figure is hidden");
+        let limit = self.limit.unwrap_or(20);
+        format!("/api/v1/gates?sort={}&limit={limit}", sort.get_name())
+    }
+}
+
+fn list(args: &ListArgs, server: &ServerArgs, output: &Output) -> Result<(), Failure> {
+    let client = server::client(server, output)?;
+    if args.watch {
+        return server::block_on(watch(&client, &args.path(), output));
+    }
+    let gates = server::call(client.get(&args.path()))?;
+    match output.is_json() {
+        true => output.json(&gates),
+        false => output.text(&table(&gates)),
+    }
+}
+
+/// Often enough to watch, and no load for a server.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+
+async fn watch(client: &Client, path: &str, output: &Output) -> Result<(), Failure> {
+    let show = async {
+        let mut ticks = tokio::time::interval(WATCH_INTERVAL);
         loop {
             ticks.tick().await;
-            let seen = client.get(path).await.map_err(asking::failed)?;
-            let written = if is_json {
-                output.print(format!("{seen}\n").as_bytes())
-            } else {
-                output.print_again(format!("{}\n", table(&seen)).as_bytes())
-            };
-            if let Err(error) = written {
-                return unwritten(error);
+            let gates = client.get(path).await.map_err(server::failure)?;
+            match output.is_json() {
+                true => output.json_line(&gates)?,
+                false => output.text_in_place(&format!("{}\n", table(&gates)))?,
             }
         }
     };
     tokio::select! {
-        ended = looking => ended,
+        ended = show => ended,
         _ = tokio::signal::ctrl_c() => Err(Failure::silent(Exit::Interrupted)),
     }
 }
 
-fn table(seen: &Value) -> String {
+/// What a person does to a gate.
+#[derive(Clone, Copy)]
+enum Action {
+    Reset,
+    Isolate,
+    Release,
+}
+
+impl Action {
+    /// As in the path of the admin API.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Reset => "reset",
+            Self::Isolate => "isolate",
+            Self::Release => "release",
+        }
+    }
+
+    const fn done(self) -> &'static str {
+        match self {
+            Self::Reset => "reset",
+            Self::Isolate => "isolated",
+            Self::Release => "released",
+        }
+    }
+}
+
+/// Overrides every gate of `keys`, also after one that failed; prints what changed.
+async fn override_all(
+    action: Action,
+    keys: &[String],
+    client: &Client,
+    output: &Output,
+) -> Result<(), Failure> {
+    let (mut text, mut gates) = (String::new(), Vec::new());
+    let mut failed: Option<Failure> = None;
+    for key in keys {
+        match override_gate(action, key, client).await {
+            Ok((before, after)) => {
+                text.push_str(&changes(action, key, before.as_ref(), &after));
+                gates.push(after);
+            }
+            Err(failure) => match &mut failed {
+                Some(earlier) => earlier.errors.extend(failure.errors),
+                None => failed = Some(failure),
+            },
+        }
+    }
+    match output.is_json() {
+        true => output.json(&json!({ "gates": gates }))?,
+        false => output.text(&text)?,
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+/// Overrides one gate. Gives it as it was, `None` if it did not exist, and as it is now.
+async fn override_gate(
+    action: Action,
+    key: &str,
+    client: &Client,
+) -> Result<(Option<Value>, Value), Failure> {
+    let path = format!("/api/v1/gates/{}", encoded(key));
+    let before = client.get(&path).await.ok();
+    let path = format!("{path}/{}", action.name());
+    match client.post(&path, &json!({})).await {
+        Ok(after) => Ok((before, after)),
+        Err(error) => Err(server::named_failure(error, "tidegate gates")),
+    }
+}
+
+/// One line: what was done, and what is different now.
+fn changes(action: Action, key: &str, before: Option<&Value>, after: &Value) -> String {
+    let mut parts = vec![
+        change("rate", before.map(rate), rate(after)),
+        change("breaker", before.map(breaker), breaker(after)),
+    ];
+    match (before.map_or_else(|| NONE.to_owned(), hold), hold(after)) {
+        (before, after) if before == after => {}
+        (before, after) if after == NONE => parts.push(format!("hold {before} ended")),
+        (_, after) => parts.push(format!("hold {after}")),
+    }
+    if let waiting @ 1.. = after["waiting"].as_u64().unwrap_or_default() {
+        parts.push(format!("{waiting} waiting"));
+    }
+    let note = match action {
+        Action::Isolate => "; requests are refused until it is released or reset",
+        Action::Reset | Action::Release => "",
+    };
+    format!("{} `{key}`: {}{note}\n", action.done(), parts.join(", "))
+}
+
+fn change<T: fmt::Display + PartialEq>(name: &str, before: Option<T>, after: T) -> String {
+    match before.filter(|before| *before != after) {
+        Some(before) => format!("{name} {before} to {after}"),
+        None => format!("{name} {after}"),
+    }
+}
+
+fn table(list: &Value) -> String {
     let heading = [
         "key",
-        "rate/s",
+        "rate",
         "in flight",
         "waiting",
         "p95",
@@ -76,14 +285,12 @@ fn table(seen: &Value) -> String {
         "failed",
     ];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
-    let gates = seen["gates"].as_array();
-    rows.extend(gates.into_iter().flatten().map(row));
-    let mut text = if rows.len() > 1 {
-        columns(&rows)
-    } else {
-        "no gate yet: gates come with their first request\n".to_owned()
+    rows.extend(list["gates"].as_array().into_iter().flatten().map(row));
+    let mut text = match rows.len() {
+        1 => "no gates yet: a gate is made by the first request to its key\n".to_owned(),
+        _ => columns(&rows),
     };
-    text.push_str(&totals(&seen["totals"]));
+    text.push_str(&totals(&list["totals"]));
     text
 }
 
@@ -91,28 +298,41 @@ fn row(gate: &Value) -> Vec<String> {
     let number = |value: &Value| value.as_u64().unwrap_or_default().to_string();
     let p95 = gate["latency_ms"]["p95"].as_f64();
     let error_rate = gate["error_rate"].as_f64().unwrap_or_default();
-    let breaker = gate["breaker"]["state"].as_str().unwrap_or_default();
     let counts = &gate["counts"];
     vec![
         gate["key"].as_str().unwrap_or_default().to_owned(),
-        format!(
-            "{:.2}",
-            gate["rate_per_second"].as_f64().unwrap_or_default()
-        ),
+        rate(gate),
         number(&gate["in_flight"]),
         number(&gate["waiting"]),
-        p95.map_or_else(|| "-".to_owned(), |p95| format!("{p95:.0} ms")),
+        p95.map_or_else(|| NONE.to_owned(), |p95| format!("{p95:.0} ms")),
         format!("{:.0} %", error_rate * 100.0),
-        format!("{}{}", breaker, until(&gate["breaker"]["until_ms"])),
-        gate["hold"]["source"].as_str().map_or_else(
-            || "-".to_owned(),
-            |source| format!("{source}{}", until(&gate["hold"]["until_ms"])),
-        ),
+        format!("{}{}", breaker(gate), until(&gate["breaker"]["until_ms"])),
+        hold(gate),
         number(&counts["admitted"]),
         number(&counts["throttled"]),
         number(&counts["failed"]),
     ]
 }
+
+fn rate(gate: &Value) -> String {
+    let rate = gate["rate_per_second"].as_f64().unwrap_or_default();
+    format!("{rate:.2}/s")
+}
+
+fn breaker(gate: &Value) -> &str {
+    gate["breaker"]["state"].as_str().unwrap_or_default()
+}
+
+/// Where a hold comes from and how long it lasts.
+fn hold(gate: &Value) -> String {
+    match gate["hold"]["source"].as_str() {
+        Some(source) => format!("{source}{}", until(&gate["hold"]["until_ms"])),
+        None => NONE.to_owned(),
+    }
+}
+
+/// Stands in a table where there is no value.
+const NONE: &str = "-";
 
 fn totals(totals: &Value) -> String {
     let names = [
@@ -125,14 +345,14 @@ fn totals(totals: &Value) -> String {
         "gates",
         "evicted",
     ];
-    let told = names.map(|name| {
+    let counts = names.map(|name| {
         let count = totals[name].as_u64().unwrap_or_default();
         format!("{} {count}", name.replace('_', "-"))
     });
-    format!("\n{}\n", told.join("  "))
+    format!("\n{}\n", counts.join("  "))
 }
 
-/// How long a time of the server's is away, by the clock of this machine; nothing if it has come.
+/// How far away a time of the server's is, by the clock of this machine; empty once it has passed.
 pub(super) fn until(at_ms: &Value) -> String {
     let now = now_ms();
     match at_ms.as_i64().and_then(|at| u64::try_from(at - now).ok()) {

@@ -1,6 +1,5 @@
-//! What each command means: arguments as typed into one call, its result into a failure or not.
+//! The commands: arguments as typed, settings as meant, one call into a library, the result printed.
 
-mod asking;
 mod check;
 mod completions;
 mod config;
@@ -12,32 +11,50 @@ mod pools;
 mod problems;
 mod replay;
 mod serve;
+mod server;
 mod settings;
 mod simulate;
 mod stopping;
 
-use std::io;
-
+use crate::args::Command;
 use crate::exit::Exit;
+use crate::output::Output;
 
-pub(crate) use check::check;
-pub(crate) use completions::completions;
-pub(crate) use config::config;
-pub(crate) use demo::demo;
-pub(crate) use explain::explain;
-pub(crate) use gates::gates;
-pub(crate) use mock::mock;
-pub(crate) use pools::pools;
-pub(crate) use replay::replay;
-pub(crate) use serve::serve;
-pub(crate) use simulate::simulate;
+pub(crate) use check::CheckArgs;
+pub(crate) use completions::CompletionsArgs;
+pub(crate) use config::ConfigArgs;
+pub(crate) use demo::DemoArgs;
+pub(crate) use explain::ExplainArgs;
+pub(crate) use gates::GatesArgs;
+pub(crate) use mock::MockArgs;
+pub(crate) use pools::PoolsArgs;
+pub(crate) use replay::ReplayArgs;
+pub(crate) use serve::{LogFormat, ServeArgs};
+pub(crate) use simulate::SimulateArgs;
 
-/// Why a command did not do what was asked.
+/// Runs a command to its end.
+pub(crate) fn run(command: &Command, output: &Output) -> Result<(), Failure> {
+    match command {
+        Command::Demo(args) => demo::run(args, output),
+        Command::Serve(args) => serve::run(args, output),
+        Command::Gates(args) => gates::run(args, output),
+        Command::Pools(args) => pools::run(args, output),
+        Command::Explain(args) => explain::run(args, output),
+        Command::Check(args) => check::run(args, output),
+        Command::Config(args) => config::run(args, output),
+        Command::Mock(args) => mock::run(args, output),
+        Command::Replay(args) => replay::run(args, output),
+        Command::Simulate(args) => simulate::run(args, output),
+        Command::Completions(args) => completions::run(args, output),
+    }
+}
+
+/// Why a command failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// What the exit code will say.
+    /// The exit code.
     pub(crate) exit: Exit,
-    /// Every problem found, each printed with its causes.
+    /// Every problem found; each is printed on one line with its causes.
     pub(crate) errors: Vec<anyhow::Error>,
     /// What to do about it.
     pub(crate) hint: Option<String>,
@@ -52,7 +69,7 @@ impl Failure {
         }
     }
 
-    /// Nothing to tell: who ended it knows.
+    /// Prints nothing: the exit code says it all.
     pub(crate) fn silent(exit: Exit) -> Self {
         Self {
             exit,
@@ -67,13 +84,4 @@ impl Failure {
             ..self
         }
     }
-}
-
-/// What not being able to write to stdout means: nothing, if whoever read it has seen enough.
-fn unwritten(error: io::Error) -> Result<(), Failure> {
-    if error.kind() == io::ErrorKind::BrokenPipe {
-        return Ok(());
-    }
-    let error = anyhow::Error::new(error).context("cannot write to stdout");
-    Err(Failure::new(Exit::Failed, error))
 }

@@ -1,36 +1,49 @@
-//! What is wrong with something written, told in the same way whatever was written.
+//! Problems of settings and scenarios, reported the same way by every command.
 
+use anyhow::anyhow;
 use serde_json::{Value, json};
 use sim::written::problem::{Place, Problem};
 
-use super::{Failure, unwritten};
+use super::Failure;
 use crate::exit::Exit;
 use crate::output::Output;
 
-/// The failure that tells every problem: for people on stderr, for programs as data.
+/// The failure that reports every problem: on stderr for people, as data with `--json`.
 pub(super) fn failure(
     file: Option<&str>,
     problems: Vec<Problem>,
     hint: &str,
-    is_json: bool,
     output: &Output,
 ) -> Failure {
-    if !is_json {
+    if !output.is_json() {
         return Failure {
             exit: Exit::Usage,
-            errors: problems.into_iter().map(Into::into).collect(),
+            errors: problems
+                .iter()
+                .map(|problem| anyhow!(message(problem)))
+                .collect(),
             hint: Some(hint.to_owned()),
         };
     }
-    let text = format!("{:#}\n", record(file, &problems));
-    match output.print(text.as_bytes()).or_else(unwritten) {
-        Ok(()) => Failure {
-            exit: Exit::Usage,
-            errors: Vec::new(),
-            hint: None,
-        },
+    match output.json(&record(file, &problems)) {
+        Ok(()) => Failure::silent(Exit::Usage),
         Err(failure) => failure,
     }
+}
+
+/// The problem in one line. A flag that stands for one setting is named instead of that setting.
+fn message(problem: &Problem) -> String {
+    match (&problem.place, &problem.value) {
+        (Place::Flag(flag), Some(value)) if !holds_several(flag) => {
+            format!("`{flag}` is `{value}`, {}", problem.what)
+        }
+        _ => problem.to_string(),
+    }
+}
+
+/// Do values of this flag name settings themselves?
+fn holds_several(flag: &str) -> bool {
+    flag.starts_with("--set") || flag == "--upstream"
 }
 
 fn record(file: Option<&str>, problems: &[Problem]) -> Value {
@@ -58,6 +71,6 @@ fn problem_record(problem: &Problem) -> Value {
         "key": problem.key,
         "value": problem.value,
         "problem": problem.what,
-        "message": problem.to_string(),
+        "message": message(problem),
     })
 }

@@ -1,19 +1,108 @@
-//! One policy over scripted events.
+//! `tidegate replay`: one policy over scripted events.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
+use clap::{Args, ValueEnum};
 use sim::replay::{self, Error, Manner, Replay};
 
-use super::{Failure, unwritten};
-use crate::args::{Policy, ReplayArgs};
+use super::Failure;
+use crate::args;
 use crate::exit::Exit;
-use crate::output::Output;
+use crate::output::{Output, unless_closed};
 
-pub(crate) fn replay(args: &ReplayArgs, output: &Output) -> Result<(), Failure> {
-    // Whatever can be wrong with what was typed is found before the first event.
+/// Run one policy over scripted events in virtual time, a decision per line
+///
+/// Events are JSON Lines, read from the files in order as one stream, or from
+/// stdin. Every line gets one line of output at once; `gate` prints extra lines
+/// for callers that leave the waiting line. It stops at the first bad line.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ReplayArgs {
+    /// Policy to run
+    #[arg(long, value_enum, value_name = "NAME")]
+    policy: Policy,
+
+    /// Files of events; `-` or no file is stdin
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+
+    /// Setting of the policy, by its name in the configuration; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    settings: Vec<String>,
+
+    /// Preset to start from (policy `backoff`): standard, aggressive,
+    /// conservative, background or crawl
+    #[arg(long, value_name = "NAME")]
+    preset: Option<String>,
+
+    /// Add a field to every line that explains the decision
+    #[arg(long)]
+    explain: bool,
+
+    /// Seed of the jitter
+    #[arg(long, value_name = "N", value_parser = args::seed, allow_hyphen_values = true)]
+    seed: Option<u64>,
+
+    /// Remove the jitter
+    #[arg(long, value_enum, value_name = "JITTER")]
+    jitter: Option<Jitter>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Policy {
+    /// Gates by key: admit, wait until, or refuse
+    Gate,
+    /// One item over all its attempts: whether and when it is sent again
+    Backoff,
+    /// What a response says about pace
+    Hint,
+    /// The verdict on a response, and what decided it
+    Classify,
+    /// The gap between attempts, from a queue of recent failures
+    FailureQueue,
+    /// The growing pauses of one endpoint of a pool
+    Protection,
+    /// Following a job's status: when to ask next, when to stop
+    Poll,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Jitter {
+    /// No jitter
+    None,
+}
+
+const EXAMPLES: &str = r#"Examples:
+  # which requests are admitted, and when
+  tidegate replay --policy gate --set strategy=aimd events.jsonl
+
+  # one event at a time
+  echo '{"at":0,"acquire":"api.example.com"}' | tidegate replay --policy gate
+
+  # when a failed request is sent again
+  echo '{"attempt":1,"status":503}' |
+      tidegate replay --policy backoff --preset background
+
+  # what a response says about pace
+  echo '{"status":429,"headers":{"retry-after":"90"}}' |
+      tidegate replay --policy hint
+
+  # how long to wait after a failed download, and why
+  echo '{"at":0,"text":"Read timed out."}' |
+      tidegate replay --policy failure-queue --explain
+
+  # an endpoint that is disabled at its third error
+  tidegate replay --policy protection --set disable_after=3 attempts.jsonl
+
+  # when to ask for a job's status next
+  echo '{"at":0,"status":200,"job":"running","progress":12}' |
+      tidegate replay --policy poll"#;
+
+pub(super) fn run(args: &ReplayArgs, output: &Output) -> Result<(), Failure> {
+    // Problems of the arguments are reported before the first event.
     let mut replay = start(args)?;
     let inputs = open(&args.files)?;
     let mut data = output.data();
@@ -21,7 +110,7 @@ pub(crate) fn replay(args: &ReplayArgs, output: &Output) -> Result<(), Failure> 
     for input in inputs {
         match replay::feed(&mut *replay, &input.name, input.reader, &mut data) {
             Ok(read) => lines += read,
-            Err(Error::Write(error)) => return unwritten(error),
+            Err(Error::Write(error)) => return unless_closed(error),
             Err(error) => return Err(failure(error)),
         }
     }
@@ -58,20 +147,20 @@ fn start(args: &ReplayArgs) -> Result<Box<dyn Replay>, Failure> {
 fn settings_hint(policy: Policy) -> &'static str {
     match policy {
         Policy::Gate => {
-            "settings are written as `--set max_rate=8`, by their names in the configuration"
+            "a setting is written as `--set max_rate=8`, by its name in the configuration"
         }
         Policy::Backoff => {
-            "settings are written as `--set max=10s`, by their names in the configuration, \
-             and go over those of `--preset`"
+            "a setting is written as `--set max=10s`, by its name in the configuration, \
+             and overrides that of `--preset`"
         }
         Policy::FailureQueue => {
-            "settings are written as `--set max_size=5`, by their names in `[run]`"
+            "a setting is written as `--set max_size=5`, by its name in `[run]`"
         }
         Policy::Protection => {
-            "settings are written as `--set pauses=30s,60s`, by their names in \
+            "a setting is written as `--set pauses=30s,60s`, by its name in \
              `[pool.NAME.protection]`"
         }
-        Policy::Poll => "settings are written as `--set max=15s`, by their names in `[poll]`",
+        Policy::Poll => "a setting is written as `--set max=15s`, by its name in `[poll]`",
         Policy::Hint | Policy::Classify => "policies `hint` and `classify` have no settings",
     }
 }
@@ -88,7 +177,7 @@ fn policy(policy: Policy) -> replay::Policy {
     }
 }
 
-/// Something to read events from.
+/// A file of events, or stdin.
 struct Input {
     name: String,
     reader: Box<dyn BufRead>,
@@ -106,7 +195,7 @@ impl Input {
         let name = format!("`{}`", path.display());
         let file = File::open(path).with_context(|| format!("cannot read {name}"))?;
         if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
-            bail!("cannot read {name}: it is a folder, expected a file of events");
+            bail!("cannot read {name}: it is a directory, expected a file of events");
         }
         Ok(Self {
             reader: Box::new(BufReader::with_capacity(BUFFER, file)),
@@ -115,10 +204,10 @@ impl Input {
     }
 }
 
-/// Files are read in large steps, with as many writes as reads. A pipe gives what it has.
+/// Large reads for files; a pipe returns what it has, so that its lines are not delayed.
 const BUFFER: usize = 64 << 10;
 
-/// Opens all inputs, or says which cannot be opened.
+/// Opens all inputs, or reports every one that cannot be opened.
 fn open(files: &[PathBuf]) -> Result<Vec<Input>, Failure> {
     if files.is_empty() {
         return Ok(vec![Input::stdin()]);
@@ -145,7 +234,7 @@ fn open(files: &[PathBuf]) -> Result<Vec<Input>, Failure> {
     })
 }
 
-/// Bad input is for the person who wrote it to correct, anything else simply failed.
+/// A bad line is a usage error, anything else a failure.
 fn failure(error: Error) -> Failure {
     match &error {
         Error::Line { problem, .. } => {

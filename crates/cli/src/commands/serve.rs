@@ -1,32 +1,72 @@
-//! `tidegate serve`.
+//! `tidegate serve`: gateway and admin API, until a signal ends them.
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use app::server::{Ended, ServeError, Server, Signals};
 use app::settings::Flag;
+use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use super::settings::{self, Loaded};
-use super::{Failure, problems, unwritten};
-use crate::args::ServeArgs;
+use super::{Failure, problems};
+use crate::args::ConfigFile;
 use crate::exit::Exit;
 use crate::output::Output;
 
-/// Serves until a signal ends it.
-pub(crate) fn serve(
-    args: &ServeArgs,
-    config: Option<&Path>,
-    is_json: bool,
-    output: &Output,
-) -> Result<(), Failure> {
+/// Run the gateway and its admin API
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ServeArgs {
+    /// Address of the gateway [default: 127.0.0.1:7070]
+    #[arg(long, value_name = "ADDRESS", allow_hyphen_values = true)]
+    listen: Option<String>,
+
+    /// Address of the admin API [default: 127.0.0.1:7071]
+    #[arg(long, value_name = "ADDRESS", allow_hyphen_values = true)]
+    admin: Option<String>,
+
+    /// Folder for everything that survives a restart [default: tidegate-data]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+
+    /// Format of the log on stderr
+    #[arg(long, value_name = "FORMAT", default_value = "human")]
+    log: LogFormat,
+
+    #[command(flatten)]
+    pub(crate) file: ConfigFile,
+}
+
+/// The format of log lines.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people
+    Human,
+    /// One JSON object per line
+    Json,
+}
+
+const EXAMPLES: &str = "\
+Every section `[pool.NAME]` of the settings is served at http://ADDRESS/NAME/…:
+use that as the base URL in your program.
+
+SIGHUP reloads the settings; if they have errors, the old ones stay. SIGTERM and
+Ctrl-C finish the requests in flight; a second signal quits at once.
+
+Examples:
+  tidegate serve
+  tidegate serve --config tidegate.toml --listen 127.0.0.1:8080
+  curl http://127.0.0.1:7070/llm/v1/models";
+
+pub(super) fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
     let flags = flags(args);
+    let config = args.file.config.as_deref();
     let Loaded { file, settings } = settings::load(config, flags.clone());
     let settings = match settings {
         Ok(settings) => settings,
         Err(problems) => {
-            let hint = "`tidegate check` tells more about the settings";
-            let file = file.as_deref();
-            return Err(problems::failure(file, problems, hint, is_json, output));
+            let hint = "`tidegate config default` prints every setting with its default";
+            return Err(problems::failure(file.as_deref(), problems, hint, output));
         }
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -44,7 +84,7 @@ pub(crate) fn serve(
     for warning in server.warnings() {
         output.warning(warning);
     }
-    announce(&server, &names, is_json, output)?;
+    announce(&server, &names, output)?;
     let load = || settings::load(config, flags.clone()).settings;
     match runtime.block_on(server.run(signals, load)) {
         Ended::Drained => Ok(()),
@@ -52,7 +92,7 @@ pub(crate) fn serve(
     }
 }
 
-/// What went wrong with the data folder has its own hint.
+/// Errors of the data folder carry their own hint.
 fn not_started(error: ServeError) -> Failure {
     let is_address = matches!(error, ServeError::Gateway(_) | ServeError::Admin(_));
     let failure = Failure::new(Exit::Failed, error);
@@ -63,7 +103,7 @@ fn not_started(error: ServeError) -> Failure {
 }
 
 const IN_USE: &str =
-    "another process may listen there; choose another address with --listen or --admin";
+    "another process may use this address; choose another with `--listen` or `--admin`";
 
 fn flags(args: &ServeArgs) -> Vec<Flag> {
     let flag = |name: &str, value: Option<String>| {
@@ -75,33 +115,25 @@ fn flags(args: &ServeArgs) -> Vec<Flag> {
     };
     let data = args.data.as_ref().map(|data| data.display().to_string());
     let flags = [
-        flag("listen", args.listen.map(|address| address.to_string())),
-        flag("admin", args.admin.map(|address| address.to_string())),
+        flag("listen", args.listen.clone()),
+        flag("admin", args.admin.clone()),
         flag("data", data),
     ];
     flags.into_iter().flatten().collect()
 }
 
-fn announce(
-    server: &Server,
-    pools: &[String],
-    is_json: bool,
-    output: &Output,
-) -> Result<(), Failure> {
+fn announce(server: &Server, pools: &[String], output: &Output) -> Result<(), Failure> {
     let (address, admin) = (server.address(), server.admin_address());
-    let text = if is_json {
-        let record = json!({
+    if output.is_json() {
+        return output.json_line(&json!({
             "listening": format!("http://{address}"),
             "admin": format!("http://{admin}"),
-        });
-        format!("{record}\n")
-    } else {
-        let mut text = format!("listening on http://{address}\n");
-        for pool in pools {
-            text.push_str(&format!("  http://{address}/{pool}/…\n"));
-        }
-        text.push_str(&format!("admin API on http://{admin}\n"));
-        text
-    };
-    output.print(text.as_bytes()).or_else(unwritten)
+        }));
+    }
+    let mut text = format!("listening on http://{address}\n");
+    for pool in pools {
+        text.push_str(&format!("  http://{address}/{pool}/…\n"));
+    }
+    text.push_str(&format!("admin API on http://{admin}\n"));
+    output.text(&text)
 }

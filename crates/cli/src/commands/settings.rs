@@ -1,4 +1,4 @@
-//! Where the settings of a command come from: the file that was named, or the one that is there.
+//! Loading the settings: from the file that is named, else from the default one.
 
 use std::path::{Path, PathBuf};
 
@@ -9,13 +9,13 @@ use app::settings::{
 /// Settings, and the file they were read from.
 #[derive(Debug)]
 pub(crate) struct Loaded {
-    /// The file's name; `None` if there was none to read.
+    /// The file's name; `None` if no file was read.
     pub(crate) file: Option<String>,
     pub(crate) settings: Result<Settings, Vec<Problem>>,
 }
 
 /// Reads the settings: from `named`, else from the file that the environment names, else from
-/// `tidegate.toml` if that is there.
+/// `tidegate.toml` if it exists.
 pub(crate) fn load(named: Option<&Path>, flags: Vec<Flag>) -> Loaded {
     let file = match find(named) {
         None => None,
@@ -46,7 +46,7 @@ pub(crate) fn load_server(named: Option<&Path>) -> Result<Server, Vec<Problem>> 
     Settings::load_server(&Sources { file, flags }, &Process)
 }
 
-/// The file that is read if nobody names one.
+/// The file that is read if none is named.
 pub(crate) const DEFAULT_PATH: &str = "tidegate.toml";
 
 fn find(named: Option<&Path>) -> Option<PathBuf> {

@@ -1,44 +1,153 @@
-//! A scenario, played: figures as a table or as JSON, and whether they are enough.
+//! `tidegate simulate`: a scenario's figures as a table or as JSON, and whether they are good enough.
 
 pub(super) mod input;
 mod record;
 mod report;
 mod table;
 
+use std::path::PathBuf;
+
 use anyhow::anyhow;
+use clap::Args;
 use serde_json::json;
 use sim::assertion::Assertion;
 use sim::measure::Summary;
 use sim::scenario::{SHIPPED, Variant};
 use sim::simulate::simulate_watched;
 
-use super::{Failure, problems, unwritten};
-use crate::args::SimulateArgs;
+use super::{Failure, problems};
+use crate::args;
 use crate::exit::Exit;
 use crate::output::{Output, columns};
 
-pub(crate) fn simulate(args: &SimulateArgs, is_json: bool, output: &Output) -> Result<(), Failure> {
+/// Simulate clients against a model upstream in virtual time
+///
+/// A scenario is a TOML file, a shipped one by its name (see --list), or an
+/// upstream without a file (--upstream). Minutes of virtual time take a fraction
+/// of a second, and the same scenario and seed always give the same figures.
+#[derive(Debug, Args)]
+#[command(override_usage = USAGE, after_help = EXAMPLES, after_long_help = long_help())]
+pub(crate) struct SimulateArgs {
+    /// Scenario file, `-` for stdin, or the name of a shipped scenario
+    #[arg(value_name = "FILE|NAME", required_unless_present_any = ["upstream", "list", "show"])]
+    scenario: Option<String>,
+
+    /// Upstream without a file: its kind and the keys of `[upstream]`
+    #[arg(long, value_name = "KIND KEY=VALUE…", conflicts_with = "scenario")]
+    upstream: Option<String>,
+
+    /// Strategies of the clients, compared if there are several: adaptive, aimd,
+    /// fixed:RATE, none
+    #[arg(long = "strategy", value_name = "STRATEGY,…")]
+    strategies: Vec<String>,
+
+    /// Virtual time to simulate
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    duration: Option<String>,
+
+    /// Number of clients
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    clients: Option<String>,
+
+    /// Setting of the clients, by its name in the configuration; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    settings: Vec<String>,
+
+    /// Seed of the random numbers
+    #[arg(long, value_name = "N", value_parser = args::seed, allow_hyphen_values = true)]
+    seed: Option<u64>,
+
+    /// Number of seeds to run; figures are their mean and spread
+    #[arg(long, value_name = "N", value_parser = seed_count, allow_hyphen_values = true)]
+    seeds: Option<u32>,
+
+    /// Exit with 1 unless this holds, such as
+    /// `goodput_ratio >= 95% and bans == 0`; may be repeated
+    #[arg(long = "assert", value_name = "EXPR")]
+    assertions: Vec<String>,
+
+    /// Write a self-contained page with plots of the first seed
+    #[arg(long, value_name = "FILE.html", conflicts_with_all = ["list", "show"])]
+    report: Option<PathBuf>,
+
+    /// List the shipped scenarios
+    #[arg(long, conflicts_with_all = ["scenario", "upstream", "show"])]
+    list: bool,
+
+    /// Print a shipped scenario
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["scenario", "upstream"])]
+    show: Option<String>,
+}
+
+const USAGE: &str = "tidegate simulate [OPTIONS] <FILE|NAME|->
+       tidegate simulate [OPTIONS] --upstream <KIND KEY=VALUE…>
+       tidegate simulate --list
+       tidegate simulate --show <NAME>";
+
+const EXAMPLES: &str = r#"Examples:
+  # a shipped scenario
+  tidegate simulate o1
+
+  # an upstream without a file, strategies side by side
+  tidegate simulate --upstream 'bucket rate=50 burst=10' \
+      --strategy adaptive,aimd,fixed:50,none
+
+  # what would these settings do?
+  tidegate simulate --upstream 'window quota=600 period=60s' \
+      --set initial_rate=20
+
+  # a page with plots
+  tidegate simulate o5 --strategy adaptive,none --report o5.html
+
+  # in CI: exit code 1 unless it holds
+  tidegate simulate api.toml --assert 'goodput_ratio >= 95% and bans == 0'
+
+  # your own scenario, over five seeds, for programs
+  tidegate simulate --show o7 > mine.toml
+  tidegate simulate mine.toml --seeds 5 --json"#;
+
+fn seed_count(text: &str) -> Result<u32, String> {
+    policy::setting::whole(text, 1, 10_000)
+}
+
+fn long_help() -> String {
+    format!("{GRAMMAR}\n\n{EXAMPLES}")
+}
+
+const GRAMMAR: &str = r#"Upstreams without a file:
+  bucket rate=N [burst=N]                           token bucket
+  window quota=N period=DURATION [phase=DURATION]   fixed windows
+  slots slots=N service=DURATION [queue=N]          so many at a time
+  Each may have the other keys of a file: retry_after, headers, latency,
+  latency_spread, refuse_latency, network, failure_rate, steps, outage, ban.
+  Lists and tables are TOML:
+  --upstream 'bucket rate=50 outage=[{ from = "60s", to = "90s" }]'
+
+Assertions:
+  FIGURE OPERATOR NUMBER, joined by `and`. Operators are >= <= > < == !=, a
+  number may end in %. Figures have their names of --json; in lists by index:
+  outages[0].recovery_s <= 4, steps[1].settle_s <= 10. A figure that does not
+  apply fails every assertion."#;
+
+pub(super) fn run(args: &SimulateArgs, output: &Output) -> Result<(), Failure> {
     if args.list {
-        return list(is_json, output);
+        return list(output);
     }
     if let Some(name) = &args.show {
-        let text = input::shipped(name)?.text;
-        return output.print(text.as_bytes()).or_else(unwritten);
+        return output.text(input::shipped(name)?.text);
     }
-    // Whatever can be wrong with what was typed is found before anything is played.
+    // Problems of the arguments are reported before the simulation starts.
     let assertions = assertions(&args.assertions)?;
     let draft = input::draft(args)?;
     let variants = draft.variants().map_err(|found| {
         let file = draft.file.as_ref().map(|(name, _)| name.as_str());
-        problems::failure(file, found, SCENARIO_HINT, is_json, output)
+        problems::failure(file, found, SCENARIO_HINT, output)
     })?;
-    let outcomes = play(args, &variants, output);
-    let text = if is_json {
-        record::text(&outcomes)
-    } else {
-        table::text(&input::title(args), &outcomes)
-    };
-    output.print(text.as_bytes()).or_else(unwritten)?;
+    let outcomes = simulate(args, &variants, output);
+    match output.is_json() {
+        true => record::print(&outcomes, output)?,
+        false => output.text(&table::text(&input::title(args), &outcomes))?,
+    }
     if let Some(path) = &args.report {
         report::write(path, args, &draft, &outcomes)?;
         output.detail(&format!("wrote {}", path.display()));
@@ -46,29 +155,30 @@ pub(crate) fn simulate(args: &SimulateArgs, is_json: bool, output: &Output) -> R
     judge(&assertions, &outcomes)
 }
 
-const SCENARIO_HINT: &str = "`tidegate simulate --show o1` prints a scenario that works, `--help` how to write one in flags";
+const SCENARIO_HINT: &str =
+    "`tidegate simulate --show o1` prints a valid scenario, `--help` shows how flags are written";
 
-/// What one strategy came to.
+/// The figures of one strategy.
 struct Outcome<'a> {
     variant: &'a Variant,
-    /// The first that was played.
+    /// The first seed.
     seed: u64,
-    /// Of the only run, or the mean of several.
+    /// Figures of the only run, or the mean of several.
     summary: Summary,
-    /// If several were asked for.
+    /// Set with `--seeds`.
     over: Option<Seeds>,
 }
 
-/// What can be told of several seeds.
+/// The spread over several seeds.
 struct Seeds {
     count: u32,
     spread: Summary,
 }
 
-fn play<'a>(args: &SimulateArgs, variants: &'a [Variant], output: &Output) -> Vec<Outcome<'a>> {
+fn simulate<'a>(args: &SimulateArgs, variants: &'a [Variant], output: &Output) -> Vec<Outcome<'a>> {
     let seeds = args.seeds.unwrap_or(1);
     let parts = variants.len() as f64 * f64::from(seeds);
-    let mut played = 0.0;
+    let mut done = 0.0;
     let mut progress = output.progress();
     let mut outcomes = Vec::new();
     for variant in variants {
@@ -77,10 +187,10 @@ fn play<'a>(args: &SimulateArgs, variants: &'a [Variant], output: &Output) -> Ve
         let mut runs = Vec::new();
         for number in 0..seeds {
             let seed = first.wrapping_add(number.into());
-            let mut watch = |share: f64| progress.reached((played + share) / parts);
+            let mut watch = |share: f64| progress.update((done + share) / parts);
             let figures = simulate_watched(scenario, seed, &mut watch);
             runs.push(Summary::of(&figures));
-            played += 1.0;
+            done += 1.0;
         }
         outcomes.push(Outcome {
             variant,
@@ -95,13 +205,13 @@ fn play<'a>(args: &SimulateArgs, variants: &'a [Variant], output: &Output) -> Ve
     outcomes
 }
 
-fn assertions(written: &[String]) -> Result<Vec<Assertion>, Failure> {
+fn assertions(flags: &[String]) -> Result<Vec<Assertion>, Failure> {
     let mut assertions = Vec::new();
     let mut errors = Vec::new();
-    for text in written {
+    for text in flags {
         match text.parse::<Assertion>() {
             Ok(assertion) => assertions.push(assertion),
-            Err(malformed) => errors.push(anyhow!("--assert '{text}', {malformed}")),
+            Err(error) => errors.push(anyhow!("`--assert` is `{text}`, {error}")),
         }
     }
     if errors.is_empty() {
@@ -136,18 +246,16 @@ fn judge(assertions: &[Assertion], outcomes: &[Outcome<'_>]) -> Result<(), Failu
     })
 }
 
-fn list(is_json: bool, output: &Output) -> Result<(), Failure> {
-    let text = if is_json {
+fn list(output: &Output) -> Result<(), Failure> {
+    if output.is_json() {
         let scenarios = SHIPPED.iter();
         let scenarios: Vec<_> = scenarios
             .map(|shipped| json!({ "name": shipped.name, "about": shipped.about }))
             .collect();
-        format!("{:#}\n", json!(scenarios))
-    } else {
-        let mut rows = vec![vec!["scenario".to_owned(), "about".to_owned()]];
-        let shipped = SHIPPED.iter();
-        rows.extend(shipped.map(|shipped| vec![shipped.name.to_owned(), shipped.about.to_owned()]));
-        columns(&rows)
-    };
-    output.print(text.as_bytes()).or_else(unwritten)
+        return output.json(&scenarios);
+    }
+    let mut rows = vec![vec!["scenario".to_owned(), "about".to_owned()]];
+    let shipped = SHIPPED.iter();
+    rows.extend(shipped.map(|shipped| vec![shipped.name.to_owned(), shipped.about.to_owned()]));
+    output.text(&columns(&rows))
 }

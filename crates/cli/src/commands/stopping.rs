@@ -1,6 +1,6 @@
-//! Waiting for the end of something that runs: its time, SIGTERM or Ctrl-C.
+//! Waiting for the end of a run: its time, SIGTERM or Ctrl-C.
 //!
-//! The first signal lets it finish what is in flight, the second ends it at once.
+//! After the first signal requests in flight finish; the second ends the run at once.
 
 use std::io;
 use std::thread;
@@ -14,10 +14,10 @@ use tokio::signal::windows;
 use tokio::sync::oneshot;
 use tokio::time::MissedTickBehavior;
 
-/// Why it ended.
+/// Why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// Its time was over.
+    /// Its time elapsed.
     Elapsed,
     /// SIGTERM.
     Terminated,
@@ -25,7 +25,7 @@ pub(super) enum Stop {
     Interrupted,
 }
 
-/// Signals are taken from the moment this is made, so make it before anybody is told where to call.
+/// Catches signals from the moment it is made, so make it before the address is printed.
 #[derive(Debug)]
 pub(super) struct Stopping {
     runtime: Runtime,
@@ -44,8 +44,8 @@ impl Stopping {
         Ok(Self { runtime, signals })
     }
 
-    /// Waits for the end, of itself after `length`, and then calls `finish`, whose result is
-    /// missing if a second signal came first.
+    /// Waits for a signal or for `length` to elapse, then calls `finish`. Its result is missing if
+    /// a second signal came first.
     pub(super) fn wait<T: Send + 'static>(
         mut self,
         length: Option<Duration>,
@@ -58,29 +58,29 @@ impl Stopping {
         }
     }
 
-    /// Waits for the end, of itself after `length`; calls `look` at once and every so often
-    /// meanwhile.
+    /// Waits for a signal or for `length` to elapse; calls `show` at once and after every
+    /// `interval`.
     pub(super) fn watch(
         &mut self,
         length: Option<Duration>,
-        every: Duration,
-        mut look: impl FnMut(),
+        interval: Duration,
+        mut show: impl FnMut(),
     ) -> Stop {
         let Self { runtime, signals } = self;
         runtime.block_on(async {
-            let looking = async {
-                let mut ticks = tokio::time::interval(every);
-                // Whoever was stopped for a while is not shown the same thing many times.
+            let showing = async {
+                let mut ticks = tokio::time::interval(interval);
+                // A process that was suspended shows one picture afterwards, not all it missed.
                 ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
                 loop {
                     ticks.tick().await;
-                    look();
+                    show();
                 }
             };
             tokio::select! {
                 () = elapsed(length) => Stop::Elapsed,
                 stop = signals.next() => stop,
-                never = looking => never,
+                never = showing => never,
             }
         })
     }
@@ -93,7 +93,7 @@ impl Stopping {
         self.runtime.block_on(async {
             let (sender, finished) = oneshot::channel();
             thread::spawn(move || {
-                // Nobody is there to be told after a second signal.
+                // After a second signal the receiver is gone.
                 _ = sender.send(finish());
             });
             tokio::select! {
@@ -104,7 +104,7 @@ impl Stopping {
     }
 }
 
-/// Longer than anything runs, and short enough for every timer.
+/// Longer than any run, and within the range of the timers.
 const NEVER: Duration = Duration::from_secs(1 << 30);
 
 async fn elapsed(length: Option<Duration>) {

@@ -153,14 +153,14 @@ fn all_bad_settings_are_told_at_once() {
     error: `base` is `5`, expected a number with a unit such as `500ms`, `30s` or `5m`
     error: `jitter` is `2..1`, expected `none`, `full` or two factors in order such as `0.5..1.5`, the second above 0 and at most 10
     error: `max` is `0s`, expected a duration above zero
-    hint: settings are written as `--set max=10s`, by their names in the configuration, and go over those of `--preset`
+    hint: a setting is written as `--set max=10s`, by its name in the configuration, and overrides that of `--preset`
     ");
     let args = "replay --policy backoff --set base=1m --set max=30s";
     assert_snapshot!(run(args, ""), @"
     exit 2
     --- stderr
     error: `base` is `1m`, expected at most `max` (30s)
-    hint: settings are written as `--set max=10s`, by their names in the configuration, and go over those of `--preset`
+    hint: a setting is written as `--set max=10s`, by its name in the configuration, and overrides that of `--preset`
     ");
 }
 
@@ -170,7 +170,7 @@ fn other_policies_have_no_presets() {
     exit 2
     --- stderr
     error: policy `gate` has no presets
-    hint: settings are written as `--set max_rate=8`, by their names in the configuration
+    hint: a setting is written as `--set max_rate=8`, by its name in the configuration
     ");
     assert_snapshot!(run("replay --policy hint --preset standard --set base=1s", ""), @"
     exit 2

@@ -41,7 +41,7 @@ fn good_settings_are_told_with_their_worst_case() {
     assert_snapshot!(check_with(GOOD, "check", &[("KEY_A", "k")]), @"
     exit 0
     --- stdout
-    tidegate.toml is fine. The worst that can become of one request:
+    tidegate.toml has no errors. The worst case of one request:
 
     route                backoff     endpoints  attempts  sends  waits            amplification       bounded by
     pool llm             standard            2         5      5  8s to 23s        1.2; 5 up to 2.5/s  max_wait 10s
@@ -131,7 +131,7 @@ backoff = "background"
     assert_snapshot!(check(text), @"
     exit 0
     --- stdout
-    tidegate.toml is fine. The worst that can become of one request:
+    tidegate.toml has no errors. The worst case of one request:
 
     route              backoff     endpoints  attempts  sends  waits            amplification       bounded by
     pool one           background          1         7      7  1m 3s to 2m 33s  1.2; 7 up to 1.7/s  max_wait 1s
@@ -161,7 +161,7 @@ fn without_a_file_the_defaults_are_checked() {
     assert_snapshot!(shown(&output), @"
     exit 0
     --- stdout
-    tidegate.toml is not there. The worst that the defaults come to:
+    tidegate.toml does not exist. The worst case with the defaults:
 
     route              backoff   endpoints  attempts  sends  waits      amplification       bounded by
     gate *             crawl             1         3      3  0s to 1s   1.2; 3 up to 5.0/s  max_wait 30s
@@ -179,7 +179,7 @@ fn without_a_file_the_defaults_are_checked() {
 fn the_default_file_is_fine() {
     let default = output("config default", b"").stdout;
     let text = String::from_utf8(default).unwrap();
-    assert!(check(&text).starts_with("exit 0\n--- stdout\ntidegate.toml is fine."));
+    assert!(check(&text).starts_with("exit 0\n--- stdout\ntidegate.toml has no errors."));
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn missing_file() {
     assert_snapshot!(run("check --config a.toml b.toml", ""), @"
     exit 2
     --- stderr
-    error: both FILE and `--config` name a file, expected one of them
+    error: FILE and `--config` both name a file, expected one of them
     ");
 }
 
@@ -426,7 +426,7 @@ fn a_flag_without_a_value_is_told() {
     exit 2
     --- stderr
     error: `--set gate.max_wait` has no `=`, expected KEY=VALUE
-    hint: settings are written as `--set gate.max_rate=8`
+    hint: a setting is written as `--set gate.max_rate=8`
     ");
     assert_snapshot!(check_with("", "check --set gate=1 --set no.such=1", &[]), @"
     exit 2
@@ -442,46 +442,48 @@ fn help_of_check() {
     assert_snapshot!(run("check --help", ""), @"
     exit 0
     --- stdout
-    Check the settings and tell what they come to at worst
+    Check the settings, and show the worst case of each route
 
-    Every problem is told in one run, with file, line, column, setting, value and what was expected; the
-    exit code is 2 then. If there is none, each route is shown with its worst case: attempts, sends,
-    waits, and how much retries add to the traffic; and what can never happen.
+    Reports every problem in one run, with file, line, column, setting, value and
+    what was expected, and exits with 2. Without problems it shows each route with
+    its worst case: attempts, sends, waits and how much traffic retries add; then
+    settings that contradict each other or have no effect.
 
     Usage: tidegate check [OPTIONS] [FILE]
 
     Arguments:
       [FILE]
-              The settings file; without one that of --config or TIDEGATE_CONFIG, or tidegate.toml
+              Settings file, instead of --config
 
     Options:
           --set <KEY=VALUE>
-              A setting to change first, by its path; may be repeated
+              Setting to change first, by its path; may be repeated
 
       -h, --help
               Print help (see a summary with '-h')
 
-    Options of every command:
+    Global options:
           --config <FILE>
-              The settings file [default: tidegate.toml, if it is there]
+              Settings file [default: TIDEGATE_CONFIG, else tidegate.toml if it
+              exists]
 
           --json
-              Write for programs: JSON on stdout
+              Print JSON on stdout
 
       -q, --quiet
-              Say only what went wrong
+              Print errors only
 
       -v, --verbose...
-              Say more on stderr
+              Print more on stderr
 
     Examples:
-      # what is wrong, or what it comes to
+      # problems, or the worst cases
       tidegate check tidegate.toml
 
       # what if?
       tidegate check --set retry_budget.ratio=0.5 --set gate.max_wait=5s
 
-      # only the environment and the defaults
+      # environment and defaults only
       TIDEGATE_GATE__MAX_RATE=50 tidegate check /dev/null
 
       # for programs

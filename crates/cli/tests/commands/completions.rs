@@ -29,11 +29,7 @@ fn another_shell_is_a_wrong_usage() {
     assert_snapshot!(run("completions tcsh", ""), @"
     exit 2
     --- stderr
-    error: invalid value 'tcsh' for '<SHELL>'
-      [possible values: bash, elvish, fish, powershell, zsh]
-
-      tip: a similar value exists: 'zsh'
-
-    For more information, try '--help'.
+    error: `SHELL` is `tcsh`, expected one of `bash`, `elvish`, `fish`, `powershell`, `zsh`
+    hint: did you mean `bash`? `tidegate completions --help` shows all
     ");
 }

@@ -33,8 +33,8 @@ fn default_file() {
     admin = "127.0.0.1:7071"
     # Host names accepted besides the listeners' own and loopback; others are answered 421.
     hosts = []
-    # The folder of the database and of the admin token.
-    data = "tidegate-data"
+    # Web origins whose pages may use the data plane, such as ["https://app.example.com"]; others get 403.
+    origins = []
     "#);
 }
 
@@ -80,18 +80,18 @@ fn help_of_config() {
     Usage: tidegate config [OPTIONS] <COMMAND>
 
     Commands:
-      default  Print the default file: every setting, its default and the reason for it
-      schema   Print the JSON Schema of a settings file, for editors that complete and check
+      default  Print the default file: every setting with its default and the reason
+               for it
+      schema   Print the JSON Schema of a settings file, for editors
       help     Print this message or the help of the given subcommand(s)
 
     Options:
       -h, --help  Print help
 
-    Options of every command:
-          --config <FILE>  The settings file [default: tidegate.toml, if it is there]
-          --json           Write for programs: JSON on stdout
-      -q, --quiet          Say only what went wrong
-      -v, --verbose...     Say more on stderr
+    Global options:
+          --json        Print JSON on stdout
+      -q, --quiet       Print errors only
+      -v, --verbose...  Print more on stderr
 
     Examples:
       tidegate config default > tidegate.toml
@@ -104,12 +104,7 @@ fn something_else_is_not_known() {
     assert_snapshot!(run("config defaults", ""), @"
     exit 2
     --- stderr
-    error: unrecognized subcommand 'defaults'
-
-      tip: a similar subcommand exists: 'default'
-
-    Usage: tidegate config [OPTIONS] <COMMAND>
-
-    For more information, try '--help'.
+    error: `tidegate config` has no command `defaults`
+    hint: did you mean `default`? `tidegate config --help` shows all
     ");
 }

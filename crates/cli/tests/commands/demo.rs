@@ -10,44 +10,43 @@ fn help() {
     assert_snapshot!(run("demo --help", ""), @"
     exit 0
     --- stdout
-    See it work: upstreams with limits, the gateway, and clients that know nothing of either
+    Watch the gateway learn the limits of mock upstreams
 
-    Starts five mock upstreams whose limits nobody tells the gateway, the gateway itself, and programs
-    that send as fast as they are answered. Shows what each gate has learned, who waits and why, and at
-    the end what came of it. Everything is on free ports of this machine, and nothing stays behind.
+    Starts five mock upstreams, a gateway that is not given their limits, and
+    clients that send as fast as they get responses. Shows what each gate has
+    learned and what callers wait for, and a summary at the end. Listens on free
+    ports of this machine and leaves no files behind.
 
     Usage: tidegate demo [OPTIONS]
 
     Options:
           --for <DURATION>
-              End after so long [default: until Ctrl-C on a terminal, otherwise 60s]
+              Stop after this time [default: on a terminal at Ctrl-C, otherwise 60s]
 
           --port <PORT>
-              The gateway's port; 0 is any that is free
+              Port of the gateway; 0 takes any free port
               
               [default: 0]
 
       -h, --help
               Print help (see a summary with '-h')
 
-    Options of every command:
-          --config <FILE>
-              The settings file [default: tidegate.toml, if it is there]
-
+    Global options:
           --json
-              Write for programs: JSON on stdout
+              Print JSON on stdout
 
       -q, --quiet
-              Say only what went wrong
+              Print errors only
 
       -v, --verbose...
-              Say more on stderr
+              Print more on stderr
 
-    On a terminal the picture is drawn in place. Elsewhere a block is written every five seconds, with
-    --quiet only the result, and with --json only the result as JSON.
+    On a terminal the picture is redrawn in place. Elsewhere a block is printed
+    every five seconds; with --quiet only the summary, with --json only the summary
+    as JSON.
 
-    What naive retries come to is computed at the end: the simulator plays as many clients against the
-    same upstreams for as long, in virtual time.
+    The summary compares with naive retries: the simulator runs as many clients
+    against the same upstreams for the same virtual time.
 
     Examples:
       tidegate demo
@@ -97,7 +96,7 @@ fn what_is_shown_without_a_terminal() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.starts_with("tidegate demo, "), "{text}");
     assert!(text.contains("try  curl -i http://127.0.0.1:"), "{text}");
-    assert!(text.contains("What was learned in "), "{text}");
+    assert!(text.contains("Learned in "), "{text}");
     assert!(!text.contains('\x1b'), "{text}");
 }
 
@@ -106,8 +105,8 @@ fn a_length_that_makes_no_sense() {
     assert_snapshot!(run("demo --for soon", ""), @"
     exit 2
     --- stderr
-    error: --for: `soon`: expected a number with a unit such as `500ms`, `30s` or `5m`
-    hint: `tidegate demo --for 30s` ends after half a minute
+    error: `--for` is `soon`, expected a number with a unit such as `500ms`, `30s` or `5m`
+    hint: `tidegate demo --help` shows what it takes
     ");
 }
 
@@ -127,6 +126,6 @@ fn ctrl_c_ends_it_with_what_it_came_to() {
     assert!(kill.unwrap().success());
     let mut rest = String::new();
     stdout.read_to_string(&mut rest).unwrap();
-    assert!(rest.contains("What was learned in "), "{rest}");
+    assert!(rest.contains("Learned in "), "{rest}");
     assert_eq!(child.wait().unwrap().code(), Some(130));
 }

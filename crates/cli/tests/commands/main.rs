@@ -5,7 +5,6 @@
     reason = "all of this is test code; clippy knows only functions marked as tests"
 )]
 
-mod asking;
 mod backoff;
 mod bad_input;
 mod check;
@@ -16,6 +15,7 @@ mod explain;
 mod mock;
 mod pace;
 mod replay;
+mod running_server;
 mod simulate;
 mod simulate_bad_input;
 mod streams;

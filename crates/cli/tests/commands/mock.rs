@@ -32,142 +32,144 @@ fn help() {
     assert_snapshot!(run("mock --help", ""), @"
     exit 0
     --- stdout
-    Run a local upstream that limits, fails and answers like real ones
+    Run a local upstream that limits and fails like real ones
 
-    It answers every path, over HTTP/1.1 and HTTP/2 without TLS. What it does is what the upstreams of
-    `tidegate simulate` do, by a real clock. The first line on stdout says where it listens.
+    Serves every path, over HTTP/1.1 and HTTP/2 without TLS. It behaves as the
+    upstreams of `tidegate simulate` do, in real time. The first line on stdout is
+    its address.
 
     Usage: tidegate mock [OPTIONS]
 
     Options:
           --listen <ADDRESS>
-              Where it listens; port 0 is any that is free
+              Address to listen on; port 0 takes any free port
               
               [default: 127.0.0.1:7080]
 
           --threads <N>
-              How many threads answer
+              Number of threads
               
               [default: 1]
 
           --seed <N>
-              Where random numbers come from
+              Seed of the random numbers
               
               [default: 1]
 
           --for <DURATION>
-              End after so long
+              Stop after this time
 
       -h, --help
               Print help (see a summary with '-h')
 
     Limits:
           --limit <SPEC>
-              What it allows: '50/s burst 10', '600/1m' or 'slots 20 100ms queue 200'; may be repeated,
-              and without one nothing is limited
+              Limit: '50/s burst 10', '600/1m' or 'slots 20 100ms queue 200'; may be
+              repeated [default: no limit]
 
           --scenario <FILE|NAME>
-              The upstream of a scenario: a file, `-` for stdin, or the name of a shipped one
+              Take the upstream of a scenario: a file, `-` for stdin, or a shipped
+              name
 
           --step <AT=SPEC>
-              From then on the first limit is another: '60s=20/s'; may be repeated
+              Change the first limit at a time: '60s=20/s'; may be repeated
 
           --ban <N in TIME for TIME>
-              Who is refused too often is answered with 403 for a while: '5 in 30s for 60s'
+              Ban a client that is refused too often, with 403: '5 in 30s for 60s'
 
           --retry-after
-              A 429 says how long to wait, in Retry-After
+              Send Retry-After with every 429
 
           --headers
-              Every answer tells what is left, in X-RateLimit-Limit, -Remaining and -Reset
+              Send X-RateLimit-Limit, -Remaining and -Reset with every response
 
-    Answers:
+    Responses:
           --style <STYLE>
-              Whom it speaks like
+              API to imitate
 
               Possible values:
-              - plain:  Like nobody in particular: short JSON
-              - github: Like GitHub's API: its headers and its refusals
-              - openai: Like OpenAI's API: chat completions, also streamed, embeddings, models
+              - plain:  No particular API: short JSON
+              - github: GitHub: its headers and its refusals
+              - openai: OpenAI: chat completions (also streamed), embeddings, models
               
               [default: plain]
 
           --script <ANSWER,…>
-              Answers in their order, one per request within the limit, the last for all that follow:
-              '200,200@2500ms,429:3,503*5,reset,200'
+              Responses in order, one per request within the limit; the last one
+              repeats: '200,200@2500ms,429:3,503*5,reset,200'
 
           --latency <DURATION>
-              How long an answer takes on average; slots have their own time [default: 0s]
+              Mean time of a response; slots have their own [default: 0s]
 
           --latency-spread <N>
-              How much that varies: sigma of a lognormal distribution [default: 0.25]
+              Spread of that time: sigma of a lognormal distribution [default: 0.25]
 
           --refuse-latency <DURATION>
-              How long a refusal takes [default: 0s]
+              Time of a refusal [default: 0s]
 
           --body-size <BYTES>
-              The length of ordinary bodies, in bytes; with `openai`, of what is said in them
+              Length of ordinary bodies in bytes; with `openai`, of the text in them
 
           --stream-every <DURATION>
-              From one part of a streamed completion to the next [default: 20ms]
+              Time between the parts of a streamed completion [default: 20ms]
 
-    Troubles:
+    Failures:
           --failure-rate <SHARE>
-              The share of requests that fail by chance, with 500
+              Share of requests that fail at random, with 500
 
           --outage <FROM..TO>
-              From when to when it is away: '60s..90s', or '60s..90s=503' to be told so; may be repeated
+              Outage: '60s..90s', or '60s..90s=503' with a status; may be repeated
 
           --timeout-share <SHARE>
-              The share of requests in an outage that get no answer at all; the others are reset
-              [default: 0.5, with a status 0]
+              Share of requests in an outage that get no response; the others are
+              reset [default: 0.5, with a status 0]
 
-    Options of every command:
-          --config <FILE>
-              The settings file [default: tidegate.toml, if it is there]
-
+    Global options:
           --json
-              Write for programs: JSON on stdout
+              Print JSON on stdout
 
       -q, --quiet
-              Say only what went wrong
+              Print errors only
 
       -v, --verbose...
-              Say more on stderr
+              Print more on stderr
 
-    How limits are written:
-      50/s [burst 10]             a token bucket; a burst that is not written is what one second brings
-      600/1m [phase 20s]          a fixed window: so many in each minute; `/s` is a rate, `/1s` a window
-      slots 20 100ms [queue 200]  so many at a time, each for so long; others queue, 100 unless written
-      Of several, a request has to be within all.
+    Limits:
+      50/s [burst 10]             token bucket; the default burst is one second's
+      600/1m [phase 20s]          fixed window: 600 in each minute; `/s` is a rate,
+                                  `/1s` a window
+      slots 20 100ms [queue 200]  20 at a time, 100 ms each; others queue [default:
+                                  up to 100]
+      With several limits, a request has to be within all of them.
 
-    How scripts are written:
-      STATUS[:RETRY_AFTER][@LATENCY][*TIMES], or `reset` (the connection breaks), `silent` (nothing ever
-      comes), `cut` (the answer breaks off). After the last, the last again; `repeat` at the end begins
-      anew.
+    Scripts:
+      STATUS[:RETRY_AFTER][@LATENCY][*TIMES], `reset` (closes the connection),
+      `silent` (never responds) or `cut` (breaks off the response). The last one
+      repeats; `repeat` at the end starts over.
 
-    Paths that every mock has:
-      /echo  /bytes/N  /status/CODE  /sse?n=5&every=100ms  /slow?first=2s&n=1&every=0s  /trailers
-      /_mock/stats  /_mock/log  and to begin anew POST /_mock/reset; these are never limited
+    Paths of every mock:
+      /echo  /bytes/N  /status/CODE  /trailers  /sse?n=5&every=100ms
+      /slow?first=2s&n=1&every=0s
+      /_mock/stats  /_mock/log  POST /_mock/reset  (never limited)
 
     Examples:
-      # 50 a second, and it says how long to wait
+      # 50 per second, with Retry-After
       tidegate mock --limit '50/s burst 10' --retry-after
 
-      # what `tidegate simulate o1` calls, to call it yourself
+      # the upstream of `tidegate simulate o1`
       tidegate mock --scenario o1
 
-      # an API like OpenAI's with three requests a minute
+      # an API like OpenAI's with three requests per minute
       tidegate mock --style openai --limit 3/1m
       OPENAI_BASE_URL=http://127.0.0.1:7080/v1 python my_program.py
 
       # a quota and a rate like GitHub's
       tidegate mock --style github --limit 5000/1h --limit '15/s burst 100'
 
-      # slow, failing, away after a minute
+      # slow, failing, with an outage after a minute
       tidegate mock --latency 70ms --failure-rate 3% --outage 60s..90s
 
-      # exactly these answers, for a test
+      # exactly these responses, for a test
       tidegate mock --listen 127.0.0.1:0 --script '503*2,429:3,reset,200'
     ");
 }
@@ -181,22 +183,22 @@ fn everything_that_is_wrong_is_told_at_once() {
     assert_snapshot!(mock(words), @"
     exit 2
     --- stderr
-    error: --limit: `50`: expected a token bucket such as `50/s burst 10`, a fixed window such as `600/1m`, or slots such as `slots 20 100ms queue 200`
-    error: --limit: `slots 3`: expected a number of slots and how long each serves a request, as in `slots 20 100ms` or `slots 20 100ms queue 200`
-    error: --limit: `600/1m burst 5`: expected a window without a burst; a token bucket has a bare unit, as in `50/s burst 10`
-    error: --latency: `5`: expected a number with a unit such as `500ms`, `30s` or `5m`
-    error: --refuse-latency: `x`: expected a number with a unit such as `500ms`, `30s` or `5m`
-    error: --latency-spread: `9`: expected a number from 0 to 5
-    error: --failure-rate: `2`: expected a share from 0 to 1, such as `0.03` or `3%`
-    error: --ban: `5`: expected how many refusals in what time ban for how long, as in `5 in 30s for 60s`
-    error: --timeout-share: `-`: expected a share from 0 to 1, such as `0.03` or `3%`
-    error: --outage: `5s..3s`: expected an end later than its beginning (5s)
-    error: --step: `5s=9`: expected a token bucket such as `50/s burst 10`, a fixed window such as `600/1m`, or slots such as `slots 20 100ms queue 200`
-    error: --for: `0s`: expected a duration above zero
-    error: --script: `200,ok`: expected an answer such as `200`, `200@2500ms`, `429:3`, `503*5`, `reset`, `silent` or `cut`, not `ok`
-    error: --body-size: `big`: expected a number of bytes such as `128` or `64KiB`, up to `64MiB`
-    error: --stream-every: `1`: expected a number with a unit such as `500ms`, `30s` or `5m`
-    hint: `tidegate mock --help` shows how limits, scripts and the rest are written
+    error: `--limit` is `50`, expected a token bucket such as `50/s burst 10`, a fixed window such as `600/1m`, or slots such as `slots 20 100ms queue 200`
+    error: `--limit` is `slots 3`, expected a number of slots and how long each serves a request, as in `slots 20 100ms` or `slots 20 100ms queue 200`
+    error: `--limit` is `600/1m burst 5`, expected a window without a burst; a token bucket has a bare unit, as in `50/s burst 10`
+    error: `--latency` is `5`, expected a number with a unit such as `500ms`, `30s` or `5m`
+    error: `--refuse-latency` is `x`, expected a number with a unit such as `500ms`, `30s` or `5m`
+    error: `--latency-spread` is `9`, expected a number from 0 to 5
+    error: `--failure-rate` is `2`, expected a share from 0 to 1, such as `0.03` or `3%`
+    error: `--ban` is `5`, expected how many refusals in what time ban for how long, as in `5 in 30s for 60s`
+    error: `--timeout-share` is `-`, expected a share from 0 to 1, such as `0.03` or `3%`
+    error: `--outage` is `5s..3s`, expected an end later than its beginning (5s)
+    error: `--step` is `5s=9`, expected a token bucket such as `50/s burst 10`, a fixed window such as `600/1m`, or slots such as `slots 20 100ms queue 200`
+    error: `--for` is `0s`, expected a duration above zero
+    error: `--script` is `200,ok`, expected an answer such as `200`, `200@2500ms`, `429:3`, `503*5`, `reset`, `silent` or `cut`, not `ok`
+    error: `--body-size` is `big`, expected a number of bytes such as `128` or `64KiB`, up to `64MiB`
+    error: `--stream-every` is `1`, expected a number with a unit such as `500ms`, `30s` or `5m`
+    hint: `tidegate mock --help` shows how limits, scripts and outages are written
     ");
 }
 
@@ -215,7 +217,7 @@ fn what_is_wrong_is_told_to_programs_too() {
           "flag": "--limit",
           "key": "",
           "line": null,
-          "message": "--limit: `50`: expected a token bucket such as `50/s burst 10`, a fixed window such as `600/1m`, or slots such as `slots 20 100ms queue 200`",
+          "message": "`--limit` is `50`, expected a token bucket such as `50/s burst 10`, a fixed window such as `600/1m`, or slots such as `slots 20 100ms queue 200`",
           "problem": "expected a token bucket such as `50/s burst 10`, a fixed window such as `600/1m`, or slots such as `slots 20 100ms queue 200`",
           "value": "50",
           "variable": null
@@ -231,15 +233,15 @@ fn steps_and_outages_have_to_fit_together() {
     assert_snapshot!(mock(words), @"
     exit 2
     --- stderr
-    error: --outage: `4s..6s`: expected an outage apart from that of 1s to 5s
-    error: --step: `90s=600/1m`: expected a limit of the same kind as the first, windows of the same length
-    hint: `tidegate mock --help` shows how limits, scripts and the rest are written
+    error: `--outage` is `4s..6s`, expected an outage apart from that of 1s to 5s
+    error: `--step` is `90s=600/1m`, expected a limit of the same kind as the first, windows of the same length
+    hint: `tidegate mock --help` shows how limits, scripts and outages are written
     ");
     assert_snapshot!(mock("--limit 50/s --step 60s=20/s --step 60s=30/s"), @"
     exit 2
     --- stderr
-    error: --step: `60s=30/s`: expected a time later than that of the step before (1m)
-    hint: `tidegate mock --help` shows how limits, scripts and the rest are written
+    error: `--step` is `60s=30/s`, expected a time later than that of the step before (1m)
+    hint: `tidegate mock --help` shows how limits, scripts and outages are written
     ");
 }
 
@@ -248,32 +250,25 @@ fn words_that_do_not_go_together() {
     assert_snapshot!(mock("--limit 50/s --scenario o1"), @"
     exit 2
     --- stderr
-    error: the argument '--limit <SPEC>' cannot be used with '--scenario <FILE|NAME>'
-
-    Usage: tidegate mock --limit <SPEC>
-
-    For more information, try '--help'.
+    error: `--limit` cannot be used with `--scenario`
+    hint: `tidegate mock --help` shows what it takes
     ");
     assert_snapshot!(mock("--style gitlab"), @"
     exit 2
     --- stderr
-    error: invalid value 'gitlab' for '--style <STYLE>'
-      [possible values: plain, github, openai]
-
-      tip: a similar value exists: 'github'
-
-    For more information, try '--help'.
+    error: `--style` is `gitlab`, expected one of `plain`, `github`, `openai`
+    hint: did you mean `github`? `tidegate mock --help` shows all
     ");
     assert_snapshot!(mock("--listen 7080"), @"
     exit 2
     --- stderr
-    error: --listen: `7080`: expected an IP address and a port such as `127.0.0.1:7080` or `[::1]:7080`
-    hint: `tidegate mock --help` shows how limits, scripts and the rest are written
+    error: `--listen` is `7080`, expected an IP address and a port such as `127.0.0.1:7080` or `[::1]:7080`
+    hint: `tidegate mock --help` shows how limits, scripts and outages are written
     ");
     assert_snapshot!(mock("--scenario o11"), @"
     exit 2
     --- stderr
-    error: `o11` is neither a file that is there nor a shipped scenario
+    error: `o11` is neither a file nor a shipped scenario
     hint: did you mean `o1`? shipped scenarios are o1, o2, o3, o4, o5, o6, o7, o8, o8-4, o8-8, o8-16, o9, poll-normal, poll-limited, backoff-outage-standard, backoff-outage-exhausted, backoff-outage-retry-after, backoff-many, queue-empty, queue-single-failure, queue-many-failures, queue-successes, queue-aging, queue-full, protection-single-error, protection-repeated-errors, protection-success-recovery, protection-auto-disable, protection-other-endpoints, aimd-fast, aimd-slow, aimd-throttling, aimd-failing
     ");
 }
@@ -287,7 +282,7 @@ fn a_port_that_is_taken() {
     exit 1
     --- stderr
     error: cannot listen at `ADDRESS`: Address already in use (os error 98)
-    hint: another program has this port; `--listen 127.0.0.1:0` takes any that is free
+    hint: another program uses this port; `--listen 127.0.0.1:0` takes any free port
     ");
 }
 
@@ -304,14 +299,14 @@ fn it_says_what_it_will_do_and_what_it_did() {
       limit    token bucket of 50/s, 10 at once
       and      600 in each window of 1m
       step     token bucket of 20/s, 10 at once after 1m
-      tells    Retry-After and X-RateLimit headers
-      takes    70ms (spread 0.25), 0s to refuse
-      fails    3 % by chance, with 500
-      outage   1m to 90s: 50 % get no answer, others are reset
-      outage   100s to 110s: 0 % get no answer, others are answered with 503
+      headers  Retry-After and X-RateLimit headers
+      latency  70ms (spread 0.25), 0s for a refusal
+      fails    3 % at random, with 500
+      outage   1m to 90s: 50 % get no response, others are reset
+      outage   100s to 110s: 0 % get no response, others get 503
       ban      1m after 5 refusals in 30s
-      script   what is within the limit gets the written answers
-      more at  /_mock/stats, /_mock/log
+      script   requests within the limit get the scripted responses
+      see      /_mock/stats, /_mock/log
     received 0: accepted 0, refused 0, failed 0; at most 0 at once
     ");
     let words = "--for 1ms --scenario o4 --listen 127.0.0.1:0";
@@ -320,8 +315,8 @@ fn it_says_what_it_will_do_and_what_it_did() {
     --- stdout
     listening on http://127.0.0.1:PORT
       limit    20 slots of 100ms, 200 may queue
-      takes    120ms (spread 0.25), 35ms to refuse
-      more at  /_mock/stats, /_mock/log
+      latency  120ms (spread 0.25), 35ms for a refusal
+      see      /_mock/stats, /_mock/log
     received 0: accepted 0, refused 0, failed 0; at most 0 at once
     ");
     let words = "--for 1ms --listen 127.0.0.1:0 --quiet";
@@ -339,11 +334,11 @@ fn who_listens_to_everybody_is_warned() {
     exit 0
     --- stdout
     listening on http://0.0.0.0:PORT
-      limit    none
-      more at  /_mock/stats, /_mock/log
+      limit  none
+      see    /_mock/stats, /_mock/log
     received 0: accepted 0, refused 0, failed 0; at most 0 at once
     --- stderr
-    warning: 0.0.0.0:PORT can be reached from other machines, and the mock answers everybody
+    warning: 0.0.0.0:PORT can be reached from other machines, and the mock serves every client
     ");
 }
 

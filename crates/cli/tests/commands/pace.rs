@@ -433,7 +433,7 @@ fn bad_settings() {
     error: `max_size` is `0`, expected a whole number from 1 to 100000
     error: `growth` is `fast`, expected `linear` or `double`
     error: `pauses` is `1s`, expected a known setting: base, max_size, max_age, growth, variance, attempts, give_up_after
-    hint: settings are written as `--set max_size=5`, by their names in `[run]`
+    hint: a setting is written as `--set max_size=5`, by its name in `[run]`
     ");
     assert_snapshot!(check("protection --set pauses=0s --set disable_after=11 --set statuses=401"), @"
     exit 2
@@ -441,13 +441,13 @@ fn bad_settings() {
     error: `pauses` is `0s`, expected 1 to 100 durations of at least 1s each, such as `30s,60s`
     error: `disable_after` is `11`, expected a whole number from 1 to 10
     error: `statuses` is `401`, expected statuses from 400 to 999 without 401, 409 and 412, which never climb
-    hint: settings are written as `--set pauses=30s,60s`, by their names in `[pool.NAME.protection]`
+    hint: a setting is written as `--set pauses=30s,60s`, by its name in `[pool.NAME.protection]`
     ");
     assert_snapshot!(check("poll --set base=20s --set max=10s --set early=3"), @"
     exit 2
     --- stderr
     error: `early` is `3`, expected a number with a unit such as `500ms`, `30s` or `5m`
     error: `base` is `20s`, expected at most `max` (10s)
-    hint: settings are written as `--set max=15s`, by their names in `[poll]`
+    hint: a setting is written as `--set max=15s`, by its name in `[poll]`
     ");
 }

@@ -48,11 +48,11 @@ fn help() {
     assert_snapshot!(run("simulate --help", ""), @r#"
     exit 0
     --- stdout
-    Play clients against a model upstream in virtual time, and tell what that came to
+    Simulate clients against a model upstream in virtual time
 
-    A scenario is a TOML file, or a shipped one by its name (see --list), or an upstream written in one
-    line with --upstream. Five minutes pass in the blink of an eye, and the same scenario and seed
-    always give the same figures.
+    A scenario is a TOML file, a shipped one by its name (see --list), or an
+    upstream without a file (--upstream). Minutes of virtual time take a fraction of
+    a second, and the same scenario and seed always give the same figures.
 
     Usage: tidegate simulate [OPTIONS] <FILE|NAME|->
            tidegate simulate [OPTIONS] --upstream <KIND KEY=VALUE…>
@@ -61,90 +61,92 @@ fn help() {
 
     Arguments:
       [FILE|NAME]
-              A scenario file, `-` for stdin, or the name of a shipped scenario
+              Scenario file, `-` for stdin, or the name of a shipped scenario
 
     Options:
           --upstream <KIND KEY=VALUE…>
-              The upstream, without a file: its kind and the keys of `[upstream]`
+              Upstream without a file: its kind and the keys of `[upstream]`
 
           --strategy <STRATEGY,…>
-              What drives the clients, whatever the file says; several with commas are compared:
-              adaptive, aimd, fixed:RATE, none
+              Strategies of the clients, compared if there are several: adaptive,
+              aimd, fixed:RATE, none
 
           --duration <DURATION>
-              How much virtual time passes
+              Virtual time to simulate
 
           --clients <N>
-              How many clients there are
+              Number of clients
 
           --set <KEY=VALUE>
-              A setting of the clients, by its name in the configuration; may be repeated
-
-          --seed <N>
-              Where random numbers come from, whatever the file says
-
-          --seeds <N>
-              Play so many seeds, one after the other; every figure is the mean, with its spread
-
-          --assert <EXPR>
-              Exit with 1 unless this holds, such as `goodput_ratio >= 95% and bans == 0`; may be
+              Setting of the clients, by its name in the configuration; may be
               repeated
 
+          --seed <N>
+              Seed of the random numbers
+
+          --seeds <N>
+              Number of seeds to run; figures are their mean and spread
+
+          --assert <EXPR>
+              Exit with 1 unless this holds, such as `goodput_ratio >= 95% and bans
+              == 0`; may be repeated
+
           --report <FILE.html>
-              Write a page with plots of the first seed, which needs nothing but a browser
+              Write a self-contained page with plots of the first seed
 
           --list
               List the shipped scenarios
 
           --show <NAME>
-              Print a shipped scenario, to begin one's own with
+              Print a shipped scenario
 
       -h, --help
               Print help (see a summary with '-h')
 
-    Options of every command:
-          --config <FILE>
-              The settings file [default: tidegate.toml, if it is there]
-
+    Global options:
           --json
-              Write for programs: JSON on stdout
+              Print JSON on stdout
 
       -q, --quiet
-              Say only what went wrong
+              Print errors only
 
       -v, --verbose...
-              Say more on stderr
+              Print more on stderr
 
-    Upstreams in one line:
-      bucket rate=N [burst=N]                           a token bucket
-      window quota=N period=DURATION [phase=DURATION]   so many in each window
-      slots slots=N service=DURATION [queue=N]          so many at a time, the others queue
-      and for all of them, as in a file: retry_after, headers, latency, latency_spread, refuse_latency,
-      network, failure_rate, steps, outage, ban. Lists and tables are written as TOML:
+    Upstreams without a file:
+      bucket rate=N [burst=N]                           token bucket
+      window quota=N period=DURATION [phase=DURATION]   fixed windows
+      slots slots=N service=DURATION [queue=N]          so many at a time
+      Each may have the other keys of a file: retry_after, headers, latency,
+      latency_spread, refuse_latency, network, failure_rate, steps, outage, ban.
+      Lists and tables are TOML:
       --upstream 'bucket rate=50 outage=[{ from = "60s", to = "90s" }]'
 
     Assertions:
-      FIGURE OPERATOR NUMBER, joined by `and`. Operators are >= <= > < == !=, numbers may end in %.
-      Figures have their names of --json; of lists, one is named: outages[0].recovery_s <= 4,
-      steps[1].settle_s <= 10. A figure that does not apply meets nothing.
+      FIGURE OPERATOR NUMBER, joined by `and`. Operators are >= <= > < == !=, a
+      number may end in %. Figures have their names of --json; in lists by index:
+      outages[0].recovery_s <= 4, steps[1].settle_s <= 10. A figure that does not
+      apply fails every assertion.
 
     Examples:
-      # one of the shipped scenarios
+      # a shipped scenario
       tidegate simulate o1
 
-      # an upstream in one line, strategies side by side
-      tidegate simulate --upstream 'bucket rate=50 burst=10' --strategy adaptive,aimd,fixed:50,none
+      # an upstream without a file, strategies side by side
+      tidegate simulate --upstream 'bucket rate=50 burst=10' \
+          --strategy adaptive,aimd,fixed:50,none
 
       # what would these settings do?
-      tidegate simulate --upstream 'window quota=600 period=60s retry_after=true' --set initial_rate=20
+      tidegate simulate --upstream 'window quota=600 period=60s' \
+          --set initial_rate=20
 
-      # a page with plots, to look at
+      # a page with plots
       tidegate simulate o5 --strategy adaptive,none --report o5.html
 
       # in CI: exit code 1 unless it holds
-      tidegate simulate api.toml --assert 'goodput_ratio >= 95% and refused_ratio <= 0.01'
+      tidegate simulate api.toml --assert 'goodput_ratio >= 95% and bans == 0'
 
-      # a scenario of one's own, over five seeds, for programs
+      # your own scenario, over five seeds, for programs
       tidegate simulate --show o7 > mine.toml
       tidegate simulate mine.toml --seeds 5 --json
     "#);
@@ -215,7 +217,7 @@ fn a_shipped_scenario_is_shown_as_it_is_written() {
     assert_snapshot!(run("simulate --show o10", ""), @"
     exit 2
     --- stderr
-    error: `o10` is no shipped scenario
+    error: `o10` is not a shipped scenario
     hint: did you mean `o1`? shipped scenarios are o1, o2, o3, o4, o5, o6, o7, o8, o8-4, o8-8, o8-16, o9, poll-normal, poll-limited, backoff-outage-standard, backoff-outage-exhausted, backoff-outage-retry-after, backoff-many, queue-empty, queue-single-failure, queue-many-failures, queue-successes, queue-aging, queue-full, protection-single-error, protection-repeated-errors, protection-success-recovery, protection-auto-disable, protection-other-endpoints, aimd-fast, aimd-slow, aimd-throttling, aimd-failing
     ");
 }
@@ -243,7 +245,7 @@ fn a_file_goes_before_what_is_shipped_under_its_name() {
     --- stderr
     error: o1:1:1: `rate`: unknown setting, expected one of: duration, seed, upstream, client
     error: o1:1:1: `upstream` is missing, expected a table
-    hint: `tidegate simulate --show o1` prints a scenario that works, `--help` how to write one in flags
+    hint: `tidegate simulate --show o1` prints a valid scenario, `--help` shows how flags are written
     ");
 }
 
@@ -477,7 +479,7 @@ fn a_scenario_from_stdin() {
     exit 2
     --- stderr
     error: stdin:3:8: `upstream.rate` is `0`, expected a number of requests per second above 0 and up to 1000000
-    hint: `tidegate simulate --show o1` prints a scenario that works, `--help` how to write one in flags
+    hint: `tidegate simulate --show o1` prints a valid scenario, `--help` shows how flags are written
     ");
 }
 

@@ -11,13 +11,13 @@ fn a_malformed_assertion() {
     assert_snapshot!(
         simulate(&["o1", "--assert", "goodput >= 95%", "--assert", "bans = 0", "--assert", "bans == 0 or sent > 5"]),
         @"
-    exit 2
-    --- stderr
-    error: --assert 'goodput >= 95%', column 1: `goodput`, expected a figure; did you mean `goodput_ratio`?
-    error: --assert 'bans = 0', column 6: `=`, expected `>=`, `<=`, `>`, `<`, `==` or `!=`; did you mean `==`?
-    error: --assert 'bans == 0 or sent > 5', column 11: `or`, expected `and` or the end
-    hint: an assertion is `FIGURE OPERATOR NUMBER`, joined by `and`; figures are goodput_ratio, goodput_ratio_settled, sent, accepted, refused, failed, refused_ratio, early_after_hint, bans, breaker_opened, max_queue, time_to_90_s, mean_latency_ms, p99_latency_ms, jain, outages[N].sent, outages[N].recovery_s, steps[N].at_s, steps[N].settle_s
-    "
+        exit 2
+        --- stderr
+        error: `--assert` is `goodput >= 95%`, column 1: `goodput`, expected a figure; did you mean `goodput_ratio`?
+        error: `--assert` is `bans = 0`, column 6: `=`, expected `>=`, `<=`, `>`, `<`, `==` or `!=`; did you mean `==`?
+        error: `--assert` is `bans == 0 or sent > 5`, column 11: `or`, expected `and` or the end
+        hint: an assertion is `FIGURE OPERATOR NUMBER`, joined by `and`; figures are goodput_ratio, goodput_ratio_settled, sent, accepted, refused, failed, refused_ratio, early_after_hint, bans, breaker_opened, max_queue, time_to_90_s, mean_latency_ms, p99_latency_ms, jain, outages[N].sent, outages[N].recovery_s, steps[N].at_s, steps[N].settle_s
+        "
     );
 }
 
@@ -26,14 +26,14 @@ fn neither_a_file_nor_a_name() {
     assert_snapshot!(run("simulate o88", ""), @"
     exit 2
     --- stderr
-    error: `o88` is neither a file that is there nor a shipped scenario
+    error: `o88` is neither a file nor a shipped scenario
     hint: did you mean `o8`? shipped scenarios are o1, o2, o3, o4, o5, o6, o7, o8, o8-4, o8-8, o8-16, o9, poll-normal, poll-limited, backoff-outage-standard, backoff-outage-exhausted, backoff-outage-retry-after, backoff-many, queue-empty, queue-single-failure, queue-many-failures, queue-successes, queue-aging, queue-full, protection-single-error, protection-repeated-errors, protection-success-recovery, protection-auto-disable, protection-other-endpoints, aimd-fast, aimd-slow, aimd-throttling, aimd-failing
     ");
     assert_snapshot!(run("simulate /no/such/file.toml", ""), @"
     exit 2
     --- stderr
-    error: `/no/such/file.toml` is neither a file that is there nor a shipped scenario
-    hint: shipped scenarios are o1, o2, o3, o4, o5, o6, o7, o8, o8-4, o8-8, o8-16, o9, poll-normal, poll-limited, backoff-outage-standard, backoff-outage-exhausted, backoff-outage-retry-after, backoff-many, queue-empty, queue-single-failure, queue-many-failures, queue-successes, queue-aging, queue-full, protection-single-error, protection-repeated-errors, protection-success-recovery, protection-auto-disable, protection-other-endpoints, aimd-fast, aimd-slow, aimd-throttling, aimd-failing; `tidegate simulate --list` says more
+    error: `/no/such/file.toml` is neither a file nor a shipped scenario
+    hint: shipped scenarios are o1, o2, o3, o4, o5, o6, o7, o8, o8-4, o8-8, o8-16, o9, poll-normal, poll-limited, backoff-outage-standard, backoff-outage-exhausted, backoff-outage-retry-after, backoff-many, queue-empty, queue-single-failure, queue-many-failures, queue-successes, queue-aging, queue-full, protection-single-error, protection-repeated-errors, protection-success-recovery, protection-auto-disable, protection-other-endpoints, aimd-fast, aimd-slow, aimd-throttling, aimd-failing; `tidegate simulate --list` describes them
     ");
     assert_snapshot!(run("simulate /", ""), @"
     exit 2
@@ -43,34 +43,20 @@ fn neither_a_file_nor_a_name() {
     assert_snapshot!(run("simulate", ""), @"
     exit 2
     --- stderr
-    error: the following required arguments were not provided:
-      <FILE|NAME>
-
-    Usage: tidegate simulate [OPTIONS] <FILE|NAME|->
-           tidegate simulate [OPTIONS] --upstream <KIND KEY=VALUE…>
-           tidegate simulate --list
-           tidegate simulate --show <NAME>
-
-    For more information, try '--help'.
+    error: `tidegate simulate` needs `<FILE|NAME>`
+    hint: `tidegate simulate --help` shows what it takes
     ");
     assert_snapshot!(simulate(&["o1", "--upstream", "bucket rate=5"]), @"
     exit 2
     --- stderr
-    error: the argument '[FILE|NAME]' cannot be used with '--upstream <KIND KEY=VALUE…>'
-
-    Usage: tidegate simulate [OPTIONS] <FILE|NAME|->
-           tidegate simulate [OPTIONS] --upstream <KIND KEY=VALUE…>
-           tidegate simulate --list
-           tidegate simulate --show <NAME>
-
-    For more information, try '--help'.
+    error: `FILE|NAME` cannot be used with `--upstream`
+    hint: `tidegate simulate --help` shows what it takes
     ");
     assert_snapshot!(run("simulate o1 --seeds 0", ""), @"
     exit 2
     --- stderr
-    error: invalid value '0' for '--seeds <N>': 0 is not in 1..=10000
-
-    For more information, try '--help'.
+    error: `--seeds` is `0`, expected a whole number from 1 to 10000
+    hint: `tidegate simulate --help` shows what it takes
     ");
 }
 
@@ -86,16 +72,16 @@ fn wrong_flags_are_told_together() {
             "--set", "window",
         ]),
         @"
-    exit 2
-    --- stderr
-    error: --clients: `client[0].count` is `0`, expected a whole number from 1 to 10000
-    error: --duration: `duration` is `300`, expected a number with a unit such as `500ms`, `30s` or `5m`
-    error: --set: `window`: expected KEY=VALUE
-    error: --set max_rat: `client[0].max_rat`: unknown setting; did you mean `max_rate`?
-    error: --strategy: `client[0].strategy` is `fixed`, expected `fixed:RATE` with a rate such as `fixed:50`, in requests per second
-    error: --upstream: `upstream.kind` is `buckt`, expected `bucket`, `window` or `slots`; did you mean `bucket`?
-    hint: `tidegate simulate --show o1` prints a scenario that works, `--help` how to write one in flags
-    "
+        exit 2
+        --- stderr
+        error: `--clients` is `0`, expected a whole number from 1 to 10000
+        error: `--duration` is `300`, expected a number with a unit such as `500ms`, `30s` or `5m`
+        error: --set: `window`: expected KEY=VALUE
+        error: --set max_rat: `client[0].max_rat`: unknown setting; did you mean `max_rate`?
+        error: `--strategy` is `fixed`, expected `fixed:RATE` with a rate such as `fixed:50`, in requests per second
+        error: --upstream: `upstream.kind` is `buckt`, expected `bucket`, `window` or `slots`; did you mean `bucket`?
+        hint: `tidegate simulate --show o1` prints a valid scenario, `--help` shows how flags are written
+        "
     );
 }
 
@@ -105,13 +91,13 @@ fn a_setting_that_no_chosen_strategy_has() {
     exit 2
     --- stderr
     error: --set max_rate: `client[0].max_rate`: unknown setting, expected one of: count, strategy, policy, max_in_flight, start, backlog, base, max, jitter, growth
-    hint: `tidegate simulate --show o1` prints a scenario that works, `--help` how to write one in flags
+    hint: `tidegate simulate --show o1` prints a valid scenario, `--help` shows how flags are written
     ");
     assert_snapshot!(simulate(&["o1", "--strategy", "fixed:5", "--set", "initial_rate=5"]), @"
     exit 2
     --- stderr
     error: --set initial_rate: `client[0].initial_rate` is `5`, expected no other rate next to that of the strategy
-    hint: `tidegate simulate --show o1` prints a scenario that works, `--help` how to write one in flags
+    hint: `tidegate simulate --show o1` prints a valid scenario, `--help` shows how flags are written
     ");
 }
 
@@ -121,7 +107,7 @@ fn syntax_error() {
     exit 2
     --- stderr
     error: api.toml:2:8: not TOML: string values must be quoted, expected literal string
-    hint: `tidegate simulate --show o1` prints a scenario that works, `--help` how to write one in flags
+    hint: `tidegate simulate --show o1` prints a valid scenario, `--help` shows how flags are written
     ");
 }
 
@@ -131,7 +117,7 @@ fn nothing_in_the_file() {
     exit 2
     --- stderr
     error: api.toml:1:1: `upstream` is missing, expected a table
-    hint: `tidegate simulate --show o1` prints a scenario that works, `--help` how to write one in flags
+    hint: `tidegate simulate --show o1` prints a valid scenario, `--help` shows how flags are written
     ");
 }
 
@@ -146,7 +132,7 @@ fn unknown_names() {
     error: api.toml:6:1: `upstream.burst`: unknown setting, expected one of: kind, retry_after, headers, latency, latency_spread, refuse_latency, network, failure_rate, steps, outage, ban, quota, period, phase
     error: api.toml:8:1: `client[0].stratgy`: unknown setting; did you mean `strategy`?
     error: api.toml:11:1: `client[1].max_rate`: unknown setting, expected one of: count, strategy, policy, max_in_flight, start, backlog, early, middle, late, first, base, max, give_up_after, other_retries, job
-    hint: `tidegate simulate --show o1` prints a scenario that works, `--help` how to write one in flags
+    hint: `tidegate simulate --show o1` prints a valid scenario, `--help` shows how flags are written
     ");
 }
 
@@ -176,7 +162,7 @@ fn wrong_values() {
     error: api.toml:16:11: `client[0].backlog` is `lots`, expected `endless`, requests per second such as `30/s`, or a total such as `1000`
     error: api.toml:17:9: `client[0].start` is `5`, expected a duration such as `5s`, or two such as `0s..20s`
     error: api.toml:19:12: `client[0].min_rate` is `2`, expected at most `max_rate` (1)
-    hint: `tidegate simulate --show o1` prints a scenario that works, `--help` how to write one in flags
+    hint: `tidegate simulate --show o1` prints a valid scenario, `--help` shows how flags are written
     ");
 }
 
@@ -212,7 +198,7 @@ fn a_file_that_is_no_text() {
     exit 2
     --- stderr
     error: stdin:1:9: expected text in UTF-8
-    hint: `tidegate simulate --show o1` prints a scenario that works, `--help` how to write one in flags
+    hint: `tidegate simulate --show o1` prints a valid scenario, `--help` shows how flags are written
     ");
 }
 

@@ -114,7 +114,7 @@ fn every_missing_file_is_named_before_anything_is_done() {
         --- stderr
         error: cannot read `none.jsonl`: No such file or directory (os error 2)
         error: cannot read `nothing.jsonl`: No such file or directory (os error 2)
-        error: cannot read `/`: it is a folder, expected a file of events
+        error: cannot read `/`: it is a directory, expected a file of events
         hint: give files of JSON Lines, or `-` for stdin
         "
     );

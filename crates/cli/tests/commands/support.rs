@@ -1,21 +1,21 @@
-//! Runs the real binary and shows all that can be seen of it.
+//! Runs the real binary and shows its exit code, stdout and stderr.
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
-/// The binary, away from whatever the environment may set.
+/// The binary, without the settings of the environment.
 pub(crate) fn tidegate(args: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
     command
         .args(args.split_whitespace())
         .env("NO_COLOR", "1")
-        .env("COLUMNS", "100")
+        .env("COLUMNS", "80")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    let ours =
+    let settings =
         std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TIDEGATE_"));
-    for (name, _) in ours {
+    for (name, _) in settings {
         command.env_remove(name);
     }
     command

@@ -2,7 +2,7 @@
 
 use insta::assert_snapshot;
 
-use crate::support::{output, run};
+use crate::support::{output, run, tidegate};
 
 #[test]
 fn version() {
@@ -23,17 +23,18 @@ fn help() {
     Usage: tidegate [OPTIONS] <COMMAND>
 
     Commands:
-      demo         See it work: upstreams with limits, the gateway, and clients that know nothing of
-                   either
-      serve        Stand between a program and the APIs it calls: gateway and admin API
-      gates        Show the gates of a running server: rate, line, breaker and hold of each
-      pools        Show, enable, disable and test the endpoints of a running server
-      explain      Tell every decision about one request of a running server
-      check        Check the settings and tell what they come to at worst
+      demo         Watch the gateway learn the limits of mock upstreams
+      serve        Run the gateway and its admin API
+      gates        Show the gates of a running server, or override what they decided
+      pools        Show, switch, add, remove and test the endpoints of a running
+                   server
+      explain      Show every decision about one request of a running server
+      check        Check the settings, and show the worst case of each route
       config       Print the default settings, or the schema of a settings file
-      mock         Run a local upstream that limits, fails and answers like real ones
-      replay       Run one policy over scripted events in virtual time, a decision per line
-      simulate     Play clients against a model upstream in virtual time, and tell what that came to
+      mock         Run a local upstream that limits and fails like real ones
+      replay       Run one policy over scripted events in virtual time, a decision
+                   per line
+      simulate     Simulate clients against a model upstream in virtual time
       completions  Print a completion script for a shell
       help         Print this message or the help of the given subcommand(s)
 
@@ -44,28 +45,27 @@ fn help() {
       -V, --version
               Print version
 
-    Options of every command:
+    Global options:
           --config <FILE>
-              The settings file [default: tidegate.toml, if it is there]
+              Settings file, for the commands that read one
 
           --json
-              Write for programs: JSON on stdout
+              Print JSON on stdout
 
       -q, --quiet
-              Say only what went wrong
+              Print errors only
 
       -v, --verbose...
-              Say more on stderr
+              Print more on stderr
 
     Examples:
       tidegate demo
       tidegate config default > tidegate.toml
       tidegate check
+      tidegate serve
       tidegate replay --policy gate events.jsonl
-      tidegate replay --policy hint < answers.jsonl
       tidegate simulate o1 --strategy adaptive,none
       tidegate mock --limit '50/s burst 10' --retry-after
-      tidegate completions bash > ~/.local/share/bash-completion/completions/tidegate
 
     Exit codes:
         0  done
@@ -82,44 +82,48 @@ fn help_of_replay() {
     --- stdout
     Run one policy over scripted events in virtual time, a decision per line
 
-    Events are JSON Lines, read from the files in order as one stream, or from stdin. Every line is
-    answered by one line, at once; with `gate`, those who leave a waiting line are told of before the
-    event at which that is known. A bad line ends it.
+    Events are JSON Lines, read from the files in order as one stream, or from
+    stdin. Every line gets one line of output at once; `gate` prints extra lines for
+    callers that leave the waiting line. It stops at the first bad line.
 
     Usage: tidegate replay [OPTIONS] --policy <NAME> [FILE]...
 
     Arguments:
       [FILE]...
-              Files of events; `-` or none at all is stdin
+              Files of events; `-` or no file is stdin
 
     Options:
           --policy <NAME>
-              The policy to run
+              Policy to run
 
               Possible values:
-              - gate:          Gates by key: who is admitted, who waits until when, who is refused
-              - backoff:       One item over all its attempts: is it sent again, and when
-              - hint:          What an answer says about pace
-              - classify:      The verdict on an answer, and what decided it
-              - failure-queue: The gap between attempts, by a queue of recent failures
+              - gate:          Gates by key: admit, wait until, or refuse
+              - backoff:       One item over all its attempts: whether and when it
+                is sent again
+              - hint:          What a response says about pace
+              - classify:      The verdict on a response, and what decided it
+              - failure-queue: The gap between attempts, from a queue of recent
+                failures
               - protection:    The growing pauses of one endpoint of a pool
-              - poll:          Following a job's status: when to ask next, when to stop
+              - poll:          Following a job's status: when to ask next, when to
+                stop
 
           --set <KEY=VALUE>
-              A setting of the policy, by its name in the configuration; may be repeated
+              Setting of the policy, by its name in the configuration; may be
+              repeated
 
           --preset <NAME>
-              Begin with the settings of this preset (`backoff`): standard, aggressive, conservative,
-              background or crawl
+              Preset to start from (policy `backoff`): standard, aggressive,
+              conservative, background or crawl
 
           --explain
-              Say why, in words, as the last field of every line
+              Add a field to every line that explains the decision
 
           --seed <N>
-              Fix what is drawn at random, for policies with jitter
+              Seed of the jitter
 
           --jitter <JITTER>
-              Take jitter away, for policies that have any
+              Remove the jitter
 
               Possible values:
               - none: No jitter
@@ -127,46 +131,47 @@ fn help_of_replay() {
       -h, --help
               Print help (see a summary with '-h')
 
-    Options of every command:
-          --config <FILE>
-              The settings file [default: tidegate.toml, if it is there]
-
+    Global options:
           --json
-              Write for programs: JSON on stdout
+              Print JSON on stdout
 
       -q, --quiet
-              Say only what went wrong
+              Print errors only
 
       -v, --verbose...
-              Say more on stderr
+              Print more on stderr
 
     Examples:
-      # who would have been admitted, and when
-      tidegate replay --policy gate --set strategy=aimd --set max_rate=8 events.jsonl
+      # which requests are admitted, and when
+      tidegate replay --policy gate --set strategy=aimd events.jsonl
 
       # one event at a time
       echo '{"at":0,"acquire":"api.example.com"}' | tidegate replay --policy gate
 
       # when a failed request is sent again
-      echo '{"attempt":1,"status":503}' | tidegate replay --policy backoff --preset background
+      echo '{"attempt":1,"status":503}' |
+          tidegate replay --policy backoff --preset background
 
-      # what an answer says about pace
-      echo '{"status":429,"headers":{"retry-after":"90"}}' | tidegate replay --policy hint
+      # what a response says about pace
+      echo '{"status":429,"headers":{"retry-after":"90"}}' |
+          tidegate replay --policy hint
 
       # how long to wait after a failed download, and why
-      echo '{"at":0,"text":"Read timed out."}' | tidegate replay --policy failure-queue --explain
+      echo '{"at":0,"text":"Read timed out."}' |
+          tidegate replay --policy failure-queue --explain
 
-      # an endpoint that is disabled by its third error
-      tidegate replay --policy protection --set pauses=30s,60s --set disable_after=3 attempts.jsonl
+      # an endpoint that is disabled at its third error
+      tidegate replay --policy protection --set disable_after=3 attempts.jsonl
 
       # when to ask for a job's status next
-      echo '{"at":0,"status":200,"job":"running","progress":12}' | tidegate replay --policy poll
+      echo '{"at":0,"status":200,"job":"running","progress":12}' |
+          tidegate replay --policy poll
     "#);
 }
 
 #[test]
 fn help_of_completions() {
-    assert_snapshot!(run("completions --help", ""), @"
+    assert_snapshot!(run("completions --help", ""), @r#"
     exit 0
     --- stdout
     Print a completion script for a shell
@@ -174,26 +179,27 @@ fn help_of_completions() {
     Usage: tidegate completions [OPTIONS] <SHELL>
 
     Arguments:
-      <SHELL>  The shell to complete in [possible values: bash, elvish, fish, powershell, zsh]
+      <SHELL>  Shell to complete in [possible values: bash, elvish, fish,
+               powershell, zsh]
 
     Options:
       -h, --help  Print help
 
-    Options of every command:
-          --config <FILE>  The settings file [default: tidegate.toml, if it is there]
-          --json           Write for programs: JSON on stdout
-      -q, --quiet          Say only what went wrong
-      -v, --verbose...     Say more on stderr
+    Global options:
+          --json        Print JSON on stdout
+      -q, --quiet       Print errors only
+      -v, --verbose...  Print more on stderr
 
     Examples:
-      tidegate completions bash > ~/.local/share/bash-completion/completions/tidegate
+      tidegate completions bash > \
+          ~/.local/share/bash-completion/completions/tidegate
       tidegate completions zsh > ~/.zfunc/_tidegate
       tidegate completions fish > ~/.config/fish/completions/tidegate.fish
-    ");
+    "#);
 }
 
 #[test]
-fn nothing_typed_is_a_wrong_usage_that_shows_help() {
+fn no_arguments_is_a_usage_error_that_shows_help() {
     let output = output("", b"");
     assert_eq!(output.status.code(), Some(2));
     assert!(output.stdout.is_empty());
@@ -205,29 +211,217 @@ fn nothing_typed_is_a_wrong_usage_that_shows_help() {
 }
 
 #[test]
-fn unknown_command() {
-    assert_snapshot!(run("replya", ""), @"
+fn help_of_every_command_fits_80_columns_and_has_examples() {
+    let mut commands = vec![String::new()];
+    let mut count = 0;
+    while let Some(command) = commands.pop() {
+        count += 1;
+        for flag in ["-h", "--help"] {
+            // Wider terminals and pipes get the same width.
+            for columns in ["80", "200"] {
+                let help = help_text(&format!("{command} {flag}"), columns);
+                let too_long = help.lines().find(|line| line.chars().count() > 80);
+                assert_eq!(too_long, None, "{command} {flag}");
+                assert!(help.contains("Examples:\n"), "{command} {flag}");
+            }
+        }
+        commands.extend(subcommands(&command));
+    }
+    assert!(count > 15, "only {count} commands were found");
+}
+
+fn help_text(args: &str, columns: &str) -> String {
+    let output = tidegate(args).env("COLUMNS", columns).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{args}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The commands that the help of a command lists, with the command before them.
+fn subcommands(command: &str) -> Vec<String> {
+    let help = help_text(&format!("{command} -h"), "80");
+    let Some((_, list)) = help.split_once("\nCommands:\n") else {
+        return Vec::new();
+    };
+    let names = list.lines().take_while(|line| !line.is_empty());
+    names
+        .filter(|line| !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .map(|name| format!("{command} {name}"))
+        .collect()
+}
+
+#[test]
+fn config_is_listed_only_where_it_is_read() {
+    for command in [
+        "serve",
+        "gates",
+        "gates list",
+        "pools",
+        "pools add",
+        "explain",
+        "check",
+    ] {
+        let help = help_text(&format!("{command} -h"), "80");
+        assert!(help.contains("--config <FILE>"), "{command}");
+    }
+    for command in [
+        "demo",
+        "config",
+        "mock",
+        "replay",
+        "simulate",
+        "completions",
+    ] {
+        let help = help_text(&format!("{command} -h"), "80");
+        assert!(!help.contains("--config"), "{command}");
+    }
+    assert_snapshot!(run("replay --policy hint --config tidegate.toml", ""), @"
     exit 2
     --- stderr
-    error: unrecognized subcommand 'replya'
-
-      tip: some similar subcommands exist: 'explain', 'replay'
-
-    Usage: tidegate [OPTIONS] <COMMAND>
-
-    For more information, try '--help'.
+    error: `tidegate replay` takes no argument `--config`
+    hint: `tidegate replay --help` shows what it takes
+    ");
+    assert_snapshot!(run("--config tidegate.toml replay --policy hint", ""), @"
+    exit 2
+    --- stderr
+    error: `tidegate replay` reads no settings file, but `--config` names one
+    hint: `serve`, `gates`, `pools`, `explain` and `check` read one
     ");
 }
 
 #[test]
-fn unknown_policy_names_those_there_are() {
+fn negative_values_are_errors_that_name_what_was_expected() {
+    assert_snapshot!(run("replay --policy gate --seed -1", ""), @"
+    exit 2
+    --- stderr
+    error: `--seed` is `-1`, expected a whole number from 0 to 18446744073709551615
+    hint: `tidegate replay --help` shows what it takes
+    ");
+    assert_snapshot!(run("gates --limit -5", ""), @"
+    exit 2
+    --- stderr
+    error: `--limit` is `-5`, expected a whole number from 1 to 1000
+    hint: `tidegate gates --help` shows what it takes
+    ");
+    assert_snapshot!(run("demo --for -3s", ""), @"
+    exit 2
+    --- stderr
+    error: `--for` is `-3s`, expected a number with a unit such as `500ms`, `30s` or `5m`
+    hint: `tidegate demo --help` shows what it takes
+    ");
+    assert_snapshot!(run("demo --port -1", ""), @"
+    exit 2
+    --- stderr
+    error: `--port` is `-1`, expected a whole number from 0 to 65535
+    hint: `tidegate demo --help` shows what it takes
+    ");
+    assert_snapshot!(run("simulate o1 --seed -1", ""), @"
+    exit 2
+    --- stderr
+    error: `--seed` is `-1`, expected a whole number from 0 to 18446744073709551615
+    hint: `tidegate simulate --help` shows what it takes
+    ");
+    assert_snapshot!(run("simulate o1 --seeds -2", ""), @"
+    exit 2
+    --- stderr
+    error: `--seeds` is `-2`, expected a whole number from 1 to 10000
+    hint: `tidegate simulate --help` shows what it takes
+    ");
+    assert_snapshot!(run("simulate o1 --duration -3s --clients -1", ""), @"
+    exit 2
+    --- stderr
+    error: `--clients` is `-1`, expected a whole number from 1 to 10000
+    error: `--duration` is `-3s`, expected a number with a unit such as `500ms`, `30s` or `5m`
+    hint: `tidegate simulate --show o1` prints a valid scenario, `--help` shows how flags are written
+    ");
+    assert_snapshot!(run("mock --seed -1", ""), @"
+    exit 2
+    --- stderr
+    error: `--seed` is `-1`, expected a whole number from 0 to 18446744073709551615
+    hint: `tidegate mock --help` shows what it takes
+    ");
+    assert_snapshot!(run("mock --limit -5 --for -3s --latency -1ms --threads -1 --failure-rate -1", ""), @"
+    exit 2
+    --- stderr
+    error: `--limit` is `-5`, expected a token bucket such as `50/s burst 10`, a fixed window such as `600/1m`, or slots such as `slots 20 100ms queue 200`
+    error: `--latency` is `-1ms`, expected a number with a unit such as `500ms`, `30s` or `5m`
+    error: `--failure-rate` is `-1`, expected a share from 0 to 1, such as `0.03` or `3%`
+    error: `--threads` is `-1`, expected a whole number from 1 to 256
+    error: `--for` is `-3s`, expected a number with a unit such as `500ms`, `30s` or `5m`
+    hint: `tidegate mock --help` shows how limits, scripts and outages are written
+    ");
+    assert_snapshot!(run("serve --listen -1", ""), @"
+    exit 2
+    --- stderr
+    error: `--listen` is `-1`, expected an IP address and a port such as `127.0.0.1:7070` or `[::1]:7070`
+    hint: `tidegate config default` prints every setting with its default
+    ");
+}
+
+#[test]
+fn missing_values_and_conflicts_are_errors_in_the_same_words() {
+    assert_snapshot!(run("demo --for", ""), @"
+    exit 2
+    --- stderr
+    error: `--for` has no value, expected one
+    hint: `tidegate demo --help` shows what it takes
+    ");
+    assert_snapshot!(run("demo --for --json", ""), @"
+    exit 2
+    --- stderr
+    error: `--for` is `--json`, expected a number with a unit such as `500ms`, `30s` or `5m`
+    hint: `tidegate demo --help` shows what it takes
+    ");
+    assert_snapshot!(run("mock --seed 1 --seed 2", ""), @"
+    exit 2
+    --- stderr
+    error: `--seed` is given twice, expected once
+    hint: `tidegate mock --help` shows what it takes
+    ");
+    assert_snapshot!(run("--quiet --verbose demo", ""), @"
+    exit 2
+    --- stderr
+    error: `--quiet` cannot be used with `--verbose`
+    hint: `tidegate demo --help` shows what it takes
+    ");
+    assert_snapshot!(run("gates --limt 5", ""), @"
+    exit 2
+    --- stderr
+    error: `tidegate gates` takes no argument `--limt`
+    hint: did you mean `--limit`? `tidegate gates --help` shows all
+    ");
+    assert_snapshot!(run("gates reset", ""), @"
+    exit 2
+    --- stderr
+    error: `tidegate gates reset` needs `<KEY>...`
+    hint: `tidegate gates reset --help` shows what it takes
+    ");
+    assert_snapshot!(run("check a b", ""), @"
+    exit 2
+    --- stderr
+    error: `tidegate check` takes no argument `b`
+    hint: `tidegate check --help` shows what it takes
+    ");
+}
+
+#[test]
+fn unknown_command_is_an_error_with_a_suggestion() {
+    assert_snapshot!(run("replya", ""), @"
+    exit 2
+    --- stderr
+    error: `tidegate` has no command `replya`
+    hint: did you mean `replay`? `tidegate --help` shows all
+    ");
+}
+
+#[test]
+fn unknown_policy_is_an_error_that_lists_the_known_ones() {
     assert_snapshot!(run("replay --policy weather", ""), @"
     exit 2
     --- stderr
-    error: invalid value 'weather' for '--policy <NAME>'
-      [possible values: gate, backoff, hint, classify, failure-queue, protection, poll]
-
-    For more information, try '--help'.
+    error: `--policy` is `weather`, expected one of `gate`, `backoff`, `hint`, `classify`, `failure-queue`, `protection`, `poll`
+    hint: `tidegate replay --help` shows what it takes
     ");
 }
 
@@ -236,12 +430,8 @@ fn policy_is_required() {
     assert_snapshot!(run("replay", ""), @"
     exit 2
     --- stderr
-    error: the following required arguments were not provided:
-      --policy <NAME>
-
-    Usage: tidegate replay --policy <NAME> [FILE]...
-
-    For more information, try '--help'.
+    error: `tidegate replay` needs `--policy <NAME>`
+    hint: `tidegate replay --help` shows what it takes
     ");
 }
 
@@ -250,14 +440,13 @@ fn seed_is_a_number() {
     assert_snapshot!(run("replay --policy gate --seed x", ""), @"
     exit 2
     --- stderr
-    error: invalid value 'x' for '--seed <N>': invalid digit found in string
-
-    For more information, try '--help'.
+    error: `--seed` is `x`, expected a whole number from 0 to 18446744073709551615
+    hint: `tidegate replay --help` shows what it takes
     ");
 }
 
 #[test]
-fn all_bad_settings_are_told_at_once() {
+fn all_bad_settings_are_reported_in_one_run() {
     assert_snapshot!(
         run(
             "replay --policy gate --set max_rat=8 --set max_rate=x --set burst --set max_wait=30",
@@ -270,7 +459,7 @@ fn all_bad_settings_are_told_at_once() {
         error: `max_rat` is `8`, expected a known setting; did you mean `max_rate`?
         error: `max_rate` is `x`, expected a number of requests per second from 0.000001 to 1000000000
         error: `max_wait` is `30`, expected a number with a unit such as `500ms`, `30s` or `5m`
-        hint: settings are written as `--set max_rate=8`, by their names in the configuration
+        hint: a setting is written as `--set max_rate=8`, by its name in the configuration
         "
     );
 }
@@ -283,13 +472,13 @@ fn settings_that_contradict_each_other() {
         exit 2
         --- stderr
         error: `min_rate` is `5`, expected at most `max_rate` (1)
-        hint: settings are written as `--set max_rate=8`, by their names in the configuration
+        hint: a setting is written as `--set max_rate=8`, by its name in the configuration
         "
     );
 }
 
 #[test]
-fn a_policy_without_settings_takes_none() {
+fn settings_of_a_policy_without_any_are_errors() {
     assert_snapshot!(run("replay --policy hint --set max_rate=8", ""), @"
     exit 2
     --- stderr
@@ -299,7 +488,7 @@ fn a_policy_without_settings_takes_none() {
 }
 
 #[test]
-fn quiet_leaves_the_hint_out() {
+fn quiet_omits_the_hint() {
     assert_snapshot!(run("replay --policy hint --quiet", "\n"), @"
     exit 2
     --- stderr
@@ -308,7 +497,7 @@ fn quiet_leaves_the_hint_out() {
 }
 
 #[test]
-fn verbose_says_what_was_done() {
+fn verbose_prints_what_was_done() {
     assert_snapshot!(run("--verbose replay --policy hint", "{}\n{}\n"), @r#"
     exit 0
     --- stdout

@@ -8,13 +8,13 @@ use policy::hint::Source;
 
 use crate::output::Canvas;
 
-/// A picture for a terminal: no line is wider, and there are fewer lines than rows.
+/// A picture for a terminal: lines fit its width, and there are fewer lines than rows.
 pub(super) fn frame(picture: &Picture, canvas: Canvas) -> String {
-    // Half a command is of no use.
+    // A command that is cut off cannot be copied.
     let fits = |line: &Line| !line.text.starts_with("or ") || line.width() <= canvas.columns;
     let mut lines: Vec<Line> = head(picture).into_iter().filter(fits).collect();
     lines.extend(table(picture, canvas.columns >= WIDE));
-    let left = canvas.rows.saturating_sub(lines.len() + 3).min(MOST_TOLD);
+    let left = canvas.rows.saturating_sub(lines.len() + 3).min(MAX_EVENTS);
     if left > 0 {
         lines.push(Line::plain(""));
         let skipped = picture.story.len().saturating_sub(left);
@@ -24,16 +24,16 @@ pub(super) fn frame(picture: &Picture, canvas: Canvas) -> String {
     lines.iter().map(|line| line.drawn(canvas)).collect()
 }
 
-/// From here on there is room to say what each upstream does.
+/// At this width there is room to describe each upstream.
 const WIDE: usize = 110;
 
-/// More would make the eye search.
-const MOST_TOLD: usize = 10;
+/// More events are hard to follow.
+const MAX_EVENTS: usize = 10;
 
-/// A picture for a file: addresses at first, later what is new since `last`.
+/// A picture for a file: addresses at first, later the events since `last`.
 pub(super) fn block(picture: &Picture, last: Duration) -> String {
     let mut lines = match last {
-        // At the very first nobody has sent anything.
+        // Nothing has been sent yet.
         Duration::ZERO => head(picture),
         _ => vec![Line::plain(format!("after {}", seconds(picture.elapsed)))],
     };
@@ -48,7 +48,7 @@ pub(super) fn block(picture: &Picture, last: Duration) -> String {
     lines.iter().map(|line| line.text.clone() + "\n").collect()
 }
 
-/// A line, and how it is to look.
+/// A line and its colour.
 struct Line {
     text: String,
     look: Look,
@@ -59,9 +59,9 @@ enum Look {
     Plain,
     Bold,
     Faint,
-    /// Something is held back.
+    /// Held or paused.
     Yellow,
-    /// Something does not work.
+    /// Open, isolated or disabled.
     Red,
 }
 
@@ -96,7 +96,7 @@ impl Line {
     }
 }
 
-/// A longer line would be broken by the terminal, and could not be drawn over.
+/// A terminal wraps longer lines, and wrapped lines cannot be drawn over.
 fn cut(text: &str, columns: usize) -> String {
     if text.chars().count() <= columns {
         return text.to_owned();
@@ -109,7 +109,7 @@ fn head(picture: &Picture) -> Vec<Line> {
     let Picture { gateway, admin, .. } = picture;
     let first = picture.upstreams.first().map_or("", |seen| seen.name);
     let title = format!(
-        "tidegate demo, {}: nobody is told a limit, and clients send as fast as they are answered",
+        "tidegate demo, {}: no limit is configured, clients send as fast as they get responses",
         seconds(picture.elapsed)
     );
     vec![
@@ -126,9 +126,9 @@ fn head(picture: &Picture) -> Vec<Line> {
 }
 
 fn table(picture: &Picture, is_wide: bool) -> Vec<Line> {
-    let about = if is_wide { "what it does" } else { "" };
+    let about = if is_wide { "about" } else { "" };
     let head = row(
-        ["upstream", "really takes", "learned", "answered", "refused"],
+        ["upstream", "capacity", "learned", "accepted", "refused"],
         &format!("breaker  waiting  {about}"),
     );
     let mut lines = vec![Line::plain(""), Line::new(head, Look::Bold)];
@@ -138,7 +138,7 @@ fn table(picture: &Picture, is_wide: bool) -> Vec<Line> {
     lines
 }
 
-/// Columns whose widths fit everything that the demo has, and the rest as it is.
+/// Columns wide enough for everything in the demo, and the rest as it is.
 fn row([name, truth, learned, answered, refused]: [&str; 5], rest: &str) -> String {
     format!("{name:<9}{truth:<18}{learned:>8}{answered:>10}{refused:>9}  {rest}")
 }
@@ -161,15 +161,15 @@ fn upstream(seen: &Seen, is_wide: bool) -> Vec<Line> {
     );
     let mut lines = vec![Line::new(text, first.map_or(Look::Plain, look))];
     let waits_for = match seen.waiting {
-        0 => "nobody waits".to_owned(),
-        _ if is_pool => "waiting for whichever server may send first".to_owned(),
+        0 => "no caller waits".to_owned(),
+        _ if is_pool => "waiting for the first endpoint that may send".to_owned(),
         _ => format!("waiting for {}", because(seen.because)),
     };
     if is_pool {
         lines.push(Line::new(format!("         {waits_for}"), Look::Faint));
         lines.extend(seen.servers.iter().map(server));
     } else {
-        let text = format!("         {waits_for}; pace {}", seen.why);
+        let text = format!("         {waits_for}; rate {}", seen.why);
         lines.push(Line::new(text, Look::Faint));
     }
     lines
@@ -210,7 +210,7 @@ fn look(server: &SeenServer) -> Look {
 
 fn because(because: Because) -> String {
     match because {
-        Because::Pace => "their turn at the learned pace".to_owned(),
+        Because::Pace => "their turn at the learned rate".to_owned(),
         Because::Hold { until, source } => {
             let until = seconds(until);
             match source {
@@ -220,10 +220,10 @@ fn because(because: Because) -> String {
             }
         }
         Because::Breaker { until: Some(until) } => {
-            format!("the next look of the open breaker at {}", seconds(until))
+            format!("the next probe of the open breaker at {}", seconds(until))
         }
-        Because::Breaker { until: None } => "a person: the breaker is open".to_owned(),
-        Because::Probes => "the few that find out whether it works again".to_owned(),
+        Because::Breaker { until: None } => "a person: the gate is isolated".to_owned(),
+        Because::Probes => "the probes of the half-open breaker".to_owned(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the demo came to, for people and for programs.
+//! The summary of the demo, for people and for programs.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::draw::{per_second, percent, seconds};
 
 pub(super) fn text(outcome: &Outcome) -> String {
     let mut text = format!(
-        "\nWhat was learned in {}, without being told:\n",
+        "\nLearned in {}, without being given a limit:\n",
         seconds(outcome.elapsed)
     );
     for learned in &outcome.upstreams {
@@ -21,7 +21,7 @@ pub(super) fn text(outcome: &Outcome) -> String {
 fn sentence(learned: &Learned) -> String {
     let within = match learned.within {
         Some(within) => format!("within {}", seconds(within)),
-        None => "and was still on its way".to_owned(),
+        None => "and was still learning".to_owned(),
     };
     let found = format!(
         "found {} of {} {within}",
@@ -31,10 +31,10 @@ fn sentence(learned: &Learned) -> String {
     let refused = percent(learned.refused_ratio());
     let naive = percent(learned.naive.refused_ratio);
     let mut text = format!("{found}; {refused} refused (naive retries: {naive})");
-    // Who queues instead of refusing makes everybody slow.
+    // An upstream that queues instead of refusing becomes slow.
     if learned.naive.latency > learned.latency * 3 / 2 {
         let (ours, theirs) = (millis(learned.latency), millis(learned.naive.latency));
-        text.push_str(&format!("; answers take {ours} (naive: {theirs})"));
+        text.push_str(&format!("; responses take {ours} (naive: {theirs})"));
     }
     format!("  {:<8} {text}\n", learned.name)
 }
@@ -43,15 +43,14 @@ fn millis(time: Duration) -> String {
     format!("{} ms", time.as_millis())
 }
 
-pub(super) fn json(outcome: &Outcome) -> String {
+pub(super) fn json(outcome: &Outcome) -> Value {
     let upstreams: Vec<Value> = outcome.upstreams.iter().map(record).collect();
-    let record = json!({
+    json!({
         "elapsed_s": rounded(outcome.elapsed.as_secs_f64()),
         "gateway": format!("http://{}", outcome.gateway),
         "admin": format!("http://{}", outcome.admin),
         "upstreams": upstreams,
-    });
-    format!("{record}\n")
+    })
 }
 
 fn record(learned: &Learned) -> Value {
@@ -75,7 +74,7 @@ fn record(learned: &Learned) -> Value {
     })
 }
 
-/// Digits beyond these are chance.
+/// Further digits are noise.
 fn rounded(number: f64) -> f64 {
     (number * 1e4).round() / 1e4
 }

@@ -1,4 +1,4 @@
-//! What was typed after `mock`, as settings; everything that is wrong is told at once.
+//! The flags of `mock` as settings; every problem is reported in one run.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -11,21 +11,21 @@ use sim::scenario::Scenario;
 use sim::upstream::UpstreamSettings;
 use sim::written::problem::{Place, Problem};
 
-use super::problems;
-use crate::args::{MockArgs, StyleName};
+use super::{MockArgs, StyleName};
 use crate::commands::Failure;
+use crate::commands::problems;
 use crate::commands::simulate::input;
 use crate::output::Output;
 
-/// What is to run, and for how long.
-pub(super) struct Wanted {
+/// What to run, and for how long.
+pub(super) struct Plan {
     pub(super) mock: MockSettings,
     pub(super) listen: SocketAddr,
     pub(super) threads: NonZeroUsize,
     pub(super) length: Option<Duration>,
 }
 
-pub(super) fn read(args: &MockArgs, is_json: bool, output: &Output) -> Result<Wanted, Failure> {
+pub(super) fn read(args: &MockArgs, output: &Output) -> Result<Plan, Failure> {
     let file = args.scenario.as_deref().map(input::text).transpose()?;
     let scenario = file
         .map(|(name, text)| Scenario::read(&name, &text))
@@ -35,38 +35,32 @@ pub(super) fn read(args: &MockArgs, is_json: bool, output: &Output) -> Result<Wa
         reader.problems.extend(found);
         None
     });
-    let wanted = reader.wanted(args, scenario.map(|scenario| scenario.upstream));
+    let plan = reader.plan(args, scenario.map(|scenario| scenario.upstream));
     if reader.problems.is_empty() {
-        return Ok(wanted);
+        return Ok(plan);
     }
     let file = args.scenario.as_deref();
-    Err(problems::failure(
-        file,
-        reader.problems,
-        HINT,
-        is_json,
-        output,
-    ))
+    Err(problems::failure(file, reader.problems, HINT, output))
 }
 
-const HINT: &str = "`tidegate mock --help` shows how limits, scripts and the rest are written";
+const HINT: &str = "`tidegate mock --help` shows how limits, scripts and outages are written";
 
-/// Reads on after a problem, so that all are told.
+/// Reads on after a problem, so that all are reported.
 #[derive(Default)]
 struct Reader {
     problems: Vec<Problem>,
 }
 
 impl Reader {
-    fn wanted(&mut self, args: &MockArgs, scenario: Option<UpstreamSettings>) -> Wanted {
-        let usual = MockSettings::default();
+    fn plan(&mut self, args: &MockArgs, scenario: Option<UpstreamSettings>) -> Plan {
+        let defaults = MockSettings::default();
         let (upstream, further) = self.upstream(args, scenario);
-        let threads = |text: &str| setting::whole(text, 1, MOST_THREADS);
+        let threads = |text: &str| setting::whole(text, 1, MAX_THREADS);
         let threads = self.optional("--threads", Some(&args.threads), threads);
-        Wanted {
+        Plan {
             listen: self
                 .optional("--listen", Some(&args.listen), address)
-                .unwrap_or_else(|| ANYWHERE.into()),
+                .unwrap_or_else(|| PLACEHOLDER.into()),
             threads: threads
                 .and_then(NonZeroUsize::new)
                 .unwrap_or(NonZeroUsize::MIN),
@@ -84,14 +78,14 @@ impl Reader {
                         args.stream_every.as_deref(),
                         duration::parse,
                     )
-                    .unwrap_or(usual.stream_every),
-                ..usual
+                    .unwrap_or(defaults.stream_every),
+                ..defaults
             },
         }
     }
 
-    /// The upstream with all that flags say about it, and further limits; none where nothing is
-    /// said, so that nothing has to be asked.
+    /// The upstream with all that the flags say about it, and further limits; no upstream if they
+    /// say nothing, so that requests take the short path.
     fn upstream(
         &mut self,
         args: &MockArgs,
@@ -205,7 +199,7 @@ impl Reader {
     }
 }
 
-/// An address with its port; `localhost` is one too.
+/// An address with its port; `localhost` is allowed.
 fn address(text: &str) -> Result<SocketAddr, &'static str> {
     let known = match text.strip_prefix("localhost:") {
         Some(port) => port
@@ -217,11 +211,11 @@ fn address(text: &str) -> Result<SocketAddr, &'static str> {
     known.ok_or("an IP address and a port such as `127.0.0.1:7080` or `[::1]:7080`")
 }
 
-/// Stands for an address that cannot be read, so that the rest is judged all the same.
-const ANYWHERE: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 0);
+/// Stands in for an address that cannot be read, so that the other flags are still checked.
+const PLACEHOLDER: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 0);
 
-/// More than any machine that a mock is run on has.
-const MOST_THREADS: usize = 256;
+/// More than a mock can use on any machine.
+const MAX_THREADS: usize = 256;
 
 fn style(name: StyleName) -> Style {
     match name {

@@ -1,4 +1,4 @@
-//! What a mock will do and what it has done, for people.
+//! What a mock is set to do and what it has done, for people.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use sim::upstream::{Ban, Kind, Outage, Step, UpstreamSettings};
 
 use crate::output::columns;
 
-/// What it will do, a line each.
+/// What it is set to do, a line for each setting.
 pub(super) fn text(settings: &MockSettings) -> String {
     let mut rows = Rows::default();
     match &settings.upstream {
@@ -25,10 +25,10 @@ pub(super) fn text(settings: &MockSettings) -> String {
     if settings.script.is_some() {
         rows.push(
             "script",
-            "what is within the limit gets the written answers",
+            "requests within the limit get the scripted responses",
         );
     }
-    rows.push("more at", "/_mock/stats, /_mock/log");
+    rows.push("see", "/_mock/stats, /_mock/log");
     columns(&rows.0)
 }
 
@@ -44,16 +44,16 @@ impl Rows {
         for Step { at, kind } in &upstream.steps {
             self.push("step", format!("{} after {}", limit(*kind), since(*at)));
         }
-        if let Some(told) = told(upstream) {
-            self.push("tells", told);
+        if let Some(headers) = headers(upstream) {
+            self.push("headers", headers);
         }
-        self.push("takes", takes(upstream));
+        self.push("latency", latency(upstream));
         if upstream.failure_rate > 0.0 {
             let percent = percent(upstream.failure_rate);
-            self.push("fails", format!("{percent} % by chance, with 500"));
+            self.push("fails", format!("{percent} % at random, with 500"));
         }
         for outage in &upstream.outages {
-            self.push("outage", away(outage));
+            self.push("outage", outage_text(outage));
         }
         if let Some(Ban {
             excesses,
@@ -88,7 +88,7 @@ fn limit(kind: Kind) -> String {
     }
 }
 
-fn told(upstream: &UpstreamSettings) -> Option<&'static str> {
+fn headers(upstream: &UpstreamSettings) -> Option<&'static str> {
     match (upstream.retry_after, upstream.headers) {
         (true, true) => Some("Retry-After and X-RateLimit headers"),
         (true, false) => Some("Retry-After"),
@@ -97,7 +97,7 @@ fn told(upstream: &UpstreamSettings) -> Option<&'static str> {
     }
 }
 
-fn takes(upstream: &UpstreamSettings) -> String {
+fn latency(upstream: &UpstreamSettings) -> String {
     let ways = upstream.network * 2;
     let served = match upstream.kind {
         Kind::Slots { service, .. } => service,
@@ -106,23 +106,26 @@ fn takes(upstream: &UpstreamSettings) -> String {
     let refused = Exact(upstream.refuse_latency + ways);
     let spread = upstream.latency_spread;
     match served + ways {
-        Duration::ZERO if upstream.refuse_latency.is_zero() => "no time".to_owned(),
-        Duration::ZERO => format!("no time, {refused} to refuse"),
-        served => format!("{} (spread {spread}), {refused} to refuse", Exact(served)),
+        Duration::ZERO if upstream.refuse_latency.is_zero() => "none".to_owned(),
+        Duration::ZERO => format!("none, {refused} for a refusal"),
+        served => format!(
+            "{} (spread {spread}), {refused} for a refusal",
+            Exact(served)
+        ),
     }
 }
 
-fn away(outage: &Outage) -> String {
+fn outage_text(outage: &Outage) -> String {
     let (from, to) = (since(outage.from), since(outage.to));
     let silent = percent(outage.timeout_share);
     let others = match outage.status {
-        Some(status) => format!("answered with {status}"),
-        None => "reset".to_owned(),
+        Some(status) => format!("get {status}"),
+        None => "are reset".to_owned(),
     };
-    format!("{from} to {to}: {silent} % get no answer, others are {others}")
+    format!("{from} to {to}: {silent} % get no response, others {others}")
 }
 
-/// Without the digits that only come from writing it as a fraction.
+/// Rounded, so that no digits of the binary fraction show.
 fn percent(share: f64) -> f64 {
     (share * 1e6).round() / 1e4
 }

@@ -1,4 +1,4 @@
-//! Where a scenario comes from: a file, stdin, those that are shipped, or flags.
+//! Reading a scenario: from a file, stdin, a shipped one, or flags.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -8,11 +8,11 @@ use anyhow::{Context, anyhow};
 use policy::suggest::suggestion;
 use sim::scenario::{Draft, SHIPPED, Shipped};
 
-use crate::args::SimulateArgs;
+use super::SimulateArgs;
 use crate::commands::Failure;
 use crate::exit::Exit;
 
-/// All that was written, unread.
+/// The scenario as written.
 pub(super) fn draft(args: &SimulateArgs) -> Result<Draft, Failure> {
     Ok(Draft {
         file: args.scenario.as_deref().map(text).transpose()?,
@@ -24,7 +24,7 @@ pub(super) fn draft(args: &SimulateArgs) -> Result<Draft, Failure> {
     })
 }
 
-/// What to call the scenario before people.
+/// The scenario's name for people.
 pub(super) fn title(args: &SimulateArgs) -> String {
     match args.scenario.as_deref() {
         Some("-") => STDIN.to_owned(),
@@ -38,13 +38,13 @@ const STDIN: &str = "stdin";
 /// The scenario that is shipped under this name.
 pub(super) fn shipped(name: &str) -> Result<&'static Shipped, Failure> {
     Shipped::find(name).ok_or_else(|| {
-        let error = anyhow!("`{name}` is no shipped scenario");
+        let error = anyhow!("`{name}` is not a shipped scenario");
         Failure::new(Exit::Usage, error).with_hint(shipped_hint(name))
     })
 }
 
-/// The name and the text of a file, of stdin or of what is shipped. A file goes before what is
-/// shipped under its name: it was put there by somebody.
+/// The name and the text of a file, of stdin or of a shipped scenario. A file takes precedence over
+/// a shipped scenario of the same name.
 pub(in crate::commands) fn text(name: &str) -> Result<(String, Vec<u8>), Failure> {
     if name == "-" {
         return read(STDIN, io::stdin());
@@ -60,7 +60,7 @@ pub(in crate::commands) fn text(name: &str) -> Result<(String, Vec<u8>), Failure
     match Shipped::find(name) {
         Some(shipped) => Ok((name.to_owned(), shipped.text.into())),
         None => {
-            let error = anyhow!("`{name}` is neither a file that is there nor a shipped scenario");
+            let error = anyhow!("`{name}` is neither a file nor a shipped scenario");
             Err(Failure::new(Exit::Usage, error).with_hint(shipped_hint(name)))
         }
     }
@@ -68,20 +68,20 @@ pub(in crate::commands) fn text(name: &str) -> Result<(String, Vec<u8>), Failure
 
 fn read(name: &str, source: impl Read) -> Result<(String, Vec<u8>), Failure> {
     let mut bytes = Vec::new();
-    let read = source.take(MOST_BYTES).read_to_end(&mut bytes);
+    let read = source.take(MAX_BYTES).read_to_end(&mut bytes);
     let read = read.with_context(|| format!("cannot read `{name}`"));
     read.map_err(|error| Failure::new(Exit::Usage, error))?;
     Ok((name.to_owned(), bytes))
 }
 
-/// More than the reader of scenarios takes, which tells of what is too much.
-const MOST_BYTES: u64 = 8 << 20;
+/// Above the limit of the parser, which reports files that are too long.
+const MAX_BYTES: u64 = 8 << 20;
 
 fn shipped_hint(wrong: &str) -> String {
     let names: Vec<&str> = SHIPPED.iter().map(|shipped| shipped.name).collect();
     let list = names.join(", ");
     match suggestion(wrong, &names) {
         Some(close) => format!("did you mean `{close}`? shipped scenarios are {list}"),
-        None => format!("shipped scenarios are {list}; `tidegate simulate --list` says more"),
+        None => format!("shipped scenarios are {list}; `tidegate simulate --list` describes them"),
     }
 }

@@ -1,22 +1,21 @@
-//! Figures for programs.
+//! Figures as JSON.
 //!
-//! One object, or a list of them for several strategies. The names stay in the order in which the
-//! reference explains them, so that two outputs can be compared line by line.
+//! One object, or a list of them for several strategies. The names keep the order of the reference,
+//! so that two outputs can be compared line by line.
 
 use serde::{Serialize, Serializer};
 use sim::measure::{Named, Summary, is_count};
 
 use super::Outcome;
+use crate::commands::Failure;
+use crate::output::Output;
 
-pub(super) fn text(outcomes: &[Outcome<'_>]) -> String {
+pub(super) fn print(outcomes: &[Outcome<'_>], output: &Output) -> Result<(), Failure> {
     let records: Vec<Record> = outcomes.iter().map(record).collect();
-    let text = match records.as_slice() {
-        [only] => serde_json::to_string_pretty(only),
-        several => serde_json::to_string_pretty(several),
-    };
-    let mut text = text.expect("names, numbers and lists can always be written");
-    text.push('\n');
-    text
+    match records.as_slice() {
+        [only] => output.json(only),
+        several => output.json(&several),
+    }
 }
 
 /// Values by name, in order.
@@ -66,7 +65,7 @@ fn figures(summary: &Summary) -> Vec<(&'static str, Value)> {
     entries
 }
 
-/// What is counted is written without a fraction, unless it is a mean that has one.
+/// Counts are written without a fraction, unless they are a mean that has one.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -1,4 +1,4 @@
-//! The page that shows how it went.
+//! The HTML report of a simulation.
 
 use std::fs;
 use std::path::Path;
@@ -8,13 +8,11 @@ use sim::report::{self, Report, StrategyRun};
 use sim::scenario::{Draft, Shipped};
 use sim::simulate::simulate_with_series;
 
-use super::Outcome;
-use super::input;
-use crate::args::SimulateArgs;
+use super::{Outcome, SimulateArgs, input};
 use crate::commands::Failure;
 use crate::exit::Exit;
 
-/// Draws the first seed of every strategy into the file at `path`.
+/// Writes the report of the first seed of every strategy to `path`.
 pub(super) fn write(
     path: &Path,
     args: &SimulateArgs,
@@ -50,7 +48,7 @@ fn run(outcome: &Outcome<'_>) -> StrategyRun {
     }
 }
 
-/// What was written about the scenario: the file, or the flag that stands for one.
+/// The scenario as written: the file, or the flag in its place.
 fn text(draft: &Draft) -> String {
     match (&draft.file, &draft.upstream) {
         (Some((_, bytes)), _) => String::from_utf8_lossy(bytes).into_owned(),
@@ -59,7 +57,7 @@ fn text(draft: &Draft) -> String {
     }
 }
 
-/// What to type for the same page, but for the name of its file.
+/// The command that gives the same report, without `--report`.
 fn command(args: &SimulateArgs, seed: u64) -> String {
     let mut command = "tidegate simulate".to_owned();
     if let Some(scenario) = &args.scenario {
@@ -85,7 +83,7 @@ fn command(args: &SimulateArgs, seed: u64) -> String {
     command
 }
 
-/// As a shell wants it.
+/// Quoted for a shell.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=%+@".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {

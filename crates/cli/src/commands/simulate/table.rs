@@ -1,4 +1,4 @@
-//! Figures for people: a row for each strategy, below it what came of outages and steps.
+//! Figures as a table: a row for each strategy, then the outages and steps.
 
 use policy::duration::Exact;
 use policy::time::Timestamp;
@@ -37,13 +37,13 @@ struct Column {
     heading: &'static str,
     figure: &'static str,
     unit: Unit,
-    /// Is it shown also where it applies to nobody?
+    /// Is it shown even if it applies to no strategy?
     is_usual: bool,
 }
 
 #[derive(Clone, Copy)]
 enum Unit {
-    /// As a percentage with so many digits after the point.
+    /// A percentage with so many digits after the point.
     Share(usize),
     Count,
     Millis,
@@ -55,7 +55,7 @@ enum Unit {
 const COLUMNS: [Column; 12] = [
     usual("goodput", "goodput_ratio", Unit::Share(1)),
     usual("settled", "goodput_ratio_settled", Unit::Share(1)),
-    // One in a thousand is a success for some, so that it has to be seen.
+    // Two digits: a tenth of a percent decides whether a strategy meets its goal.
     usual("refused", "refused_ratio", Unit::Share(2)),
     usual("sent", "sent", Unit::Count),
     usual("latency", "mean_latency_ms", Unit::Millis),

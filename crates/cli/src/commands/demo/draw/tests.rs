@@ -1,4 +1,4 @@
-//! A fixed picture, drawn wide, narrow, coloured and plain.
+//! A fixed picture: wide, narrow, with and without colours.
 
 use insta::assert_snapshot;
 
@@ -106,22 +106,22 @@ fn canvas(columns: usize, rows: usize) -> Canvas {
 }
 
 #[test]
-fn a_wide_terminal_shows_everything() {
+fn frame_shows_everything_on_a_wide_terminal() {
     assert_snapshot!(frame(&picture(), canvas(130, 40)), @r#"
-    tidegate demo, 21.4s: nobody is told a limit, and clients send as fast as they are answered
+    tidegate demo, 21.4s: no limit is configured, clients send as fast as they get responses
     gateway http://127.0.0.1:40001, admin API http://127.0.0.1:40002
     try  curl -i http://127.0.0.1:40001/steady/hello
     or   curl -H "Authorization: Bearer $(cat /data/admin-token)" http://127.0.0.1:40002/api/v1/gates
 
-    upstream really takes       learned  answered  refused  breaker  waiting  what it does
+    upstream capacity           learned  accepted  refused  breaker  waiting  about
     steady   50/s                49.1/s    48.9/s    0.4 %  closed        27  does what it does
-             waiting for their turn at the learned pace; pace raised: answers come fast and none is refused
+             waiting for their turn at the learned rate; rate raised: answers come fast and none is refused
     polite   120 in 10s          12.0/s    48.9/s    0.4 %  closed        27  does what it does
-             waiting for the end of a hold at 22.0s, by Retry-After; pace raised: answers come fast and none is refused
+             waiting for the end of a hold at 22.0s, by Retry-After; rate raised: answers come fast and none is refused
     pool     68/s together       75.0/s    48.9/s    0.4 %                27  does what it does
-             waiting for whichever server may send first
+             waiting for the first endpoint that may send
       a      3 at once, 100ms    29.0/s              0.4 %  closed
-      b      3 at once, 100ms    30.0/s              0.4 %  open     the next look of the open breaker at 23.0s
+      b      3 at once, 100ms    30.0/s              0.4 %  open     the next probe of the open breaker at 23.0s
       c      8/s                  8.0/s              0.4 %  closed   [paused] until 24.0s, error 2 in a row
       d      8/s                  8.0/s              0.4 %  closed   [disabled] until a person enables it
 
@@ -131,20 +131,20 @@ fn a_wide_terminal_shows_everything() {
 }
 
 #[test]
-fn on_a_narrow_and_low_one_lines_are_cut_and_the_rest_is_left_out() {
+fn frame_cuts_lines_and_rows_to_fit_a_small_terminal() {
     let drawn = frame(&picture(), canvas(60, 12));
     assert!(drawn.lines().all(|line| line.chars().count() <= 60));
     assert_eq!(drawn.lines().count(), 11);
     assert!(
         !drawn.contains("admin-token"),
-        "half a command is of no use"
+        "a command that is cut off cannot be copied"
     );
     let drawn = frame(&picture(), canvas(1, 1));
     assert_eq!(drawn, "");
 }
 
 #[test]
-fn colours_say_what_is_held_back_and_what_does_not_work() {
+fn frame_colours_held_yellow_and_refusing_red() {
     let coloured = Canvas {
         has_colour: true,
         ..canvas(130, 40)
@@ -162,7 +162,7 @@ fn colours_say_what_is_held_back_and_what_does_not_work() {
 }
 
 #[test]
-fn in_a_file_only_news_are_told() {
+fn block_shows_only_new_events_after_the_first() {
     let first = block(&picture(), Duration::ZERO);
     assert!(first.starts_with("tidegate demo, 21.4s") && first.contains("admin-token"));
     let later = block(&picture(), Duration::from_secs(15));

@@ -1,0 +1,142 @@
+//! Calls to the admin API of a running server: its address, its token, and what errors mean here.
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow};
+use app::admin::Token;
+use app::admin::client::{Client, ClientError};
+use app::settings::{ADMIN_TOKEN_VARIABLE, Process, Server, Surroundings};
+use clap::Args;
+use serde_json::Value;
+
+use super::{Failure, problems, settings};
+use crate::args::ConfigFile;
+use crate::exit::Exit;
+use crate::output::Output;
+
+/// How to reach the server.
+#[derive(Debug, Args)]
+pub(crate) struct ServerArgs {
+    /// Admin address of the server [default: `server.admin` of the settings]
+    #[arg(long = "server", global = true, value_name = "URL", help_heading = SERVER)]
+    address: Option<String>,
+
+    /// File with the admin token [default: TIDEGATE_ADMIN_TOKEN, else `admin-token`
+    /// in `server.data`]
+    #[arg(long, global = true, value_name = "FILE", help_heading = SERVER)]
+    token_file: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) file: ConfigFile,
+}
+
+const SERVER: &str = "Server options";
+
+/// A client of the server that the flags, the environment and the settings name.
+pub(super) fn client(args: &ServerArgs, output: &Output) -> Result<Client, Failure> {
+    let variable = Process.variable(ADMIN_TOKEN_VARIABLE);
+    let server = server(args, variable.is_some(), output)?;
+    let token = token(args, variable.as_deref(), &server.data)?;
+    match &args.address {
+        Some(url) => Client::new(url, token).map_err(|error| {
+            let error = anyhow!("`--server` is `{url}`, {error}");
+            Failure::new(Exit::Usage, error)
+        }),
+        None if server.admin.port() == 0 => {
+            let error = anyhow!("`server.admin` is `{}`, expected a port", server.admin);
+            let hint = "`tidegate serve` prints its admin address: pass it as `--server URL`";
+            Err(Failure::new(Exit::Usage, error).with_hint(hint))
+        }
+        None => Ok(Client::at(server.admin, token)),
+    }
+}
+
+/// The section `[server]`. A settings file is not read if flags and environment say everything,
+/// unless `--config` names it.
+fn server(args: &ServerArgs, has_token: bool, output: &Output) -> Result<Server, Failure> {
+    let config = args.file.config.as_deref();
+    let is_complete = args.address.is_some() && (args.token_file.is_some() || has_token);
+    if is_complete && config.is_none() {
+        return Ok(Server::default());
+    }
+    settings::load_server(config).map_err(|problems| {
+        let hint = "`--server URL` and `--token-file FILE` name a server without a settings file";
+        problems::failure(None, problems, hint, output)
+    })
+}
+
+fn token(args: &ServerArgs, variable: Option<&str>, data: &Path) -> Result<Token, Failure> {
+    if let (Some(variable), None) = (variable, &args.token_file) {
+        return Token::new(variable).map_err(|problem| {
+            let error = anyhow!("the token in `{ADMIN_TOKEN_VARIABLE}` is {problem}");
+            let hint = "the server's token is in `admin-token` of its data folder";
+            Failure::new(Exit::Usage, error).with_hint(hint)
+        });
+    }
+    let default = Token::path(data);
+    let path = args.token_file.as_deref().unwrap_or(&default);
+    Token::read(path).map_err(|error| {
+        let hint = format!(
+            "`tidegate serve` creates the token in `server.data` at its first start; `--config FILE`, `--token-file FILE` or `{ADMIN_TOKEN_VARIABLE}` name another"
+        );
+        Failure::new(Exit::Failed, error).with_hint(hint)
+    })
+}
+
+/// The same for a call that names a gate, a pool or an endpoint: `list` is the command that shows
+/// which there are.
+pub(super) fn named_failure(error: ClientError, list: &str) -> Failure {
+    let is_missing =
+        matches!(&error, ClientError::Refused { status, .. } if status.as_u16() == 404);
+    let failure = failure(error);
+    match is_missing {
+        true => failure.with_hint(format!("`{list}` shows which there are")),
+        false => failure,
+    }
+}
+
+/// Runs one call to its end.
+pub(super) fn call(
+    call: impl Future<Output = Result<Value, ClientError>>,
+) -> Result<Value, Failure> {
+    block_on(async { call.await.map_err(failure) })
+}
+
+/// Runs calls to their end.
+pub(super) fn block_on<T>(calls: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start")
+        .map_err(|error| Failure::new(Exit::Failed, error))?;
+    runtime.block_on(calls)
+}
+
+/// The exit code and the hint for a call that failed.
+pub(super) fn failure(error: ClientError) -> Failure {
+    let (exit, hint) = match &error {
+        ClientError::Unreachable { .. } => (
+            Exit::Failed,
+            Some("start it with `tidegate serve`, or name another with `--server URL`".to_owned()),
+        ),
+        ClientError::WrongToken { .. } => (
+            Exit::Failed,
+            Some(format!(
+                "pass the file `admin-token` of the server's data folder with `--token-file FILE`, or its content in `{ADMIN_TOKEN_VARIABLE}`"
+            )),
+        ),
+        ClientError::Refused { status, .. } if matches!(status.as_u16(), 400 | 422) => {
+            (Exit::Usage, None)
+        }
+        ClientError::Refused { .. } => (Exit::Failed, None),
+        ClientError::Strange { .. } => (
+            Exit::Failed,
+            Some("`--server URL` is the admin address, not the gateway's".to_owned()),
+        ),
+    };
+    Failure {
+        hint,
+        ..Failure::new(exit, error)
+    }
+}
