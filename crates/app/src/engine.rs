@@ -20,7 +20,7 @@ use std::sync::{Arc, Weak};
 use arc_swap::ArcSwap;
 use store::Store;
 use tidegate::event::{Event, Listener};
-use tidegate::{Clock, Limiter, Timestamp};
+use tidegate::{Clock, HostSettings, Hosts, Limiter, Timestamp};
 
 pub use control::{ControlError, NewEndpoint, Wrong};
 pub use happening::Happening;
@@ -70,7 +70,7 @@ impl Engine {
         let limiter = Limiter::builder()
             .clock(clock)
             .listener(Hears(Arc::clone(&hub)))
-            .hosts(settings.gates.clone())
+            .hosts(gate_settings(&settings))
             .retry_budget(settings.retry_budget)
             .build();
         let connector = Connector::new(Addresses::default());
@@ -159,7 +159,7 @@ impl Engine {
     /// Serves by other settings from now on. Gates and endpoints keep what they have learned, and
     /// what people changed at run time stays changed.
     pub fn reload(&self, settings: Arc<Settings>) {
-        self.limiter.set_settings(settings.gates.clone());
+        self.limiter.set_settings(gate_settings(&settings));
         self.serve(settings, &self.control.overlay());
     }
 
@@ -221,4 +221,16 @@ impl Engine {
         let view = views.into_iter().find(|view| view.name == *endpoint)?;
         view.last_error
     }
+}
+
+/// What is configured for every host, with the longest time that an attempt may wait for a response:
+/// until then a probe of a breaker is not lost.
+fn gate_settings(settings: &Settings) -> Hosts<HostSettings> {
+    let http = &settings.http;
+    let timeout = http.connect_timeout + http.first_byte_timeout;
+    let mut hosts = settings.gates.clone();
+    for host in hosts.values_mut() {
+        host.gate.set_response_timeout(timeout);
+    }
+    hosts
 }

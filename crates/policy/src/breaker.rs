@@ -8,8 +8,9 @@
 //! Open turns into HalfOpen by time alone. Nothing runs at that instant: whoever looks next finds
 //! it so ([`Breaker::advance`]). A probe is not a number that can leak: a permit carries the
 //! *round* it was given out in, a new round begins at every change of state, and only a permit of
-//! the present round gives its place back. Probes that never come back at all are taken for lost
-//! after [`PROBE_LOST_AFTER`], so that no breaker stays HalfOpen for ever.
+//! the present round gives its place back. Probes that never come back at all count as lost after
+//! the longest time a response may take, and never sooner than [`MIN_PROBE_LOST_AFTER`], so that no
+//! breaker stays HalfOpen for ever.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -195,12 +196,13 @@ impl Breaker {
     }
 
     /// Gives out a probe while HalfOpen, nothing while Closed.
-    pub fn admit(&mut self, now: Timestamp) -> Option<Probe> {
+    /// It counts as lost after `lost_after`.
+    pub fn admit(&mut self, now: Timestamp, lost_after: Duration) -> Option<Probe> {
         if self.state != BreakerState::HalfOpen {
             return None;
         }
         self.probes_out = self.probes_out.saturating_add(1);
-        self.until = now + PROBE_LOST_AFTER;
+        self.until = self.until.max(now + lost_after);
         Some(self.probe())
     }
 
@@ -365,9 +367,9 @@ pub struct BreakerRecord {
 /// into a long outage.
 pub const OPEN_GROWTH: f64 = 1.6;
 
-/// A probe that has not come back after this long is taken for lost. Twice the default time to
-/// the first byte: whatever is slower than that has been cut off by its own timeout.
-pub const PROBE_LOST_AFTER: Duration = Duration::from_secs(120);
+/// A probe counts as lost after the longest time a response may take, and never sooner than this:
+/// twice the default time to the first byte.
+pub const MIN_PROBE_LOST_AFTER: Duration = Duration::from_secs(120);
 
 fn open_time(settings: &BreakerSettings, openings: u8) -> Duration {
     let growth = OPEN_GROWTH.powi(i32::from(openings));
@@ -504,14 +506,17 @@ mod tests {
     fn probes_of_an_earlier_round_have_no_place_to_give_back() {
         let mut breaker = after("FFFFF");
         breaker.advance(at(16));
-        let old = [breaker.admit(at(16)), breaker.admit(at(16))];
+        let old = [
+            breaker.admit(at(16), MIN_PROBE_LOST_AFTER),
+            breaker.admit(at(16), MIN_PROBE_LOST_AFTER),
+        ];
         assert_eq!(breaker.free_probes(&SETTINGS), 1);
         assert_eq!(
             breaker.record(&SETTINGS, Signal::Failure, at(17)),
             Some(Change::Opened)
         );
         breaker.advance(at(32));
-        let present = breaker.admit(at(32));
+        let present = breaker.admit(at(32), MIN_PROBE_LOST_AFTER);
         assert!(
             !breaker.give_back(old[0]) && !breaker.give_back(old[1]) && !breaker.give_back(None)
         );
@@ -527,7 +532,7 @@ mod tests {
         breaker.advance(at(16));
         for second in 16..19 {
             assert_eq!(breaker.probe_at_the_latest(&SETTINGS), None);
-            assert!(breaker.admit(at(second)).is_some());
+            assert!(breaker.admit(at(second), MIN_PROBE_LOST_AFTER).is_some());
         }
         assert_eq!(breaker.probe_at_the_latest(&SETTINGS), Some(at(18 + 120)));
         breaker.advance(at(18 + 119));

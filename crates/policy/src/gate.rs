@@ -24,6 +24,7 @@ use crate::window::Counts;
 
 mod admit;
 mod ask;
+mod counters;
 mod learn;
 mod options;
 mod record;
@@ -31,7 +32,9 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-pub use ask::{Ask, Decision, Permit, Reason};
+use counters::Counters;
+
+pub use ask::{Ask, Decision, Permit, Reason, ResponseBody};
 pub use options::GateOptions;
 pub use record::{GateMarks, GateRecord, GateSnapshot};
 pub use settings::GateSettings;
@@ -45,11 +48,10 @@ pub use crate::setting::SettingError;
 #[repr(C)]
 pub struct Gate {
     bucket: Bucket,
-    in_flight: u32,
+    counters: Counters,
     line: LineId,
     /// Permits given out so far, modulo 2^32.
     admitted: u32,
-    epoch: u32,
     /// When an attempt last succeeded.
     last_success: Option<CoarseTime>,
     last_stir: LastStir,
@@ -77,10 +79,9 @@ impl Gate {
         let rate = settings.initial_rate;
         let mut gate = Self {
             bucket: Bucket::full(rate, rate::burst(settings, rate), now),
-            in_flight: 0,
+            counters: Counters::default(),
             line: LineId::NONE,
             admitted: 0,
-            epoch: 0,
             last_success: None,
             last_stir: LastStir::at(now),
             why: Why::Initial,
@@ -123,18 +124,16 @@ impl Gate {
     pub fn reset(&mut self, settings: &GateSettings, now: Timestamp) {
         self.release(settings, now);
         let Self {
-            epoch,
             admitted,
-            in_flight,
+            counters,
             line,
             ..
         } = *self;
         let breaker = self.breaker.clone();
         let limits = self.limits.take();
         *self = Self {
-            epoch,
             admitted,
-            in_flight,
+            counters,
             line,
             breaker,
             limits,
@@ -222,14 +221,15 @@ impl Gate {
         self.last_success.map(CoarseTime::timestamp)
     }
 
-    /// Attempts under way.
+    /// Attempts under way: until the end of the response's body, where the owner of the permit says
+    /// when that is.
     pub fn in_flight(&self) -> u32 {
-        self.in_flight
+        self.counters.in_flight()
     }
 
     /// Counts every decrease, trip, close and interference of a person.
     pub fn epoch(&self) -> u32 {
-        self.epoch
+        self.counters.epoch()
     }
 
     /// When anyone last asked or brought a permit back.
@@ -240,7 +240,7 @@ impl Gate {
     /// May it be forgotten? Not while it is held, not Closed, or while anyone is in flight or
     /// waits.
     pub fn is_evictable(&self, now: Timestamp) -> bool {
-        let busy = self.in_flight > 0 || self.is_waited_for();
+        let busy = self.in_flight() > 0 || self.is_waited_for();
         let held = self.hold_until > now;
         !busy && !held && self.breaker.state(now) == BreakerState::Closed
     }
@@ -286,6 +286,6 @@ impl Gate {
     }
 
     fn begin_epoch(&mut self) {
-        self.epoch = self.epoch.wrapping_add(1);
+        self.counters.begin_epoch();
     }
 }

@@ -210,6 +210,11 @@ impl<T> Hosts<T> {
         self.patterns.iter().zip(&self.values[1..])
     }
 
+    /// Every value, the default's too.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.values.iter_mut()
+    }
+
     fn position(&self, pattern: &HostPattern) -> Option<HostIndex> {
         match pattern {
             HostPattern::Exact(host) => self.exact.get(host).copied(),

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use policy::breaker::{BreakerState, PROBE_LOST_AFTER};
+use policy::breaker::{BreakerState, MIN_PROBE_LOST_AFTER};
 use policy::gate::{Ask, Decision, Gate, GateOptions, GateSettings, Permit, Reason};
 use policy::hint::{Hint, Source};
 use policy::line::{Class, Ticket, Tickets};
@@ -426,7 +426,7 @@ impl Watched {
         assert_ne!(self.gate.breaker_state(now), BreakerState::Open);
         self.shadow.take(f64::from(cost), now);
         if permit.is_probe() {
-            if now.since(self.probes.last) >= PROBE_LOST_AFTER {
+            if now.since(self.probes.last) >= MIN_PROBE_LOST_AFTER {
                 self.probes.end_stay();
             }
             self.probes.out += 1;

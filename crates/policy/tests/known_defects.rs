@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use policy::backoff::{BackoffOptions, BackoffSettings};
-use policy::breaker::{BreakerState, PROBE_LOST_AFTER};
+use policy::breaker::{BreakerState, MIN_PROBE_LOST_AFTER};
 use policy::gate::{Ask, Decision, Gate, GateOptions, GateSettings, Permit};
 use policy::hint::{Hint, Source};
 use policy::item::{Item, ItemKind, Step, TerminalReason};
@@ -66,7 +66,7 @@ fn three_lost_probes_do_not_leave_the_breaker_half_open_for_ever() {
     let mut at = Bench::tripped();
     let lost = [at.ask(), at.ask(), at.ask()];
     assert!(at.try_ask().is_none());
-    at.now = at.now + PROBE_LOST_AFTER;
+    at.now = at.now + MIN_PROBE_LOST_AFTER;
     for _ in 0..3 {
         at.now = at.now + Duration::from_secs(4);
         let probe = at.ask();
@@ -197,7 +197,7 @@ fn leaked_permits_do_not_wedge_the_gate() {
             }
         }
         assert!(leaked.len() > 6, "{strategy}: {}", leaked.len());
-        at.now = at.now + PROBE_LOST_AFTER;
+        at.now = at.now + MIN_PROBE_LOST_AFTER;
         assert!(at.try_ask().is_some(), "{strategy}");
     }
 }

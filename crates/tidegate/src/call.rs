@@ -22,6 +22,7 @@ use crate::ask::Ask;
 use crate::clock::Clock;
 use crate::credential::Refresh;
 use crate::limiter::Limiter;
+use crate::permit::InFlight;
 use crate::pool::{Endpoint, Pool};
 
 mod course;
@@ -53,6 +54,8 @@ pub struct Answered<T> {
     pub text: String,
     /// It cannot be sent again, whatever came of it: its body is gone, for instance.
     pub is_last: bool,
+    /// The value holds a response whose body is still to come.
+    pub has_body: bool,
 }
 
 impl<T> Answered<T> {
@@ -70,6 +73,7 @@ impl<T> Answered<T> {
             verdict,
             text: String::new(),
             is_last: false,
+            has_body: false,
         }
     }
 
@@ -86,6 +90,16 @@ impl<T> Answered<T> {
             verdict: None,
             text: String::new(),
             is_last: true,
+            has_body: false,
+        }
+    }
+
+    /// The same, and its body is still to come: if this is the last attempt, it counts against
+    /// `max_in_flight` until the caller drops [`Called::in_flight`] or [`CallError::in_flight`].
+    pub fn with_body(self) -> Self {
+        Self {
+            has_body: true,
+            ..self
         }
     }
 
@@ -121,7 +135,7 @@ impl Attempt {
 }
 
 /// A call that is done.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Called<T> {
     /// What the last attempt came to.
     pub value: T,
@@ -129,6 +143,8 @@ pub struct Called<T> {
     pub sent: u32,
     /// Everything that was decided on the way.
     pub trail: Trail,
+    /// Keeps the attempt in flight while its body is read, see [`Answered::with_body`].
+    pub in_flight: Option<InFlight>,
 }
 
 /// Something that somebody wants done through a gate, or through a [`Pool`].
@@ -320,7 +336,7 @@ impl<'a, P> Call<'a, P> {
                 return Ok(course.unsent(answered.value));
             };
             let endpoint = right.endpoint_id();
-            right.settle(outcome, answered.verdict, &answered.text);
+            let in_flight = right.settle(&answered, outcome);
             let mut step = course.after(endpoint, outcome, answered.verdict);
             if answered.is_last && !matches!(step, Step::Done | Step::Failed(_)) {
                 step = Step::Failed(TerminalReason::Exhausted);
@@ -330,9 +346,15 @@ impl<'a, P> Call<'a, P> {
                 step = course.refreshed(credential, succeeded);
             }
             match course.take(step) {
+                // Its place in flight is free at once: the next attempt may need it.
                 Taken::Again => last = Some(answered.value),
-                Taken::Done => return Ok(course.done(answered.value)),
-                Taken::Over(reason) => return Err(course.over(reason, Some(answered.value))),
+                Taken::Done => return Ok(course.done(answered.value, in_flight)),
+                Taken::Over(reason) => {
+                    return Err(CallError {
+                        in_flight,
+                        ..course.over(reason, Some(answered.value))
+                    });
+                }
             }
         }
     }

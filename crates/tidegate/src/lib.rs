@@ -97,7 +97,7 @@ pub use call::{Answered, Attempt, Call, CallError, Called};
 pub use clock::{Clock, ManualClock};
 pub use credential::{Credential, Making, Refresh};
 pub use limiter::{GateView, Limiter, LimiterBuilder, Snapshot, Sort, Totals};
-pub use permit::Permit;
+pub use permit::{InFlight, Permit};
 pub use pool::{Pool, PoolPermit, PoolRefusal, RefusalReason};
 pub use settings::HostSettings;
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use policy::gate;
+use policy::gate::{self, ResponseBody};
 use policy::outcome::{Outcome, Verdict};
 use policy::time::Timestamp;
 
@@ -84,6 +84,36 @@ impl<'a> Permit<'a> {
         self.bring_back(|shared, place, permit| shared.settle(place, permit, outcome, verdict));
     }
 
+    /// Says what came of the attempt at the head of a response whose body is still to come. The gate
+    /// learns from it now, and the attempt counts against `max_in_flight` until the returned guard is
+    /// dropped: keep it with the body.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::{Limiter, Outcome};
+    /// let limiter = Limiter::new();
+    /// let permit = limiter.try_acquire("api.example.com")?;
+    /// let outcome = Outcome::status(200, Duration::from_millis(80));
+    /// let in_flight = permit.settle_head(&outcome, outcome.judge().verdict);
+    /// // … read the body …
+    /// assert_eq!(limiter.gate("api.example.com").unwrap().gate.in_flight, 1);
+    /// drop(in_flight);
+    /// assert_eq!(limiter.gate("api.example.com").unwrap().gate.in_flight, 0);
+    /// # Ok::<(), tidegate::Refusal>(())
+    /// ```
+    pub fn settle_head(mut self, outcome: &Outcome, verdict: Option<Verdict>) -> InFlight {
+        let mut first = InFlight::new(self.home.shared(), self.place);
+        if let Some(permit) = self.permit.take() {
+            first.settle(permit, outcome, verdict);
+        }
+        while let Some((place, permit)) = self.others.as_mut().and_then(|others| others.pop()) {
+            let mut next = InFlight::new(self.home.shared(), place);
+            next.settle(permit, outcome, verdict);
+            first.others.push(next);
+        }
+        first
+    }
+
     /// Gives it back as if it had never been asked for: nothing was sent, so the tokens are there
     /// for somebody else.
     pub fn give_back(mut self) {
@@ -143,6 +173,48 @@ impl<'a> Permit<'a> {
     /// Is this attempt one of the few that find out whether the upstream works again?
     pub fn is_probe(&self) -> bool {
         self.permit.as_ref().is_some_and(gate::Permit::is_probe)
+    }
+}
+
+/// An attempt whose response's body is still to come: it counts against `max_in_flight` until this
+/// is dropped. Made by [`Permit::settle_head`].
+#[must_use = "dropped, it says that the body has ended"]
+pub struct InFlight {
+    shared: Arc<Shared>,
+    place: Place,
+    body: Option<ResponseBody>,
+    /// Those of further gates that the same ask was for.
+    others: Vec<Self>,
+}
+
+impl InFlight {
+    fn new(shared: &Shared, place: Place) -> Self {
+        Self {
+            shared: shared.to_arc(),
+            place,
+            body: None,
+            others: Vec::new(),
+        }
+    }
+
+    fn settle(&mut self, permit: gate::Permit, outcome: &Outcome, verdict: Option<Verdict>) {
+        let body = &mut self.body;
+        self.shared
+            .settle_head(self.place, permit, outcome, verdict, body);
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        if let Some(body) = self.body.take() {
+            self.shared.finish(self.place, body);
+        }
+    }
+}
+
+impl fmt::Debug for InFlight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InFlight").finish_non_exhaustive()
     }
 }
 

@@ -665,3 +665,61 @@ fn who_does_not_want_everything_hears_what_changes_and_may_change_its_mind() {
     settle(&status(200));
     assert_eq!(told(), ["admitted", "settled"]);
 }
+
+/// What a call comes to whose attempts give these statuses, each with a body to read.
+fn stream(
+    clock: &ManualClock,
+    call: Call<'_>,
+    statuses: &[u16],
+) -> Result<Called<u16>, CallError<u16>> {
+    let mut statuses = statuses.iter().copied();
+    drive(
+        clock,
+        call.run(|attempt| {
+            let status = statuses.next().expect("an attempt that the test knows of");
+            async move { Answered::new(status, attempt.status(status)).with_body() }
+        }),
+    )
+}
+
+#[test]
+fn the_last_response_is_in_flight_while_its_body_is_read() {
+    let one = [
+        ("strategy", "fixed"),
+        ("initial_rate", "1000"),
+        ("max_in_flight", "1"),
+    ];
+    let (clock, limiter) = limiter(&one);
+    let in_flight = || limiter.gate(KEY).unwrap().gate.in_flight;
+    // The retry needs the place of the first.
+    let called = stream(&clock, limiter.call(KEY), &[503, 200]).unwrap();
+    assert_eq!((called.value, called.sent, in_flight()), (200, 2, 1));
+    drop(called.in_flight);
+    assert_eq!(in_flight(), 0);
+    let error = stream(&clock, limiter.call(KEY), &[404]).unwrap_err();
+    assert_eq!((error.last, in_flight()), (Some(404), 1));
+    drop(error.in_flight);
+    assert_eq!(in_flight(), 0);
+}
+
+#[test]
+fn a_breaker_closes_on_responses_that_take_minutes() {
+    let clock = ManualClock::new();
+    let mut settings = gate(&[("consecutive_failures", "1"), ("half_open_probes", "1")]);
+    settings.set_response_timeout(Duration::from_secs(300));
+    let limiter = Limiter::builder()
+        .gate(settings)
+        .clock(clock.clock())
+        .build();
+    limiter.try_acquire(KEY).unwrap().settle(&status(500));
+    clock.advance(Duration::from_secs(5));
+    let probe = limiter.try_acquire(KEY).unwrap();
+    clock.advance(Duration::from_secs(200));
+    assert_eq!(
+        limiter.try_acquire(KEY).unwrap_err().reason(),
+        Reason::BreakerOpen
+    );
+    probe.settle(&status(200));
+    let state = limiter.gate(KEY).unwrap().gate.breaker;
+    assert_eq!(state.as_str(), "closed");
+}

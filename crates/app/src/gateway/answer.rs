@@ -46,20 +46,29 @@ pub(super) fn finish(
     body: &Kept,
     mut finish: Finish<'_>,
 ) -> Response<ServedBody> {
-    let (got, reason, way) = match ended {
-        Ok(Called { value, sent, trail }) => (Some(value), None, Way { sent, trail }),
+    let (got, reason, way, in_flight) = match ended {
+        Ok(Called {
+            value,
+            sent,
+            trail,
+            in_flight,
+        }) => (Some(value), None, Way { sent, trail }, in_flight),
         Err(CallError {
             reason,
             last,
             sent,
             trail,
-        }) => (last, Some(reason), Way { sent, trail }),
+            in_flight,
+        }) => (last, Some(reason), Way { sent, trail }, in_flight),
     };
     match got {
         Some(Got {
             endpoint,
             what: What::Answer(answer),
-        }) => finish.pass(answer, endpoint.data(), endpoint.name(), reason, way),
+        }) => {
+            let answer = answer.map(|body| ServedBody::Passed(body, in_flight));
+            finish.pass(answer, endpoint.data(), endpoint.name(), reason, way)
+        }
         got => {
             let own = own_answer(got.as_ref(), reason, body, &way.trail, finish.now());
             let endpoint = got.as_ref().map(|got| got.endpoint.data().name.clone());
@@ -205,13 +214,12 @@ impl<'a> Finish<'a> {
     /// The upstream's answer, unchanged but for what we add.
     fn pass(
         &mut self,
-        answer: Response<crate::upstream::AnswerBody>,
+        mut answer: Response<ServedBody>,
         remote: &Remote,
         endpoint: &str,
         reason: Option<TerminalReason>,
         way: Way,
     ) -> Response<ServedBody> {
-        let mut answer = answer.map(ServedBody::Passed);
         headers::clean_answer(answer.headers_mut());
         *answer.version_mut() = http::Version::HTTP_11;
         self.mark(&mut answer, Some(remote.name.clone()), &way);

@@ -5,14 +5,15 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
+use tidegate::InFlight;
 
 use crate::upstream::{AnswerBody, BodyError};
 
 /// The body of an answer to a caller.
 #[derive(Debug)]
 pub enum ServedBody {
-    /// As the upstream sends it.
-    Passed(AnswerBody),
+    /// As the upstream sends it; the attempt is in flight until this is dropped.
+    Passed(AnswerBody, Option<InFlight>),
     /// Made here; `None` once it was handed over.
     Made(Option<Bytes>),
 }
@@ -26,21 +27,21 @@ impl Body for ServedBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match self.get_mut() {
-            Self::Passed(body) => Pin::new(body).poll_frame(context),
+            Self::Passed(body, _) => Pin::new(body).poll_frame(context),
             Self::Made(body) => Poll::Ready(body.take().map(|body| Ok(Frame::data(body)))),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Self::Passed(body) => body.is_end_stream(),
+            Self::Passed(body, _) => body.is_end_stream(),
             Self::Made(body) => body.is_none(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Passed(body) => body.size_hint(),
+            Self::Passed(body, _) => body.size_hint(),
             Self::Made(body) => {
                 SizeHint::with_exact(body.as_ref().map_or(0, |body| body.len() as u64))
             }

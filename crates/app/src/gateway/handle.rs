@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use policy::item::ItemKind;
 use policy::outcome::{Failure, Outcome, Phase, Verdict};
 use tidegate::call::TrailStep;
@@ -278,12 +278,14 @@ async fn answered(
         *answer.headers_mut() = headers;
         (outcome, verdict, text)
     };
+    let has_body = !answer.body().is_end_stream();
     let got = Got {
         endpoint,
         what: What::Answer(answer),
     };
     Answered {
         text,
+        has_body,
         ..Answered::judged(got, outcome, verdict)
     }
 }

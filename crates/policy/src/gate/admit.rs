@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use super::{Ask, Decision, Gate, GateSettings, Permit, Reason};
+use super::{Ask, Counters, Decision, Gate, GateSettings, Permit, Reason};
 use crate::breaker::{BreakerState, Probe};
 use crate::line::{Ticket, Tickets};
 use crate::rate::{self, LastStir, Strategy};
@@ -94,13 +94,13 @@ impl Gate {
         let cost = tickets.first_cost(self.line)?;
         let looked_at = self.bucket.refilled_at();
         let isolated = self.breaker.state(looked_at) == BreakerState::Isolated;
-        if isolated || self.in_flight >= settings.max_in_flight {
+        if isolated || self.in_flight() >= settings.max_in_flight {
             return None;
         }
         let probe_at = self.breaker.probe_at_the_latest(&settings.breaker);
         let answer_at = self
             .is_waiting_for_answers(settings)
-            .then(|| self.last_stir.waits_until(looked_at));
+            .then(|| self.last_stir.waits_until(looked_at, settings.lost_after()));
         let leaves_at = self.leaves_at(settings, 0, cost, looked_at)?;
         [Some(leaves_at), probe_at, answer_at]
             .into_iter()
@@ -175,7 +175,13 @@ impl Gate {
     ) -> Judged {
         self.advance(settings, now);
         if !settings.enabled {
-            return Judged::Leave;
+            return match self.in_flight() {
+                Counters::MAX_IN_FLIGHT => Judged::Wait {
+                    reason: Reason::InFlight,
+                    until: None,
+                },
+                _ => Judged::Leave,
+            };
         }
         let at_breaker = match self.pass_breaker(settings, tickets, ask, now) {
             Ok(reason) => reason,
@@ -335,8 +341,9 @@ impl Gate {
     /// Are as many under way as allowed? What `adaptive` allows yields to silence, `max_in_flight`
     /// never does.
     fn is_full(&self, settings: &GateSettings, now: Timestamp) -> bool {
-        self.in_flight >= settings.max_in_flight
-            || self.is_waiting_for_answers(settings) && now < self.last_stir.waits_until(now)
+        self.in_flight() >= settings.max_in_flight
+            || self.is_waiting_for_answers(settings)
+                && now < self.last_stir.waits_until(now, settings.lost_after())
     }
 
     #[inline]
@@ -344,15 +351,15 @@ impl Gate {
         settings.strategy == Strategy::Adaptive
             && self
                 .adaptive
-                .is_filled_by(self.in_flight, self.bucket.rate())
+                .is_filled_by(self.counters.unanswered(), self.bucket.rate())
     }
 
     /// Is there certainly room in flight, in a gate that is plain? Few are let through without
     /// looking at what `adaptive` remembers, which lies in another cache line.
     #[inline]
     fn has_room(&self, settings: &GateSettings) -> bool {
-        let few = self.in_flight < rate::ALWAYS_IN_FLIGHT;
-        self.in_flight < settings.max_in_flight && (few || !self.is_waiting_for_answers(settings))
+        let few = self.counters.unanswered() < rate::ALWAYS_IN_FLIGHT;
+        self.in_flight() < settings.max_in_flight && (few || !self.is_waiting_for_answers(settings))
     }
 
     fn join(
@@ -392,18 +399,18 @@ impl Gate {
                 limits.take(cost, now);
             }
         }
-        let probe = self.breaker.admit(now);
+        let probe = self.breaker.admit(now, settings.lost_after());
         Some(self.permit(cost, probe, now))
     }
 
     #[inline]
     fn permit(&mut self, cost: u32, probe: Option<Probe>, now: Timestamp) -> Permit {
         self.last_stir = LastStir::at(now);
-        self.in_flight = self.in_flight.saturating_add(1);
+        self.counters.admit();
         self.admitted = self.admitted.wrapping_add(1);
         Permit {
             admitted_at: now,
-            epoch: self.epoch,
+            epoch: self.counters.epoch(),
             number: self.admitted,
             cost: NonZeroU32::new(cost).unwrap_or(NonZeroU32::MIN),
             probe,

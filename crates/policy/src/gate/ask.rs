@@ -102,7 +102,7 @@ impl fmt::Display for Reason {
 }
 
 /// The right to make one attempt: 24 bytes. Bring it back with [`Gate::settle`](super::Gate::settle),
-/// with [`Gate::give_back`](super::Gate::give_back) if it was not used, or with
+/// with [`Gate::settle_head`](super::Gate::settle_head) if the response's body is still to come, with [`Gate::give_back`](super::Gate::give_back) if it was not used, or with
 /// [`Gate::abandon`](super::Gate::abandon) if nobody knows.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a permit that is not brought back stays in flight for ever"]
@@ -132,3 +132,9 @@ impl Permit {
         self.probe.is_some()
     }
 }
+
+/// A response whose body is still to come: its attempt is in flight until
+/// [`Gate::finish`](super::Gate::finish) takes this.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "an attempt whose body is never finished stays in flight for ever"]
+pub struct ResponseBody(pub(super) ());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Gate, GateSettings, Permit};
+use super::{Gate, GateSettings, Permit, ResponseBody};
 use crate::breaker::{self, Change};
 use crate::hint::Source;
 use crate::outcome::{Answer, Outcome, Verdict};
@@ -10,8 +10,8 @@ use crate::rate::{self, LastStir, Moment, Reaction, Strategy, Why};
 use crate::time::{CoarseTime, Timestamp};
 
 impl Gate {
-    /// Brings a permit back with what happened. `verdict` is `None` for answers that change
-    /// nothing.
+    /// Brings a permit back with what happened; the attempt is over. `verdict` is `None` for answers
+    /// that change nothing.
     #[inline]
     pub fn settle(
         &mut self,
@@ -21,12 +21,47 @@ impl Gate {
         verdict: Option<Verdict>,
         now: Timestamp,
     ) {
+        self.counters.finish();
+        self.learn_from(settings, &permit, outcome, verdict, now);
+    }
+
+    /// The same at the head of a response whose body is still to come: the gate learns from the
+    /// outcome, and the attempt stays in flight until [`Gate::finish`].
+    pub fn settle_head(
+        &mut self,
+        settings: &GateSettings,
+        permit: Permit,
+        outcome: &Outcome,
+        verdict: Option<Verdict>,
+        now: Timestamp,
+    ) -> ResponseBody {
+        self.learn_from(settings, &permit, outcome, verdict, now);
+        ResponseBody(())
+    }
+
+    /// The body of a response has ended, or is not read any further: its place in flight is free.
+    pub fn finish(&mut self, settings: &GateSettings, body: ResponseBody, now: Timestamp) {
+        let ResponseBody(()) = body;
+        self.advance(settings, now);
+        self.counters.finish();
+        self.note_whether_plain();
+    }
+
+    #[inline]
+    fn learn_from(
+        &mut self,
+        settings: &GateSettings,
+        permit: &Permit,
+        outcome: &Outcome,
+        verdict: Option<Verdict>,
+        now: Timestamp,
+    ) {
         let says_nothing_else = outcome.hint.remaining.is_none() && outcome.used.is_none();
         let is_plain = self.is_plain && settings.enabled;
         if is_plain && verdict == Some(Verdict::Success) && says_nothing_else {
             self.settle_plain_success(settings, permit.epoch, outcome, now);
         } else {
-            self.settle_the_long_way(settings, &permit, outcome, verdict, now);
+            self.settle_the_long_way(settings, permit, outcome, verdict, now);
         }
     }
 
@@ -44,14 +79,14 @@ impl Gate {
         let burst = rate::burst(settings, self.bucket.rate());
         self.bucket.refill_unpaused(now, burst);
         self.last_stir = LastStir::at(now);
-        self.in_flight = self.in_flight.saturating_sub(1);
+        self.counters.answer();
         self.last_success = Some(CoarseTime::of(now));
         if let Answer::Status(_) = outcome.answer {
             self.latency.record(outcome.latency);
         }
         self.succeeded = self.succeeded.saturating_add(1);
         let moment = self.moment(settings, now);
-        if epoch != self.epoch {
+        if epoch != self.counters.epoch() {
             self.adaptive.late_success(moment);
             return;
         }
@@ -70,7 +105,7 @@ impl Gate {
         now: Timestamp,
     ) {
         self.advance(settings, now);
-        let present = self.take_back(permit, now);
+        let present = self.end_attempt(permit, now);
         self.take_in(settings, permit, outcome, verdict, present, now);
         self.note_whether_plain();
     }
@@ -115,7 +150,8 @@ impl Gate {
     /// may be able to leave now.
     pub fn give_back(&mut self, settings: &GateSettings, permit: Permit, now: Timestamp) {
         self.advance(settings, now);
-        self.take_back(&permit, now);
+        self.counters.finish();
+        self.end_attempt(&permit, now);
         if !settings.enabled {
             return;
         }
@@ -129,16 +165,18 @@ impl Gate {
     /// Brings a permit back without an outcome: nobody knows whether anything was sent.
     pub fn abandon(&mut self, settings: &GateSettings, permit: Permit, now: Timestamp) {
         self.advance(settings, now);
-        self.take_back(&permit, now);
+        self.counters.finish();
+        self.end_attempt(&permit, now);
     }
 
-    /// Frees what the permit held. `true` if its outcome is of the present epoch.
-    fn take_back(&mut self, permit: &Permit, now: Timestamp) -> bool {
+    /// Nothing more comes for the permit but perhaps a body: frees what it held besides its place in
+    /// flight. `true` if its outcome is of the present epoch.
+    fn end_attempt(&mut self, permit: &Permit, now: Timestamp) -> bool {
         self.last_stir = LastStir::at(now);
-        self.in_flight = self.in_flight.saturating_sub(1);
+        self.counters.answer();
         let probing = self.breaker.give_back(permit.probe);
         self.note_whether_plain();
-        permit.epoch == self.epoch && probing
+        permit.epoch == self.counters.epoch() && probing
     }
 
     fn correct(&mut self, settings: &GateSettings, asked: u32, used: u32) {

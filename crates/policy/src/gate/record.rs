@@ -50,7 +50,7 @@ pub struct GateSnapshot {
     pub rate: f64,
     /// Tokens there now; below zero after a cost was corrected upwards.
     pub tokens: f64,
-    /// Attempts under way.
+    /// Attempts under way, until the end of the response's body.
     pub in_flight: u32,
     /// How many wait.
     pub waiting: u32,
@@ -138,7 +138,7 @@ impl Gate {
         GateSnapshot {
             rate: bucket.rate(),
             tokens: bucket.tokens(),
-            in_flight: self.in_flight,
+            in_flight: self.in_flight(),
             waiting: tickets.waiting(self.line),
             latency_ewma: self.latency.ewma(),
             latency_p95: self.latency.p95(),

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::options::GateOptions;
-use crate::breaker::BreakerSettings;
+use crate::breaker::{BreakerSettings, MIN_PROBE_LOST_AFTER};
 use crate::duration;
 use crate::limits::Limit;
 use crate::rate::{AimdSettings, Strategy};
@@ -31,6 +31,7 @@ pub struct GateSettings {
     pub(crate) max_gates: u32,
     pub(crate) shards: u32,
     pub(crate) throttled_after: Duration,
+    pub(crate) response_timeout: Duration,
     pub(crate) aimd: AimdSettings,
 }
 
@@ -61,6 +62,7 @@ impl GateOptions {
             max_gates: self.max_gates.unwrap_or(100_000),
             shards: self.shards.unwrap_or(64),
             throttled_after: self.throttled_after.unwrap_or(Duration::from_millis(100)),
+            response_timeout: Duration::ZERO,
             aimd: AimdSettings {
                 burst: self.burst.unwrap_or(4.0),
                 increase: self.increase.unwrap_or(0.25),
@@ -272,6 +274,21 @@ impl GateSettings {
     /// A wait longer than this counts as throttled.
     pub fn throttled_after(&self) -> Duration {
         self.throttled_after
+    }
+
+    /// The sender waits up to `timeout` for the head of a response, connecting included.
+    ///
+    /// An attempt without a response counts as lost only after that time, and never sooner than
+    /// after [`MIN_PROBE_LOST_AFTER`](crate::breaker::MIN_PROBE_LOST_AFTER). Without this, a breaker
+    /// could not close on an upstream that takes longer to respond.
+    pub fn set_response_timeout(&mut self, timeout: Duration) {
+        self.response_timeout = timeout;
+    }
+
+    /// After how long without a response an attempt counts as lost.
+    #[inline]
+    pub(crate) fn lost_after(&self) -> Duration {
+        self.response_timeout.max(MIN_PROBE_LOST_AFTER)
     }
 
     /// When the breaker opens and how it closes again.

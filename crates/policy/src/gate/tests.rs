@@ -68,6 +68,13 @@ impl Bench {
             .settle(&self.settings, permit, outcome, Some(verdict), at(seconds));
     }
 
+    /// The head of a good response has come, its body has not.
+    fn settle_head(&mut self, permit: Permit, seconds: f64) -> ResponseBody {
+        let (settings, success) = (&self.settings, Some(Verdict::Success));
+        self.gate
+            .settle_head(settings, permit, &answer(200), success, at(seconds))
+    }
+
     fn succeed(&mut self, permit: Permit, seconds: f64) {
         self.settle(permit, seconds, &answer(200), Verdict::Success);
     }
@@ -203,10 +210,9 @@ fn the_documented_layout_is_the_real_one() {
     }
     rows!(
         bucket,
-        in_flight,
+        counters,
         line,
         admitted,
-        epoch,
         last_success,
         last_stir,
         why,

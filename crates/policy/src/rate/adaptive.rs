@@ -16,7 +16,6 @@
 use std::time::Duration;
 
 use super::{Moment, Reaction, Signal, Why};
-use crate::breaker;
 use crate::gate::GateSettings;
 use crate::time::Timestamp;
 
@@ -63,16 +62,16 @@ impl Adaptive {
         self.ceiling = ceiling.map_or(f32::INFINITY, narrow);
     }
 
-    /// Are as many attempts under way as make sense? That is what the rate fills at the usual
+    /// Are as many attempts without a response as make sense? That is what the rate fills at the usual
     /// latency, twice over, and [`ALWAYS_IN_FLIGHT`]. More would only queue up at the server. One,
     /// while it is doubtful that anything passes.
     #[inline]
-    pub(crate) fn is_filled_by(&self, in_flight: u32, rate: f64) -> bool {
+    pub(crate) fn is_filled_by(&self, unanswered: u32, rate: f64) -> bool {
         if self.doubts() {
-            return in_flight >= 1;
+            return unanswered >= 1;
         }
         match self.latency.base() {
-            Some(base) => f64::from(in_flight) >= f64::from(ALWAYS_IN_FLIGHT) + 2.0 * rate * base,
+            Some(base) => f64::from(unanswered) >= f64::from(ALWAYS_IN_FLIGHT) + 2.0 * rate * base,
             None => false,
         }
     }
@@ -308,9 +307,9 @@ impl LastStir {
 
     /// Until when those under way are waited for, if none begins or ends; then they are taken for
     /// lost. Without this, a handful of attempts that never come back would close the gate.
-    pub(crate) fn waits_until(self, now: Timestamp) -> Timestamp {
+    pub(crate) fn waits_until(self, now: Timestamp, lost_after: Duration) -> Timestamp {
         let silent_for = u64::from(Self::at(now).0.wrapping_sub(self.0));
-        now + LOST_AFTER.saturating_sub(Duration::from_secs(silent_for))
+        now + lost_after.saturating_sub(Duration::from_secs(silent_for))
     }
 }
 
@@ -326,9 +325,6 @@ const GENTLE: f64 = 0.7;
 const PATIENCE: u8 = 4;
 /// Ten seconds of one request at a time is patient enough to find a window opening.
 const LONGEST_ASSUMED_WAIT_SECONDS: f64 = 10.0;
-
-/// As long as a lost probe: whatever takes longer has been cut off by its own timeout.
-const LOST_AFTER: Duration = breaker::PROBE_LOST_AFTER;
 
 /// Does a queue build up at the server?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Holds and the breaker of one gate, kept a second time.
 
-use policy::breaker::{BreakerSettings, BreakerState, PROBE_LOST_AFTER};
+use policy::breaker::{BreakerSettings, BreakerState, MIN_PROBE_LOST_AFTER};
 use policy::bucket::Pause;
 use policy::gate::GateSettings;
 use policy::outcome::Verdict;
@@ -87,7 +87,7 @@ impl Pauses {
             self.ended = self.open_until;
             self.begin_round();
         }
-        let is_lost = self.probes_out > 0 && now >= self.probed_at + PROBE_LOST_AFTER;
+        let is_lost = self.probes_out > 0 && now >= self.probed_at + MIN_PROBE_LOST_AFTER;
         if self.breaker == BreakerState::HalfOpen && is_lost {
             self.round += 1;
             self.probes_out = 0;

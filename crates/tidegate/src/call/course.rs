@@ -18,6 +18,7 @@ use crate::ask::Ask;
 use crate::credential::Refresh;
 use crate::event::Event;
 use crate::limiter::Limiter;
+use crate::permit::InFlight;
 
 pub(super) struct Course<'a, E> {
     limiter: &'a Limiter,
@@ -219,14 +220,15 @@ impl<'a, E> Course<'a, E> {
     pub(super) fn unsent<T>(mut self, value: T) -> Called<T> {
         let now = self.limiter.clock().now();
         self.note(now, What::Unsent);
-        self.done(value)
+        self.done(value, None)
     }
 
-    pub(super) fn done<T>(self, value: T) -> Called<T> {
+    pub(super) fn done<T>(self, value: T, in_flight: Option<InFlight>) -> Called<T> {
         Called {
             value,
             sent: self.item.sent(),
             trail: self.trail,
+            in_flight,
         }
     }
 
@@ -246,6 +248,7 @@ impl<'a, E> Course<'a, E> {
             sent,
             last,
             trail: self.trail,
+            in_flight: None,
         }
     }
 

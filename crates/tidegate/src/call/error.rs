@@ -5,6 +5,7 @@ use std::fmt;
 use policy::item::TerminalReason;
 
 use super::{Trail, TrailStep, What};
+use crate::permit::InFlight;
 
 /// Something will not be sent again by itself.
 ///
@@ -20,6 +21,9 @@ pub struct CallError<T> {
     pub last: Option<T>,
     /// Everything that was decided on the way.
     pub trail: Trail,
+    /// Keeps the last attempt in flight while its body is read, see
+    /// [`Answered::with_body`](super::Answered::with_body).
+    pub in_flight: Option<InFlight>,
 }
 
 impl<T> CallError<T> {

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use policy::gate::Reason;
 use policy::item::TerminalReason;
-use policy::outcome::{Outcome, Verdict};
+use policy::outcome::Outcome;
 use policy::pool::EndpointId;
 use policy::time::Timestamp;
 
-use super::{Trail, What};
+use super::{Answered, Trail, What};
 use crate::ask::Ask;
 use crate::limiter::Limiter;
-use crate::permit::Permit;
+use crate::permit::{InFlight, Permit};
 use crate::pool::{Endpoint, Pool, PoolPermit, PoolRefusal, RefusalReason};
 
 /// What gives out the right to make an attempt.
@@ -96,12 +96,16 @@ impl<E> Right<'_, E> {
         }
     }
 
-    /// Says what came of the attempt.
-    pub(super) fn settle(self, outcome: &Outcome, verdict: Option<Verdict>, text: &str) {
-        match self {
-            Self::Gate(permit) => permit.settle_as(outcome, verdict),
-            Self::Pool(permit) => permit.settle_as(outcome, verdict, text),
+    /// Says what came of the attempt. While a body is to come, it stays in flight.
+    pub(super) fn settle<T>(self, answered: &Answered<T>, outcome: &Outcome) -> Option<InFlight> {
+        let (verdict, text) = (answered.verdict, &*answered.text);
+        match (self, answered.has_body) {
+            (Self::Gate(permit), false) => permit.settle_as(outcome, verdict),
+            (Self::Pool(permit), false) => permit.settle_as(outcome, verdict, text),
+            (Self::Gate(permit), true) => return Some(permit.settle_head(outcome, verdict)),
+            (Self::Pool(permit), true) => return permit.settle_head(outcome, verdict, text),
         }
+        None
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use policy::budget::{BudgetSettings, RetryBudget};
-use policy::gate::{self, Gate, GateMarks, GateRecord, GateSettings};
+use policy::gate::{self, Gate, GateMarks, GateRecord, GateSettings, ResponseBody};
 use policy::hosts::{HostPattern, Hosts};
 use policy::line::Tickets;
 use policy::outcome::{Outcome, Verdict};
@@ -202,15 +202,56 @@ impl Shared {
         outcome: &Outcome,
         verdict: Option<Verdict>,
     ) {
+        self.learn(place, outcome, verdict, |shard, now| {
+            shard.settle(place.slot, permit, outcome, verdict, now);
+        });
+    }
+
+    /// The same at the head of a response whose body is still to come. `body` has it before any
+    /// listener is called, which may panic.
+    pub(crate) fn settle_head(
+        &self,
+        place: Place,
+        permit: gate::Permit,
+        outcome: &Outcome,
+        verdict: Option<Verdict>,
+        body: &mut Option<ResponseBody>,
+    ) {
+        self.learn(place, outcome, verdict, |shard, now| {
+            *body = Some(shard.settle_head(place.slot, permit, outcome, verdict, now));
+        });
+    }
+
+    /// The body of a response has ended: its place in flight is free.
+    pub(crate) fn finish(&self, place: Place, body: ResponseBody) {
+        let now = self.clock.now();
+        let mut shard = self.registry.lock(place.shard);
+        if shard.is_waited_for(place.slot) {
+            self.at_gate(shard, place, now, |shard, now| {
+                shard.finish(place.slot, body, now);
+            });
+        } else {
+            shard.finish(place.slot, body, now);
+        }
+    }
+
+    #[inline(always)]
+    fn learn(
+        &self,
+        place: Place,
+        outcome: &Outcome,
+        verdict: Option<Verdict>,
+        settle: impl FnOnce(&mut Shard, Timestamp),
+    ) {
         let now = self.clock.now();
         let mut shard = self.registry.lock(place.shard);
         if self.is_heard_closely() || shard.is_waited_for(place.slot) {
-            self.settle_the_long_way(shard, place, permit, outcome, verdict, now);
+            self.settle_the_long_way(shard, place, outcome, verdict, now, settle);
         } else if self.listener.is_none() {
-            shard.settle(place.slot, permit, outcome, verdict, now);
+            settle(&mut shard, now);
         } else {
             let before = shard.marks(place.slot, now);
-            shard.settle(place.slot, permit, outcome, verdict, now);
+            settle(&mut shard, now);
             if !before.look_like(&shard.marks(place.slot, now)) {
                 self.tell_marks(shard, place, &before, now);
             }
@@ -223,15 +264,15 @@ impl Shared {
         &self,
         shard: MutexGuard<'_, Shard>,
         place: Place,
-        permit: gate::Permit,
         outcome: &Outcome,
         verdict: Option<Verdict>,
         now: Timestamp,
+        settle: impl FnOnce(&mut Shard, Timestamp),
     ) {
         let key = self.key_if_heard(&shard, place);
         let seen = self.at_gate(shard, place, now, |shard, now| {
             let before = shard.marks(place.slot, now);
-            shard.settle(place.slot, permit, outcome, verdict, now);
+            settle(shard, now);
             let after = key.is_some().then(|| shard.look(place.slot, now));
             after.map(|after| (before, after))
         });

@@ -7,7 +7,7 @@ use policy::outcome::{Outcome, Verdict};
 use policy::pool::Lease;
 
 use super::{Endpoint, Pool};
-use crate::permit::Permit;
+use crate::permit::{InFlight, Permit};
 
 /// The right to make one attempt through one endpoint of a pool: a permit of its gate, and a place
 /// among the requests under way through it. Both are brought back together.
@@ -55,6 +55,21 @@ impl<'a, E> PoolPermit<'a, E> {
             self.pool
                 .settle(&self.endpoint, lease, outcome, verdict, text);
         }
+    }
+
+    /// The same at the head of a response whose body is still to come, see
+    /// [`Permit::settle_head`].
+    pub fn settle_head(
+        mut self,
+        outcome: &Outcome,
+        verdict: Option<Verdict>,
+        text: &str,
+    ) -> Option<InFlight> {
+        let (permit, lease) = self.rights.take()?;
+        let in_flight = permit.settle_head(outcome, verdict);
+        self.pool
+            .settle(&self.endpoint, lease, outcome, verdict, text);
+        Some(in_flight)
     }
 
     /// Gives it back as if it had never been asked for.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use policy::gate::{
-    self, Decision, Gate, GateMarks, GateRecord, GateSettings, GateSnapshot, Reason,
+    self, Decision, Gate, GateMarks, GateRecord, GateSettings, GateSnapshot, Reason, ResponseBody,
 };
 use policy::hosts::Hosts;
 use policy::line::Tickets;
@@ -223,6 +223,25 @@ impl Shard {
     ) {
         let (gate, settings, _) = self.parts(index);
         gate.settle(settings, permit, outcome, verdict, not_back(gate, now));
+    }
+
+    /// Brings a permit back at the head of a response whose body is still to come.
+    pub(crate) fn settle_head(
+        &mut self,
+        index: SlotIndex,
+        permit: gate::Permit,
+        outcome: &Outcome,
+        verdict: Option<Verdict>,
+        now: Timestamp,
+    ) -> ResponseBody {
+        let (gate, settings, _) = self.parts(index);
+        gate.settle_head(settings, permit, outcome, verdict, not_back(gate, now))
+    }
+
+    /// The body of a response has ended.
+    pub(crate) fn finish(&mut self, index: SlotIndex, body: ResponseBody, now: Timestamp) {
+        let (gate, settings, _) = self.parts(index);
+        gate.finish(settings, body, not_back(gate, now));
     }
 
     /// Brings a permit back of whose attempt nobody knows.

@@ -3,10 +3,11 @@
 use std::task::Poll;
 use std::time::Duration;
 
+use policy::outcome::Verdict;
 use policy::time::Timestamp;
 use tidegate::{Ask, Reason};
 
-use crate::support::{Caller, KEY, limiter, ok};
+use crate::support::{Caller, KEY, limiter, load, ok, secs};
 
 #[test]
 fn waiters_leave_in_order_at_the_rate_with_one_wake_each() {
@@ -218,4 +219,26 @@ fn a_key_that_is_named_twice_is_one_key() {
     };
     assert_eq!(limiter.gate(KEY).unwrap().gate.in_flight, 1);
     permit.settle(&ok());
+}
+
+#[test]
+fn a_response_is_in_flight_until_its_guard_is_dropped() {
+    let fast = [
+        ("strategy", "fixed"),
+        ("initial_rate", "1000"),
+        ("max_in_flight", "1"),
+    ];
+    let (clock, limiter) = limiter(&fast);
+    let both = Ask::new(KEY).also(&["account"]);
+    let permit = limiter.try_acquire(both).unwrap();
+    let in_flight = permit.settle_head(&ok(), Some(Verdict::Success));
+    assert_eq!(limiter.gate(KEY).unwrap().gate.succeeded, 1, "learned");
+    assert_eq!(load(&limiter, KEY), (1, 0));
+    assert_eq!(load(&limiter, "account"), (1, 0));
+    clock.advance(secs(1));
+    let mut caller = Caller::new(limiter.acquire(KEY));
+    assert!(caller.poll().is_pending());
+    drop(in_flight);
+    assert!(matches!(caller.poll(), Poll::Ready(Ok(_))));
+    assert_eq!(load(&limiter, "account"), (0, 0));
 }

@@ -43,10 +43,10 @@ fn ten_parallel_refusals_are_one_event() {
 #[test]
 fn a_decrease_at_the_minimum_begins_an_epoch_too() {
     let mut bench = Bench::aimd(&[("initial_rate", "0.25")]);
-    let epoch = bench.gate.epoch;
+    let epoch = bench.gate.epoch();
     let permit = bench.permit(0.0);
     bench.settle(permit, 0.0, &answer(429), Verdict::Throttled);
-    assert_eq!((bench.gate.rate(), bench.gate.epoch), (0.25, epoch + 1));
+    assert_eq!((bench.gate.rate(), bench.gate.epoch()), (0.25, epoch + 1));
 }
 
 #[test]

@@ -262,7 +262,7 @@ fn new_settings_keep_everyone_in_their_place() {
     let _under_way = bench.permit(0.0);
     bench.says(0.0);
     bench.throttle_held(0.0, 60);
-    bench.gate.in_flight = 1;
+    bench.gate.counters.admit();
     adopt(&mut bench, &[("max_rate", "1")], 0.0);
     assert_eq!(bench.gate.in_flight(), 1);
     assert!(bench.gate.is_waited_for());

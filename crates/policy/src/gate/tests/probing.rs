@@ -235,3 +235,37 @@ fn an_ask_may_wait_for_the_breaker_if_its_deadline_allows() {
         }
     ));
 }
+
+#[test]
+fn closes_on_responses_that_take_as_long_as_their_timeout_allows() {
+    let mut bench = Bench::aimd(&[]);
+    bench
+        .settings
+        .set_response_timeout(Duration::from_secs(300));
+    bench.trip();
+    let probes = [35.0; 3].map(|seconds| bench.permit(seconds));
+    assert_eq!(bench.says(334.9), "refuse breaker_open -");
+    for probe in probes {
+        bench.succeed(probe, 334.9);
+    }
+    assert_eq!(bench.state(334.9), "closed");
+}
+
+#[test]
+fn a_probe_counts_as_lost_after_the_response_timeout_and_at_least_two_minutes() {
+    let lost_after = |timeout: u64| {
+        let mut bench = Bench::aimd(&[("half_open_probes", "1")]);
+        bench
+            .settings
+            .set_response_timeout(Duration::from_secs(timeout));
+        bench.trip();
+        let _lost = bench.permit(35.0);
+        let is_free = |bench: &mut Bench, seconds: f64| bench.says(seconds) == "admit";
+        let seconds = (36..1000).map(f64::from);
+        let mut free = seconds.filter(|seconds| is_free(&mut bench, *seconds));
+        free.next().unwrap() - 35.0
+    };
+    assert_eq!(lost_after(1), 120.0);
+    assert_eq!(lost_after(120), 120.0);
+    assert_eq!(lost_after(300), 300.0);
+}

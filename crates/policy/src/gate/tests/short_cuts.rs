@@ -149,6 +149,7 @@ impl Twins {
             u32::from(self.quick.is_plain && self.settings.enabled && success && !says_more);
         self.quick
             .settle(&self.settings, one, &outcome, verdict, self.now);
+        self.thorough.counters.finish();
         self.thorough
             .settle_the_long_way(&self.settings, &other, &outcome, verdict, self.now);
     }
@@ -200,11 +201,9 @@ impl Twins {
                 2 => gate.adopt(&self.settings, &new, self.now),
                 3 => {
                     let restored = Gate::restore(&self.settings, &gate.record(self.now), self.now);
-                    let Gate {
-                        in_flight, line, ..
-                    } = *gate;
+                    let Gate { counters, line, .. } = *gate;
                     *gate = Gate {
-                        in_flight,
+                        counters,
                         line,
                         ..restored
                     };

@@ -294,3 +294,42 @@ fn adaptive_waits_for_answers_before_it_sends_more_than_the_rate_fills() {
         "silence for two minutes: they are lost"
     );
 }
+
+#[test]
+fn a_response_is_in_flight_until_the_end_of_its_body() {
+    let mut bench = Bench::aimd(&[("max_in_flight", "1")]);
+    let permit = bench.permit(0.0);
+    let body = bench.settle_head(permit, 1.0);
+    assert_eq!(bench.gate.in_flight(), 1);
+    assert_eq!(bench.says(10.0), "wait in_flight -");
+    assert!(!bench.gate.is_evictable(at(1000.0)));
+    bench.gate.finish(&bench.settings, body, at(20.0));
+    assert_eq!(bench.gate.in_flight(), 0);
+    assert_eq!(bench.admitted_by(20.0), [20.0]);
+    assert_eq!(bench.gate.last_activity(), at(20.0));
+}
+
+#[test]
+fn the_bound_of_adaptive_ends_at_the_head_of_a_response() {
+    let mut bench = Bench::new(&[("initial_rate", "100"), ("max_rate", "100")]);
+    let mut bodies = Vec::new();
+    for request in 0..50 {
+        let seconds = f64::from(request);
+        let permit = bench.permit(seconds);
+        bodies.push(bench.settle_head(permit, seconds + 0.1));
+    }
+    assert_eq!(bench.gate.in_flight(), 50);
+    for body in bodies {
+        bench.gate.finish(&bench.settings, body, at(60.0));
+    }
+    assert_eq!(bench.gate.in_flight(), 0);
+}
+
+#[test]
+fn a_gate_that_is_switched_off_has_a_bound_in_flight_too() {
+    let mut bench = Bench::new(&[("enabled", "false")]);
+    for _ in 0..Counters::MAX_IN_FLIGHT {
+        let _ = bench.permit(0.0);
+    }
+    assert_eq!(bench.says(0.0), "wait in_flight -");
+}

@@ -99,11 +99,13 @@ where
             sent,
             last: None,
             trail,
+            in_flight,
         }) => Err(RetryError::NotSent(CallError {
             reason,
             sent,
             last: None,
             trail,
+            in_flight,
         })),
     }
 }
