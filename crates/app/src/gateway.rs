@@ -12,7 +12,9 @@
 
 mod answer;
 mod body;
+mod connection;
 mod discard;
+mod framing;
 mod guard;
 mod handle;
 mod headers;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use policy::gate::Reason;
 use policy::item::TerminalReason;
@@ -87,8 +88,11 @@ fn own_answer(
 ) -> Own {
     let failed = got.and_then(|got| match &got.what {
         What::Failed(error) => Some(error),
-        What::Answer(_) => None,
+        What::Answer(_) | What::PathTooLong => None,
     });
+    if matches!(got.map(|got| &got.what), Some(What::PathTooLong)) {
+        return Own::HeadersTooLarge;
+    }
     if let Some(error) = failed {
         match error.trouble {
             Trouble::NotAllowed { .. } => return Own::AddressNotAllowed,
@@ -105,6 +109,52 @@ fn own_answer(
             None => Own::Deadline,
         },
     }
+}
+
+/// The response to bytes that hyper refused with `status`: as it is sent, and the last on its
+/// connection. `replaced` is hyper's own response.
+pub(super) fn refuse_unparsed(worker: &Worker, status: StatusCode, replaced: &[u8]) -> Bytes {
+    let own = match status {
+        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE | StatusCode::URI_TOO_LONG => {
+            Own::HeadersTooLarge
+        }
+        _ => Own::BadRequest,
+    };
+    worker.front.no_route().request(own.outcome());
+    let id = worker.name_request();
+    let mut response = own.answer(id);
+    mark(response.headers_mut(), id, 0, Duration::ZERO, None);
+    let mut bytes = format!("HTTP/1.1 {}\r\n", own.status()).into_bytes();
+    for (name, value) in response.headers() {
+        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+            bytes.extend_from_slice(part);
+        }
+    }
+    let mut lines = replaced.split_inclusive(|byte| *byte == b'\n');
+    bytes.extend_from_slice(lines.find(|line| line.starts_with(b"date:")).unwrap_or(b""));
+    let body = response.into_body().into_made();
+    let length = format!(
+        "content-length: {}\r\nconnection: close\r\n\r\n",
+        body.len()
+    );
+    bytes.extend_from_slice(length.as_bytes());
+    bytes.extend_from_slice(&body);
+    bytes.into()
+}
+
+/// Puts on what every response carries.
+fn mark(
+    headers: &mut HeaderMap,
+    id: RequestId,
+    sent: u32,
+    waited: Duration,
+    endpoint: Option<HeaderValue>,
+) {
+    let waited = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
+    headers.insert(REQUEST_ID, id_value(id));
+    headers.insert(ATTEMPTS, number(sent.into()));
+    headers.insert(WAIT_MS, number(waited));
+    headers.insert(ENDPOINT, endpoint.unwrap_or(NOBODY));
 }
 
 impl From<BodyTrouble> for Own {
@@ -206,7 +256,13 @@ impl<'a> Finish<'a> {
         way: Way,
     ) -> Response<ServedBody> {
         let mut answer = own.answer(self.id);
-        self.mark(&mut answer, endpoint, &way);
+        mark(
+            answer.headers_mut(),
+            self.id,
+            way.sent,
+            way.trail.waited(),
+            endpoint,
+        );
         self.keep(answer.status(), None, own.outcome(), way);
         answer
     }
@@ -222,20 +278,17 @@ impl<'a> Finish<'a> {
     ) -> Response<ServedBody> {
         headers::clean_answer(answer.headers_mut());
         *answer.version_mut() = http::Version::HTTP_11;
-        self.mark(&mut answer, Some(remote.name.clone()), &way);
+        let endpoint_name = Some(remote.name.clone());
+        mark(
+            answer.headers_mut(),
+            self.id,
+            way.sent,
+            way.trail.waited(),
+            endpoint_name,
+        );
         let outcome = reason.map_or(RequestOutcome::Success, RequestOutcome::from);
         self.keep(answer.status(), Some(endpoint), outcome, way);
         answer
-    }
-
-    /// Puts on what every answer carries.
-    fn mark(&self, answer: &mut Response<ServedBody>, endpoint: Option<HeaderValue>, way: &Way) {
-        let headers = answer.headers_mut();
-        let waited = u64::try_from(way.trail.waited().as_millis()).unwrap_or(u64::MAX);
-        headers.insert(REQUEST_ID, id_value(self.id));
-        headers.insert(ATTEMPTS, number(way.sent.into()));
-        headers.insert(WAIT_MS, number(waited));
-        headers.insert(ENDPOINT, endpoint.unwrap_or(NOBODY));
     }
 
     fn count(&self, route: Option<&Route>, status: StatusCode, outcome: RequestOutcome, way: &Way) {

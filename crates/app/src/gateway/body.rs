@@ -18,6 +18,16 @@ pub enum ServedBody {
     Made(Option<Bytes>),
 }
 
+impl ServedBody {
+    /// The bytes of a body that was made here; none of another.
+    pub(super) fn into_made(self) -> Bytes {
+        match self {
+            Self::Made(body) => body.unwrap_or_default(),
+            Self::Passed(_) => Bytes::new(),
+        }
+    }
+}
+
 impl Body for ServedBody {
     type Data = Bytes;
     type Error = BodyError;

@@ -17,6 +17,7 @@ use tidegate::{Answered, Attempt};
 
 use super::answer::{self, Finish};
 use super::body::ServedBody;
+use super::connection::Serving;
 use super::discard::discard;
 use super::headers;
 use super::path;
@@ -43,6 +44,8 @@ pub(super) enum What {
     Answer(Response<AnswerBody>),
     /// None, and why.
     Failed(SendError),
+    /// Nothing was sent: its path would be too long behind the endpoint's own.
+    PathTooLong,
 }
 
 /// A request whose head was understood.
@@ -58,12 +61,20 @@ struct Wanted {
 }
 
 /// Answers one request.
-pub(super) async fn handle(worker: &Worker, request: Request<Incoming>) -> Response<ServedBody> {
+pub(super) async fn handle(
+    worker: &Worker,
+    serving: &Serving,
+    request: Request<Incoming>,
+) -> Response<ServedBody> {
     let id = worker.name_request();
     let served = worker.front.engine.served();
     let mut finish = Finish::new(worker, id, &request);
     let (head, body) = request.into_parts();
     let is_body_coming = !head.headers.contains_key(header::EXPECT);
+    if serving.has_conflicting_framing() {
+        discard(body);
+        return finish.own(&Own::BadRequest);
+    }
     match understand(worker, &served, Request::from_parts(head, ())) {
         Err(own) => {
             if is_body_coming {
@@ -205,7 +216,17 @@ async fn attempt_once(
     endpoint: Arc<Endpoint<Remote>>,
 ) -> Answered<Got> {
     let remote = endpoint.data();
-    let make = || (request_for(remote, route, wanted), wanted.body.clone());
+    let Some(path) = path::join(&remote.base, &wanted.rest) else {
+        return Answered::unsent(Got {
+            endpoint,
+            what: What::PathTooLong,
+        });
+    };
+    let uri = Uri::from(path);
+    let make = || {
+        let request = request_for(&uri, remote, route, wanted);
+        (request, wanted.body.clone())
+    };
     let sent = served
         .upstream()
         .send(
@@ -231,15 +252,14 @@ async fn attempt_once(
 }
 
 fn request_for(
+    uri: &Uri,
     remote: &Remote,
     route: &Route,
     wanted: &Wanted,
 ) -> Request<crate::upstream::RequestBody> {
     let mut request = Request::new(wanted.body.body());
     *request.method_mut() = wanted.method.clone();
-    if let Some(path) = path::join(&remote.base, &wanted.rest) {
-        *request.uri_mut() = Uri::from(path);
-    }
+    *request.uri_mut() = uri.clone();
     *request.headers_mut() = wanted.headers.clone();
     remote.dress(request.headers_mut());
     if let Some(token) = &route.token {

@@ -36,7 +36,8 @@ fn climbs(path_and_query: &str) -> bool {
     })
 }
 
-/// The path at an endpoint whose own path is `base`.
+/// The path at an endpoint whose own path is `base`; `None` if that is longer than 65,534 bytes, the
+/// most that a URI may have here.
 pub(super) fn join(base: &str, rest: &str) -> Option<PathAndQuery> {
     let slash = if base.is_empty() && !rest.starts_with('/') {
         "/"

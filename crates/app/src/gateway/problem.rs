@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use policy::duration::{Rounded, whole_seconds};
 use serde_json::json;
@@ -63,6 +63,8 @@ pub enum Own {
     Loop,
     /// Its `Tidegate-Max-Wait` or `Prefer` cannot be read.
     BadWait,
+    /// It is not HTTP, or its framing contradicts itself. Its connection is closed.
+    BadRequest,
 }
 
 impl Own {
@@ -87,6 +89,7 @@ impl Own {
             Self::BodyIncomplete => RequestOutcome::BodyIncomplete,
             Self::Loop => RequestOutcome::LoopDetected,
             Self::BadWait => RequestOutcome::BadWait,
+            Self::BadRequest => RequestOutcome::BadRequest,
         }
     }
 
@@ -113,7 +116,7 @@ impl Own {
             Self::NoRoute(_) => StatusCode::NOT_FOUND,
             Self::BodyIncomplete => StatusCode::REQUEST_TIMEOUT,
             Self::Loop => StatusCode::LOOP_DETECTED,
-            Self::BadWait => StatusCode::BAD_REQUEST,
+            Self::BadWait | Self::BadRequest => StatusCode::BAD_REQUEST,
         }
     }
 
@@ -149,6 +152,7 @@ impl Own {
             Self::BodyIncomplete => "The body did not come",
             Self::Loop => "The request came from this gateway",
             Self::BadWait => "The wait cannot be read",
+            Self::BadRequest => "The request cannot be read",
         }
     }
 
@@ -191,7 +195,10 @@ impl Own {
                 "the `Host` of the request is no name of this gateway; add it to `server.hosts` if it is".to_owned()
             }
             Self::BodyTooLarge => "it is longer than `http.max_body`".to_owned(),
-            Self::HeadersTooLarge => "at most 64 KiB of headers, and 100 of them, are read".to_owned(),
+            Self::HeadersTooLarge => {
+                "expected at most 100 headers with 64 KiB in all, and a path of at most 65,534 bytes"
+                    .to_owned()
+            }
             Self::NoRoute(routes) => routes.clone(),
             Self::BodyIncomplete => {
                 "nothing more of it came for `http.idle_timeout`, or it broke off".to_owned()
@@ -199,6 +206,10 @@ impl Own {
             Self::Loop => "an endpoint leads back to this gateway".to_owned(),
             Self::BadWait => {
                 "expected `Tidegate-Max-Wait: 5s` (a number and ms, s, m or h) or `Prefer: wait=5`"
+                    .to_owned()
+            }
+            Self::BadRequest => {
+                "expected an HTTP/1.1 request with one length: `Content-Length` or `Transfer-Encoding: chunked`, not both"
                     .to_owned()
             }
         }
@@ -225,6 +236,9 @@ impl Own {
         let headers = answer.headers_mut();
         headers.insert(CONTENT_TYPE, PROBLEM);
         headers.insert(REASON, HeaderValue::from_static(reason));
+        if *self == Self::BadRequest {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         if let Some(seconds) = wait {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }

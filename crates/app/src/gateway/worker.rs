@@ -15,6 +15,8 @@ use hyper_util::server::conn::auto;
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 
+use super::answer;
+use super::connection::{ClientConnection, ConnectionState, MarkedBody};
 use super::guard::Guard;
 use super::handle::handle;
 use super::listen::begins;
@@ -127,22 +129,30 @@ impl Worker {
     async fn serve(self: Arc<Self>, stream: TcpStream, mut drain: watch::Receiver<bool>) {
         let _open = Open(Arc::clone(&self.open));
         _ = stream.set_nodelay(true);
-        let has_begun = AtomicBool::new(false);
+        let state = Arc::new(ConnectionState::default());
         let service = service_fn(|request: Request<Incoming>| {
-            has_begun.store(true, Ordering::Relaxed);
             let worker = Arc::clone(&self);
-            async move { Ok::<_, Infallible>(handle(&worker, request).await) }
+            let serving = state.serve();
+            async move {
+                let response = handle(&worker, &serving, request).await;
+                Ok::<_, Infallible>(response.map(|body| MarkedBody::new(body, serving)))
+            }
         });
         let idle = self.front.engine.served().times().idle;
+        let worker = Arc::clone(&self);
+        let stream = ClientConnection::new(
+            Unstalled::new(stream, idle),
+            Arc::clone(&state),
+            move |status, bytes: &[u8]| answer::refuse_unparsed(&worker, status, bytes),
+        );
         let builder = builder(idle);
-        let connection =
-            builder.serve_connection(TokioIo::new(Unstalled::new(stream, idle)), service);
+        let connection = builder.serve_connection(TokioIo::new(stream), service);
         let mut connection = std::pin::pin!(connection);
         // How a connection ends is its caller's matter.
         tokio::select! {
             _ = connection.as_mut() => return,
             () = begins(&mut drain) => {}
-            () = silence(&has_begun, idle) => return,
+            () = silence(&state, idle) => return,
         }
         connection.as_mut().graceful_shutdown();
         _ = connection.await;
@@ -167,9 +177,9 @@ impl Worker {
 
 /// Waits until a connection has been there for so long without a single request. The parser has a
 /// clock of its own for heads, but it starts only when it is known which HTTP is spoken.
-async fn silence(has_begun: &AtomicBool, idle: Duration) {
+async fn silence(state: &ConnectionState, idle: Duration) {
     tokio::time::sleep(idle).await;
-    if has_begun.load(Ordering::Relaxed) {
+    if state.has_begun() {
         std::future::pending::<()>().await;
     }
 }
@@ -195,8 +205,8 @@ fn builder(idle: Duration) -> auto::Builder<TokioExecutor> {
     builder
 }
 
-/// What is beyond is answered 431 by the parser, and so are more than 100 headers: to allow more
-/// costs it memory for each request. The guard is stricter about their size, and says why.
+/// hyper refuses a longer head, and one with more than 100 headers: to allow more costs it memory for
+/// each request. The guard is stricter about their size.
 const MOST_BUFFERED: usize = 256 << 10;
 
 /// A connection that is open.

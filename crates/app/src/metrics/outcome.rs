@@ -85,6 +85,8 @@ outcomes! {
     LoopDetected = "loop_detected",
     /// How long it would wait cannot be read.
     BadWait = "bad_wait",
+    /// It is not HTTP, or its framing contradicts itself.
+    BadRequest = "bad_request",
 }
 
 impl RequestOutcome {

@@ -32,6 +32,7 @@ fn all() -> Vec<Own> {
         Own::BodyIncomplete,
         Own::Loop,
         Own::BadWait,
+        Own::BadRequest,
     ];
     // Whoever adds one is reminded of the list above and of the page.
     for own in &all {
@@ -53,7 +54,8 @@ fn all() -> Vec<Own> {
             | Own::NoRoute(_)
             | Own::BodyIncomplete
             | Own::Loop
-            | Own::BadWait => {}
+            | Own::BadWait
+            | Own::BadRequest => {}
         }
     }
     all

@@ -238,8 +238,8 @@ fn headers_that_are_too_long_or_too_many_are_said_to_be() {
     let reply = gateway.connect().get_with("/api/echo", &[&long]);
     reply.is_own(431, "headers_too_large");
     let many = vec!["x-many: 1"; 300];
-    // Of so many it is the parser who says so.
-    assert_eq!(gateway.connect().get_with("/api/echo", &many).status, 431);
+    let reply = gateway.connect().get_with("/api/echo", &many);
+    reply.is_own(431, "headers_too_large");
     assert_eq!(mock.stats().received, 0);
     let fine = format!("x-long: {}", "a".repeat(60_000));
     // As long as we take; what the upstream makes of it is its own matter.

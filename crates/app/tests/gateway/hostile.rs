@@ -309,3 +309,121 @@ fn many_idle_connections_keep_nobody_out() {
         assert_eq!(client.reply(false).unwrap().status, 200);
     }
 }
+
+/// Sends these bytes and checks that the only response is a documented one, and the last.
+fn refused_with(gateway: &Fixture, bytes: &[u8], status: u16, reason: &str) {
+    let mut client = gateway.connect();
+    client.send_bytes(bytes);
+    let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(200)]).into_owned();
+    let reply = client.reply(false);
+    let reply = reply.unwrap_or_else(|error| panic!("{shown:?}: {error}"));
+    assert_eq!(reply.status, status, "{shown:?}");
+    reply.is_own(status, reason);
+    assert_eq!(reply.header("connection"), Some("close"), "{shown:?}");
+    assert!(client.rest().is_empty(), "{shown:?}");
+}
+
+#[test]
+fn refuses_conflicting_framing_with_a_problem_and_closes() {
+    let mock = mock();
+    let gateway = Fixture::before(&mock.url());
+    for bytes in [
+        &b"POST /api/x HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n"[..],
+        b"POST /api/x HTTP/1.1\r\nhost: localhost\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
+        b"POST /api/x HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding:\tchunked\r\ncontent-length:5\r\n\r\n0\r\n\r\n",
+        b"POST /api/x HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nhello",
+        b"POST /api/x HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5, 6\r\n\r\nhello",
+        b"POST /api/x HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: gzip\r\n\r\n",
+        b"POST /api/x HTTP/1.0\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+    ] {
+        refused_with(&gateway, bytes, 400, "bad_request");
+    }
+    assert_eq!(mock.stats().received, 0);
+}
+
+#[test]
+fn finds_conflicting_framing_behind_other_requests() {
+    let mock = mock();
+    let gateway = Fixture::before(&mock.url());
+    let conflict = "POST /api/x HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\ncontent-length: 5\r\n\r\n0\r\n\r\n";
+    for first in [
+        request("GET", "/api/echo", &[], ""),
+        request(
+            "POST",
+            "/api/echo",
+            &[],
+            "a body\r\ncontent-length: 7\r\n\r\n",
+        ),
+        request("POST", "/api/echo", &["transfer-encoding: chunked"], "")
+            + "5;x=y\r\nhello\r\n6\r\n world\r\n0\r\nx-sum: 1\r\n\r\n",
+    ] {
+        // In one piece, and byte by byte.
+        for size in [10_000, 1] {
+            let mut client = gateway.connect();
+            let text = format!("{first}{first}{conflict}");
+            for piece in text.as_bytes().chunks(size) {
+                client.send_bytes(piece);
+            }
+            for _ in 0..2 {
+                assert_eq!(client.reply(false).unwrap().status, 200, "{first}");
+            }
+            client.reply(false).unwrap().is_own(400, "bad_request");
+            assert!(client.rest().is_empty());
+        }
+    }
+    assert!(mock.log().iter().all(|entry| &*entry.path == "/echo"));
+}
+
+#[test]
+fn refuses_too_many_headers_and_garbage_with_a_problem_and_closes() {
+    let mock = mock();
+    let gateway = Fixture::before(&mock.url());
+    let many = request("GET", "/api/x", &["x-many: 1"; 300], "");
+    refused_with(&gateway, many.as_bytes(), 431, "headers_too_large");
+    let path = request("GET", &format!("/api/{}", "a".repeat(66_000)), &[], "");
+    refused_with(&gateway, path.as_bytes(), 431, "headers_too_large");
+    let long = request(
+        "GET",
+        "/api/x",
+        &[&format!("x: {}", "a".repeat(600_000))],
+        "",
+    );
+    refused_with(&gateway, long.as_bytes(), 431, "headers_too_large");
+    for garbage in [
+        &b"SSH-2.0-OpenSSH_9.6\r\nmore and more of it, for longer than a preface\r\n"[..],
+        b"\x16\x03\x01\x00\xf8\x01\x00\x00\xf4\x03\x03 a client of TLS sends a hello like this",
+        b"GET /api/x HTTP/9.9\r\nhost: localhost\r\n\r\n",
+        b"GET /api/x HTTP/1.1\r\nhost: localhost\r\nno colon\r\n\r\n",
+    ] {
+        refused_with(&gateway, garbage, 400, "bad_request");
+    }
+    // Behind a good request on the same connection, too.
+    let mut client = gateway.connect();
+    client.send(&(request("GET", "/api/echo", &[], "") + "garbage and more garbage\r\n\r\n"));
+    assert_eq!(client.reply(false).unwrap().status, 200);
+    client.reply(false).unwrap().is_own(400, "bad_request");
+    assert!(client.rest().is_empty());
+    let metrics = gateway.engine.render_metrics();
+    assert!(metrics.contains("outcome=\"bad_request\"} 5"), "{metrics}");
+}
+
+#[test]
+fn refuses_a_path_that_is_too_long_behind_the_endpoints_own() {
+    let mock = mock();
+    let url = format!("{}/v1/{}", mock.url(), "b".repeat(1000));
+    let gateway = Fixture::with(&url, "");
+    let longest = 65_534 - "/v1/".len() - 1000;
+    let path = |length: usize| format!("/api/{}", "a".repeat(length - 1));
+    let reply = gateway.get(&path(longest + 1));
+    reply.is_own(431, "headers_too_large");
+    assert_eq!((reply.attempts(), mock.stats().received), (0, 0));
+    assert_ne!(
+        gateway.get(&path(longest)).reason(),
+        Some("headers_too_large")
+    );
+    let log = mock.log();
+    assert!(
+        log.iter().all(|entry| entry.path.starts_with("/v1/b")),
+        "{log:?}"
+    );
+}
