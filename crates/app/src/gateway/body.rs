@@ -23,7 +23,7 @@ impl ServedBody {
     pub(super) fn into_made(self) -> Bytes {
         match self {
             Self::Made(body) => body.unwrap_or_default(),
-            Self::Passed(_) => Bytes::new(),
+            Self::Passed(..) => Bytes::new(),
         }
     }
 }
