@@ -146,6 +146,8 @@ struct Log {
     entries: Box<[Entry]>,
     oldest: usize,
     len: usize,
+    /// Units of all entries together.
+    used: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -166,6 +168,7 @@ impl Log {
             entries,
             oldest: 0,
             len: 0,
+            used: 0,
         }
     }
 
@@ -188,22 +191,17 @@ impl Log {
 
     /// When `units` more fit.
     fn room_at(&self, units: u64, now: Timestamp) -> Timestamp {
-        let mut used: u64 = self.present(now).map(|entry| u64::from(entry.units)).sum();
+        let mut used = self.used;
         let mut room = now;
-        for entry in self.present(now) {
-            if used + units <= u64::from(self.limit.count) {
+        for entry in self.ring() {
+            let expires_at = entry.last + self.limit.period;
+            if expires_at > now && used + units <= u64::from(self.limit.count) {
                 break;
             }
             used -= u64::from(entry.units);
-            room = entry.last + self.limit.period;
+            room = room.max(expires_at);
         }
         room
-    }
-
-    /// Entries that still count at `now`, oldest first.
-    fn present(&self, now: Timestamp) -> impl Iterator<Item = &Entry> {
-        self.ring()
-            .skip_while(move |entry| entry.last + self.limit.period <= now)
     }
 
     fn ring(&self) -> impl Iterator<Item = &Entry> {
@@ -215,8 +213,10 @@ impl Log {
         let group = self.group;
         match self.newest() {
             Some(newest) if newest.units < group => {
+                let before = newest.units;
                 newest.units = newest.units.saturating_add(cost);
                 newest.last = newest.last.max(now);
+                self.used += u64::from(newest.units - before);
             }
             _ => self.push(Entry {
                 last: now,
@@ -227,7 +227,10 @@ impl Log {
 
     fn correct(&mut self, asked: u32, used: u32) {
         if let Some(newest) = self.newest() {
-            newest.units = newest.units.saturating_add(used).saturating_sub(asked);
+            let before = newest.units;
+            newest.units = before.saturating_add(used).saturating_sub(asked);
+            let after = newest.units;
+            self.used = self.used + u64::from(after) - u64::from(before);
         }
     }
 
@@ -246,6 +249,7 @@ impl Log {
                 let given = rest.min(entry.units);
                 entry.units -= given;
                 rest -= given;
+                self.used -= u64::from(given);
             }
         }
     }
@@ -263,11 +267,14 @@ impl Log {
             let oldest = self.entries[self.oldest];
             self.drop_oldest();
             let next = &mut self.entries[self.oldest];
-            next.units = next.units.saturating_add(oldest.units);
+            let before = next.units;
+            next.units = before.saturating_add(oldest.units);
+            self.used += u64::from(next.units - before);
         }
         let slot = (self.oldest + self.len) % self.entries.len();
         self.entries[slot] = entry;
         self.len += 1;
+        self.used += u64::from(entry.units);
     }
 
     fn drop_expired(&mut self, now: Timestamp) {
@@ -277,6 +284,7 @@ impl Log {
     }
 
     fn drop_oldest(&mut self) {
+        self.used -= u64::from(self.entries[self.oldest].units);
         self.oldest = (self.oldest + 1) % self.entries.len();
         self.len -= 1;
     }

@@ -52,6 +52,15 @@ impl LineId {
     pub const NONE: Self = Self(NIL);
 }
 
+/// What leaves before a ticket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ahead {
+    /// How many tickets.
+    pub tickets: u32,
+    /// What they cost together.
+    pub cost: u64,
+}
+
 /// An arena of waiting lines.
 #[derive(Clone, Debug)]
 pub struct Tickets {
@@ -194,11 +203,11 @@ impl Tickets {
         Some(self.remove(line, soonest))
     }
 
-    /// The cost of everyone who leaves before someone of `class` who would join now, as far as
-    /// those waiting at present decide it.
-    pub fn ahead(&self, line: LineId, class: Class) -> u64 {
+    /// The tickets that leave before one of `class` that would join now, as far as those waiting
+    /// at present decide it.
+    pub fn ahead(&self, line: LineId, class: Class) -> Ahead {
         if line == LineId::NONE {
-            return 0;
+            return Ahead::default();
         }
         let Line {
             interactive,
@@ -209,7 +218,10 @@ impl Tickets {
         match class {
             Class::Interactive => {
                 let turns = (run.saturating_add(interactive.len) / SHARE).min(background.len);
-                interactive.cost + background.cost_of(turns)
+                Ahead {
+                    tickets: interactive.len + turns,
+                    cost: interactive.cost + background.cost_of(turns),
+                }
             }
             Class::Background => {
                 let first = u64::from(SHARE.saturating_sub(run));
@@ -217,9 +229,45 @@ impl Tickets {
                 let turns = u32::try_from(turns)
                     .unwrap_or(u32::MAX)
                     .min(interactive.len);
-                background.cost + interactive.cost_of(turns)
+                Ahead {
+                    tickets: background.len + turns,
+                    cost: background.cost + interactive.cost_of(turns),
+                }
             }
         }
+    }
+
+    /// The costs of the tickets that [`Tickets::ahead`] counts, in the order they leave.
+    pub fn costs_ahead(&self, line: LineId, class: Class) -> impl Iterator<Item = u32> {
+        let Line {
+            interactive,
+            background,
+            mut run,
+            ..
+        } = match line {
+            LineId::NONE => Line::EMPTY,
+            line => *self.line(line),
+        };
+        let (mut interactive, mut background) = (interactive.head, background.head);
+        std::iter::from_fn(move || {
+            // The new ticket stands behind the last one of its class.
+            let has_interactive = interactive != NIL || class == Class::Interactive;
+            let has_background = background != NIL || class == Class::Background;
+            let takes_background = !has_interactive || (has_background && run >= SHARE);
+            let next = if takes_background {
+                run = 0;
+                &mut background
+            } else {
+                run = if has_background { run + 1 } else { 0 };
+                &mut interactive
+            };
+            if *next == NIL {
+                return None;
+            }
+            let waiter = self.waiter(*next);
+            *next = waiter.next;
+            Some(waiter.cost)
+        })
     }
 
     fn first(&self, line: LineId) -> Option<u32> {
@@ -412,7 +460,7 @@ mod tests {
             [1, 2, 3].map(|cost| tickets.join(&mut line, Class::Interactive, cost, NEVER));
         assert!(tickets.cancel(&mut line, middle));
         assert!(!tickets.cancel(&mut line, middle));
-        assert_eq!(tickets.ahead(line, Class::Interactive), 4);
+        assert_eq!(tickets.ahead(line, Class::Interactive).cost, 4);
         assert_eq!(drain(&mut tickets, &mut line), [first, last]);
         let again = tickets.join(&mut line, Class::Interactive, 1, NEVER);
         assert_eq!(again.index(), last.index(), "places are used again");
@@ -496,12 +544,14 @@ mod tests {
                 match action {
                     0..=4 => {
                         let class = if action < 3 { Class::Interactive } else { Class::Background };
-                        let before = usize::try_from(tickets.ahead(*line, class)).unwrap();
+                        let ahead = tickets.ahead(*line, class);
+                        prop_assert_eq!(tickets.costs_ahead(*line, class).count(), ahead.tickets as usize);
+                        prop_assert_eq!(u64::from(ahead.tickets), ahead.cost, "each costs 1");
                         let deadline = Timestamp::from_secs(number);
                         let ticket = tickets.join(line, class, 1, deadline);
                         let (mut copy, mut copied_line) = (tickets.clone(), *line);
                         let left = drain(&mut copy, &mut copied_line);
-                        prop_assert_eq!(left.iter().position(|t| *t == ticket), Some(before));
+                        prop_assert_eq!(left.iter().position(|t| *t == ticket), Some(ahead.tickets as usize));
                         model.push((ticket, class, deadline));
                     }
                     5..=7 => {

@@ -209,7 +209,7 @@ impl World {
         let gate = &self.gates[which].gate;
         match reason {
             Reason::Hold => assert_eq!(until, gate.hold_until(self.now)),
-            Reason::Deadline => assert!(until.unwrap() > ask.deadline),
+            Reason::Deadline => assert!(until.is_none_or(|until| until > ask.deadline)),
             Reason::BreakerOpen => assert_ne!(gate.breaker_state(self.now), BreakerState::Closed),
             Reason::QueueFull => assert!(!self.gates[which].waiting.is_empty()),
             Reason::Rate | Reason::InFlight => assert!(ask.deadline <= self.now),

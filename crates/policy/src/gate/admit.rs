@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use super::{Ask, Counters, Decision, Gate, GateSettings, Permit, Reason};
 use crate::breaker::{BreakerState, Probe};
-use crate::line::{Ticket, Tickets};
+use crate::line::{Ahead, Ticket, Tickets};
 use crate::rate::{self, LastStir, Strategy};
 use crate::time::Timestamp;
 
@@ -101,7 +101,7 @@ impl Gate {
         let answer_at = self
             .is_waiting_for_answers(settings)
             .then(|| self.last_stir.waits_until(looked_at, settings.lost_after()));
-        let leaves_at = self.leaves_at(settings, 0, cost, looked_at)?;
+        let leaves_at = self.leaves_at(settings, cost, looked_at)?;
         [Some(leaves_at), probe_at, answer_at]
             .into_iter()
             .flatten()
@@ -141,7 +141,7 @@ impl Gate {
             BreakerState::HalfOpen => self.breaker.free_probes(&settings.breaker) == 0,
             BreakerState::Open | BreakerState::Isolated => true,
         };
-        if barred || self.is_full(settings, now) || self.leaves_at(settings, 0, cost, now)? > now {
+        if barred || self.is_full(settings, now) || self.leaves_at(settings, cost, now)? > now {
             return None;
         }
         let permit = self.grant(settings, cost, now)?;
@@ -192,33 +192,31 @@ impl Gate {
             Err(barred) => return barred,
         };
         let ahead = tickets.ahead(self.line, ask.class);
-        let Some(leaves_at) = self.leaves_at(settings, ahead, ask.cost(), now) else {
+        let Some(leaves_at) = self.leaves_after_line(settings, tickets, ahead, ask, now) else {
             // Dearer than a known limit ever admits.
             return Judged::Refuse {
                 reason: Reason::Rate,
                 until: None,
             };
         };
-        if leaves_at > ask.deadline && self.is_limit_known(settings, ahead, ask, now) {
+        let until = (!self.needs_responses(settings, ahead.tickets, now)).then_some(leaves_at);
+        if leaves_at > ask.deadline && self.is_limit_known(settings, ahead.cost, ask, now) {
             return Judged::Refuse {
                 reason: Reason::Deadline,
-                until: Some(leaves_at),
+                until,
             };
         }
         let at_bucket = (leaves_at > now).then_some(Reason::Rate);
         match at_hold.or(at_breaker).or(at_bucket) {
-            Some(reason) => Judged::Wait {
-                reason,
-                until: Some(leaves_at),
-            },
+            Some(reason) => Judged::Wait { reason, until },
             None if self.is_full(settings, now) => Judged::Wait {
                 reason: Reason::InFlight,
                 until: None,
             },
             // Someone is first and about to leave: no overtaking.
-            None if ahead > 0 => Judged::Wait {
+            None if ahead.tickets > 0 => Judged::Wait {
                 reason: Reason::Rate,
-                until: Some(leaves_at),
+                until,
             },
             None => Judged::Leave,
         }
@@ -293,20 +291,66 @@ impl Gate {
         Ok(Some(Reason::Hold))
     }
 
-    /// When `ahead` tokens and then `cost` more will have left. `None`: never.
-    fn leaves_at(
+    /// When an ask leaves that has nobody before it, by rate and known limits. `None`: never.
+    fn leaves_at(&self, settings: &GateSettings, cost: u32, now: Timestamp) -> Option<Timestamp> {
+        let burst = rate::burst(settings, self.bucket.rate());
+        let pause = self.pause(settings);
+        let at_rate = self.bucket.ready_at(0.0, f64::from(cost), burst, pause);
+        Some(at_rate.max(self.within_limits_at(settings, 0, cost, now)?))
+    }
+
+    /// When `ask` leaves behind the line before it, by rate and known limits. `None`: never.
+    ///
+    /// Rate and limits bind in turns: a limit counts when the tickets before this one really
+    /// leave, which the rate decides, and the other way round. So with known limits the departure
+    /// of every ticket ahead is computed, O(line length); without, the bucket alone decides.
+    fn leaves_after_line(
         &self,
         settings: &GateSettings,
-        ahead: u64,
-        cost: u32,
+        tickets: &Tickets,
+        ahead: Ahead,
+        ask: &Ask,
         now: Timestamp,
     ) -> Option<Timestamp> {
         let burst = rate::burst(settings, self.bucket.rate());
         let pause = self.pause(settings);
-        let at_rate = self
-            .bucket
-            .ready_at(ahead as f64, f64::from(cost), burst, pause);
-        Some(at_rate.max(self.within_limits_at(settings, ahead, cost, now)?))
+        let Some(limits) = &self.limits else {
+            let cost = f64::from(ask.cost());
+            let ready_at = self.bucket.ready_at(ahead.cost as f64, cost, burst, pause);
+            return Some(ready_at.max(now));
+        };
+        if ahead.tickets == 0 {
+            return self.leaves_at(settings, ask.cost(), now);
+        }
+        let mut bucket = self.bucket;
+        let mut limits = limits.clone();
+        let mut departure = now.max(pause.until);
+        let costs = tickets.costs_ahead(self.line, ask.class);
+        for cost in costs.chain([ask.cost()]) {
+            let at_rate = bucket.ready_at(0.0, f64::from(cost), burst, pause);
+            departure = limits.ready_at(0, cost, departure.max(at_rate))?;
+            bucket.refill(departure, burst, pause);
+            // The bucket has the tokens at `departure`; a cost above the burst leaves it in debt.
+            bucket.correct(f64::from(cost), burst);
+            limits.take(cost, departure);
+        }
+        Some(departure)
+    }
+
+    /// Does the departure of an ask behind `ahead` tickets depend on responses? It does if
+    /// those in flight and those ahead take every place in flight or every probe there is.
+    fn needs_responses(&self, settings: &GateSettings, ahead: u32, now: Timestamp) -> bool {
+        let in_flight = self.in_flight().saturating_add(ahead);
+        let unanswered = self.counters.unanswered().saturating_add(ahead);
+        let is_adaptive = settings.strategy == Strategy::Adaptive;
+        let probes = match self.breaker.state(now) {
+            BreakerState::Open => Some(u32::from(settings.breaker.half_open_probes)),
+            BreakerState::HalfOpen => Some(self.breaker.free_probes(&settings.breaker)),
+            BreakerState::Closed | BreakerState::Isolated => None,
+        };
+        in_flight >= settings.max_in_flight
+            || is_adaptive && self.adaptive.is_filled_by(unanswered, self.bucket.rate())
+            || probes.is_some_and(|probes| ahead >= probes)
     }
 
     fn within_limits_at(

@@ -1,6 +1,7 @@
 //! Tokens, lines, deadlines and what is known beforehand.
 
 use super::*;
+use crate::random::Random;
 
 #[test]
 fn admits_from_a_full_bucket_then_makes_wait_in_order() {
@@ -142,6 +143,122 @@ fn a_known_limit_is_kept_as_well_and_refuses_what_is_hopeless() {
 }
 
 #[test]
+fn until_is_right_when_rate_and_limit_bind_in_turns() {
+    let mut bench = Bench::aimd(&[
+        ("limits", "3/10s"),
+        ("burst", "1"),
+        ("initial_rate", "1"),
+        ("max_wait", "1h"),
+    ]);
+    assert_eq!(bench.says(0.0), "admit");
+    for until in [1, 2, 10, 11, 12, 20, 21] {
+        assert_eq!(bench.says(0.0), format!("wait rate {until}"));
+    }
+    assert_eq!(
+        bench.admitted_by(30.0),
+        [1.0, 2.0, 10.0, 11.0, 12.0, 20.0, 21.0]
+    );
+}
+
+#[test]
+fn until_is_unknown_when_places_in_flight_run_out_before_the_turn() {
+    let mut bench = Bench::aimd(&[("burst", "1"), ("max_in_flight", "2")]);
+    assert_eq!(bench.says(0.0), "admit");
+    assert_eq!(bench.says(0.0), "wait rate 0.5");
+    assert_eq!(bench.says(0.0), "wait rate -", "both places are taken then");
+    assert_eq!(bench.admitted_by(60.0), [0.5]);
+}
+
+#[test]
+fn until_is_unknown_behind_a_blind_probe() {
+    let mut bench = Bench::new(&[]);
+    for seconds in [0.0, 10.0] {
+        let permit = bench.permit(seconds);
+        bench.settle(permit, seconds, &answer(429), Verdict::Throttled);
+    }
+    assert!(bench.says(10.0).starts_with("wait hold 1"));
+    assert_eq!(bench.says(10.0), "wait hold -");
+    assert_eq!(bench.admitted_by(60.0).len(), 1);
+}
+
+/// Whatever happened before: an ask leaves at its `until` if nothing else happens, and one
+/// without an `until` does not leave before adaptive gives up on silent attempts.
+#[test]
+fn until_is_when_an_ask_leaves_if_nothing_happens() {
+    for seed in 0..300 {
+        let mut random = Random::from_seed(seed);
+        let mut pick = |values: &[&'static str]| values[random.below(values.len() as u64) as usize];
+        let mut bench = Bench::new(&[
+            ("strategy", pick(&["adaptive", "aimd", "fixed"])),
+            ("initial_rate", pick(&["0.7", "2", "3"])),
+            (
+                "limits",
+                pick(&["", "3/10s", "10/1m", "2/1s,7/10s", "100/1m"]),
+            ),
+            ("max_in_flight", pick(&["1", "3", "8", "256"])),
+            ("max_wait", "1h"),
+        ]);
+        let (mut seconds, mut permits) = (0.0, Vec::new());
+        for _ in 0..40 {
+            seconds += random.below(40) as f64 / 32.0;
+            bench.leave_until(seconds, &mut permits);
+            if random.below(3) > 0 || permits.is_empty() {
+                bench.check_until(seconds, &mut permits);
+            } else {
+                let permit = permits.swap_remove(random.below(permits.len() as u64) as usize);
+                let throttled = random.below(8) == 0;
+                let (status, verdict) = match throttled {
+                    true => (429, Verdict::Throttled),
+                    false => (200, Verdict::Success),
+                };
+                bench.settle(permit, seconds, &answer(status), verdict);
+            }
+        }
+    }
+}
+
+impl Bench {
+    fn leave_until(&mut self, seconds: f64, permits: &mut Vec<Permit>) {
+        while let Some(due) = self.gate.next_admission(&self.settings, &self.tickets)
+            && due <= at(seconds)
+        {
+            let admitted = self.gate.admit_next(&self.settings, &mut self.tickets, due);
+            permits.push(admitted.unwrap().1);
+        }
+    }
+
+    /// Asks, and compares `until` with when a copy of the gate lets the ask leave.
+    fn check_until(&mut self, seconds: f64, permits: &mut Vec<Permit>) {
+        let (mine, until) = match self.ask(seconds) {
+            Decision::Admit(permit) => return permits.push(permit),
+            Decision::Wait { ticket, until, .. } => (ticket, until),
+            Decision::Refuse { .. } => return,
+        };
+        let (mut gate, mut tickets) = (self.gate.clone(), self.tickets.clone());
+        let horizon = until.unwrap_or(at(seconds + 100.0));
+        let mut left_at = None;
+        while let Some(due) = gate.next_admission(&self.settings, &tickets)
+            && due.since(horizon) < Duration::from_secs(1)
+        {
+            let (ticket, _) = gate.admit_next(&self.settings, &mut tickets, due).unwrap();
+            if ticket == mine {
+                left_at = Some(due);
+                break;
+            }
+        }
+        let difference = match (until, left_at) {
+            (Some(until), Some(left_at)) => until.since(left_at).max(left_at.since(until)),
+            (None, None) => Duration::ZERO,
+            other => panic!("asked at {seconds}: {other:?}"),
+        };
+        assert!(
+            difference <= Duration::from_nanos(20),
+            "{until:?} {left_at:?}"
+        );
+    }
+}
+
+#[test]
 fn a_cost_takes_so_many_tokens_and_may_be_corrected() {
     let mut bench = Bench::aimd(&[("limits", "20/1m")]);
     let costly = |cost| Ask {
@@ -231,8 +348,8 @@ fn a_token_that_is_there_belongs_to_who_waits() {
     bench.gate.abandon(&bench.settings, first, at(0.0));
     assert_eq!(
         bench.says(0.0),
-        "wait rate 0",
-        "three tokens and a place, but not its turn"
+        "wait rate -",
+        "three tokens, but the one place in flight is for the ticket before it"
     );
     assert_eq!(bench.admitted_by(0.0), [0.0]);
 }
