@@ -160,7 +160,10 @@ impl Ladder {
         self.consecutive_errors = self.consecutive_errors.saturating_add(1);
         let step = settings.pause(self.consecutive_errors);
         let (pause, source) = told.unwrap_or((step, Source::Assumed));
-        self.paused_until = Some(now + pause);
+        // A pause only ever grows, also if an attempt made during it names a shorter one.
+        let until = self.paused_until.unwrap_or(now).max(now + pause);
+        self.paused_until = Some(until);
+        let pause = until.since(now);
         if self.consecutive_errors < settings.disable_after() {
             return Step::Paused { pause, source };
         }

@@ -212,58 +212,57 @@ impl Poll {
                 why: Why::Ended,
             };
         }
-        if told.answer == Answer::Success {
-            self.alive_at = self.alive_at.max(now);
-            self.consecutive_429 = 0;
-            self.other_errors = 0;
-        }
+        let wait = self.count(told.answer, now);
         match told.job {
             Some(Job::Done) => return self.ends(State::Done, Why::Job),
             Some(Job::Failed) => return self.ends(State::Failed, Why::Job),
             Some(Job::Running { progress }) => self.progress = Some(progress.unwrap_or(0.0)),
             None => {}
         }
-        match told.answer {
-            Answer::Success => self.usual(settings),
-            Answer::NotFound => self.ends(State::NotFound, Why::NotFound),
-            Answer::Throttled { wait } => {
-                self.consecutive_429 = self.consecutive_429.saturating_add(1);
-                self.other_errors = 0;
-                let step = settings.throttled(self.consecutive_429);
-                self.slower(settings, (step, Why::Throttled), wait, now)
-            }
-            Answer::Failed { wait } => {
-                let retries = self.other_errors;
-                self.other_errors = self.other_errors.saturating_add(1);
-                if self.is_silent(settings, now) {
-                    return self.ends(State::GaveUp, Why::Silence);
-                }
-                if retries >= settings.other_retries() {
-                    return self.ends(State::Failed, Why::Errors);
-                }
-                let step = settings.retry(retries);
-                self.slower(settings, (step, Why::Retry), wait, now)
-            }
+        if told.answer == Answer::Success {
+            return self.usual(settings);
         }
-    }
-
-    /// The longer of our own step and what the server names, unless that leads nowhere.
-    fn slower(
-        &mut self,
-        settings: &PollSettings,
-        (step, why): (Duration, Why),
-        told: Option<Duration>,
-        now: Timestamp,
-    ) -> Next {
         if self.is_silent(settings, now) {
             return self.ends(State::GaveUp, Why::Silence);
         }
-        if told.is_some_and(|wait| self.is_silent(settings, now + wait)) {
+        if wait.is_some_and(|wait| self.is_silent(settings, now + wait)) {
             return self.ends(State::GaveUp, Why::TooLongAWait);
         }
-        match told.filter(|&wait| wait > step) {
+        let (step, why) = match told.answer {
+            Answer::Success | Answer::NotFound => {
+                return self.ends(State::NotFound, Why::NotFound);
+            }
+            Answer::Throttled { .. } => (settings.throttled(self.consecutive_429), Why::Throttled),
+            Answer::Failed { .. } if self.other_errors > settings.other_retries() => {
+                return self.ends(State::Failed, Why::Errors);
+            }
+            Answer::Failed { .. } => (settings.retry(self.other_errors - 1), Why::Retry),
+        };
+        match wait.filter(|&wait| wait > step) {
             Some(wait) => self.wait(wait, Why::Directed),
             None => self.wait(step, why),
+        }
+    }
+
+    /// Counts an answer, and says how long the server asks to wait.
+    fn count(&mut self, answer: Answer, now: Timestamp) -> Option<Duration> {
+        match answer {
+            Answer::Success => {
+                self.alive_at = self.alive_at.max(now);
+                self.consecutive_429 = 0;
+                self.other_errors = 0;
+                None
+            }
+            Answer::NotFound => None,
+            Answer::Throttled { wait } => {
+                self.consecutive_429 = self.consecutive_429.saturating_add(1);
+                self.other_errors = 0;
+                wait
+            }
+            Answer::Failed { wait } => {
+                self.other_errors = self.other_errors.saturating_add(1);
+                wait
+            }
         }
     }
 

@@ -117,6 +117,22 @@ fn an_endpoint_is_free_at_the_end_of_its_pause_and_its_count_stays() {
 }
 
 #[test]
+fn a_pause_during_a_pause_never_shortens_it() {
+    let mut line = Line::new(&[]);
+    assert_eq!(line.status(429), paused(30));
+    line.pass(5);
+    let hint = Hint {
+        wait: Some(Duration::from_secs(2)),
+        source: Some(Source::Assumed),
+        ..Hint::default()
+    };
+    let short = Ended::answered(429, Some(Verdict::Throttled), "", &hint);
+    assert_eq!(line.attempt(&short), paused(25));
+    assert_eq!(line.ladder.paused_until(), Some(Timestamp::from_secs(30)));
+    assert_eq!(line.ladder.consecutive_errors(), 2);
+}
+
+#[test]
 fn ten_refusals_of_one_burst_are_one_step() {
     let mut line = Line::new(&[]);
     let epoch = line.ladder.epoch();
@@ -236,6 +252,7 @@ fn a_hint_replaces_the_step_and_the_count_rises_all_the_same() {
         assert_eq!(step, expected);
         assert_eq!(line.ladder.consecutive_errors(), count);
         assert_eq!(line.remaining(), wait);
+        line.pass(wait);
     }
     assert!(!line.ladder.is_paused(line.now), "no wait is no pause");
     assert_eq!(line.status(429), paused(300), "the count went on");

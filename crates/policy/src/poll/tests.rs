@@ -221,6 +221,17 @@ fn other_errors_give_up_too() {
 }
 
 #[test]
+fn gives_up_before_it_fails_or_finds_nothing() {
+    let mut watch = Watch::new(&[("other_retries", "0")]);
+    let wait = Some(Duration::from_secs(301));
+    let next = watch.told(Answer::Failed { wait });
+    assert_eq!((next.state, next.why), (State::GaveUp, Why::TooLongAWait));
+    let mut watch = Watch::new(&[]);
+    watch.now = Timestamp::from_secs(301);
+    assert_eq!(watch.told(Answer::NotFound).state, State::GaveUp);
+}
+
+#[test]
 fn a_longer_retry_after_of_another_error_is_waited() {
     let mut watch = Watch::new(&[]);
     let wait = Some(Duration::from_secs(20));
