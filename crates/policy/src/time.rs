@@ -113,13 +113,10 @@ impl WallTime {
         self.0
     }
 
-    /// How long until `later`; `None` if it is not later.
+    /// How long until `later`, zero if that is now; `None` if it has passed.
     pub fn until(self, later: Self) -> Option<Duration> {
         let millis = later.0.saturating_sub(self.0);
-        u64::try_from(millis)
-            .ok()
-            .filter(|&millis| millis > 0)
-            .map(Duration::from_millis)
+        u64::try_from(millis).ok().map(Duration::from_millis)
     }
 }
 
@@ -186,13 +183,13 @@ mod tests {
     }
 
     #[test]
-    fn a_wall_time_that_is_not_later_is_no_wait() {
+    fn a_wall_time_that_has_passed_is_no_wait() {
         let noon = WallTime::from_unix_millis(1000);
         assert_eq!(
             noon.until(WallTime::from_unix_millis(1001)),
             Some(Duration::from_millis(1))
         );
-        assert_eq!(noon.until(noon), None);
+        assert_eq!(noon.until(noon), Some(Duration::ZERO));
         assert_eq!(noon.until(WallTime::from_unix_millis(i64::MIN)), None);
         assert!(
             WallTime::from_unix_millis(i64::MIN)

@@ -80,7 +80,7 @@ fn moments_without_a_clock_are_no_reset() {
 
 #[test]
 fn unreadable_headers_say_nothing() {
-    for name in Source::HEADERS.iter().map(|source| source.as_str()) {
+    for name in Source::HEADERS.iter().copied().map(Source::as_str) {
         for value in ["", "x", "-1", "unlimited", ";", "=", "\""] {
             let hint = read(429, &[(name, value)]);
             assert_eq!(hint, Hint::default(), "{name}: {value}");
@@ -199,4 +199,87 @@ fn a_value_longer_than_4_kib_is_no_hint_at_all() {
     assert_eq!(wait(4096), Some(std::time::Duration::from_secs(7)));
     assert_eq!(wait(4097), None);
     assert_eq!(wait(10_000), None);
+}
+
+#[test]
+fn headers_with_a_window_in_their_name_are_limits_of_that_period() {
+    for (window, seconds) in [("minute", 60), ("hour", 3600), ("day", 86_400)] {
+        for (subject, scope) in [("requests", Scope::Requests), ("tokens", Scope::Tokens)] {
+            let name = |kind: &str| format!("X-RateLimit-{kind}-{subject}-{window}");
+            let hint = read(
+                429,
+                &[
+                    (&name("Limit"), "30000"),
+                    (&name("Remaining"), "0"),
+                    (&name("Reset"), "7.5"),
+                ],
+            );
+            assert_eq!(hint.wait.map(|wait| wait.as_millis()), Some(7500));
+            assert_eq!((hint.limit, hint.remaining), (Some(30_000), Some(0)));
+            assert_eq!(hint.period.map(|period| period.as_secs()), Some(seconds));
+            assert_eq!(hint.scope, Some(scope));
+            let source = hint.source.map(Source::as_str);
+            assert_eq!(source, Some(&*name("Reset").to_lowercase()));
+        }
+    }
+}
+
+#[test]
+fn the_limit_that_binds_is_found_among_windows() {
+    let hint = read(
+        200,
+        &[
+            ("x-ratelimit-limit-requests-day", "14400"),
+            ("x-ratelimit-remaining-requests-day", "14399"),
+            ("x-ratelimit-limit-tokens-minute", "60000"),
+            ("x-ratelimit-remaining-tokens-minute", "100"),
+            ("x-ratelimit-remaining-req-minute", "4"),
+            ("x-ratelimit-limit-req-minute", "5"),
+        ],
+    );
+    assert_eq!((hint.remaining, hint.wait), (Some(100), None));
+    assert_eq!(hint.scope, Some(Scope::Tokens));
+    let hint = read(
+        429,
+        &[
+            ("ratelimitbysize-remaining", "0"),
+            ("ratelimitbysize-reset", "12"),
+        ],
+    );
+    assert_eq!(hint.wait.map(|wait| wait.as_secs()), Some(12));
+}
+
+#[test]
+fn the_last_of_duplicate_parameters_counts() {
+    let hint = read(429, &[("ratelimit", r#""a";r=0;r=7;t=9;t=3"#)]);
+    assert_eq!((hint.remaining, hint.wait), (Some(7), None));
+    assert_eq!(hint.reset.map(|reset| reset.as_secs()), Some(3));
+    let hint = read(
+        429,
+        &[(
+            "ratelimit",
+            "limit=5, limit=50, remaining=9, remaining=0, reset=4",
+        )],
+    );
+    assert_eq!((hint.limit, hint.remaining), (Some(50), Some(0)));
+    let hint = read(200, &[("ratelimit-policy", r#""a";q=5;w=60;q=9;w=30"#)]);
+    assert_eq!(hint.limit, Some(9));
+    assert_eq!(hint.period.map(|period| period.as_secs()), Some(30));
+    let hint = read(200, &[("ratelimit-limit", "100;w=60;w=30")]);
+    assert_eq!(hint.period.map(|period| period.as_secs()), Some(30));
+    let hint = read(200, &[("ratelimit", r#""a";r=5, "a";r=3"#)]);
+    assert_eq!(hint.remaining, Some(3), "two members are two statements");
+}
+
+#[test]
+fn a_date_that_is_now_is_a_wait_of_zero_and_one_in_the_past_none() {
+    let now = "Sun, 15 Nov 2026 06:00:00 GMT";
+    for (date, wait) in [
+        (now, Some(0)),
+        ("Sun, 15 Nov 2026 06:00:01 GMT", Some(1)),
+        ("Sun, 15 Nov 2026 05:59:59 GMT", None),
+    ] {
+        let hint = read(429, &[("date", now), ("retry-after", date)]);
+        assert_eq!(hint.wait.map(|wait| wait.as_secs()), wait, "{date}");
+    }
 }

@@ -234,7 +234,9 @@ mod tests {
         longest.add(Delay::At(60_000), Source::RetryAfter);
         let now = |millis| Some(WallTime::from_unix_millis(millis));
         assert_eq!(longest.from(None), None);
-        assert_eq!(longest.from(now(70_000)), None);
+        let nothing = (Duration::ZERO, Source::RetryAfter);
+        assert_eq!(longest.from(now(70_000)), Some(nothing));
+        assert_eq!(longest.from(now(70_001)), None);
         longest.add(Delay::In(5000), Source::RetryAfterMs);
         longest.add(Delay::In(5000), Source::RetryAfter);
         longest.add(Delay::In(5000), Source::XMsRetryAfterMs);

@@ -1,6 +1,6 @@
-//! Limits as headers tell them: how many, how many are left, until when.
+//! Limits as headers state them: how many, how many are left, until when.
 //!
-//! An answer may tell of several limits at once: requests and tokens, a second and a day. Each
+//! A response may state several limits at once: requests and tokens, a second and a day. Each
 //! becomes a row, and the row that *binds* is reported:
 //! 1. one with nothing remaining, of these the one with the longest reset, for until then every
 //!    request is refused;
@@ -10,32 +10,172 @@
 //!
 //! Rows are gathered in a fixed table without allocation; limits beyond its size are not read.
 
-mod header;
-
 use std::time::Duration;
 
-use self::header::Header;
-use super::delay::Longest;
+use super::delay::{Delay, Longest, Unit};
+use super::field::{Piece, pieces};
+use super::number::Decimal;
+use super::source::{Family, Field};
 use super::{Hint, Scope, Source};
 use crate::time::WallTime;
 
-/// Every limit that one answer tells of.
+/// Every limit that one response states.
 #[derive(Debug, Default)]
 pub(super) struct Limits<'a> {
-    /// Sixteen, because the wordiest dialect known has four limits and few send two dialects.
+    /// Sixteen, because the wordiest dialect known has six limits and few send two dialects.
     rows: [Option<Row<'a>>; 16],
 }
 
 impl<'a> Limits<'a> {
-    /// Takes in one header.
+    /// Reads one header.
     pub(super) fn read(&mut self, source: Source, value: &'a [u8], now: Option<WallTime>) {
-        let header = Header {
-            limits: self,
-            source,
-            value,
-            now,
+        if let Some((family, field)) = source.family() {
+            return match field {
+                Field::Limit => self.read_limit(family, source, value),
+                Field::Remaining => self.read_remaining(family, source, value),
+                Field::Reset => self.read_reset(family, source, value, now),
+            };
+        }
+        match source {
+            Source::XRatelimitResetAfter => {
+                self.read_reset(Family::XRatelimit, source, value, now);
+            }
+            Source::Ratelimit | Source::RatelimitPolicy => {
+                self.read_structured(source, value, now);
+            }
+            Source::AppRateLimit | Source::XAppRateLimit => {
+                self.read_app(source, value, |row| &mut row.limit);
+            }
+            Source::AppRateLimitCount | Source::XAppRateLimitCount => {
+                self.read_app(source, value, |row| &mut row.used);
+            }
+            _ => {}
+        }
+    }
+
+    /// `100`, or `100, 100;w=60`: the limit, then the policies that it may be one of.
+    fn read_limit(&mut self, family: Family, source: Source, value: &'a [u8]) {
+        let Some(row) = self.row(Key::Headers(family)) else {
+            return;
         };
-        header.read();
+        let mut is_this_limit = false;
+        for piece in pieces(value) {
+            match piece.value {
+                None if piece.first => {
+                    let quota = count(piece.name).map(|number| (number, source));
+                    row.limit = row.limit.or(quota);
+                    is_this_limit = quota.is_some() && quota == row.limit && row.period.is_none();
+                }
+                Some(value) if names(&piece, &["w", "window"]) && is_this_limit => {
+                    row.period = period(value).or(row.period);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// `5`; of several the fewest.
+    fn read_remaining(&mut self, family: Family, source: Source, value: &'a [u8]) {
+        let counts = pieces(value).filter(|piece| piece.first && piece.value.is_none());
+        let fewest = counts.filter_map(|piece| count(piece.name)).min();
+        if let (Some(fewest), Some(row)) = (fewest, self.row(Key::Headers(family))) {
+            lower(&mut row.remaining, fewest, source);
+        }
+    }
+
+    /// A moment or a length of time; of several the longest.
+    fn read_reset(
+        &mut self,
+        family: Family,
+        source: Source,
+        value: &'a [u8],
+        now: Option<WallTime>,
+    ) {
+        for delay in Delay::all(value, Unit::Seconds, now) {
+            if let Some(row) = self.row(Key::Headers(family)) {
+                row.reset.add(delay, source);
+            }
+        }
+    }
+
+    /// `RateLimit` and `RateLimit-Policy`, in all their drafts: a list of named members with
+    /// parameters, or the older `limit=100, remaining=5`, which is one nameless member.
+    fn read_structured(&mut self, source: Source, value: &'a [u8], now: Option<WallTime>) {
+        let mut member = Member::default();
+        for piece in pieces(value) {
+            match piece.value {
+                None if piece.first => {
+                    self.add_member(&member, source, now);
+                    member = Member {
+                        name: Some(piece.name),
+                        ..Member::default()
+                    };
+                }
+                None => {}
+                Some(value) => {
+                    if piece.first && member.name.is_some() {
+                        self.add_member(&member, source, now);
+                        member = Member::default();
+                    }
+                    member.set(&piece, value);
+                }
+            }
+        }
+        self.add_member(&member, source, now);
+    }
+
+    fn add_member(&mut self, member: &Member<'a>, source: Source, now: Option<WallTime>) {
+        let window = member.window.and_then(period);
+        let quota = member.quota.and_then(count);
+        let (key, quota) = match member.name {
+            None => (Key::Headers(Family::Ratelimit), quota),
+            // A bare number is the quota of a nameless policy, which needs a period.
+            Some(name) => match (count(name), window) {
+                (Some(number), Some(window)) => (Key::Policy(number, window), Some(number)),
+                (Some(_), None) => return,
+                (None, _) => (Key::Named(name.get(..MAX_NAME).unwrap_or(name)), quota),
+            },
+        };
+        let remaining = member.remaining.and_then(count);
+        let reset = member
+            .reset
+            .and_then(|value| Delay::one(value, Unit::Seconds, now));
+        if (window, quota, remaining, reset) == (None, None, None, None) {
+            return;
+        }
+        let Some(row) = self.row(key) else { return };
+        row.period = row.period.or(window);
+        if let Some(quota) = quota {
+            lower(&mut row.limit, quota, source);
+        }
+        if let Some(remaining) = remaining {
+            lower(&mut row.remaining, remaining, source);
+        }
+        if let Some(reset) = reset {
+            row.reset.add(reset, source);
+        }
+    }
+
+    /// `20:1,100:120`: counts by period in seconds.
+    fn read_app(
+        &mut self,
+        source: Source,
+        value: &[u8],
+        slot: impl for<'r> Fn(&'r mut Row<'a>) -> &'r mut Option<(u64, Source)>,
+    ) {
+        for pair in value.split(|&byte| byte == b',') {
+            let mut halves = pair.splitn(2, |&byte| byte == b':');
+            let (Some(count), Some(period)) = (
+                halves.next().and_then(count),
+                halves.next().and_then(period),
+            ) else {
+                continue;
+            };
+            if let Some(row) = self.row(Key::App(period)) {
+                row.period = Some(period);
+                *slot(row) = Some((count, source));
+            }
+        }
     }
 
     /// Fills in what the binding limit says. `now` is the server's.
@@ -52,7 +192,7 @@ impl<'a> Limits<'a> {
         hint.limit = row.limit.map(|(count, _)| count);
         hint.period = row.period.map(Duration::from_millis);
         hint.reset = reset.map(|(reset, _)| reset);
-        hint.scope = row.family.scope();
+        hint.scope = row.key.scope();
         let sources = [reset.map(|(_, by)| by), by(remaining), by(row.limit)];
         hint.source = sources.into_iter().flatten().next();
         // The rank makes sure that no other row names a remaining when this one does not.
@@ -64,7 +204,8 @@ impl<'a> Limits<'a> {
 
     /// `RateLimit-Policy: 100;w=60` describes the limit that `RateLimit-Limit: 100` counts.
     fn share_policies(&mut self) {
-        let Some(at) = self.position(Family::Ietf) else {
+        let nameless = Key::Headers(Family::Ratelimit);
+        let Some(at) = self.position(nameless) else {
             return;
         };
         let Some(Some(ietf)) = self.rows.get(at) else {
@@ -72,7 +213,7 @@ impl<'a> Limits<'a> {
         };
         let limit = ietf.limit;
         let policies = self.rows.iter().flatten().filter(|row| {
-            matches!(row.family, Family::Policy(..))
+            matches!(row.key, Key::Policy(..))
                 && limit.is_none_or(|(limit, _)| row.limit.is_some_and(|(count, _)| count == limit))
         });
         let policy = policies.min_by_key(|row| row.rate_rank()).copied();
@@ -82,35 +223,54 @@ impl<'a> Limits<'a> {
         }
     }
 
-    /// The row of `family`, a new one if there is none and the table has room.
-    fn row(&mut self, family: Family<'a>) -> Option<&mut Row<'a>> {
+    /// The row of `key`, a new one if there is none and the table has room.
+    fn row(&mut self, key: Key<'a>) -> Option<&mut Row<'a>> {
         let at = self
-            .position(family)
+            .position(key)
             .or_else(|| self.rows.iter().position(Option::is_none))?;
         let slot = self.rows.get_mut(at)?;
-        Some(slot.get_or_insert(Row::new(family)))
+        Some(slot.get_or_insert(Row::new(key)))
     }
 
-    fn position(&self, family: Family<'_>) -> Option<usize> {
+    fn position(&self, key: Key<'_>) -> Option<usize> {
         self.rows
             .iter()
-            .position(|row| row.is_some_and(|row| row.family == family))
+            .position(|row| row.is_some_and(|row| row.key == key))
     }
 }
 
-/// Which limit a header is about.
+/// The parameters of one member of a structured field. Of several with one name the last counts
+/// (RFC 9651, section 4.2.3.2).
+#[derive(Debug, Default)]
+struct Member<'a> {
+    name: Option<&'a [u8]>,
+    quota: Option<&'a [u8]>,
+    remaining: Option<&'a [u8]>,
+    reset: Option<&'a [u8]>,
+    window: Option<&'a [u8]>,
+}
+
+impl<'a> Member<'a> {
+    fn set(&mut self, piece: &Piece<'a>, value: &'a [u8]) {
+        let slots = [
+            (&mut self.quota, ["q", "limit"]),
+            (&mut self.remaining, ["r", "remaining"]),
+            (&mut self.reset, ["t", "reset"]),
+            (&mut self.window, ["w", "window"]),
+        ];
+        for (slot, spellings) in slots {
+            if names(piece, &spellings) {
+                *slot = Some(value);
+            }
+        }
+    }
+}
+
+/// Which limit a row is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Family<'a> {
-    XRatelimit,
-    XRatelimitRequests,
-    XRatelimitTokens,
-    XRateLimit,
-    AnthropicRequests,
-    AnthropicTokens,
-    AnthropicInputTokens,
-    AnthropicOutputTokens,
-    /// `RateLimit-Limit` and its like, and the older form of `RateLimit`.
-    Ietf,
+enum Key<'a> {
+    /// A family of headers. The older form of `RateLimit` is that of `RateLimit-Limit`.
+    Headers(Family),
     /// A nameless `RateLimit-Policy`: quota and period in milliseconds.
     Policy(u64, u64),
     /// `RateLimit` and `RateLimit-Policy` by name.
@@ -119,18 +279,19 @@ enum Family<'a> {
     App(u64),
 }
 
-impl Family<'_> {
+impl Key<'_> {
     fn scope(self) -> Option<Scope> {
         match self {
-            Self::XRatelimitRequests | Self::AnthropicRequests => Some(Scope::Requests),
-            Self::XRatelimitTokens
-            | Self::AnthropicTokens
-            | Self::AnthropicInputTokens
-            | Self::AnthropicOutputTokens => Some(Scope::Tokens),
+            Self::Headers(family) => family.scope(),
             Self::Named(name) => Some(Scope::named(name)),
-            Self::XRatelimit | Self::XRateLimit | Self::Ietf | Self::Policy(..) | Self::App(_) => {
-                None
-            }
+            Self::Policy(..) | Self::App(_) => None,
+        }
+    }
+
+    fn period(self) -> Option<u64> {
+        match self {
+            Self::Headers(family) => family.period(),
+            Self::Policy(..) | Self::Named(_) | Self::App(_) => None,
         }
     }
 }
@@ -138,7 +299,7 @@ impl Family<'_> {
 /// One limit.
 #[derive(Clone, Copy, Debug)]
 struct Row<'a> {
-    family: Family<'a>,
+    key: Key<'a>,
     limit: Option<(u64, Source)>,
     remaining: Option<(u64, Source)>,
     used: Option<(u64, Source)>,
@@ -148,14 +309,14 @@ struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    fn new(family: Family<'a>) -> Self {
+    fn new(key: Key<'a>) -> Self {
         Self {
-            family,
+            key,
             limit: None,
             remaining: None,
             used: None,
             reset: Longest::default(),
-            period: None,
+            period: key.period(),
         }
     }
 
@@ -210,4 +371,35 @@ fn ratio(part: u64, whole: u64) -> u64 {
 
 fn by(count: Option<(u64, Source)>) -> Option<Source> {
     count.map(|(_, source)| source)
+}
+
+/// Names are cut to this length: they are shown to people.
+const MAX_NAME: usize = 64;
+
+fn names(piece: &Piece<'_>, names: &[&str]) -> bool {
+    names
+        .iter()
+        .any(|name| piece.name.eq_ignore_ascii_case(name.as_bytes()))
+}
+
+/// A count, rounded down so that what remains is never overstated.
+fn count(text: &[u8]) -> Option<u64> {
+    let text = text.trim_ascii();
+    let text = text.strip_prefix(b"\"").unwrap_or(text);
+    let text = text.strip_suffix(b"\"").unwrap_or(text);
+    Decimal::exact(text).map(Decimal::floor)
+}
+
+/// A length of time in seconds or with a unit, as milliseconds.
+fn period(text: &[u8]) -> Option<u64> {
+    match Delay::one(text, Unit::Seconds, None)? {
+        Delay::In(millis) => Some(millis).filter(|&millis| millis > 0),
+        Delay::At(_) => None,
+    }
+}
+
+fn lower(slot: &mut Option<(u64, Source)>, count: u64, source: Source) {
+    if slot.is_none_or(|(kept, _)| count < kept) {
+        *slot = Some((count, source));
+    }
 }

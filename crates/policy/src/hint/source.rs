@@ -2,18 +2,37 @@
 
 use std::fmt;
 
-/// Declares [`Source`] and its names from one list, so that they cannot drift apart.
+use super::Scope;
+
+/// Declares [`Source`] and [`Family`] from two lists.
+///
+/// A family is the three headers about one limit: what stands before and after `limit`,
+/// `remaining` and `reset` in their names, the sources for these three, what the limit counts,
+/// and its period in seconds if the names say so, else 0.
 macro_rules! sources {
-    ($($variant:ident = $name:literal,)*) => {
-        /// Where a hint was read: shown to people, so that every wait can be traced to its reason.
+    (
+        { $($single:ident = $name:literal,)* }
+        { $($family:ident = $before:literal $after:literal
+            [$limit:ident $remaining:ident $reset:ident] $scope:ident $period:ident;)* }
+    ) => {
+        /// Where a hint was read: shown to people, so that every wait can be traced to its
+        /// reason. Of several equally long waits, the source that comes first here is named.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
         pub enum Source {
             $(
                 #[doc = concat!("`", $name, "`.")]
-                $variant,
+                $single,
             )*
-            /// The answer's body.
+            $(
+                #[doc = concat!("`", $before, "limit", $after, "`.")]
+                $limit,
+                #[doc = concat!("`", $before, "remaining", $after, "`.")]
+                $remaining,
+                #[doc = concat!("`", $before, "reset", $after, "`.")]
+                $reset,
+            )*
+            /// The response's body.
             Body,
             /// Nowhere: the policy's own step, because the server named no wait.
             Assumed,
@@ -21,65 +40,139 @@ macro_rules! sources {
 
         impl Source {
             /// Every header that can hold a hint.
-            pub const HEADERS: &[Self] = &[$(Self::$variant),*];
+            pub const HEADERS: &[Self] =
+                &[$(Self::$single,)* $(Self::$limit, Self::$remaining, Self::$reset,)*];
 
             /// The header's name in lower case, `body` or `assumed`.
             pub const fn as_str(self) -> &'static str {
                 match self {
-                    $(Self::$variant => $name,)*
+                    $(Self::$single => $name,)*
+                    $(
+                        Self::$limit => concat!($before, "limit", $after),
+                        Self::$remaining => concat!($before, "remaining", $after),
+                        Self::$reset => concat!($before, "reset", $after),
+                    )*
                     Self::Body => "body",
                     Self::Assumed => "assumed",
+                }
+            }
+
+            /// The family that the header belongs to, and what it says about its limit.
+            pub(super) const fn family(self) -> Option<(Family, Field)> {
+                match self {
+                    $(
+                        Self::$limit => Some((Family::$family, Field::Limit)),
+                        Self::$remaining => Some((Family::$family, Field::Remaining)),
+                        Self::$reset => Some((Family::$family, Field::Reset)),
+                    )*
+                    _ => None,
+                }
+            }
+        }
+
+        /// Headers about one limit: how many, how many remain, and when that resets.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum Family {
+            $($family,)*
+        }
+
+        impl Family {
+            /// What it counts, where its name says so.
+            pub(super) fn scope(self) -> Option<Scope> {
+                match self {
+                    $(Self::$family => $scope,)*
+                }
+            }
+
+            /// The length of its period in milliseconds, where its name says so.
+            pub(super) fn period(self) -> Option<u64> {
+                match self {
+                    $(Self::$family => $period,)*
                 }
             }
         }
     };
 }
 
-// Of several equally long waits, the one first in this list is named.
+/// What a header of a family says about its limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Field {
+    Limit,
+    Remaining,
+    Reset,
+}
+
+const ANY: Option<Scope> = None;
+const REQUESTS: Option<Scope> = Some(Scope::Requests);
+const TOKENS: Option<Scope> = Some(Scope::Tokens);
+
+const UNNAMED: Option<u64> = None;
+const SECOND: Option<u64> = Some(1000);
+const MINUTE: Option<u64> = Some(60_000);
+const HOUR: Option<u64> = Some(3_600_000);
+const DAY: Option<u64> = Some(86_400_000);
+const MONTH: Option<u64> = Some(30 * 86_400_000);
+
 sources! {
-    RetryAfter = "retry-after",
-    RetryAfterMs = "retry-after-ms",
-    XMsRetryAfterMs = "x-ms-retry-after-ms",
-    XAmzRetryAfter = "x-amz-retry-after",
-    XRatelimitLimit = "x-ratelimit-limit",
-    XRatelimitRemaining = "x-ratelimit-remaining",
-    XRatelimitReset = "x-ratelimit-reset",
-    XRatelimitResetAfter = "x-ratelimit-reset-after",
-    XRatelimitLimitRequests = "x-ratelimit-limit-requests",
-    XRatelimitRemainingRequests = "x-ratelimit-remaining-requests",
-    XRatelimitResetRequests = "x-ratelimit-reset-requests",
-    XRatelimitLimitTokens = "x-ratelimit-limit-tokens",
-    XRatelimitRemainingTokens = "x-ratelimit-remaining-tokens",
-    XRatelimitResetTokens = "x-ratelimit-reset-tokens",
-    XRateLimitLimit = "x-rate-limit-limit",
-    XRateLimitRemaining = "x-rate-limit-remaining",
-    XRateLimitReset = "x-rate-limit-reset",
-    AnthropicRequestsLimit = "anthropic-ratelimit-requests-limit",
-    AnthropicRequestsRemaining = "anthropic-ratelimit-requests-remaining",
-    AnthropicRequestsReset = "anthropic-ratelimit-requests-reset",
-    AnthropicTokensLimit = "anthropic-ratelimit-tokens-limit",
-    AnthropicTokensRemaining = "anthropic-ratelimit-tokens-remaining",
-    AnthropicTokensReset = "anthropic-ratelimit-tokens-reset",
-    AnthropicInputTokensLimit = "anthropic-ratelimit-input-tokens-limit",
-    AnthropicInputTokensRemaining = "anthropic-ratelimit-input-tokens-remaining",
-    AnthropicInputTokensReset = "anthropic-ratelimit-input-tokens-reset",
-    AnthropicOutputTokensLimit = "anthropic-ratelimit-output-tokens-limit",
-    AnthropicOutputTokensRemaining = "anthropic-ratelimit-output-tokens-remaining",
-    AnthropicOutputTokensReset = "anthropic-ratelimit-output-tokens-reset",
-    Ratelimit = "ratelimit",
-    RatelimitPolicy = "ratelimit-policy",
-    RatelimitLimit = "ratelimit-limit",
-    RatelimitRemaining = "ratelimit-remaining",
-    RatelimitReset = "ratelimit-reset",
-    AppRateLimit = "app-rate-limit",
-    AppRateLimitCount = "app-rate-limit-count",
-    XAppRateLimit = "x-app-rate-limit",
-    XAppRateLimitCount = "x-app-rate-limit-count",
+    {
+        RetryAfter = "retry-after",
+        RetryAfterMs = "retry-after-ms",
+        XMsRetryAfterMs = "x-ms-retry-after-ms",
+        XAmzRetryAfter = "x-amz-retry-after",
+        Ratelimit = "ratelimit",
+        RatelimitPolicy = "ratelimit-policy",
+        AppRateLimit = "app-rate-limit",
+        AppRateLimitCount = "app-rate-limit-count",
+        XAppRateLimit = "x-app-rate-limit",
+        XAppRateLimitCount = "x-app-rate-limit-count",
+        XRatelimitResetAfter = "x-ratelimit-reset-after",
+    }
+    {
+        XRatelimit = "x-ratelimit-" "" [XRatelimitLimit XRatelimitRemaining XRatelimitReset] ANY UNNAMED;
+        // OpenAI, Azure, Groq.
+        XRatelimitRequests = "x-ratelimit-" "-requests" [XRatelimitLimitRequests XRatelimitRemainingRequests XRatelimitResetRequests] REQUESTS UNNAMED;
+        XRatelimitTokens = "x-ratelimit-" "-tokens" [XRatelimitLimitTokens XRatelimitRemainingTokens XRatelimitResetTokens] TOKENS UNNAMED;
+        XRateLimit = "x-rate-limit-" "" [XRateLimitLimit XRateLimitRemaining XRateLimitReset] ANY UNNAMED;
+        AnthropicRequests = "anthropic-ratelimit-requests-" "" [AnthropicRequestsLimit AnthropicRequestsRemaining AnthropicRequestsReset] REQUESTS UNNAMED;
+        AnthropicTokens = "anthropic-ratelimit-tokens-" "" [AnthropicTokensLimit AnthropicTokensRemaining AnthropicTokensReset] TOKENS UNNAMED;
+        AnthropicInputTokens = "anthropic-ratelimit-input-tokens-" "" [AnthropicInputTokensLimit AnthropicInputTokensRemaining AnthropicInputTokensReset] TOKENS UNNAMED;
+        AnthropicOutputTokens = "anthropic-ratelimit-output-tokens-" "" [AnthropicOutputTokensLimit AnthropicOutputTokensRemaining AnthropicOutputTokensReset] TOKENS UNNAMED;
+        // The IETF's older draft.
+        Ratelimit = "ratelimit-" "" [RatelimitLimit RatelimitRemaining RatelimitReset] ANY UNNAMED;
+        // Cerebras; Mistral, whose requests are `req`.
+        RequestsSecond = "x-ratelimit-" "-requests-second" [LimitRequestsSecond RemainingRequestsSecond ResetRequestsSecond] REQUESTS SECOND;
+        RequestsMinute = "x-ratelimit-" "-requests-minute" [LimitRequestsMinute RemainingRequestsMinute ResetRequestsMinute] REQUESTS MINUTE;
+        RequestsHour = "x-ratelimit-" "-requests-hour" [LimitRequestsHour RemainingRequestsHour ResetRequestsHour] REQUESTS HOUR;
+        RequestsDay = "x-ratelimit-" "-requests-day" [LimitRequestsDay RemainingRequestsDay ResetRequestsDay] REQUESTS DAY;
+        RequestsMonth = "x-ratelimit-" "-requests-month" [LimitRequestsMonth RemainingRequestsMonth ResetRequestsMonth] REQUESTS MONTH;
+        ReqSecond = "x-ratelimit-" "-req-second" [LimitReqSecond RemainingReqSecond ResetReqSecond] REQUESTS SECOND;
+        ReqMinute = "x-ratelimit-" "-req-minute" [LimitReqMinute RemainingReqMinute ResetReqMinute] REQUESTS MINUTE;
+        ReqDay = "x-ratelimit-" "-req-day" [LimitReqDay RemainingReqDay ResetReqDay] REQUESTS DAY;
+        ReqMonth = "x-ratelimit-" "-req-month" [LimitReqMonth RemainingReqMonth ResetReqMonth] REQUESTS MONTH;
+        TokensSecond = "x-ratelimit-" "-tokens-second" [LimitTokensSecond RemainingTokensSecond ResetTokensSecond] TOKENS SECOND;
+        TokensMinute = "x-ratelimit-" "-tokens-minute" [LimitTokensMinute RemainingTokensMinute ResetTokensMinute] TOKENS MINUTE;
+        TokensHour = "x-ratelimit-" "-tokens-hour" [LimitTokensHour RemainingTokensHour ResetTokensHour] TOKENS HOUR;
+        TokensDay = "x-ratelimit-" "-tokens-day" [LimitTokensDay RemainingTokensDay ResetTokensDay] TOKENS DAY;
+        TokensMonth = "x-ratelimit-" "-tokens-month" [LimitTokensMonth RemainingTokensMonth ResetTokensMonth] TOKENS MONTH;
+        // Mistral's older names; they count tokens.
+        BySize = "ratelimitbysize-" "" [BySizeLimit BySizeRemaining BySizeReset] TOKENS UNNAMED;
+        BySizeMinute = "x-ratelimitbysize-" "-minute" [BySizeMinuteLimit BySizeMinuteRemaining BySizeMinuteReset] TOKENS MINUTE;
+        BySizeMonth = "x-ratelimitbysize-" "-month" [BySizeMonthLimit BySizeMonthRemaining BySizeMonthReset] TOKENS MONTH;
+        // Fireworks.
+        TokensPrompt = "x-ratelimit-" "-tokens-prompt" [LimitTokensPrompt RemainingTokensPrompt ResetTokensPrompt] TOKENS UNNAMED;
+        TokensGenerated = "x-ratelimit-" "-tokens-generated" [LimitTokensGenerated RemainingTokensGenerated ResetTokensGenerated] TOKENS UNNAMED;
+        // Kong and what is built on it.
+        Second = "x-ratelimit-" "-second" [LimitSecond RemainingSecond ResetSecond] ANY SECOND;
+        Minute = "x-ratelimit-" "-minute" [LimitMinute RemainingMinute ResetMinute] ANY MINUTE;
+        Hour = "x-ratelimit-" "-hour" [LimitHour RemainingHour ResetHour] ANY HOUR;
+        Day = "x-ratelimit-" "-day" [LimitDay RemainingDay ResetDay] ANY DAY;
+        Month = "x-ratelimit-" "-month" [LimitMonth RemainingMonth ResetMonth] ANY MONTH;
+    }
 }
 
 impl Source {
-    /// The source that the header `name`, in any case, is. Runs for every header of every answer:
-    /// nearly all names are dismissed by their first letters.
+    /// The source that the header `name`, in any case, is. Runs for every header of every
+    /// response: nearly all names are dismissed by their first letters.
     pub fn of_header(name: &str) -> Option<Self> {
         let bytes = name.as_bytes();
         let (first, third) = (bytes.first()?, bytes.get(2)?);
@@ -116,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_header_is_found_by_its_name_in_any_case() {
+    fn finds_every_header_by_its_name_in_any_case() {
         for &source in Source::HEADERS {
             let name = source.to_string();
             assert_eq!(name, name.to_lowercase());
@@ -126,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_are_none() {
+    fn finds_nothing_for_other_names() {
         for name in [
             "",
             "x",
@@ -137,6 +230,7 @@ mod tests {
             "x-request-id",
             "retry-after-",
             "age",
+            "x-ratelimit-remaining-tokens-",
         ] {
             assert_eq!(Source::of_header(name), None, "{name}");
         }

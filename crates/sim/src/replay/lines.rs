@@ -12,10 +12,13 @@ use super::problem::Problem;
 /// kept; whatever is longer than this is not an event.
 const MAX_LINE: usize = 16 << 20;
 
+/// Some editors begin a file in UTF-8 with it; it is no part of the text.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
 /// What [`Lines::advance`] came to.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line<'a> {
-    /// A line, without its line feed.
+    /// A line, without its line feed and, at the start of the input, without a byte order mark.
     Whole(&'a [u8]),
     /// The buffered input ended in the middle of a line: going on may have to wait.
     Partial,
@@ -87,7 +90,12 @@ impl<R: BufRead> Lines<R> {
         }
         self.is_whole = has_ended || is_end;
         Ok(if self.is_whole {
-            Line::Whole(&self.line)
+            let mark: &[u8] = if self.number == 1 {
+                BYTE_ORDER_MARK
+            } else {
+                b""
+            };
+            Line::Whole(self.line.strip_prefix(mark).unwrap_or(&self.line))
         } else {
             Line::Partial
         })
@@ -123,6 +131,16 @@ mod tests {
         while lines.advance().unwrap() == Line::Partial {}
         assert!(lines.line.len() < MAX_LINE + (1 << 20));
         assert_eq!(lines.number(), 1);
+    }
+
+    #[test]
+    fn skips_a_byte_order_mark_at_the_start_only() {
+        let mut lines = Lines::new("\u{feff}a\n\u{feff}b\n".as_bytes());
+        assert_eq!(lines.advance().unwrap(), Line::Whole(b"a"));
+        assert_eq!(
+            lines.advance().unwrap(),
+            Line::Whole("\u{feff}b".as_bytes())
+        );
     }
 
     #[test]

@@ -187,7 +187,7 @@ fn until_is_unknown_behind_a_blind_probe() {
 fn until_is_when_an_ask_leaves_if_nothing_happens() {
     for seed in 0..300 {
         let mut random = Random::from_seed(seed);
-        let mut pick = |values: &[&'static str]| values[random.below(values.len() as u64) as usize];
+        let mut pick = |values: &[&'static str]| values[index(&mut random, values.len())];
         let mut bench = Bench::new(&[
             ("strategy", pick(&["adaptive", "aimd", "fixed"])),
             ("initial_rate", pick(&["0.7", "2", "3"])),
@@ -205,7 +205,7 @@ fn until_is_when_an_ask_leaves_if_nothing_happens() {
             if random.below(3) > 0 || permits.is_empty() {
                 bench.check_until(seconds, &mut permits);
             } else {
-                let permit = permits.swap_remove(random.below(permits.len() as u64) as usize);
+                let permit = permits.swap_remove(index(&mut random, permits.len()));
                 let throttled = random.below(8) == 0;
                 let (status, verdict) = match throttled {
                     true => (429, Verdict::Throttled),
@@ -215,6 +215,10 @@ fn until_is_when_an_ask_leaves_if_nothing_happens() {
             }
         }
     }
+}
+
+fn index(random: &mut Random, len: usize) -> usize {
+    usize::try_from(random.below(len as u64)).unwrap()
 }
 
 impl Bench {
@@ -235,7 +239,7 @@ impl Bench {
             Decision::Refuse { .. } => return,
         };
         let (mut gate, mut tickets) = (self.gate.clone(), self.tickets.clone());
-        let horizon = until.unwrap_or(at(seconds + 100.0));
+        let horizon = until.unwrap_or_else(|| at(seconds + 100.0));
         let mut left_at = None;
         while let Some(due) = gate.next_admission(&self.settings, &tickets)
             && due.since(horizon) < Duration::from_secs(1)
