@@ -2,7 +2,7 @@
 //!
 //! It has a listener and a thread of its own, so that a busy gateway can still be looked at and a
 //! client's token opens nothing here. Every call but those about health needs the token in
-//! `DATA/admin-token`. Handlers only translate: what can be changed is in [`crate::engine`].
+//! `DATA/admin-token`. Handlers only translate: what can be changed is in [`crate::state`].
 //!
 //! The document at `/openapi.json` is made from the handlers themselves.
 
@@ -23,25 +23,9 @@ mod reference;
 mod test_tool;
 mod token;
 
-use std::fmt;
-use std::sync::Arc;
-
 pub use listen::{Admin, AdminError};
 pub use reference::reference;
 pub use token::{Token, TokenError};
-
-/// What others have to say here.
-#[derive(Clone)]
-pub struct Sources {
-    /// Every metric, as Prometheus reads them.
-    pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
-}
-
-impl fmt::Debug for Sources {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sources").finish_non_exhaustive()
-    }
-}
 
 /// The document that describes every call, as JSON.
 pub fn document() -> String {

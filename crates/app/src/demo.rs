@@ -31,10 +31,10 @@ pub use picture::{Badge, Because, Picture, Seen, SeenServer};
 pub use story::Told;
 
 use crate::admin::Token;
-use crate::engine::Engine;
 use crate::mock::{Mock, MockSettings, MockStats};
 use crate::server::{Logs, ServeError, Server};
 use crate::settings::{Endpoint, Pool, Settings};
+use crate::state::State;
 use cast::{Role, roles};
 use course::{Course, Mark};
 use folder::Folder;
@@ -77,7 +77,7 @@ pub enum DemoError {
 /// What everyone looks at.
 #[derive(Debug)]
 struct Stage {
-    engine: Arc<Engine>,
+    state: Arc<State>,
     began: Timestamp,
     players: Vec<Player>,
     story: Arc<Story>,
@@ -105,12 +105,12 @@ impl Demo {
             .map(Player::start)
             .collect::<Result<_, _>>()?;
         let server = Server::start(settings(&players, &folder, port), Logs::silent())?;
-        let engine = Arc::clone(server.engine());
-        let began = engine.limiter().clock().now();
+        let state = Arc::clone(server.state());
+        let began = state.clock().now();
         let story = Arc::new(Story::new(began));
-        engine.hub().add(Arc::<Story>::clone(&story));
+        state.core().events().add(Arc::<Story>::clone(&story));
         let stage = Arc::new(Stage {
-            engine,
+            state,
             began,
             players,
             story,
@@ -267,7 +267,7 @@ impl Stage {
     }
 
     fn clock(&self) -> &Clock {
-        self.engine.limiter().clock()
+        self.state.limiter().clock()
     }
 
     fn elapsed(&self) -> Duration {
@@ -321,7 +321,7 @@ impl Stage {
     fn gates(&self, player: &Player) -> Vec<Option<GateView>> {
         let servers = player.role.servers.iter();
         let keys = servers.map(|server| format!("{}/{}", player.role.name, server.name));
-        keys.map(|key| self.engine.limiter().gate(&key)).collect()
+        keys.map(|key| self.state.limiter().gate(&key)).collect()
     }
 
     fn seen_servers(
@@ -330,9 +330,9 @@ impl Stage {
         gates: &[Option<GateView>],
         stats: &[MockStats],
     ) -> Vec<SeenServer> {
-        let served = self.engine.served();
-        let route = served.route(player.role.name);
-        let views = route.map(|route| route.pool.view()).unwrap_or_default();
+        let configuration = self.state.configuration();
+        let pool = configuration.pool(player.role.name);
+        let views = pool.map(|pool| pool.view()).unwrap_or_default();
         let servers = player.role.servers.iter().zip(gates).zip(stats);
         let servers = servers.map(|((server, gate), stats)| {
             let view = views.iter().find(|view| view.name == server.name);

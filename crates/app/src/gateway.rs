@@ -22,8 +22,12 @@ mod listen;
 mod path;
 mod patience;
 mod problem;
+mod routes;
+mod trails;
 mod worker;
 
 pub use body::ServedBody;
 pub use listen::{Gateway, StartError};
 pub use problem::Own;
+pub use routes::{Route, Routes};
+pub use trails::{InvalidRequestId, RequestId, RequestTrail, RequestTrails};

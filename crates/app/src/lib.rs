@@ -6,8 +6,8 @@
 
 pub mod admin;
 pub mod check;
+pub mod core;
 pub mod demo;
-pub mod engine;
 pub mod gateway;
 mod host_check;
 pub mod log;
@@ -17,4 +17,5 @@ pub mod redact;
 pub mod server;
 pub mod settings;
 mod stall;
+pub mod state;
 pub mod upstream;

@@ -10,17 +10,18 @@ use store::{OpenError, Store, StoreError};
 use tidegate::{Clock, Sort};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::admin::{Admin, AdminError, Sources};
-use crate::engine::{Engine, Keeping};
+use crate::admin::{Admin, AdminError};
+use crate::core::Core;
 use crate::gateway::{Gateway, StartError};
 use crate::log::{Format, Level, Line, Log};
 use crate::settings::{Problem, Settings};
+use crate::state::{Persister, State};
 
 /// A server that runs.
 #[derive(Debug)]
 pub struct Server {
-    engine: Arc<Engine>,
-    keeping: Keeping,
+    state: Arc<State>,
+    persister: Persister,
     gateway: Gateway,
     admin: Admin,
     warnings: Vec<String>,
@@ -73,7 +74,7 @@ pub enum ServeError {
     Load(#[from] StoreError),
     /// There is no thread to write it with.
     #[error("cannot keep what is learned")]
-    Keep(#[source] io::Error),
+    Persist(#[source] io::Error),
     /// The admin API cannot.
     #[error(transparent)]
     Admin(#[from] AdminError),
@@ -126,33 +127,27 @@ impl Server {
         let log = Log::new(logs.sink, logs.format, logs.level, &clock);
         let log = log.with_colour(logs.has_colour);
         let store = Store::open(&settings.server.data)?;
-        let stored = store.load()?;
-        let engine = Engine::new(Arc::new(settings), store, log, clock, workers());
-        let mut warnings = engine.restore(&stored);
-        if engine.served().routes().next().is_none() {
+        let settings = Arc::new(settings);
+        let core = Core::new(&settings, log, clock, workers());
+        let (state, mut warnings) = State::restore(core, settings, store)?;
+        if state.configuration().pools().next().is_none() {
             warnings.push(NO_POOLS.to_owned());
         }
-        let keeping = Keeping::start(&engine).map_err(ServeError::Keep)?;
-        let gateway = Gateway::start(Arc::clone(&engine), listen)?;
-        let sources = Sources {
-            metrics: {
-                let engine = Arc::clone(&engine);
-                Arc::new(move || engine.render_metrics())
-            },
-        };
-        let admin = Admin::start(Arc::clone(&engine), sources)?;
+        let persister = Persister::start(&state).map_err(ServeError::Persist)?;
+        let gateway = Gateway::start(Arc::clone(&state), listen)?;
+        let admin = Admin::start(Arc::clone(&state), Arc::clone(gateway.trails()))?;
         Ok(Self {
-            engine,
-            keeping,
+            state,
+            persister,
             gateway,
             admin,
             warnings,
         })
     }
 
-    /// What everything that sends has in common.
-    pub fn engine(&self) -> &Arc<Engine> {
-        &self.engine
+    /// What survives restarts, and the core that everything shares.
+    pub fn state(&self) -> &Arc<State> {
+        &self.state
     }
 
     /// Ends it without a signal: takes nothing more, and lets what is under way end for at most
@@ -200,9 +195,9 @@ impl Server {
                 _ = hang_up.recv() => self.reload(load()),
             }
         };
-        let log = self.engine.log();
+        let log = self.state.log();
         let in_flight = self
-            .engine
+            .state
             .limiter()
             .snapshot(Sort::default(), 0)
             .totals
@@ -219,7 +214,7 @@ impl Server {
         };
         let finished = async {
             self.drained().await;
-            self.keeping.finish().await;
+            self.persister.finish().await;
         };
         let ended = tokio::select! {
             () = finished => ended,
@@ -235,10 +230,10 @@ impl Server {
     }
 
     fn reload(&self, settings: Result<Settings, Vec<Problem>>) {
-        let log = self.engine.log();
+        let log = self.state.log();
         match settings {
             Ok(settings) => {
-                self.engine.reload(Arc::new(settings));
+                self.state.reload(Arc::new(settings));
                 self.gateway.reload();
                 log.write(&Line::Reloaded);
             }

@@ -9,10 +9,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use app::engine::Engine;
+use app::core::Core;
 use app::gateway::Gateway;
 use app::log::Log;
 use app::settings::{Settings, Sources, Surroundings};
+use app::state::State;
 use store::Store;
 use tidegate::Clock;
 
@@ -70,7 +71,7 @@ impl Surroundings for Variables {
     }
 }
 
-fn gateway(api: SocketAddr, shop: SocketAddr) -> (Arc<Engine>, Gateway) {
+fn gateway(api: SocketAddr, shop: SocketAddr) -> (Arc<State>, Gateway) {
     gateway_with(api, shop, "FIRST", Store::memory())
 }
 
@@ -79,7 +80,7 @@ fn gateway_with(
     token_endpoint: SocketAddr,
     refresh_token: &str,
     store: Store,
-) -> (Arc<Engine>, Gateway) {
+) -> (Arc<State>, Gateway) {
     let file = format!(
         r#"
         [gate]
@@ -96,11 +97,12 @@ fn gateway_with(
         flags: Vec::new(),
     };
     let settings = Settings::load(&sources, &Variables).unwrap();
-    let stored = store.load().unwrap();
-    let engine = Engine::new(settings.into(), store, Log::silent(), Clock::system(), 2);
-    assert_eq!(engine.restore(&stored), [""; 0]);
-    let gateway = Gateway::start(Arc::clone(&engine), "127.0.0.1:0".parse().unwrap()).unwrap();
-    (engine, gateway)
+    let settings = Arc::new(settings);
+    let core = Core::new(&settings, Log::silent(), Clock::system(), 2);
+    let (state, warnings) = State::restore(core, settings, store).unwrap();
+    assert_eq!(warnings, [""; 0]);
+    let gateway = Gateway::start(Arc::clone(&state), "127.0.0.1:0".parse().unwrap()).unwrap();
+    (state, gateway)
 }
 
 fn get(gateway: SocketAddr) -> String {
@@ -143,7 +145,7 @@ fn a_token_is_bought_once_for_all_and_anew_when_it_has_expired() {
             }
         })
     };
-    let (_engine, gateway) = gateway(api, shop);
+    let (_state, gateway) = gateway(api, shop);
     let address = gateway.address();
     assert!(get(address).starts_with("HTTP/1.1 200 "));
     assert_eq!(bought.load(Ordering::SeqCst), 1);
@@ -187,7 +189,7 @@ fn a_rotated_refresh_token_is_used_after_a_restart_unless_another_is_configured(
     let folder = tempfile::tempdir().unwrap();
     for configured in ["FIRST", "FIRST", "FIRST", "SECOND", "SECOND", "FIRST"] {
         let store = Store::open(folder.path()).unwrap();
-        let (engine, gateway) = gateway_with(api, token_endpoint, configured, store);
+        let (state, gateway) = gateway_with(api, token_endpoint, configured, store);
         assert!(get(gateway.address()).starts_with("HTTP/1.1 200 "));
         gateway.drain();
         while !gateway.is_done() {
@@ -195,9 +197,9 @@ fn a_rotated_refresh_token_is_used_after_a_restart_unless_another_is_configured(
         }
         drop(gateway);
         // The folder is free when the last clone of the store is gone.
-        let mut engine = Some(engine);
-        while let Some(rest) = engine.take() {
-            engine = Arc::try_unwrap(rest).err();
+        let mut state = Some(state);
+        while let Some(rest) = state.take() {
+            state = Arc::try_unwrap(rest).err();
         }
     }
     assert_eq!(
@@ -217,7 +219,7 @@ fn a_rotated_refresh_token_is_used_after_a_restart_unless_another_is_configured(
 fn a_401_is_passed_on_when_a_new_token_does_not_help_either() {
     let shop = serve(|_, _| (200, r#"{"access_token":"t"}"#.to_owned()));
     let api = serve(|_, _| (401, "no".to_owned()));
-    let (_engine, gateway) = gateway(api, shop);
+    let (_state, gateway) = gateway(api, shop);
     let answer = get(gateway.address());
     assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
     assert!(answer.contains("tidegate-attempts: 2\r\n"), "{answer}");

@@ -17,22 +17,23 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::problem::{Kind, Problem, Refused};
-use super::{Sources, events, explain, gates, health, pools, protection, test_tool};
-use crate::engine::Engine;
+use super::{events, explain, gates, health, pools, protection, test_tool};
+use crate::gateway::RequestTrails;
+use crate::state::State;
 
 /// What every handler works with.
-pub(super) struct Desk {
-    pub(super) engine: Arc<Engine>,
-    pub(super) sources: Sources,
+pub(super) struct AdminState {
+    pub(super) state: Arc<State>,
+    pub(super) trails: Arc<RequestTrails>,
     is_draining: AtomicBool,
     closing: watch::Sender<bool>,
 }
 
-impl Desk {
-    pub(super) fn new(engine: Arc<Engine>, sources: Sources) -> Self {
+impl AdminState {
+    pub(super) fn new(state: Arc<State>, trails: Arc<RequestTrails>) -> Self {
         Self {
-            engine,
-            sources,
+            state,
+            trails,
             is_draining: AtomicBool::new(false),
             closing: watch::Sender::new(false),
         }
@@ -47,7 +48,7 @@ impl Desk {
     }
 
     /// Ends every stream of events.
-    pub(super) fn send_onlookers_away(&self) {
+    pub(super) fn close_streams(&self) {
         self.closing.send_replace(true);
     }
 
@@ -61,14 +62,14 @@ impl Desk {
     }
 }
 
-impl fmt::Debug for Desk {
+impl fmt::Debug for AdminState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Desk").finish_non_exhaustive()
+        f.debug_struct("AdminState").finish_non_exhaustive()
     }
 }
 
 /// Everything that is answered.
-pub(super) fn router(desk: Arc<Desk>) -> Router {
+pub(super) fn router(desk: Arc<AdminState>) -> Router {
     let (router, document) = described();
     let text = text(&document);
     let openapi = axum::routing::get(move || async move { health::json(text) });
@@ -89,7 +90,7 @@ fn text(document: &Document) -> String {
         .expect("the document is made of text and numbers")
 }
 
-fn described() -> (Router<Arc<Desk>>, Document) {
+fn described() -> (Router<Arc<AdminState>>, Document) {
     OpenApiRouter::with_openapi(Api::openapi())
         .routes(routes!(gates::list))
         .routes(routes!(gates::show))

@@ -10,7 +10,7 @@ use policy::suggest::suggestion;
 use serde_json::{Map, Value};
 
 use super::problem::{Kind, Refused};
-use crate::engine::Wrong;
+use crate::state::InvalidValue;
 
 /// The longest body that is read.
 const MOST_BYTES: usize = 64 << 10;
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(super) struct Fields {
     left: Map<String, Value>,
     known: Vec<&'static str>,
-    wrong: Vec<Wrong>,
+    wrong: Vec<InvalidValue>,
 }
 
 impl<S: Send + Sync> FromRequest<S> for Fields {
@@ -42,7 +42,7 @@ impl<S: Send + Sync> FromRequest<S> for Fields {
                 left,
                 ..Self::default()
             }),
-            Ok(_) => Err(Refused::invalid(vec![Wrong {
+            Ok(_) => Err(Refused::invalid(vec![InvalidValue {
                 field: String::new(),
                 value: None,
                 expected: "the body to be an object".to_owned(),
@@ -108,7 +108,7 @@ impl Fields {
     }
 
     pub(super) fn note(&mut self, field: &str, value: Option<String>, expected: &str) {
-        self.wrong.push(Wrong {
+        self.wrong.push(InvalidValue {
             field: field.to_owned(),
             value,
             expected: expected.to_owned(),

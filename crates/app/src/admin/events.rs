@@ -15,9 +15,9 @@ use http::header::CONTENT_TYPE;
 use http_body::Frame;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
-use super::api::Desk;
+use super::api::AdminState;
 use super::problem::{Kind, Problem, Refused};
-use crate::engine::{Hub, Next, Subscription};
+use crate::core::{EventHub, NextEvent, Subscription};
 
 /// What happens from now on
 ///
@@ -31,9 +31,9 @@ use crate::engine::{Hub, Next, Subscription};
         (status = 503, description = "Too many look on already", body = Problem, content_type = "application/problem+json")
     )
 )]
-pub(super) async fn events(State(desk): State<Arc<Desk>>) -> Result<Response, Refused> {
-    let Some(subscription) = desk.engine.hub().subscribe() else {
-        let detail = format!("at most {} may look on at once", Hub::MOST_ONLOOKERS);
+pub(super) async fn events(State(desk): State<Arc<AdminState>>) -> Result<Response, Refused> {
+    let Some(subscription) = desk.state.core().events().subscribe() else {
+        let detail = format!("at most {} may look on at once", EventHub::MAX_SUBSCRIBERS);
         return Err(Refused::new(Kind::TooManyStreams, detail));
     };
     let stream = Stream {
@@ -84,10 +84,12 @@ impl http_body::Body for Stream {
         if let Poll::Ready(next) = self.subscription.poll_next(context) {
             self.alive.reset();
             return frame(match next {
-                Next::Happened(happening) => {
-                    format!("event: {}\ndata: {}\n\n", happening.name, happening.data)
+                NextEvent::Event(event) => {
+                    format!("event: {}\ndata: {}\n\n", event.name, event.data)
                 }
-                Next::Missed(count) => format!("event: missed\ndata: {{\"count\":{count}}}\n\n"),
+                NextEvent::Missed(count) => {
+                    format!("event: missed\ndata: {{\"count\":{count}}}\n\n")
+                }
             });
         }
         match self.alive.poll_tick(context) {

@@ -16,9 +16,10 @@ use tidegate::call::{TrailStep, What};
 use tidegate::{Clock, Timestamp};
 use utoipa::{IntoParams, ToSchema};
 
-use super::api::Desk;
+use super::api::AdminState;
 use super::problem::{Kind, Refused};
-use crate::engine::{RequestId, Told, millis, unix_millis};
+use crate::core::{millis, unix_millis};
+use crate::gateway::{InvalidRequestId, RequestId, RequestTrail};
 
 /// Every decision about one request
 #[utoipa::path(
@@ -26,18 +27,18 @@ use crate::engine::{RequestId, Told, millis, unix_millis};
     responses((status = 200, description = "Its decision trail", body = Explained))
 )]
 pub(super) async fn explain(
-    State(desk): State<Arc<Desk>>,
+    State(desk): State<Arc<AdminState>>,
     Path(id): Path<String>,
 ) -> Result<Json<Explained>, Refused> {
-    let id: RequestId = id.parse().map_err(|error: crate::engine::NoRequestId| {
-        Refused::new(Kind::BadRequest, error.to_string())
-    })?;
-    let told = desk.engine.trails().find(id);
-    let clock = desk.engine.limiter().clock();
-    match told {
-        Some(told) => Ok(Json(Explained::new(&told, clock))),
+    let id: RequestId = id
+        .parse()
+        .map_err(|error: InvalidRequestId| Refused::new(Kind::BadRequest, error.to_string()))?;
+    let trail = desk.trails.find(id);
+    let clock = desk.state.limiter().clock();
+    match trail {
+        Some(trail) => Ok(Json(Explained::new(&trail, clock))),
         None => {
-            let keep = desk.engine.served().settings().trails.keep;
+            let keep = desk.state.configuration().settings().trails.keep;
             Err(Refused::not_found(format!(
                 "nothing is known of request `{id}`; trails of the last {keep} requests are kept (`trails.keep`), until the next restart"
             )))
@@ -83,20 +84,20 @@ pub(super) struct Explained {
 }
 
 impl Explained {
-    fn new(told: &Told, clock: &Clock) -> Self {
-        let steps = told.trail.steps().iter();
+    fn new(trail: &RequestTrail, clock: &Clock) -> Self {
+        let steps = trail.decisions.steps().iter();
         Self {
-            id: told.id.to_string(),
-            at_ms: unix_millis(clock, told.at),
-            route: told.route.to_string(),
-            method: told.method.to_string(),
-            status: told.status,
-            endpoint: told.endpoint.as_deref().map(str::to_owned),
-            outcome: told.outcome.as_str().to_owned(),
-            attempts: told.sent,
-            waited_ms: millis(told.trail.waited()),
+            id: trail.id.to_string(),
+            at_ms: unix_millis(clock, trail.at),
+            route: trail.route.to_string(),
+            method: trail.method.to_string(),
+            status: trail.status,
+            endpoint: trail.endpoint.as_deref().map(str::to_owned),
+            outcome: trail.outcome.as_str().to_owned(),
+            attempts: trail.sent,
+            waited_ms: millis(trail.decisions.waited()),
             steps: steps.map(|step| Decision::new(step, clock)).collect(),
-            left_out: told.trail.left_out(),
+            left_out: trail.decisions.left_out(),
         }
     }
 }

@@ -17,9 +17,9 @@ use serde::Serialize;
 use tidegate::{Clock, GateView, Snapshot, Sort, Totals};
 use utoipa::{IntoParams, ToSchema};
 
-use super::api::Desk;
+use super::api::AdminState;
 use super::problem::{Kind, Problem, Refused};
-use crate::engine::{millis, unix_millis};
+use crate::core::{millis, unix_millis};
 
 /// Every gate, or the first of many
 #[utoipa::path(
@@ -27,11 +27,11 @@ use crate::engine::{millis, unix_millis};
     responses((status = 200, description = "Totals, and gates in the order that was asked for", body = GateList))
 )]
 pub(super) async fn list(
-    State(desk): State<Arc<Desk>>,
+    State(desk): State<Arc<AdminState>>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<GateList>, Refused> {
     let (sort, limit) = read_query(query.as_deref().unwrap_or_default())?;
-    let limiter = desk.engine.limiter();
+    let limiter = desk.state.limiter();
     Ok(Json(GateList::new(
         limiter.snapshot(sort, limit),
         limiter.clock(),
@@ -44,7 +44,7 @@ pub(super) async fn list(
     responses((status = 200, description = "The gate", body = Gate))
 )]
 pub(super) async fn show(
-    State(desk): State<Arc<Desk>>,
+    State(desk): State<Arc<AdminState>>,
     Path(key): Path<String>,
 ) -> Result<Json<Gate>, Refused> {
     gate(&desk, &key).map(Json)
@@ -58,10 +58,10 @@ pub(super) async fn show(
     responses((status = 200, description = "The gate afterwards", body = Gate))
 )]
 pub(super) async fn reset(
-    State(desk): State<Arc<Desk>>,
+    State(desk): State<Arc<AdminState>>,
     Path(key): Path<String>,
 ) -> Result<Json<Gate>, Refused> {
-    desk.engine.reset_gate(&key).await;
+    desk.state.reset_gate(&key).await;
     gate(&desk, &key).map(Json)
 }
 
@@ -74,13 +74,13 @@ pub(super) async fn reset(
     )
 )]
 pub(super) async fn isolate(
-    State(desk): State<Arc<Desk>>,
+    State(desk): State<Arc<AdminState>>,
     Path(key): Path<String>,
 ) -> Result<Json<Gate>, Refused> {
     if !may_be(&desk, &key) {
         return Err(no_gate(&desk, &key));
     }
-    let isolated = desk.engine.isolate_gate(&key).await;
+    let isolated = desk.state.isolate_gate(&key).await;
     isolated.map_err(|refusal| Refused::new(Kind::TooManyGates, refusal.to_string()))?;
     gate(&desk, &key).map(Json)
 }
@@ -93,35 +93,35 @@ pub(super) async fn isolate(
     responses((status = 200, description = "The gate afterwards", body = Gate))
 )]
 pub(super) async fn release(
-    State(desk): State<Arc<Desk>>,
+    State(desk): State<Arc<AdminState>>,
     Path(key): Path<String>,
 ) -> Result<Json<Gate>, Refused> {
-    desk.engine.release_gate(&key).await;
+    desk.state.release_gate(&key).await;
     gate(&desk, &key).map(Json)
 }
 
-fn gate(desk: &Desk, key: &str) -> Result<Gate, Refused> {
-    let limiter = desk.engine.limiter();
+fn gate(desk: &AdminState, key: &str) -> Result<Gate, Refused> {
+    let limiter = desk.state.limiter();
     let view = limiter.gate(key).ok_or_else(|| no_gate(desk, key))?;
     Ok(Gate::new(view, limiter.clock()))
 }
 
 /// A gate may be isolated before anybody has used it, if there can be one of that key.
-fn may_be(desk: &Desk, key: &str) -> bool {
-    if desk.engine.limiter().gate(key).is_some() {
+fn may_be(desk: &AdminState, key: &str) -> bool {
+    if desk.state.limiter().gate(key).is_some() {
         return true;
     }
-    let served = desk.engine.served();
+    let configuration = desk.state.configuration();
     match key.split_once('/') {
-        Some((pool, endpoint)) => served
-            .route(pool)
-            .is_some_and(|route| route.pool.view().iter().any(|known| known.name == endpoint)),
+        Some((pool, endpoint)) => configuration
+            .pool(pool)
+            .is_some_and(|pool| pool.view().iter().any(|known| known.name == endpoint)),
         None => key::normalize(key).is_ok_and(|normal| normal == key),
     }
 }
 
-fn no_gate(desk: &Desk, key: &str) -> Refused {
-    let first = desk.engine.limiter().snapshot(Sort::Admitted, 1000).gates;
+fn no_gate(desk: &AdminState, key: &str) -> Refused {
+    let first = desk.state.limiter().snapshot(Sort::Admitted, 1000).gates;
     let keys: Vec<&str> = first.iter().map(|gate| gate.key.as_str()).collect();
     let close = suggestion(key, &keys).map_or_else(
         || "gates come with their first request".to_owned(),

@@ -11,7 +11,7 @@ use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::api::Desk;
+use super::api::AdminState;
 use crate::metrics::Metrics;
 
 /// Is it alive?
@@ -34,12 +34,12 @@ pub(super) async fn healthz() -> Json<Health> {
         (status = 503, description = "It may not: it is stopping, or cannot store what must survive a restart", body = Health)
     )
 )]
-pub(super) async fn readyz(State(desk): State<Arc<Desk>>) -> Response {
+pub(super) async fn readyz(State(desk): State<Arc<AdminState>>) -> Response {
     let (status, health) = if desk.is_draining() {
         let reason = Some("what is under way is finished, nothing new is taken".to_owned());
         let status = Word::Draining;
         (StatusCode::SERVICE_UNAVAILABLE, Health { status, reason })
-    } else if let Some(error) = desk.engine.store().state().degraded {
+    } else if let Some(error) = desk.state.store().state().degraded {
         let reason = Some(format!("what is learned cannot be stored: {error}"));
         let status = Word::Degraded;
         (StatusCode::SERVICE_UNAVAILABLE, Health { status, reason })
@@ -55,8 +55,8 @@ pub(super) async fn readyz(State(desk): State<Arc<Desk>>) -> Response {
     get, operation_id = "showMetrics", path = "/metrics", tag = "health",
     responses((status = 200, description = "The metrics", body = String, content_type = "text/plain"))
 )]
-pub(super) async fn metrics(State(desk): State<Arc<Desk>>) -> Response {
-    let text = (desk.sources.metrics)();
+pub(super) async fn metrics(State(desk): State<Arc<AdminState>>) -> Response {
+    let text = desk.state.render_metrics();
     with_type(text, Metrics::CONTENT_TYPE)
 }
 

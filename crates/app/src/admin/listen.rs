@@ -21,20 +21,20 @@ use tokio::runtime;
 use tokio::sync::{Semaphore, watch};
 use tower_service::Service;
 
-use super::Sources;
-use super::api::{self, Desk};
+use super::api::{self, AdminState};
 use super::guard::Guard;
 use super::key_path;
 use super::problem::{PROBLEM, Refused};
 use super::token::{Token, TokenError};
-use crate::engine::Engine;
+use crate::gateway::RequestTrails;
 use crate::host_check::Names;
+use crate::state::State;
 
 /// An admin API that serves.
 #[derive(Debug)]
 pub struct Admin {
     address: SocketAddr,
-    desk: Arc<Desk>,
+    desk: Arc<AdminState>,
     stop: watch::Sender<bool>,
     thread: JoinHandle<()>,
 }
@@ -65,16 +65,16 @@ impl Admin {
     /// # Errors
     ///
     /// If there is no token, the address is taken, or there is no thread to be had.
-    pub fn start(engine: Arc<Engine>, sources: Sources) -> Result<Self, AdminError> {
-        let served = engine.served();
-        let server = &served.settings().server;
+    pub fn start(state: Arc<State>, trails: Arc<RequestTrails>) -> Result<Self, AdminError> {
+        let configuration = state.configuration();
+        let server = &configuration.settings().server;
         let token = Token::open(&server.data)?;
         let address = server.admin;
         let listen = |error| AdminError::Listen { address, error };
         let listener = TcpListener::bind(address).map_err(listen)?;
         listener.set_nonblocking(true).map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
-        let desk = Arc::new(Desk::new(engine, sources));
+        let desk = Arc::new(AdminState::new(state, trails));
         let front = Arc::new(Front {
             token,
             address,
@@ -119,7 +119,7 @@ impl Admin {
 struct Front {
     token: Token,
     address: SocketAddr,
-    desk: Arc<Desk>,
+    desk: Arc<AdminState>,
     router: Router,
 }
 
@@ -163,7 +163,7 @@ async fn accept(listener: TcpListener, front: Arc<Front>, mut stop: watch::Recei
     let finished = async {
         _ = seats.acquire_many(all).await;
         // A client may have left while its change was being stored.
-        front.desk.engine.finish_changes().await;
+        front.desk.state.finish_changes().await;
     };
     // What takes longer than that ends with the process.
     _ = tokio::time::timeout(PATIENCE, finished).await;
@@ -192,7 +192,7 @@ impl Front {
             () = is_told(&mut stop) => {}
         }
         connection.as_mut().graceful_shutdown();
-        self.desk.send_onlookers_away();
+        self.desk.close_streams();
         _ = connection.await;
     }
 
@@ -213,9 +213,9 @@ impl Front {
 
     /// By the settings of now, for a reload may have changed our names.
     fn guard(&self) -> Guard {
-        let served = self.desk.engine.served();
+        let configuration = self.desk.state.configuration();
         Guard {
-            names: Names::new(served.settings(), self.address),
+            names: Names::new(configuration.settings(), self.address),
             token: self.token.clone(),
         }
     }

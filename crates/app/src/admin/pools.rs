@@ -22,22 +22,25 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder, Schema, SchemaType, Type};
 use utoipa::{IntoParams, ToSchema};
 
-use super::api::Desk;
+use super::api::AdminState;
 use super::body::Fields;
 use super::problem::{Problem, Refused};
 use super::protection::Protection;
-use crate::engine::{NewEndpoint, Remote, Route, unix_millis};
+use crate::core::unix_millis;
 use crate::redact;
+use crate::state::{NewEndpoint, UpstreamEndpoint, UpstreamPool};
 
 /// Every pool
 #[utoipa::path(
     get, operation_id = "listPools", path = "/api/v1/pools", tag = "pools",
     responses((status = 200, description = "The pools by name", body = PoolList))
 )]
-pub(super) async fn list(State(desk): State<Arc<Desk>>) -> Json<PoolList> {
-    let served = desk.engine.served();
-    let clock = desk.engine.limiter().clock();
-    let pools = served.routes().map(|(_, route)| Pool::new(route, clock));
+pub(super) async fn list(State(desk): State<Arc<AdminState>>) -> Json<PoolList> {
+    let configuration = desk.state.configuration();
+    let clock = desk.state.limiter().clock();
+    let pools = configuration
+        .pools()
+        .map(|(_, pool)| Pool::new(pool, clock));
     Json(PoolList {
         pools: pools.collect(),
     })
@@ -49,7 +52,7 @@ pub(super) async fn list(State(desk): State<Arc<Desk>>) -> Json<PoolList> {
     responses((status = 200, description = "The pool", body = Pool))
 )]
 pub(super) async fn show(
-    State(desk): State<Arc<Desk>>,
+    State(desk): State<Arc<AdminState>>,
     Path(pool): Path<String>,
 ) -> Result<Json<Pool>, Refused> {
     pool_of(&desk, &pool).map(Json)
@@ -69,14 +72,14 @@ pub(super) async fn show(
     )
 )]
 pub(super) async fn add(
-    State(desk): State<Arc<Desk>>,
+    State(desk): State<Arc<AdminState>>,
     Path(pool): Path<String>,
     fields: Fields,
 ) -> Result<Response, Refused> {
-    desk.engine.route(&pool)?;
+    desk.state.pool(&pool)?;
     let new = read_new(fields)?;
     let name = new.name.clone();
-    desk.engine.add_endpoint(&pool, new).await?;
+    desk.state.add_endpoint(&pool, new).await?;
     let added = endpoint_of(&desk, &pool, &name)?;
     let mut answer = (StatusCode::CREATED, Json(added)).into_response();
     let location = format!(
@@ -102,16 +105,14 @@ pub(super) async fn add(
     )
 )]
 pub(super) async fn switch(
-    State(desk): State<Arc<Desk>>,
+    State(desk): State<Arc<AdminState>>,
     Path((pool, name)): Path<(String, String)>,
     mut fields: Fields,
 ) -> Result<Json<Endpoint>, Refused> {
     let is_enabled = fields.require("enabled", "`true` or `false`", Value::as_bool);
     fields.end()?;
     if let Some(is_enabled) = is_enabled {
-        desk.engine
-            .switch_endpoint(&pool, &name, is_enabled)
-            .await?;
+        desk.state.switch_endpoint(&pool, &name, is_enabled).await?;
     }
     endpoint_of(&desk, &pool, &name).map(Json)
 }
@@ -129,19 +130,19 @@ pub(super) async fn switch(
     )
 )]
 pub(super) async fn remove(
-    State(desk): State<Arc<Desk>>,
+    State(desk): State<Arc<AdminState>>,
     Path((pool, name)): Path<(String, String)>,
 ) -> Result<StatusCode, Refused> {
-    desk.engine.remove_endpoint(&pool, &name).await?;
+    desk.state.remove_endpoint(&pool, &name).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-pub(super) fn pool_of(desk: &Desk, pool: &str) -> Result<Pool, Refused> {
-    let route = desk.engine.route(pool)?;
-    Ok(Pool::new(&route, desk.engine.limiter().clock()))
+pub(super) fn pool_of(desk: &AdminState, pool: &str) -> Result<Pool, Refused> {
+    let pool = desk.state.pool(pool)?;
+    Ok(Pool::new(&pool, desk.state.limiter().clock()))
 }
 
-fn endpoint_of(desk: &Desk, pool: &str, name: &str) -> Result<Endpoint, Refused> {
+fn endpoint_of(desk: &AdminState, pool: &str, name: &str) -> Result<Endpoint, Refused> {
     let pool = pool_of(desk, pool)?;
     let mut endpoints = pool.endpoints.into_iter();
     let found = endpoints.find(|endpoint| endpoint.name == name);
@@ -288,8 +289,7 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    fn new(route: &Route, clock: &Clock) -> Self {
-        let pool = &route.pool;
+    fn new(pool: &UpstreamPool, clock: &Clock) -> Self {
         let views = pool.view();
         let known: BTreeMap<String, String> = pool
             .endpoints()
@@ -311,14 +311,14 @@ impl Pool {
 }
 
 /// Where an endpoint is, without anything that could be a secret.
-fn shown_url(remote: &Remote) -> String {
-    let scheme = if remote.target.is_tls() {
+fn shown_url(endpoint: &UpstreamEndpoint) -> String {
+    let scheme = if endpoint.target.is_tls() {
         "https"
     } else {
         "http"
     };
-    let authority = remote.target.authority().to_str().unwrap_or_default();
-    format!("{scheme}://{authority}{}", remote.base)
+    let authority = endpoint.target.authority().to_str().unwrap_or_default();
+    format!("{scheme}://{authority}{}", endpoint.base)
 }
 
 /// Which endpoint is asked first

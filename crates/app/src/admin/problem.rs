@@ -7,14 +7,14 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::engine::{ControlError, Wrong};
+use crate::state::{ChangeError, InvalidValue};
 
 /// Why a call is not answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refused {
     pub(super) kind: Kind,
     pub(super) detail: String,
-    pub(super) problems: Vec<Wrong>,
+    pub(super) problems: Vec<InvalidValue>,
 }
 
 /// What kind of problem it is: its status, a word for programs and a title for people.
@@ -124,7 +124,7 @@ impl Refused {
     }
 
     /// Values that cannot be: all of them.
-    pub(super) fn invalid(problems: Vec<Wrong>) -> Self {
+    pub(super) fn invalid(problems: Vec<InvalidValue>) -> Self {
         let told: Vec<String> = problems.iter().map(told).collect();
         Self {
             kind: Kind::Invalid,
@@ -147,8 +147,8 @@ impl Refused {
     }
 }
 
-fn told(wrong: &Wrong) -> String {
-    let Wrong {
+fn told(wrong: &InvalidValue) -> String {
+    let InvalidValue {
         field,
         value,
         expected,
@@ -190,16 +190,14 @@ impl IntoResponse for Refused {
 
 pub(super) const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
 
-impl From<ControlError> for Refused {
-    fn from(error: ControlError) -> Self {
+impl From<ChangeError> for Refused {
+    fn from(error: ChangeError) -> Self {
         let detail = error.to_string();
         match error {
-            ControlError::NoPool { .. } | ControlError::NoEndpoint { .. } => {
-                Self::not_found(detail)
-            }
-            ControlError::Wrong(wrong) => Self::invalid(wrong),
-            ControlError::AddressNotAllowed(_) => Self::new(Kind::AddressNotAllowed, detail),
-            ControlError::Store(_) => Self::new(Kind::StoreFailed, detail),
+            ChangeError::NoPool { .. } | ChangeError::NoEndpoint { .. } => Self::not_found(detail),
+            ChangeError::Invalid(invalid) => Self::invalid(invalid),
+            ChangeError::AddressNotAllowed(_) => Self::new(Kind::AddressNotAllowed, detail),
+            ChangeError::Store(_) => Self::new(Kind::StoreFailed, detail),
         }
     }
 }
@@ -238,8 +236,8 @@ struct Fault {
     expected: String,
 }
 
-impl From<Wrong> for Fault {
-    fn from(wrong: Wrong) -> Self {
+impl From<InvalidValue> for Fault {
+    fn from(wrong: InvalidValue) -> Self {
         Self {
             field: wrong.field,
             value: wrong.value,

@@ -15,7 +15,7 @@ use utoipa::openapi::schema::{
     ArrayBuilder, ObjectBuilder, OneOfBuilder, Schema, SchemaType, Type,
 };
 
-use super::api::Desk;
+use super::api::AdminState;
 use super::body::{Fields, whole};
 use super::pools::{PoolName, pool_of};
 use super::problem::{Problem, Refused};
@@ -33,14 +33,14 @@ use super::problem::{Problem, Refused};
     )
 )]
 pub(super) async fn change(
-    State(desk): State<Arc<Desk>>,
+    State(desk): State<Arc<AdminState>>,
     Path(pool): Path<String>,
     fields: Fields,
 ) -> Result<Json<Protection>, Refused> {
-    desk.engine.route(&pool)?;
+    desk.state.pool(&pool)?;
     let changes = read(fields)?;
     if !changes.is_empty() {
-        desk.engine.change_protection(&pool, changes).await?;
+        desk.state.change_protection(&pool, changes).await?;
     }
     Ok(Json(pool_of(&desk, &pool)?.protection))
 }
@@ -54,10 +54,10 @@ pub(super) async fn change(
     )
 )]
 pub(super) async fn reset(
-    State(desk): State<Arc<Desk>>,
+    State(desk): State<Arc<AdminState>>,
     Path(pool): Path<String>,
 ) -> Result<Json<Protection>, Refused> {
-    desk.engine.reset_protection(&pool).await?;
+    desk.state.reset_protection(&pool).await?;
     Ok(Json(pool_of(&desk, &pool)?.protection))
 }
 

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::api::Desk;
+use super::api::AdminState;
 use super::body::Fields;
 use super::pools::PoolName;
 use super::problem::Refused;
@@ -30,17 +30,17 @@ use super::problem::Refused;
     responses((status = 200, description = "How an endpoint would stand after every request", body = Tested))
 )]
 pub(super) async fn test(
-    State(desk): State<Arc<Desk>>,
+    State(desk): State<Arc<AdminState>>,
     Path(pool): Path<String>,
     mut fields: Fields,
 ) -> Result<Json<Tested>, Refused> {
-    let route = desk.engine.route(&pool)?;
+    let live = desk.state.pool(&pool)?;
     let scenario = fields.require("scenario", EXPECTED, |value: &Value| {
         Scenario::named(value.as_str()?)
     });
     fields.end()?;
-    let settings = route.pool.protection();
-    let endpoints = route.pool.view().len();
+    let settings = live.protection();
+    let endpoints = live.view().len();
     let steps = scenario.map_or_else(Vec::new, |scenario| play(scenario, &settings));
     Ok(Json(Tested {
         protected: settings.protects(endpoints),

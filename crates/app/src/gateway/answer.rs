@@ -16,10 +16,12 @@ use super::body::ServedBody;
 use super::handle::{Got, What};
 use super::headers;
 use super::problem::Own;
+use super::routes::Route;
+use super::trails::{RequestId, RequestTrail};
 use super::worker::Worker;
-use crate::engine::{Remote, RequestId, Route, Told};
 use crate::log::{Level, Line, Whose};
 use crate::metrics::{Metrics, RequestOutcome};
+use crate::state::UpstreamEndpoint;
 use crate::upstream::{BodyTrouble, Kept, Trouble};
 
 /// What is needed to end a request.
@@ -197,7 +199,7 @@ impl<'a> Finish<'a> {
             worker,
             id,
             method: request.method().clone(),
-            came_at: worker.front.engine.limiter().clock().now(),
+            came_at: worker.front.state.limiter().clock().now(),
             trace_id: trace_id(request.headers()),
             sent: AtomicU32::new(0),
             route: None,
@@ -213,7 +215,7 @@ impl<'a> Finish<'a> {
         let Step::Scheduled { delay, reason, .. } = &step.what else {
             return;
         };
-        let log = self.worker.front.engine.log();
+        let log = self.worker.front.state.log();
         if !log.has(Level::Info) {
             return;
         }
@@ -237,7 +239,7 @@ impl<'a> Finish<'a> {
     }
 
     fn now(&self) -> Timestamp {
-        self.worker.front.engine.limiter().clock().now()
+        self.worker.front.state.limiter().clock().now()
     }
 
     /// An answer of our own, to a request that was never sent.
@@ -271,7 +273,7 @@ impl<'a> Finish<'a> {
     fn pass(
         &mut self,
         mut answer: Response<ServedBody>,
-        remote: &Remote,
+        remote: &UpstreamEndpoint,
         endpoint: &str,
         reason: Option<TerminalReason>,
         way: Way,
@@ -292,15 +294,15 @@ impl<'a> Finish<'a> {
     }
 
     fn count(&self, route: Option<&Route>, status: StatusCode, outcome: RequestOutcome, way: &Way) {
-        let engine = &self.worker.front.engine;
+        let state = &self.worker.front.state;
         match route {
             Some(route) => route.metrics.request(outcome),
             None => self.worker.front.no_route().request(outcome),
         }
         let succeeded = outcome == RequestOutcome::Success;
-        engine.metrics().call(&way.trail, way.sent, succeeded);
-        if engine.log().has(Level::Debug) {
-            engine.log().write(&Line::Request {
+        state.core().metrics().call(&way.trail, way.sent, succeeded);
+        if state.log().has(Level::Debug) {
+            state.log().write(&Line::Request {
                 request_id: &self.id.to_string(),
                 route: route.map_or(Metrics::NO_ROUTE, |route| route.pool.name()),
                 status: status.as_u16(),
@@ -323,7 +325,7 @@ impl<'a> Finish<'a> {
         self.has_ended = true;
         let route = self.route.take();
         self.count(route.as_deref(), status, outcome, &way);
-        let told = Told {
+        let trail = RequestTrail {
             id: self.id,
             at: self.came_at,
             route: route.as_ref().map_or("", |route| route.pool.name()).into(),
@@ -332,9 +334,9 @@ impl<'a> Finish<'a> {
             endpoint: endpoint.map(Into::into),
             outcome,
             sent: way.sent,
-            trail: way.trail,
+            decisions: way.trail,
         };
-        self.worker.front.engine.trails().keep(told);
+        self.worker.front.trails().record(trail);
     }
 }
 

@@ -23,14 +23,15 @@ use super::headers;
 use super::path;
 use super::patience;
 use super::problem::Own;
+use super::routes::{Route, Routes};
 use super::worker::Worker;
-use crate::engine::{Remote, Route, Served};
+use crate::state::UpstreamEndpoint;
 use crate::upstream::{AnswerBody, Kept, SendError, Trouble};
 
 /// What came of one attempt.
 #[derive(Debug)]
 pub(super) struct Got {
-    pub(super) endpoint: Arc<Endpoint<Remote>>,
+    pub(super) endpoint: Arc<Endpoint<UpstreamEndpoint>>,
     pub(super) what: What,
 }
 
@@ -67,7 +68,7 @@ pub(super) async fn handle(
     request: Request<Incoming>,
 ) -> Response<ServedBody> {
     let id = worker.name_request();
-    let served = worker.front.engine.served();
+    let routes = worker.front.routes();
     let mut finish = Finish::new(worker, id, &request);
     let (head, body) = request.into_parts();
     let is_body_coming = !head.headers.contains_key(header::EXPECT);
@@ -75,7 +76,7 @@ pub(super) async fn handle(
         discard(body);
         return finish.own(&Own::BadRequest);
     }
-    match understand(worker, &served, Request::from_parts(head, ())) {
+    match understand(worker, &routes, Request::from_parts(head, ())) {
         Err(own) => {
             if is_body_coming {
                 discard(body);
@@ -84,12 +85,12 @@ pub(super) async fn handle(
         }
         Ok((route, wanted)) => {
             let wanted = Wanted {
-                body: Kept::new(body, served.bounds()),
+                body: Kept::new(body, routes.bounds()),
                 is_body_coming,
                 ..wanted
             };
             finish.route = Some(Arc::clone(&route));
-            send(worker, &served, &route, wanted, finish).await
+            send(worker, &routes, &route, wanted, finish).await
         }
     }
 }
@@ -97,7 +98,7 @@ pub(super) async fn handle(
 /// What is asked for, if it may be; its body is still to come.
 fn understand(
     worker: &Worker,
-    served: &Served,
+    routes: &Routes,
     request: Request<()>,
 ) -> Result<(Arc<Route>, Wanted), Own> {
     worker.front.guard().check(&request)?;
@@ -106,15 +107,15 @@ fn understand(
     }
     let (head, ()) = request.into_parts();
     let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
-    let split = path::split(path).ok_or_else(|| no_route(served))?;
-    let route = served.route(split.pool).ok_or_else(|| no_route(served))?;
+    let split = path::split(path).ok_or_else(|| no_route(routes))?;
+    let route = routes.route(split.pool).ok_or_else(|| no_route(routes))?;
     let wait = patience::asked(&head.headers).map_err(|_| Own::BadWait)?;
     let rest = split.rest.into();
     let mut headers = head.headers;
     if worker.front.has_passed(&headers) {
         return Err(Own::Loop);
     }
-    let bounds = served.bounds();
+    let bounds = routes.bounds();
     if let (Some(most), Some(length)) = (bounds.most, declared_length(&headers))
         && length > most
     {
@@ -153,8 +154,8 @@ fn declared_length(headers: &HeaderMap) -> Option<u64> {
 }
 
 /// Whoever misspells a pool is told what there is.
-fn no_route(served: &Served) -> Own {
-    let names: Vec<&str> = served.routes().map(|(name, _)| name).take(20).collect();
+fn no_route(routes: &Routes) -> Own {
+    let names: Vec<&str> = routes.routes().map(|(name, _)| name).take(20).collect();
     Own::NoRoute(match names.as_slice() {
         [] => "no pool is configured: add `[pool.NAME]` to the settings".to_owned(),
         names => format!("expected the path of a pool: /{}/…", names.join("/…, /")),
@@ -164,7 +165,7 @@ fn no_route(served: &Served) -> Own {
 /// Sends it, as often as that makes sense.
 async fn send(
     worker: &Worker,
-    served: &Served,
+    routes: &Routes,
     route: &Route,
     wanted: Wanted,
     finish: Finish<'_>,
@@ -181,7 +182,7 @@ async fn send(
         None => call,
     };
     let run = call.run(async |attempt, endpoint| {
-        attempt_once(worker, served, route, &wanted, attempt, endpoint).await
+        attempt_once(worker, routes, route, &wanted, attempt, endpoint).await
     });
     let ended = {
         let mut run = pin!(run);
@@ -209,11 +210,11 @@ async fn send(
 /// One attempt at one endpoint, and what it means.
 async fn attempt_once(
     worker: &Worker,
-    served: &Served,
+    routes: &Routes,
     route: &Route,
     wanted: &Wanted,
     attempt: Attempt,
-    endpoint: Arc<Endpoint<Remote>>,
+    endpoint: Arc<Endpoint<UpstreamEndpoint>>,
 ) -> Answered<Got> {
     let remote = endpoint.data();
     let Some(path) = path::join(&remote.base, &wanted.rest) else {
@@ -227,13 +228,13 @@ async fn attempt_once(
         let request = request_for(&uri, remote, route, wanted);
         (request, wanted.body.clone())
     };
-    let sent = served
+    let sent = routes
         .upstream()
         .send(
             worker.number,
             &attempt,
             &remote.target,
-            served.times(),
+            routes.times(),
             make,
         )
         .await;
@@ -253,7 +254,7 @@ async fn attempt_once(
 
 fn request_for(
     uri: &Uri,
-    remote: &Remote,
+    remote: &UpstreamEndpoint,
     route: &Route,
     wanted: &Wanted,
 ) -> Request<crate::upstream::RequestBody> {
@@ -261,9 +262,9 @@ fn request_for(
     *request.method_mut() = wanted.method.clone();
     *request.uri_mut() = uri.clone();
     *request.headers_mut() = wanted.headers.clone();
-    remote.dress(request.headers_mut());
+    remote.apply_headers(request.headers_mut());
     if let Some(token) = &route.token {
-        token.dress(request.headers_mut());
+        token.apply(request.headers_mut());
     }
     request
 }
@@ -273,11 +274,11 @@ fn request_for(
 async fn answered(
     worker: &Worker,
     attempt: &Attempt,
-    endpoint: Arc<Endpoint<Remote>>,
+    endpoint: Arc<Endpoint<UpstreamEndpoint>>,
     mut answer: Response<AnswerBody>,
 ) -> Answered<Got> {
     let latency = attempt.elapsed();
-    let wall = worker.front.engine.limiter().clock().wall();
+    let wall = worker.front.state.limiter().clock().wall();
     let is_read = is_worth_reading(&answer);
     let (outcome, verdict, text) = {
         let status = answer.status();
@@ -354,7 +355,11 @@ fn message(body: &[u8]) -> String {
 }
 
 /// What it means that no answer came.
-fn failed(attempt: &Attempt, endpoint: Arc<Endpoint<Remote>>, error: SendError) -> Answered<Got> {
+fn failed(
+    attempt: &Attempt,
+    endpoint: Arc<Endpoint<UpstreamEndpoint>>,
+    error: SendError,
+) -> Answered<Got> {
     let trouble = error.trouble;
     let text = error.what.clone();
     let got = Got {

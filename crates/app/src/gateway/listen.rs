@@ -10,9 +10,10 @@ use std::time::Duration;
 use tokio::runtime;
 use tokio::sync::{mpsc, watch};
 
-use super::guard::Guard;
+use super::routes::Routes;
+use super::trails::RequestTrails;
 use super::worker::{Front, Worker};
-use crate::engine::Engine;
+use crate::state::State;
 
 /// A gateway that serves.
 #[derive(Debug)]
@@ -52,16 +53,16 @@ impl Gateway {
     /// # Errors
     ///
     /// If the address is taken, or there is no thread to be had.
-    pub fn start(engine: Arc<Engine>, address: SocketAddr) -> Result<Self, StartError> {
+    pub fn start(state: Arc<State>, address: SocketAddr) -> Result<Self, StartError> {
         let listen = |error| StartError::Listen { address, error };
         let listener = TcpListener::bind(address).map_err(listen)?;
         listener.set_nonblocking(true).map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
-        let front = Arc::new(Front::new(engine, address));
+        let front = Arc::new(Front::new(state, address));
         let (drain, draining) = watch::channel(false);
         let mut threads = Vec::new();
         let mut seats = Vec::new();
-        for number in 0..front.engine.workers() {
+        for number in 0..front.state.core().workers() {
             let (connections, coming) = mpsc::channel(MOST_COMING);
             let open = Arc::new(AtomicUsize::new(0));
             let worker = Worker::new(Arc::clone(&front), number, Arc::clone(&open));
@@ -89,11 +90,19 @@ impl Gateway {
         self.address
     }
 
-    /// Takes on what a reload has changed about who may ask.
+    /// Serves what is configured since the last reload of the state.
     pub fn reload(&self) {
-        let served = self.front.engine.served();
-        self.front
-            .set_guard(Guard::new(served.settings(), self.address));
+        self.front.reload(self.address);
+    }
+
+    /// The routes as of now.
+    pub fn routes(&self) -> Arc<Routes> {
+        self.front.routes()
+    }
+
+    /// Decision trails of the last requests.
+    pub fn trails(&self) -> &Arc<RequestTrails> {
+        self.front.trails()
     }
 
     /// Takes no more connections and no more requests; what is under way goes on.

@@ -9,7 +9,7 @@ use policy::duration::{Rounded, whole_seconds};
 use serde_json::json;
 
 use super::body::ServedBody;
-use crate::engine::RequestId;
+use super::trails::RequestId;
 use crate::metrics::RequestOutcome;
 
 /// Why a request gets an answer of our own.

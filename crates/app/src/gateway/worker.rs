@@ -20,14 +20,18 @@ use super::connection::{ClientConnection, ConnectionState, MarkedBody};
 use super::guard::Guard;
 use super::handle::handle;
 use super::listen::begins;
-use crate::engine::{Engine, RequestId};
+use super::routes::Routes;
+use super::trails::{RequestId, RequestTrails};
 use crate::metrics::{Metrics, RouteMetrics};
 use crate::stall::Unstalled;
+use crate::state::State;
 
 /// What all workers have in common.
 #[derive(Debug)]
 pub(super) struct Front {
-    pub(super) engine: Arc<Engine>,
+    pub(super) state: Arc<State>,
+    routes: ArcSwap<Routes>,
+    trails: Arc<RequestTrails>,
     guard: ArcSwap<Guard>,
     via: HeaderValue,
     is_draining: AtomicBool,
@@ -35,17 +39,23 @@ pub(super) struct Front {
 }
 
 impl Front {
-    pub(super) fn new(engine: Arc<Engine>, address: SocketAddr) -> Self {
-        let guard = Guard::new(engine.served().settings(), address);
+    pub(super) fn new(state: Arc<State>, address: SocketAddr) -> Self {
+        let core = state.core();
+        let routes = Routes::new(state.configuration(), core.metrics());
+        let settings = routes.settings();
+        let guard = Guard::new(settings, address);
+        let trails = RequestTrails::new(core.workers(), settings.trails.keep);
         // A name of this process, by which it knows what has passed through it.
-        let id = engine.trails().process();
+        let id = trails.process();
         let via = HeaderValue::try_from(format!("1.1 tidegate-{id:08x}"));
         Self {
             guard: ArcSwap::from_pointee(guard),
             via: via.expect("made of letters and digits"),
             is_draining: AtomicBool::new(false),
-            no_route: engine.metrics().route(Metrics::NO_ROUTE),
-            engine,
+            no_route: core.metrics().route(Metrics::NO_ROUTE),
+            trails: Arc::new(trails),
+            routes: ArcSwap::from_pointee(routes),
+            state,
         }
     }
 
@@ -53,8 +63,20 @@ impl Front {
         self.guard.load()
     }
 
-    pub(super) fn set_guard(&self, guard: Guard) {
+    /// Serves what is configured now.
+    pub(super) fn reload(&self, address: SocketAddr) {
+        let routes = Routes::new(self.state.configuration(), self.state.core().metrics());
+        let guard = Guard::new(routes.settings(), address);
         self.guard.store(Arc::new(guard));
+        self.routes.store(Arc::new(routes));
+    }
+
+    pub(super) fn routes(&self) -> Arc<Routes> {
+        self.routes.load_full()
+    }
+
+    pub(super) fn trails(&self) -> &Arc<RequestTrails> {
+        &self.trails
     }
 
     /// Where requests count that lead nowhere.
@@ -103,7 +125,7 @@ impl Worker {
     }
 
     pub(super) fn name_request(&self) -> RequestId {
-        self.front.engine.trails().name(self.number)
+        self.front.trails().new_id(self.number)
     }
 
     /// Serves connections as they come, until there are no more and all are done.
@@ -138,7 +160,7 @@ impl Worker {
                 Ok::<_, Infallible>(response.map(|body| MarkedBody::new(body, serving)))
             }
         });
-        let idle = self.front.engine.served().times().idle;
+        let idle = self.front.routes().times().idle;
         let worker = Arc::clone(&self);
         let stream = ClientConnection::new(
             Unstalled::new(stream, idle),
@@ -162,13 +184,13 @@ impl Worker {
     async fn sweep(self: Arc<Self>) {
         loop {
             tokio::time::sleep(SWEEP).await;
-            let served = self.front.engine.served();
-            for (_, route) in served.routes() {
+            let routes = self.front.routes();
+            for (_, route) in routes.routes() {
                 for endpoint in route.pool.endpoints() {
                     endpoint
                         .data()
                         .target
-                        .close_idle(self.number, served.times().idle);
+                        .close_idle(self.number, routes.times().idle);
                 }
             }
         }

@@ -30,7 +30,12 @@ fn nothing_but_health_is_answered_without_the_token() {
         }
     }
     let answer = running.ask("GET", "/metrics", None);
-    assert_eq!((answer.status, &*answer.body), (200, "tidegate_gates 0\n"));
+    assert_eq!(answer.status, 200);
+    assert!(
+        answer.body.contains("\ntidegate_gates 0\n"),
+        "{}",
+        answer.body
+    );
     let kind = answer.header("content-type").unwrap();
     assert!(kind.starts_with("text/plain"), "{kind}");
 }

@@ -142,7 +142,7 @@ fn enabling_an_endpoint_whose_quota_was_used_up_releases_its_gate() {
         let gate = running.get("/api/v1/gates/llm%2Fa");
         (gate["breaker"]["state"].clone(), gate["hold"].clone())
     };
-    running.engine.limiter().isolate("llm/a").unwrap();
+    running.state.limiter().isolate("llm/a").unwrap();
     let quota = LadderRecord {
         disabled: Some(Disabled::QuotaExhausted),
         ..LadderRecord::default()
@@ -151,14 +151,14 @@ fn enabling_an_endpoint_whose_quota_was_used_up_releases_its_gate() {
         pool: "llm".to_owned(),
         name: "a".to_owned(),
         record: quota,
-        at: running.engine.limiter().clock().wall(),
+        at: running.state.limiter().clock().wall(),
     };
     let gate_record = store::KeptGate {
         key: "llm/a".to_owned(),
-        record: running.engine.limiter().record("llm/a").unwrap(),
+        record: running.state.limiter().record("llm/a").unwrap(),
         at: endpoint.at,
     };
-    let store = running.engine.store().clone();
+    let store = running.state.store().clone();
     let changes = [Change::Endpoint(endpoint), Change::Gate(gate_record)];
     store.save_all(changes).wait().unwrap();
     drop((running, store));
@@ -178,7 +178,8 @@ fn enabling_an_endpoint_whose_quota_was_used_up_releases_its_gate() {
 
 #[test]
 fn endpoints_come_and_go_and_that_outlives_a_restart() {
-    let (running, folder) = Running::new(TWO);
+    let toml = &format!("secrets = [\"env:PATH\"]\n{TWO}");
+    let (running, folder) = Running::new(toml);
     let path = "/api/v1/pools/llm/endpoints";
     let body = r#"{"name":"c d","url":"https://c.example.com/v1","headers":{"Authorization":"Bearer env:PATH"}}"#;
     let answer = running.ask("POST", path, Some(body));
@@ -193,7 +194,7 @@ fn endpoints_come_and_go_and_that_outlives_a_restart() {
     assert_eq!(names(&running), ["b", "c d"]);
     drop(running);
 
-    let running = Running::in_folder(TWO, folder.path());
+    let running = Running::in_folder(toml, folder.path());
     assert_eq!(names(&running), ["b", "c d"]);
     assert_eq!(running.warnings, [""; 0]);
     // The configuration's own may go down to the last, and be brought back.
@@ -207,7 +208,7 @@ fn endpoints_come_and_go_and_that_outlives_a_restart() {
     assert_eq!(running.ask("POST", path, Some(back)).status, 201);
     drop(running);
 
-    let running = Running::in_folder(TWO, folder.path());
+    let running = Running::in_folder(toml, folder.path());
     assert_eq!(names(&running), ["a"]);
     let pool = running.get("/api/v1/pools/llm");
     assert_eq!(pool["endpoints"][0]["url"], "https://other.example.com");
@@ -257,6 +258,53 @@ fn an_endpoint_that_cannot_be_is_refused_with_every_reason() {
     assert_eq!(names(&running), ["a", "b"]);
     let answer = running.ask("DELETE", &format!("{path}/x"), None);
     assert_eq!(answer.problem(), (404, "not_found".to_owned()));
+}
+
+#[test]
+fn secrets_that_the_configuration_neither_uses_nor_allows_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let used = folder.path().join("used");
+    std::fs::write(&used, "k-1\n").unwrap();
+    let toml = |secrets: &str| {
+        format!(
+            "{secrets}\n[pool.llm]\nendpoints = [{{ name = \"a\", url = \"http://127.0.0.1:9/v1\", \
+             headers = {{ x-key = \"file:{}\" }} }}]\n",
+            used.display()
+        )
+    };
+    let data = folder.path().join("data");
+    let running = Running::in_folder(&toml("secrets = [\"env:HO*\"]"), &data);
+    let add = |running: &Running, name: &str, reference: &str| {
+        let headers = json!({ "x-key": reference });
+        let body = json!({ "name": name, "url": "https://x.example.com", "headers": headers });
+        let path = "/api/v1/pools/llm/endpoints";
+        running.ask("POST", path, Some(&body.to_string()))
+    };
+    for reference in [
+        "env:PATH",
+        "Bearer env:PATH",
+        "file:/etc/passwd",
+        "file:/no/such/file",
+    ] {
+        let answer = add(&running, "b", reference);
+        assert_eq!(answer.problem(), (422, "invalid".to_owned()));
+        let detail = answer.json()["detail"].as_str().unwrap().to_owned();
+        assert!(detail.starts_with("`headers.x-key`: "), "{detail}");
+        assert!(detail.contains("`server.secrets`"), "{detail}");
+    }
+    assert_eq!(names(&running), ["a"]);
+    let of_the_file = format!("file:{}", used.display());
+    for (name, reference) in [("b", of_the_file.as_str()), ("c", "Bearer env:HOME")] {
+        assert_eq!(add(&running, name, reference).status, 201, "{reference}");
+    }
+    drop(running);
+    // What is not allowed any more is not restored.
+    let running = Running::in_folder(&toml(""), &data);
+    assert_eq!(names(&running), ["a", "b"]);
+    let [warning] = running.warnings.as_slice() else {
+        panic!("{:?}", running.warnings);
+    };
+    assert!(warning.contains("`server.secrets`"), "{warning}");
 }
 
 #[test]
@@ -355,7 +403,7 @@ protection = { pauses = ["3s"], disable_after = 9 }
 "#;
     let reload = |toml: &str| {
         let settings = settings(toml, folder.path());
-        running.engine.reload(Arc::new(settings));
+        running.state.reload(Arc::new(settings));
     };
     reload(new);
     assert_eq!(names(&running), ["c", "x"]);
@@ -378,8 +426,9 @@ fn what_was_added_without_its_secret_is_left_out_and_said() {
     let secret = folder.path().join("secret");
     std::fs::write(&secret, "k-123\n").unwrap();
     let data = folder.path().join("data");
-    let running = Running::in_folder(TWO, &data);
     let reference = format!("file:{}", secret.display());
+    let toml = &format!("secrets = [{reference:?}]\n{TWO}");
+    let running = Running::in_folder(toml, &data);
     let body =
         json!({ "name": "x", "url": "https://x.example.com", "headers": { "x-key": reference } });
     let answer = running.ask(
@@ -390,7 +439,7 @@ fn what_was_added_without_its_secret_is_left_out_and_said() {
     assert_eq!(answer.status, 201);
     drop(running);
     std::fs::remove_file(&secret).unwrap();
-    let running = Running::in_folder(TWO, &data);
+    let running = Running::in_folder(toml, &data);
     assert_eq!(names(&running), ["a", "b"]);
     assert_eq!(running.warnings.len(), 1);
     let warning = &running.warnings[0];
@@ -400,7 +449,9 @@ fn what_was_added_without_its_secret_is_left_out_and_said() {
 #[cfg(unix)]
 #[test]
 fn a_secret_in_a_pipe_keeps_nobody_waiting() {
-    let (running, folder) = Running::new(TWO);
+    let folder = tempfile::tempdir().unwrap();
+    let toml = format!("secrets = [\"file:{}/*\"]\n{TWO}", folder.path().display());
+    let (running, _folder) = Running::new(&toml);
     let pipe = folder.path().join("pipe");
     let made = std::process::Command::new("mkfifo").arg(&pipe).status();
     assert!(made.unwrap().success());

@@ -15,7 +15,7 @@ fn pool_at(statuses: &'static [u16]) -> String {
 #[test]
 fn a_gate_shows_everything_that_is_promised() {
     let (running, _folder) = Running::new(&pool_at(&[200]));
-    let gateway = running.gateway();
+    let gateway = &running.gateway;
     assert_eq!(ask(gateway.address(), "GET", "/llm/x", &[], "").status, 200);
     let seen = running.get("/api/v1/gates?sort=key&limit=10");
     let fields =
@@ -114,7 +114,7 @@ fn a_person_may_isolate_release_and_reset_a_gate_in_either_spelling() {
 #[test]
 fn a_request_is_explained_step_by_step() {
     let (running, _folder) = Running::new(&pool_at(&[500, 200]));
-    let gateway = running.gateway();
+    let gateway = &running.gateway;
     let answer = ask(gateway.address(), "GET", "/llm/x", &[], "");
     let id = answer.header("tidegate-request-id").unwrap();
     let told = running.get(&format!("/api/v1/explain/{id}"));
@@ -170,7 +170,7 @@ fn events_come_as_they_happen() {
     let mut lines = reader.lines().map(Result::unwrap);
     // It has begun; what happens from now on is told.
     lines.find(|line| line.starts_with(": ")).unwrap();
-    running.engine.limiter().isolate("llm/a").unwrap();
+    running.state.limiter().isolate("llm/a").unwrap();
     let pool = "/api/v1/pools/llm/endpoints/b";
     running.ask("PATCH", pool, Some(r#"{"enabled":false}"#));
     let mut next = || {
@@ -201,7 +201,7 @@ fn events_come_as_they_happen() {
 #[test]
 fn so_many_may_look_on_and_no_more() {
     let (running, _folder) = Running::new(TWO);
-    let hub = running.engine.hub();
+    let hub = running.state.core().events();
     let all: Vec<_> = std::iter::from_fn(|| hub.subscribe()).collect();
     assert_eq!(all.len(), 32);
     let answer = running.ask("GET", "/api/v1/events", None);

@@ -6,11 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use app::admin::{Admin, Sources, Token};
-use app::engine::Engine;
+use app::admin::{Admin, Token};
+use app::core::Core;
 use app::gateway::Gateway;
 use app::log::Log;
 use app::settings::{self, Process, Settings};
+use app::state::State;
 use serde_json::Value;
 use store::Store;
 use tempfile::TempDir;
@@ -25,12 +26,13 @@ endpoints = [
 ]
 "#;
 
-/// A running engine with its admin API.
+/// A running state with its admin API.
 pub(crate) struct Running {
-    pub(crate) engine: Arc<Engine>,
+    pub(crate) state: Arc<State>,
     pub(crate) token: Token,
     /// What could not be taken up.
     pub(crate) warnings: Vec<String>,
+    pub(crate) gateway: Gateway,
     admin: Option<Admin>,
 }
 
@@ -46,18 +48,16 @@ impl Running {
     }
 
     pub(crate) fn with_store(toml: &str, folder: &Path, store: Store) -> Self {
-        let stored = store.load().unwrap_or_default();
         let settings = Arc::new(settings(toml, folder));
-        let engine = Engine::new(settings, store, Log::silent(), Clock::system(), 1);
-        let warnings = engine.restore(&stored);
-        let sources = Sources {
-            metrics: Arc::new(|| "tidegate_gates 0\n".to_owned()),
-        };
-        let admin = Admin::start(Arc::clone(&engine), sources).unwrap();
+        let core = Core::new(&settings, Log::silent(), Clock::system(), 1);
+        let (state, warnings) = State::restore(core, settings, store).unwrap();
+        let gateway = Gateway::start(Arc::clone(&state), "127.0.0.1:0".parse().unwrap()).unwrap();
+        let admin = Admin::start(Arc::clone(&state), Arc::clone(gateway.trails())).unwrap();
         Self {
-            engine,
+            state,
             token: Token::open(folder).unwrap(),
             warnings,
+            gateway,
             admin: Some(admin),
         }
     }
@@ -68,11 +68,6 @@ impl Running {
 
     pub(crate) fn address(&self) -> SocketAddr {
         self.admin().address()
-    }
-
-    /// A gateway of this engine.
-    pub(crate) fn gateway(&self) -> Gateway {
-        Gateway::start(Arc::clone(&self.engine), "127.0.0.1:0".parse().unwrap()).unwrap()
     }
 
     /// Asks with the token, and a body if there is one.
@@ -103,6 +98,9 @@ impl Drop for Running {
         if let Some(admin) = self.admin.take() {
             admin.stop();
         }
+        self.gateway.drain();
+        // The folder is free when the last thread has let go of the store.
+        wait_until("the gateway has ended", || self.gateway.is_done());
     }
 }
 

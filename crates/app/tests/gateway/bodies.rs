@@ -140,7 +140,7 @@ fn one_at_a_time(url: &str) -> Fixture {
 /// How many wait in line.
 fn waiting(gateway: &Fixture) -> u64 {
     let snapshot = gateway
-        .engine
+        .state
         .limiter()
         .snapshot(tidegate::Sort::default(), 10);
     snapshot
@@ -172,7 +172,7 @@ fn who_goes_away_while_waiting_leaves_the_line_and_nothing_is_sent() {
     gateway.works();
     assert_eq!(mock.stats().received, 2);
     let gone = "tidegate_requests_total{route=\"api\",outcome=\"cancelled\"} 4";
-    let metrics = gateway.engine.render_metrics();
+    let metrics = gateway.state.render_metrics();
     assert!(metrics.contains(gone), "{metrics}");
 }
 

@@ -75,7 +75,7 @@ fn rows(heading: &str) -> Vec<Vec<&'static str>> {
 #[test]
 fn the_page_has_every_reason_with_its_status() {
     let gateway = Fixture::new("");
-    let id = gateway.engine.trails().name(0);
+    let id = gateway.gateway.trails().new_id(0);
     let told: BTreeSet<(String, String, bool)> = rows("Answers of our own")
         .iter()
         .map(|row| {

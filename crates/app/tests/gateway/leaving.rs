@@ -1,6 +1,6 @@
 //! How it ends when nothing helps: the last answer, or why there is none.
 
-use app::engine::NewEndpoint;
+use app::state::NewEndpoint;
 
 use crate::support::{Fixture, OPEN, Raw, mock, nobody, pool, scripted};
 
@@ -93,11 +93,9 @@ fn an_address_that_its_operator_did_not_write_is_judged_when_it_is_dialled() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();
-    let engine = &gateway.engine;
-    runtime.block_on(engine.add_endpoint("api", added)).unwrap();
-    runtime
-        .block_on(engine.remove_endpoint("api", "a"))
-        .unwrap();
+    let state = &gateway.state;
+    runtime.block_on(state.add_endpoint("api", added)).unwrap();
+    runtime.block_on(state.remove_endpoint("api", "a")).unwrap();
     assert_eq!(gateway.get("/api/echo").status, 200);
     gateway.reload(&settings);
     let reply = gateway.get("/api/echo");

@@ -23,7 +23,7 @@ fn many_gates_and_many_who_wait_take_little() {
         let gateway = Fixture::new(&format!("{gate}{}", pool(&[("a", &mock.url())])));
         for number in 0..10_000 {
             let key = format!("host-{number}.example.com");
-            drop(gateway.engine.limiter().try_acquire(key.as_str()).unwrap());
+            drop(gateway.state.limiter().try_acquire(key.as_str()).unwrap());
         }
         let mut first = gateway.connect();
         first.send(&request("GET", "/api/slow?first=1h", &[], ""));
@@ -39,7 +39,7 @@ fn many_gates_and_many_who_wait_take_little() {
         }
         let waiting = || {
             gateway
-                .engine
+                .state
                 .limiter()
                 .snapshot(tidegate::Sort::default(), 0)
                 .totals

@@ -70,7 +70,7 @@ fn a_failure_goes_to_another_at_once() {
 
 /// What is known of endpoint `a`.
 fn a_is(gateway: &Fixture) -> tidegate::pool::EndpointView {
-    let served = gateway.engine.served();
+    let served = gateway.gateway.routes();
     served.route("api").unwrap().pool.view().remove(0)
 }
 
@@ -100,7 +100,7 @@ fn errors_in_a_row_pause_and_then_disable() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();
-    let enabled = gateway.engine.switch_endpoint("api", "a", true);
+    let enabled = gateway.state.switch_endpoint("api", "a", true);
     runtime.block_on(enabled).unwrap();
     assert_eq!(client.get("/api/x").status, 200);
 }
@@ -131,7 +131,7 @@ fn who_waits_for_a_pause_goes_when_a_person_ends_it() {
         .build()
         .unwrap();
     pause(100);
-    let enabled = gateway.engine.switch_endpoint("api", "a", true);
+    let enabled = gateway.state.switch_endpoint("api", "a", true);
     runtime.block_on(enabled).unwrap();
     assert_eq!(client.reply(false).unwrap().status, 200);
 }
@@ -167,7 +167,7 @@ fn a_pool_without_endpoints_says_so() {
         .build()
         .unwrap();
     runtime
-        .block_on(gateway.engine.remove_endpoint("api", "a"))
+        .block_on(gateway.state.remove_endpoint("api", "a"))
         .unwrap();
     gateway.get("/api/x").is_own(503, "no_endpoint");
 }

@@ -117,9 +117,9 @@ fn no_secret_shows_up_in_logs_problems_metrics_or_trails() {
         );
     }
     shows_nothing("the log", &gateway.logged());
-    shows_nothing("the metrics", &gateway.engine.render_metrics());
-    let served = gateway.engine.served();
+    shows_nothing("the metrics", &gateway.state.render_metrics());
+    let served = gateway.gateway.routes();
     shows_nothing("what is served", &format!("{served:?}"));
-    let trails = format!("{:?}", gateway.engine.trails());
+    let trails = format!("{:?}", gateway.gateway.trails());
     shows_nothing("the trails", &trails);
 }

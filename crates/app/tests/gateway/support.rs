@@ -8,11 +8,12 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use app::engine::Engine;
+use app::core::Core;
 use app::gateway::Gateway;
 use app::log::{Format, Level, Log};
 use app::mock::{Mock, MockSettings, Script};
 use app::settings::{Settings, Sources, Surroundings};
+use app::state::State;
 use socket2::{Domain, Socket, Type};
 use store::Store;
 use tidegate::Clock;
@@ -22,7 +23,7 @@ pub(crate) use crate::wire::Reply;
 
 /// A gateway that serves, and what it logs.
 pub(crate) struct Fixture {
-    pub(crate) engine: Arc<Engine>,
+    pub(crate) state: Arc<State>,
     pub(crate) gateway: Gateway,
     log: Captured,
 }
@@ -53,10 +54,11 @@ impl Fixture {
         let log = Captured::default();
         let lines = Log::new(Box::new(log.clone()), Format::Json, Level::Debug, &clock);
         let settings = Arc::new(read(settings));
-        let engine = Engine::new(settings, Store::memory(), lines, clock, 2);
-        let gateway = Gateway::start(Arc::clone(&engine), free()).unwrap();
+        let core = Core::new(&settings, lines, clock, 2);
+        let (state, _) = State::restore(core, settings, Store::memory()).unwrap();
+        let gateway = Gateway::start(Arc::clone(&state), free()).unwrap();
         Self {
-            engine,
+            state,
             gateway,
             log,
         }
@@ -87,13 +89,13 @@ impl Fixture {
 
     /// Serves by other settings from now on.
     pub(crate) fn reload(&self, settings: &str) {
-        self.engine.reload(Arc::new(read(settings)));
+        self.state.reload(Arc::new(read(settings)));
         self.gateway.reload();
     }
 
     /// Everything that was logged so far.
     pub(crate) fn logged(&self) -> String {
-        self.engine.log().flush();
+        self.state.log().flush();
         String::from_utf8(self.log.0.lock().unwrap().clone()).unwrap()
     }
 

@@ -182,7 +182,7 @@ fn a_full_line_takes_nobody_else() {
     }
     let in_line = || {
         let snapshot = gateway
-            .engine
+            .state
             .limiter()
             .snapshot(tidegate::Sort::default(), 1);
         snapshot.gates.first().map_or(0, |gate| gate.gate.waiting)

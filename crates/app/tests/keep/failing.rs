@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use app::admin::{Admin, Sources, Token};
+use app::admin::{Admin, Token};
 use app::gateway::Gateway;
 use app::mock::{Mock, MockSettings};
 use store::Store;
@@ -23,11 +23,9 @@ fn traffic_goes_on_while_nothing_can_be_written() {
     let faults = Faults::from(1);
     let store = Store::open_faulty(&data, faults.clone()).unwrap();
     let kept = Kept::start(&text, &data, store.clone());
-    let gateway = Gateway::start(Arc::clone(&kept.engine), listen).unwrap();
-    let sources = Sources {
-        metrics: Arc::new(String::new),
-    };
-    let admin = Admin::start(Arc::clone(&kept.engine), sources).unwrap();
+    let gateway = Gateway::start(Arc::clone(&kept.state), listen).unwrap();
+    let trails = Arc::clone(gateway.trails());
+    let admin = Admin::start(Arc::clone(&kept.state), trails).unwrap();
     let token = Token::open(&data).unwrap();
     let ask = |method: &str, path: &str, body: &str| {
         send(admin.address(), method, path, token.expose(), body)
@@ -80,7 +78,7 @@ fn whichever_call_fails_once_nothing_is_lost() {
         let kept = Kept::start("[gate]\ninitial_rate = 100", &data, store.clone());
         kept.throttle("a.example.com", 300);
         kept.throttle("b.example.com", 300);
-        kept.engine.limiter().isolate("c.example.com").unwrap();
+        kept.state.limiter().isolate("c.example.com").unwrap();
         drop(kept);
         let stored = store.load().unwrap();
         let keys: Vec<&str> = stored.gates.iter().map(|gate| gate.key.as_str()).collect();

@@ -1,4 +1,4 @@
-//! An engine with a store in a folder of its own, and a client that speaks just enough HTTP.
+//! A state with a store in a folder of its own, and a client that speaks just enough HTTP.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, SystemTime};
 
-use app::engine::{Engine, Keeping};
+use app::core::Core;
 use app::log::{Format, Level, Log};
 use app::settings::{Process, Settings, Sources};
+use app::state::{Persister, State};
 use store::Store;
 use tidegate::{Clock, Outcome};
 
@@ -25,34 +26,35 @@ pub(crate) fn settings(text: &str, data: &Path) -> Settings {
     Settings::load(&sources, &Process).unwrap()
 }
 
-/// An engine that keeps what happens.
+/// A state that is persisted.
 pub(crate) struct Kept {
     // First, for it writes what is left when it is dropped.
-    _keeping: Keeping,
-    pub(crate) engine: Arc<Engine>,
+    _persister: Persister,
+    pub(crate) state: Arc<State>,
     pub(crate) log: Lines,
 }
 
 impl Kept {
     pub(crate) fn start(text: &str, data: &Path, store: Store) -> Self {
         let settings = settings(text, data);
-        let stored = store.load().unwrap();
         let (lines, clock) = (Lines::default(), Clock::system());
         let sink = Box::new(lines.clone());
         let log = Log::new(sink, Format::Human, Level::Info, &clock);
-        let engine = Engine::new(Arc::new(settings), store, log, clock, 1);
-        assert_eq!(engine.restore(&stored), [""; 0]);
-        let keeping = Keeping::start(&engine).unwrap();
+        let settings = Arc::new(settings);
+        let core = Core::new(&settings, log, clock, 1);
+        let (state, warnings) = State::restore(core, settings, store).unwrap();
+        assert_eq!(warnings, [""; 0]);
+        let persister = Persister::start(&state).unwrap();
         Self {
-            _keeping: keeping,
-            engine,
+            _persister: persister,
+            state,
             log: lines,
         }
     }
 
     /// One request that is told to wait for so long.
     pub(crate) fn throttle(&self, key: &str, seconds: u64) {
-        let permit = self.engine.limiter().try_acquire(key).unwrap();
+        let permit = self.state.limiter().try_acquire(key).unwrap();
         let wait = Some(Duration::from_secs(seconds));
         permit.settle(&Outcome::throttled(Duration::from_millis(5), wait));
     }

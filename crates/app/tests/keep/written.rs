@@ -21,12 +21,12 @@ fn a_hold_is_written_at_once_and_ordinary_traffic_is_not() {
     let hold = || store.load().unwrap().gates.first()?.record.hold;
     kept.throttle("a.example.com", 60);
     wait_until("written", || hold() > Some(Duration::from_secs(50)));
-    wait_until("done", || kept.engine.keep_state().noted == 0);
+    wait_until("done", || kept.state.persist_state().pending == 0);
     for number in 0..50 {
         let key = format!("h{number}.example.com");
-        let permit = kept.engine.limiter().try_acquire(key.as_str()).unwrap();
+        let permit = kept.state.limiter().try_acquire(key.as_str()).unwrap();
         permit.settle(&Outcome::status(200, Duration::from_millis(5)));
-        assert_eq!(kept.engine.keep_state().noted, 0);
+        assert_eq!(kept.state.persist_state().pending, 0);
     }
 }
 
@@ -35,12 +35,12 @@ fn what_a_server_says_is_stored_without_secrets() {
     let (_folder, data) = folder();
     let store = Store::open(&data).unwrap();
     let kept = Kept::start(POOL, &data, store.clone());
-    let route = kept.engine.route("p").unwrap();
+    let pool = kept.state.pool("p").unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();
     runtime.block_on(async {
-        let permit = route.pool.acquire(Ask::new("")).await.unwrap();
+        let permit = pool.acquire(Ask::new("")).await.unwrap();
         let outcome = Outcome::status(503, Duration::from_millis(5));
         let text = "service unavailable for the key sk-1234567890 of ann@example.com";
         permit.settle_as(&outcome, Some(Verdict::Overloaded), text);
@@ -57,7 +57,7 @@ fn what_a_server_says_is_stored_without_secrets() {
     assert_eq!(&*text, "service unavailable for the key sk-… of …");
     // Nor when a person disables it.
     runtime
-        .block_on(kept.engine.switch_endpoint("p", "a", false))
+        .block_on(kept.state.switch_endpoint("p", "a", false))
         .unwrap();
     drop(kept);
     assert_eq!(last_error(), Some(text));
@@ -70,13 +70,13 @@ fn a_gate_that_nobody_uses_any_more_goes() {
     let text = "[gate]\ninitial_rate = 100\nidle_after = \"1s\"";
     let kept = Kept::start(text, &data, store.clone());
     for key in ["a.example.com", "b.example.com"] {
-        kept.engine.limiter().isolate(key).unwrap();
+        kept.state.limiter().isolate(key).unwrap();
     }
     wait_until("written", || store.load().unwrap().gates.len() == 2);
-    kept.engine.limiter().release("a.example.com");
+    kept.state.limiter().release("a.example.com");
     wait_until("idle", || {
-        kept.engine.limiter().evict_idle();
-        kept.engine.limiter().gates() == 1
+        kept.state.limiter().evict_idle();
+        kept.state.limiter().gates() == 1
     });
     drop(kept);
     let gates = store.load().unwrap().gates;
@@ -131,9 +131,9 @@ fn what_a_person_switches_is_never_overtaken() {
     for round in 0..30 {
         let is_enabled = round % 2 == 1;
         // Something about the pool that is being written meanwhile.
-        kept.engine.route("p").unwrap().pool.disable("b");
+        kept.state.pool("p").unwrap().disable("b");
         runtime
-            .block_on(kept.engine.switch_endpoint("p", "a", is_enabled))
+            .block_on(kept.state.switch_endpoint("p", "a", is_enabled))
             .unwrap();
         // As after a crash right now, and a little later.
         for _ in 0..2 {

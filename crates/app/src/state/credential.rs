@@ -26,14 +26,14 @@ use crate::settings::{self, Secret};
 use crate::upstream::{Kept, RequestBody, Target, Times, Trouble, Trust, Upstream};
 
 /// A token, and the header it is sent in.
-pub struct Token {
+pub struct AccessToken {
     settings: settings::Credential,
     header: HeaderName,
     credential: Credential<Option<HeaderValue>>,
     endpoint: Option<Arc<TokenEndpoint>>,
 }
 
-impl Token {
+impl AccessToken {
     /// The credential of this name; it is fetched through `limiter` and `upstream`, and a refresh
     /// token that replaces the configured one is kept in `store`.
     pub(super) fn new(
@@ -101,22 +101,22 @@ impl Token {
     /// Fetches the first token, if there is none yet.
     pub async fn prepare(&self) {
         if self.credential.current().is_none() {
-            // Without one the server says no, and that is passed on.
+            // Without one the server responds 401, and that is passed on.
             _ = self.credential.refresh(0).await;
         }
     }
 
     /// Puts it on a request.
-    pub fn dress(&self, headers: &mut HeaderMap) {
+    pub fn apply(&self, headers: &mut HeaderMap) {
         if let Some(value) = &*self.credential.current() {
             headers.insert(self.header.clone(), value.clone());
         }
     }
 }
 
-impl fmt::Debug for Token {
+impl fmt::Debug for AccessToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Token")
+        f.debug_struct("AccessToken")
             .field("header", &self.header)
             .finish_non_exhaustive()
     }

@@ -1,43 +1,39 @@
-//! What people changed at run time, over what is configured.
+//! Run-time changes, laid over what is configured.
 //!
-//! It is kept apart from the settings, as changes and not as their result, so that a new
-//! configuration shows through wherever nobody changed anything. Of an endpoint that both have, the
-//! one that was added at run time is used.
+//! They are stored apart from the settings, as changes and not as their result, so that a new
+//! configuration takes effect wherever nothing was changed. Of an endpoint that both have, the one
+//! that was added at run time is used.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use policy::setting::SettingErrors;
-use policy::time::WallTime;
 use store::{AddedEndpoint, Stored};
-use tidegate::{LadderOptions, LadderRecord, LadderSettings};
+use tidegate::{LadderOptions, LadderSettings};
 
 use crate::settings::{self, Endpoint, Settings, Surroundings};
 use crate::upstream::Trust;
 
-/// Everything that was changed at run time, by pool.
+/// All run-time changes, by pool.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Overlay {
     pools: BTreeMap<String, Changes>,
 }
 
-/// What was changed about one pool.
+/// The changes of one pool.
 #[derive(Clone, Debug, Default)]
 struct Changes {
     /// Settings of the protection by name, as they are written.
     protection: BTreeMap<String, String>,
     added: Vec<Endpoint>,
     removed: BTreeSet<String>,
-    /// What was known of its endpoints before the restart.
-    records: BTreeMap<String, LadderRecord>,
 }
 
 impl Overlay {
-    /// What was stored before a restart, and what of it cannot be used, in words.
-    pub(super) fn of(
+    /// The changes that were stored before a restart, and warnings about those that cannot be used.
+    pub(super) fn restore(
         stored: &Stored,
         settings: &Settings,
         surroundings: &dyn Surroundings,
-        now: WallTime,
     ) -> (Self, Vec<String>) {
         let mut overlay = Self::default();
         let mut warnings = Vec::new();
@@ -53,18 +49,13 @@ impl Overlay {
             overlay.remove(&removed.pool, &removed.name);
         }
         for added in &stored.added {
-            match read_added(added, surroundings) {
+            match read_added(added, settings, surroundings) {
                 Ok(endpoint) => overlay.add(&added.pool, endpoint),
                 Err(why) => warnings.push(format!(
                     "endpoint `{}` of pool `{}`, which was added at run time, is left out: {why}",
                     added.name, added.pool
                 )),
             }
-        }
-        let max_hold = settings.gates.default_value().gate.max_hold();
-        for endpoint in &stored.endpoints {
-            let records = &mut overlay.of_pool(&endpoint.pool).records;
-            records.insert(endpoint.name.clone(), endpoint.record_at(now, max_hold));
         }
         (overlay, warnings)
     }
@@ -86,10 +77,10 @@ impl Overlay {
     pub(super) fn protection(&self, pool: &settings::Pool) -> LadderSettings {
         let changed = self.protection_changes(&pool.name);
         // What was stored may be of another version; what is set now was judged before.
-        laid_over(&pool.protection, &changed).unwrap_or_else(|_| pool.protection.clone())
+        with_changes(&pool.protection, &changed).unwrap_or_else(|_| pool.protection.clone())
     }
 
-    /// What was changed about the protection of a pool, by name.
+    /// The changes of a pool's protection, by name.
     pub(super) fn protection_changes(&self, pool: &str) -> BTreeMap<String, String> {
         let changes = self.pools.get(pool);
         changes
@@ -108,33 +99,16 @@ impl Overlay {
         changes.added.push(endpoint);
     }
 
-    /// An endpoint of the configuration is gone.
+    /// An endpoint of the configuration is removed.
     pub(super) fn remove(&mut self, pool: &str, name: &str) {
-        self.take_back(pool, name);
+        self.forget_added(pool, name);
         self.of_pool(pool).removed.insert(name.to_owned());
     }
 
-    /// An endpoint that was added is gone, and nothing else.
-    pub(super) fn take_back(&mut self, pool: &str, name: &str) {
+    /// An endpoint that was added is gone.
+    pub(super) fn forget_added(&mut self, pool: &str, name: &str) {
         let changes = self.of_pool(pool);
         changes.added.retain(|added| added.name != name);
-    }
-
-    /// What was known before a restart, for endpoints of which nothing newer is known; given once.
-    pub(super) fn add_records(&self, pool: &str, records: &mut BTreeMap<String, LadderRecord>) {
-        let Some(changes) = self.pools.get(pool) else {
-            return;
-        };
-        for (name, record) in &changes.records {
-            records.insert(name.clone(), record.clone());
-        }
-    }
-
-    /// From now on the endpoints themselves know best.
-    pub(super) fn forget_records(&mut self) {
-        for changes in self.pools.values_mut() {
-            changes.records.clear();
-        }
     }
 
     fn of_pool(&mut self, pool: &str) -> &mut Changes {
@@ -148,7 +122,7 @@ fn configured(pool: &settings::Pool) -> impl Iterator<Item = (&Endpoint, Trust)>
 }
 
 /// Settings of a protection with some of them changed.
-pub(super) fn laid_over(
+pub(super) fn with_changes(
     protection: &LadderSettings,
     changed: &BTreeMap<String, String>,
 ) -> Result<LadderSettings, SettingErrors> {
@@ -171,10 +145,18 @@ pub(super) fn laid_over(
     }
 }
 
-fn read_added(added: &AddedEndpoint, surroundings: &dyn Surroundings) -> Result<Endpoint, String> {
+fn read_added(
+    added: &AddedEndpoint,
+    settings: &Settings,
+    surroundings: &dyn Surroundings,
+) -> Result<Endpoint, String> {
     let url = settings::http_url(&added.url).map_err(|expected| format!("expected {expected}"))?;
     let mut headers = Vec::new();
     for (name, reference) in &added.headers {
+        if !settings.allows_reference(reference.as_str()) {
+            let reference = reference.as_str();
+            return Err(format!("`server.secrets` does not allow `{reference}`"));
+        }
         let secret = settings::follow(reference.as_str(), surroundings)?;
         let secret = secret.ok_or_else(|| format!("header `{name}` is no reference"))?;
         headers.push((name.clone(), secret));

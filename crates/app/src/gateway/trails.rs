@@ -15,9 +15,9 @@ use tidegate::call::Trail;
 
 use crate::metrics::RequestOutcome;
 
-/// What was decided about the last requests.
+/// Decision trails of the last requests.
 #[derive(Debug)]
-pub struct Trails {
+pub struct RequestTrails {
     salt: u32,
     rings: Box<[Ring]>,
 }
@@ -25,18 +25,18 @@ pub struct Trails {
 #[derive(Debug)]
 struct Ring {
     next: AtomicU64,
-    /// Grows up to `most`. Requests end in another order than they begin in, so places may be
+    /// Grows up to `capacity`. Requests end in another order than they begin in, so slots may be
     /// empty for a while.
-    kept: Mutex<Vec<Option<Told>>>,
-    most: usize,
+    slots: Mutex<Vec<Option<RequestTrail>>>,
+    capacity: usize,
 }
 
-/// What is kept of one request. Nothing of what it carried, and no address.
+/// The decision trail of one request. Nothing of what it carried, and no address.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Told {
+pub struct RequestTrail {
     /// Its id.
     pub id: RequestId,
-    /// When it came.
+    /// When it arrived.
     pub at: Timestamp,
     /// Its route.
     pub route: Box<str>,
@@ -44,17 +44,17 @@ pub struct Told {
     pub method: http::Method,
     /// The status it was answered with.
     pub status: u16,
-    /// The endpoint that answered, if one did.
+    /// The endpoint that responded, if one did.
     pub endpoint: Option<Box<str>>,
     /// How it ended.
     pub outcome: RequestOutcome,
     /// How often it was sent.
     pub sent: u32,
     /// Every decision.
-    pub trail: Trail,
+    pub decisions: Trail,
 }
 
-/// The name of a request, in headers, logs and problems.
+/// The id of a request, in headers, logs and problems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestId {
     salt: u32,
@@ -62,15 +62,15 @@ pub struct RequestId {
     number: u64,
 }
 
-impl Trails {
-    /// Keeps `most` trails in all.
-    pub fn new(workers: usize, most: u32) -> Self {
+impl RequestTrails {
+    /// Room for `capacity` trails in all.
+    pub fn new(workers: usize, capacity: u32) -> Self {
         let workers = workers.max(1);
-        let each = (most as usize).div_ceil(workers);
+        let each = (capacity as usize).div_ceil(workers);
         let ring = |_| Ring {
             next: AtomicU64::new(0),
-            kept: Mutex::new(Vec::new()),
-            most: each,
+            slots: Mutex::new(Vec::new()),
+            capacity: each,
         };
         Self {
             // The hasher of the standard library is seeded by the system.
@@ -84,8 +84,8 @@ impl Trails {
         self.salt
     }
 
-    /// A name for a new request of this worker.
-    pub fn name(&self, worker: usize) -> RequestId {
+    /// An id for a new request of this worker.
+    pub fn new_id(&self, worker: usize) -> RequestId {
         RequestId {
             salt: self.salt,
             worker: u16::try_from(worker).unwrap_or(u16::MAX),
@@ -93,47 +93,47 @@ impl Trails {
         }
     }
 
-    /// Keeps what was decided; the oldest goes for it.
-    pub fn keep(&self, told: Told) {
-        let Some(ring) = self.rings.get(usize::from(told.id.worker)) else {
+    /// Records a trail in place of the oldest.
+    pub fn record(&self, trail: RequestTrail) {
+        let Some(ring) = self.rings.get(usize::from(trail.id.worker)) else {
             return;
         };
-        let Some(place) = ring.place(told.id.number) else {
+        let Some(slot) = ring.slot(trail.id.number) else {
             return;
         };
-        let mut kept = ring.lock();
-        if kept.len() <= place {
-            kept.resize_with(place + 1, || None);
+        let mut slots = ring.lock();
+        if slots.len() <= slot {
+            slots.resize_with(slot + 1, || None);
         }
-        // Whoever began later stays, also if it has ended first.
-        let newest = kept[place].as_ref().map(|old| old.id.number);
-        if newest.is_none_or(|number| number < told.id.number) {
-            kept[place] = Some(told);
+        // The request that began later stays, even if it ended first.
+        let newest = slots[slot].as_ref().map(|old| old.id.number);
+        if newest.is_none_or(|number| number < trail.id.number) {
+            slots[slot] = Some(trail);
         }
     }
 
-    /// What was decided about a request, if that is still known.
-    pub fn find(&self, id: RequestId) -> Option<Told> {
+    /// The trail of a request, if it is still known.
+    pub fn find(&self, id: RequestId) -> Option<RequestTrail> {
         let ring = self.rings.get(usize::from(id.worker))?;
-        let kept = ring.lock();
-        let told = kept.get(ring.place(id.number)?)?.as_ref();
-        told.filter(|told| told.id == id).cloned()
+        let slots = ring.lock();
+        let trail = slots.get(ring.slot(id.number)?)?.as_ref();
+        trail.filter(|trail| trail.id == id).cloned()
     }
 }
 
 impl Ring {
-    fn place(&self, number: u64) -> Option<usize> {
-        let place = number.checked_rem(self.most as u64)?;
-        usize::try_from(place).ok()
+    fn slot(&self, number: u64) -> Option<usize> {
+        let slot = number.checked_rem(self.capacity as u64)?;
+        usize::try_from(slot).ok()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Option<Told>>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Vec<Option<RequestTrail>>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl RequestId {
-    /// As it is written. Every answer carries it, so this is not left to formatting.
+    /// As it is written. Every response carries it, so this avoids the formatting machinery.
     pub fn digits(&self) -> [u8; 24] {
         let bits = u128::from(self.salt) << 64 | u128::from(self.worker) << 48;
         let bits = bits | u128::from(self.number & 0xffff_ffff_ffff);
@@ -154,23 +154,23 @@ impl fmt::Display for RequestId {
     }
 }
 
-/// It is no id of ours.
+/// A text that is not the id of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected the id of a request: 24 digits of 0-9 and a-f")]
-pub struct NoRequestId;
+pub struct InvalidRequestId;
 
 impl FromStr for RequestId {
-    type Err = NoRequestId;
+    type Err = InvalidRequestId;
 
-    fn from_str(text: &str) -> Result<Self, NoRequestId> {
+    fn from_str(text: &str) -> Result<Self, InvalidRequestId> {
         let is_hex = text.bytes().all(|byte| byte.is_ascii_hexdigit());
         if text.len() != 24 || !is_hex {
-            return Err(NoRequestId);
+            return Err(InvalidRequestId);
         }
-        let part = |range| u64::from_str_radix(&text[range], 16).map_err(|_| NoRequestId);
+        let part = |range| u64::from_str_radix(&text[range], 16).map_err(|_| InvalidRequestId);
         Ok(Self {
-            salt: u32::try_from(part(0..8)?).map_err(|_| NoRequestId)?,
-            worker: u16::try_from(part(8..12)?).map_err(|_| NoRequestId)?,
+            salt: u32::try_from(part(0..8)?).map_err(|_| InvalidRequestId)?,
+            worker: u16::try_from(part(8..12)?).map_err(|_| InvalidRequestId)?,
             number: part(12..24)?,
         })
     }
@@ -180,8 +180,8 @@ impl FromStr for RequestId {
 mod tests {
     use super::*;
 
-    fn told(id: RequestId) -> Told {
-        Told {
+    fn trail(id: RequestId) -> RequestTrail {
+        RequestTrail {
             id,
             at: Timestamp::ZERO,
             route: "llm".into(),
@@ -190,14 +190,14 @@ mod tests {
             endpoint: None,
             outcome: RequestOutcome::Success,
             sent: 1,
-            trail: Trail::default(),
+            decisions: Trail::default(),
         }
     }
 
     #[test]
-    fn an_id_is_read_as_it_is_written() {
-        let trails = Trails::new(3, 10);
-        for id in [trails.name(0), trails.name(2), trails.name(2)] {
+    fn parses_ids_as_they_are_displayed() {
+        let trails = RequestTrails::new(3, 10);
+        for id in [trails.new_id(0), trails.new_id(2), trails.new_id(2)] {
             assert_eq!(id.to_string().parse(), Ok(id));
             assert_eq!(id.to_string().as_bytes(), id.digits());
         }
@@ -207,28 +207,28 @@ mod tests {
             "00000000000000000000000g",
             "0000000000000000000000000",
         ] {
-            assert_eq!(wrong.parse::<RequestId>(), Err(NoRequestId));
+            assert_eq!(wrong.parse::<RequestId>(), Err(InvalidRequestId));
         }
     }
 
     #[test]
-    fn the_last_ones_are_kept_and_found() {
-        let trails = Trails::new(2, 10);
-        let ids: Vec<RequestId> = (0..12).map(|_| trails.name(1)).collect();
-        // As requests end: not in the order they began in.
+    fn finds_the_last_trails() {
+        let trails = RequestTrails::new(2, 10);
+        let ids: Vec<RequestId> = (0..12).map(|_| trails.new_id(1)).collect();
+        // Requests do not end in the order they began in.
         for id in ids.iter().rev() {
-            trails.keep(told(*id));
+            trails.record(trail(*id));
         }
         let found: Vec<bool> = ids.iter().map(|id| trails.find(*id).is_some()).collect();
         assert_eq!(found.iter().filter(|found| **found).count(), 5);
-        assert_eq!(trails.find(trails.name(0)), None);
+        assert_eq!(trails.find(trails.new_id(0)), None);
     }
 
     #[test]
-    fn none_are_kept_where_none_are_wanted() {
-        let trails = Trails::new(1, 0);
-        let id = trails.name(0);
-        trails.keep(told(id));
+    fn records_nothing_with_capacity_zero() {
+        let trails = RequestTrails::new(1, 0);
+        let id = trails.new_id(0);
+        trails.record(trail(id));
         assert_eq!(trails.find(id), None);
     }
 }

@@ -1,4 +1,4 @@
-//! What is kept for an endpoint of a pool: where it is, and what its requests carry.
+//! An endpoint of a pool: where it is, and what its requests carry.
 
 use std::sync::Arc;
 
@@ -12,7 +12,10 @@ use crate::upstream::{Target, TargetError, Trust};
 
 /// Where an endpoint is, and what its requests carry.
 #[derive(Debug)]
-pub struct Remote {
+pub struct UpstreamEndpoint {
+    /// The settings it was made from.
+    settings: settings::Endpoint,
+    trust: Trust,
     /// Its server.
     pub target: Target,
     /// What the rest of a request's path is put behind; no slash at its end.
@@ -27,7 +30,7 @@ pub struct Remote {
     pub metrics: Arc<KeyMetrics>,
 }
 
-impl Remote {
+impl UpstreamEndpoint {
     /// The endpoint of these settings.
     ///
     /// # Errors
@@ -47,6 +50,8 @@ impl Remote {
             Some((name, value))
         });
         Ok(Self {
+            settings: endpoint.clone(),
+            trust,
             target: Target::new(&endpoint.url, trust, workers)?,
             base: endpoint.url.path().trim_end_matches('/').into(),
             headers: headers.collect(),
@@ -56,7 +61,22 @@ impl Remote {
         })
     }
 
-    /// What it said, as it may be kept and shown: servers like to repeat what they were sent.
+    /// Would these settings make the same endpoint?
+    pub(super) fn is_same(
+        &self,
+        settings: &settings::Endpoint,
+        rules: &[Rule],
+        trust: Trust,
+    ) -> bool {
+        self.settings == *settings && *self.rules == *rules && self.trust == trust
+    }
+
+    /// The host of its URL.
+    pub fn host(&self) -> &str {
+        self.settings.url.host_str().unwrap_or_default()
+    }
+
+    /// A text of the server as it may be stored and shown: servers may repeat what they were sent.
     pub fn without_secrets(&self, said: &str) -> String {
         let secrets = self.headers.iter().filter_map(|(_, value)| {
             let secret = value.to_str().ok()?;
@@ -67,7 +87,7 @@ impl Remote {
     }
 
     /// Puts what its requests carry into `headers`.
-    pub fn dress(&self, headers: &mut HeaderMap) {
+    pub fn apply_headers(&self, headers: &mut HeaderMap) {
         headers.insert(http::header::HOST, self.target.authority().clone());
         for (name, value) in &self.headers {
             headers.insert(name.clone(), value.clone());

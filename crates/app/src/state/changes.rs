@@ -1,12 +1,12 @@
-//! What people change at run time: endpoints, and how they are protected.
+//! Changes of a person at run time: endpoints, and their protection.
 //!
-//! Every change is made durable first and takes effect then, so that a change that was answered is
-//! kept over restarts and one that could not be stored has changed nothing. Changes are made one
-//! after the other; a reload of the configuration in between loses none of them.
+//! A change is made durable first and then takes effect, so that one that succeeded survives
+//! restarts and one that could not be stored has changed nothing. Changes run one at a time and to
+//! their end; a reload in between loses none of them.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use policy::key::endpoint_key;
 use policy::ladder::Disabled;
@@ -18,30 +18,15 @@ use store::{
 use tidegate::LadderRecord;
 use url::Url;
 
-use super::keep::fit_to_store;
-use super::overlay::{Overlay, laid_over};
-use super::served::rules;
-use super::{Engine, Remote, Route};
-use crate::settings::{self, Endpoint, PlainFiles};
-use crate::upstream::{Addresses, Trust};
-
-/// What was changed, and whose turn it is to change something.
-#[derive(Debug, Default)]
-pub(super) struct Control {
-    turn: tokio::sync::Mutex<()>,
-    overlay: Mutex<Overlay>,
-}
-
-impl Control {
-    /// What was changed. Whoever serves anew holds on to it meanwhile.
-    pub(super) fn overlay(&self) -> MutexGuard<'_, Overlay> {
-        self.overlay.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+use super::State;
+use super::overlay::with_changes;
+use super::watermark::redacted;
+use crate::settings::{self, Endpoint, PlainFiles, Settings};
+use crate::upstream::Addresses;
 
 /// Why a change was not made.
 #[derive(Debug, thiserror::Error)]
-pub enum ControlError {
+pub enum ChangeError {
     /// There is no such pool.
     #[error("there is no pool `{name}`{}", did_you_mean(.close.as_deref()))]
     NoPool {
@@ -60,9 +45,9 @@ pub enum ControlError {
         /// What may have been meant.
         close: Option<String>,
     },
-    /// Some values cannot be.
-    #[error("{} wrong", if .0.len() == 1 { "a value is" } else { "some values are" })]
-    Wrong(Vec<Wrong>),
+    /// Some values are invalid.
+    #[error("{} invalid", if .0.len() == 1 { "a value is" } else { "some values are" })]
+    Invalid(Vec<InvalidValue>),
     /// The address must not be dialled.
     #[error("`{0}` is not a public address; allow it in `[network]` if that is meant")]
     AddressNotAllowed(String),
@@ -75,25 +60,25 @@ fn did_you_mean(close: Option<&str>) -> String {
     close.map_or_else(String::new, |close| format!("; did you mean `{close}`?"))
 }
 
-/// A value that cannot be.
+/// An invalid value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wrong {
+pub struct InvalidValue {
     /// Its name.
     pub field: String,
     /// The value as far as it may be shown; `None` if it is missing, or may be a secret.
     pub value: Option<String>,
-    /// What could be.
+    /// What is expected.
     pub expected: String,
 }
 
-impl From<SettingErrors> for ControlError {
+impl From<SettingErrors> for ChangeError {
     fn from(errors: SettingErrors) -> Self {
-        let wrong = errors.into_iter().map(|error| Wrong {
+        let invalid = errors.into_iter().map(|error| InvalidValue {
             field: error.setting,
             value: Some(error.value),
             expected: error.expected,
         });
-        Self::Wrong(wrong.collect())
+        Self::Invalid(invalid.collect())
     }
 }
 
@@ -108,29 +93,12 @@ pub struct NewEndpoint {
     pub headers: Vec<(String, String)>,
 }
 
-impl Engine {
-    /// Takes up what was stored before a restart: what people changed, and what was known of
-    /// endpoints and gates. Gives back what of it cannot be used, in words. Comes before the first
-    /// request, for a gate that is there already is not restored.
-    pub fn restore(&self, stored: &Stored) -> Vec<String> {
-        let settings = Arc::clone(self.served().settings());
-        let now = self.limiter().clock().wall();
-        let (mut overlay, warnings) = Overlay::of(stored, &settings, &PlainFiles, now);
-        let mut kept = self.control.overlay();
-        self.serve(settings, &overlay);
-        overlay.forget_records();
-        *kept = overlay;
-        drop(kept);
-        self.restore_tokens(stored);
-        self.take_up(stored);
-        warnings
-    }
-
+impl State {
     /// Continues with the refresh tokens that were stored, and forgets those of other settings.
-    fn restore_tokens(&self, stored: &Stored) {
-        let served = self.served();
+    pub(super) fn restore_tokens(&self, stored: &Stored) {
+        let configuration = self.configuration();
         let is_unused = |rotated: &&RotatedToken| {
-            let token = served.tokens().get(&rotated.credential);
+            let token = configuration.credential(&rotated.credential);
             !token.is_some_and(|token| token.restore(rotated))
         };
         let unused = stored.rotated.iter().filter(is_unused);
@@ -140,50 +108,33 @@ impl Engine {
         self.store().save_all(forget);
     }
 
-    /// The route of a pool.
-    ///
-    /// # Errors
-    ///
-    /// If there is no such pool.
-    pub fn route(&self, pool: &str) -> Result<Arc<Route>, ControlError> {
-        let served = self.served();
-        if let Some(route) = served.route(pool) {
-            return Ok(Arc::clone(route));
-        }
-        let names: Vec<&str> = served.routes().map(|(name, _)| name).collect();
-        Err(ControlError::NoPool {
-            name: pool.to_owned(),
-            close: suggestion(pool, &names).map(str::to_owned),
-        })
-    }
-
     /// Runs a change to its end in a task of its own: between the store and the live state a change
     /// must not be dropped half-way because its caller disconnects. Changes run one at a time.
     async fn complete<F>(
         self: &Arc<Self>,
         change: impl FnOnce(Arc<Self>) -> F + Send + 'static,
-    ) -> Result<(), ControlError>
+    ) -> Result<(), ChangeError>
     where
-        F: Future<Output = Result<(), ControlError>> + Send,
+        F: Future<Output = Result<(), ChangeError>> + Send,
     {
-        let engine = Arc::clone(self);
+        let state = Arc::clone(self);
         let task = tokio::spawn(async move {
-            let _turn = engine.control.turn.lock().await;
-            change(Arc::clone(&engine)).await
+            let _changing = state.changing.lock().await;
+            change(Arc::clone(&state)).await
         });
         match task.await {
             Ok(result) => result,
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
                 // The runtime is shutting down.
-                Err(_) => Err(ControlError::Store(StoreError::Stopped)),
+                Err(_) => Err(ChangeError::Store(StoreError::Stopped)),
             },
         }
     }
 
     /// Waits until the changes that have begun are completed.
     pub async fn finish_changes(&self) {
-        drop(self.control.turn.lock().await);
+        drop(self.changing.lock().await);
     }
 
     /// Enables an endpoint, which clears all its error state, or disables it until it is enabled.
@@ -198,13 +149,13 @@ impl Engine {
         pool: &str,
         name: &str,
         is_enabled: bool,
-    ) -> Result<(), ControlError> {
+    ) -> Result<(), ChangeError> {
         let (pool, name) = (pool.to_owned(), name.to_owned());
-        self.complete(move |engine| async move { engine.switch(&pool, &name, is_enabled).await })
+        self.complete(move |state| async move { state.switch(&pool, &name, is_enabled).await })
             .await
     }
 
-    async fn switch(&self, pool: &str, name: &str, is_enabled: bool) -> Result<(), ControlError> {
+    async fn switch(&self, pool: &str, name: &str, is_enabled: bool) -> Result<(), ChangeError> {
         let record = self.record_of(pool, name)?;
         let is_quota_reset = is_enabled && record.disabled == Some(Disabled::QuotaExhausted);
         let key = endpoint_key(pool, name);
@@ -219,18 +170,18 @@ impl Engine {
         let kept = KeptEndpoint {
             pool: pool.to_owned(),
             name: name.to_owned(),
-            record: fit_to_store(record),
+            record: redacted(record),
             at: self.limiter().clock().wall(),
         };
-        let _in_hand = self.keeper.take_in_hand(pool, name);
+        let _row = self.persistence.lock_row(pool, name);
         let mut changes = vec![Change::Endpoint(kept)];
         if is_quota_reset {
             changes.extend(self.released_gate(&key));
         }
         self.store().save_all(changes).await?;
-        // A reload waits, so that it is not done to a pool that is being replaced.
-        let _overlay = self.control.overlay();
-        let live = &self.route(pool)?.pool;
+        // A reload waits, so that the change is not made to a pool that is being replaced.
+        let _overlay = self.overlay();
+        let live = self.pool(pool)?;
         if is_quota_reset {
             self.limiter().release(&key);
         }
@@ -246,27 +197,38 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// If something about it cannot be, its address must not be dialled, or the store fails.
+    /// If something about it is invalid, its address or a secret is not allowed, or the store fails.
     pub async fn add_endpoint(
         self: &Arc<Self>,
         pool: &str,
         new: NewEndpoint,
-    ) -> Result<(), ControlError> {
+    ) -> Result<(), ChangeError> {
         let pool = pool.to_owned();
-        self.complete(move |engine| async move { engine.add(&pool, new).await })
+        self.complete(move |state| async move { state.add(&pool, new).await })
             .await
     }
 
-    async fn add(&self, pool: &str, new: NewEndpoint) -> Result<(), ControlError> {
+    async fn add(&self, pool: &str, new: NewEndpoint) -> Result<(), ChangeError> {
         let (endpoint, added) = self.read(pool, new)?;
         self.store().save(Change::EndpointAdded(added)).await?;
-        let mut overlay = self.control.overlay();
-        overlay.add(pool, endpoint.clone());
-        self.attach(pool, &endpoint)
+        let mut overlay = self.overlay();
+        let live = self.pool(pool)?;
+        let attached = self
+            .configuration()
+            .add_endpoint(&self.core, &live, &endpoint);
+        let shown = settings::shown_url(endpoint.url.as_str());
+        overlay.add(pool, endpoint);
+        attached.map_err(|error| {
+            ChangeError::Invalid(vec![InvalidValue {
+                field: "url".to_owned(),
+                value: Some(shown),
+                expected: error.to_string(),
+            }])
+        })
     }
 
-    /// Removes an endpoint; what is under way through it ends as if it were still there. The last
-    /// one may go too: then requests are answered `no_endpoint` until one is added.
+    /// Removes an endpoint; requests in flight through it finish. The last one may be removed, too:
+    /// then requests are answered `no_endpoint` until one is added.
     ///
     /// # Errors
     ///
@@ -275,13 +237,13 @@ impl Engine {
         self: &Arc<Self>,
         pool: &str,
         name: &str,
-    ) -> Result<(), ControlError> {
+    ) -> Result<(), ChangeError> {
         let (pool, name) = (pool.to_owned(), name.to_owned());
-        self.complete(move |engine| async move { engine.remove(pool, name).await })
+        self.complete(move |state| async move { state.remove(pool, name).await })
             .await
     }
 
-    async fn remove(&self, pool: String, name: String) -> Result<(), ControlError> {
+    async fn remove(&self, pool: String, name: String) -> Result<(), ChangeError> {
         self.record_of(&pool, &name)?;
         let is_configured = self.is_configured(&pool, &name);
         let change = if is_configured {
@@ -299,15 +261,15 @@ impl Engine {
             pool: pool.clone(),
             name: name.clone(),
         };
-        let _in_hand = self.keeper.take_in_hand(&pool, &name);
+        let _row = self.persistence.lock_row(&pool, &name);
         self.store().save_all([change, forget]).await?;
-        let mut overlay = self.control.overlay();
+        let mut overlay = self.overlay();
         if is_configured {
             overlay.remove(&pool, &name);
         } else {
-            overlay.take_back(&pool, &name);
+            overlay.forget_added(&pool, &name);
         }
-        self.route(&pool)?.pool.remove(&name);
+        self.pool(&pool)?.remove(&name);
         Ok(())
     }
 
@@ -315,33 +277,33 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// With everything that cannot be, or if the store fails.
+    /// With every invalid value, or if the store fails.
     pub async fn change_protection(
         self: &Arc<Self>,
         pool: &str,
         changes: BTreeMap<String, String>,
-    ) -> Result<(), ControlError> {
+    ) -> Result<(), ChangeError> {
         let pool = pool.to_owned();
-        self.complete(move |engine| async move {
-            let live = engine.route(&pool)?;
-            laid_over(&live.pool.protection(), &changes)?;
-            let mut values = engine.control.overlay().protection_changes(&pool);
+        self.complete(move |state| async move {
+            let live = state.pool(&pool)?;
+            with_changes(&live.protection(), &changes)?;
+            let mut values = state.overlay().protection_changes(&pool);
             values.extend(changes);
-            engine.set_protection(&pool, values).await
+            state.set_protection(&pool, values).await
         })
         .await
     }
 
-    /// Takes back every change of a pool's protection: it is as configured.
+    /// Takes back every change of a pool's protection: it is as configured again.
     ///
     /// # Errors
     ///
     /// If there is no such pool, or the store fails.
-    pub async fn reset_protection(self: &Arc<Self>, pool: &str) -> Result<(), ControlError> {
+    pub async fn reset_protection(self: &Arc<Self>, pool: &str) -> Result<(), ChangeError> {
         let pool = pool.to_owned();
-        self.complete(move |engine| async move {
-            engine.route(&pool)?;
-            engine.set_protection(&pool, BTreeMap::new()).await
+        self.complete(move |state| async move {
+            state.pool(&pool)?;
+            state.set_protection(&pool, BTreeMap::new()).await
         })
         .await
     }
@@ -350,7 +312,7 @@ impl Engine {
         &self,
         pool: &str,
         values: BTreeMap<String, String>,
-    ) -> Result<(), ControlError> {
+    ) -> Result<(), ChangeError> {
         let protection = Protection {
             values: values.clone(),
         };
@@ -359,25 +321,24 @@ impl Engine {
             protection: (!values.is_empty()).then_some(protection),
         };
         self.store().save(change).await?;
-        let mut overlay = self.control.overlay();
+        let mut overlay = self.overlay();
         overlay.set_protection(pool, values);
-        let served = self.served();
-        if let (Some(configured), Some(route)) =
-            (served.settings().pools.get(pool), served.route(pool))
-        {
-            route.pool.set_protection(overlay.protection(configured));
+        let configuration = self.configuration();
+        let configured = configuration.settings().pools.get(pool);
+        if let (Some(configured), Some(live)) = (configured, configuration.pool(pool)) {
+            live.set_protection(overlay.protection(configured));
         }
         Ok(())
     }
 
-    /// What is known of an endpoint.
-    fn record_of(&self, pool: &str, name: &str) -> Result<LadderRecord, ControlError> {
-        let records = self.route(pool)?.pool.records();
+    /// The state of an endpoint.
+    fn record_of(&self, pool: &str, name: &str) -> Result<LadderRecord, ChangeError> {
+        let records = self.pool(pool)?.records();
         let names: Vec<&str> = records.iter().map(|(name, _)| name.as_str()).collect();
         let close = suggestion(name, &names).map(str::to_owned);
         let mut records = records.into_iter();
         let found = records.find(|(known, _)| known == name);
-        let missing = || ControlError::NoEndpoint {
+        let missing = || ChangeError::NoEndpoint {
             pool: pool.to_owned(),
             name: name.to_owned(),
             close,
@@ -386,23 +347,19 @@ impl Engine {
     }
 
     fn is_configured(&self, pool: &str, name: &str) -> bool {
-        let served = self.served();
-        let pool = served.settings().pools.get(pool);
+        let configuration = self.configuration();
+        let pool = configuration.settings().pools.get(pool);
         pool.is_some_and(|pool| pool.endpoints.iter().any(|endpoint| endpoint.name == name))
     }
 
     /// What is to be added, as it is used and as it is stored.
-    fn read(
-        &self,
-        pool: &str,
-        new: NewEndpoint,
-    ) -> Result<(Endpoint, AddedEndpoint), ControlError> {
-        let live = self.route(pool)?;
-        let mut wrong = Vec::new();
+    fn read(&self, pool: &str, new: NewEndpoint) -> Result<(Endpoint, AddedEndpoint), ChangeError> {
+        let live = self.pool(pool)?;
+        let mut invalid = Vec::new();
         let name = match settings::endpoint_name(&new.name) {
             Ok(name) => name,
             Err(expected) => {
-                wrong.push(Wrong {
+                invalid.push(InvalidValue {
                     field: "name".to_owned(),
                     value: Some(new.name.chars().take(100).collect()),
                     expected: expected.to_owned(),
@@ -410,34 +367,35 @@ impl Engine {
                 String::new()
             }
         };
-        let known = live.pool.view();
+        let known = live.view();
         if known.iter().any(|endpoint| endpoint.name == name) {
-            wrong.push(Wrong {
+            invalid.push(InvalidValue {
                 field: "name".to_owned(),
                 value: Some(name.clone()),
                 expected: "a name that no other endpoint of the pool has".to_owned(),
             });
         }
         if known.len() >= policy::pool::Pool::MOST {
-            wrong.push(Wrong {
+            invalid.push(InvalidValue {
                 field: "name".to_owned(),
                 value: Some(name.clone()),
                 expected: format!("a pool with fewer than {} endpoints", known.len()),
             });
         }
-        let url = read_url(&new.url).map_err(|error| wrong.push(error)).ok();
+        let url = read_url(&new.url).map_err(|error| invalid.push(error)).ok();
+        let settings = Arc::clone(self.configuration().settings());
         let mut headers: Vec<(String, Reference, settings::Secret)> = Vec::new();
         for (written, value) in &new.headers {
-            match read_header(written, value) {
+            match read_header(written, value, &settings) {
                 Ok((name, ..)) if headers.iter().any(|(known, ..)| *known == name) => {
-                    wrong.push(about_header(written, "each header once"));
+                    invalid.push(invalid_header(written, "each header once"));
                 }
                 Ok(header) => headers.push(header),
-                Err(error) => wrong.push(error),
+                Err(error) => invalid.push(error),
             }
         }
-        let (Some(url), true) = (url, wrong.is_empty()) else {
-            return Err(ControlError::Wrong(wrong));
+        let (Some(url), true) = (url, invalid.is_empty()) else {
+            return Err(ChangeError::Invalid(invalid));
         };
         self.check_address(&url)?;
         let added = AddedEndpoint {
@@ -459,43 +417,22 @@ impl Engine {
     }
 
     /// An address that is written out is judged now; a name when it is dialled.
-    fn check_address(&self, url: &Url) -> Result<(), ControlError> {
+    fn check_address(&self, url: &Url) -> Result<(), ChangeError> {
         let address: Option<IpAddr> = match url.host() {
             Some(url::Host::Ipv4(address)) => Some(address.into()),
             Some(url::Host::Ipv6(address)) => Some(address.into()),
             Some(url::Host::Domain(name)) if is_local(name) => Some(Ipv4Addr::LOCALHOST.into()),
             Some(url::Host::Domain(_)) | None => None,
         };
-        let served = self.served();
-        let allowed = Addresses::new(served.settings().network.allow.clone());
+        let configuration = self.configuration();
+        let allowed = Addresses::new(configuration.settings().network.allow.clone());
         match address {
             Some(address) if !allowed.permit(address) => {
                 let host = url.host_str().unwrap_or_default();
-                Err(ControlError::AddressNotAllowed(host.to_owned()))
+                Err(ChangeError::AddressNotAllowed(host.to_owned()))
             }
             _ => Ok(()),
         }
-    }
-
-    /// Puts an endpoint into the pool that is served now.
-    fn attach(&self, pool: &str, endpoint: &Endpoint) -> Result<(), ControlError> {
-        let route = self.route(pool)?;
-        let served = self.served();
-        let host = endpoint.url.host_str().unwrap_or_default();
-        let settings = served.settings();
-        let known = settings.pools.get(pool);
-        let rules = known.map_or_else(|| [].into(), |known| rules(known, settings, host));
-        let counts = self.metrics.key(&endpoint_key(pool, &endpoint.name));
-        let remote = Remote::new(endpoint, rules, Trust::Nobody, counts, self.workers);
-        let remote = remote.map_err(|error| {
-            ControlError::Wrong(vec![Wrong {
-                field: "url".to_owned(),
-                value: Some(settings::shown_url(endpoint.url.as_str())),
-                expected: error.to_string(),
-            }])
-        })?;
-        route.pool.add(&endpoint.name, host, remote);
-        Ok(())
     }
 }
 
@@ -505,14 +442,14 @@ fn is_local(name: &str) -> bool {
     name == "localhost" || name.ends_with(".localhost")
 }
 
-fn read_url(text: &str) -> Result<Url, Wrong> {
+fn read_url(text: &str) -> Result<Url, InvalidValue> {
     let expected = match settings::http_url(text) {
-        _ if text.chars().count() > LONGEST_URL => "a URL of up to 2048 characters",
+        _ if text.chars().count() > MAX_URL => "a URL of up to 2048 characters",
         Ok(url) if url.query().is_some() => "a URL without `?`",
         Ok(url) => return Ok(url),
         Err(expected) => expected,
     };
-    Err(Wrong {
+    Err(InvalidValue {
         field: "url".to_owned(),
         value: Some(settings::shown_url(text).chars().take(200).collect()),
         expected: expected.to_owned(),
@@ -520,26 +457,37 @@ fn read_url(text: &str) -> Result<Url, Wrong> {
 }
 
 /// What is stored has a bound, and no server takes much longer paths.
-const LONGEST_URL: usize = 2048;
+const MAX_URL: usize = 2048;
 
-fn read_header(written: &str, value: &str) -> Result<(String, Reference, settings::Secret), Wrong> {
+fn read_header(
+    written: &str,
+    value: &str,
+    settings: &Settings,
+) -> Result<(String, Reference, settings::Secret), InvalidValue> {
     let name =
-        settings::endpoint_header(written).map_err(|expected| about_header(written, expected))?;
+        settings::endpoint_header(written).map_err(|expected| invalid_header(written, expected))?;
     let reference: Reference = value
         .parse()
-        .map_err(|error: store::NotStorable| about_header(written, &error.to_string()))?;
+        .map_err(|error: store::NotStorable| invalid_header(written, &error.to_string()))?;
+    if !settings.allows_reference(reference.as_str()) {
+        // Not read: whether a file exists is not for everyone with the token to learn.
+        return Err(invalid_header(written, NOT_ALLOWED));
+    }
     let secret = settings::follow(reference.as_str(), &PlainFiles);
     match secret {
         Ok(Some(secret)) => Ok((name, reference, secret)),
-        Ok(None) => Err(about_header(written, "`env:NAME` or `file:PATH`")),
-        Err(why) => Err(about_header(written, &why)),
+        Ok(None) => Err(invalid_header(written, "`env:NAME` or `file:PATH`")),
+        Err(why) => Err(invalid_header(written, &why)),
     }
 }
 
-/// Its value is not told, for it may be a secret.
-fn about_header(name: &str, expected: &str) -> Wrong {
+const NOT_ALLOWED: &str = "expected a secret that the configuration file uses, or one that is \
+                           listed in its `server.secrets`";
+
+/// Without its value, which may be a secret.
+fn invalid_header(name: &str, expected: &str) -> InvalidValue {
     let name: String = name.chars().take(100).collect();
-    Wrong {
+    InvalidValue {
         field: format!("headers.{name}"),
         value: None,
         expected: expected.to_owned(),

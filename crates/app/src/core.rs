@@ -1,0 +1,104 @@
+//! What everything that sends shares: the clock, the gates, the connections to upstreams, events,
+//! metrics and the log.
+//!
+//! One core is made from the settings and lives as long as the process. It knows nothing of who
+//! uses it: senders, `state`, `admin` and `demo` depend on it, never the other way round.
+
+mod events;
+
+use std::sync::Arc;
+
+use tidegate::{Clock, HostSettings, Hosts, Limiter};
+
+use events::Forwarder;
+pub use events::{EventHub, NextEvent, PublishedEvent, Subscription};
+pub(crate) use events::{millis, unix_millis};
+
+use crate::log::Log;
+use crate::metrics::Metrics;
+use crate::settings::Settings;
+use crate::upstream::{Addresses, Connector};
+
+/// What everything that sends shares.
+#[derive(Debug)]
+pub struct Core {
+    limiter: Limiter,
+    events: Arc<EventHub>,
+    connector: Connector,
+    metrics: Metrics,
+    log: Log,
+    workers: usize,
+}
+
+impl Core {
+    /// A core for these settings; `workers` is the number of threads that send.
+    pub fn new(settings: &Settings, log: Log, clock: Clock, workers: usize) -> Arc<Self> {
+        let events = EventHub::new(clock.clone());
+        let limiter = Limiter::builder()
+            .clock(clock)
+            .listener(Forwarder(Arc::clone(&events)))
+            .hosts(gate_settings(settings))
+            .retry_budget(settings.retry_budget)
+            .build();
+        Arc::new(Self {
+            limiter,
+            events,
+            connector: Connector::new(Addresses::default()),
+            metrics: Metrics::new(),
+            log,
+            workers,
+        })
+    }
+
+    /// All gates.
+    pub fn limiter(&self) -> &Limiter {
+        &self.limiter
+    }
+
+    /// The clock of the gates.
+    pub fn clock(&self) -> &Clock {
+        self.limiter.clock()
+    }
+
+    /// Where events go.
+    pub fn events(&self) -> &Arc<EventHub> {
+        &self.events
+    }
+
+    /// What connections are made with; the same TLS state for all settings.
+    pub(crate) fn connector(&self) -> &Connector {
+        &self.connector
+    }
+
+    /// What is counted.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// The log.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// How many threads send.
+    pub fn workers(&self) -> usize {
+        self.workers
+    }
+
+    /// Uses other settings of gates from now on. Gates keep what they have learned.
+    pub(crate) fn reload(&self, settings: &Settings) {
+        self.limiter.set_settings(gate_settings(settings));
+    }
+}
+
+/// What is configured for every host, with the longest time that an attempt may wait for a response:
+/// until then a probe of a breaker is not lost.
+fn gate_settings(settings: &Settings) -> Hosts<HostSettings> {
+    let http = &settings.http;
+    let timeout = http.connect_timeout + http.first_byte_timeout;
+    let mut hosts = settings.gates.clone();
+    for host in hosts.values_mut() {
+        host.gate.set_response_timeout(timeout);
+    }
+    hosts
+}

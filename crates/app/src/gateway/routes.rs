@@ -1,0 +1,118 @@
+//! The routes of the gateway: one for each pool. Made anew from the configuration by a reload, while
+//! the pools themselves stay.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use policy::backoff::BackoffSettings;
+
+use crate::metrics::{Metrics, RouteMetrics};
+use crate::settings::{Settings, Size};
+use crate::state::{AccessToken, Configuration, UpstreamPool};
+use crate::upstream::{BodyBounds, Times, Upstream};
+
+/// All routes, and what bounds their requests.
+#[derive(Debug)]
+pub struct Routes {
+    configuration: Arc<Configuration>,
+    routes: BTreeMap<Box<str>, Arc<Route>>,
+    bounds: BodyBounds,
+}
+
+/// A pool, and how requests to it are treated.
+#[derive(Debug)]
+pub struct Route {
+    /// The endpoints.
+    pub pool: Arc<UpstreamPool>,
+    /// How long to wait between attempts, and how many there may be.
+    pub backoff: BackoffSettings,
+    /// Requests that the server may have acted upon are sent again, too.
+    pub retry_unsafe: bool,
+    /// How long a caller waits that does not say.
+    pub max_wait: Duration,
+    /// The token of its requests, refreshed when a server does not accept it.
+    pub token: Option<Arc<AccessToken>>,
+    /// How its requests end.
+    pub metrics: Arc<RouteMetrics>,
+}
+
+impl Routes {
+    /// A route for every pool of the configuration.
+    pub(super) fn new(configuration: Arc<Configuration>, metrics: &Metrics) -> Self {
+        let http = &configuration.settings().http;
+        let bounds = BodyBounds {
+            most: match http.max_body {
+                Size::None => None,
+                Size::Bytes(most) => Some(most),
+            },
+            kept: http.replay_buffer,
+            idle: http.idle_timeout,
+        };
+        let routes = configuration.pools().filter_map(|(name, pool)| {
+            let route = Route::new(name, pool, &configuration, metrics)?;
+            Some((name.into(), Arc::new(route)))
+        });
+        Self {
+            routes: routes.collect(),
+            bounds,
+            configuration,
+        }
+    }
+
+    /// The settings they were made from.
+    pub fn settings(&self) -> &Arc<Settings> {
+        self.configuration.settings()
+    }
+
+    /// The route of this name.
+    pub fn route(&self, name: &str) -> Option<&Arc<Route>> {
+        self.routes.get(name)
+    }
+
+    /// All routes by name.
+    pub fn routes(&self) -> impl Iterator<Item = (&str, &Arc<Route>)> {
+        self.routes.iter().map(|(name, route)| (&**name, route))
+    }
+
+    /// What everything is sent through.
+    pub fn upstream(&self) -> &Upstream {
+        self.configuration.upstream()
+    }
+
+    /// Timeouts of an attempt.
+    pub fn times(&self) -> &Times {
+        self.configuration.times()
+    }
+
+    /// What bounds the body of a request.
+    pub fn bounds(&self) -> BodyBounds {
+        self.bounds
+    }
+}
+
+impl Route {
+    fn new(
+        name: &str,
+        pool: &Arc<UpstreamPool>,
+        configuration: &Configuration,
+        metrics: &Metrics,
+    ) -> Option<Self> {
+        let settings = configuration.settings();
+        let configured = settings.pools.get(name)?;
+        let endpoints = pool.endpoints();
+        let gate = match endpoints.first() {
+            Some(first) => settings.gates.find(first.data().host()),
+            None => settings.gates.default_value(),
+        };
+        let credential = configured.credential.as_ref();
+        Some(Self {
+            pool: Arc::clone(pool),
+            backoff: settings.backoffs[&configured.backoff].clone(),
+            retry_unsafe: configured.retry_unsafe,
+            max_wait: gate.gate.max_wait(),
+            token: credential.and_then(|name| configuration.credential(name).cloned()),
+            metrics: metrics.route(name),
+        })
+    }
+}

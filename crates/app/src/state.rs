@@ -1,0 +1,200 @@
+//! What survives restarts: what is configured with run-time changes over it, and what gates,
+//! endpoints and credentials have learned.
+//!
+//! At start, [`State::restore`] reads the store and makes pools and gates as they were. Afterwards
+//! [changes](State::switch_endpoint) of a person are durable before they take effect, and
+//! [`Persister`] writes what gates and endpoints learn behind the traffic. A reload replaces the
+//! [`Configuration`]; pools and gates keep what they know.
+
+mod changes;
+mod configuration;
+mod credential;
+mod endpoint;
+mod overlay;
+mod pending;
+mod persist;
+mod watermark;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use arc_swap::ArcSwap;
+use policy::suggest::suggestion;
+use store::{Store, StoreError};
+use tidegate::event::{Event, Listener};
+use tidegate::{Clock, Limiter, Timestamp};
+
+pub use changes::{ChangeError, InvalidValue, NewEndpoint};
+pub use configuration::{Configuration, UpstreamPool};
+pub use credential::AccessToken;
+pub use endpoint::UpstreamEndpoint;
+pub use persist::{PersistState, Persister};
+
+use crate::core::Core;
+use crate::log::{Line, Log};
+use crate::metrics;
+use crate::settings::{PlainFiles, Settings};
+use configuration::EndpointRecords;
+use overlay::Overlay;
+use persist::Persistence;
+
+/// What survives restarts.
+#[derive(Debug)]
+pub struct State {
+    core: Arc<Core>,
+    store: Store,
+    configuration: ArcSwap<Configuration>,
+    overlay: Mutex<Overlay>,
+    /// Held by a change: they run one at a time.
+    changing: tokio::sync::Mutex<()>,
+    persistence: Persistence,
+}
+
+impl State {
+    /// Reads the store, and makes pools, gates and credentials as they were. Comes before the
+    /// first request, because a gate that exists already is not restored. Also returns warnings
+    /// about what could not be restored.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read.
+    pub fn restore(
+        core: Arc<Core>,
+        settings: Arc<Settings>,
+        store: Store,
+    ) -> Result<(Arc<Self>, Vec<String>), StoreError> {
+        let stored = store.load()?;
+        let (overlay, warnings) = Overlay::restore(&stored, &settings, &PlainFiles);
+        let max_hold = settings.gates.default_value().gate.max_hold();
+        let now = core.clock().wall();
+        let records: EndpointRecords = stored
+            .endpoints
+            .iter()
+            .map(|endpoint| {
+                let place = (endpoint.pool.clone(), endpoint.name.clone());
+                (place, endpoint.record_at(now, max_hold))
+            })
+            .collect();
+        let configuration = Configuration::new(settings, &core, &store, &overlay, &records);
+        let state = Arc::new(Self {
+            store,
+            configuration: ArcSwap::from_pointee(configuration),
+            overlay: Mutex::new(overlay),
+            changing: tokio::sync::Mutex::new(()),
+            persistence: Persistence::default(),
+            core,
+        });
+        state.restore_tokens(&stored);
+        state.restore_gates(&stored);
+        let logger = EventLogger(Arc::downgrade(&state));
+        state.core.events().add(Arc::new(logger));
+        Ok((state, warnings))
+    }
+
+    /// What everything that sends shares.
+    pub fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    /// All gates.
+    pub fn limiter(&self) -> &Limiter {
+        self.core.limiter()
+    }
+
+    /// The clock of the gates.
+    pub fn clock(&self) -> &Clock {
+        self.core.clock()
+    }
+
+    /// The log.
+    pub fn log(&self) -> &Log {
+        self.core.log()
+    }
+
+    /// Where it is stored.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// What is configured now.
+    pub fn configuration(&self) -> Arc<Configuration> {
+        self.configuration.load_full()
+    }
+
+    /// A live pool.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such pool.
+    pub fn pool(&self, name: &str) -> Result<Arc<UpstreamPool>, ChangeError> {
+        let configuration = self.configuration();
+        if let Some(pool) = configuration.pool(name) {
+            return Ok(Arc::clone(pool));
+        }
+        let names: Vec<&str> = configuration.pools().map(|(name, _)| name).collect();
+        Err(ChangeError::NoPool {
+            name: name.to_owned(),
+            close: suggestion(name, &names).map(str::to_owned),
+        })
+    }
+
+    /// Uses other settings from now on. Gates and endpoints keep what they have learned, and
+    /// run-time changes stay.
+    pub fn reload(&self, settings: Arc<Settings>) {
+        self.core.reload(&settings);
+        let overlay = self.overlay();
+        let before = self.configuration();
+        let new = Configuration::reloaded(settings, &self.core, &self.store, &overlay, &before);
+        self.configuration.store(Arc::new(new));
+    }
+
+    /// All metrics in the text format of Prometheus.
+    pub fn render_metrics(&self) -> String {
+        let configuration = self.configuration();
+        let pools: Vec<_> = configuration
+            .pools()
+            .map(|(name, pool)| (name.to_owned(), pool.view()))
+            .collect();
+        self.core.metrics().render(&metrics::Sources {
+            limiter: self.limiter(),
+            pools: &pools,
+            is_store_degraded: self.store.is_degraded(),
+            log: self.log(),
+        })
+    }
+
+    /// The run-time changes. Held while pools are changed, so that a reload does not replace a
+    /// pool at the same time.
+    fn overlay(&self) -> MutexGuard<'_, Overlay> {
+        self.overlay.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The last error of the endpoint of an event.
+    fn last_error(&self, event: &Event<'_>) -> Option<String> {
+        let (Event::EndpointPaused { pool, endpoint, .. }
+        | Event::EndpointDisabled { pool, endpoint, .. }) = event
+        else {
+            return None;
+        };
+        let configuration = self.configuration();
+        let views = configuration.pool(pool)?.view();
+        let view = views.into_iter().find(|view| view.name == *endpoint)?;
+        view.last_error
+    }
+}
+
+/// Logs the events that people should know of.
+struct EventLogger(Weak<State>);
+
+impl Listener for EventLogger {
+    fn on_event(&self, _at: Timestamp, event: &Event<'_>) {
+        let Some(line) = Line::from_event(event) else {
+            return;
+        };
+        if let Some(state) = self.0.upgrade() {
+            let last_error = state.last_error(event);
+            state
+                .log()
+                .write(&line.with_last_error(last_error.as_deref()));
+        }
+    }
+}

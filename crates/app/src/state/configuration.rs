@@ -1,0 +1,237 @@
+//! What is configured, live: pools, credentials and the client that sends. A reload makes another
+//! one and takes over every pool and credential that is still configured.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use policy::classify::Rule;
+use policy::key::endpoint_key;
+use store::Store;
+use tidegate::{LadderRecord, Pool};
+
+use super::overlay::Overlay;
+use super::{AccessToken, UpstreamEndpoint};
+use crate::core::Core;
+use crate::settings::{self, Endpoint, Settings};
+use crate::upstream::{Addresses, TargetError, Times, Trust, Upstream};
+
+/// A live pool.
+pub type UpstreamPool = Pool<UpstreamEndpoint>;
+
+/// The states of endpoints from before a restart, by pool and name.
+pub(super) type EndpointRecords = BTreeMap<(String, String), LadderRecord>;
+
+/// What is configured, with run-time changes over it.
+#[derive(Debug)]
+pub struct Configuration {
+    settings: Arc<Settings>,
+    pools: BTreeMap<Box<str>, Arc<UpstreamPool>>,
+    credentials: BTreeMap<String, Arc<AccessToken>>,
+    upstream: Upstream,
+    times: Times,
+}
+
+impl Configuration {
+    /// The configuration of a process that starts: endpoints begin with `records`.
+    pub(super) fn new(
+        settings: Arc<Settings>,
+        core: &Core,
+        store: &Store,
+        overlay: &Overlay,
+        records: &EndpointRecords,
+    ) -> Self {
+        let mut new = Self::without_pools(settings, core, store, None);
+        for pool in new.settings.pools.values() {
+            let record = |name: &str| {
+                let place = (pool.name.clone(), name.to_owned());
+                records.get(&place).cloned()
+            };
+            let live = make_pool(pool, &new.settings, core, overlay, record);
+            new.pools.insert(pool.name.as_str().into(), live);
+        }
+        new
+    }
+
+    /// The configuration after a reload: pools are updated in place.
+    pub(super) fn reloaded(
+        settings: Arc<Settings>,
+        core: &Core,
+        store: &Store,
+        overlay: &Overlay,
+        before: &Self,
+    ) -> Self {
+        let mut new = Self::without_pools(settings, core, store, Some(before));
+        let is_same_network = new.settings.network == before.settings.network;
+        for pool in new.settings.pools.values() {
+            let live = match before.pools.get(&*pool.name) {
+                Some(live) => {
+                    update_pool(live, pool, &new.settings, core, overlay, is_same_network)
+                }
+                None => make_pool(pool, &new.settings, core, overlay, |_| None),
+            };
+            new.pools.insert(pool.name.as_str().into(), live);
+        }
+        for (name, pool) in &before.pools {
+            if !new.pools.contains_key(name) {
+                // Drops the settings of their gates.
+                for endpoint in pool.endpoints() {
+                    pool.remove(endpoint.name());
+                }
+            }
+        }
+        new
+    }
+
+    fn without_pools(
+        settings: Arc<Settings>,
+        core: &Core,
+        store: &Store,
+        before: Option<&Self>,
+    ) -> Self {
+        let http = &settings.http;
+        let times = Times {
+            connect: http.connect_timeout,
+            first_byte: http.first_byte_timeout,
+            idle: http.idle_timeout,
+        };
+        let addresses = Addresses::new(settings.network.allow.clone());
+        let upstream = Upstream::new(core.connector().permitting(addresses));
+        let credentials = settings
+            .credentials
+            .iter()
+            .filter_map(|(name, credential)| {
+                let known = before.and_then(|before| before.credentials.get(name));
+                if let Some(known) = known.filter(|token| token.is_of(credential)) {
+                    return Some((name.clone(), Arc::clone(known)));
+                }
+                let limiter = core.limiter();
+                let token = AccessToken::new(name, credential, limiter, &upstream, store, times)?;
+                Some((name.clone(), Arc::new(token)))
+            });
+        Self {
+            pools: BTreeMap::new(),
+            credentials: credentials.collect(),
+            upstream,
+            times,
+            settings,
+        }
+    }
+
+    /// The settings it was made from.
+    pub fn settings(&self) -> &Arc<Settings> {
+        &self.settings
+    }
+
+    /// The pool of this name.
+    pub fn pool(&self, name: &str) -> Option<&Arc<UpstreamPool>> {
+        self.pools.get(name)
+    }
+
+    /// All pools by name.
+    pub fn pools(&self) -> impl Iterator<Item = (&str, &Arc<UpstreamPool>)> {
+        self.pools.iter().map(|(name, pool)| (&**name, pool))
+    }
+
+    /// The credential of this name.
+    pub fn credential(&self, name: &str) -> Option<&Arc<AccessToken>> {
+        self.credentials.get(name)
+    }
+
+    pub(super) fn credentials(&self) -> impl Iterator<Item = &Arc<AccessToken>> {
+        self.credentials.values()
+    }
+
+    /// What everything is sent through.
+    pub fn upstream(&self) -> &Upstream {
+        &self.upstream
+    }
+
+    /// Timeouts of an attempt.
+    pub fn times(&self) -> &Times {
+        &self.times
+    }
+
+    /// Puts an endpoint that is added at run time into its pool.
+    pub(super) fn add_endpoint(
+        &self,
+        core: &Core,
+        pool: &UpstreamPool,
+        endpoint: &Endpoint,
+    ) -> Result<(), TargetError> {
+        let configured = self.settings.pools.get(pool.name());
+        let rules = configured.map_or_else(
+            || [].into(),
+            |configured| rules(configured, &self.settings, endpoint),
+        );
+        add_to(pool, endpoint, rules, Trust::Nobody, core, None)
+    }
+}
+
+fn make_pool(
+    pool: &settings::Pool,
+    settings: &Settings,
+    core: &Core,
+    overlay: &Overlay,
+    record: impl Fn(&str) -> Option<LadderRecord>,
+) -> Arc<UpstreamPool> {
+    let protection = overlay.protection(pool);
+    let live = Pool::with(&pool.name, core.limiter(), pool.balance, protection);
+    for (endpoint, trust) in overlay.endpoints(pool) {
+        let rules = rules(pool, settings, endpoint);
+        // The parsers of settings and changes let no URL through that has no server.
+        _ = add_to(&live, endpoint, rules, trust, core, record(&endpoint.name));
+    }
+    Arc::new(live)
+}
+
+/// Makes a live pool as it is configured now.
+fn update_pool(
+    live: &Arc<UpstreamPool>,
+    pool: &settings::Pool,
+    settings: &Settings,
+    core: &Core,
+    overlay: &Overlay,
+    is_same_network: bool,
+) -> Arc<UpstreamPool> {
+    let known = live.endpoints();
+    let wanted = overlay.endpoints(pool);
+    let is_same = live.balance() == pool.balance
+        && known.len() == wanted.len()
+        && known.iter().zip(&wanted).all(|(known, (endpoint, trust))| {
+            let rules = rules(pool, settings, endpoint);
+            // An open connection may lead to an address that is not allowed any more.
+            let is_allowed = is_same_network || *trust == Trust::Operator;
+            is_allowed && known.data().is_same(endpoint, &rules, *trust)
+        });
+    if is_same {
+        live.set_protection(overlay.protection(pool));
+        return Arc::clone(live);
+    }
+    let records: BTreeMap<String, LadderRecord> = live.records().into_iter().collect();
+    make_pool(pool, settings, core, overlay, |name| {
+        records.get(name).cloned()
+    })
+}
+
+fn add_to(
+    pool: &UpstreamPool,
+    endpoint: &Endpoint,
+    rules: Arc<[Rule]>,
+    trust: Trust,
+    core: &Core,
+    record: Option<LadderRecord>,
+) -> Result<(), TargetError> {
+    let key = endpoint_key(pool.name(), &endpoint.name);
+    let metrics = core.metrics().key(&key);
+    let data = UpstreamEndpoint::new(endpoint, rules, trust, metrics, core.workers())?;
+    let host = endpoint.url.host_str().unwrap_or_default();
+    pool.restore(&endpoint.name, host, data, record.unwrap_or_default());
+    Ok(())
+}
+
+/// The rules for the responses of an endpoint: those of the pool, then those of its host.
+fn rules(pool: &settings::Pool, settings: &Settings, endpoint: &Endpoint) -> Arc<[Rule]> {
+    let host = endpoint.url.host_str().unwrap_or_default();
+    let of_host = &settings.gates.find(host).rules;
+    pool.rules.iter().chain(of_host.iter()).cloned().collect()
+}

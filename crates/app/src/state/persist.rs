@@ -1,0 +1,497 @@
+//! Writes what gates and endpoints learn, so that it survives restarts.
+//!
+//! A hold, a breaker and a pause are written as soon as they begin or end; a person's override is
+//! durable when the call returns. Rates move with every response, so they are looked at every few
+//! seconds, and written where a restart would make a difference. One thread does all of it, behind
+//! the traffic: no request waits for the disk.
+//!
+//! When the store fails, traffic goes on. What was lost is written again once a write succeeds,
+//! because everything is in memory.
+
+use std::collections::HashSet;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use policy::breaker::BreakerState;
+use policy::time::WallTime;
+use store::{Change, KeptGate, Saved, StoreError, Stored};
+use tidegate::{Refusal, Timestamp};
+
+use super::State;
+use super::pending::{Pending, PendingKeys};
+use super::watermark::{EndpointId, Watermarks, WriteThreshold};
+use crate::log::Line;
+use crate::redact::Text;
+
+/// What has to be written, and what was.
+#[derive(Debug, Default)]
+pub(super) struct Persistence {
+    pending: Arc<Pending>,
+    watermarks: Mutex<Watermarks>,
+}
+
+impl Persistence {
+    /// While this is held the thread does not write the endpoint, so that a change of a person is
+    /// not followed by an older record.
+    pub(super) fn lock_row(&self, pool: &str, name: &str) -> RowLock<'_> {
+        let id = (pool.to_owned(), name.to_owned());
+        self.watermarks().lock(id.clone());
+        RowLock {
+            persistence: self,
+            id,
+        }
+    }
+
+    fn watermarks(&self) -> MutexGuard<'_, Watermarks> {
+        self.watermarks
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An endpoint that only the holder writes.
+#[derive(Debug)]
+pub(super) struct RowLock<'a> {
+    persistence: &'a Persistence,
+    id: EndpointId,
+}
+
+impl Drop for RowLock<'_> {
+    fn drop(&mut self) {
+        self.persistence.watermarks().unlock(&self.id);
+        // What happened meanwhile was left out.
+        let (pool, name) = &self.id;
+        self.persistence.pending.pool(pool);
+        let key = policy::key::endpoint_key(pool, name);
+        self.persistence.pending.gate(&key);
+    }
+}
+
+/// How much waits to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PersistState {
+    /// Gates and pools that have changed and are not written yet, at most
+    /// [`PersistState::MAX_PENDING`].
+    pub pending: usize,
+    /// How often there were more, so that all of them had to be looked at.
+    pub overflows: u64,
+}
+
+impl PersistState {
+    /// Gates and pools that are remembered one by one.
+    pub const MAX_PENDING: usize = Pending::MAX;
+}
+
+impl State {
+    /// How much waits to be written.
+    pub fn persist_state(&self) -> PersistState {
+        let (pending, overflows) = self.persistence.pending.count();
+        PersistState { pending, overflows }
+    }
+
+    /// Resets a gate for a person, durably. `false` if there is no such gate.
+    pub async fn reset_gate(&self, key: &str) -> bool {
+        let is_known = self.limiter().reset(key);
+        self.save_gate(key).await;
+        is_known
+    }
+
+    /// Ends hold, open breaker and isolation of a gate for a person, durably. `false` if there is
+    /// no such gate.
+    pub async fn release_gate(&self, key: &str) -> bool {
+        let is_known = self.limiter().release(key);
+        self.save_gate(key).await;
+        is_known
+    }
+
+    /// Isolates a gate for a person, durably.
+    ///
+    /// # Errors
+    ///
+    /// If there is no room for another gate.
+    pub async fn isolate_gate(&self, key: &str) -> Result<(), Refusal> {
+        self.limiter().isolate(key)?;
+        self.save_gate(key).await;
+        Ok(())
+    }
+
+    /// Writes a gate that a person changed. If that fails it stays changed: an override in an
+    /// emergency is worth more than its record, which is written later.
+    async fn save_gate(&self, key: &str) {
+        // Several hosts may share a gate, which then has a key of its own.
+        if let Some(gate) = self.limiter().gate(key) {
+            _ = self.save_gates([gate.key.as_str()].into_iter()).await;
+        }
+    }
+
+    /// The record of a gate as it is after its release, to be stored together with another change.
+    pub(super) fn released_gate(&self, key: &str) -> Option<Change> {
+        let mut record = self.limiter().record(key)?;
+        record.hold = None;
+        record.hold_source = None;
+        record.breaker.state = BreakerState::Closed;
+        record.breaker.open_for = Duration::ZERO;
+        let at = self.limiter().clock().wall();
+        let key = key.to_owned();
+        Some(Change::Gate(KeptGate { key, record, at }))
+    }
+
+    /// Restores the gates that were stored, and drops from the store what belongs to endpoints that
+    /// do not exist any more. Pools come first, because gates have their settings.
+    pub(super) fn restore_gates(&self, stored: &Stored) {
+        let live = self.live_endpoints();
+        // One that was added and is left out for want of a secret may come back.
+        let is_added = |pool: &str, name: &str| {
+            let mut added = stored.added.iter();
+            added.any(|added| added.pool == pool && added.name == name)
+        };
+        let mut watermarks = self.persistence.watermarks();
+        let mut gone = Vec::new();
+        for endpoint in &stored.endpoints {
+            let (pool, name) = (endpoint.pool.clone(), endpoint.name.clone());
+            if live.contains(policy::key::endpoint_key(&pool, &name).as_str()) {
+                watermarks.insert_endpoint(endpoint);
+            } else if !is_added(&pool, &name) {
+                gone.push(Change::ForgetEndpoint { pool, name });
+            }
+        }
+        for gate in &stored.gates {
+            let key = gate.key.as_str();
+            let endpoint = key.split_once('/');
+            if endpoint.is_some() && !live.contains(key) {
+                if endpoint.is_some_and(|(pool, name)| is_added(pool, name)) {
+                    continue;
+                }
+            } else {
+                let max_hold = self.limiter().settings(key).gate.max_hold();
+                let record = gate.record_at(self.limiter().clock().wall(), max_hold);
+                if self.limiter().restore(key, &record) {
+                    watermarks.insert_gate(gate);
+                    continue;
+                }
+            }
+            let key = gate.key.clone();
+            gone.push(Change::ForgetGate { key });
+        }
+        for part in gone.chunks(BATCH_ROWS) {
+            self.store.save_all(part.iter().cloned());
+        }
+    }
+
+    fn live_endpoints(&self) -> HashSet<Arc<str>> {
+        let configuration = self.configuration();
+        let endpoints = configuration.pools().flat_map(|(_, pool)| pool.endpoints());
+        endpoints
+            .map(|endpoint| Arc::clone(endpoint.key()))
+            .collect()
+    }
+
+    fn save_gates<'k>(&self, keys: impl Iterator<Item = &'k str>) -> Saved {
+        let mut watermarks = self.persistence.watermarks();
+        let changes = watermarks.gate_changes(self.limiter(), keys);
+        self.store.save_all(changes)
+    }
+
+    fn save_pools<'p>(&self, pools: impl Iterator<Item = &'p str>) -> Saved {
+        let configuration = self.configuration();
+        let mut watermarks = self.persistence.watermarks();
+        let changes = watermarks.pool_changes(&configuration, self.limiter(), pools);
+        self.store.save_all(changes)
+    }
+
+    /// Writes every endpoint that has changed.
+    fn save_endpoints(&self) -> Saved {
+        let configuration = self.configuration();
+        let mut watermarks = self.persistence.watermarks();
+        let pools = configuration.pools().map(|(name, _)| name);
+        let mut changes = watermarks.pool_changes(&configuration, self.limiter(), pools);
+        changes.extend(watermarks.removed_endpoints(&configuration));
+        self.store.save_all(changes)
+    }
+
+    /// The keys of gates that have to be written. Their records are read again then.
+    fn gates_to_save(&self, threshold: WriteThreshold) -> Vec<String> {
+        let records = self.limiter().records();
+        let count = records.len();
+        let at = self.limiter().clock().wall();
+        let mut changed = Vec::new();
+        let mut records = records.into_iter().peekable();
+        while records.peek().is_some() {
+            // A few at a time, because a person may wait for the lock.
+            let watermarks = self.persistence.watermarks();
+            let part = records.by_ref().take(BATCH_ROWS);
+            changed.extend(
+                part.filter(|(key, record)| watermarks.has_changed(key, record, threshold, at)),
+            );
+        }
+        let mut keys: Vec<String> = changed.into_iter().map(|(key, _)| key).collect();
+        let evicted = self
+            .persistence
+            .watermarks()
+            .evicted(self.limiter(), count, &keys);
+        keys.extend(evicted);
+        keys
+    }
+}
+
+/// Rows that are written together. A commit of so many takes some ten milliseconds, which is what a
+/// hold that comes meanwhile waits for its turn; fewer would spend more on commits than on rows.
+const BATCH_ROWS: usize = 1024;
+
+/// The thread that writes. Dropping this writes the rest as [`Persister::finish`] does, but does not
+/// wait for a stuck disk for ever.
+#[derive(Debug)]
+pub struct Persister {
+    pending: Arc<Pending>,
+}
+
+impl Persister {
+    /// Writes from now on what happens to the gates and endpoints of `state`, and logs when the
+    /// store fails and when it works again.
+    ///
+    /// # Errors
+    ///
+    /// If there is no thread to be had.
+    pub fn start(state: &Arc<State>) -> io::Result<Self> {
+        let pending = Arc::clone(&state.persistence.pending);
+        let mut rounds = Rounds {
+            state: Arc::clone(state),
+            lost: state.store.state().lost,
+            is_degraded: false,
+        };
+        std::thread::Builder::new()
+            .name("tidegate-persist".to_owned())
+            .spawn(move || {
+                let done = Done(Arc::clone(&rounds.state.persistence.pending));
+                rounds.run();
+                // The store is free before the end is signalled.
+                drop(rounds);
+                drop(done);
+            })?;
+        state.core.events().add(Arc::clone(&pending) as _);
+        Ok(Self { pending })
+    }
+
+    /// Writes all that is not written yet, and ends when the store has it or has failed.
+    pub async fn finish(&self) {
+        self.pending.end();
+        while !self.pending.is_done() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+impl Drop for Persister {
+    fn drop(&mut self) {
+        self.pending.end();
+        self.pending.wait_until_done(DROP_TIMEOUT);
+    }
+}
+
+/// How long dropping waits: the rest is mostly written within milliseconds.
+const DROP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Signals the end of the thread, also if it panics.
+struct Done(Arc<Pending>);
+
+impl Drop for Done {
+    fn drop(&mut self) {
+        self.0.done();
+    }
+}
+
+/// The work of the thread.
+struct Rounds {
+    state: Arc<State>,
+    /// Rows that the store had lost at the last check.
+    lost: u64,
+    is_degraded: bool,
+}
+
+/// Between two scans of all gates. A rate that was learned in the last few seconds is learned again
+/// in as many. A scan of 100 000 gates takes a tenth of a second of one core, so more often would
+/// be noticeable.
+const SCAN_EVERY: Duration = Duration::from_secs(5);
+
+/// Between two checks of the store, each a lock and a comparison.
+const CHECK_STORE_EVERY: Duration = Duration::from_secs(1);
+
+/// Before what was lost is written again: soon enough for a hold, and no load for a failing disk.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+impl Rounds {
+    fn run(&mut self) {
+        let mut scan_at = self.now() + SCAN_EVERY;
+        loop {
+            let clock = self.state.limiter().clock();
+            let until = scan_at.min(self.now() + CHECK_STORE_EVERY);
+            let (keys, goes_on) = self.state.persistence.pending.wait(clock, until);
+            if !goes_on {
+                break;
+            }
+            self.write(&keys);
+            if keys.is_all || self.now() >= scan_at {
+                // The store counts what was lost.
+                _ = self.scan(WriteThreshold::Noticeable);
+                scan_at = self.now() + SCAN_EVERY;
+            }
+            if self.check_store() {
+                scan_at = scan_at.min(self.now() + RETRY_AFTER);
+            }
+        }
+        // What is being written may still fail, and is then written once more.
+        _ = self.state.store.flush().wait();
+        self.check_store();
+        if self.scan(WriteThreshold::Any).is_err() {
+            // The last chance.
+            self.check_store();
+            _ = self.scan(WriteThreshold::Any);
+        }
+        _ = self.state.store.flush().wait();
+        self.check_store();
+    }
+
+    /// Hands pending keys to the store without waiting for the disk, so that what follows is part
+    /// of the next commit and not of the one after; the queue of the store is bounded.
+    fn write(&self, keys: &PendingKeys) {
+        let pools = keys.pools.iter().map(|name| &**name);
+        let gates = keys.gates.iter().map(|key| &**key);
+        drop(self.state.save_pools(pools));
+        drop(self.state.save_gates(gates));
+    }
+
+    /// Looks at everything and writes what has changed.
+    fn scan(&self, threshold: WriteThreshold) -> Result<(), StoreError> {
+        let mut has_written = self.write_endpoints()? | self.write_tokens()?;
+        let changed = self.state.gates_to_save(threshold);
+        for part in changed.chunks(BATCH_ROWS) {
+            self.state
+                .save_gates(part.iter().map(String::as_str))
+                .wait()?;
+            has_written = true;
+            // Pending keys do not wait for the rest.
+            let pending = &self.state.persistence.pending;
+            let keys = pending.take();
+            if keys.is_all {
+                pending.all();
+            }
+            self.write(&keys);
+        }
+        if !has_written && self.is_degraded {
+            self.probe_store()?;
+        }
+        Ok(())
+    }
+
+    fn write_endpoints(&self) -> Result<bool, StoreError> {
+        let before = self.state.store.state().written;
+        self.state.save_endpoints().wait()?;
+        Ok(self.state.store.state().written > before)
+    }
+
+    /// Stores refresh tokens that could not be stored when they were issued.
+    fn write_tokens(&self) -> Result<bool, StoreError> {
+        let configuration = self.state.configuration();
+        let mut has_written = false;
+        for token in configuration.credentials() {
+            if let Some(change) = token.unsaved() {
+                self.state.store.save(change.clone()).wait()?;
+                if let Change::Rotated(rotated) = &change {
+                    token.mark_saved(rotated);
+                }
+                has_written = true;
+            }
+        }
+        Ok(has_written)
+    }
+
+    /// A store works again when a write has succeeded. If there is nothing to write, this is a
+    /// write that changes nothing.
+    fn probe_store(&self) -> Result<(), StoreError> {
+        let before_all = WallTime::from_unix_millis(i64::MIN);
+        let change = Change::ForgetGatesBefore(before_all);
+        self.state.store.save(change).wait()
+    }
+
+    /// Logs when the store begins to fail and when it works again. `true` if something was lost and
+    /// has to be written again.
+    fn check_store(&mut self) -> bool {
+        let state = self.state.store.state();
+        let has_lost = state.lost > self.lost;
+        if has_lost {
+            self.lost = state.lost;
+            self.state.persistence.watermarks().invalidate_all();
+        }
+        match (&state.degraded, self.is_degraded) {
+            (Some(problem), false) => {
+                let problem = problem.to_string();
+                let problem = Text::new(&problem);
+                self.state.log().write(&Line::StoreDegraded { problem });
+            }
+            (None, true) => self.state.log().write(&Line::StoreRecovered),
+            (Some(_), true) | (None, false) => {}
+        }
+        self.is_degraded = state.degraded.is_some();
+        has_lost || self.is_degraded
+    }
+
+    fn now(&self) -> Timestamp {
+        self.state.limiter().clock().now()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use store::Store;
+    use tidegate::Clock;
+
+    use super::*;
+    use crate::core::Core;
+    use crate::log::Log;
+    use crate::settings::{Process, Settings, Sources};
+
+    fn state() -> Arc<State> {
+        let text = "[pool.p]\nendpoints = [\
+            { name = \"a\", url = \"http://127.0.0.1:9\" }, { name = \"b\", url = \"http://127.0.0.1:9\" }]";
+        let sources = Sources {
+            file: Some(("test.toml".to_owned(), text.into())),
+            flags: Vec::new(),
+        };
+        let settings = Arc::new(Settings::load(&sources, &Process).unwrap());
+        let core = Core::new(&settings, Log::silent(), Clock::system(), 1);
+        State::restore(core, settings, Store::memory()).unwrap().0
+    }
+
+    #[test]
+    fn does_not_write_a_locked_row() {
+        let state = state();
+        let save = || {
+            let saved = state.save_pools(["p"].into_iter());
+            saved.wait().unwrap();
+            let stored = state.store.load().unwrap().endpoints.into_iter();
+            stored.map(|endpoint| endpoint.name).collect::<Vec<_>>()
+        };
+        let row = state.persistence.lock_row("p", "a");
+        assert_eq!(save(), ["b"]);
+        drop(row);
+        assert_eq!(state.persist_state().pending, 2);
+        assert_eq!(save(), ["a", "b"]);
+    }
+
+    #[test]
+    fn writes_only_changes_until_a_write_fails() {
+        let state = state();
+        state.limiter().isolate("a.example.com").unwrap();
+        let keys = state.gates_to_save(WriteThreshold::Noticeable);
+        assert_eq!(keys, ["a.example.com"]);
+        let save = |keys: &[String]| state.save_gates(keys.iter().map(String::as_str));
+        save(&keys).wait().unwrap();
+        assert_eq!(state.gates_to_save(WriteThreshold::Any), [""; 0]);
+        state.persistence.watermarks().invalidate_all();
+        assert_eq!(state.gates_to_save(WriteThreshold::Noticeable), keys);
+        save(&keys).wait().unwrap();
+        state.limiter().release("a.example.com");
+        assert_eq!(state.gates_to_save(WriteThreshold::Noticeable), keys);
+    }
+}
