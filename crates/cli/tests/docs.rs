@@ -1,9 +1,8 @@
-//! Keeps the documents honest: what they show running is run, what they link to is there, what they
-//! list is complete.
+//! Tests of the documents: commands print what is shown, links have targets, lists are complete.
 //!
-//! A fenced block marked `console` is a terminal: lines that start with `$ ` are run by `sh` in the
-//! root of the repository with this build's `tidegate`, and the lines below each must be what it
-//! prints on stdout. A command that cannot run in a test stands in a block with another mark.
+//! In a fenced block marked `console`, lines that start with `$ ` are run by `sh` in the root of the
+//! repository with this build's `tidegate`, and the lines below each must be its stdout. Commands that
+//! cannot run in a test are in blocks with another mark.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 #[test]
-fn what_is_shown_is_what_is_printed() {
+fn console_blocks_show_what_commands_print() {
     let mut findings = Vec::new();
     let mut count = 0;
     for (file, text) in documents() {
@@ -35,7 +34,7 @@ fn what_is_shown_is_what_is_printed() {
 }
 
 #[test]
-fn every_link_leads_somewhere() {
+fn every_link_has_a_target() {
     let findings: Vec<String> = documents()
         .iter()
         .flat_map(|(file, text)| dead_links(file, text))
@@ -44,7 +43,7 @@ fn every_link_leads_somewhere() {
 }
 
 #[test]
-fn every_example_is_used() {
+fn every_example_is_used_by_a_document() {
     let documents = documents();
     let unused: Vec<String> = files_under("examples")
         .into_iter()
@@ -55,7 +54,7 @@ fn every_example_is_used() {
 }
 
 #[test]
-fn every_example_of_the_library_is_run_and_listed() {
+fn every_library_example_is_tested_and_listed() {
     let (tests, guide) = (
         read("crates/tidegate/tests/examples.rs"),
         read("docs/guide/library.md"),
@@ -77,7 +76,7 @@ fn every_example_of_the_library_is_run_and_listed() {
 }
 
 #[test]
-fn the_code_map_names_every_module() {
+fn code_map_names_every_module() {
     let map = read("ARCHITECTURE.md");
     let missing: Vec<String> = ["policy", "tidegate", "store", "sim", "app", "cli"]
         .iter()
@@ -87,7 +86,7 @@ fn the_code_map_names_every_module() {
 }
 
 #[test]
-fn the_reference_has_every_setting_and_no_other() {
+fn replay_reference_lists_exactly_the_settings() {
     let reference = read("docs/reference/replay.md");
     let (_, settings) = reference.split_once("\n## Settings\n").unwrap();
     let (settings, _) = settings.split_once("\n## ").unwrap();
@@ -103,7 +102,7 @@ fn the_reference_has_every_setting_and_no_other() {
     assert!(count >= 2, "the settings were not found");
 }
 
-/// The names of a policy's settings, sorted, as it says them itself.
+/// The names of a policy's settings, sorted, from its own error message.
 fn known_settings(policy: &str) -> Vec<String> {
     let command = format!("tidegate replay --policy {policy} --set no_such_setting_at_all=1 2>&1");
     let printed = run(&command);
@@ -115,7 +114,7 @@ fn known_settings(policy: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_index_has_every_decision() {
+fn index_lists_every_decision() {
     let index = read("docs/decisions/README.md");
     let missing: Vec<String> = files_under("docs/decisions")
         .into_iter()
@@ -126,7 +125,7 @@ fn the_index_has_every_decision() {
     assert_none(&missing);
 }
 
-/// A command of a document and what is said to come of it.
+/// A command in a document and the output shown below it.
 #[derive(Debug, PartialEq, Eq)]
 struct Session {
     line: usize,
@@ -181,7 +180,7 @@ fn path_with_tidegate() -> OsString {
     env::join_paths(folders).unwrap()
 }
 
-/// Links of a document to files, or to headings of files, that are not there.
+/// Links of a document to files or headings that do not exist.
 fn dead_links(file: &str, text: &str) -> Vec<String> {
     let folder = root().join(file).parent().unwrap().to_path_buf();
     let mut findings = Vec::new();
@@ -282,7 +281,7 @@ fn documents() -> Vec<(String, String)> {
     documents
 }
 
-/// All files of a folder, by their paths from the root, sorted; nothing that is built or hidden.
+/// All files of a folder, by their paths from the root, sorted; without built and hidden ones.
 fn files_under(folder: &str) -> Vec<String> {
     let mut files = Vec::new();
     let mut folders = vec![root().join(folder)];
@@ -322,7 +321,7 @@ fn assert_none(findings: &[String]) {
 }
 
 #[test]
-fn commands_and_their_output_are_told_apart() {
+fn sessions_split_commands_from_output() {
     let text = "```console\n$ one\n1\n\n$ two\n```\n```sh\n$ three\n```\n";
     let session = |line, command: &str, output: &str| Session {
         line,
@@ -336,7 +335,7 @@ fn commands_and_their_output_are_told_apart() {
 }
 
 #[test]
-fn only_links_within_the_repository_are_followed() {
+fn links_ignores_other_sites_and_code() {
     let text = "[a](b.md#c) [d](https://e)\n```\n[f](g)\n```\n[h](#i)\n";
     assert_eq!(links(text), [(1, "b.md#c"), (5, "#i")]);
     assert_eq!(dead_links("README.md", "[a](none.md)").len(), 1);
@@ -344,7 +343,7 @@ fn only_links_within_the_repository_are_followed() {
 }
 
 #[test]
-fn headings_are_named_as_links_name_them() {
+fn anchor_matches_the_names_in_links() {
     assert_eq!(
         anchor(" What `adaptive` does, and when"),
         "what-adaptive-does-and-when"

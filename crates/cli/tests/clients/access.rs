@@ -1,11 +1,11 @@
-//! The admin side of a whole server, with raw requests: who is refused, and that no answer shows a
-//! secret.
+//! The admin API of a real server, with raw requests: what is refused, and that no response contains
+//! a secret.
 
 use std::fs;
 
-use crate::servers::{Answer, Servers, ask, get};
+use crate::servers::{Response, Servers, get, send};
 
-/// Secrets where settings can have them; the upstream answers 401 to them.
+/// Secrets wherever settings may have them; the upstream responds with 401.
 const SECRETS: &str = r#"
 [pool.llm]
 endpoints = [
@@ -29,7 +29,7 @@ fn started() -> Servers {
     servers
 }
 
-/// Every path that can be read and ends.
+/// Every path with a finite response.
 const PATHS: [&str; 8] = [
     "/api/v1/gates",
     "/api/v1/gates/llm%2Fa",
@@ -41,30 +41,30 @@ const PATHS: [&str; 8] = [
     "/",
 ];
 
-fn reason(answer: &Answer) -> String {
-    let kind = answer.header("content-type");
-    assert_eq!(kind, Some("application/problem+json"), "{answer:?}");
-    answer.json()["reason"].as_str().unwrap().to_owned()
+fn reason(response: &Response) -> String {
+    let kind = response.header("content-type");
+    assert_eq!(kind, Some("application/problem+json"), "{response:?}");
+    response.json()["reason"].as_str().unwrap().to_owned()
 }
 
 #[test]
-fn only_the_token_opens_it_and_no_page_of_others_does() {
+fn admin_requires_the_token_and_refuses_cross_site_requests() {
     let servers = started();
     let admin = servers.admin();
     let token = format!("authorization: bearer {}", servers.token());
     let check = |path: &str, headers: &[&str], status: u16, expected: &str| {
         for method in ["GET", "POST", "DELETE", "OPTIONS"] {
-            let answer = ask(&admin, method, path, headers, "");
-            assert_eq!(answer.status, status, "{method} {path}: {answer:?}");
-            assert_eq!(reason(&answer), expected);
-            assert!(!answer.head.contains("access-control-"), "{answer:?}");
+            let response = send(&admin, method, path, headers, "");
+            assert_eq!(response.status, status, "{method} {path}: {response:?}");
+            assert_eq!(reason(&response), expected);
+            assert!(!response.head.contains("access-control-"), "{response:?}");
         }
     };
     let of_client = format!("authorization: bearer {SECRET}");
     let preflight = "access-control-request-method: DELETE";
     for path in PATHS {
         check(path, &[], 401, "no_token");
-        // What opens the gateway opens nothing here.
+        // A client token of the gateway is not accepted here.
         check(path, &[&of_client], 401, "no_token");
         check(path, &[&token, "host: evil.example.com"], 421, "wrong_host");
         let origin = "origin: https://evil.example.com";
@@ -80,14 +80,14 @@ fn only_the_token_opens_it_and_no_page_of_others_does() {
 }
 
 #[test]
-fn no_answer_shows_a_secret() {
+fn no_response_contains_a_secret() {
     let servers = started();
     let token = servers.token();
     let with_token = format!("authorization: bearer {token}");
     for path in PATHS {
         for headers in [&[][..], &[&*with_token]] {
-            let answer = get(&servers.admin(), path, headers);
-            let all = format!("{}\n{}", answer.head, answer.body);
+            let response = get(&servers.admin(), path, headers);
+            let all = format!("{}\n{}", response.head, response.body);
             for secret in ["s3cr3t", &token] {
                 assert!(!all.contains(secret), "{path} shows a secret: {all}");
             }

@@ -1,40 +1,40 @@
-//! Runs clients: where they are, without a proxy between, and with all they said if they fail.
+//! Runs clients without proxies, and prints their output if they fail.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::servers::{PATIENCE, wait};
+use crate::servers::{TIMEOUT, wait};
 
-/// What a client did.
+/// What a client printed.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct ClientOutput {
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
-/// One of Debian's programs.
+/// A program of the system.
 pub(crate) fn program(name: &str) -> Command {
     let mut command = Command::new(name);
     without_proxies(&mut command);
     command
 }
 
-/// A program of Python's environment.
+/// A program of the Python environment.
 pub(crate) fn of_python(name: &str) -> Command {
     let path = environment().join("bin").join(name);
     program(path.to_str().unwrap())
 }
 
-/// A script beside this file.
+/// A script in this folder.
 pub(crate) fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/clients")
         .join(name)
 }
 
-/// Where `scripts/install-clients` makes it.
+/// The Python environment that `scripts/install-clients` creates.
 fn environment() -> PathBuf {
     if let Some(chosen) = std::env::var_os("CLIENTS_VENV") {
         return in_workspace(chosen.into());
@@ -43,7 +43,7 @@ fn environment() -> PathBuf {
     in_workspace(target.into()).join("clients/venv")
 }
 
-/// The script runs at the top of the workspace, tests in the folder of their package.
+/// Relative to the workspace, where the script runs; tests run in the folder of their package.
 fn in_workspace(path: PathBuf) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../..")
@@ -56,26 +56,26 @@ fn without_proxies(command: &mut Command) {
     }
 }
 
-/// Runs a client to its end, which has to be a good one.
-pub(crate) fn run(command: &mut Command) -> Said {
-    run_for(command, PATIENCE)
+/// Runs a client, which has to exit with 0.
+pub(crate) fn run(command: &mut Command) -> ClientOutput {
+    run_for(command, TIMEOUT)
 }
 
-/// The same, for no longer than that.
-pub(crate) fn run_for(command: &mut Command, patience: Duration) -> Said {
+/// The same with another timeout.
+pub(crate) fn run_for(command: &mut Command, timeout: Duration) -> ClientOutput {
     let folder = tempfile::tempdir().unwrap();
     let files = ["stdout", "stderr"].map(|name| folder.path().join(name));
     let [stdout, stderr] = files.each_ref().map(|file| File::create(file).unwrap());
     let spawned = command.stdout(stdout).stderr(stderr).spawn();
     let mut child = spawned.unwrap_or_else(|error| panic!("{}", missing(command, &error)));
-    let status = wait(&mut child, patience);
+    let status = wait(&mut child, timeout);
     let [stdout, stderr] =
         files.map(|file| String::from_utf8_lossy(&fs::read(file).unwrap()).into_owned());
     assert!(
         status.success(),
-        "{command:?} ended with {status}\n--- its stdout\n{stdout}\n--- its stderr\n{stderr}"
+        "{command:?} ended with {status}\n--- stdout\n{stdout}\n--- stderr\n{stderr}"
     );
-    Said { stdout, stderr }
+    ClientOutput { stdout, stderr }
 }
 
 /// Starts a client whose output is read while it runs.

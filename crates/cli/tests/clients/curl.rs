@@ -1,4 +1,4 @@
-//! curl: methods, uploads, both versions of HTTP, streams, connections, problems.
+//! curl: methods, uploads, HTTP versions, streams, connections, problems.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -6,32 +6,32 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::client::{Said, program, run, start};
+use crate::client::{ClientOutput, program, run, start};
 use crate::servers::Servers;
 
-/// Fast from the start, for tests that are not about pace.
+/// A high initial rate, for tests that are not about pacing.
 const FAST: &str = "[gate]\ninitial_rate = 1000.0\n";
 
 fn curl(args: &[&str]) -> Command {
     let mut command = program("curl");
-    // Without `--fail`: an error is an answer too.
+    // Without `--fail`: error responses are read too.
     let always = ["--disable", "--silent", "--show-error", "--max-time", "50"];
     command.args(always).args(args).stdin(Stdio::null());
     command
 }
 
-fn said(args: &[&str]) -> Said {
+fn curl_output(args: &[&str]) -> ClientOutput {
     run(&mut curl(args))
 }
 
-/// What the mock says that it received.
-fn echoed(args: &[&str]) -> Value {
-    let Said { stdout, .. } = said(args);
+/// The request as the mock received it.
+fn echo_of(args: &[&str]) -> Value {
+    let ClientOutput { stdout, .. } = curl_output(args);
     serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("{stdout}"))
 }
 
-/// Head and body of what `--include` shows; the head in small letters, lines ended by `\n`.
-fn parted(stdout: &str) -> (String, &str) {
+/// Head and body of a response printed with `--include`; the head in lower case, lines end in `\n`.
+fn split_head(stdout: &str) -> (String, &str) {
     let (head, body) = stdout.split_once("\r\n\r\n").unwrap();
     let head = head.to_ascii_lowercase().replace("\r\n", "\n");
     (format!("{head}\n"), body)
@@ -44,12 +44,12 @@ fn header<'a>(head: &'a str, name: &str) -> &'a str {
 }
 
 #[test]
-fn methods_arrive_and_answers_are_marked() {
+fn passes_methods_on_and_adds_response_headers() {
     let servers = Servers::start(&[], FAST);
     let echo = format!("{}/echo?q=1%202", servers.base());
 
-    let Said { stdout, .. } = said(&["--include", &echo]);
-    let (head, body) = parted(&stdout);
+    let ClientOutput { stdout, .. } = curl_output(&["--include", &echo]);
+    let (head, body) = split_head(&stdout);
     assert!(head.starts_with("http/1.1 200 ok\n"), "{head}");
     assert_eq!(header(&head, "tidegate-attempts"), "1");
     assert_eq!(header(&head, "tidegate-endpoint"), "mock");
@@ -63,24 +63,24 @@ fn methods_arrive_and_answers_are_marked() {
     let user_agent = seen["headers"]["user-agent"].as_str().unwrap();
     assert!(user_agent.starts_with("curl/"), "{user_agent}");
 
-    let seen = echoed(&["--data", "a=1&b=2", &echo]);
+    let seen = echo_of(&["--data", "a=1&b=2", &echo]);
     assert_eq!(
         (&seen["method"], &seen["body_length"]),
         (&"POST".into(), &7.into())
     );
     for method in ["DELETE", "PATCH", "OPTIONS", "PURGE"] {
-        let seen = echoed(&["--request", method, &echo]);
+        let seen = echo_of(&["--request", method, &echo]);
         assert_eq!(seen["method"], method);
     }
     servers.end();
 }
 
 #[test]
-fn head_tells_the_length_and_sends_nothing() {
+fn head_returns_the_length_without_a_body() {
     let servers = Servers::start(&[], FAST);
     let bytes = format!("{}/bytes/1000", servers.base());
-    // Both on one connection: a body that nobody expects would be read as the next answer.
-    let Said { stdout, .. } = said(&["--head", &bytes, &bytes]);
+    // Both on one connection: an unexpected body would be read as the next response.
+    let ClientOutput { stdout, .. } = curl_output(&["--head", &bytes, &bytes]);
     let heads: Vec<&str> = stdout.trim_end().split("\r\n\r\n").collect();
     assert_eq!(heads.len(), 2, "{stdout}");
     for head in heads {
@@ -92,14 +92,14 @@ fn head_tells_the_length_and_sends_nothing() {
 }
 
 #[test]
-fn an_upload_waits_for_100_continue() {
+fn upload_waits_for_100_continue() {
     let servers = Servers::start(&[], FAST);
     let file = servers.folder.path().join("upload");
     fs::write(&file, vec![b'x'; 3 << 20]).unwrap();
     let upload = format!("@{}", file.display());
     let expecting = |path: &str| {
         let url = format!("{}{path}", servers.base());
-        said(&[
+        curl_output(&[
             "--verbose",
             "--expect100-timeout",
             "40",
@@ -110,20 +110,20 @@ fn an_upload_waits_for_100_continue() {
             &url,
         ])
     };
-    let Said { stdout, stderr } = expecting("/echo");
+    let ClientOutput { stdout, stderr } = expecting("/echo");
     assert!(stderr.contains("< HTTP/1.1 100 Continue"), "{stderr}");
     let seen: Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!(seen["body_length"], 3 << 20);
 
-    // Who is refused is told before the body is sent.
-    let Said { stderr, .. } = expecting("/../nowhere");
+    // A refusal comes before the body is sent.
+    let ClientOutput { stderr, .. } = expecting("/../nowhere");
     assert!(!stderr.contains("100 Continue"), "{stderr}");
     assert!(stderr.contains("< HTTP/1.1 404 Not Found"), "{stderr}");
     servers.end();
 }
 
 #[test]
-fn an_upload_of_unknown_length_comes_in_pieces() {
+fn upload_of_unknown_length_is_chunked() {
     let servers = Servers::start(&[], FAST);
     let echo = format!("{}/echo", servers.base());
     for version in ["--http1.1", "--http2-prior-knowledge"] {
@@ -144,26 +144,26 @@ fn an_upload_of_unknown_length_comes_in_pieces() {
 }
 
 #[test]
-fn http_2_without_tls_is_spoken_to_who_begins_so() {
+fn serves_http_2_with_prior_knowledge() {
     let servers = Servers::start(&[], FAST);
     let bytes = format!("{}/bytes/300000", servers.base());
     let told = "%{http_version} %{response_code} %{size_download}\n";
     let sink = ["--output", "/dev/null"];
     for (version, expected) in [
         ("--http2-prior-knowledge", "2 200 300000\n"),
-        // An offer to change over is no obligation.
+        // The gateway may decline to upgrade.
         ("--http2", "1.1 200 300000\n"),
         ("--http1.1", "1.1 200 300000\n"),
         ("--http1.0", "1.1 200 300000\n"),
     ] {
         let asked = [version, "--write-out", told, sink[0], sink[1], &bytes];
-        let Said { stdout, .. } = said(&asked);
+        let ClientOutput { stdout, .. } = curl_output(&asked);
         assert!(
             stdout == expected || (version == "--http1.0" && stdout == "1 200 300000\n"),
             "{version}: {stdout}"
         );
     }
-    let seen = echoed(&[
+    let seen = echo_of(&[
         "--http2-prior-knowledge",
         "--json",
         "{}",
@@ -177,9 +177,9 @@ fn http_2_without_tls_is_spoken_to_who_begins_so() {
 }
 
 #[test]
-fn events_are_passed_on_as_they_come() {
+fn streams_server_sent_events_as_they_arrive() {
     let servers = Servers::start(&[], FAST);
-    // So many that it would take a day: what is read below cannot have waited for the end.
+    // The whole stream takes a day, so what is read below did not wait for its end.
     let url = format!("{}/sse?n=1000000&every=100ms", servers.base());
     for version in ["--http1.1", "--http1.0", "--http2-prior-knowledge"] {
         let mut child = start(&mut curl(&["--no-buffer", version, &url]));
@@ -196,22 +196,22 @@ fn events_are_passed_on_as_they_come() {
         assert_eq!(servers.stats()["in_flight"], 1, "{version}");
         child.kill().unwrap();
         child.wait().unwrap();
-        // Who goes away takes the request at the upstream along.
+        // A client that disconnects ends the request at the upstream.
         servers.await_stats("ended", |stats| stats["in_flight"] == 0);
     }
     let url = format!("{}/sse?n=3&every=20ms", servers.base());
-    let Said { stdout, .. } = said(&["--no-buffer", &url]);
+    let ClientOutput { stdout, .. } = curl_output(&["--no-buffer", &url]);
     assert_eq!(stdout.matches("data:").count(), 3, "{stdout}");
     servers.end();
 }
 
 #[test]
-fn connections_are_kept_on_both_sides() {
+fn reuses_connections_on_both_sides() {
     let servers = Servers::start(&[], FAST);
     let before = servers.stats()["connections"].as_u64().unwrap();
     let url = format!("{}/bytes/10", servers.base());
     let told = "%{num_connects}\n";
-    let Said { stdout, .. } = said(&[
+    let ClientOutput { stdout, .. } = curl_output(&[
         "--write-out",
         told,
         "--output",
@@ -227,20 +227,20 @@ fn connections_are_kept_on_both_sides() {
     assert_eq!(stdout, "1\n0\n0\n");
     let stats = servers.stats();
     assert_eq!(stats["received"], 3);
-    // One of them is this question's.
+    // One of them belongs to the request for these counts.
     assert_eq!(stats["connections"], before + 2);
     servers.end();
 }
 
 #[test]
-fn a_problem_says_what_and_how_long() {
+fn problems_name_the_reason_and_retry_after() {
     let servers = Servers::start(&["--script", "429:60,200"], "");
     let base = servers.base();
     let shown = |args: &[&str]| {
         let mut all = vec!["--include"];
         all.extend(args);
-        let Said { stdout, .. } = said(&all);
-        let (head, body) = parted(&stdout);
+        let ClientOutput { stdout, .. } = curl_output(&all);
+        let (head, body) = split_head(&stdout);
         let problem = serde_json::from_str(body).unwrap_or_else(|_| panic!("{stdout}"));
         (head, problem)
     };
@@ -260,14 +260,15 @@ fn a_problem_says_what_and_how_long() {
         "wrong_host",
     );
 
-    // The upstream's own refusal comes through as it is, for who does not want to wait.
+    // Without time to wait, the upstream's own refusal is passed on unchanged.
     let impatient = ["--header", "Tidegate-Max-Wait: 0s", &base];
-    let Said { stdout, .. } = said(&["--include", impatient[0], impatient[1], &base]);
-    let (head, _) = parted(&stdout);
+    let ClientOutput { stdout, .. } =
+        curl_output(&["--include", impatient[0], impatient[1], &base]);
+    let (head, _) = split_head(&stdout);
     assert!(head.starts_with("http/1.1 429 "), "{head}");
     assert_eq!(header(&head, "retry-after"), "60");
 
-    // From then on the gate knows, and nothing is sent.
+    // From then on the gate is held, and nothing is sent.
     let head = check(shown(&impatient), 429, "wait_too_long");
     let wait: u64 = header(&head, "retry-after").parse().unwrap();
     assert!((1..=60).contains(&wait), "{wait}");

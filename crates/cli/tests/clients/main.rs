@@ -1,10 +1,10 @@
-//! Clients that other people wrote, sent through the gateway: curl, Python's requests, OpenAI's
-//! library, Node's fetch; and schemathesis over the admin API.
+//! Clients of other projects, through the gateway: curl, Python's requests, OpenAI's library, Node's
+//! fetch; and schemathesis over the admin API.
 //!
 //! Every test runs the real binary twice, as a mock and as a server, on free ports and with a folder
-//! of its own, and ends both with SIGTERM. What a client makes of an answer is judged in its own
-//! language, by the scripts beside this file; what the upstream saw is judged here. Clients that are
-//! missing fail their tests: `scripts/install-clients` installs them.
+//! of its own, and stops both with SIGTERM. Scripts beside this file check, in the client's language,
+//! what the client got; tests check what the upstream got. A missing client fails its tests;
+//! `scripts/install-clients` installs them.
 
 #![expect(
     clippy::unwrap_used,

@@ -4,12 +4,12 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 
 use crate::client::{program, run, script, start};
-use crate::servers::{PATIENCE, Servers, wait};
+use crate::servers::{Servers, TIMEOUT, wait};
 
 const FAST: &str = "[gate]\ninitial_rate = 1000.0\n";
 
 #[test]
-fn fetch_works_as_before() {
+fn fetch_works_through_the_gateway() {
     let servers = Servers::start(&[], FAST);
     run(program("node")
         .arg(script("fetch_calls.mjs"))
@@ -18,7 +18,7 @@ fn fetch_works_as_before() {
 }
 
 #[test]
-fn what_is_aborted_leaves_nothing_in_flight() {
+fn aborted_fetch_leaves_nothing_in_flight() {
     let servers = Servers::start(&[], FAST);
     let mut command = program("node");
     command
@@ -32,9 +32,9 @@ fn what_is_aborted_leaves_nothing_in_flight() {
     servers.await_stats("both under way", |stats| stats["in_flight"] == 2);
     stdin.write_all(b"abort\n").unwrap();
     assert_eq!(lines.next().unwrap().unwrap(), "aborted");
-    // The process is still there, and so may be its connections.
+    // The process and its connections may still exist.
     servers.await_stats("both ended", |stats| stats["in_flight"] == 0);
     drop(stdin);
-    assert!(wait(&mut child, PATIENCE).success());
+    assert!(wait(&mut child, TIMEOUT).success());
     servers.end();
 }

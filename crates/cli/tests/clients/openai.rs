@@ -8,8 +8,8 @@ fn python(name: &str, servers: &Servers) {
 }
 
 #[test]
-fn who_has_no_retries_needs_none() {
-    // Whatever pace the gate finds, the fifth is refused.
+fn openai_client_without_retries_succeeds() {
+    // The fifth request is refused, whatever the rate.
     let throttling = [
         "--style",
         "openai",
@@ -29,8 +29,8 @@ fn who_has_no_retries_needs_none() {
 }
 
 #[test]
-fn errors_are_the_librarys_own() {
-    // The first two are wrong, and answered so.
+fn openai_errors_keep_their_types() {
+    // The first two are errors.
     let script = ["--style", "openai", "--script", "200,200,429:60,200"];
     let servers = Servers::start(&script, "[gate]\ninitial_rate = 1000.0\n");
     python("openai_errors.py", &servers);

@@ -11,7 +11,7 @@ messages = [{"role": "user", "content": "What is a tide gate?"}]
 models = [model.id for model in client.models.list()]
 assert models, "there are models"
 
-# More than the limit allows at once: whoever has no retries sees none of that.
+# More than the limit allows at once: a client without retries sees no refusal.
 for number in range(8):
     chat = client.chat.completions.create(model=models[0], messages=messages)
     assert chat.choices[0].message.content, chat

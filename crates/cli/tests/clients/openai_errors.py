@@ -1,4 +1,4 @@
-"""Errors arrive as the exceptions of OpenAI's library, whoever made them."""
+"""Errors of upstream and gateway arrive as the exceptions of OpenAI's library."""
 
 import sys
 
@@ -25,7 +25,7 @@ error = raised(
 )
 assert error.status_code == 400, error
 
-# Who does not want to wait gets the upstream's refusal, and from then on the gateway's.
+# Without time to wait, the first refusal is the upstream's, the next one the gateway's.
 impatient = dict(
     model="mock-model",
     messages=[{"role": "user", "content": "hello"}],
@@ -40,7 +40,7 @@ assert error.response.headers["Tidegate-Reason"] == "wait_too_long", error.respo
 assert error.response.headers["Tidegate-Attempts"] == "0", error.response.headers
 assert 1 <= int(error.response.headers["Retry-After"]) <= 60, error.response.headers
 
-# A pool that is not there.
+# A pool that does not exist.
 elsewhere = OpenAI(base_url=base.replace("/api", "/nowhere"), api_key="any", max_retries=0)
 error = raised(openai.NotFoundError, elsewhere.models.list)
 assert error.response.headers["Tidegate-Reason"] == "no_route", error.response.headers

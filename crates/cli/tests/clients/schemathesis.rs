@@ -1,8 +1,8 @@
-//! schemathesis over the admin API: it reads the document, makes up requests that fit and that do
-//! not, and checks that every answer is as described.
+//! schemathesis over the admin API: it reads the OpenAPI document, generates valid and invalid
+//! requests, and checks that every response is as described.
 //!
-//! What it found becomes a test of its own in the crate `app`. `schemathesis.toml` says what is left
-//! out, and why. `scripts/run-schemathesis` runs this with more examples.
+//! What it finds becomes a test in the crate `app`. `schemathesis.toml` lists the checks that are
+//! switched off, with reasons. `scripts/run-schemathesis` runs this with more examples.
 
 use std::fs;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::client::{of_python, run_for, script};
-use crate::servers::{Answer, Servers, ask, get};
+use crate::servers::{Response, Servers, get, send};
 
 /// Two endpoints to change, named as in the document's examples.
 const LLM: &str = r#"
@@ -24,11 +24,11 @@ allow = ["127.0.0.0/8"]
 "#;
 
 #[test]
-fn every_answer_is_as_described_and_nothing_breaks() {
+fn every_admin_response_matches_its_description() {
     let servers = Servers::start(&[], LLM);
     let id = request_id(&get(&servers.gateway(), "/llm/echo", &[]));
     let folder = servers.folder.path();
-    // A request that can be explained.
+    // The id of a request that has a trail.
     fs::write(folder.join("requests.dict"), format!("\"{id}\"\n")).unwrap();
     let config = folder.join("schemathesis.toml");
     fs::copy(script("schemathesis.toml"), &config).unwrap();
@@ -43,7 +43,7 @@ fn every_answer_is_as_described_and_nothing_breaks() {
         .args(["--seed", &setting("SCHEMATHESIS_SEED", "1")])
         .args(["--header", &bearer(&servers)])
         .arg(format!("http://{}/openapi.json", servers.admin()));
-    run_for(&mut command, LONGEST);
+    run_for(&mut command, MAX_RUN_TIME);
 
     assert_eq!(get(&servers.admin(), "/healthz", &[]).status, 200);
     assert_eq!(get(&servers.admin(), "/readyz", &[]).status, 200);
@@ -51,27 +51,27 @@ fn every_answer_is_as_described_and_nothing_breaks() {
     servers.end();
 }
 
-/// A long run is somebody's wish.
-const LONGEST: Duration = Duration::from_secs(3600);
+/// Long, for runs with many examples.
+const MAX_RUN_TIME: Duration = Duration::from_secs(3600);
 
-fn setting(name: &str, usual: &str) -> String {
-    std::env::var(name).unwrap_or_else(|_| usual.to_owned())
+fn setting(name: &str, default: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| default.to_owned())
 }
 
-fn request_id(answer: &Answer) -> String {
-    assert_eq!(answer.status, 200, "{answer:?}");
-    answer.header("tidegate-request-id").unwrap().to_owned()
+fn request_id(response: &Response) -> String {
+    assert_eq!(response.status, 200, "{response:?}");
+    response.header("tidegate-request-id").unwrap().to_owned()
 }
 
 fn bearer(servers: &Servers) -> String {
     format!("Authorization: Bearer {}", servers.token())
 }
 
-/// Takes out whatever was put into the pool, puts an endpoint in, and sends a request through it.
+/// Removes all endpoints of the pool, adds one, and sends a request through it.
 fn assert_pool_is_usable(servers: &Servers) {
     let admin = |method: &str, path: &str, body: &str| {
         let headers = [&*bearer(servers), "content-type: application/json"];
-        ask(&servers.admin(), method, path, &headers, body)
+        send(&servers.admin(), method, path, &headers, body)
     };
     let endpoints = "/api/v1/pools/llm/endpoints";
     let pool = admin("GET", "/api/v1/pools/llm", "").json();
@@ -84,9 +84,9 @@ fn assert_pool_is_usable(servers: &Servers) {
     let new = json!({ "name": "afterwards", "url": url });
     let added = admin("POST", endpoints, &new.to_string());
     assert_eq!(added.status, 201, "{added:?}");
-    let answer = get(&servers.gateway(), "/llm/echo", &[]);
-    assert_eq!(answer.header("tidegate-endpoint"), Some("afterwards"));
-    assert_eq!(answer.json()["path"], Value::from("/echo"));
+    let response = get(&servers.gateway(), "/llm/echo", &[]);
+    assert_eq!(response.header("tidegate-endpoint"), Some("afterwards"));
+    assert_eq!(response.json()["path"], Value::from("/echo"));
 }
 
 fn percent_encoded(name: &str) -> String {

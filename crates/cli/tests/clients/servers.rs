@@ -1,4 +1,4 @@
-//! A mock and a server before it, both as processes of their own.
+//! A mock and a gateway in front of it, each in its own process.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// How long anything may take before a test says that it hangs: long, for a machine may be busy.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// After this time a step counts as hung; long, because the machine may be busy.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What every server has.
+/// The settings of every server.
 const POOL: &str = r#"
 [server]
 listen = "127.0.0.1:0"
@@ -31,12 +31,12 @@ pub(crate) struct Servers {
 
 impl Servers {
     /// Starts both: the mock with these flags, and the server with these settings besides its pool.
-    /// `MOCK` in them is where the mock listens.
+    /// `MOCK` in them stands for the mock's address.
     pub(crate) fn start(mock: &[&str], settings: &str) -> Self {
         Self::start_with(mock, |_| settings.to_owned())
     }
 
-    /// The same with settings that need to know the folder.
+    /// The same with settings that depend on the folder.
     pub(crate) fn start_with(mock: &[&str], settings: impl FnOnce(&Path) -> String) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mock = Program::start("mock", mock, &folder);
@@ -59,7 +59,7 @@ impl Servers {
         }
     }
 
-    /// What a program that called the mock would have as its base URL instead.
+    /// The base URL of the mock behind the gateway.
     pub(crate) fn base(&self) -> String {
         format!("http://{}/api", self.gateway())
     }
@@ -79,25 +79,25 @@ impl Servers {
         token.unwrap().trim().to_owned()
     }
 
-    /// What the mock has counted.
+    /// The mock's counts.
     pub(crate) fn stats(&self) -> Value {
         get(&self.mock.address("listening"), "/_mock/stats", &[]).json()
     }
 
-    /// Waits until the mock's counts are as they should be.
-    pub(crate) fn await_stats(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
-        let begun = Instant::now();
+    /// Waits until the mock's counts meet a condition.
+    pub(crate) fn await_stats(&self, condition: &str, is_met: impl Fn(&Value) -> bool) -> Value {
+        let start = Instant::now();
         loop {
             let stats = self.stats();
-            if is_so(&stats) {
+            if is_met(&stats) {
                 return stats;
             }
-            assert!(begun.elapsed() < PATIENCE, "never {what}: {stats}");
+            assert!(start.elapsed() < TIMEOUT, "never {condition}: {stats}");
             pause();
         }
     }
 
-    /// Ends both as a service manager does; they have to end well.
+    /// Stops both with SIGTERM; they have to exit with 0.
     pub(crate) fn end(mut self) {
         self.server.end();
         self.mock.end();
@@ -108,7 +108,7 @@ impl Servers {
 pub(crate) struct Program {
     name: &'static str,
     child: Child,
-    /// The first line it wrote, which says where it listens.
+    /// The first line it printed: its addresses.
     announced: Value,
     log: PathBuf,
 }
@@ -136,7 +136,7 @@ impl Program {
         let mut line = String::new();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         stdout.read_line(&mut line).unwrap();
-        // What else it says on stdout is little; it goes nowhere, but never blocks.
+        // The rest of its stdout is read and dropped, so that the program never blocks.
         std::thread::spawn(move || std::io::copy(&mut stdout, &mut std::io::sink()));
         let announced = serde_json::from_str(&line).unwrap_or_else(|_| {
             _ = child.wait();
@@ -153,7 +153,7 @@ impl Program {
         }
     }
 
-    /// Host and port of what it announced under this name.
+    /// Host and port of the address with this name.
     pub(crate) fn address(&self, name: &str) -> String {
         let url = self.announced[name].as_str().unwrap();
         url.trim_start_matches("http://").to_owned()
@@ -163,13 +163,13 @@ impl Program {
         let pid = self.child.id().to_string();
         let sent = Command::new("kill").args(["-s", "TERM", &pid]).status();
         assert!(sent.unwrap().success());
-        let status = wait(&mut self.child, PATIENCE);
+        let status = wait(&mut self.child, TIMEOUT);
         let name = self.name;
         assert!(status.success(), "{name} ended with {status}");
     }
 }
 
-/// A test that fails shows what the program said; one that did not end it leaves nothing behind.
+/// Stops the program in any case; if the test failed, prints its log.
 impl Drop for Program {
     fn drop(&mut self) {
         _ = self.child.kill();
@@ -183,22 +183,19 @@ impl Drop for Program {
     }
 }
 
-#[expect(
-    clippy::print_stderr,
-    reason = "a failed test has nowhere else to say it"
-)]
+#[expect(clippy::print_stderr, reason = "a failed test reports on stderr")]
 fn show(name: &str, log: &str) {
     eprintln!("--- stderr of {name}\n{log}---");
 }
 
-/// Waits for the end of a process, but not for ever.
-pub(crate) fn wait(child: &mut Child, patience: Duration) -> ExitStatus {
-    let begun = Instant::now();
+/// Waits for a process to end, and kills it after `timeout`.
+pub(crate) fn wait(child: &mut Child, timeout: Duration) -> ExitStatus {
+    let start = Instant::now();
     loop {
         if let Some(status) = child.try_wait().unwrap() {
             return status;
         }
-        if begun.elapsed() > patience {
+        if start.elapsed() > timeout {
             _ = child.kill();
             return child.wait().unwrap();
         }
@@ -208,22 +205,22 @@ pub(crate) fn wait(child: &mut Child, patience: Duration) -> ExitStatus {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "processes cannot be waited for with an end, so they are looked at now and then"
+    reason = "the standard library has no wait with a timeout, so processes are polled"
 )]
 pub(crate) fn pause() {
     std::thread::sleep(Duration::from_millis(10));
 }
 
-/// An answer, read to its end.
+/// A response, read to its end.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct Response {
     pub(crate) status: u16,
-    /// With the status line; names in small letters.
+    /// With the status line; names in lower case.
     pub(crate) head: String,
     pub(crate) body: String,
 }
 
-impl Answer {
+impl Response {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut fields = self.head.lines().filter_map(|line| line.split_once(": "));
         fields
@@ -236,14 +233,21 @@ impl Answer {
     }
 }
 
-/// Asks without any client, so that nothing is added to what is written here.
-pub(crate) fn get(address: &str, path: &str, headers: &[&str]) -> Answer {
-    ask(address, "GET", path, headers, "")
+/// Sends a GET without an HTTP client, so that nothing is added to the headers given.
+pub(crate) fn get(address: &str, path: &str, headers: &[&str]) -> Response {
+    send(address, "GET", path, headers, "")
 }
 
-pub(crate) fn ask(address: &str, method: &str, path: &str, headers: &[&str], body: &str) -> Answer {
+/// Sends a request without an HTTP client.
+pub(crate) fn send(
+    address: &str,
+    method: &str,
+    path: &str,
+    headers: &[&str],
+    body: &str,
+) -> Response {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let mut head = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n");
     if !headers.iter().any(|header| header.starts_with("host:")) {
         head.push_str(&format!("host: {address}\r\n"));
@@ -257,7 +261,7 @@ pub(crate) fn ask(address: &str, method: &str, path: &str, headers: &[&str], bod
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
-    Answer {
+    Response {
         status: head.split(' ').nth(1).unwrap().parse().unwrap(),
         head: head.to_owned(),
         body: body.to_owned(),

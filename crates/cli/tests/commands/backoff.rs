@@ -5,7 +5,7 @@ use insta::assert_snapshot;
 use crate::support::run;
 
 #[test]
-fn delays_double_until_no_attempt_is_left() {
+fn backoff_doubles_delays_until_attempts_are_exhausted() {
     let events = r#"{"attempt":1,"status":503,"headers":{}}
 {"attempt":2,"failure":"timeout"}
 {"attempt":3,"status":500}
@@ -36,7 +36,7 @@ fn delays_double_until_no_attempt_is_left() {
 }
 
 #[test]
-fn presets_and_settings_over_them() {
+fn backoff_applies_settings_over_presets() {
     let events = r#"{"attempt":1,"status":503}
 {"attempt":2,"status":503}
 {"attempt":3,"status":503}
@@ -67,7 +67,7 @@ fn presets_and_settings_over_them() {
 }
 
 #[test]
-fn what_the_server_says_comes_first_also_at_the_last_attempt() {
+fn backoff_honours_retry_after_at_every_attempt() {
     let events = r#"{"attempt":1,"status":429,"headers":{"retry-after":"120"}}
 {"attempt":5,"status":503,"headers":{"retry-after":"0"}}
 {"attempt":5,"status":500,"headers":{"retry-after":"3600"}}
@@ -90,7 +90,7 @@ fn what_the_server_says_comes_first_also_at_the_last_attempt() {
 }
 
 #[test]
-fn every_end_has_its_reason() {
+fn backoff_names_the_terminal_reason() {
     let events = r#"{"at":0,"status":401}
 {"at":1.50,"status":401}
 {"at":2,"status":200}
@@ -115,7 +115,7 @@ fn every_end_has_its_reason() {
 }
 
 #[test]
-fn without_numbers_the_item_counts_by_itself() {
+fn backoff_counts_attempts_that_are_not_numbered() {
     let events = "{\"status\":503}\n{\"status\":401}\n{\"status\":503}\n{\"status\":503}\n";
     let args = "replay --policy backoff --jitter none --set max_attempts=3";
     assert_snapshot!(run(args, events), @r#"
@@ -142,7 +142,7 @@ fn bad_attempts() {
 }
 
 #[test]
-fn all_bad_settings_are_told_at_once() {
+fn all_bad_settings_are_reported_in_one_run() {
     let args = "replay --policy backoff --preset standart --set max_attempt=3 --set base=5 \
                 --set jitter=2..1 --set max=0s";
     assert_snapshot!(run(args, ""), @"
@@ -165,7 +165,7 @@ fn all_bad_settings_are_told_at_once() {
 }
 
 #[test]
-fn other_policies_have_no_presets() {
+fn preset_of_another_policy_is_an_error() {
     assert_snapshot!(run("replay --policy gate --preset standard", ""), @"
     exit 2
     --- stderr

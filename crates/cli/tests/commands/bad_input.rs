@@ -1,4 +1,4 @@
-//! Every kind of bad line, and what is said about it.
+//! Every kind of bad line, with its error message.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use insta::assert_snapshot;
 
 use crate::support::{output, shown};
 
-/// Replays each of `lines` alone, behind `before`, and shows what is said about it.
+/// Replays each of `lines` alone, after `before`, and shows the error message.
 pub(crate) fn said(policy: &str, before: &str, lines: &[&str]) -> String {
     let mut said = String::new();
     for line in lines {
@@ -22,7 +22,7 @@ pub(crate) fn said(policy: &str, before: &str, lines: &[&str]) -> String {
 }
 
 #[test]
-fn lines_that_are_no_event() {
+fn rejects_lines_that_are_not_events() {
     assert_snapshot!(
         said(
             "gate",
@@ -237,7 +237,7 @@ fn results() {
 }
 
 #[test]
-fn settling_what_is_not_out() {
+fn rejects_settling_what_is_not_in_flight() {
     // The second waits, the third is refused: its turn would come after its deadline.
     let before = "{\"at\":0,\"acquire\":\"a\"}\n\
                   {\"at\":0,\"acquire\":\"a\"}\n\
@@ -275,7 +275,7 @@ fn settling_what_is_not_out() {
 }
 
 #[test]
-fn long_values_and_control_characters_are_cut() {
+fn shortens_long_values_and_escapes_control_characters() {
     let long = format!(r#"{{"at":"{}","acquire":"a"}}"#, "9".repeat(1000));
     let lines = [&*long, "{\"at\":\"\u{9b}31m\",\"acquire\":\"a\"}"];
     let said = said("gate", "", &lines);
@@ -332,7 +332,7 @@ fn other_policies() {
 }
 
 #[test]
-fn bytes_that_are_no_text() {
+fn rejects_bytes_that_are_not_utf8() {
     assert_snapshot!(shown(&output("replay --policy hint", b"{}\n{\"a\":\"\xff\"}\n")), @r#"
     exit 2
     --- stdout
@@ -344,7 +344,7 @@ fn bytes_that_are_no_text() {
 }
 
 #[test]
-fn an_endless_line() {
+fn rejects_a_line_that_is_too_long() {
     assert_snapshot!(shown(&output("replay --policy hint", &vec![b' '; 17 << 20])), @"
     exit 2
     --- stderr

@@ -1,4 +1,4 @@
-//! `tidegate check`: every kind of problem with settings, and what good ones come to.
+//! `tidegate check`: every kind of problem, and the worst cases of valid settings.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::support::{output, run, shown, tidegate};
 
-/// Runs `tidegate check` where `tidegate.toml` has this text.
+/// Runs `tidegate check` in a folder whose `tidegate.toml` has this text.
 fn check(text: &str) -> String {
     check_with(text, "check", &[])
 }
@@ -37,7 +37,7 @@ backoff = "background"
 "#;
 
 #[test]
-fn good_settings_are_told_with_their_worst_case() {
+fn check_prints_the_worst_case_of_valid_settings() {
     assert_snapshot!(check_with(GOOD, "check", &[("KEY_A", "k")]), @"
     exit 0
     --- stdout
@@ -60,7 +60,7 @@ fn good_settings_are_told_with_their_worst_case() {
 }
 
 #[test]
-fn good_settings_for_programs() {
+fn check_prints_the_worst_case_as_json() {
     let text = "[gate]\nlimits = [\"5/1m\"]\n";
     assert_snapshot!(check_with(text, "check --json", &[]), @r#"
     exit 0
@@ -119,7 +119,7 @@ fn good_settings_for_programs() {
 }
 
 #[test]
-fn what_can_never_happen_is_a_warning_and_no_error() {
+fn check_warns_about_settings_without_effect() {
     let text = r#"
 [gate]
 max_rate = 0.5
@@ -152,7 +152,7 @@ backoff = "background"
 }
 
 #[test]
-fn without_a_file_the_defaults_are_checked() {
+fn check_without_a_file_uses_the_defaults() {
     let folder = TempDir::new().unwrap();
     let output = tidegate("check")
         .current_dir(folder.path())
@@ -176,7 +176,7 @@ fn without_a_file_the_defaults_are_checked() {
 }
 
 #[test]
-fn the_default_file_is_fine() {
+fn check_accepts_the_default_file() {
     let default = output("config default", b"").stdout;
     let text = String::from_utf8(default).unwrap();
     assert!(check(&text).starts_with("exit 0\n--- stdout\ntidegate.toml has no errors."));
@@ -204,7 +204,7 @@ fn missing_file() {
 }
 
 #[test]
-fn a_folder_is_no_file() {
+fn rejects_a_directory() {
     assert_snapshot!(run("check /", ""), @"
     exit 2
     --- stderr
@@ -304,7 +304,7 @@ fn duplicate_names() {
 }
 
 #[test]
-fn a_secret_that_does_not_exist() {
+fn rejects_a_reference_to_a_missing_secret() {
     let text = "[client.app]\ntoken = \"env:NO_SUCH_VARIABLE\"\n[client.other]\ntoken = \"file:/no/such/file\"\n";
     assert_snapshot!(check(text), @"
     exit 2
@@ -316,7 +316,7 @@ fn a_secret_that_does_not_exist() {
 }
 
 #[test]
-fn a_secret_in_the_file_is_refused_and_not_shown() {
+fn rejects_a_literal_secret_without_printing_it() {
     let text = "[client.app]\ntoken = \"hunter2\"\n[pool.a]\nendpoints = [{ name = \"a\", url = \"https://me:hunter2@a.example.com\", headers = { x-api-key = \"hunter2\" } }]\n";
     let said = check(text);
     assert!(!said.contains("hunter2"));
@@ -331,7 +331,7 @@ fn a_secret_in_the_file_is_refused_and_not_shown() {
 }
 
 #[test]
-fn several_problems_at_once_for_programs() {
+fn check_prints_all_problems_as_json() {
     let variables = [("TIDEGATE_GATE__MAX_RATE", "fast")];
     let text = "[gate]\nmax_wait = 30\n";
     assert_snapshot!(check_with(text, "check --json --set gate.shards=3", &variables), @r#"
@@ -380,7 +380,7 @@ fn several_problems_at_once_for_programs() {
 }
 
 #[test]
-fn the_environment_is_checked_too() {
+fn check_reports_problems_of_the_environment() {
     let variables = [
         ("TIDEGATE_GATE__MAX_WAIT", "5"),
         ("TIDEGATE_GATE_MAX_RATE", "5"),
@@ -397,7 +397,7 @@ fn the_environment_is_checked_too() {
 }
 
 #[test]
-fn flags_lie_over_the_environment_and_that_over_the_file() {
+fn flags_override_the_environment_which_overrides_the_file() {
     let bound = |args: &str, variables: &[(&str, &str)]| {
         let said = check_with("[gate]\nmax_wait = \"1s\"\n", args, variables);
         let (_, bound) = said.split_once("max_wait ").unwrap();
@@ -410,7 +410,7 @@ fn flags_lie_over_the_environment_and_that_over_the_file() {
 }
 
 #[test]
-fn the_environment_may_name_the_file() {
+fn environment_names_the_settings_file() {
     let variables = [("TIDEGATE_CONFIG", "/no/such/file.toml")];
     assert_snapshot!(check_with("", "check", &variables), @"
     exit 2
@@ -421,7 +421,7 @@ fn the_environment_may_name_the_file() {
 }
 
 #[test]
-fn a_flag_without_a_value_is_told() {
+fn rejects_a_set_flag_without_a_value() {
     assert_snapshot!(check_with("", "check --set gate.max_wait --set gate=1", &[]), @"
     exit 2
     --- stderr

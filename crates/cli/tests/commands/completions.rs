@@ -5,7 +5,7 @@ use insta::assert_snapshot;
 use crate::support::{output, run};
 
 #[test]
-fn every_shell_has_a_script() {
+fn completions_prints_a_script_for_every_shell() {
     let mut first_lines = String::new();
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let output = output(&format!("completions {shell}"), b"");
@@ -25,7 +25,7 @@ fn every_shell_has_a_script() {
 }
 
 #[test]
-fn another_shell_is_a_wrong_usage() {
+fn completions_rejects_an_unknown_shell() {
     assert_snapshot!(run("completions tcsh", ""), @"
     exit 2
     --- stderr

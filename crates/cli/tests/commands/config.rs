@@ -61,7 +61,7 @@ fn schema() {
 }
 
 #[test]
-fn the_schema_is_json() {
+fn config_schema_is_json() {
     let schema = output("config schema", b"").stdout;
     let schema: serde_json::Value = serde_json::from_slice(&schema).unwrap();
     assert_eq!(
@@ -100,7 +100,7 @@ fn help_of_config() {
 }
 
 #[test]
-fn something_else_is_not_known() {
+fn config_rejects_an_unknown_document() {
     assert_snapshot!(run("config defaults", ""), @"
     exit 2
     --- stderr

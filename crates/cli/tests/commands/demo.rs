@@ -1,4 +1,4 @@
-//! `tidegate demo`: the real thing, for a few seconds.
+//! `tidegate demo`, run for a few seconds.
 
 use insta::assert_snapshot;
 use serde_json::Value;
@@ -56,7 +56,7 @@ fn help() {
 }
 
 #[test]
-fn something_is_learned_within_seconds() {
+fn demo_learns_rates_within_seconds() {
     let output = output("demo --for 3s --json", b"");
     assert_eq!(output.status.code(), Some(0));
     let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -90,7 +90,7 @@ fn something_is_learned_within_seconds() {
 }
 
 #[test]
-fn what_is_shown_without_a_terminal() {
+fn demo_prints_plain_text_without_a_terminal() {
     let output = output("demo --for 1s", b"");
     assert_eq!(output.status.code(), Some(0));
     let text = String::from_utf8(output.stdout).unwrap();
@@ -101,7 +101,7 @@ fn what_is_shown_without_a_terminal() {
 }
 
 #[test]
-fn a_length_that_makes_no_sense() {
+fn demo_rejects_a_bad_duration() {
     assert_snapshot!(run("demo --for soon", ""), @"
     exit 2
     --- stderr
@@ -112,7 +112,7 @@ fn a_length_that_makes_no_sense() {
 
 #[cfg(unix)]
 #[test]
-fn ctrl_c_ends_it_with_what_it_came_to() {
+fn demo_prints_the_summary_at_ctrl_c() {
     use std::io::{BufRead, BufReader, Read};
     use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! `tidegate replay --explain`: why, in words, as the last field of every line.
+//! `tidegate replay --explain`: the reason as the last field of every line.
 
 use insta::assert_snapshot;
 
@@ -16,7 +16,7 @@ fn explained(policy: &str, events: &str) -> String {
 }
 
 #[test]
-fn the_sentence_is_the_last_field_and_the_rest_stays_as_it_was() {
+fn explain_adds_one_last_field() {
     let events = "{\"at\":0,\"acquire\":\"a.example\"}\n";
     assert_snapshot!(run("replay --policy gate --explain", events), @r#"
     exit 0

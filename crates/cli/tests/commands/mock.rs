@@ -1,4 +1,4 @@
-//! `tidegate mock`: what it says about itself and about wrong words, and how it runs and ends.
+//! `tidegate mock`: help, errors, and how it runs and ends.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -8,12 +8,12 @@ use insta::assert_snapshot;
 
 use crate::support::{run, shown, tidegate};
 
-/// Runs it with flags whose values may have blanks in them.
+/// Runs it with flags whose values may contain blanks.
 fn mock(flags: &str) -> String {
     shown(&tidegate("mock").args(words(flags)).output().unwrap())
 }
 
-/// A flag and all that follows it up to the next.
+/// Each flag and the text up to the next one.
 fn words(flags: &str) -> Vec<String> {
     let mut words = Vec::new();
     for flag in flags.split("--").skip(1) {
@@ -175,7 +175,7 @@ fn help() {
 }
 
 #[test]
-fn everything_that_is_wrong_is_told_at_once() {
+fn mock_reports_all_problems_in_one_run() {
     let words = "--limit 50 --limit slots 3 --limit 600/1m burst 5 --step 5s=9 --ban 5 \
                  --script 200,ok --latency 5 --latency-spread 9 --refuse-latency x \
                  --failure-rate 2 --outage 5s..3s --timeout-share - --body-size big \
@@ -203,7 +203,7 @@ fn everything_that_is_wrong_is_told_at_once() {
 }
 
 #[test]
-fn what_is_wrong_is_told_to_programs_too() {
+fn mock_reports_problems_as_json() {
     assert_snapshot!(mock("--json --limit 50"), @r#"
     exit 2
     --- stdout
@@ -228,7 +228,7 @@ fn what_is_wrong_is_told_to_programs_too() {
 }
 
 #[test]
-fn steps_and_outages_have_to_fit_together() {
+fn mock_rejects_steps_and_outages_that_overlap() {
     let words = "--limit 50/s --step 60s=20/s --step 90s=600/1m --outage 1s..5s --outage 4s..6s";
     assert_snapshot!(mock(words), @"
     exit 2
@@ -246,7 +246,7 @@ fn steps_and_outages_have_to_fit_together() {
 }
 
 #[test]
-fn words_that_do_not_go_together() {
+fn mock_rejects_options_that_conflict() {
     assert_snapshot!(mock("--limit 50/s --scenario o1"), @"
     exit 2
     --- stderr
@@ -274,7 +274,7 @@ fn words_that_do_not_go_together() {
 }
 
 #[test]
-fn a_port_that_is_taken() {
+fn mock_reports_a_port_in_use() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
     let told = mock(&format!("--listen {address}"));
@@ -287,7 +287,7 @@ fn a_port_that_is_taken() {
 }
 
 #[test]
-fn it_says_what_it_will_do_and_what_it_did() {
+fn mock_prints_its_settings_and_its_counts() {
     let words = "--for 1ms --limit 50/s burst 10 --limit 600/1m --step 60s=20/s --retry-after \
                  --headers --latency 70ms --failure-rate 3% --outage 60s..90s \
                  --outage 100s..110s=503 --ban 5 in 30s for 60s --script 200,503 \
@@ -328,7 +328,7 @@ fn it_says_what_it_will_do_and_what_it_did() {
 }
 
 #[test]
-fn who_listens_to_everybody_is_warned() {
+fn mock_warns_if_other_machines_can_reach_it() {
     let told = mock("--for 1ms --listen 0.0.0.0:0");
     assert_snapshot!(without_port(&told), @"
     exit 0
@@ -342,7 +342,7 @@ fn who_listens_to_everybody_is_warned() {
     ");
 }
 
-/// Ports differ from run to run, and so does how long it took.
+/// Without ports and times, which differ from run to run.
 fn without_port(text: &str) -> String {
     let mut shown = String::new();
     for line in text.lines() {
@@ -360,7 +360,7 @@ fn without_port(text: &str) -> String {
     shown
 }
 
-/// A mock that runs, and where it listens.
+/// A running mock and its address.
 struct Running {
     child: Child,
     stdout: BufReader<std::process::ChildStdout>,
@@ -402,7 +402,7 @@ impl Running {
         assert!(sent.unwrap().success());
     }
 
-    /// Waits for its end and gives its exit code and the rest of its output.
+    /// Waits for it to end; returns its exit code and the rest of its output.
     fn end(mut self) -> (i32, String) {
         let mut rest = String::new();
         self.stdout.read_to_string(&mut rest).unwrap();
@@ -413,7 +413,7 @@ impl Running {
 }
 
 #[test]
-fn it_runs_until_it_is_told_to_end() {
+fn mock_ends_with_0_after_sigterm() {
     let running = Running::start("--limit 1/1h --retry-after");
     assert!(running.get("/").starts_with("HTTP/1.1 200 OK\r\n"));
     assert!(running.get("/").starts_with("HTTP/1.1 429 "));
@@ -428,7 +428,7 @@ fn it_runs_until_it_is_told_to_end() {
 }
 
 #[test]
-fn ctrl_c_is_told_by_the_exit_code() {
+fn mock_ends_with_130_after_ctrl_c() {
     let running = Running::start("--json");
     assert!(running.get("/_mock/stats").contains("\"received\":0"));
     running.get("/");
@@ -443,7 +443,7 @@ fn ctrl_c_is_told_by_the_exit_code() {
 }
 
 #[test]
-fn a_second_ctrl_c_is_told_by_the_same_exit_code() {
+fn mock_ends_with_130_after_a_second_ctrl_c() {
     let running = Running::start("--script silent");
     let mut stream = TcpStream::connect(&running.address).unwrap();
     stream
@@ -451,7 +451,7 @@ fn a_second_ctrl_c_is_told_by_the_same_exit_code() {
         .unwrap();
     while !running.get("/_mock/stats").contains("\"received\":1") {}
     running.signal("INT");
-    // Once nothing more is accepted, it waits for what is in flight.
+    // Once it accepts no more connections, it waits for the requests in flight.
     while TcpStream::connect(&running.address).is_ok() {}
     running.signal("INT");
     let (code, _) = running.end();

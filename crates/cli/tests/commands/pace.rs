@@ -1,4 +1,4 @@
-//! `tidegate replay`: failure queue, protection and poll on good input, and on bad.
+//! `tidegate replay`: failure queue, protection and poll on valid and invalid input.
 
 use insta::assert_snapshot;
 
@@ -53,7 +53,7 @@ fn failure_queue_counts_and_waits() {
 }
 
 #[test]
-fn failure_queue_jitter_is_repeatable_and_can_be_taken_away() {
+fn failure_queue_jitter_is_repeatable_and_removable() {
     let events = "{\"at\":0,\"ask\":true}\n{\"at\":0,\"ask\":true}\n";
     let replay = "replay --policy failure-queue --set variance=5s";
     assert_eq!(

@@ -1,11 +1,11 @@
-//! `tidegate replay`: each policy on good input.
+//! `tidegate replay`: each policy on valid input.
 
 use insta::assert_snapshot;
 
 use crate::support::run;
 
 #[test]
-fn gate_admits_and_lets_wait() {
+fn gate_admits_then_makes_callers_wait() {
     let events = r#"{"at":0,"acquire":"API.example.com:443"}
 {"at":0,"acquire":"api.example.com"}
 {"at":0,"acquire":"api.example.com"}
@@ -136,7 +136,7 @@ fn gate_waiters_freed_by_a_result_leave_at_its_time() {
 }
 
 #[test]
-fn gate_forgets_idle_keys_but_not_held_ones() {
+fn gate_evicts_idle_keys_but_not_held_ones() {
     let events = r#"{"at":0,"acquire":"idle.example"}
 {"at":0,"acquire":"held.example"}
 {"at":1,"settle":1,"status":500}
@@ -159,7 +159,7 @@ fn gate_forgets_idle_keys_but_not_held_ones() {
 }
 
 #[test]
-fn gate_at_its_bound_forgets_the_least_recently_used() {
+fn gate_evicts_the_least_recently_used_at_max_gates() {
     let events = r#"{"at":0,"acquire":"a.example"}
 {"at":0,"acquire":"b.example"}
 {"at":0,"acquire":"c.example"}
@@ -185,7 +185,7 @@ fn gate_at_its_bound_forgets_the_least_recently_used() {
 }
 
 #[test]
-fn hint_reads_what_servers_say() {
+fn hint_reads_headers_and_bodies() {
     let events = r#"{"now":"2026-11-15T06:00:00Z","status":429,"headers":{"retry-after":"90"},"body":""}
 {"status":429,"headers":{"Retry-After":"0.0001"}}
 {"status":200,"headers":{"content-type":"text/html"}}

@@ -1,4 +1,4 @@
-//! `tidegate simulate`: figures for people and programs, assertions, and the page.
+//! `tidegate simulate`: figures as tables and JSON, assertions, and the report.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::support::{output, run, shown, tidegate};
 
-/// Runs `tidegate simulate` with these arguments, which may have blanks in them.
+/// Runs `tidegate simulate` with these arguments, which may contain blanks.
 pub(crate) fn simulate(args: &[&str]) -> String {
     shown(&ended(args, b""))
 }
@@ -29,7 +29,7 @@ pub(crate) fn simulate_file(text: &str, args: &[&str]) -> String {
     shown(&command.output().unwrap())
 }
 
-/// Short, with everything that has figures of its own, and with a strategy that does not change.
+/// Short, with a step and an outage, and with a strategy whose figures do not change.
 const EVENTFUL: &str = r#"
 duration = "70s"
 seed = 7
@@ -153,7 +153,7 @@ fn help() {
 }
 
 #[test]
-fn shipped_scenarios_are_listed() {
+fn simulate_lists_shipped_scenarios() {
     assert_snapshot!(run("simulate --list", ""), @"
     exit 0
     --- stdout
@@ -197,7 +197,7 @@ fn shipped_scenarios_are_listed() {
 }
 
 #[test]
-fn a_shipped_scenario_is_shown_as_it_is_written() {
+fn simulate_shows_a_shipped_scenario_as_written() {
     assert_snapshot!(run("simulate --show o9", ""), @r#"
     exit 0
     --- stdout
@@ -223,7 +223,7 @@ fn a_shipped_scenario_is_shown_as_it_is_written() {
 }
 
 #[test]
-fn a_shipped_scenario_is_played_by_its_name() {
+fn simulate_runs_a_shipped_scenario_by_name() {
     assert_snapshot!(run("simulate o1 --duration 20s", ""), @"
     exit 0
     --- stdout
@@ -235,7 +235,7 @@ fn a_shipped_scenario_is_played_by_its_name() {
 }
 
 #[test]
-fn a_file_goes_before_what_is_shipped_under_its_name() {
+fn simulate_prefers_a_file_over_a_shipped_scenario() {
     let folder = TempDir::new().unwrap();
     fs::write(folder.path().join("o1"), "rate = 5\n").unwrap();
     let mut command = tidegate("simulate o1");
@@ -250,7 +250,7 @@ fn a_file_goes_before_what_is_shipped_under_its_name() {
 }
 
 #[test]
-fn a_file_with_steps_and_outages() {
+fn simulate_prints_steps_and_outages() {
     assert_snapshot!(simulate_file(EVENTFUL, &[]), @"
     exit 0
     --- stdout
@@ -268,7 +268,7 @@ fn a_file_with_steps_and_outages() {
 }
 
 #[test]
-fn figures_for_programs() {
+fn simulate_prints_figures_as_json() {
     assert_snapshot!(simulate_file(EVENTFUL, &["--json"]), @r#"
     exit 0
     --- stdout
@@ -307,7 +307,7 @@ fn figures_for_programs() {
 }
 
 #[test]
-fn several_strategies_are_side_by_side() {
+fn simulate_compares_several_strategies() {
     let all = "adaptive,aimd,fixed:20,none";
     assert_snapshot!(simulate_file(EVENTFUL, &["--strategy", all]), @"
     exit 0
@@ -339,13 +339,13 @@ fn several_strategies_are_side_by_side() {
 }
 
 #[test]
-fn one_named_strategy_is_one_object() {
+fn simulate_prints_one_object_for_one_strategy() {
     let json = simulate_file(EVENTFUL, &["--strategy", "fixed:5", "--json"]);
     assert!(json.starts_with("exit 0\n--- stdout\n{\n  \"strategy\": \"fixed:5\",\n"));
 }
 
 #[test]
-fn several_seeds_have_a_mean_and_a_spread() {
+fn simulate_prints_mean_and_spread_of_several_seeds() {
     assert_snapshot!(simulate_file(EVENTFUL, &["--seeds", "3"]), @"
     exit 0
     --- stdout
@@ -428,7 +428,7 @@ fn several_seeds_have_a_mean_and_a_spread() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_bytes_and_another_does_not() {
+fn simulate_gives_the_same_bytes_for_the_same_seed_only() {
     let json = |seed| ended(&["o1", "--duration", "20s", "--json", "--seed", seed], b"").stdout;
     assert_eq!(json("5"), json("5"));
     assert_ne!(json("5"), json("6"));
@@ -439,7 +439,7 @@ fn the_same_seed_gives_the_same_bytes_and_another_does_not() {
 }
 
 #[test]
-fn an_upstream_in_one_line() {
+fn simulate_reads_an_upstream_from_a_flag() {
     let upstream = r#"slots slots=4, service=100ms queue=20 steps=[{ at = "10s", slots = 2 }]"#;
     assert_snapshot!(
         simulate(&["--upstream", upstream, "--duration", "20s", "--clients", "2", "--set", "backlog=30/s"]),
@@ -458,7 +458,7 @@ fn an_upstream_in_one_line() {
 }
 
 #[test]
-fn a_scenario_from_stdin() {
+fn simulate_reads_a_scenario_from_stdin() {
     let told = ended(&["-", "--duration", "10s"], EVENTFUL.as_bytes());
     assert_snapshot!(shown(&told), @"
     exit 0
@@ -484,7 +484,7 @@ fn a_scenario_from_stdin() {
 }
 
 #[test]
-fn an_assertion_that_is_met() {
+fn assertion_that_holds_exits_with_0() {
     let met = "goodput_ratio >= 50% and refused_ratio <= 0.1 and outages[0].sent > 0 and bans == 0";
     let told = simulate_file(EVENTFUL, &["--assert", met, "--json"]);
     assert!(told.starts_with("exit 0\n"), "{told}");
@@ -492,7 +492,7 @@ fn an_assertion_that_is_met() {
 }
 
 #[test]
-fn an_assertion_that_is_not_met() {
+fn assertion_that_fails_exits_with_1() {
     assert_snapshot!(
         simulate_file(EVENTFUL, &[
             "--strategy", "fixed:5,none",
@@ -528,11 +528,11 @@ fn an_assertion_that_is_not_met() {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_an_ordinary_end() {
+fn closed_stdout_is_not_an_error() {
     let mut child = tidegate("simulate o1 --duration 2s --json")
         .spawn()
         .unwrap();
-    // Gone before anything is written.
+    // Closed before anything is written.
     drop(child.stdout.take());
     assert_snapshot!(shown(&child.wait_with_output().unwrap()), @"exit 0");
     let mut child = tidegate("simulate --show o1").spawn().unwrap();
@@ -544,7 +544,7 @@ fn a_reader_that_has_seen_enough_is_an_ordinary_end() {
 }
 
 #[test]
-fn a_page_with_plots_is_written_beside_the_table() {
+fn simulate_writes_a_report_and_prints_the_table() {
     let folder = TempDir::new().unwrap();
     let page = folder.path().join("page.html");
     let mut command = tidegate("simulate --duration 5s --strategy aimd,fixed:20 --seed 3");

@@ -1,5 +1,4 @@
-//! `tidegate simulate` with every kind of bad input: exit code 2, what was wrong, where, and what was
-//! expected.
+//! `tidegate simulate` with every kind of bad input: exit code 2, the place, and what was expected.
 
 use insta::assert_snapshot;
 
@@ -7,7 +6,7 @@ use crate::simulate::{ended, simulate, simulate_file};
 use crate::support::{run, shown};
 
 #[test]
-fn a_malformed_assertion() {
+fn rejects_a_malformed_assertion() {
     assert_snapshot!(
         simulate(&["o1", "--assert", "goodput >= 95%", "--assert", "bans = 0", "--assert", "bans == 0 or sent > 5"]),
         @"
@@ -22,7 +21,7 @@ fn a_malformed_assertion() {
 }
 
 #[test]
-fn neither_a_file_nor_a_name() {
+fn rejects_an_unknown_scenario() {
     assert_snapshot!(run("simulate o88", ""), @"
     exit 2
     --- stderr
@@ -61,7 +60,7 @@ fn neither_a_file_nor_a_name() {
 }
 
 #[test]
-fn wrong_flags_are_told_together() {
+fn reports_all_wrong_flags_in_one_run() {
     assert_snapshot!(
         simulate(&[
             "--upstream", "buckt rate=fast",
@@ -86,7 +85,7 @@ fn wrong_flags_are_told_together() {
 }
 
 #[test]
-fn a_setting_that_no_chosen_strategy_has() {
+fn rejects_a_setting_of_no_chosen_strategy() {
     assert_snapshot!(simulate(&["o1", "--strategy", "none", "--set", "max_rate=5"]), @"
     exit 2
     --- stderr
@@ -112,7 +111,7 @@ fn syntax_error() {
 }
 
 #[test]
-fn nothing_in_the_file() {
+fn rejects_an_empty_file() {
     assert_snapshot!(simulate_file("", &[]), @"
     exit 2
     --- stderr
@@ -167,7 +166,7 @@ fn wrong_values() {
 }
 
 #[test]
-fn problems_for_programs() {
+fn reports_problems_as_json() {
     assert_snapshot!(simulate_file("[upstream]\nkind = \"bucket\"\nrate = 0\n", &["--json"]), @r#"
     exit 2
     --- stdout
@@ -192,7 +191,7 @@ fn problems_for_programs() {
 }
 
 #[test]
-fn a_file_that_is_no_text() {
+fn rejects_a_file_that_is_not_utf8() {
     let told = ended(&["-"], b"seed = \"\xff\"\n");
     assert_snapshot!(shown(&told), @"
     exit 2
@@ -203,7 +202,7 @@ fn a_file_that_is_no_text() {
 }
 
 #[test]
-fn a_page_that_cannot_be_written() {
+fn reports_a_report_that_cannot_be_written() {
     assert_snapshot!(simulate(&["--upstream", "bucket rate=20", "--duration", "1s", "--strategy", "aimd", "--report", "no/such/folder/page.html"]), @"
     exit 1
     --- stdout

@@ -1,4 +1,4 @@
-//! Where events come from, and when answers go out.
+//! `tidegate replay`: where events are read from, and when decisions are printed.
 
 use std::io::{BufRead, BufReader, Read, Write};
 
@@ -9,13 +9,13 @@ use crate::support::{output, run, shown, tidegate};
 const REPLAY: &str = "replay --policy gate --set strategy=aimd";
 
 #[test]
-fn each_line_is_answered_before_the_next_is_sent() {
+fn replay_answers_each_line_before_reading_the_next() {
     let mut child = tidegate(REPLAY).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     let mut answer = String::new();
     for at in 0..3 {
-        // Also when the line itself comes in pieces, behind another one.
+        // The line itself may arrive in pieces, after another one.
         write!(stdin, "{{\"at\":{at},").unwrap();
         write!(stdin, "\"acquire\":\"a.example\"}}\n{{\"at\":{at},").unwrap();
         answer.clear();
@@ -32,7 +32,7 @@ fn each_line_is_answered_before_the_next_is_sent() {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_an_ordinary_end() {
+fn closed_stdout_is_not_an_error() {
     let mut child = tidegate(REPLAY).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     writeln!(stdin, "{{\"at\":0,\"acquire\":\"a.example\"}}").unwrap();
@@ -40,7 +40,7 @@ fn a_reader_that_has_seen_enough_is_an_ordinary_end() {
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     stdout.read_line(&mut answer).unwrap();
     drop(stdout);
-    // Once it finds out, nobody reads this any more either.
+    // The process may end before this is written.
     while writeln!(stdin, "{{\"at\":1,\"acquire\":\"a.example\"}}").is_ok() {}
     drop(stdin);
     assert_snapshot!(shown(&child.wait_with_output().unwrap()), @"exit 0");
@@ -48,7 +48,7 @@ fn a_reader_that_has_seen_enough_is_an_ordinary_end() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_full_disk_is_a_failure() {
+fn replay_fails_if_stdout_cannot_be_written() {
     let full = std::fs::File::options()
         .write(true)
         .open("/dev/full")
@@ -67,7 +67,7 @@ fn a_full_disk_is_a_failure() {
 }
 
 #[test]
-fn files_are_one_stream_with_lines_of_their_own() {
+fn replay_reads_files_as_one_stream_with_own_line_numbers() {
     let folder = tempfile::tempdir().unwrap();
     let first = folder.path().join("first.jsonl");
     let second = folder.path().join("second.jsonl");
@@ -93,7 +93,7 @@ fn files_are_one_stream_with_lines_of_their_own() {
 }
 
 #[test]
-fn files_and_stdin_give_the_same() {
+fn replay_gives_the_same_for_files_and_stdin() {
     let events = "{\"at\":0,\"acquire\":\"a.example\"}\n{\"at\":1,\"settle\":1,\"status\":429}\n";
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("events.jsonl");
@@ -106,7 +106,7 @@ fn files_and_stdin_give_the_same() {
 }
 
 #[test]
-fn every_missing_file_is_named_before_anything_is_done() {
+fn replay_reports_all_missing_files_before_it_starts() {
     assert_snapshot!(
         run(&format!("{REPLAY} - none.jsonl nothing.jsonl /"), "{\"at\":0,\"acquire\":\"a\"}"),
         @"
@@ -121,12 +121,12 @@ fn every_missing_file_is_named_before_anything_is_done() {
 }
 
 #[test]
-fn no_events_are_no_answers() {
+fn replay_prints_nothing_without_events() {
     assert_snapshot!(run(REPLAY, ""), @"exit 0");
 }
 
 #[test]
-fn what_came_before_a_bad_line_is_written() {
+fn replay_prints_the_decisions_before_a_bad_line() {
     assert_snapshot!(
         run(REPLAY, "{\"at\":0,\"acquire\":\"a.example\"}\n\n{\"at\":0,\"acquire\":\"a.example\"}\n"),
         @r#"

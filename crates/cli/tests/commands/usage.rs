@@ -1,4 +1,4 @@
-//! What the binary says about itself, and about words it does not know.
+//! Help, version and usage errors.
 
 use insta::assert_snapshot;
 
@@ -236,7 +236,7 @@ fn help_text(args: &str, columns: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The commands that the help of a command lists, with the command before them.
+/// The subcommands that the help of a command lists, by their full names.
 fn subcommands(command: &str) -> Vec<String> {
     let help = help_text(&format!("{command} -h"), "80");
     let Some((_, list)) = help.split_once("\nCommands:\n") else {
