@@ -212,7 +212,12 @@ impl Poll {
                 why: Why::Ended,
             };
         }
-        let wait = self.count(told.answer, now);
+        let is_over = matches!(told.job, Some(Job::Done | Job::Failed));
+        // The response that ends the job is not counted as an error, whatever its status.
+        let wait = match told.answer {
+            Answer::NotFound | Answer::Throttled { .. } | Answer::Failed { .. } if is_over => None,
+            answer => self.count(answer, now),
+        };
         match told.job {
             Some(Job::Done) => return self.ends(State::Done, Why::Job),
             Some(Job::Failed) => return self.ends(State::Failed, Why::Job),

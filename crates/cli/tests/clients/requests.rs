@@ -26,13 +26,17 @@ fn requests_threads_stay_within_a_limit_without_failures() {
         responses.iter().all(|response| response["status"] == 200),
         "{responses:?}"
     );
-    let waits = responses.iter().filter_map(|response| response["wait_ms"].as_u64());
+    let waits = responses
+        .iter()
+        .filter_map(|response| response["wait_ms"].as_u64());
     // 200 requests take a second or more: most of them waited, and their responses say so.
     assert!(waits.max().unwrap() >= 500, "{responses:?}");
     let stats = servers.stats();
     assert_eq!(stats["accepted"], 200, "{stats}");
     assert_eq!(stats["early"], 0, "a Retry-After was not kept: {stats}");
-    let attempts = responses.iter().filter_map(|response| response["attempts"].as_u64());
+    let attempts = responses
+        .iter()
+        .filter_map(|response| response["attempts"].as_u64());
     assert_eq!(attempts.sum::<u64>(), stats["received"], "{stats}");
     servers.end();
 }
