@@ -7,7 +7,7 @@
 //! | verdict | uses an attempt up | then |
 //! |---|---|---|
 //! | success, or none (1xx) | – | done |
-//! | throttled, overloaded, with a wait that the server names | no | sent again after that wait |
+//! | throttled, overloaded, with a wait longer than zero that the server names | no | sent again after that wait, at most 100 times |
 //! | throttled, overloaded, unreachable | yes | sent again after its own delay, if any attempt is left |
 //! | unauthorized | no | one refresh and one resend at once; 401 again: `auth_failed` |
 //! | conflict | – | waits to be reconciled |
@@ -47,6 +47,9 @@ use crate::gate::Reason;
 use crate::outcome::{Answer, Outcome, Verdict};
 use crate::random::Random;
 use crate::time::Timestamp;
+
+/// An item that a server has told to wait this often is over: no server means it any more.
+pub const MAX_DIRECTED_WAITS: u32 = 100;
 
 /// What does not change over an item's attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +117,7 @@ pub struct Item {
     kind: ItemKind,
     sent: u32,
     attempts: u32,
+    directed_waits: u32,
     refreshed: bool,
     next_at: Timestamp,
     expires_at: Timestamp,
@@ -128,6 +132,7 @@ impl Item {
             kind,
             sent: 0,
             attempts: 0,
+            directed_waits: 0,
             refreshed: false,
             next_at: now,
             expires_at: after(kind.expires_after),
@@ -145,8 +150,8 @@ impl Item {
         self.sent
     }
 
-    /// How many sends count against `max_attempts` so far: failed ones, but for directed waits
-    /// and 401s.
+    /// How many sends count against `max_attempts` so far: failed ones, except 401s and those that
+    /// were answered with a wait longer than zero.
     pub fn attempts(&self) -> u32 {
         self.attempts
     }
@@ -272,11 +277,17 @@ impl Item {
             return Step::Failed(TerminalReason::Exhausted);
         }
         let reason = ResendReason::Verdict(verdict);
-        if outcome.hint.wait.is_none() {
+        // To come back at once is no wait: a server that always says so would be asked for ever.
+        let is_directed = outcome.hint.wait.is_some_and(|wait| !wait.is_zero());
+        let may_retry = if is_directed {
+            self.directed_waits = self.directed_waits.saturating_add(1);
+            self.directed_waits <= MAX_DIRECTED_WAITS
+        } else {
             self.attempts = self.attempts.saturating_add(1);
-            if !settings.may_retry(self.attempts) {
-                return Step::Failed(TerminalReason::Exhausted);
-            }
+            settings.may_retry(self.attempts)
+        };
+        if !may_retry {
+            return Step::Failed(TerminalReason::Exhausted);
         }
         let (delay, source) = match outcome.hint.wait {
             Some(wait) => (settings.directed(wait, random), DelaySource::RetryAfter),

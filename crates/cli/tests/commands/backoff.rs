@@ -80,7 +80,7 @@ fn backoff_honours_retry_after_at_every_attempt() {
     exit 0
     --- stdout
     {"retry":true,"delay_ms":120000,"min_ms":120000,"max_ms":120000,"source":"retry_after","reason":"throttled"}
-    {"retry":true,"delay_ms":0,"min_ms":0,"max_ms":0,"source":"retry_after","reason":"throttled"}
+    {"retry":false,"delay_ms":null,"min_ms":null,"max_ms":null,"source":null,"reason":"exhausted"}
     {"retry":true,"delay_ms":3600000,"min_ms":3600000,"max_ms":3600000,"source":"retry_after","reason":"overloaded"}
     {"retry":true,"delay_ms":20000,"min_ms":20000,"max_ms":20000,"source":"retry_after","reason":"throttled"}
     {"retry":true,"delay_ms":120000,"min_ms":120000,"max_ms":120000,"source":"retry_after","reason":"throttled"}

@@ -13,6 +13,9 @@ pub struct ItemRecord {
     pub sent: u32,
     /// How many of these count against `max_attempts`.
     pub attempts: u32,
+    /// How often a server has named a wait; [`MAX_DIRECTED_WAITS`](super::MAX_DIRECTED_WAITS) is the
+    /// bound.
+    pub directed_waits: u32,
     /// Was the credential refreshed, and nothing but 401 answered since?
     pub refreshed: bool,
     /// Time until it may be sent again.
@@ -30,6 +33,7 @@ impl Item {
         ItemRecord {
             sent: self.sent,
             attempts: self.attempts,
+            directed_waits: self.directed_waits,
             refreshed: self.refreshed,
             next_in: self.next_at.since(now),
             expires_in: until(self.expires_at),
@@ -45,6 +49,7 @@ impl Item {
             kind,
             sent: record.sent,
             attempts: record.attempts,
+            directed_waits: record.directed_waits,
             refreshed: record.refreshed,
             next_at: now + record.next_in,
             expires_at: after(record.expires_in),

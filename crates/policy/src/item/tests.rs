@@ -157,7 +157,7 @@ fn a_wait_that_the_server_names_replaces_our_own_shorter_or_longer() {
 #[test]
 fn directed_waits_use_no_attempt_up_also_at_the_last() {
     let mut at = Bench::get();
-    for _ in 0..100 {
+    for _ in 0..99 {
         assert_eq!(source_of(at.answer(429, "1")), DelaySource::RetryAfter);
     }
     assert_eq!(at.item.attempts(), 0);
@@ -166,7 +166,29 @@ fn directed_waits_use_no_attempt_up_also_at_the_last() {
     }
     assert_eq!(source_of(at.answer(500, "30")), DelaySource::RetryAfter);
     assert_eq!(at.answer(429, ""), EXHAUSTED);
-    assert_eq!(at.item.sent(), 106);
+    assert_eq!(at.item.sent(), 105);
+}
+
+#[test]
+fn a_server_that_always_says_at_once_uses_attempts_up() {
+    let mut at = Bench::get();
+    for sent in 1..5 {
+        let step = at.answer(429, "0");
+        assert_eq!(source_of(step), DelaySource::RetryAfter);
+        assert_eq!(at.item.attempts(), sent);
+    }
+    assert_eq!(at.answer(429, "0"), EXHAUSTED);
+}
+
+#[test]
+fn is_exhausted_after_a_hundred_directed_waits_over_restarts() {
+    let mut at = Bench::get();
+    for _ in 0..100 {
+        assert_eq!(source_of(at.answer(429, "1")), DelaySource::RetryAfter);
+        at.item = Item::restore(*at.item.kind(), &at.item.record(at.now), at.now);
+    }
+    assert_eq!(at.answer(503, "1"), EXHAUSTED);
+    assert_eq!((at.item.sent(), at.item.attempts()), (101, 0));
 }
 
 #[test]
@@ -505,7 +527,6 @@ proptest! {
         at.random = Random::from_seed(seed);
         let start = at.now;
         let may_repeat = kind.safety != Safety::Unsafe || kind.has_idempotency_key || kind.retry_unsafe;
-        let mut undirected = 0;
         let mut refreshes_in_a_row = 0;
         for attempt in attempts {
             let before = at.item;
@@ -554,13 +575,14 @@ proptest! {
                 DelaySource::RetryAfter => {
                     prop_assert!(delay >= wait.unwrap(), "{delay:?} undercuts {wait:?}");
                     prop_assert!(delay <= wait.unwrap() + at.settings.retry_after_jitter());
-                    prop_assert_eq!(at.item.attempts(), before.attempts());
+                    let counts = u32::from(wait.unwrap().is_zero());
+                    prop_assert_eq!(at.item.attempts(), before.attempts() + counts);
                 }
                 DelaySource::Backoff => {
                     prop_assert!(delay <= at.settings.max());
                     if outcome.is_some() {
-                        undirected += 1;
-                        let (least, most) = at.settings.bounds(undirected);
+                        prop_assert_eq!(at.item.attempts(), before.attempts() + 1);
+                        let (least, most) = at.settings.bounds(at.item.attempts());
                         prop_assert!(least <= delay && delay <= most);
                     }
                 }
@@ -568,7 +590,7 @@ proptest! {
                 DelaySource::Gate | DelaySource::Failover => {}
             }
             // Five sends have four waits.
-            prop_assert!(undirected < at.settings.max_attempts());
+            prop_assert!(at.item.attempts() < at.settings.max_attempts());
             if let (Some(outcome), false) = (&outcome, may_repeat) {
                 let refused = matches!(verdict, Some(Verdict::Throttled | Verdict::Unauthorized));
                 prop_assert!(refused || !outcome.server_may_have_acted(), "sent twice");
