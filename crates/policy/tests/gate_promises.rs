@@ -213,7 +213,7 @@ impl World {
             Reason::BreakerOpen => assert_ne!(gate.breaker_state(self.now), BreakerState::Closed),
             Reason::QueueFull => assert!(!self.gates[which].waiting.is_empty()),
             Reason::Rate | Reason::InFlight => assert!(ask.deadline <= self.now),
-            Reason::TooManyGates => panic!("a gate does not count gates"),
+            Reason::TooManyGates | Reason::RetryBudget => panic!("no gate says {reason}"),
         }
     }
 

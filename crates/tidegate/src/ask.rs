@@ -187,6 +187,7 @@ fn told(reason: Reason) -> &'static str {
         Reason::QueueFull => "not now: as many as allowed are waiting",
         Reason::Deadline => "not in time: it could not leave before its deadline",
         Reason::TooManyGates => "not now: there are as many gates as allowed and none can go",
+        Reason::RetryBudget => "not yet: the retry budget is used up",
     }
 }
 

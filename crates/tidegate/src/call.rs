@@ -25,16 +25,14 @@ use crate::limiter::Limiter;
 use crate::permit::InFlight;
 use crate::pool::{Endpoint, Pool};
 
-mod course;
 mod error;
+mod state;
 mod trail;
-mod way;
 
 pub use error::CallError;
 pub use trail::{Trail, TrailStep, What};
 
-use course::{Course, Taken};
-use way::Way;
+use state::{CallState, Next, PermitSource};
 
 /// What one attempt came to.
 #[derive(Clone, Debug)]
@@ -294,67 +292,53 @@ impl<'a, P> Call<'a, P> {
         }
     }
 
-    async fn drive<E, T, F>(
+    async fn run_with<E, T, F>(
         self,
-        way: Way<'a, E>,
+        source: PermitSource<'a, E>,
         mut attempt: impl FnMut(Attempt, Option<Arc<Endpoint<E>>>) -> F,
     ) -> Result<Called<T>, CallError<T>>
     where
         F: Future<Output = Answered<T>>,
     {
         let clock = self.limiter.clock();
-        let mut course = Course::new(&self, way);
+        let mut state = CallState::new(&self, source);
         let mut last = None;
         loop {
-            clock.sleep_until(course.next_at()).await;
-            let right = match course.leave().await {
-                Ok(right) => right,
-                Err(refused) => match course.refused(&refused) {
-                    ControlFlow::Continue(()) => continue,
-                    ControlFlow::Break(reason) => return Err(course.over(reason, last)),
-                },
+            clock.sleep_until(state.next_at()).await;
+            let permit = match state.acquire().await {
+                Ok(permit) => permit,
+                Err(ControlFlow::Continue(())) => continue,
+                Err(ControlFlow::Break(reason)) => return Err(state.over(reason, last, None)),
             };
-            if let Err(flow) = course.pay() {
-                right.give_back();
-                match flow {
-                    ControlFlow::Continue(()) => continue,
-                    ControlFlow::Break(reason) => return Err(course.over(reason, last)),
-                }
-            }
             let used = self.credential.map(Refresh::generation);
             let this = Attempt {
-                number: course.sent() + 1,
+                number: state.sent() + 1,
                 clock: clock.clone(),
                 started: clock.now(),
             };
-            // From here on the answer is that of this attempt. What the one before holds, such as
-            // a connection, may be needed for it.
+            // What the attempt before holds, such as a connection, may be needed for this one.
             drop(last);
-            let answered = attempt(this, right.endpoint()).await;
+            let answered = attempt(this, permit.endpoint().cloned()).await;
             let Some(outcome) = &answered.outcome else {
-                right.give_back();
-                return Ok(course.unsent(answered.value));
+                permit.give_back();
+                return Ok(state.unsent(answered.value));
             };
-            let endpoint = right.endpoint_id();
-            let in_flight = right.settle(&answered, outcome);
-            let mut step = course.after(endpoint, outcome, answered.verdict);
+            let endpoint = permit.endpoint().map(|endpoint| endpoint.id);
+            let in_flight = permit.settle(&answered, outcome);
+            let mut step = state.after(endpoint, outcome, answered.verdict);
             if answered.is_last && !matches!(step, Step::Done | Step::Failed(_)) {
                 step = Step::Failed(TerminalReason::Exhausted);
             }
             if let (Step::Refresh, Some(credential), Some(used)) = (step, self.credential, used) {
                 let succeeded = credential.refresh(used).await;
-                step = course.refreshed(credential, succeeded);
+                step = state.refreshed(credential, succeeded);
             }
-            match course.take(step) {
+            let value = answered.value;
+            match state.take(step) {
                 // Its place in flight is free at once: the next attempt may need it.
-                Taken::Again => last = Some(answered.value),
-                Taken::Done => return Ok(course.done(answered.value, in_flight)),
-                Taken::Over(reason) => {
-                    return Err(CallError {
-                        in_flight,
-                        ..course.over(reason, Some(answered.value))
-                    });
-                }
+                Next::Again => last = Some(value),
+                Next::Done => return Ok(state.done(value, in_flight)),
+                Next::Over(reason) => return Err(state.over(reason, Some(value), in_flight)),
             }
         }
     }
@@ -378,8 +362,8 @@ impl<'a> Call<'a> {
     where
         F: Future<Output = Answered<T>>,
     {
-        let way: Way<'_, Infallible> = Way::Gate(self.through);
-        self.drive(way, |this, _| attempt(this)).await
+        let source: PermitSource<'_, Infallible> = PermitSource::Limiter(self.through);
+        self.run_with(source, |this, _| attempt(this)).await
     }
 }
 
@@ -401,8 +385,8 @@ impl<'a, E> Call<'a, Pool<E>> {
     where
         F: Future<Output = Answered<T>>,
     {
-        self.drive(Way::Pool(self.through), |this, endpoint| {
-            let endpoint = endpoint.expect("who leaves through a pool goes to an endpoint");
+        self.run_with(PermitSource::Pool(self.through), |this, endpoint| {
+            let endpoint = endpoint.expect("a permit of a pool is for an endpoint");
             attempt(this, endpoint)
         })
         .await

@@ -164,6 +164,11 @@ impl<'a> Permit<'a> {
         }
     }
 
+    /// Where the gate of its ask's first key is.
+    pub(crate) fn place(&self) -> Place {
+        self.place
+    }
+
     /// When it was given out, on the limiter's clock.
     pub fn admitted_at(&self) -> Timestamp {
         let permit = self.permit.as_ref();

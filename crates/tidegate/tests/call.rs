@@ -362,7 +362,7 @@ fn a_credential_that_is_still_not_accepted_is_not_tried_again() {
 }
 
 #[test]
-fn retries_wait_for_the_budget_of_all_retries() {
+fn retries_wait_for_the_retry_budget() {
     let clock = ManualClock::new();
     let budget = BudgetOptions {
         ratio: Some(0.0),
@@ -382,6 +382,44 @@ fn retries_wait_for_the_budget_of_all_retries() {
         took >= 3,
         "one retry was there, three had to be waited for: {took}"
     );
+}
+
+#[test]
+fn each_key_has_a_retry_budget_of_its_own() {
+    let clock = ManualClock::new();
+    let budget = BudgetOptions {
+        ratio: Some(0.0),
+        min_per_second: Some(4),
+    };
+    let limiter = Limiter::builder()
+        .gate(gate(FAST))
+        .clock(clock.clock())
+        .retry_budget(budget.build().unwrap())
+        .build();
+    let backoff = no_wait();
+    let took = |key: &str| {
+        let before = limiter.clock().now();
+        let error = run(&clock, limiter.call(key).backoff(&backoff), &[status(429)]).unwrap_err();
+        let is_no_budget = |step: &&TrailStep| match &step.what {
+            What::Refused {
+                key: of, reason, ..
+            } => {
+                assert_eq!((&**of, reason.as_str()), (key, "retry_budget"));
+                true
+            }
+            _ => false,
+        };
+        let waits = error.trail.steps().iter().filter(is_no_budget).count();
+        assert_eq!((error.reason, error.sent), (TerminalReason::Exhausted, 5));
+        (limiter.clock().now().since(before) > latency(), waits > 0)
+    };
+    assert_eq!(took("one.example.com"), (false, false));
+    assert_eq!(
+        took("one.example.com"),
+        (true, true),
+        "its budget is used up"
+    );
+    assert_eq!(took("two.example.com"), (false, false));
 }
 
 #[test]
@@ -504,7 +542,7 @@ fn the_message_says_why_and_what_came_last() {
     };
     assert_eq!(
         end(FAST, none, &[status(502)]),
-        "exhausted after 1 attempt; last: no retry left in the budget of all retries"
+        "exhausted after 1 attempt; last: refused by `api.example.com`: retry_budget"
     );
     let slow = [("strategy", "fixed"), ("initial_rate", "0.01")];
     assert_eq!(
@@ -569,7 +607,7 @@ fn what_kept_it_is_on_the_trail_with_its_end() {
     let (clock, limiter) = limiter(&[("strategy", "fixed"), ("initial_rate", "1")]);
     limiter.try_acquire(KEY).unwrap().settle(&status(200));
     let called = run(&clock, limiter.call(KEY), &[status(200)]).unwrap();
-    let What::Kept { reason, until, .. } = &called.trail.steps()[0].what else {
+    let What::Waiting { reason, until, .. } = &called.trail.steps()[0].what else {
         panic!("expected a wait, not {:?}", called.trail.steps()[0]);
     };
     assert_eq!(*reason, RefusalReason::Gate(Reason::Rate));

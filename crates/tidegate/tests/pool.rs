@@ -351,7 +351,7 @@ fn kept(clock: &ManualClock, pool: &Pool<()>) -> Option<(String, Option<Timestam
     let called = drive(clock, run).expect("it may wait");
     let first = &called.trail.steps()[0].what;
     match first {
-        What::Kept { until, .. } => Some((first.to_string(), *until)),
+        What::Waiting { until, .. } => Some((first.to_string(), *until)),
         _ => None,
     }
 }

@@ -160,7 +160,6 @@ enum DecisionKind {
     Waiting,
     Admitted,
     Refused,
-    NoBudget,
     Answered,
     Unsent,
     Scheduled,
@@ -178,7 +177,7 @@ impl Decision {
             ..Self::default()
         };
         match &step.what {
-            What::Kept { key, reason, until } => Self {
+            What::Waiting { key, reason, until } => Self {
                 kind: DecisionKind::Waiting,
                 key: Some(key.to_string()),
                 reason: Some(reason.to_string()),
@@ -195,11 +194,6 @@ impl Decision {
                 kind: DecisionKind::Refused,
                 key: Some(key.to_string()),
                 reason: Some(reason.to_string()),
-                until_ms: time(*until),
-                ..told
-            },
-            What::NoBudget { until } => Self {
-                kind: DecisionKind::NoBudget,
                 until_ms: time(*until),
                 ..told
             },

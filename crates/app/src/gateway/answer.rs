@@ -175,6 +175,10 @@ fn refusal(trail: &Trail, now: Timestamp) -> Option<Own> {
     let Step::Refused { reason, until, .. } = &last.next()?.what else {
         return None;
     };
+    // What failed before says more than that there is no retry for it.
+    if *reason == RefusalReason::Gate(Reason::RetryBudget) {
+        return None;
+    }
     let wait: Option<Duration> = until.map(|until| until.since(now));
     Some(match *reason {
         RefusalReason::NoEndpoint => Own::NoEndpoint { wait: None },
@@ -185,7 +189,7 @@ fn refusal(trail: &Trail, now: Timestamp) -> Option<Own> {
             Reason::TooManyGates => Own::TooManyGates,
             // It waited until its deadline; when an attempt ends is unknown.
             Reason::InFlight => Own::Deadline,
-            Reason::Rate | Reason::Hold | Reason::Deadline => match wait {
+            Reason::Rate | Reason::Hold | Reason::Deadline | Reason::RetryBudget => match wait {
                 Some(_) => Own::WaitTooLong { wait },
                 None => Own::Deadline,
             },

@@ -27,7 +27,7 @@ pub(super) struct Calls {
 }
 
 /// Every reason to wait, in the order that they are shown in.
-pub(super) const REASONS: [RefusalReason; 9] = [
+pub(super) const REASONS: [RefusalReason; 10] = [
     RefusalReason::Gate(Reason::Rate),
     RefusalReason::Gate(Reason::Hold),
     RefusalReason::Gate(Reason::BreakerOpen),
@@ -35,6 +35,7 @@ pub(super) const REASONS: [RefusalReason; 9] = [
     RefusalReason::Gate(Reason::QueueFull),
     RefusalReason::Gate(Reason::Deadline),
     RefusalReason::Gate(Reason::TooManyGates),
+    RefusalReason::Gate(Reason::RetryBudget),
     RefusalReason::Paused,
     RefusalReason::NoEndpoint,
 ];
@@ -46,7 +47,7 @@ impl Calls {
         let mut kept = None;
         for step in trail.steps() {
             match &step.what {
-                What::Kept { reason, .. } => kept = Some((*reason, step.at)),
+                What::Waiting { reason, .. } => kept = Some((*reason, step.at)),
                 What::Admitted { waited, .. } => {
                     if let Some((reason, _)) = kept.take() {
                         self.waited(reason, *waited);
@@ -60,10 +61,7 @@ impl Calls {
                     ..
                 } => self.scheduled(*delay, *source, *reason),
                 What::Over { reason } => self.over(*reason),
-                What::NoBudget { .. }
-                | What::Answered { .. }
-                | What::Unsent
-                | What::Refreshed { .. } => {}
+                What::Answered { .. } | What::Unsent | What::Refreshed { .. } => {}
             }
         }
         self.sent(sent, succeeded);

@@ -65,7 +65,7 @@ families! {
     WAIT: Histogram "tidegate_wait_seconds" ["reason"]
         "How long calls were kept from being sent, by what kept them"
         "One for each wait; who was admitted at once has none. Waits that ended in a refusal are included. \
-         `reason` is `rate`, `hold`, `breaker_open`, `in_flight`, `queue_full`, `deadline`, `too_many_gates`, \
+         `reason` is `rate`, `hold`, `breaker_open`, `in_flight`, `queue_full`, `deadline`, `too_many_gates`, `retry_budget`, \
          `paused` or `no_endpoint`.";
     BACKOFF: Histogram "tidegate_backoff_delay_seconds" []
         "Delays between an attempt and the next one of the same call"

@@ -78,6 +78,8 @@ pub enum Reason {
     Deadline,
     /// There are as many gates as allowed, and none can go.
     TooManyGates,
+    /// It is a retry, and the retry budget of its key is used up. No gate says so; calls do.
+    RetryBudget,
 }
 
 impl Reason {
@@ -91,6 +93,7 @@ impl Reason {
             Self::QueueFull => "queue_full",
             Self::Deadline => "deadline",
             Self::TooManyGates => "too_many_gates",
+            Self::RetryBudget => "retry_budget",
         }
     }
 }

@@ -65,7 +65,7 @@ pub struct TrailStep {
 #[derive(Clone, Debug, PartialEq)]
 pub enum What {
     /// It had to wait in the line of a gate, or for an endpoint of a pool; told once for each ask.
-    Kept {
+    Waiting {
         /// Which gate's, or which pool's.
         key: Arc<str>,
         /// Why.
@@ -87,11 +87,6 @@ pub enum What {
         /// Why.
         reason: RefusalReason,
         /// When asking again may help.
-        until: Option<Timestamp>,
-    },
-    /// It was let out, and there was no retry left in the budget of all retries.
-    NoBudget {
-        /// When there is one again; `None` if that depends on the calls of others.
         until: Option<Timestamp>,
     },
     /// It was sent, and that came of it.
@@ -134,9 +129,8 @@ impl What {
         match self {
             Self::Admitted { waited, .. } => *waited,
             Self::Scheduled { delay, .. } => *delay,
-            Self::Kept { .. }
+            Self::Waiting { .. }
             | Self::Refused { .. }
-            | Self::NoBudget { .. }
             | Self::Answered { .. }
             | Self::Unsent
             | Self::Refreshed { .. }
@@ -153,7 +147,7 @@ fn is_at_once(time: Duration) -> bool {
 impl fmt::Display for What {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Kept { key, reason, .. } => write!(f, "waits at `{key}`: {reason}"),
+            Self::Waiting { key, reason, .. } => write!(f, "waits at `{key}`: {reason}"),
             Self::Admitted { key, waited } if is_at_once(*waited) => {
                 write!(f, "admitted by `{key}` at once")
             }
@@ -175,7 +169,6 @@ impl fmt::Display for What {
                     None => Ok(()),
                 }
             }
-            Self::NoBudget { .. } => f.write_str("no retry left in the budget of all retries"),
             Self::Unsent => f.write_str("not sent after all"),
             Self::Scheduled {
                 delay,

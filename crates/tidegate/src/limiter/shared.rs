@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use policy::budget::{BudgetSettings, RetryBudget};
+use policy::budget::BudgetSettings;
 use policy::gate::{self, Gate, GateMarks, GateRecord, GateSettings, ResponseBody};
 use policy::hosts::{HostPattern, Hosts};
 use policy::line::Tickets;
@@ -33,7 +33,6 @@ pub(crate) struct Shared {
     pub(super) listener: Option<Arc<dyn Listener>>,
     /// Where the random numbers of calls come from.
     chance: Mutex<Random>,
-    budget: Mutex<RetryBudget>,
     budget_settings: BudgetSettings,
     /// Keys that have the settings of a host by another name.
     aliases: Mutex<BTreeMap<String, String>>,
@@ -53,7 +52,6 @@ impl Shared {
             chance,
         } = builder;
         let clock = clock.unwrap_or_default();
-        let now = clock.now();
         let hosts = Arc::new(hosts);
         Arc::new_cyclic(|me| Self {
             clock,
@@ -61,7 +59,6 @@ impl Shared {
             hosts: Mutex::new(hosts),
             listener,
             chance: Mutex::new(chance),
-            budget: Mutex::new(RetryBudget::new(&budget, now)),
             budget_settings: budget,
             aliases: Mutex::new(BTreeMap::new()),
             retries: AtomicU64::new(0),
@@ -454,20 +451,23 @@ impl Shared {
         Random::from_seed(lock(&self.chance).next_u64())
     }
 
-    /// An ordinary request is about to be sent: it pays for a part of a retry.
-    pub(crate) fn pay_in(&self, now: Timestamp) {
-        lock(&self.budget).deposit(&self.budget_settings, now);
+    /// An ordinary request is about to be sent: it pays for a part of a retry at its gate.
+    pub(crate) fn deposit(&self, place: Place, now: Timestamp) {
+        let mut shard = self.registry.lock(place.shard);
+        let budget = shard.retry_budget(place.slot, &self.budget_settings, now);
+        budget.deposit(&self.budget_settings, now);
     }
 
-    /// Takes a retry out of the budget of all retries; if there is none, says when there is, if
-    /// ever.
-    pub(crate) fn withdraw(&self, now: Timestamp) -> Result<(), Option<Timestamp>> {
-        let mut budget = lock(&self.budget);
-        if budget.withdraw(&self.budget_settings, now) {
+    /// Takes a retry out of the budget of a gate; if there is none, says when there is, if ever.
+    pub(crate) fn withdraw(&self, place: Place, now: Timestamp) -> Result<(), Option<Timestamp>> {
+        let settings = &self.budget_settings;
+        let mut shard = self.registry.lock(place.shard);
+        let budget = shard.retry_budget(place.slot, settings, now);
+        if budget.withdraw(settings, now) {
             self.retries.fetch_add(1, Ordering::Relaxed);
             return Ok(());
         }
-        Err(budget.next_at(&self.budget_settings, now))
+        Err(budget.next_at(settings, now))
     }
 
     /// When the gate of `key` last had a success.

@@ -35,6 +35,11 @@ impl<'a, E> PoolPermit<'a, E> {
         }
     }
 
+    pub(crate) fn permit(&self) -> &Permit<'a> {
+        let (permit, _) = self.rights.as_ref().expect("it has not been brought back");
+        permit
+    }
+
     /// Where the attempt goes.
     pub fn endpoint(&self) -> &Arc<Endpoint<E>> {
         &self.endpoint
@@ -64,12 +69,12 @@ impl<'a, E> PoolPermit<'a, E> {
         outcome: &Outcome,
         verdict: Option<Verdict>,
         text: &str,
-    ) -> Option<InFlight> {
-        let (permit, lease) = self.rights.take()?;
+    ) -> InFlight {
+        let (permit, lease) = self.rights.take().expect("it has not been brought back");
         let in_flight = permit.settle_head(outcome, verdict);
         self.pool
             .settle(&self.endpoint, lease, outcome, verdict, text);
-        Some(in_flight)
+        in_flight
     }
 
     /// Gives it back as if it had never been asked for.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::task::Waker;
 
+use policy::budget::{BudgetSettings, RetryBudget};
 use policy::gate::{
     self, Decision, Gate, GateMarks, GateRecord, GateSettings, GateSnapshot, Reason, ResponseBody,
 };
@@ -35,6 +36,8 @@ pub(crate) struct Shard {
     hosts: Arc<Hosts<HostSettings>>,
     tickets: Tickets,
     seats: Seats,
+    /// Of gates that calls were sent through; they go with their gates.
+    retry_budgets: BTreeMap<SlotIndex, RetryBudget>,
     /// When to look at which gate again; only those where someone waits.
     due: BTreeSet<(Timestamp, SlotIndex)>,
     due_at: BTreeMap<SlotIndex, Timestamp>,
@@ -80,6 +83,7 @@ impl Shard {
             hosts,
             tickets: Tickets::new(),
             seats: Seats::default(),
+            retry_budgets: BTreeMap::new(),
             due: BTreeSet::new(),
             due_at: BTreeMap::new(),
             alarm: None,
@@ -254,6 +258,17 @@ impl Shard {
     pub(crate) fn give_back(&mut self, index: SlotIndex, permit: gate::Permit, now: Timestamp) {
         let (gate, settings, _) = self.parts(index);
         gate.give_back(settings, permit, not_back(gate, now));
+    }
+
+    /// The retry budget of a gate; a new one is full.
+    pub(crate) fn retry_budget(
+        &mut self,
+        index: SlotIndex,
+        settings: &BudgetSettings,
+        now: Timestamp,
+    ) -> &mut RetryBudget {
+        let budget = self.retry_budgets.entry(index);
+        budget.or_insert_with(|| RetryBudget::new(settings, now))
     }
 
     /// What is in a seat: `Some` if it was emptied, `None` if its owner still waits. `Err` if it

@@ -88,6 +88,7 @@ impl Shard {
         };
         let hash = hasher.hash(self.text.get(slot.key));
         self.table.remove(hash, index);
+        self.retry_budgets.remove(&index);
         self.text.remove(slot.key);
         self.counts.evicted += 1;
         if self.text.has_many_holes() {

@@ -1,0 +1,442 @@
+//! The state of one call between its attempts: its item, where its permits come from, and its trail.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use policy::backoff::BackoffSettings;
+use policy::gate::Reason;
+use policy::item::{Item, Step, TerminalReason};
+use policy::outcome::{Outcome, Verdict};
+use policy::pool::EndpointId;
+use policy::preset::Preset;
+use policy::random::Random;
+use policy::time::Timestamp;
+
+use super::{Answered, Call, CallError, Called, Trail, Watcher, What};
+use crate::ask::Ask;
+use crate::credential::Refresh;
+use crate::event::Event;
+use crate::limiter::Limiter;
+use crate::permit::{InFlight, Permit};
+use crate::pool::{Endpoint, Pool, PoolPermit, PoolRefusal, RefusalReason};
+
+/// What a call gets its permits from.
+pub(super) enum PermitSource<'a, E> {
+    Limiter(&'a Limiter),
+    Pool(&'a Pool<E>),
+}
+
+/// A permit of a gate, or of a pool's endpoint.
+pub(super) enum AnyPermit<'a, E> {
+    Gate(Permit<'a>),
+    Pool(PoolPermit<'a, E>),
+}
+
+pub(super) struct CallState<'a, E> {
+    limiter: &'a Limiter,
+    source: PermitSource<'a, E>,
+    ask: Ask<'a>,
+    backoff: Backoff<'a>,
+    item: Item,
+    /// Made when it is first needed: most calls are never sent again.
+    random: Option<Random>,
+    trail: Trail,
+    /// Where the last attempt failed.
+    failed_at: Option<EndpointId>,
+    watcher: Option<Watcher<'a>>,
+    is_in_line_only: bool,
+}
+
+enum Backoff<'a> {
+    Given(&'a BackoffSettings),
+    Standard(Box<BackoffSettings>),
+}
+
+/// What follows an attempt.
+pub(super) enum Next {
+    Again,
+    Done,
+    Over(TerminalReason),
+}
+
+impl<'a, E> CallState<'a, E> {
+    pub(super) fn new<P>(call: &Call<'a, P>, source: PermitSource<'a, E>) -> Self {
+        Self {
+            limiter: call.limiter,
+            source,
+            ask: call.ask,
+            backoff: match call.backoff {
+                Some(backoff) => Backoff::Given(backoff),
+                None => Backoff::Standard(Box::new(Preset::Standard.settings())),
+            },
+            item: Item::new(call.kind, call.limiter.clock().now()),
+            random: None,
+            trail: Trail::default(),
+            failed_at: None,
+            watcher: call.watcher,
+            is_in_line_only: call.is_in_line_only,
+        }
+    }
+
+    pub(super) fn next_at(&self) -> Timestamp {
+        self.item.next_at()
+    }
+
+    pub(super) fn sent(&self) -> u32 {
+        self.item.sent()
+    }
+
+    /// A permit for the next attempt, paid for from the retry budget. `Err` says whether to ask
+    /// again after [`next_at`](Self::next_at).
+    pub(super) async fn acquire(
+        &mut self,
+    ) -> Result<AnyPermit<'a, E>, ControlFlow<TerminalReason>> {
+        let ask = self.ask_in_time();
+        let permit = match self.source {
+            PermitSource::Limiter(limiter) => self.acquire_from_gate(limiter, ask).await,
+            PermitSource::Pool(pool) => self.acquire_from_pool(pool, ask).await,
+        }?;
+        match self.pay(&permit) {
+            Ok(()) => Ok(permit),
+            Err(flow) => {
+                permit.give_back();
+                Err(flow)
+            }
+        }
+    }
+
+    /// The ask, with what is left of its time. Without any, it asks once all the same: a gate may be
+    /// free, and between the call's beginning and now the clock went on.
+    fn ask_in_time(&self) -> Ask<'a> {
+        let is_first = self.trail.steps().is_empty();
+        match self.item.expires_at() {
+            None => self.ask,
+            Some(at) if is_first && at <= self.limiter.clock().now() => {
+                self.ask.within(Duration::ZERO)
+            }
+            Some(at) => self.ask.until(at),
+        }
+    }
+
+    async fn acquire_from_gate(
+        &mut self,
+        limiter: &'a Limiter,
+        ask: Ask<'_>,
+    ) -> Result<AnyPermit<'a, E>, ControlFlow<TerminalReason>> {
+        let asked_at = limiter.clock().now();
+        let key: Arc<str> = ask.key.into();
+        let mut delayed = None;
+        let answer = limiter.shared().wait_noting(ask, &mut delayed).await;
+        if let Some((at, reason, until)) = delayed {
+            self.note_waiting(at, Arc::clone(&key), RefusalReason::Gate(reason), until);
+        }
+        match answer {
+            Ok(permit) => {
+                self.note_admitted(key, asked_at);
+                Ok(AnyPermit::Gate(permit))
+            }
+            Err(refusal) => {
+                let reason = refusal.reason();
+                self.note_refused(key, RefusalReason::Gate(reason), refusal.until());
+                Err(self.refused(reason, refusal.until()))
+            }
+        }
+    }
+
+    async fn acquire_from_pool(
+        &mut self,
+        pool: &'a Pool<E>,
+        ask: Ask<'_>,
+    ) -> Result<AnyPermit<'a, E>, ControlFlow<TerminalReason>> {
+        let asked_at = self.limiter.clock().now();
+        let mut delayed = None;
+        let answer = pool.wait_noting(ask, self.failed_at, &mut delayed).await;
+        if let Some((at, refusal)) = delayed {
+            self.note_waiting(at, pool.name().into(), refusal.reason(), refusal.until());
+        }
+        match answer {
+            Ok(permit) => {
+                self.note_admitted(Arc::clone(permit.endpoint().key()), asked_at);
+                Ok(AnyPermit::Pool(permit))
+            }
+            Err(refusal) => {
+                self.note_refused(pool.name().into(), refusal.reason(), refusal.until());
+                Err(match refusal {
+                    PoolRefusal::NoEndpoint => ControlFlow::Break(TerminalReason::Disabled),
+                    // To an item a paused endpoint is the same as a gate that is held.
+                    PoolRefusal::Paused { until } => self.refused(Reason::Hold, until),
+                    PoolRefusal::Gate(refusal) => self.refused(refusal.reason(), refusal.until()),
+                })
+            }
+        }
+    }
+
+    fn note_waiting(
+        &mut self,
+        at: Timestamp,
+        key: Arc<str>,
+        reason: RefusalReason,
+        until: Option<Timestamp>,
+    ) {
+        self.note(at, What::Waiting { key, reason, until });
+    }
+
+    fn note_admitted(&mut self, key: Arc<str>, asked_at: Timestamp) {
+        let now = self.limiter.clock().now();
+        let waited = now.since(asked_at);
+        self.note(now, What::Admitted { key, waited });
+    }
+
+    fn note_refused(&mut self, key: Arc<str>, reason: RefusalReason, until: Option<Timestamp>) {
+        let now = self.limiter.clock().now();
+        self.note(now, What::Refused { key, reason, until });
+    }
+
+    /// Adds a step to the trail, and shows it to the watcher.
+    fn note(&mut self, at: Timestamp, what: What) {
+        self.trail.push(at, what);
+        if let (Some(watcher), Some(step)) = (self.watcher, self.trail.steps().last()) {
+            watcher(step);
+        }
+    }
+
+    /// There was no permit: whether to ask again.
+    fn refused(&mut self, reason: Reason, until: Option<Timestamp>) -> ControlFlow<TerminalReason> {
+        let has_no_place = matches!(reason, Reason::QueueFull | Reason::TooManyGates);
+        if self.is_in_line_only && has_no_place {
+            return ControlFlow::Break(TerminalReason::Expired);
+        }
+        self.ask_again(reason, until)
+    }
+
+    fn ask_again(
+        &mut self,
+        reason: Reason,
+        until: Option<Timestamp>,
+    ) -> ControlFlow<TerminalReason> {
+        let now = self.look_at_gate();
+        let (backoff, random) = (
+            self.backoff.settings(),
+            random(&mut self.random, self.limiter),
+        );
+        let step = self.item.refused(backoff, reason, until, now, random);
+        match self.take(step) {
+            Next::Again | Next::Done => ControlFlow::Continue(()),
+            Next::Over(reason) => ControlFlow::Break(reason),
+        }
+    }
+
+    /// Pays for the attempt that is about to be made. The first is an ordinary request and adds to
+    /// the retry budget of its gate; a retry takes from it, or waits until there is one.
+    fn pay(&mut self, permit: &AnyPermit<'a, E>) -> Result<(), ControlFlow<TerminalReason>> {
+        let shared = self.limiter.shared();
+        let now = shared.clock.now();
+        let place = permit.permit().place();
+        if self.item.sent() == 0 {
+            shared.deposit(place, now);
+            return Ok(());
+        }
+        let Err(until) = shared.withdraw(place, now) else {
+            return Ok(());
+        };
+        let key = match permit.endpoint() {
+            Some(endpoint) => Arc::clone(endpoint.key()),
+            None => self.ask.key.into(),
+        };
+        let reason = Reason::RetryBudget;
+        self.note_refused(key, RefusalReason::Gate(reason), until);
+        Err(match until {
+            Some(_) => self.ask_again(reason, until),
+            None => ControlFlow::Break(TerminalReason::Exhausted),
+        })
+    }
+
+    /// An attempt was made, at an endpoint if its permit was of a pool.
+    pub(super) fn after(
+        &mut self,
+        endpoint: Option<EndpointId>,
+        outcome: &Outcome,
+        verdict: Option<Verdict>,
+    ) -> Step {
+        let is_good = matches!(verdict, None | Some(Verdict::Success));
+        self.failed_at = endpoint.filter(|_| !is_good);
+        let now = self.look_at_gate();
+        let what = What::Answered {
+            answer: outcome.answer,
+            verdict,
+            latency: outcome.latency,
+        };
+        self.note(now, what);
+        if is_good {
+            // Nothing is drawn after a success, so there is no need for a generator.
+            let unused = &mut Random::from_seed(0);
+            return self
+                .item
+                .after(self.backoff.settings(), outcome, verdict, now, unused);
+        }
+        let elsewhere = match (&self.source, self.failed_at) {
+            (PermitSource::Pool(pool), Some(endpoint)) => pool.elsewhere(endpoint),
+            _ => None,
+        };
+        let backoff = self.backoff.settings();
+        let random = random(&mut self.random, self.limiter);
+        self.item
+            .after_at(backoff, outcome, verdict, elsewhere, now, random)
+    }
+
+    pub(super) fn refreshed(&mut self, credential: &dyn Refresh, succeeded: bool) -> Step {
+        let now = self.limiter.clock().now();
+        self.note(now, What::Refreshed { succeeded });
+        let event = Event::Refreshed {
+            credential: credential.name(),
+            succeeded,
+        };
+        self.limiter.shared().tell(now, &event);
+        self.item.refreshed(succeeded, now)
+    }
+
+    /// Notes what was decided, and says what follows.
+    pub(super) fn take(&mut self, step: Step) -> Next {
+        match step {
+            Step::Done => Next::Done,
+            Step::SendAt {
+                at,
+                delay,
+                source,
+                reason,
+            } => {
+                let now = self.limiter.clock().now();
+                let what = What::Scheduled {
+                    until: at,
+                    delay,
+                    source,
+                    reason,
+                };
+                self.note(now, what);
+                let event = Event::RetryScheduled {
+                    key: self.ask.key,
+                    sent: self.item.sent(),
+                    delay,
+                    reason,
+                };
+                self.limiter.shared().tell(now, &event);
+                Next::Again
+            }
+            // The call has no credential to refresh.
+            Step::Refresh => Next::Over(TerminalReason::AuthFailed),
+            Step::Conflict => Next::Over(TerminalReason::Conflict),
+            Step::Failed(reason) => Next::Over(reason),
+        }
+    }
+
+    /// The attempt was not made after all, and the call is done. What was added to or taken from the
+    /// retry budget stays so: that is an estimate of the load, and this is rare.
+    pub(super) fn unsent<T>(mut self, value: T) -> Called<T> {
+        let now = self.limiter.clock().now();
+        self.note(now, What::Unsent);
+        self.done(value, None)
+    }
+
+    pub(super) fn done<T>(self, value: T, in_flight: Option<InFlight>) -> Called<T> {
+        Called {
+            value,
+            sent: self.item.sent(),
+            trail: self.trail,
+            in_flight,
+        }
+    }
+
+    /// The call ends without success. The only place where it does, so that there is one event.
+    pub(super) fn over<T>(
+        mut self,
+        reason: TerminalReason,
+        last: Option<T>,
+        in_flight: Option<InFlight>,
+    ) -> CallError<T> {
+        let now = self.limiter.clock().now();
+        self.note(now, What::Over { reason });
+        let sent = self.item.sent();
+        let event = Event::Failed {
+            key: self.ask.key,
+            sent,
+            reason,
+        };
+        self.limiter.shared().tell(now, &event);
+        CallError {
+            reason,
+            sent,
+            last,
+            trail: self.trail,
+            in_flight,
+        }
+    }
+
+    /// Takes the last success at its gates into account, of whatever call, and returns the time.
+    fn look_at_gate(&mut self) -> Timestamp {
+        if self.item.kind().give_up_after.is_some() {
+            let last_success = match self.source {
+                PermitSource::Limiter(limiter) => limiter.shared().last_success(self.ask.key),
+                PermitSource::Pool(pool) => pool.last_success(),
+            };
+            if let Some(at) = last_success {
+                self.item.gate_succeeded(at);
+            }
+        }
+        self.limiter.clock().now()
+    }
+}
+
+fn random<'r>(random: &'r mut Option<Random>, limiter: &Limiter) -> &'r mut Random {
+    random.get_or_insert_with(|| limiter.shared().random())
+}
+
+impl Backoff<'_> {
+    fn settings(&self) -> &BackoffSettings {
+        match self {
+            Self::Given(settings) => settings,
+            Self::Standard(settings) => settings,
+        }
+    }
+}
+
+impl<'a, E> AnyPermit<'a, E> {
+    /// Where the attempt goes, in a pool.
+    pub(super) fn endpoint(&self) -> Option<&Arc<Endpoint<E>>> {
+        match self {
+            Self::Gate(_) => None,
+            Self::Pool(permit) => Some(permit.endpoint()),
+        }
+    }
+
+    fn permit(&self) -> &Permit<'a> {
+        match self {
+            Self::Gate(permit) => permit,
+            Self::Pool(permit) => permit.permit(),
+        }
+    }
+
+    pub(super) fn give_back(self) {
+        match self {
+            Self::Gate(permit) => permit.give_back(),
+            Self::Pool(permit) => permit.give_back(),
+        }
+    }
+
+    /// Says what came of the attempt. While a body is to come, it stays in flight.
+    pub(super) fn settle<T>(self, answered: &Answered<T>, outcome: &Outcome) -> Option<InFlight> {
+        let (verdict, text) = (answered.verdict, &*answered.text);
+        match (self, answered.has_body) {
+            (Self::Gate(permit), true) => Some(permit.settle_head(outcome, verdict)),
+            (Self::Pool(permit), true) => Some(permit.settle_head(outcome, verdict, text)),
+            (Self::Gate(permit), false) => {
+                permit.settle_as(outcome, verdict);
+                None
+            }
+            (Self::Pool(permit), false) => {
+                permit.settle_as(outcome, verdict, text);
+                None
+            }
+        }
+    }
+}
