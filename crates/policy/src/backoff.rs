@@ -20,23 +20,10 @@ mod options;
 use std::fmt;
 use std::time::Duration;
 
-pub use self::options::BackoffOptions;
+pub use self::options::{BackoffOptions, BackoffSettings};
 use crate::duration;
 use crate::jitter::Jitter;
-use crate::preset::Preset;
 use crate::random::Random;
-
-/// The settings of a backoff, whole and without contradictions; made by [`BackoffOptions::build`]
-/// or by a [`Preset`]. The default is [`Preset::Standard`].
-#[derive(Clone, Debug, PartialEq)]
-pub struct BackoffSettings {
-    pub(crate) base: Duration,
-    pub(crate) max: Duration,
-    pub(crate) max_attempts: u32,
-    pub(crate) jitter: Jitter,
-    pub(crate) retry_after_jitter: Duration,
-    pub(crate) growth: Growth,
-}
 
 impl BackoffSettings {
     /// The delay after the first failed send, before jitter.
@@ -149,12 +136,6 @@ impl BackoffSettings {
     }
 }
 
-impl Default for BackoffSettings {
-    fn default() -> Self {
-        Preset::Standard.settings()
-    }
-}
-
 /// How delays grow from one failed send to the next.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Growth {
@@ -202,11 +183,11 @@ pub struct Steps(Box<[Duration]>);
 
 impl Steps {
     /// More than anyone writes by hand.
-    pub const MOST: usize = 32;
+    pub const MAX: usize = 32;
 
     /// `None` if there are none or too many.
     pub fn new(steps: &[Duration]) -> Option<Self> {
-        (1..=Self::MOST)
+        (1..=Self::MAX)
             .contains(&steps.len())
             .then(|| Self(steps.into()))
     }
@@ -232,6 +213,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::preset::Preset;
 
     fn millis(millis: u64) -> Duration {
         Duration::from_millis(millis)

@@ -19,61 +19,43 @@
 
 use std::time::Duration;
 
-use crate::setting::{self, SettingError, SettingErrors, whole};
-use crate::suggest::suggestion;
+use crate::setting::{Kind, Options, SettingErrors, Values};
 use crate::time::Timestamp;
 
-/// What was written about the budget; `None` leaves the default.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct BudgetOptions {
-    /// Retries per ordinary request.
-    pub ratio: Option<f64>,
-    /// Retries per second that are always allowed.
-    pub min_per_second: Option<u32>,
+crate::settings! {
+    /// What was written about the budget; `None` leaves the default.
+    pub struct BudgetOptions;
+    /// All values of a budget.
+    pub(crate) struct BudgetValues(pub(crate)) {
+        /// Retries per ordinary request.
+        // One retry for five requests: an outage costs the upstream a fifth more load, not four
+        // times more.
+        ratio: f64 = "0.2", Kind::number("a number of retries per request", 0.0, 10.0);
+        /// So many a second are always allowed, so that little traffic can retry too.
+        // Ten a second are no load for any server, and plenty for a caller with few requests.
+        min_per_second: u32 = "10", Kind::whole(0, 1_000_000);
+    }
 }
 
 impl BudgetOptions {
-    /// The names of all settings, as people write them.
-    pub const NAMES: [&'static str; 2] = ["ratio", "min_per_second"];
-
-    /// Sets one setting from text.
-    pub fn set(&mut self, name: &str, value: &str) -> Result<(), SettingError> {
-        let value = value.trim();
-        self.assign(name, value).map_err(|expected| SettingError {
-            setting: name.to_owned(),
-            value: value.to_owned(),
-            expected,
-        })
-    }
-
-    fn assign(&mut self, name: &str, value: &str) -> Result<(), String> {
-        match name {
-            "ratio" => self.ratio = Some(ratio(value)?),
-            "min_per_second" => self.min_per_second = Some(whole(value, 0, 1_000_000)?),
-            _ => {
-                return Err(match suggestion(name, &Self::NAMES) {
-                    Some(close) => format!("a known setting; did you mean `{close}`?"),
-                    None => format!("a known setting: {}", Self::NAMES.join(", ")),
-                });
-            }
-        }
-        Ok(())
-    }
-
-    /// Fits everything together. A ratio that was not set by name is held to the same bounds.
+    /// Fits everything together.
     ///
     /// # Errors
     ///
-    /// A ratio that is no number from 0 to 10.
+    /// Every value out of bounds.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "what is out of bounds is an error"
+    )]
     pub fn build(self) -> Result<BudgetSettings, SettingErrors> {
-        let ratio = self.ratio.unwrap_or(DEFAULT_RATIO);
-        let Some(per_request) = parts_per_million(ratio) else {
-            return Err(SettingError::new("ratio", ratio, RATIO).into());
+        let problems = self.out_of_bounds();
+        let values = self.over(BudgetValues::defaults());
+        let settings = BudgetSettings {
+            per_request: (values.ratio * RETRY as f64).round() as u64,
+            min_per_second: values.min_per_second,
         };
-        Ok(BudgetSettings {
-            per_request,
-            min_per_second: self.min_per_second.unwrap_or(DEFAULT_MINIMUM),
-        })
+        SettingErrors::none_of(problems, settings)
     }
 }
 
@@ -103,30 +85,6 @@ impl Default for BudgetSettings {
             .build()
             .expect("the defaults fit together")
     }
-}
-
-/// One retry for five requests: an outage costs the upstream a fifth more load, not four times
-/// more.
-const DEFAULT_RATIO: f64 = 0.2;
-/// Ten a second are no load for anyone's server, and plenty for a caller with few requests.
-const DEFAULT_MINIMUM: u32 = 10;
-
-const RATIO: &str = "a number of retries per request from 0 to 10";
-
-fn ratio(value: &str) -> Result<f64, String> {
-    let ratio = setting::number(value).filter(|r| parts_per_million(*r).is_some());
-    ratio.ok_or_else(|| RATIO.to_owned())
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "the range is checked"
-)]
-fn parts_per_million(ratio: f64) -> Option<u64> {
-    (0.0..=10.0)
-        .contains(&ratio)
-        .then(|| (ratio * RETRY as f64).round() as u64)
 }
 
 /// What one retry costs, in the unit of what requests pay in.
@@ -319,7 +277,10 @@ mod tests {
             error.expected
         };
         for value in ["-0.1", "NaN", "10.1", "inf", "x", ""] {
-            assert_eq!(error("ratio", value), RATIO);
+            assert_eq!(
+                error("ratio", value),
+                "a number of retries per request from 0 to 10"
+            );
         }
         assert_eq!(
             error("min_per_second", "-1"),

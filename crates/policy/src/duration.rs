@@ -80,6 +80,19 @@ impl fmt::Display for Exact {
     }
 }
 
+/// A duration as settings spell it, exact: whole seconds in seconds, as in `90s`.
+#[derive(Clone, Copy, Debug)]
+pub struct Seconds(pub Duration);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.subsec_nanos() {
+            0 => write!(f, "{}s", self.0.as_secs()),
+            _ => Exact(self.0).fmt(f),
+        }
+    }
+}
+
 /// One number with its unit: `None` if it is none, `Some(None)` if it is too long to be told.
 fn part(number: &str, unit: &str) -> Option<Option<Duration>> {
     let &(_, nanos) = UNITS.iter().find(|(name, _)| *name == unit)?;

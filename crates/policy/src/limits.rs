@@ -11,7 +11,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::duration;
-use crate::setting;
+use crate::setting::{self, Format, Kind};
 use crate::time::Timestamp;
 
 /// At most `count` in any stretch of `period`.
@@ -22,6 +22,14 @@ pub struct Limit {
 }
 
 impl Limit {
+    /// How settings spell it.
+    pub const KIND: Kind = Kind::Format(&Format::of(
+        "limit",
+        "\"10/1s\"",
+        Some("^[0-9][0-9_]* */ *([0-9].*)?[a-z]+$"),
+        |text| text.parse::<Self>().map(drop),
+    ));
+
     /// `None` if either is zero: a limit that admits nothing, or that limits nothing.
     pub fn new(count: u32, period: Duration) -> Option<Self> {
         (count > 0 && !period.is_zero()).then_some(Self { count, period })
@@ -62,6 +70,8 @@ impl fmt::Display for Limit {
         write!(f, "{}/{}", self.count, duration::Exact(self.period))
     }
 }
+
+crate::setting_values!(Limit);
 
 /// What was admitted lately, under several limits at once.
 #[derive(Clone, Debug)]

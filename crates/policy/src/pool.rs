@@ -61,6 +61,8 @@ impl FromStr for Balance {
     }
 }
 
+crate::setting_values!(Balance);
+
 /// Names an endpoint of one pool; never used again for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EndpointId(u64);

@@ -52,6 +52,14 @@ impl FromStr for Strategy {
     }
 }
 
+impl fmt::Display for Strategy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+crate::setting_values!(Strategy);
+
 /// The last change of a rate, for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {

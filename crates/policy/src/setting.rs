@@ -1,8 +1,13 @@
-//! Settings as people write them: what can be wrong with one, and how common kinds are read.
+//! Settings: each is defined once, by name, type, bounds, default and description.
 //!
-//! Every policy takes its settings by name and text, from a file or from the command line alike,
-//! and each value is judged alone, so that all problems can be told in one go. What does not fit
-//! is refused with what would; nothing falls back silently.
+//! [`settings!`](crate::settings) takes such definitions and makes what reads and holds the values.
+//! The definitions themselves are data ([`Setting`], [`Kind`]), from which files are checked and
+//! the default file, the JSON schema and the reference are rendered. A value is checked by itself
+//! when it is read, so that all problems are reported together; what was written is fitted together
+//! afterwards, where defaults give way. Nothing falls back silently.
+
+mod define;
+mod kind;
 
 use std::fmt;
 use std::ops::Index;
@@ -11,8 +16,10 @@ use std::str::FromStr;
 use std::time::Duration;
 use std::vec;
 
+pub(crate) use self::define::fit;
+pub use self::define::{Options, Setting, SettingValue, Values};
+pub use self::kind::{Format, Kind};
 use crate::duration;
-use crate::suggest::suggestion;
 
 /// One thing that is wrong with the settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,28 +33,13 @@ pub struct SettingError {
 }
 
 impl SettingError {
-    pub(crate) fn new(
-        setting: &str,
-        value: impl fmt::Display,
-        expected: impl Into<String>,
-    ) -> Self {
+    /// `setting` is `value`, and something else was expected.
+    pub fn new(setting: &str, value: impl fmt::Display, expected: impl Into<String>) -> Self {
         Self {
             setting: setting.to_owned(),
             value: value.to_string(),
             expected: expected.into(),
         }
-    }
-
-    /// Two values that were both written and cannot both be: `setting` has to be `relation`
-    /// (as in "at most") the `bound` that `other` is.
-    pub(crate) fn contradiction(
-        setting: &str,
-        value: impl fmt::Display,
-        relation: &str,
-        other: &str,
-        bound: impl fmt::Display,
-    ) -> Self {
-        Self::new(setting, value, format!("{relation} `{other}` ({bound})"))
     }
 }
 
@@ -86,6 +78,18 @@ impl SettingErrors {
     /// All of `problems`; `None` if there are none.
     pub fn of(problems: Vec<SettingError>) -> Option<Self> {
         (!problems.is_empty()).then(|| Self(problems.into()))
+    }
+
+    /// `value` if there are no problems, else all of them.
+    ///
+    /// # Errors
+    ///
+    /// The problems.
+    pub fn none_of<T>(problems: Vec<SettingError>, value: T) -> Result<T, Self> {
+        match Self::of(problems) {
+            None => Ok(value),
+            Some(problems) => Err(problems),
+        }
     }
 
     /// Every problem in its order.
@@ -147,15 +151,6 @@ impl<'a> IntoIterator for &'a SettingErrors {
     }
 }
 
-/// `true` or `false`.
-///
-/// # Errors
-///
-/// What was expected instead.
-pub fn switch(value: &str) -> Result<bool, String> {
-    value.parse().map_err(|_| "`true` or `false`".to_owned())
-}
-
 /// A number as settings spell it: no leading `+`, and `_` only between two digits.
 pub fn number<T: FromStr>(value: &str) -> Option<T> {
     let parts: Vec<&str> = value.split('_').collect();
@@ -169,6 +164,15 @@ pub fn number<T: FromStr>(value: &str) -> Option<T> {
     parts.concat().parse().ok()
 }
 
+/// `true` or `false`.
+///
+/// # Errors
+///
+/// What was expected instead.
+pub fn switch(value: &str) -> Result<bool, String> {
+    value.parse().map_err(|_| "`true` or `false`".to_owned())
+}
+
 /// A whole number within bounds, both included; `_` between digits is allowed.
 ///
 /// # Errors
@@ -176,12 +180,12 @@ pub fn number<T: FromStr>(value: &str) -> Option<T> {
 /// What was expected instead.
 pub fn whole<T: FromStr + PartialOrd + fmt::Display>(
     value: &str,
-    least: T,
-    most: T,
+    min: T,
+    max: T,
 ) -> Result<T, String> {
     number(value)
-        .filter(|number: &T| *number >= least && *number <= most)
-        .ok_or_else(|| format!("a whole number from {least} to {most}"))
+        .filter(|number: &T| *number >= min && *number <= max)
+        .ok_or_else(|| format!("a whole number from {min} to {max}"))
 }
 
 /// A duration above zero.
@@ -197,20 +201,12 @@ pub fn positive(value: &str) -> Result<Duration, String> {
 }
 
 /// The parts of a list, separated by commas; the brackets and quotes of a list are allowed.
-pub(crate) fn list(value: &str) -> impl Iterator<Item = &str> {
+pub fn split_list(value: &str) -> impl Iterator<Item = &str> {
     let inner = value.trim_start_matches('[').trim_end_matches(']');
     inner
         .split(',')
         .map(|part| part.trim().trim_matches('"'))
         .filter(|part| !part.is_empty())
-}
-
-/// What to say about a name that no setting has.
-pub(crate) fn unknown(name: &str, names: &[&str]) -> String {
-    match suggestion(name, names) {
-        Some(close) => format!("a known setting; did you mean `{close}`?"),
-        None => format!("a known setting: {}", names.join(", ")),
-    }
 }
 
 #[cfg(test)]
@@ -220,10 +216,14 @@ mod tests {
     #[test]
     fn a_list_may_be_written_with_or_without_its_brackets() {
         for text in ["30s,60s", "[\"30s\", \"60s\"]", " 30s , 60s, "] {
-            assert_eq!(list(text).collect::<Vec<_>>(), ["30s", "60s"], "{text}");
+            assert_eq!(
+                split_list(text).collect::<Vec<_>>(),
+                ["30s", "60s"],
+                "{text}"
+            );
         }
-        assert_eq!(list("[]").count(), 0);
-        assert_eq!(list("").count(), 0);
+        assert_eq!(split_list("[]").count(), 0);
+        assert_eq!(split_list("").count(), 0);
     }
 
     #[test]
@@ -241,11 +241,23 @@ mod tests {
     }
 
     #[test]
-    fn a_contradiction_names_both_sides() {
-        let error = SettingError::contradiction("base", "20s", "at most", "max", "15s");
+    fn a_default_gives_way_and_two_written_values_contradict() {
+        let fitted = |low: (Option<u32>, u32), high: (Option<u32>, u32)| {
+            let (mut least, mut most) = (low.0.unwrap_or(low.1), high.0.unwrap_or(high.1));
+            let mut problems = Vec::new();
+            let low = ("base", low.0, &mut least);
+            let high = ("max", high.0, &mut most);
+            fit(low, high, &mut problems);
+            problems
+                .first()
+                .map_or_else(|| format!("{least} {most}"), ToString::to_string)
+        };
+        assert_eq!(fitted((None, 2), (None, 5)), "2 5");
+        assert_eq!(fitted((Some(9), 2), (None, 5)), "9 9");
+        assert_eq!(fitted((None, 2), (Some(1), 5)), "1 1");
         assert_eq!(
-            error.to_string(),
-            "`base` is `20s`, expected at most `max` (15s)"
+            fitted((Some(9), 2), (Some(1), 5)),
+            "`base` is `9`, expected at most `max` (1)"
         );
     }
 

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use policy::duration::Exact;
 use policy::gate::GateRecord;
 use policy::ladder::{LadderOptions, LadderRecord, LadderSettings};
-use policy::setting::{SettingError, SettingErrors};
+use policy::setting::{SettingError, SettingErrors, Values};
 use policy::time::WallTime;
 use thiserror::Error;
 
@@ -63,19 +62,12 @@ impl Protection {
     /// Settings, written down. A list is separated by commas, so a phrase with a comma in it comes
     /// back as two.
     pub fn of(settings: &LadderSettings) -> Self {
-        let mut values = BTreeMap::new();
-        let mut note = |name: &str, value: String| values.insert(name.to_owned(), value);
-        if let Some(enabled) = settings.enabled() {
-            note("enabled", enabled.to_string());
+        let written = settings.written().into_iter();
+        Self {
+            values: written
+                .map(|(name, parts)| (name.to_owned(), parts.join(",")))
+                .collect(),
         }
-        note("pauses", list(settings.pauses().iter().copied().map(Exact)));
-        note("disable_after", settings.disable_after().to_string());
-        note("unreachable", settings.unreachable().to_string());
-        note("show_test_tool", settings.show_test_tool().to_string());
-        note("probing_after", settings.probing_after().to_string());
-        note("statuses", list(settings.statuses()));
-        note("texts", list(settings.texts()));
-        Self { values }
     }
 
     /// The settings that were written down, or everything that is wrong with them: a newer version
@@ -92,11 +84,6 @@ impl Protection {
             None => options.build(),
         }
     }
-}
-
-fn list<T: fmt::Display>(values: impl IntoIterator<Item = T>) -> String {
-    let values: Vec<String> = values.into_iter().map(|value| value.to_string()).collect();
-    values.join(",")
 }
 
 /// An endpoint that a person added at run time.
@@ -239,7 +226,7 @@ mod tests {
         let settings = options.build().unwrap();
         let protection = Protection::of(&settings);
         assert_eq!(protection.settings().unwrap(), settings);
-        assert_eq!(protection.values["pauses"], "1500ms,1m");
+        assert_eq!(protection.values["pauses"], "1500ms,60s");
         let defaults = LadderSettings::default();
         assert_eq!(Protection::of(&defaults).settings().unwrap(), defaults);
         assert_eq!(Protection::default().settings().unwrap(), defaults);

@@ -17,7 +17,7 @@ use super::rule;
 /// Reads `[gate]` and every section below it.
 pub(crate) fn read(section: &Section<'_>) -> Hosts<HostSettings> {
     let mut options = GateOptions::default();
-    section.fill(&GateOptions::NAMES, |name, text| options.set(name, text));
+    section.fill(GateOptions::NAMES, |name, text| options.set(name, text));
     let built = options.clone().build();
     let told = built.as_ref().err().cloned();
     let default = section.built(built).unwrap_or_default();
@@ -52,7 +52,7 @@ fn read_host(
     section: &Section<'_>,
 ) -> HostSettings {
     let mut options = defaults.clone();
-    section.fill(&GateOptions::NAMES, |name, text| options.set(name, text));
+    section.fill(GateOptions::NAMES, |name, text| options.set(name, text));
     let gate = section.built_over(options.build(), told);
     let share = section.read("share", setting::switch).unwrap_or(false);
     if share && matches!(pattern, HostPattern::Exact(_)) {

@@ -273,7 +273,7 @@ fn read_backoffs(section: &Section<'_>) -> BTreeMap<String, BackoffSettings> {
         .collect();
     for (name, section) in section.sections() {
         let mut options = BackoffOptions::default();
-        section.fill(&BackoffOptions::NAMES, |name, text| options.set(name, text));
+        section.fill(BackoffOptions::NAMES, |name, text| options.set(name, text));
         let defaults = name.parse::<Preset>().unwrap_or_default().settings();
         if let Some(backoff) = section.built(options.build_over(defaults)) {
             backoffs.insert(name.to_owned(), backoff);
@@ -287,13 +287,13 @@ fn read_backoffs(section: &Section<'_>) -> BTreeMap<String, BackoffSettings> {
 
 fn read_budget(section: &Section<'_>) -> BudgetSettings {
     let mut options = BudgetOptions::default();
-    section.fill(&BudgetOptions::NAMES, |name, text| options.set(name, text));
+    section.fill(BudgetOptions::NAMES, |name, text| options.set(name, text));
     section.built(options.build()).unwrap_or_default()
 }
 
 fn read_run(section: &Section<'_>) -> FailureQueueSettings {
     let mut options = FailureQueueOptions::default();
-    section.fill(&FailureQueueOptions::NAMES, |name, text| {
+    section.fill(FailureQueueOptions::NAMES, |name, text| {
         options.set(name, text)
     });
     section.built(options.build()).unwrap_or_default()
@@ -301,7 +301,7 @@ fn read_run(section: &Section<'_>) -> FailureQueueSettings {
 
 fn read_poll(section: &Section<'_>) -> PollSettings {
     let mut options = PollOptions::default();
-    section.fill(&PollOptions::NAMES, |name, text| options.set(name, text));
+    section.fill(PollOptions::NAMES, |name, text| options.set(name, text));
     section.built(options.build()).unwrap_or_default()
 }
 

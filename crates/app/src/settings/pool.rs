@@ -75,7 +75,7 @@ impl Pool {
 fn read_protection(section: &Section<'_>) -> LadderSettings {
     let mut options = LadderOptions::default();
     // Texts may have commas, which part the lists that policies read.
-    let others = LadderOptions::NAMES.into_iter();
+    let others = LadderOptions::NAMES.iter().copied();
     let others: Vec<&str> = others.filter(|name| *name != "texts").collect();
     section.fill(&others, |name, text| options.set(name, text));
     let texts = section.list("texts", value::filled);

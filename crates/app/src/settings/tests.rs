@@ -209,7 +209,7 @@ fn every_problem_is_told_in_one_run() {
     t.toml:12:20: `gate.max_rate` is `1e99`, expected a number of requests per second from 0.000001 to 1000000000
     t.toml:13:19: `gate.enabled` is `yes`, expected `true` or `false`
     t.toml:14:18: `gate.shards` is `3`, expected a power of two from 1 to 65536
-    t.toml:15:20: `gate.strategy` is `aimed`, expected `adaptive`, `aimd` or `fixed`
+    t.toml:15:20: `gate.strategy` is `aimed`, expected `adaptive`, `aimd` or `fixed`; did you mean `aimd`?
     t.toml:16:10: `gates`: unknown setting; did you mean `gate`?
     t.toml:19:20: `http.max_body` is `1 elephant`, expected a number with a unit such as `64KiB` or `1MiB`, or `none`
     t.toml:20:25: `http.replay_buffer` is `none`, expected a size such as `1MiB`; what is kept in memory has a bound
@@ -246,7 +246,7 @@ fn contradictions_are_told_where_they_are_written() {
     "), @r#"
     t.toml:3:20: `gate.min_rate` is `5`, expected at most `max_rate` (1)
     t.toml:6:20: `gate."a.example.com".min_rate` is `3`, expected at most `max_rate` (1)
-    t.toml:10:16: `backoff.mine.base` is `1m`, expected at most `max` (1s)
+    t.toml:10:16: `backoff.mine.base` is `60s`, expected at most `max` (1s)
     t.toml:13:18: `server.listen` is `127.0.0.1:7071`, expected another address than `server.admin`
     t.toml:16:25: `http.replay_buffer` is `1MiB`, expected at most `max_body` (1KiB)
     "#);

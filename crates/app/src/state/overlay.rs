@@ -126,16 +126,7 @@ pub(super) fn with_changes(
     protection: &LadderSettings,
     changed: &BTreeMap<String, String>,
 ) -> Result<LadderSettings, SettingErrors> {
-    let mut options = LadderOptions {
-        enabled: protection.enabled(),
-        pauses: Some(protection.pauses().to_vec()),
-        disable_after: Some(protection.disable_after()),
-        unreachable: Some(protection.unreachable()),
-        show_test_tool: Some(protection.show_test_tool()),
-        probing_after: Some(protection.probing_after()),
-        statuses: Some(protection.statuses().to_vec()),
-        texts: Some(protection.texts().to_vec()),
-    };
+    let mut options = LadderOptions::from(protection.clone());
     let problems = changed
         .iter()
         .filter_map(|(name, value)| options.set(name, value).err());

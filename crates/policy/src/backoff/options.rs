@@ -1,79 +1,53 @@
-//! What people write about a backoff: each setting by its name, optional, judged by itself; then
-//! how what was written fits over a preset.
+//! The settings of a backoff, and how what was written fits over a preset.
 
+use std::str::FromStr;
 use std::time::Duration;
 
-use super::{BackoffSettings, Growth, Steps};
-use crate::duration;
+use super::{Growth, Steps};
 use crate::jitter::Jitter;
-use crate::setting::{SettingError, SettingErrors, positive, whole};
-use crate::suggest::suggestion;
+use crate::preset::Preset;
+use crate::setting::{Format, Kind, Options, SettingErrors, fit, positive, split_list};
 
-/// What was written about a backoff; `None` leaves what the preset has.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct BackoffOptions {
-    /// The delay after the first failed send, before jitter.
-    pub base: Option<Duration>,
-    /// No delay of our own is longer.
-    pub max: Option<Duration>,
-    /// Sends, the first included.
-    pub max_attempts: Option<u32>,
-    /// How our own delays are spread.
-    pub jitter: Option<Jitter>,
-    /// At most so much is added to a wait that the server names.
-    pub retry_after_jitter: Option<Duration>,
-    /// How delays grow.
-    pub growth: Option<Growth>,
+crate::settings! {
+    /// What was written about a backoff; `None` leaves what the preset has.
+    pub struct BackoffOptions;
+    /// The settings of a backoff, complete and without contradictions; made by
+    /// [`BackoffOptions::build`] or by a [`Preset`]. The default is [`Preset::Standard`].
+    pub struct BackoffSettings(pub(crate)) {
+        /// The wait after the first failed send, before jitter.
+        // Without any delay a failing server would be called in a tight loop.
+        base: Duration = "1s", Kind::POSITIVE;
+        /// No wait of our own is longer; one that the server names may be.
+        max: Duration = "30s", Kind::POSITIVE;
+        /// Sends, the first included.
+        // At the longest default delay that is a week; longer is a case for an expiry.
+        max_attempts: u32 = "5", Kind::whole(1, 10_000);
+        /// Waits are spread by this factor so that not everyone returns at once; or "none", "full".
+        jitter: Jitter = "0.5..1.5", JITTER;
+        /// A wait that the server names is never cut; up to this much is added.
+        retry_after_jitter: Duration = "5s", Kind::DURATION;
+        /// How waits grow: exponential, linear, or the steps themselves, such as "30s,1m,2m".
+        growth: Growth = "exponential", GROWTH;
+    }
 }
 
+const JITTER: Kind = Kind::Format(&Format::of(
+    "jitter",
+    "\"0.5..1.5\"",
+    Some("^(none|full|[0-9._]+ *\\.\\. *[0-9._]+)$"),
+    |text| text.parse::<Jitter>().map(drop),
+));
+
+const GROWTH: Kind = Kind::Format(&Format::of("growth", "\"30s,1m,2m\"", None, |text| {
+    text.parse::<Growth>().map(drop)
+}));
+
 impl BackoffOptions {
-    /// The names of all settings, as people write them.
-    pub const NAMES: [&'static str; 6] = [
-        "base",
-        "max",
-        "max_attempts",
-        "jitter",
-        "retry_after_jitter",
-        "growth",
-    ];
-
-    /// Sets one setting from text. The value alone is judged here; how it fits with the others,
-    /// in [`BackoffOptions::build`].
-    ///
-    /// ```
-    /// let mut options = policy::backoff::BackoffOptions::default();
-    /// options.set("jitter", "full").unwrap();
-    /// let error = options.set("max_attempts", "0").unwrap_err();
-    /// assert_eq!(error.to_string(), "`max_attempts` is `0`, expected a whole number from 1 to 10000");
-    /// ```
-    pub fn set(&mut self, name: &str, value: &str) -> Result<(), SettingError> {
-        let value = value.trim();
-        self.assign(name, value).map_err(|expected| SettingError {
-            setting: name.to_owned(),
-            value: value.to_owned(),
-            expected,
-        })
-    }
-
-    fn assign(&mut self, name: &str, value: &str) -> Result<(), String> {
-        match name {
-            // Without any delay a failing server would be called in a tight loop.
-            "base" => self.base = Some(positive(value)?),
-            "max" => self.max = Some(positive(value)?),
-            "max_attempts" => self.max_attempts = Some(whole(value, 1, MAX_ATTEMPTS)?),
-            "jitter" => self.jitter = Some(value.parse()?),
-            "retry_after_jitter" => self.retry_after_jitter = Some(duration::parse(value)?),
-            "growth" => self.growth = Some(growth(value)?),
-            _ => return Err(unknown(name)),
-        }
-        Ok(())
-    }
-
     /// Fits what was written over the preset `standard`.
     ///
     /// # Errors
     ///
-    /// Every contradiction between parts that were written.
+    /// Every value out of bounds and every contradiction.
     pub fn build(self) -> Result<BackoffSettings, SettingErrors> {
         self.build_over(BackoffSettings::default())
     }
@@ -83,101 +57,57 @@ impl BackoffOptions {
     ///
     /// # Errors
     ///
-    /// Every contradiction between parts that were written, and whatever was filled in by hand and
-    /// could not have been written.
+    /// As [`BackoffOptions::build`].
     pub fn build_over(self, defaults: BackoffSettings) -> Result<BackoffSettings, SettingErrors> {
         let mut problems = self.out_of_bounds();
-        problems.extend(self.contradictions());
-        if let Some(problems) = SettingErrors::of(problems) {
-            return Err(problems);
-        }
-        let longest = self.base.max(self.longest_step()).unwrap_or_default();
-        let max = self.max.unwrap_or_else(|| defaults.max.max(longest));
-        Ok(BackoffSettings {
-            base: self.base.unwrap_or_else(|| defaults.base.min(max)),
-            max,
-            max_attempts: self.max_attempts.unwrap_or(defaults.max_attempts),
-            jitter: self.jitter.unwrap_or(defaults.jitter),
-            retry_after_jitter: self
-                .retry_after_jitter
-                .unwrap_or(defaults.retry_after_jitter),
-            growth: self.growth.unwrap_or(defaults.growth),
-        })
-    }
-
-    fn out_of_bounds(&self) -> Vec<SettingError> {
-        let written = [
-            (
-                "base",
-                self.base.map(|base| duration::Exact(base).to_string()),
-            ),
-            ("max", self.max.map(|max| duration::Exact(max).to_string())),
-            ("max_attempts", self.max_attempts.map(|n| n.to_string())),
-        ];
-        let judged = written
-            .iter()
-            .filter_map(|(name, value)| Self::default().set(name, value.as_ref()?).err());
-        judged.collect()
-    }
-
-    fn contradictions(&self) -> Vec<SettingError> {
-        let Some(max) = self.max else {
-            return Vec::new();
-        };
-        let above = |setting: &str, value: Option<Duration>| {
-            let value = value.filter(|value| *value > max)?;
-            Some(SettingError {
-                setting: setting.to_owned(),
-                value: duration::Exact(value).to_string(),
-                expected: format!("at most `max` ({})", duration::Exact(max)),
-            })
-        };
-        let base = above("base", self.base);
-        let steps = above("growth", self.longest_step());
-        base.into_iter().chain(steps).collect()
-    }
-
-    fn longest_step(&self) -> Option<Duration> {
-        match &self.growth {
+        let (base, max) = (self.base, self.max);
+        let mut longest = match &self.growth {
             Some(Growth::Ladder(steps)) => Some(steps.longest()),
             Some(Growth::Exponential | Growth::Linear) | None => None,
+        };
+        let written = longest;
+        let mut settings = self.over(defaults);
+        for (name, written, value) in [
+            ("base", base, &mut settings.base),
+            ("growth", written, longest.get_or_insert_default()),
+        ] {
+            let high = ("max", max, &mut settings.max);
+            fit((name, written, value), high, &mut problems);
+        }
+        SettingErrors::none_of(problems, settings)
+    }
+}
+
+impl Default for BackoffSettings {
+    fn default() -> Self {
+        Preset::Standard.settings()
+    }
+}
+
+impl FromStr for Growth {
+    type Err = String;
+
+    /// Reads a word, or the steps of a ladder separated by commas.
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "exponential" => Ok(Self::Exponential),
+            "linear" => Ok(Self::Linear),
+            _ => {
+                let steps: Result<Vec<Duration>, String> = split_list(text).map(positive).collect();
+                let steps = steps.ok().filter(|_| !text.ends_with(','));
+                let steps = steps.and_then(|steps| Steps::new(&steps));
+                steps.map(Self::Ladder).ok_or_else(|| {
+                    format!(
+                        "`exponential`, `linear` or up to {} durations above zero such as `30s,1m,2m`",
+                        Steps::MAX
+                    )
+                })
+            }
         }
     }
 }
 
-/// At the longest default delay that is a week; who wants to go on longer wants an expiry.
-const MAX_ATTEMPTS: u32 = 10_000;
-
-/// A word, or the steps of a ladder separated by commas; the brackets and quotes of a list are
-/// allowed.
-fn growth(value: &str) -> Result<Growth, String> {
-    match value {
-        "exponential" => Ok(Growth::Exponential),
-        "linear" => Ok(Growth::Linear),
-        _ => ladder(value).map(Growth::Ladder).ok_or_else(|| {
-            format!(
-                "`exponential`, `linear` or up to {} durations above zero such as `30s,1m,2m`",
-                Steps::MOST
-            )
-        }),
-    }
-}
-
-fn ladder(value: &str) -> Option<Steps> {
-    let inner = value.trim_start_matches('[').trim_end_matches(']');
-    let steps: Option<Vec<Duration>> = inner
-        .split(',')
-        .map(|step| positive(step.trim().trim_matches('"')).ok())
-        .collect();
-    Steps::new(&steps?)
-}
-
-fn unknown(name: &str) -> String {
-    match suggestion(name, &BackoffOptions::NAMES) {
-        Some(close) => format!("a known setting; did you mean `{close}`?"),
-        None => format!("a known setting: {}", BackoffOptions::NAMES.join(", ")),
-    }
-}
+crate::setting_values!(Growth, Jitter);
 
 #[cfg(test)]
 mod tests {
@@ -194,7 +124,7 @@ mod tests {
 
     #[test]
     fn every_name_can_be_set() {
-        for name in BackoffOptions::NAMES {
+        for name in BackoffOptions::NAMES.iter().copied() {
             let value = match name {
                 "max_attempts" => "1_000",
                 "jitter" => "full",
@@ -296,7 +226,7 @@ mod tests {
         assert_eq!(
             problems,
             [
-                "`base` is `1m`, expected at most `max` (30s)",
+                "`base` is `60s`, expected at most `max` (30s)",
                 "`growth` is `90s`, expected at most `max` (30s)",
             ]
         );

@@ -1,74 +1,44 @@
-//! What people write about a failure queue, and what it works with.
+//! The settings of a failure queue.
 
+use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::duration;
-use crate::setting::{SettingError, SettingErrors, positive, unknown, whole};
+use crate::setting::{Kind, Options, SettingErrors, Values};
 
-/// What was written about a failure queue; `None` leaves the default.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FailureQueueOptions {
-    /// The gap without any failure; zero is no gap at all.
-    pub base: Option<Duration>,
-    /// How many failures are kept at most.
-    pub max_size: Option<u32>,
-    /// Failures this old are forgotten; zero is never.
-    pub max_age: Option<Duration>,
-    /// How the gap grows with failures.
-    pub growth: Option<Growth>,
-    /// Jitter of up to this much is added to every gap.
-    pub variance: Option<Duration>,
-    /// How often an item is tried at most, the first time included.
-    pub attempts: Option<u32>,
-    /// Without any success for this long, everything is given up.
-    pub give_up_after: Option<Duration>,
+crate::settings! {
+    /// What was written about a failure queue; `None` leaves the default.
+    #[derive(Eq)]
+    pub struct FailureQueueOptions;
+    /// The settings of a failure queue, complete.
+    #[derive(Eq)]
+    pub struct FailureQueueSettings(pub(crate)) {
+        /// The gap between two commands without any failure; "0s" is no gap at all.
+        base: Duration = "30s", Kind::DURATION;
+        /// How many failures are kept; the oldest goes first.
+        max_size: u32 = "100", Kind::whole(1, 100_000);
+        /// Failures this old do not count any more; "0s" is never.
+        max_age: Duration = "300s", Kind::DURATION;
+        /// How the gap grows with failures: linear is base × (1 + failures), double is base × 2^failures.
+        growth: Growth = "linear", Kind::Choice(&["linear", "double"]);
+        /// Up to this much is added to every gap at random.
+        variance: Duration = "0s", Kind::DURATION;
+        /// How often an item is tried, the first time included.
+        attempts: u32 = "3", Kind::whole(1, 1000);
+        /// Without any success for this long, everything is given up.
+        give_up_after: Duration = "5m", Kind::POSITIVE;
+    }
 }
 
 impl FailureQueueOptions {
-    /// The names of all settings, as people write them.
-    pub const NAMES: [&'static str; 7] = [
-        "base",
-        "max_size",
-        "max_age",
-        "growth",
-        "variance",
-        "attempts",
-        "give_up_after",
-    ];
-
-    /// Sets one setting from text.
-    pub fn set(&mut self, name: &str, value: &str) -> Result<(), SettingError> {
-        let value = value.trim();
-        self.assign(name, value)
-            .map_err(|expected| SettingError::new(name, value, expected))
-    }
-
-    fn assign(&mut self, name: &str, value: &str) -> Result<(), String> {
-        match name {
-            "base" => self.base = Some(duration::parse(value)?),
-            "max_size" => self.max_size = Some(whole(value, 1, 100_000)?),
-            "max_age" => self.max_age = Some(duration::parse(value)?),
-            "growth" => self.growth = Some(value.parse()?),
-            "variance" => self.variance = Some(duration::parse(value)?),
-            "attempts" => self.attempts = Some(whole(value, 1, 1_000)?),
-            "give_up_after" => self.give_up_after = Some(positive(value)?),
-            _ => return Err(unknown(name, &Self::NAMES)),
-        }
-        Ok(())
-    }
-
     /// Fits everything together. No two of these settings can contradict each other.
+    ///
+    /// # Errors
+    ///
+    /// Every value out of bounds.
     pub fn build(self) -> Result<FailureQueueSettings, SettingErrors> {
-        Ok(FailureQueueSettings {
-            base: self.base.unwrap_or(Duration::from_secs(30)),
-            max_size: self.max_size.unwrap_or(100),
-            max_age: self.max_age.unwrap_or(Duration::from_secs(300)),
-            growth: self.growth.unwrap_or_default(),
-            variance: self.variance.unwrap_or(Duration::ZERO),
-            attempts: self.attempts.unwrap_or(3),
-            give_up_after: self.give_up_after.unwrap_or(Duration::from_secs(300)),
-        })
+        let problems = self.out_of_bounds();
+        SettingErrors::none_of(problems, self.over(FailureQueueSettings::defaults()))
     }
 }
 
@@ -104,17 +74,13 @@ impl FromStr for Growth {
     }
 }
 
-/// The settings of a failure queue, whole.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FailureQueueSettings {
-    base: Duration,
-    max_size: u32,
-    max_age: Duration,
-    growth: Growth,
-    variance: Duration,
-    attempts: u32,
-    give_up_after: Duration,
+impl fmt::Display for Growth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
 }
+
+crate::setting_values!(Growth);
 
 impl FailureQueueSettings {
     /// The gap without any failure.
@@ -175,7 +141,7 @@ mod tests {
 
     #[test]
     fn every_name_can_be_set() {
-        for name in FailureQueueOptions::NAMES {
+        for name in FailureQueueOptions::NAMES.iter().copied() {
             let value = match name {
                 "max_size" | "attempts" => "7",
                 "growth" => "double",

@@ -1,226 +1,100 @@
-//! What people write about a gate: each setting by its name, optional, judged by itself.
+//! The settings of a gate as they are written: each by its name, optional, checked by itself.
 
+use std::ops::Bound;
 use std::time::Duration;
 
-use crate::duration;
 use crate::limits::Limit;
 use crate::rate::Strategy;
-use crate::setting::{self, SettingError, list, positive, switch, unknown, whole};
+use crate::setting::Kind;
 
-/// What was written about a gate; `None` leaves the default of the strategy.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct GateOptions {
-    /// `false`: every ask is admitted and feedback ignored.
-    pub enabled: Option<bool>,
-    /// How the rate moves.
-    pub strategy: Option<Strategy>,
-    /// Requests per second to begin with.
-    pub initial_rate: Option<f64>,
-    /// The rate never falls below this.
-    pub min_rate: Option<f64>,
-    /// The rate never rises above this.
-    pub max_rate: Option<f64>,
-    /// Limits that are known, kept as well.
-    pub limits: Option<Vec<Limit>>,
-    /// Attempts under way at once.
-    pub max_in_flight: Option<u32>,
-    /// How many may wait; the next is refused.
-    pub max_waiting: Option<u32>,
-    /// How long a caller may be kept waiting.
-    pub max_wait: Option<Duration>,
-    /// Past this a hold is still kept, but callers are told at once.
-    pub max_hold: Option<Duration>,
-    /// Share of failures that opens the breaker.
-    pub error_rate_threshold: Option<f64>,
-    /// Outcomes in the window below which the share says nothing.
-    pub min_samples: Option<u32>,
-    /// Failures in a row that open the breaker.
-    pub consecutive_failures: Option<u16>,
-    /// Length of the breaker's window.
-    pub window: Option<Duration>,
-    /// The window moves in steps of this.
-    pub window_slice: Option<Duration>,
-    /// How long the breaker stays Open the first time.
-    pub open_first: Option<Duration>,
-    /// Later stays grow up to this.
-    pub open_for: Option<Duration>,
-    /// Probes at once while HalfOpen, and successes to close.
-    pub half_open_probes: Option<u8>,
-    /// A gate nobody used for this long is forgotten.
-    pub idle_after: Option<Duration>,
-    /// How many gates there may be.
-    pub max_gates: Option<u32>,
-    /// Parts of the registry that lock apart; a power of two.
-    pub shards: Option<u32>,
-    /// A wait longer than this counts as throttled.
-    pub throttled_after: Option<Duration>,
-    /// `aimd`: tokens that may be saved.
-    pub burst: Option<f64>,
-    /// `aimd`: added to the rate by a fast success.
-    pub increase: Option<f64>,
-    /// `aimd`: the rate is multiplied by this when it falls.
-    pub decrease: Option<f64>,
-    /// `aimd`: faster than this lets the rate rise.
-    pub latency_target: Option<Duration>,
-    /// `aimd`: the target times this makes it fall.
-    pub latency_degrade_factor: Option<f64>,
-    /// `aimd`: undirected throttling counts in the breaker.
-    pub count_throttled: Option<bool>,
-}
-
-impl GateOptions {
-    /// The names of all settings, as people write them.
-    pub const NAMES: [&'static str; 28] = [
-        "enabled",
-        "strategy",
-        "initial_rate",
-        "min_rate",
-        "max_rate",
-        "limits",
-        "max_in_flight",
-        "max_waiting",
-        "max_wait",
-        "max_hold",
-        "error_rate_threshold",
-        "min_samples",
-        "consecutive_failures",
-        "window",
-        "window_slice",
-        "open_first",
-        "open_for",
-        "half_open_probes",
-        "idle_after",
-        "max_gates",
-        "shards",
-        "throttled_after",
-        "burst",
-        "increase",
-        "decrease",
-        "latency_target",
-        "latency_degrade_factor",
-        "count_throttled",
-    ];
-
-    /// Sets one setting from text. The value alone is judged here; how it fits with the others,
-    /// in [`GateOptions::build`].
-    ///
-    /// ```
-    /// let mut options = policy::gate::GateOptions::default();
-    /// options.set("max_wait", "5s").unwrap();
-    /// let error = options.set("max_wait", "5").unwrap_err();
-    /// assert_eq!(error.to_string(), "`max_wait` is `5`, expected a number with a unit such as `500ms`, `30s` or `5m`");
-    /// ```
-    pub fn set(&mut self, name: &str, value: &str) -> Result<(), SettingError> {
-        let value = value.trim();
-        self.assign(name, value)
-            .map_err(|expected| SettingError::new(name, value, expected))
-    }
-
-    fn assign(&mut self, name: &str, value: &str) -> Result<(), String> {
-        match name {
-            "enabled" => self.enabled = Some(switch(value)?),
-            "strategy" => self.strategy = Some(value.parse()?),
-            "initial_rate" => self.initial_rate = Some(rate(value)?),
-            "min_rate" => self.min_rate = Some(rate(value)?),
-            "max_rate" => self.max_rate = Some(rate(value)?),
-            "limits" => self.limits = Some(limits(value)?),
-            "max_in_flight" => self.max_in_flight = Some(whole(value, 1, 1_000_000)?),
-            "max_waiting" => self.max_waiting = Some(whole(value, 0, 10_000_000)?),
-            "max_wait" => self.max_wait = Some(duration::parse(value)?),
-            "max_hold" => self.max_hold = Some(duration::parse(value)?),
-            "error_rate_threshold" => {
-                self.error_rate_threshold =
-                    Some(number(value, 0.0, 1.0, "a share above 0 and at most 1")?);
-            }
-            "min_samples" => self.min_samples = Some(whole(value, 1, 1_000_000)?),
-            "consecutive_failures" => self.consecutive_failures = Some(whole(value, 1, u16::MAX)?),
-            "window" => self.window = Some(positive(value)?),
-            "window_slice" => self.window_slice = Some(positive(value)?),
-            "open_first" => self.open_first = Some(positive(value)?),
-            "open_for" => self.open_for = Some(positive(value)?),
-            "half_open_probes" => self.half_open_probes = Some(whole(value, 1, 100)?),
-            "idle_after" => self.idle_after = Some(positive(value)?),
-            "max_gates" => self.max_gates = Some(whole(value, 1, 100_000_000)?),
-            "shards" => self.shards = Some(power_of_two(value)?),
-            "throttled_after" => self.throttled_after = Some(duration::parse(value)?),
-            "burst" => {
-                self.burst = Some(at_least_one(value, "a number of tokens from 1 to 1000000")?)
-            }
-            "increase" => self.increase = Some(number(value, 0.0, 1e6, "a number above 0")?),
-            "decrease" => self.decrease = Some(below_one(value)?),
-            "latency_target" => self.latency_target = Some(positive(value)?),
-            "latency_degrade_factor" => {
-                self.latency_degrade_factor = Some(at_least_one(value, "a factor of at least 1")?);
-            }
-            "count_throttled" => self.count_throttled = Some(switch(value)?),
-            _ => return Err(unknown(name, &Self::NAMES)),
-        }
-        Ok(())
+crate::settings! {
+    /// What was written about a gate; `None` leaves the default of the strategy.
+    pub struct GateOptions;
+    /// All values of a gate, not fitted together yet.
+    pub(crate) struct GateValues(pub(crate)) {
+        /// Off, every request is admitted and nothing is learned.
+        enabled: bool = "true", Kind::Switch;
+        /// How the rate moves: adaptive learns the limit, aimd rises and halves, fixed stays.
+        strategy: Strategy = "adaptive", Kind::Choice(&["adaptive", "aimd", "fixed"]);
+        /// Requests per second to begin with, while nothing is known yet.
+        initial_rate: f64 = "2.0", RATE;
+        /// The rate never falls below this, or nothing would be learned any more.
+        min_rate: f64 = "0.1", RATE, aimd "0.25";
+        /// The rate never rises above this.
+        max_rate: f64 = "10_000", RATE, aimd "8";
+        /// Limits you know already, kept as well: never more in any stretch, such as ["10/1s", "5000/1d"].
+        limits: Vec<Limit> = "", LIMITS;
+        /// Attempts in flight at once; more wait.
+        max_in_flight: u32 = "256", Kind::whole(1, 1_000_000);
+        /// Callers that may wait; the next one is refused with queue_full.
+        max_waiting: u32 = "10_000", Kind::whole(0, 10_000_000);
+        /// How long a caller may be kept waiting.
+        max_wait: Duration = "30s", Kind::DURATION;
+        /// Longer holds are kept too, but callers are refused at once instead of waiting.
+        max_hold: Duration = "1h", Kind::DURATION;
+        /// The share of failures in the window that opens the breaker.
+        error_rate_threshold: f64 = "0.5", SHARE, aimd "0.4";
+        /// With fewer outcomes in the window the share says nothing.
+        min_samples: u32 = "20", Kind::whole(1, 1_000_000), aimd "10";
+        /// So many failures in a row open the breaker, whatever the share.
+        consecutive_failures: u16 = "5", Kind::whole(1, 65_535);
+        /// The time span that the breaker looks at.
+        window: Duration = "10s", Kind::POSITIVE, aimd "30s";
+        /// The window moves in steps of this.
+        window_slice: Duration = "1s", Kind::POSITIVE, aimd "2s";
+        /// How long the breaker stays open before the first probe.
+        open_first: Duration = "1s", Kind::POSITIVE, aimd "15s";
+        /// Later times grow by 1.6 up to this.
+        open_for: Duration = "4s", Kind::POSITIVE, aimd "15s";
+        /// Probes at once while half-open, and successes needed to close again.
+        half_open_probes: u8 = "3", Kind::whole(1, 100);
+        /// A gate that was not used for this long is removed.
+        idle_after: Duration = "120s", Kind::POSITIVE;
+        /// How many gates there may be, so that memory has a bound.
+        max_gates: u32 = "100_000", Kind::whole(1, 100_000_000);
+        /// Parts of the registry that lock separately; a power of two.
+        shards: u32 = "64", Kind::PowerOfTwo(65_536);
+        /// A wait longer than this counts as throttled in the figures.
+        throttled_after: Duration = "100ms", Kind::DURATION;
+        /// aimd: tokens that may be saved for a burst.
+        burst: f64 = "4", Kind::number("a number of tokens", 1.0, 1e6);
+        /// aimd: a fast success adds this to the rate.
+        increase: f64 = "0.25", INCREASE;
+        /// aimd: a decrease multiplies the rate by this.
+        decrease: f64 = "0.5", DECREASE;
+        /// aimd: responses faster than this let the rate rise.
+        latency_target: Duration = "1s", Kind::POSITIVE;
+        /// aimd: responses slower than the target times this make it fall.
+        latency_degrade_factor: f64 = "2.0", Kind::number("a factor", 1.0, 1e6);
+        /// aimd: a 429 without a hint counts as a failure in the breaker.
+        count_throttled: bool = "true", Kind::Switch;
     }
 }
 
-fn number(value: &str, above: f64, most: f64, expected: &str) -> Result<f64, String> {
-    setting::number(value)
-        .filter(|n: &f64| *n > above && *n <= most)
-        .ok_or_else(|| expected.to_owned())
-}
+/// One request in eleven days is slow enough for anyone, and beyond a thousand million per second a
+/// nanosecond clock cannot tell two requests apart.
+const RATE: Kind = Kind::number("a number of requests per second", 1e-6, 1e9);
 
-/// A rate of one request a week is slow enough for anyone, and beyond a thousand million per
-/// second a nanosecond clock has nothing left to tell apart.
-fn rate(value: &str) -> Result<f64, String> {
-    let expected = "a number of requests per second from 0.000001 to 1000000000";
-    number(value, 0.0, 1e9, expected).and_then(|rate| {
-        if rate < 1e-6 {
-            Err(expected.to_owned())
-        } else {
-            Ok(rate)
-        }
-    })
-}
+const SHARE: Kind = Kind::Number {
+    noun: "a share",
+    min: Bound::Excluded(0.0),
+    max: Bound::Included(1.0),
+};
 
-fn at_least_one(value: &str, expected: &str) -> Result<f64, String> {
-    number(value, 0.0, 1e6, expected).and_then(|number| {
-        if number < 1.0 {
-            Err(expected.to_owned())
-        } else {
-            Ok(number)
-        }
-    })
-}
+const INCREASE: Kind = Kind::Number {
+    noun: "a number",
+    min: Bound::Excluded(0.0),
+    max: Bound::Included(1e6),
+};
 
-fn below_one(value: &str) -> Result<f64, String> {
-    let expected = "a factor above 0 and below 1";
-    number(value, 0.0, 1.0, expected).and_then(|number| {
-        if number < 1.0 {
-            Ok(number)
-        } else {
-            Err(expected.to_owned())
-        }
-    })
-}
+const DECREASE: Kind = Kind::Number {
+    noun: "a factor",
+    min: Bound::Excluded(0.0),
+    max: Bound::Excluded(1.0),
+};
 
-fn power_of_two(value: &str) -> Result<u32, String> {
-    let expected = "a power of two from 1 to 65536";
-    let shards: u32 = whole(value, 1, 65_536).map_err(|_| expected.to_owned())?;
-    if shards.is_power_of_two() {
-        Ok(shards)
-    } else {
-        Err(expected.to_owned())
-    }
-}
-
-/// Several limits, separated by commas; the brackets and quotes of a list are allowed.
-fn limits(value: &str) -> Result<Vec<Limit>, String> {
-    /// Each costs up to a kilobyte a gate; nobody publishes more than four.
-    const MOST: usize = 8;
-    let limits = list(value)
-        .map(str::parse)
-        .collect::<Result<Vec<Limit>, String>>()?;
-    if limits.len() > MOST {
-        return Err(format!("at most {MOST} limits"));
-    }
-    Ok(limits)
-}
+/// Each costs up to a kilobyte per gate; nobody publishes more than four.
+const LIMITS: Kind = Kind::list(&Limit::KIND, 8);
 
 #[cfg(test)]
 mod tests {
@@ -228,7 +102,7 @@ mod tests {
 
     #[test]
     fn every_name_can_be_set() {
-        for name in GateOptions::NAMES {
+        for name in GateOptions::NAMES.iter().copied() {
             let value = match name {
                 "enabled" | "count_throttled" => "true",
                 "strategy" => "fixed",
@@ -269,7 +143,7 @@ mod tests {
         check("enabled", &["yes", "1"], "`true` or `false`");
         check(
             "strategy",
-            &["aimed", "AIMD"],
+            &["AIMD", "constant"],
             "`adaptive`, `aimd` or `fixed`",
         );
         check(
@@ -304,8 +178,12 @@ mod tests {
             "a number of tokens from 1 to 1000000",
         );
         check("decrease", &["0", "1", "2"], "a factor above 0 and below 1");
-        check("latency_degrade_factor", &["0.9"], "a factor of at least 1");
-        check("increase", &["0"], "a number above 0");
+        check(
+            "latency_degrade_factor",
+            &["0.9"],
+            "a factor from 1 to 1000000",
+        );
+        check("increase", &["0"], "a number above 0 and at most 1000000");
         check(
             "limits",
             &["10"],
@@ -314,7 +192,7 @@ mod tests {
         check(
             "limits",
             &["1/1s,1/2s,1/3s,1/4s,1/5s,1/6s,1/7s,1/8s,1/9s"],
-            "at most 8 limits",
+            "at most 8 values",
         );
     }
 

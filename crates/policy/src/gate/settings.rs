@@ -1,16 +1,16 @@
 //! What a gate works with: settings whose parts fit together by construction.
 //!
-//! Defaults give way to what was written, and two written parts that contradict each other are
-//! reported, all in one go.
+//! Defaults give way to what was written, and all contradictions between two written values are
+//! reported together.
 
 use std::time::Duration;
 
-use super::options::GateOptions;
+use super::options::{GateOptions, GateValues};
 use crate::breaker::{BreakerSettings, MIN_PROBE_LOST_AFTER};
-use crate::duration;
+use crate::duration::Seconds;
 use crate::limits::Limit;
 use crate::rate::{AimdSettings, Strategy};
-use crate::setting::{SettingError, SettingErrors};
+use crate::setting::{Options, SettingError, SettingErrors, Values, fit};
 use crate::window::MAX_SLICES;
 
 /// The settings of a gate, whole and without contradictions.
@@ -36,176 +36,121 @@ pub struct GateSettings {
 }
 
 impl GateOptions {
-    /// Fits everything together. Reports every contradiction between parts that were written.
+    /// Fits everything together.
+    ///
+    /// # Errors
+    ///
+    /// Every value out of bounds, and every contradiction between values that were written.
     pub fn build(self) -> Result<GateSettings, SettingErrors> {
-        let strategy = self.strategy.unwrap_or_default();
-        let defaults = Defaults::of(strategy);
-        let mut problems = Vec::new();
-        let (min_rate, initial_rate, max_rate) = self.rates(&defaults, &mut problems);
-        let breaker = self.breaker(&defaults, &mut problems);
-        if let Some(problems) = SettingErrors::of(problems) {
-            return Err(problems);
-        }
-        Ok(GateSettings {
-            enabled: self.enabled.unwrap_or(true),
-            strategy,
-            initial_rate,
-            min_rate,
-            max_rate,
-            limits: self.limits.unwrap_or_default().into_boxed_slice(),
-            max_in_flight: self.max_in_flight.unwrap_or(256),
-            max_waiting: self.max_waiting.unwrap_or(10_000),
-            max_wait: self.max_wait.unwrap_or(Duration::from_secs(30)),
-            max_hold: self.max_hold.unwrap_or(Duration::from_secs(3600)),
-            breaker,
-            idle_after: self.idle_after.unwrap_or(Duration::from_secs(120)),
-            max_gates: self.max_gates.unwrap_or(100_000),
-            shards: self.shards.unwrap_or(64),
-            throttled_after: self.throttled_after.unwrap_or(Duration::from_millis(100)),
-            response_timeout: Duration::ZERO,
-            aimd: AimdSettings {
-                burst: self.burst.unwrap_or(4.0),
-                increase: self.increase.unwrap_or(0.25),
-                decrease: self.decrease.unwrap_or(0.5),
-                latency_target: self.latency_target.unwrap_or(Duration::from_secs(1)),
-                latency_degrade_factor: self.latency_degrade_factor.unwrap_or(2.0),
-                count_throttled: self.count_throttled.unwrap_or(true),
-            },
-        })
-    }
-
-    /// `min ≤ initial ≤ max`: a default moves out of the way of what was written.
-    fn rates(&self, defaults: &Defaults, problems: &mut Vec<SettingError>) -> (f64, f64, f64) {
-        let min = self.min_rate.unwrap_or_else(|| {
-            let written = [self.initial_rate, self.max_rate];
-            written
-                .into_iter()
-                .flatten()
-                .fold(defaults.min_rate, f64::min)
-        });
-        let max = self.max_rate.unwrap_or_else(|| {
-            let written = [self.initial_rate, self.min_rate];
-            written
-                .into_iter()
-                .flatten()
-                .fold(defaults.max_rate, f64::max)
-        });
-        if min > max {
-            problems.push(SettingError::contradiction(
-                "min_rate", min, "at most", "max_rate", max,
-            ));
-            return (min, min, max);
-        }
-        let initial = self
-            .initial_rate
-            .unwrap_or_else(|| defaults.initial_rate.clamp(min, max));
-        if initial < min {
-            problems.push(SettingError::contradiction(
-                "initial_rate",
-                initial,
-                "at least",
-                "min_rate",
-                min,
-            ));
-        }
-        if initial > max {
-            problems.push(SettingError::contradiction(
-                "initial_rate",
-                initial,
-                "at most",
-                "max_rate",
-                max,
-            ));
-        }
-        (min, initial, max)
-    }
-
-    fn breaker(&self, defaults: &Defaults, problems: &mut Vec<SettingError>) -> BreakerSettings {
-        let (open_first, open_for) = self.open_times(defaults, problems);
-        let (window, window_slice) = self.windows(defaults, problems);
-        BreakerSettings {
-            error_rate_threshold: self
-                .error_rate_threshold
-                .unwrap_or(defaults.error_rate_threshold),
-            min_samples: self.min_samples.unwrap_or(defaults.min_samples),
-            consecutive_failures: self.consecutive_failures.unwrap_or(5),
-            window,
-            window_slice,
-            open_first,
-            open_for,
-            half_open_probes: self.half_open_probes.unwrap_or(3),
-        }
-    }
-
-    fn open_times(
-        &self,
-        defaults: &Defaults,
-        problems: &mut Vec<SettingError>,
-    ) -> (Duration, Duration) {
-        let open_for = self.open_for.unwrap_or_else(|| {
-            self.open_first
-                .map_or(defaults.open_for, |first| first.max(defaults.open_for))
-        });
-        let open_first = self
-            .open_first
-            .unwrap_or_else(|| defaults.open_first.min(open_for));
-        if open_first > open_for {
-            let (first, last) = (duration::Exact(open_first), duration::Exact(open_for));
-            problems.push(SettingError::contradiction(
-                "open_first",
-                first,
-                "at most",
-                "open_for",
-                last,
-            ));
-        }
-        (open_first, open_for)
-    }
-
-    fn windows(
-        &self,
-        defaults: &Defaults,
-        problems: &mut Vec<SettingError>,
-    ) -> (Duration, Duration) {
-        let slices = u32::try_from(MAX_SLICES).unwrap_or(u32::MAX);
-        let window = self.window.unwrap_or_else(|| match self.window_slice {
-            Some(slice) => defaults.window.clamp(slice, slice.saturating_mul(slices)),
-            None => defaults.window,
-        });
-        // Rounded up, so that no more than `slices` ever fit.
-        let finest = Duration::from_nanos(
-            u64::try_from(window.as_nanos())
-                .unwrap_or(u64::MAX)
-                .div_ceil(MAX_SLICES),
+        let mut problems = self.out_of_bounds();
+        let is_aimd = self.strategy == Some(Strategy::Aimd);
+        let mut values = self.clone().over(GateValues::defaults_of(is_aimd));
+        self.fit_rates(&mut values, &mut problems);
+        fit(
+            ("open_first", self.open_first, &mut values.open_first),
+            ("open_for", self.open_for, &mut values.open_for),
+            &mut problems,
         );
-        let slice = self
-            .window_slice
-            .unwrap_or_else(|| defaults.window_slice.clamp(finest, window));
-        if slice > window {
-            let (slice, window) = (duration::Exact(slice), duration::Exact(window));
-            problems.push(SettingError::contradiction(
-                "window_slice",
-                slice,
-                "at most",
-                "window",
-                window,
-            ));
-        } else if slice < finest {
-            problems.push(SettingError {
-                setting: "window_slice".to_owned(),
-                value: duration::Exact(slice).to_string(),
-                expected: format!(
-                    "at least {}, a {MAX_SLICES}th of `window` ({})",
-                    duration::Exact(finest),
-                    duration::Exact(window)
-                ),
-            });
+        self.fit_window(&mut values, &mut problems);
+        SettingErrors::none_of(problems, GateSettings::new(values))
+    }
+
+    /// `min ≤ initial ≤ max`.
+    fn fit_rates(&self, values: &mut GateValues, problems: &mut Vec<SettingError>) {
+        let (min, initial, max) = (self.min_rate, self.initial_rate, self.max_rate);
+        let GateValues {
+            min_rate,
+            initial_rate,
+            max_rate,
+            ..
+        } = values;
+        fit(
+            ("min_rate", min, min_rate),
+            ("max_rate", max, max_rate),
+            problems,
+        );
+        fit(
+            ("min_rate", min, min_rate),
+            ("initial_rate", initial, initial_rate),
+            problems,
+        );
+        fit(
+            ("initial_rate", initial, initial_rate),
+            ("max_rate", max, max_rate),
+            problems,
+        );
+    }
+
+    /// `slice ≤ window`, and no more than [`MAX_SLICES`] slices in a window.
+    fn fit_window(&self, values: &mut GateValues, problems: &mut Vec<SettingError>) {
+        let slices = u32::try_from(MAX_SLICES).unwrap_or(u32::MAX);
+        if let (None, Some(slice)) = (self.window, self.window_slice) {
+            values.window = values.window.clamp(slice, slice.saturating_mul(slices));
         }
-        (window, slice)
+        fit(
+            ("window_slice", self.window_slice, &mut values.window_slice),
+            ("window", self.window, &mut values.window),
+            problems,
+        );
+        let (slice, window) = (values.window_slice, values.window);
+        // Rounded up, so that no more than `slices` ever fit.
+        let nanos = u64::try_from(window.as_nanos()).unwrap_or(u64::MAX);
+        let finest = Duration::from_nanos(nanos.div_ceil(MAX_SLICES));
+        if slice >= finest {
+            return;
+        }
+        if self.window_slice.is_none() {
+            values.window_slice = finest;
+            return;
+        }
+        let expected = format!(
+            "at least {}, a {MAX_SLICES}th of `window` ({})",
+            Seconds(finest),
+            Seconds(window)
+        );
+        problems.push(SettingError::new("window_slice", Seconds(slice), expected));
     }
 }
 
 impl GateSettings {
+    fn new(values: GateValues) -> Self {
+        Self {
+            enabled: values.enabled,
+            strategy: values.strategy,
+            initial_rate: values.initial_rate,
+            min_rate: values.min_rate,
+            max_rate: values.max_rate,
+            limits: values.limits.into_boxed_slice(),
+            max_in_flight: values.max_in_flight,
+            max_waiting: values.max_waiting,
+            max_wait: values.max_wait,
+            max_hold: values.max_hold,
+            breaker: BreakerSettings {
+                error_rate_threshold: values.error_rate_threshold,
+                min_samples: values.min_samples,
+                consecutive_failures: values.consecutive_failures,
+                window: values.window,
+                window_slice: values.window_slice,
+                open_first: values.open_first,
+                open_for: values.open_for,
+                half_open_probes: values.half_open_probes,
+            },
+            idle_after: values.idle_after,
+            max_gates: values.max_gates,
+            shards: values.shards,
+            throttled_after: values.throttled_after,
+            response_timeout: Duration::ZERO,
+            aimd: AimdSettings {
+                burst: values.burst,
+                increase: values.increase,
+                decrease: values.decrease,
+                latency_target: values.latency_target,
+                latency_degrade_factor: values.latency_degrade_factor,
+                count_throttled: values.count_throttled,
+            },
+        }
+    }
+
     /// `false`: every ask is admitted and feedback ignored.
     pub fn enabled(&self) -> bool {
         self.enabled
@@ -302,48 +247,6 @@ impl Default for GateSettings {
         GateOptions::default()
             .build()
             .expect("the defaults fit together")
-    }
-}
-
-/// What differs between strategies.
-struct Defaults {
-    initial_rate: f64,
-    min_rate: f64,
-    max_rate: f64,
-    error_rate_threshold: f64,
-    min_samples: u32,
-    window: Duration,
-    window_slice: Duration,
-    open_first: Duration,
-    open_for: Duration,
-}
-
-impl Defaults {
-    fn of(strategy: Strategy) -> Self {
-        match strategy {
-            Strategy::Adaptive | Strategy::Fixed => Self {
-                initial_rate: 2.0,
-                min_rate: 0.1,
-                max_rate: 10_000.0,
-                error_rate_threshold: 0.5,
-                min_samples: 20,
-                window: Duration::from_secs(10),
-                window_slice: Duration::from_secs(1),
-                open_first: Duration::from_secs(1),
-                open_for: Duration::from_secs(4),
-            },
-            Strategy::Aimd => Self {
-                initial_rate: 2.0,
-                min_rate: 0.25,
-                max_rate: 8.0,
-                error_rate_threshold: 0.4,
-                min_samples: 10,
-                window: Duration::from_secs(30),
-                window_slice: Duration::from_secs(2),
-                open_first: Duration::from_secs(15),
-                open_for: Duration::from_secs(15),
-            },
-        }
     }
 }
 
@@ -486,7 +389,7 @@ mod tests {
             [
                 "`min_rate` is `5`, expected at most `max_rate` (1)",
                 "`open_first` is `9s`, expected at most `open_for` (1s)",
-                "`window_slice` is `1s`, expected at least 4s, a 15th of `window` (1m)",
+                "`window_slice` is `1s`, expected at least 4s, a 15th of `window` (60s)",
             ]
         );
         let found = problems(&[
@@ -505,7 +408,7 @@ mod tests {
         let found = problems(&[("initial_rate", "1"), ("min_rate", "2")]);
         assert_eq!(
             found,
-            ["`initial_rate` is `1`, expected at least `min_rate` (2)"]
+            ["`min_rate` is `2`, expected at most `initial_rate` (1)"]
         );
     }
 }

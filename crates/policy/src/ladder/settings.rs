@@ -1,111 +1,48 @@
-//! What people write about protection, and what a ladder works with: which errors climb, and how
-//! far each step goes.
+//! The settings of protection: which errors climb, and how far each step goes.
 
 use std::time::Duration;
 
 use super::ended::{Ended, Trouble};
-use crate::duration;
-use crate::setting::{self, SettingError, SettingErrors, list, switch, unknown, whole};
+use crate::setting::{Kind, Options, SettingErrors, Values};
 use crate::text::{contains_words, first_of};
 
-/// What was written about protection; `None` leaves the default.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LadderOptions {
-    /// Are endpoints protected? By default those of pools with two or more.
-    pub enabled: Option<bool>,
-    /// The pause after the first error, the second, and so on; the last repeats.
-    pub pauses: Option<Vec<Duration>>,
-    /// The how-manieth error in a row disables.
-    pub disable_after: Option<u32>,
-    /// Do transport failures climb too?
-    pub unreachable: Option<bool>,
-    /// Does the console show its test tool?
-    pub show_test_tool: Option<bool>,
-    /// After this many successes since its last error, an undirected 429 is the gate's own probing
-    /// and no error; 0 is off. Only under `adaptive`.
-    pub probing_after: Option<u32>,
-    /// Statuses that climb.
-    pub statuses: Option<Vec<u16>>,
-    /// Phrases that climb, as whole words in any case.
-    pub texts: Option<Vec<Box<str>>>,
+crate::settings! {
+    /// What was written about protection; `None` leaves the default.
+    #[derive(Eq)]
+    pub struct LadderOptions;
+    /// The settings of a pool's ladders, complete.
+    #[derive(Eq)]
+    pub struct LadderSettings(pub(crate)) {
+        /// Whether endpoints are paused and disabled on errors; on by default for two or more.
+        enabled: bool = none, Kind::Switch, example "true";
+        /// The pause after the first error in a row, the second, and so on; the last repeats.
+        pauses: Vec<Duration> = "30s,60s,120s,300s,600s", PAUSES;
+        /// This many errors in a row disable the endpoint until a person enables it.
+        disable_after: u32 = "5", Kind::whole(1, 10);
+        /// Whether failures to connect count as errors too; by default only the breaker counts them.
+        unreachable: bool = "false", Kind::Switch;
+        /// Whether the console shows the test tool.
+        show_test_tool: bool = "false", Kind::Switch;
+        /// adaptive: a 429 without a hint after this many successes is our own probing, no error; 0 is off.
+        probing_after: u32 = "20", Kind::whole(0, 1_000_000);
+        /// Statuses that count as errors.
+        statuses: Vec<u16> = "429,500,502,503,504,529", Kind::list(&STATUS, MAX_LIST);
+        /// Phrases in a response that count as errors, as whole words in any case.
+        texts: Vec<Box<str>> = "rate limit,too many requests,quota exceeded,service unavailable",
+            Kind::list(&Kind::TEXT, MAX_LIST);
+    }
 }
 
 impl LadderOptions {
-    /// The names of all settings, as people write them.
-    pub const NAMES: [&'static str; 8] = [
-        "enabled",
-        "pauses",
-        "disable_after",
-        "unreachable",
-        "show_test_tool",
-        "probing_after",
-        "statuses",
-        "texts",
-    ];
-
-    /// Sets one setting from text. Lists are separated by commas.
-    pub fn set(&mut self, name: &str, value: &str) -> Result<(), SettingError> {
-        let value = value.trim();
-        self.assign(name, value)
-            .map_err(|expected| SettingError::new(name, value, expected))
-    }
-
-    fn assign(&mut self, name: &str, value: &str) -> Result<(), String> {
-        match name {
-            "enabled" => self.enabled = Some(switch(value)?),
-            "pauses" => self.pauses = Some(pauses(value)?),
-            "disable_after" => self.disable_after = Some(whole(value, 1, 10)?),
-            "unreachable" => self.unreachable = Some(switch(value)?),
-            "show_test_tool" => self.show_test_tool = Some(switch(value)?),
-            "probing_after" => {
-                self.probing_after = Some(whole(value, 0, MAX_PROBING_AFTER)?);
-            }
-            "statuses" => self.statuses = Some(statuses(value)?),
-            "texts" => self.texts = Some(texts(value)?),
-            _ => return Err(unknown(name, &Self::NAMES)),
-        }
-        Ok(())
-    }
-
-    /// Fits everything together. What was not set through [`Self::set`] is judged here as well.
+    /// Fits everything together.
+    ///
+    /// # Errors
+    ///
+    /// Every value out of bounds.
     pub fn build(self) -> Result<LadderSettings, SettingErrors> {
-        let settings = LadderSettings {
-            enabled: self.enabled,
-            pauses: self
-                .pauses
-                .unwrap_or_else(|| DEFAULT_PAUSES.map(Duration::from_secs).into())
-                .into_boxed_slice(),
-            disable_after: self.disable_after.unwrap_or(5),
-            unreachable: self.unreachable.unwrap_or(false),
-            show_test_tool: self.show_test_tool.unwrap_or(false),
-            probing_after: self.probing_after.unwrap_or(20),
-            statuses: self
-                .statuses
-                .unwrap_or_else(|| DEFAULT_STATUSES.into())
-                .into_boxed_slice(),
-            texts: self
-                .texts
-                .unwrap_or_else(|| DEFAULT_TEXTS.map(Into::into).into())
-                .into_boxed_slice(),
-        };
-        match SettingErrors::of(settings.problems()) {
-            None => Ok(settings),
-            Some(problems) => Err(problems),
-        }
+        let problems = self.out_of_bounds();
+        SettingErrors::none_of(problems, self.over(LadderSettings::defaults()))
     }
-}
-
-/// The settings of a pool's ladders, whole.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LadderSettings {
-    enabled: Option<bool>,
-    pauses: Box<[Duration]>,
-    disable_after: u32,
-    unreachable: bool,
-    show_test_tool: bool,
-    probing_after: u32,
-    statuses: Box<[u16]>,
-    texts: Box<[Box<str>]>,
 }
 
 impl LadderSettings {
@@ -129,10 +66,10 @@ impl LadderSettings {
     pub fn pause(&self, error: u32) -> Duration {
         let index = usize::try_from(error.saturating_sub(1)).unwrap_or(usize::MAX);
         let pause = self.pauses.get(index).or_else(|| self.pauses.last());
-        pause.copied().unwrap_or(SHORTEST)
+        pause.copied().unwrap_or(MIN_PAUSE)
     }
 
-    /// The how-manieth error in a row disables.
+    /// This many errors in a row disable.
     pub fn disable_after(&self) -> u32 {
         self.disable_after
     }
@@ -189,28 +126,6 @@ impl LadderSettings {
         let texts: Vec<&str> = self.texts.iter().map(AsRef::as_ref).collect();
         first_of(text.as_bytes(), &texts).is_some()
     }
-
-    fn problems(&self) -> Vec<SettingError> {
-        let mut problems = Vec::new();
-        if self.pauses.is_empty() {
-            problems.push(SettingError::new("pauses", "", PAUSES));
-        }
-        if let Some(&short) = self.pauses.iter().find(|&&pause| pause < SHORTEST) {
-            problems.push(SettingError::new("pauses", duration::Exact(short), PAUSES));
-        }
-        if !(1..=10).contains(&self.disable_after) {
-            let expected = "a whole number from 1 to 10";
-            problems.push(SettingError::new(
-                "disable_after",
-                self.disable_after,
-                expected,
-            ));
-        }
-        if let Some(&status) = self.statuses.iter().find(|&&status| !may_climb(status)) {
-            problems.push(SettingError::new("statuses", status, STATUSES));
-        }
-        problems
-    }
 }
 
 impl Default for LadderSettings {
@@ -221,60 +136,27 @@ impl Default for LadderSettings {
     }
 }
 
-const DEFAULT_PAUSES: [u64; 5] = [30, 60, 120, 300, 600];
-const DEFAULT_STATUSES: [u16; 6] = [429, 500, 502, 503, 504, 529];
-const DEFAULT_TEXTS: [&str; 4] = [
-    "rate limit",
-    "too many requests",
-    "quota exceeded",
-    "service unavailable",
-];
-
 /// These say something about a credential or a resource, never about the endpoint's health.
 const NEVER: [u16; 3] = [401, 409, 412];
 
-/// A shorter pause is no pause: the request that was refused is back before anybody noticed.
-const SHORTEST: Duration = Duration::from_secs(1);
+/// A shorter pause is none: the request that was refused returns before anyone noticed.
+const MIN_PAUSE: Duration = Duration::from_secs(1);
 
-/// More are not looked at by anyone, and the lists are searched for every error.
-const MOST: usize = 100;
+/// The lists are searched for every error; nobody needs more.
+const MAX_LIST: usize = 100;
 
-/// More successes than this between two errors say nothing more about the endpoint.
-const MAX_PROBING_AFTER: u32 = 1_000_000;
+const PAUSES: Kind = Kind::List {
+    of: &Kind::Duration(MIN_PAUSE),
+    min: 1,
+    max: MAX_LIST,
+};
 
-const PAUSES: &str = "1 to 100 durations of at least 1s each, such as `30s,60s`";
-const STATUSES: &str = "statuses from 400 to 999 without 401, 409 and 412, which never climb";
-
-fn may_climb(status: u16) -> bool {
-    (400..=999).contains(&status) && !NEVER.contains(&status)
-}
-
-fn pauses(value: &str) -> Result<Vec<Duration>, String> {
-    let pauses = list(value)
-        .map(duration::parse)
-        .collect::<Result<Vec<_>, _>>()?;
-    let are_long_enough = pauses.iter().all(|&pause| pause >= SHORTEST);
-    if pauses.is_empty() || pauses.len() > MOST || !are_long_enough {
-        return Err(PAUSES.to_owned());
-    }
-    Ok(pauses)
-}
-
-fn statuses(value: &str) -> Result<Vec<u16>, String> {
-    let read = |part: &str| setting::number(part).filter(|&status| may_climb(status));
-    let statuses = list(value).map(read).collect::<Option<Vec<u16>>>();
-    statuses
-        .filter(|statuses| statuses.len() <= MOST)
-        .ok_or_else(|| STATUSES.to_owned())
-}
-
-fn texts(value: &str) -> Result<Vec<Box<str>>, String> {
-    let texts: Vec<Box<str>> = list(value).map(Into::into).collect();
-    if texts.len() > MOST {
-        return Err(format!("at most {MOST} texts"));
-    }
-    Ok(texts)
-}
+/// All but those that never climb.
+const STATUS: Kind = Kind::Whole {
+    min: 400,
+    max: 999,
+    except: &[401, 409, 412],
+};
 
 #[cfg(test)]
 mod tests {
@@ -292,7 +174,7 @@ mod tests {
 
     #[test]
     fn every_name_can_be_set() {
-        for name in LadderOptions::NAMES {
+        for name in LadderOptions::NAMES.iter().copied() {
             let value = match name {
                 "pauses" => "1s,2s",
                 "disable_after" | "probing_after" => "3",
@@ -316,9 +198,12 @@ mod tests {
                 format!("`{name}` is `{value}`, expected {expected}")
             );
         };
-        for value in ["", "[]", "0s", "30s,999ms"] {
-            check("pauses", value, PAUSES);
-        }
+        check(
+            "pauses",
+            "",
+            "1 to 100 values, each a duration of at least 1s",
+        );
+        check("pauses", "0s", "a duration of at least 1s");
         check(
             "pauses",
             "30",
@@ -328,8 +213,14 @@ mod tests {
             check("disable_after", value, "a whole number from 1 to 10");
         }
         for value in ["401", "409", "412", "200", "1000", "many"] {
-            check("statuses", value, STATUSES);
+            let expected = "a whole number from 400 to 999 except 401, 409, 412";
+            check("statuses", value, expected);
         }
+        let error = LadderOptions::default().set("pauses", "[\"30s\", \"999ms\"]");
+        assert_eq!(
+            error.unwrap_err().to_string(),
+            "`pauses[1]` is `999ms`, expected a duration of at least 1s"
+        );
         check("enabled", "on", "`true` or `false`");
         check("pause", "30s", "a known setting; did you mean `pauses`?");
     }
@@ -344,7 +235,7 @@ mod tests {
         };
         let problems = options.build().unwrap_err();
         let names: Vec<_> = problems.iter().map(|problem| &*problem.setting).collect();
-        assert_eq!(names, ["pauses", "disable_after", "statuses"]);
+        assert_eq!(names, ["pauses", "disable_after", "statuses[1]"]);
         let options = LadderOptions {
             pauses: Some(Vec::new()),
             ..LadderOptions::default()
@@ -365,7 +256,11 @@ mod tests {
         let defaults = LadderSettings::default();
         for status in 400..=999 {
             let climbs = defaults.climbs(&Ended::status(status));
-            assert_eq!(climbs, DEFAULT_STATUSES.contains(&status), "{status}");
+            assert_eq!(
+                climbs,
+                [429, 500, 502, 503, 504, 529].contains(&status),
+                "{status}"
+            );
         }
         let own = settings(&[("statuses", "418")]);
         assert!(own.climbs(&Ended::status(418)));

@@ -1,102 +1,53 @@
-//! What people write about polling, and what a poll works with.
+//! The settings of polling.
 
 use std::time::Duration;
 
-use crate::duration::Exact;
-use crate::setting::{SettingError, SettingErrors, positive, unknown, whole};
+use crate::setting::{Kind, Options, SettingErrors, Values, fit};
 
-/// What was written about polling; `None` leaves the default.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PollOptions {
-    /// Between checks below 30 %.
-    pub early: Option<Duration>,
-    /// Between checks from 30 % to below 70 %.
-    pub middle: Option<Duration>,
-    /// Between checks from 70 %.
-    pub late: Option<Duration>,
-    /// Between checks while nothing is known of the job.
-    pub first: Option<Duration>,
-    /// After the first 429; doubles with each further one in a row.
-    pub base: Option<Duration>,
-    /// The wait after a 429 never grows beyond this, unless the server names a longer one.
-    pub max: Option<Duration>,
-    /// Without any success for longer than this, polling ends.
-    pub give_up_after: Option<Duration>,
-    /// How often in a row other errors are retried.
-    pub other_retries: Option<u32>,
+crate::settings! {
+    /// What was written about polling; `None` leaves the default.
+    #[derive(Eq)]
+    pub struct PollOptions;
+    /// The settings of polling, complete and without contradictions.
+    #[derive(Eq)]
+    pub struct PollSettings(pub(crate)) {
+        /// Between two requests while progress is below 30.
+        early: Duration = "3s", Kind::POSITIVE;
+        /// While it is below 70.
+        middle: Duration = "2.5s", Kind::POSITIVE;
+        /// From 70 on.
+        late: Duration = "2s", Kind::POSITIVE;
+        /// While nothing is known of the job.
+        first: Duration = "2s", Kind::POSITIVE;
+        /// The wait after the first 429; it doubles with each further one in a row.
+        base: Duration = "2s", Kind::POSITIVE;
+        /// The longest wait after a 429, unless the server names a longer one.
+        max: Duration = "15s", Kind::POSITIVE;
+        /// Without any success for longer than this, polling ends.
+        give_up_after: Duration = "300s", Kind::POSITIVE;
+        /// How often in a row other errors are retried.
+        other_retries: u32 = "3", Kind::whole(0, 1000);
+    }
 }
 
 impl PollOptions {
-    /// The names of all settings, as people write them.
-    pub const NAMES: [&'static str; 8] = [
-        "early",
-        "middle",
-        "late",
-        "first",
-        "base",
-        "max",
-        "give_up_after",
-        "other_retries",
-    ];
-
-    /// Sets one setting from text.
-    pub fn set(&mut self, name: &str, value: &str) -> Result<(), SettingError> {
-        let value = value.trim();
-        self.assign(name, value)
-            .map_err(|expected| SettingError::new(name, value, expected))
-    }
-
-    fn assign(&mut self, name: &str, value: &str) -> Result<(), String> {
-        match name {
-            "early" => self.early = Some(positive(value)?),
-            "middle" => self.middle = Some(positive(value)?),
-            "late" => self.late = Some(positive(value)?),
-            "first" => self.first = Some(positive(value)?),
-            "base" => self.base = Some(positive(value)?),
-            "max" => self.max = Some(positive(value)?),
-            "give_up_after" => self.give_up_after = Some(positive(value)?),
-            "other_retries" => self.other_retries = Some(whole(value, 0, 1_000)?),
-            _ => return Err(unknown(name, &Self::NAMES)),
-        }
-        Ok(())
-    }
-
     /// Fits everything together: `base` is at most `max`, and a default gives way to what was
     /// written.
+    ///
+    /// # Errors
+    ///
+    /// Every value out of bounds and every contradiction.
     pub fn build(self) -> Result<PollSettings, SettingErrors> {
-        let max = self
-            .max
-            .unwrap_or_else(|| self.base.unwrap_or_default().max(DEFAULT_MAX));
-        let base = self.base.unwrap_or_else(|| DEFAULT_BASE.min(max));
-        if base > max {
-            let (base, max) = (Exact(base), Exact(max));
-            let problem = SettingError::contradiction("base", base, "at most", "max", max);
-            return Err(problem.into());
-        }
-        Ok(PollSettings {
-            early: self.early.unwrap_or(Duration::from_secs(3)),
-            middle: self.middle.unwrap_or(Duration::from_millis(2500)),
-            late: self.late.unwrap_or(Duration::from_secs(2)),
-            first: self.first.unwrap_or(Duration::from_secs(2)),
-            base,
-            max,
-            give_up_after: self.give_up_after.unwrap_or(Duration::from_secs(300)),
-            other_retries: self.other_retries.unwrap_or(3),
-        })
+        let mut problems = self.out_of_bounds();
+        let (base, max) = (self.base, self.max);
+        let mut settings = self.over(PollSettings::defaults());
+        fit(
+            ("base", base, &mut settings.base),
+            ("max", max, &mut settings.max),
+            &mut problems,
+        );
+        SettingErrors::none_of(problems, settings)
     }
-}
-
-/// The settings of polling, whole and without contradictions.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PollSettings {
-    early: Duration,
-    middle: Duration,
-    late: Duration,
-    first: Duration,
-    base: Duration,
-    max: Duration,
-    give_up_after: Duration,
-    other_retries: u32,
 }
 
 impl PollSettings {
@@ -149,9 +100,6 @@ impl Default for PollSettings {
     }
 }
 
-const DEFAULT_BASE: Duration = Duration::from_secs(2);
-const DEFAULT_MAX: Duration = Duration::from_secs(15);
-
 /// A hiccup is over in a second; whoever watches a job does not want to wait longer than five.
 const RETRY_BASE: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(5);
@@ -175,7 +123,7 @@ mod tests {
 
     #[test]
     fn every_name_can_be_set() {
-        for name in PollOptions::NAMES {
+        for name in PollOptions::NAMES.iter().copied() {
             let value = if name == "other_retries" { "7" } else { "10s" };
             let mut options = PollOptions::default();
             assert_eq!(options.set(name, value), Ok(()), "{name}");

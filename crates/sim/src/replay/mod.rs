@@ -37,7 +37,7 @@ use policy::gate::GateOptions;
 use policy::ladder::LadderOptions;
 use policy::poll::PollOptions;
 use policy::preset::UnknownPreset;
-use policy::setting::{SettingError, SettingErrors};
+use policy::setting::{Options, SettingError, SettingErrors};
 
 use lines::{Line, Lines};
 pub use problem::Problem;
@@ -127,7 +127,7 @@ impl Policy {
         let explain = manner.explain;
         Ok(match self {
             Self::Gate => {
-                let settings = built(settings, GateOptions::set, GateOptions::build)?;
+                let settings = built(settings, GateOptions::build)?;
                 Box::new(gate::GateReplay::new(settings, explain))
             }
             Self::Backoff => {
@@ -143,21 +143,17 @@ impl Policy {
                 Box::new(classify::ClassifyReplay::new(explain))
             }
             Self::FailureQueue => {
-                let settings = built(
-                    settings,
-                    FailureQueueOptions::set,
-                    FailureQueueOptions::build,
-                )?;
+                let settings = built(settings, FailureQueueOptions::build)?;
                 Box::new(failure_queue::FailureQueueReplay::new(settings, manner))
             }
             Self::Protection => {
                 // A replay scripts its own errors: none of them is a gate's probing unless set.
                 let settings = iter::once(("probing_after", "0")).chain(settings);
-                let settings = built(settings, LadderOptions::set, LadderOptions::build)?;
+                let settings = built(settings, LadderOptions::build)?;
                 Box::new(protection::ProtectionReplay::new(settings, explain))
             }
             Self::Poll => {
-                let settings = built(settings, PollOptions::set, PollOptions::build)?;
+                let settings = built(settings, PollOptions::build)?;
                 Box::new(poll::PollReplay::new(settings, explain))
             }
         })
@@ -189,15 +185,15 @@ impl fmt::Display for Policy {
 }
 
 /// Builds a policy's settings from names and values. All problems are found in one go.
-fn built<'s, O: Default, S>(
+fn built<'s, O: Options, S>(
     given: impl IntoIterator<Item = (&'s str, &'s str)>,
-    set: impl Fn(&mut O, &str, &str) -> Result<(), SettingError>,
     build: impl FnOnce(O) -> Result<S, SettingErrors>,
 ) -> Result<S, Vec<SettingProblem>> {
     let mut options = O::default();
     let mut problems: Vec<_> = given
         .into_iter()
-        .filter_map(|(name, value)| set(&mut options, name, value).err())
+        .filter_map(|(name, value)| options.set_text(name, value).err())
+        .flatten()
         .collect();
     match build(options) {
         Ok(settings) if problems.is_empty() => return Ok(settings),

@@ -132,8 +132,7 @@ struct Both {
 
 impl Both {
     fn new(given: &[(&str, &str)], seed: u64) -> Self {
-        let settings =
-            || built(given.iter().copied(), GateOptions::set, GateOptions::build).unwrap();
+        let settings = || built(given.iter().copied(), GateOptions::build).unwrap();
         Self {
             slow: Slow::new(settings()),
             fast: GateReplay::new(settings(), false),

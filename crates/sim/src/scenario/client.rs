@@ -152,12 +152,10 @@ impl Manner {
             Self::Strategy(Strategy::Adaptive | Strategy::Aimd | Strategy::Fixed(_)) => {
                 GATE.to_vec()
             }
-            Self::Poll => [PollOptions::NAMES.as_slice(), &["job"]].concat(),
-            Self::Backoff => [BackoffOptions::NAMES.as_slice(), &["preset"]].concat(),
+            Self::Poll => [PollOptions::NAMES, &["job"]].concat(),
+            Self::Backoff => [BackoffOptions::NAMES, &["preset"]].concat(),
             Self::FailureQueue => FailureQueueOptions::NAMES.to_vec(),
-            Self::Protection => {
-                [LadderOptions::NAMES.as_slice(), &["endpoints", "balance"]].concat()
-            }
+            Self::Protection => [LadderOptions::NAMES, &["endpoints", "balance"]].concat(),
         }
     }
 
@@ -211,7 +209,7 @@ fn by_strategy(strategy: Strategy, section: &Section<'_>, max_in_flight: u32) ->
 fn poll(section: &Section<'_>) -> Option<Driver> {
     let job = section.positive_duration("job");
     let settings = section.options(
-        &PollOptions::NAMES,
+        PollOptions::NAMES,
         PollOptions::default(),
         PollOptions::set,
         PollOptions::build,
@@ -223,7 +221,7 @@ fn backoff(section: &Section<'_>) -> Option<Driver> {
     let preset = |word: &str| word.parse::<Preset>().map_err(|_| A_PRESET);
     let preset = section.text("preset", preset).unwrap_or_default();
     let build = |options: BackoffOptions| options.build_over(preset.settings());
-    let names = &BackoffOptions::NAMES;
+    let names = BackoffOptions::NAMES;
     let settings = section.options(names, BackoffOptions::default(), BackoffOptions::set, build);
     settings.map(Driver::Backoff)
 }
@@ -232,7 +230,7 @@ const A_PRESET: &str = "`standard`, `aggressive`, `conservative`, `background` o
 
 fn failure_queue(section: &Section<'_>) -> Option<Driver> {
     let settings = section.options(
-        &FailureQueueOptions::NAMES,
+        FailureQueueOptions::NAMES,
         FailureQueueOptions::default(),
         FailureQueueOptions::set,
         FailureQueueOptions::build,
@@ -248,7 +246,7 @@ fn protection(section: &Section<'_>) -> Option<Driver> {
         enabled: Some(true),
         ..LadderOptions::default()
     };
-    let names = &LadderOptions::NAMES;
+    let names = LadderOptions::NAMES;
     let ladder = section.options(names, options, LadderOptions::set, LadderOptions::build)?;
     Some(Driver::Protection(PoolSettings {
         ladder,
