@@ -13,6 +13,7 @@
 mod answer;
 mod body;
 mod connection;
+mod cross_site;
 mod discard;
 mod framing;
 mod guard;

@@ -255,6 +255,20 @@ impl<'a> Finish<'a> {
         self.own_after(own, None, way)
     }
 
+    /// The response to a browser that asks whether a page may send a request.
+    pub(super) fn preflight(mut self, headers: HeaderMap) -> Response<ServedBody> {
+        let mut response = Response::new(ServedBody::Made(None));
+        *response.status_mut() = StatusCode::NO_CONTENT;
+        *response.headers_mut() = headers;
+        mark(response.headers_mut(), self.id, 0, Duration::ZERO, None);
+        let way = Way {
+            sent: 0,
+            trail: Trail::default(),
+        };
+        self.keep(response.status(), None, RequestOutcome::Success, way);
+        response
+    }
+
     fn own_after(
         &mut self,
         own: &Own,

@@ -1,10 +1,12 @@
-//! Who may ask: the name a caller used for us, its token, and the size of its head.
+//! Decides which requests are served: by the name that the client used, the web page it comes from,
+//! its token and the size of its head.
 
 use std::net::SocketAddr;
 
 use http::{HeaderMap, HeaderName, Method, Request, Version};
 use subtle::ConstantTimeEq;
 
+use super::cross_site::{Origins, Source, is_preflight};
 use super::problem::Own;
 use crate::host_check::Names;
 use crate::settings::Settings;
@@ -13,6 +15,7 @@ use crate::settings::Settings;
 #[derive(Debug)]
 pub(crate) struct Guard {
     names: Names,
+    pub(super) origins: Origins,
     tokens: Vec<Box<[u8]>>,
 }
 
@@ -21,14 +24,15 @@ impl Guard {
         let tokens = settings.clients.values();
         Self {
             names: Names::new(settings, address),
+            origins: Origins::new(&settings.server.origins),
             tokens: tokens
                 .map(|client| client.token.expose().as_bytes().into())
                 .collect(),
         }
     }
 
-    /// May this request be looked at?
-    pub(crate) fn check<B>(&self, request: &Request<B>) -> Result<(), Own> {
+    /// Checks a request that comes from `source`. A preflight needs no token: browsers send none.
+    pub(super) fn check<B>(&self, request: &Request<B>, source: &Source) -> Result<(), Own> {
         let headers = request.headers();
         if is_too_large(headers) {
             return Err(Own::HeadersTooLarge);
@@ -49,7 +53,10 @@ impl Guard {
         if request.uri().authority().is_none() && !self.names.is_host_ours(headers) {
             return Err(Own::WrongHost);
         }
-        if !self.has_token(headers) {
+        if *source == Source::CrossSite {
+            return Err(Own::CrossSite);
+        }
+        if !is_preflight(request) && !self.has_token(headers) {
             return Err(Own::NoToken);
         }
         Ok(())

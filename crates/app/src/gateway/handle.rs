@@ -18,6 +18,7 @@ use tidegate::{Answered, Attempt};
 use super::answer::{self, Finish};
 use super::body::ServedBody;
 use super::connection::Serving;
+use super::cross_site::{Source, is_preflight, preflight_headers};
 use super::discard::discard;
 use super::headers;
 use super::path;
@@ -70,20 +71,12 @@ pub(super) async fn handle(
     let id = worker.name_request();
     let routes = worker.front.routes();
     let mut finish = Finish::new(worker, id, &request);
+    let source = worker.front.guard().origins.source(&request);
     let (head, body) = request.into_parts();
     let is_body_coming = !head.headers.contains_key(header::EXPECT);
-    if serving.has_conflicting_framing() {
-        discard(body);
-        return finish.own(&Own::BadRequest);
-    }
-    match understand(worker, &routes, Request::from_parts(head, ())) {
-        Err(own) => {
-            if is_body_coming {
-                discard(body);
-            }
-            finish.own(&own)
-        }
-        Ok((route, wanted)) => {
+    let request = Request::from_parts(head, ());
+    let mut response = match understand(worker, &routes, serving, &source, request) {
+        Ok(Asked::Pool(route, wanted)) => {
             let wanted = Wanted {
                 body: Kept::new(body, routes.bounds()),
                 is_body_coming,
@@ -92,16 +85,42 @@ pub(super) async fn handle(
             finish.route = Some(Arc::clone(&route));
             send(worker, &routes, &route, wanted, finish).await
         }
-    }
+        Ok(Asked::Preflight(headers)) => finish.preflight(headers),
+        Err(own) => {
+            if is_body_coming {
+                discard(body);
+            }
+            finish.own(&own)
+        }
+    };
+    let guard = worker.front.guard();
+    guard.origins.apply(&source, response.headers_mut());
+    response
+}
+
+/// What a request asks for.
+enum Asked {
+    /// Something of a pool.
+    Pool(Arc<Route>, Wanted),
+    /// Whether a page may send a request; with the headers that say so.
+    Preflight(HeaderMap),
 }
 
 /// What is asked for, if it may be; its body is still to come.
 fn understand(
     worker: &Worker,
     routes: &Routes,
+    serving: &Serving,
+    source: &Source,
     request: Request<()>,
-) -> Result<(Arc<Route>, Wanted), Own> {
-    worker.front.guard().check(&request)?;
+) -> Result<Asked, Own> {
+    if serving.has_conflicting_framing() {
+        return Err(Own::BadRequest);
+    }
+    worker.front.guard().check(&request, source)?;
+    if is_preflight(&request) {
+        return Ok(Asked::Preflight(preflight_headers(request.headers())));
+    }
     if worker.front.is_draining() {
         return Err(Own::Draining);
     }
@@ -138,7 +157,7 @@ fn understand(
         is_body_coming: false,
         kind,
     };
-    Ok((Arc::clone(route), wanted))
+    Ok(Asked::Pool(Arc::clone(route), wanted))
 }
 
 /// Who does not want to wait still has the time that it takes to ask.

@@ -49,6 +49,8 @@ pub enum Own {
     HostNotAllowed,
     /// Its endpoint's name leads to an address that must not be dialled.
     AddressNotAllowed,
+    /// It comes from a web page whose origin is not allowed.
+    CrossSite,
     /// Its `Host` is none of ours.
     WrongHost,
     /// Its body is longer than is passed on.
@@ -82,6 +84,7 @@ impl Own {
             Self::NoToken => RequestOutcome::NoToken,
             Self::HostNotAllowed => RequestOutcome::HostNotAllowed,
             Self::AddressNotAllowed => RequestOutcome::AddressNotAllowed,
+            Self::CrossSite => RequestOutcome::CrossSite,
             Self::WrongHost => RequestOutcome::WrongHost,
             Self::BodyTooLarge => RequestOutcome::BodyTooLarge,
             Self::HeadersTooLarge => RequestOutcome::HeadersTooLarge,
@@ -109,7 +112,9 @@ impl Own {
             Self::Deadline => StatusCode::GATEWAY_TIMEOUT,
             Self::Unreachable(_) => StatusCode::BAD_GATEWAY,
             Self::NoToken => StatusCode::UNAUTHORIZED,
-            Self::HostNotAllowed | Self::AddressNotAllowed => StatusCode::FORBIDDEN,
+            Self::HostNotAllowed | Self::AddressNotAllowed | Self::CrossSite => {
+                StatusCode::FORBIDDEN
+            }
             Self::WrongHost => StatusCode::MISDIRECTED_REQUEST,
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::HeadersTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
@@ -145,6 +150,7 @@ impl Own {
             Self::NoToken => "A client's token is needed",
             Self::HostNotAllowed => "This host is not forwarded to",
             Self::AddressNotAllowed => "This address must not be dialled",
+            Self::CrossSite => "Web pages of other sites may not use the gateway",
             Self::WrongHost => "This is another host",
             Self::BodyTooLarge => "The body is too long",
             Self::HeadersTooLarge => "The headers are too long",
@@ -190,6 +196,10 @@ impl Own {
             }
             Self::AddressNotAllowed => {
                 "the endpoint's name leads to an address that is not public; allow it in `[network]` if that is meant".to_owned()
+            }
+            Self::CrossSite => {
+                "the request comes from a web page whose origin is not in `server.origins`; add it to allow the page"
+                    .to_owned()
             }
             Self::WrongHost => {
                 "the `Host` of the request is no name of this gateway; add it to `server.hosts` if it is".to_owned()

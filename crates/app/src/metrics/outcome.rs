@@ -71,6 +71,8 @@ outcomes! {
     HostNotAllowed = "host_not_allowed",
     /// Its host has an address that must not be dialled.
     AddressNotAllowed = "address_not_allowed",
+    /// It comes from a web page whose origin is not allowed.
+    CrossSite = "cross_site",
     /// It was meant for someone else, by its `Host`.
     WrongHost = "wrong_host",
     /// Its body was too large.

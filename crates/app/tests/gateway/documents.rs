@@ -25,6 +25,7 @@ fn all() -> Vec<Own> {
         Own::NoToken,
         Own::HostNotAllowed,
         Own::AddressNotAllowed,
+        Own::CrossSite,
         Own::WrongHost,
         Own::BodyTooLarge,
         Own::HeadersTooLarge,
@@ -48,6 +49,7 @@ fn all() -> Vec<Own> {
             | Own::NoToken
             | Own::HostNotAllowed
             | Own::AddressNotAllowed
+            | Own::CrossSite
             | Own::WrongHost
             | Own::BodyTooLarge
             | Own::HeadersTooLarge

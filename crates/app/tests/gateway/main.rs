@@ -9,6 +9,7 @@
 )]
 
 mod bodies;
+mod cross_site;
 mod documents;
 mod headers;
 mod hostile;

@@ -28,16 +28,17 @@ pub(crate) struct Fixture {
     log: Captured,
 }
 
-/// What keeps tests quick: no pacing unless a test asks for it, and short waits.
+/// What keeps tests quick: no pacing unless a test asks for it, and short waits. Settings that begin
+/// without a section are those of `[server]`.
 const USUAL: &str = r#"
-[server]
-listen = "127.0.0.1:0"
 [backoff.standard]
 base = "20ms"
 max = "40ms"
 max_attempts = 4
 jitter = "none"
 retry_after_jitter = "0s"
+[server]
+listen = "127.0.0.1:0"
 "#;
 
 /// A gate that lets everything out.
