@@ -1,6 +1,6 @@
 //! The macro that defines settings, and what it builds on.
 
-use std::net::SocketAddr;
+use core::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
