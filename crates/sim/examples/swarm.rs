@@ -1,10 +1,7 @@
-//! Plays scenarios made up from seeds and checks every promise on every event. `scripts/run-swarm`
-//! runs it and says how it is called.
+//! Runs random scenarios and checks the invariants on every event. See `scripts/run-swarm` for the
+//! options.
 
-#![expect(
-    clippy::print_stdout,
-    reason = "what a person started by hand tells them"
-)]
+#![expect(clippy::print_stdout, reason = "a program that prints its results")]
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -22,28 +19,27 @@ use sim::scenario::Scenario;
 use sim::swarm;
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
-    let wanted = Wanted::read(std::env::args().skip(1))?;
-    if wanted.print {
-        for seed in wanted.seeds {
-            println!("{}", swarm::written(seed));
+    let options = Options::read(std::env::args().skip(1))?;
+    if options.print {
+        for seed in options.seeds {
+            println!("{}", swarm::scenario_text(seed));
         }
         return Ok(ExitCode::SUCCESS);
     }
-    if let Some(file) = &wanted.file {
-        return play_file(file);
+    if let Some(file) = &options.file {
+        return check_file(file);
     }
-    let run = Run::new(wanted);
+    let run = Run::new(options);
     thread::scope(|scope| {
-        for _ in 0..run.wanted.jobs {
+        for _ in 0..run.options.jobs {
             scope.spawn(|| run.work());
         }
     });
     run.report()
 }
 
-/// What was asked for.
 #[derive(Debug)]
-struct Wanted {
+struct Options {
     seeds: Range<u64>,
     limit: Option<Duration>,
     keep_going: bool,
@@ -53,9 +49,9 @@ struct Wanted {
     print: bool,
 }
 
-impl Wanted {
+impl Options {
     fn read(mut words: impl Iterator<Item = String>) -> Result<Self, Box<dyn Error>> {
-        let mut wanted = Self {
+        let mut options = Self {
             seeds: 0..u64::MAX,
             limit: None,
             keep_going: false,
@@ -74,7 +70,7 @@ impl Wanted {
             match &*word {
                 "--seed" => {
                     let seed = value()?.parse()?;
-                    wanted.seeds = seed..u64::saturating_add(seed, 1);
+                    options.seeds = seed..u64::saturating_add(seed, 1);
                     is_bounded = true;
                 }
                 "--seeds" => {
@@ -82,55 +78,55 @@ impl Wanted {
                     let (from, to) = value
                         .split_once("..")
                         .ok_or_else(|| format!("`{value}` is no range, expected `FROM..TO`"))?;
-                    wanted.seeds = from.parse()?..to.parse()?;
+                    options.seeds = from.parse()?..to.parse()?;
                     is_bounded = true;
                 }
                 "--minutes" => {
                     let minutes: f64 = value()?.parse()?;
-                    wanted.limit = Some(Duration::try_from_secs_f64(60.0 * minutes)?);
+                    options.limit = Some(Duration::try_from_secs_f64(60.0 * minutes)?);
                 }
-                "--print" => wanted.print = true,
-                "--keep-going" => wanted.keep_going = true,
-                "--jobs" => wanted.jobs = value()?.parse()?,
-                "--directory" => wanted.directory = value()?.into(),
-                "--file" => wanted.file = Some(value()?.into()),
+                "--print" => options.print = true,
+                "--keep-going" => options.keep_going = true,
+                "--jobs" => options.jobs = value()?.parse()?,
+                "--directory" => options.directory = value()?.into(),
+                "--file" => options.file = Some(value()?.into()),
                 _ => return Err(format!("`{word}` is unknown; see scripts/run-swarm").into()),
             }
         }
-        if wanted.limit.is_none() && !is_bounded {
-            wanted.limit = Some(Duration::from_secs(60));
+        if options.limit.is_none() && !is_bounded {
+            options.limit = Some(Duration::from_secs(60));
         }
-        Ok(wanted)
+        Ok(options)
     }
 }
 
 struct Run {
-    wanted: Wanted,
+    options: Options,
     started: Instant,
     next: AtomicU64,
     done: AtomicU64,
     events: AtomicU64,
-    is_over: AtomicBool,
+    is_stopped: AtomicBool,
     failures: Mutex<BTreeMap<u64, Violation>>,
 }
 
 impl Run {
-    fn new(wanted: Wanted) -> Self {
+    fn new(options: Options) -> Self {
         Self {
-            next: AtomicU64::new(wanted.seeds.start),
-            wanted,
+            next: AtomicU64::new(options.seeds.start),
+            options,
             started: Instant::now(),
             done: AtomicU64::new(0),
             events: AtomicU64::new(0),
-            is_over: AtomicBool::new(false),
+            is_stopped: AtomicBool::new(false),
             failures: Mutex::default(),
         }
     }
 
     fn work(&self) {
-        while !self.is_over.load(Ordering::Relaxed) && !self.is_late() {
+        while !self.is_stopped.load(Ordering::Relaxed) && !self.is_late() {
             let seed = self.next.fetch_add(1, Ordering::Relaxed);
-            if seed >= self.wanted.seeds.end {
+            if seed >= self.options.seeds.end {
                 return;
             }
             match swarm::run(seed) {
@@ -141,13 +137,13 @@ impl Run {
             }
             let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
             if done.is_multiple_of(1000) {
-                self.say_how_far(done);
+                self.print_progress(done);
             }
         }
     }
 
     fn is_late(&self) -> bool {
-        self.wanted
+        self.options
             .limit
             .is_some_and(|limit| self.started.elapsed() >= limit)
     }
@@ -157,31 +153,31 @@ impl Run {
         if let Ok(mut failures) = self.failures.lock() {
             failures.insert(seed, violation);
         }
-        if !self.wanted.keep_going {
-            self.is_over.store(true, Ordering::Relaxed);
+        if !self.options.keep_going {
+            self.is_stopped.store(true, Ordering::Relaxed);
         }
     }
 
-    fn say_how_far(&self, done: u64) {
+    fn print_progress(&self, done: u64) {
         let events = self.events.load(Ordering::Relaxed);
         let seconds = self.started.elapsed().as_secs();
         println!("{done} scenarios, {events} events, {seconds} s");
     }
 
     fn report(self) -> Result<ExitCode, Box<dyn Error>> {
-        self.say_how_far(self.done.load(Ordering::Relaxed));
+        self.print_progress(self.done.load(Ordering::Relaxed));
         let failures = self.failures.into_inner()?;
-        let mut by_promise = BTreeMap::<_, u64>::new();
+        let mut by_invariant = BTreeMap::<_, u64>::new();
         for (seed, violation) in &failures {
-            *by_promise.entry(violation.promise).or_default() += 1;
-            fs::create_dir_all(&self.wanted.directory)?;
-            let file = self.wanted.directory.join(format!("{seed}.toml"));
+            *by_invariant.entry(violation.invariant).or_default() += 1;
+            fs::create_dir_all(&self.options.directory)?;
+            let file = self.options.directory.join(format!("{seed}.toml"));
             let opening = format!("# {violation}\n");
-            fs::write(&file, opening + &swarm::written(*seed))?;
+            fs::write(&file, opening + &swarm::scenario_text(*seed))?;
             println!("{}: scripts/run-swarm --seed {seed}", file.display());
         }
-        for (promise, count) in by_promise {
-            println!("{promise:?}: {count}");
+        for (invariant, count) in by_invariant {
+            println!("{invariant:?}: {count}");
         }
         Ok(if failures.is_empty() {
             ExitCode::SUCCESS
@@ -191,7 +187,7 @@ impl Run {
     }
 }
 
-fn play_file(file: &PathBuf) -> Result<ExitCode, Box<dyn Error>> {
+fn check_file(file: &PathBuf) -> Result<ExitCode, Box<dyn Error>> {
     let name = file.display().to_string();
     let scenario = Scenario::read(&name, &fs::read(file)?).map_err(|problems| {
         let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
@@ -199,7 +195,7 @@ fn play_file(file: &PathBuf) -> Result<ExitCode, Box<dyn Error>> {
     })?;
     match check(&scenario, scenario.seed) {
         Ok(checked) => {
-            println!("{name}: {} events, every promise kept", checked.events);
+            println!("{name}: {} events, no violation", checked.events);
             Ok(ExitCode::SUCCESS)
         }
         Err(violation) => {

@@ -1,36 +1,33 @@
-//! What is promised of every run, whatever the scenario: checked event by event.
+//! Invariants of every run, checked on every event.
 //!
-//! The checks keep books of their own, from what was sent and what came back, and compare a gate
-//! with those. They ask it only for what cannot be known from outside: its rate, its breaker's
-//! state and the waits that it assumes. Bounds are what is promised, not what is usual: a scenario
-//! that is merely slow or unlucky keeps them all.
+//! The checks compute a gate's state a second time, from the requests sent and their results, and
+//! compare the gate with it. They read from the gate only what cannot be known from outside: its
+//! rate, its breaker's state and the waits it assumes. The bounds are what the design promises, not
+//! what is usual: a slow or unlucky scenario satisfies all of them.
 //!
-//! Only gates are looked at. Other clients take part in the figures, in the progress of all and in
-//! the trace.
+//! Only gates are checked. Clients with other controllers count in the figures, the progress and the
+//! trace.
 
-mod counts;
-mod fairness;
 mod gate;
 mod pauses;
 mod progress;
 #[cfg(test)]
 mod tests;
 mod tokens;
-mod trace;
+mod totals;
 
 use std::fmt;
 
 use policy::time::Timestamp;
 
-use self::counts::Counts;
-use self::gate::GateWatch;
+use self::gate::GateChecker;
 use self::progress::Progress;
-use self::trace::Trace;
+use self::totals::Totals;
 use crate::measure::Figures;
 use crate::scenario::Scenario;
-use crate::simulate::{Observer, Sight, simulate_observed};
+use crate::simulate::{ClientEvent, Observation, Observer, simulate_observed};
 
-/// Plays a scenario twice and looks at everything.
+/// Runs a scenario twice and checks every event.
 ///
 /// ```
 /// use sim::check::check;
@@ -42,126 +39,129 @@ use crate::simulate::{Observer, Sight, simulate_observed};
 ///
 /// # Errors
 ///
-/// The first promise that was not kept.
-pub fn check(scenario: &Scenario, seed: u64) -> Result<Checked, Violation> {
-    let (mut checker, figures) = Checker::over(scenario, seed);
+/// The first violation of an invariant.
+pub fn check(scenario: &Scenario, seed: u64) -> Result<CheckedRun, Violation> {
+    let (mut checker, figures) = Checker::run(scenario, seed);
     checker.finish(scenario, &figures);
-    let (again, _) = Checker::over(scenario, seed);
-    let (trace, events) = (checker.trace.hash(), checker.trace.events());
+    let (again, _) = Checker::run(scenario, seed);
+    let Trace { hash, events } = checker.trace;
     checker
-        .found
-        .expect(trace == again.trace.hash(), Promise::SameTrace, || {
-            format!("{trace:016x}, then {:016x}", again.trace.hash())
+        .violations
+        .require(hash == again.trace.hash, Invariant::Deterministic, || {
+            format!("{hash:016x}, then {:016x}", again.trace.hash)
         });
-    match checker.found.first {
+    match checker.violations.first {
         Some(violation) => Err(violation),
-        None => Ok(Checked {
+        None => Ok(CheckedRun {
             figures,
             events,
-            trace,
+            trace: hash,
         }),
     }
 }
 
-/// A run that kept every promise.
+/// A run without violations.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Checked {
-    /// What it came to.
+pub struct CheckedRun {
+    /// Its figures.
     pub figures: Figures,
-    /// How many events were looked at.
+    /// The number of events checked.
     pub events: u64,
-    /// Made of all events: equal for equal runs.
+    /// A hash of all events: equal for equal runs.
     pub trace: u64,
 }
 
-/// What is promised.
+/// What must hold in every run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Promise {
-    /// Nothing leaves before a hold has ended that the server or a step of our own began.
-    HoldIsKept,
-    /// A hold is at least as long as the longest wait that the server named: it only ever grows.
+pub enum Invariant {
+    /// Nothing is sent during a hold.
+    NoSendDuringHold,
+    /// A hold lasts at least as long as the longest wait that the server named.
     HoldOnlyGrows,
-    /// A hold that no server named is assumed by `adaptive` alone, for ten seconds at most.
-    WaitIsNotInvented,
-    /// Nothing leaves while the breaker is Open or Isolated.
-    OpenLetsNobodyThrough,
-    /// While HalfOpen, at most `half_open_probes` are out at once, and each is marked as a probe.
-    ProbesAreFew,
-    /// The breaker opens on failures, for no shorter than `open_first` and no longer than
-    /// `open_for`; it closes after as many successful probes as set, and makes no other moves.
-    BreakerMovesAsDrawn,
-    /// So many failures in a row open it.
-    FailuresOpen,
-    /// Every request takes a token: never more than the burst and what the rate brings. After a
-    /// hold one saved token is left, after an open breaker one for each probe.
-    TokensAreTaken,
-    /// A known limit is kept in any stretch.
-    LimitsAreKept,
-    /// No more than `max_in_flight` are under way, and the gate knows how many.
+    /// Only `adaptive` holds without a server's hint, for ten seconds at most.
+    AssumedHoldIsBounded,
+    /// Nothing is sent while the breaker is Open or Isolated.
+    NoSendWhileOpen,
+    /// While HalfOpen, at most `half_open_probes` are in flight, and each is marked as a probe.
+    ProbesAreBounded,
+    /// The breaker opens on failures, for at least `open_first` and at most `open_for`; it closes after
+    /// `half_open_probes` successes; there are no other transitions.
+    BreakerTransitionIsLegal,
+    /// `consecutive_failures` open the breaker.
+    FailuresOpenBreaker,
+    /// Every request takes a token: never more than the burst and what the rate adds. After a hold one
+    /// saved token is left, after an open breaker one for each probe.
+    TokenPerRequest,
+    /// A known limit is kept in any interval of its length.
+    KnownLimitIsKept,
+    /// At most `max_in_flight` are in flight, and the gate's count is right.
     InFlightIsBounded,
-    /// No more than `max_waiting` wait.
+    /// At most `max_waiting` wait.
     LineIsBounded,
-    /// The rate is at least `min_rate` and at most `max_rate`, and stays where it is if fixed.
+    /// The rate is between `min_rate` and `max_rate`.
     RateIsBounded,
-    /// The rate rises by accepted answers only, by no more than a step of the strategy; growth
-    /// near a ceiling starts anew after a pause.
-    GrowthIsSlow,
-    /// An answer to a request that left before the last change of epoch moves neither the rate nor
-    /// the epoch: many refusals of one moment are one event.
-    LateAnswersTeachNothing,
-    /// Whoever has something to send and nothing under way knows when to ask again: at the end of
-    /// its pause, and a token and the stretches of its limits later.
-    WaitsEnd,
-    /// While the upstream is there and somebody may send, a request is accepted within the bound of
-    /// `Progress`: after outages, bans and steps too.
-    AllGoOn,
-    /// Of equal clients none is left with nothing.
-    NobodyStarves,
-    /// Figures agree with what was seen.
-    FiguresAddUp,
-    /// The same scenario and seed, the same events.
-    SameTrace,
+    /// The rate rises only after accepted requests, by at most one step of the strategy; growth near a
+    /// ceiling starts again slowly after a pause.
+    GrowthIsBounded,
+    /// The result of an attempt sent before the present epoch changes neither rate nor epoch, and the
+    /// rate falls only with a new epoch.
+    OldEpochIsIgnored,
+    /// A client with a backlog and nothing in flight asks again by the end of its pause plus one token
+    /// and the longest period of its limits.
+    WaitIsBounded,
+    /// While the upstream is available and a client may send, a request is accepted within the bound of
+    /// `Progress`, also after outages, bans and steps.
+    Progress,
+    /// Of equal clients none gets nothing.
+    NoStarvation,
+    /// The figures equal the counts of events.
+    FiguresMatchEvents,
+    /// The same scenario and seed give the same events.
+    Deterministic,
 }
 
-/// A promise that was not kept.
+/// A violated invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which.
-    pub promise: Promise,
+    /// The invariant.
+    pub invariant: Invariant,
     /// When.
     pub at: Timestamp,
-    /// By whose gate; 0 if it is about all.
+    /// The number of the client; 0 if it concerns all.
     pub client: usize,
-    /// What was seen.
-    pub what: String,
+    /// What was observed.
+    pub detail: String,
 }
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
-            promise,
+            invariant,
             at,
             client,
-            what,
+            detail,
         } = self;
         let seconds = at.seconds_since(Timestamp::ZERO);
-        write!(f, "{promise:?} at {seconds:.9} s, client {client}: {what}")
+        write!(
+            f,
+            "{invariant:?} at {seconds:.9} s, client {client}: {detail}"
+        )
     }
 }
 
 impl std::error::Error for Violation {}
 
-/// Looks at all events of a run.
+/// Checks all events of a run.
 struct Checker {
-    gates: Vec<Option<GateWatch>>,
+    gates: Vec<Option<GateChecker>>,
     progress: Progress,
-    counts: Counts,
+    totals: Totals,
     trace: Trace,
-    found: Found,
+    violations: Violations,
 }
 
 impl Checker {
-    fn over(scenario: &Scenario, seed: u64) -> (Self, Figures) {
+    fn run(scenario: &Scenario, seed: u64) -> (Self, Figures) {
         let mut checker = Self::new(scenario);
         let figures = simulate_observed(scenario, seed, &mut checker);
         (checker, figures)
@@ -172,56 +172,111 @@ impl Checker {
         Self {
             gates: (0..clients).map(|_| None).collect(),
             progress: Progress::new(scenario),
-            counts: Counts::new(clients),
+            totals: Totals::new(clients),
             trace: Trace::new(),
-            found: Found::default(),
+            violations: Violations::default(),
         }
     }
 
     fn finish(&mut self, scenario: &Scenario, figures: &Figures) {
-        self.found.at = Timestamp::ZERO + scenario.duration;
-        self.found.client = 0;
-        self.progress.pass(self.found.at, &mut self.found);
-        self.counts.compare(figures, &mut self.found);
-        fairness::judge(scenario, figures, &self.counts, &mut self.found);
+        self.violations.at = Timestamp::ZERO + scenario.duration;
+        self.violations.client = 0;
+        self.progress
+            .advance(self.violations.at, &mut self.violations);
+        self.totals.check_figures(figures, &mut self.violations);
+        self.totals
+            .check_shares(scenario, figures, &mut self.violations);
     }
 }
 
 impl Observer for Checker {
-    fn look(&mut self, sight: &Sight<'_>) {
-        self.found.at = sight.now;
-        self.found.client = sight.client;
-        self.trace.add(sight);
-        self.counts.add(sight);
+    fn observe(&mut self, observation: &Observation<'_>) {
+        let client = observation.client;
+        self.violations.at = observation.now;
+        self.violations.client = client;
+        self.trace.add(observation);
+        self.totals.add(observation);
         let mut held_until = Timestamp::ZERO;
-        if let Some(view) = &sight.gate {
-            let watch =
-                self.gates[sight.client].get_or_insert_with(|| GateWatch::new(view.settings));
-            watch.look(sight, view, &mut self.found);
-            held_until = watch.directed_until();
+        if let Some(view) = &observation.gate {
+            let gate = self.gates[client].get_or_insert_with(|| GateChecker::new(view.settings));
+            gate.check(observation, view, &mut self.violations);
+            held_until = gate.directed_until();
         }
-        self.progress.look(sight, held_until, &mut self.found);
+        self.progress
+            .check(observation, held_until, &mut self.violations);
     }
 }
 
-/// The first violation, and where things stand.
+/// The first violation, and the time and client of the present event.
 #[derive(Debug, Default)]
-struct Found {
+struct Violations {
     at: Timestamp,
     client: usize,
     first: Option<Violation>,
 }
 
-impl Found {
-    /// Notes that `promise` was not kept, unless it holds.
-    fn expect(&mut self, holds: bool, promise: Promise, what: impl FnOnce() -> String) {
+impl Violations {
+    /// Records a violation of `invariant` unless `holds`.
+    fn require(&mut self, holds: bool, invariant: Invariant, detail: impl FnOnce() -> String) {
         if !holds && self.first.is_none() {
             self.first = Some(Violation {
-                promise,
+                invariant,
                 at: self.at,
                 client: self.client,
-                what: what(),
+                detail: detail(),
             });
         }
+    }
+}
+
+/// A hash of all events (FNV over words), to compare two runs.
+#[derive(Debug)]
+struct Trace {
+    hash: u64,
+    events: u64,
+}
+
+impl Trace {
+    fn new() -> Self {
+        Self {
+            hash: 0xcbf2_9ce4_8422_2325,
+            events: 0,
+        }
+    }
+
+    fn add(&mut self, observation: &Observation<'_>) {
+        let now = observation.now;
+        self.events += 1;
+        self.add_word(now.as_nanos());
+        self.add_word(observation.client as u64);
+        self.add_word(u64::from(observation.has_backlog));
+        match observation.event {
+            ClientEvent::Waits { until } => self.add_time(until),
+            ClientEvent::Sent { class, ends, .. } => {
+                self.add_word(class as u64);
+                self.add_time(Some(ends));
+            }
+            ClientEvent::Ended { class, result, .. } => {
+                self.add_word(class as u64);
+                let latency = result.outcome.latency.as_nanos();
+                self.add_word(u64::try_from(latency).unwrap_or(u64::MAX));
+            }
+        }
+        if let Some(view) = &observation.gate {
+            self.add_word(view.gate.rate().to_bits());
+            self.add_word(u64::from(view.gate.epoch()));
+            self.add_time(view.gate.hold_until(now));
+            self.add_word(view.gate.breaker_state(now) as u64);
+        }
+    }
+
+    fn add_time(&mut self, at: Option<Timestamp>) {
+        self.add_word(at.map_or(u64::MAX, Timestamp::as_nanos));
+    }
+
+    fn add_word(&mut self, word: u64) {
+        self.hash = (self.hash ^ word).wrapping_mul(0x0000_0100_0000_01b3);
+        // Multiplication moves bits only upwards, so the high half is mixed in.
+        self.hash ^= self.hash >> 32;
     }
 }

@@ -1,30 +1,26 @@
-//! A client: something to send, and what decides when.
+//! A client of the upstream: a backlog of requests and a controller that decides when to send.
 //!
-//! The client itself decides nothing. It keeps the backlog and what is under way, and asks its
-//! [`Controller`]: a gate, a backoff, a poll …, whatever stands behind it, may the next request
-//! leave, or when is it worth asking again? It asks when something happened, an answer or an
-//! arrival, and at the time that it was told, never in ticks. What came back refused or failed
-//! stays in the backlog, unless the controller keeps it to send it again itself.
+//! The client itself makes no decisions. It holds the backlog and the attempts in flight, and asks
+//! its [`Controller`] whether the next request may leave, or when to ask again. It asks when a
+//! request arrives, when an attempt ends, and at the time the controller named; there are no ticks.
+//! Requests that were refused or failed return to the backlog, unless the controller resends them
+//! itself.
 
 mod controller;
-mod failing;
-mod gated;
-mod polling;
-mod pooled;
-mod retrying;
+mod failure_cost;
+mod failure_queue;
+mod gate;
+mod poll;
+mod pool;
+mod retry;
 mod settings;
-mod tries;
 
-use std::time::Duration;
-
-use policy::classify;
-use policy::hint::{self, Response};
-use policy::outcome::{Failure, Outcome, Phase};
 use policy::random::Random;
 use policy::time::Timestamp;
 
 pub use controller::{
-    Afterwards, Attempt, Controller, FlightId, GateView, Kept, Next, Outstanding, Standing,
+    Action, AttemptId, AttemptResult, Controller, ControllerState, FollowUp, GateView, InFlight,
+    ResendId,
 };
 pub use settings::{
     ClientSettings, CustomController, Driver, PoolSettings, Strategy, UnknownStrategy,
@@ -32,47 +28,48 @@ pub use settings::{
 pub(crate) use settings::{DEFAULT_IN_FLIGHT, naive};
 
 use crate::load::Load;
-use crate::measure::{AfterFailures, Class};
-use crate::upstream::Answer;
-use tries::Tries;
+use crate::measure::{AttemptClass, FailureCost};
+use crate::upstream::UpstreamResponse;
+use failure_cost::FailureCounter;
 
-/// One of those who call the upstream.
+/// A simulated client.
 #[derive(Debug)]
 pub(crate) struct Client {
     load: Load,
     controller: Box<dyn Controller>,
     random: Random,
-    flights: Vec<Flight>,
-    free: Vec<FlightId>,
-    tries: Tries,
-    /// When it wants to be asked again, as it stands in the queue of events.
+    attempts: Vec<Attempt>,
+    /// Ids of ended attempts, to be used again.
+    free_ids: Vec<AttemptId>,
+    failures: FailureCounter,
+    /// The wake-up event of this client in the event queue that is still valid.
     wake_at: Option<Timestamp>,
-    /// Until when the server has asked not to be called.
-    asked_until: Timestamp,
+    /// The end of the longest wait that the server asked for.
+    hint_until: Timestamp,
 }
 
-/// A request under way.
+/// An attempt in flight. Its end is known as soon as it is sent.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Flight {
+pub(crate) struct Attempt {
     pub(crate) sent_at: Timestamp,
-    pub(crate) ending: Ending,
+    pub(crate) end: AttemptEnd,
 }
 
-/// How a request ends, as its client sees it.
+/// How an attempt ends, as the client sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
-    Answered(Answer),
+pub(crate) enum AttemptEnd {
+    Response(UpstreamResponse),
     Unreachable,
     TimedOut,
 }
 
-/// What a client wants.
+/// What a client does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
-    /// Send a request now, under this name.
-    Send(FlightId),
-    /// Be asked again then, or when an answer has come.
-    Wake(Option<Timestamp>),
+pub(crate) enum ClientAction {
+    /// Send a request now, under this id.
+    Send(AttemptId),
+    /// Wait until this time or until an attempt ends; `None`: only until an attempt ends.
+    WaitUntil(Option<Timestamp>),
 }
 
 impl Client {
@@ -91,11 +88,11 @@ impl Client {
             },
             controller: settings.controller(start),
             random,
-            flights: Vec::new(),
-            free: Vec::new(),
-            tries: Tries::default(),
+            attempts: Vec::new(),
+            free_ids: Vec::new(),
+            failures: FailureCounter::default(),
             wake_at: None,
-            asked_until: Timestamp::ZERO,
+            hint_until: Timestamp::ZERO,
         }
     }
 
@@ -107,122 +104,98 @@ impl Client {
         &*self.controller
     }
 
-    /// What its failures cost.
-    pub(crate) fn after_failures(&self) -> AfterFailures {
-        self.tries.sum()
+    pub(crate) fn failure_cost(&self) -> FailureCost {
+        self.failures.total()
     }
 
-    /// Is it `at` that it wants to be woken? Then it no longer does.
-    pub(crate) fn wakes_at(&mut self, at: Timestamp) -> bool {
-        let wakes = self.wake_at == Some(at);
-        if wakes {
+    /// Consumes the wake-up at `at`. `false` if it is outdated.
+    pub(crate) fn take_wake_up(&mut self, at: Timestamp) -> bool {
+        let is_valid = self.wake_at == Some(at);
+        if is_valid {
             self.wake_at = None;
         }
-        wakes
+        is_valid
     }
 
-    /// Notes when it wants to be woken. `Some` if that has to be put into the queue.
-    pub(crate) fn wake(&mut self, at: Option<Timestamp>) -> Option<Timestamp> {
+    /// Replaces the wake-up. `Some` if it has to be added to the event queue.
+    pub(crate) fn set_wake_up(&mut self, at: Option<Timestamp>) -> Option<Timestamp> {
         let changed = self.wake_at != at;
         self.wake_at = at;
         at.filter(|_| changed)
     }
 
-    /// What it wants at `now`. After [`Wish::Send`] comes [`Client::sent`].
-    pub(crate) fn wish(&mut self, now: Timestamp) -> Wish {
+    /// Decides what to do at `now`. [`ClientAction::Send`] must be followed by [`Client::sent`].
+    pub(crate) fn next_action(&mut self, now: Timestamp) -> ClientAction {
         if now < self.load.start() {
-            return Wish::Wake(Some(self.load.start()));
+            return ClientAction::WaitUntil(Some(self.load.start()));
         }
         let id = self
-            .free
+            .free_ids
             .last()
             .copied()
-            .unwrap_or(FlightId(self.flights.len()));
-        let has_fresh = self.load.has(now);
-        match self.controller.next(id, has_fresh, now, &mut self.random) {
-            Next::SendFresh => {
-                self.load.take();
-                self.tries.sent_fresh(id);
-                Wish::Send(id)
-            }
-            Next::SendAgain(kept) => {
-                self.tries.sent_again(id, kept);
-                Wish::Send(id)
-            }
-            Next::Wait { until } => {
-                let arrival = self.load.next_arrival().filter(|_| !has_fresh);
-                // Who may leave now, but does not, waits for an answer.
-                let until = until.filter(|until| *until > now);
-                Wish::Wake([until, arrival].into_iter().flatten().min())
-            }
-        }
-    }
-
-    /// A request has left. `true` if the server had asked not to be called yet.
-    pub(crate) fn sent(&mut self, id: FlightId, flight: Flight) -> bool {
-        if self.free.pop().is_none() {
-            self.flights.push(flight);
-        } else {
-            self.flights[id.0] = flight;
-        }
-        flight.sent_at < self.asked_until
-    }
-
-    /// A request has ended: how, and how long it took.
-    pub(crate) fn ended(&mut self, id: FlightId, now: Timestamp) -> Flight {
-        let flight = self.flights[id.0];
-        self.free.push(id);
-        let attempt = judged(&flight, now);
-        if let Some(wait) = attempt.outcome.hint.wait {
-            self.asked_until = self.asked_until.max(now + wait);
-        }
-        let afterwards = self
+            .unwrap_or(AttemptId(self.attempts.len()));
+        let has_backlog = self.load.has(now);
+        let action = self
             .controller
-            .answered(id, &attempt, now, &mut self.random);
-        let ended = self.tries.ended(id, Class::of(&flight.ending));
-        match afterwards {
-            Afterwards::Over => {}
-            Afterwards::BackToBacklog => {
-                self.load.put_back();
-                ended.put_back();
+            .next_action(id, has_backlog, now, &mut self.random);
+        match action {
+            Action::Send => {
+                self.load.take();
+                self.failures.sent(id);
+                ClientAction::Send(id)
             }
-            Afterwards::Kept(kept) => ended.keep(kept),
+            Action::Resend(resend) => {
+                self.failures.resent(id, resend);
+                ClientAction::Send(id)
+            }
+            Action::Wait { until } => {
+                let arrival = self.load.next_arrival().filter(|_| !has_backlog);
+                // A controller that could send now and does not waits for an attempt to end.
+                let until = until.filter(|until| *until > now);
+                ClientAction::WaitUntil([until, arrival].into_iter().flatten().min())
+            }
         }
-        flight
     }
-}
 
-/// What the policies hear of a request.
-pub(crate) fn judged(flight: &Flight, now: Timestamp) -> Attempt {
-    let latency = now.since(flight.sent_at);
-    match flight.ending {
-        Ending::Answered(answer) => Attempt::answered(&answer, latency),
-        Ending::Unreachable => failed(Failure::Connect, Phase::Connecting, latency),
-        Ending::TimedOut => failed(Failure::Timeout, Phase::Waiting, latency),
+    /// Records an attempt that has just been sent. `true` if a wait that the server asked for had
+    /// not ended.
+    pub(crate) fn sent(&mut self, id: AttemptId, attempt: Attempt) -> bool {
+        if self.free_ids.pop().is_none() {
+            self.attempts.push(attempt);
+        } else {
+            self.attempts[id.0] = attempt;
+        }
+        attempt.sent_at < self.hint_until
+    }
+
+    /// Reports the end of an attempt to the controller. Returns the attempt.
+    pub(crate) fn attempt_ended(&mut self, id: AttemptId, now: Timestamp) -> Attempt {
+        let attempt = self.attempts[id.0];
+        self.free_ids.push(id);
+        let result = attempt.result(now);
+        if let Some(wait) = result.outcome.hint.wait {
+            self.hint_until = self.hint_until.max(now + wait);
+        }
+        let follow_up = self
+            .controller
+            .attempt_ended(id, &result, now, &mut self.random);
+        if follow_up == FollowUp::Requeue {
+            self.load.put_back();
+        }
+        self.failures
+            .ended(id, AttemptClass::of(&attempt.end), follow_up);
+        attempt
     }
 }
 
 impl Attempt {
-    /// An attempt that got this answer: with the hint read from its headers, and the verdict.
-    pub fn answered(answer: &Answer, latency: Duration) -> Self {
-        let headers = answer.headers();
-        let response = Response {
-            status: answer.status,
-            headers: headers.iter(),
-            body: b"",
-        };
-        let hint = hint::read(&response, None);
-        let verdict = classify::response(&[], &response, &hint).verdict;
-        Self {
-            outcome: Outcome::status(answer.status, latency).with_hint(hint),
-            verdict,
+    /// The result of this attempt if it ends at `now`.
+    pub(crate) fn result(&self, now: Timestamp) -> AttemptResult {
+        let latency = now.since(self.sent_at);
+        match &self.end {
+            AttemptEnd::Response(response) => AttemptResult::of_response(response, latency),
+            AttemptEnd::Unreachable => AttemptResult::unreachable(latency),
+            AttemptEnd::TimedOut => AttemptResult::timed_out(latency),
         }
-    }
-}
-
-fn failed(failure: Failure, phase: Phase, latency: Duration) -> Attempt {
-    Attempt {
-        outcome: Outcome::failure(failure, phase, latency),
-        verdict: classify::failure(failure).verdict,
     }
 }

@@ -1,12 +1,11 @@
-//! Virtual time over Tidegate's policies.
+//! Tidegate's policies in virtual time.
 //!
-//! Nothing here waits, prints or reads a clock: time is whatever the events say it is, so a day of
-//! traffic passes in the time it takes to read it, and the same events always give the same bytes.
+//! Nothing here waits, prints or reads a clock: events carry their time, so a day of traffic takes as
+//! long as processing its events, and the same events always give the same bytes.
 //!
-//! [`replay`] plays events that somebody wrote down against one policy. [`simulate`] makes its own
-//! events: clients driven by the policies call an [`upstream`] with a limit, as a [`scenario`]
-//! describes them, [`measure`] says what that came to, an [`assertion`] whether it is enough, and
-//! [`report`] shows it.
+//! [`replay`] runs one policy over events from a file. [`simulate`] runs clients with these policies
+//! against an [`upstream`] with a limit, as a [`scenario`] describes them; [`measure`] computes the
+//! figures, an [`assertion`] compares them with bounds, and [`report`] draws them.
 
 pub mod assertion;
 pub mod check;

@@ -1,4 +1,4 @@
-//! What there is to send: without end, at a pace, or so many.
+//! What a client has to send: without end, at a rate, or a total.
 
 use std::time::Duration;
 
@@ -6,29 +6,29 @@ use policy::time::Timestamp;
 
 use crate::number::whole;
 
-/// How much there is to send, as it is written.
+/// How much there is to send.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Backlog {
     /// There is always more.
     #[default]
     Endless,
-    /// So many arrive each second, evenly spaced, the first at the start.
+    /// Requests per second, evenly spaced, the first at the start.
     PerSecond(f64),
-    /// So many are there at the start, and no more ever.
+    /// This many at the start and no more.
     Total(u64),
 }
 
-/// When a client begins: somewhere from the first to the second, drawn at random.
+/// When a client starts: at random between two times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Start {
-    /// At the earliest.
+    /// The earliest start.
     pub from: Duration,
-    /// Before this; if it is no later, exactly at `from`.
+    /// The start is before this; if it is not after `from`, the start is `from`.
     pub to: Duration,
 }
 
 impl Start {
-    /// The moment at `unit`, which runs over [0, 1).
+    /// The start for a random `unit` in [0, 1).
     pub fn at(&self, unit: f64) -> Timestamp {
         let spread = self.to.saturating_sub(self.from);
         (Timestamp::ZERO + self.from).after_seconds(spread.as_secs_f64() * unit)
@@ -40,14 +40,14 @@ impl Start {
 pub struct Load {
     backlog: Backlog,
     start: Timestamp,
-    /// What was taken and did not come back.
+    /// Requests taken and not put back.
     taken: u64,
-    /// Is one thing sent over and over, even if it is accepted?
+    /// Is each request sent many times, even if it is accepted?
     repeats: bool,
 }
 
 impl Load {
-    /// A backlog that begins at `start`.
+    /// A backlog that starts at `start`.
     pub fn new(backlog: Backlog, start: Timestamp) -> Self {
         Self {
             backlog,
@@ -57,8 +57,8 @@ impl Load {
         }
     }
 
-    /// The same, of things that are each sent many times, as the requests for a job's status are:
-    /// nobody can say beforehand how many requests that makes.
+    /// The same, where each request is sent many times, as polls of a job are. The number of requests is
+    /// then not known in advance.
     #[must_use]
     pub fn repeating(self) -> Self {
         Self {
@@ -67,12 +67,12 @@ impl Load {
         }
     }
 
-    /// When it begins.
+    /// When it starts.
     pub fn start(&self) -> Timestamp {
         self.start
     }
 
-    /// Is there anything to take at `now`?
+    /// Is there a request to take at `now`?
     pub fn has(&self, now: Timestamp) -> bool {
         now >= self.start
             && match self.backlog {
@@ -82,7 +82,7 @@ impl Load {
             }
     }
 
-    /// When there will be something to take if nothing comes back, now that there is nothing.
+    /// When the next request arrives, if the backlog is empty and nothing is put back.
     pub fn next_arrival(&self) -> Option<Timestamp> {
         match self.backlog {
             Backlog::PerSecond(_) => Some(self.arrival(self.taken)),
@@ -90,17 +90,17 @@ impl Load {
         }
     }
 
-    /// Takes one.
+    /// Takes a request.
     pub fn take(&mut self) {
         self.taken += 1;
     }
 
-    /// One that was taken is still to be sent.
+    /// Puts a request back.
     pub fn put_back(&mut self) {
         self.taken = self.taken.saturating_sub(1);
     }
 
-    /// How many requests had arrived before `at`; `None` if there is no end, or nobody can say.
+    /// How many requests arrived before `at`; `None` if they are endless or not known in advance.
     pub fn arrived_before(&self, at: Timestamp) -> Option<u64> {
         if self.repeats {
             return None;
@@ -110,7 +110,7 @@ impl Load {
             Backlog::Total(total) if at > self.start => Some(total),
             Backlog::Total(_) => Some(0),
             Backlog::PerSecond(rate) => {
-                // A guess by one too low or too high at most, and then exactly.
+                // The estimate is off by at most one because of rounding.
                 let mut count = whole(at.seconds_since(self.start) * rate);
                 while count > 0 && self.arrival(count - 1) >= at {
                     count -= 1;
@@ -123,7 +123,7 @@ impl Load {
         }
     }
 
-    /// When number `index` arrives, counted from 0.
+    /// When request `index`, counted from 0, arrives.
     fn arrival(&self, index: u64) -> Timestamp {
         match self.backlog {
             Backlog::PerSecond(rate) => self.start.after_seconds(index as f64 / rate),
@@ -139,7 +139,7 @@ mod tests {
     const START: Timestamp = Timestamp::from_secs(10);
 
     #[test]
-    fn arrivals_at_a_pace_are_evenly_spaced_from_the_start() {
+    fn arrivals_per_second_are_evenly_spaced_from_the_start() {
         let mut load = Load::new(Backlog::PerSecond(4.0), START);
         let mut arrivals = Vec::new();
         for _ in 0..4 {
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_arrived_is_exact_at_any_pace() {
+    fn counts_arrivals_exactly_at_any_rate() {
         for rate in [0.3, 3.0, 7.7, 333.3] {
             let load = Load::new(Backlog::PerSecond(rate), START);
             for index in 0..1000 {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_total_is_there_at_the_start_and_ends() {
+    fn total_is_available_at_the_start_and_ends() {
         let mut load = Load::new(Backlog::Total(2), START);
         assert!(!load.has(Timestamp::from_secs(9)) && load.has(START));
         load.take();
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endless_one_never_ends_and_a_start_is_spread() {
+    fn endless_load_never_ends_and_start_is_spread() {
         let mut load = Load::new(Backlog::Endless, START);
         load.take();
         assert!(load.has(START) && load.arrived_before(START).is_none());

@@ -1,62 +1,67 @@
-//! What a run came to: the figures by which strategies are compared.
+//! The figures of a run, by which strategies are compared.
 //!
-//! While a run goes on, a recorder writes down when answers came; everything else is worked out
-//! at the end. All times are those at the clients: a request counts as sent when it leaves, and as
-//! accepted, refused or failed when its client knows.
+//! During a run a recorder stores the times of results; everything else is computed at the end. All
+//! times are those at the clients: a request counts as sent when it leaves, and as accepted, refused
+//! or failed when its client gets the result.
 //!
-//! A figure that does not apply is `None`: what begins at 60 s in a run of 50 s, a recovery that
-//! never came, fairness among one.
+//! A figure that does not apply is `None`: one that starts at 60 s in a run of 50 s, a recovery that
+//! does not happen, fairness of a single client.
 
 mod capacity;
 mod figures;
 mod series;
-mod summary;
 
 use std::time::Duration;
 
 use policy::time::Timestamp;
 
 pub use capacity::Capacity;
-pub use figures::{AfterFailures, Figures, OutageFigures, StepFigures};
+pub use figures::{FailureCost, Figures, Named, OutageFigures, StepFigures, Summary, is_count};
 pub(crate) use series::SeriesRecorder;
 pub use series::{Band, ClientSeries, Series, Slice};
-pub use summary::{Named, Summary, is_count};
 
-use crate::client::Ending;
+use crate::client::AttemptEnd;
 use crate::load::Load;
 use crate::scenario::Scenario;
 use crate::upstream::{Kind, UpstreamSettings};
 
-/// Writes down what happens.
+/// Records the results of a run.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     sent: u64,
     early_after_hint: u64,
-    /// When answers came, in order.
+    /// When results arrived, in order.
     accepted: Vec<Timestamp>,
     refused: Vec<Timestamp>,
     failed: Vec<Timestamp>,
-    /// Of accepted requests, once the run has settled.
+    /// Of accepted requests from [`SETTLED`] on.
     latencies: Vec<Duration>,
-    /// By client, once even late starters had their time.
+    /// By client, from [`FAIR`] on.
     accepted_by_client: Vec<u64>,
     sent_in_outage: Vec<u64>,
 }
 
-/// What became of a request.
+/// How an attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Class {
+pub(crate) enum AttemptClass {
+    /// 2xx or 3xx.
     Accepted,
+    /// 429, 403 or 503.
     Refused,
+    /// Everything else.
     Failed,
 }
 
-impl Class {
-    pub(crate) fn of(ending: &Ending) -> Self {
-        match ending {
-            Ending::Answered(answer) if answer.is_accepted() => Self::Accepted,
-            Ending::Answered(answer) if matches!(answer.status, 429 | 403 | 503) => Self::Refused,
-            Ending::Answered(_) | Ending::Unreachable | Ending::TimedOut => Self::Failed,
+impl AttemptClass {
+    pub(crate) fn of(end: &AttemptEnd) -> Self {
+        match end {
+            AttemptEnd::Response(response) if response.is_accepted() => Self::Accepted,
+            AttemptEnd::Response(response) if matches!(response.status, 429 | 403 | 503) => {
+                Self::Refused
+            }
+            AttemptEnd::Response(_) | AttemptEnd::Unreachable | AttemptEnd::TimedOut => {
+                Self::Failed
+            }
         }
     }
 }
@@ -87,11 +92,17 @@ impl Recorder {
         }
     }
 
-    pub(crate) fn ended(&mut self, client: usize, class: Class, latency: Duration, now: Timestamp) {
+    pub(crate) fn ended(
+        &mut self,
+        client: usize,
+        class: AttemptClass,
+        latency: Duration,
+        now: Timestamp,
+    ) {
         match class {
-            Class::Accepted => self.accept(client, latency, now),
-            Class::Refused => self.refused.push(now),
-            Class::Failed => self.failed.push(now),
+            AttemptClass::Accepted => self.accept(client, latency, now),
+            AttemptClass::Refused => self.refused.push(now),
+            AttemptClass::Failed => self.failed.push(now),
         }
     }
 
@@ -105,20 +116,25 @@ impl Recorder {
         }
     }
 
-    /// Works everything out. `loads` is what each client had to send.
-    pub(crate) fn figures(mut self, scenario: &Scenario, loads: &[&Load], ends: Ends) -> Figures {
-        let judge = Judge {
+    /// Computes the figures. `loads`: what each client had to send.
+    pub(crate) fn figures(
+        mut self,
+        scenario: &Scenario,
+        loads: &[&Load],
+        counts: FinalCounts,
+    ) -> Figures {
+        let evaluation = Evaluation {
             recorder: &self,
             capacity: Capacity::of(&scenario.upstream),
             loads,
             scenario,
             end: Timestamp::ZERO + scenario.duration,
         };
-        let outages = judge.outages();
-        let steps = judge.steps();
-        let goodput_ratio = judge.goodput(Timestamp::ZERO);
-        let goodput_ratio_settled = judge.goodput(SETTLED);
-        let time_to_90_s = judge.seconds_to_90(Timestamp::ZERO, judge.end, |_, _| true);
+        let outages = evaluation.outages();
+        let steps = evaluation.steps();
+        let goodput_ratio = evaluation.goodput(Timestamp::ZERO);
+        let goodput_ratio_settled = evaluation.goodput(SETTLED);
+        let time_to_90_s = evaluation.seconds_to_90(Timestamp::ZERO, evaluation.end, |_, _| true);
         let refused = self.refused.len() as u64;
         Figures {
             goodput_ratio,
@@ -129,13 +145,13 @@ impl Recorder {
             failed: self.failed.len() as u64,
             refused_ratio: ratio(refused as f64, self.sent as f64),
             early_after_hint: self.early_after_hint,
-            bans: ends.bans,
-            breaker_opened: ends.breaker_opened,
-            max_queue: ends.max_queue,
+            bans: counts.bans,
+            breaker_opened: counts.breaker_opened,
+            max_queue: counts.max_queue,
             time_to_90_s,
             outages,
             steps,
-            after_failures: ends.after_failures,
+            failure_cost: counts.failure_cost,
             mean_latency_ms: self.mean_latency_ms(),
             p99_latency_ms: self.p99_latency_ms(),
             jain: jain(&self.accepted_by_client),
@@ -147,7 +163,7 @@ impl Recorder {
         ratio(sum * 1e3, self.latencies.len() as f64)
     }
 
-    /// The nearest rank: the least that 99 in 100 do not exceed.
+    /// By nearest rank.
     fn p99_latency_ms(&mut self) -> Option<f64> {
         let rank = (self.latencies.len() * 99).div_ceil(100);
         let index = rank.checked_sub(1)?;
@@ -156,22 +172,22 @@ impl Recorder {
     }
 }
 
-/// What only the upstream and the clients know.
+/// Counts held by the upstream and the clients.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ends {
+pub(crate) struct FinalCounts {
     pub(crate) bans: u64,
     pub(crate) breaker_opened: u64,
     pub(crate) max_queue: Option<u64>,
-    pub(crate) after_failures: AfterFailures,
+    pub(crate) failure_cost: FailureCost,
 }
 
-/// By then a strategy should know the limit.
+/// By then a strategy should have learned the limit.
 const SETTLED: Timestamp = Timestamp::from_secs(60);
-/// By then also those who began late should have their share.
+/// By then clients that started late should have their share too.
 const FAIR: Timestamp = Timestamp::from_secs(100);
 
-/// Jain's index of fairness: 1 if all get the same, 1/n if one gets all. `None` where there are
-/// no two to compare, or nobody got anything.
+/// Jain's fairness index: 1 if all clients get the same, 1/n if one gets everything. `None` for fewer
+/// than two clients and if nothing was accepted.
 fn jain(accepted: &[u64]) -> Option<f64> {
     if accepted.len() < 2 {
         return None;
@@ -186,8 +202,8 @@ fn ratio(part: f64, of: f64) -> Option<f64> {
     (of > 0.0).then(|| part / of)
 }
 
-/// Compares what was accepted with what could have been.
-struct Judge<'a> {
+/// Compares accepted requests with the capacity.
+struct Evaluation<'a> {
     recorder: &'a Recorder,
     capacity: Capacity,
     loads: &'a [&'a Load],
@@ -195,14 +211,14 @@ struct Judge<'a> {
     end: Timestamp,
 }
 
-impl Judge<'_> {
-    /// Accepted from `from` to the end, over what could have been.
+impl Evaluation<'_> {
+    /// Accepted from `from` to the end, over what was possible.
     fn goodput(&self, from: Timestamp) -> Option<f64> {
         let accepted = count(&self.recorder.accepted, from, self.end) as f64;
         ratio(accepted, self.possible(from, self.end))
     }
 
-    /// What could be accepted: what the upstream allows, but no more than there was to send.
+    /// The requests that could be accepted: the capacity, but at most what there was to send.
     fn possible(&self, from: Timestamp, to: Timestamp) -> f64 {
         let capacity = self.capacity.between(from, to);
         match self.offered(from, to) {
@@ -211,8 +227,8 @@ impl Judge<'_> {
         }
     }
 
-    /// What there was to send: what was left at `from` and what arrived since; `None` if any
-    /// client always has more.
+    /// The requests there were to send: those left at `from` and those that arrived since; `None` if
+    /// any client has an endless backlog.
     fn offered(&self, from: Timestamp, to: Timestamp) -> Option<u64> {
         let arrived = self
             .loads
@@ -269,16 +285,16 @@ impl Judge<'_> {
         ratio(refused, all).unwrap_or(0.0)
     }
 
-    /// How long after `from` the first stretch begins that carries 90 % of what is possible and
-    /// for which `holds` too; looked for every tenth of a second, as long as it ends by `until`.
+    /// Seconds from `from` to the first interval with 90 % of what is possible for which also `holds`
+    /// is true. Intervals start every 0.1 s and end by `until`.
     fn seconds_to_90(
         &self,
         from: Timestamp,
         until: Timestamp,
         holds: impl Fn(Timestamp, Timestamp) -> bool,
     ) -> Option<f64> {
-        let width = width(&self.scenario.upstream, from);
-        let carries = |begin: Timestamp| {
+        let width = interval(&self.scenario.upstream, from);
+        let is_reached = |begin: Timestamp| {
             let end = begin + width;
             let possible = self.possible(begin, end);
             let accepted = count(&self.recorder.accepted, begin, end) as f64;
@@ -289,16 +305,15 @@ impl Judge<'_> {
         let tenths = tenths.filter_map(|tenths| u32::try_from(tenths).ok());
         let found = tenths
             .into_iter()
-            .find(|tenths| carries(from + GRID * *tenths))?;
+            .find(|tenths| is_reached(from + GRID * *tenths))?;
         Some(f64::from(found) / 10.0)
     }
 }
 
 const GRID: Duration = Duration::from_millis(100);
 
-/// How long a stretch has to be to say anything: five seconds, a whole window, and where requests
-/// are rare a few dozen of them.
-fn width(upstream: &UpstreamSettings, at: Timestamp) -> Duration {
+/// The length of an interval: 5 s, at least a whole window, and 40 s below one request per second.
+fn interval(upstream: &UpstreamSettings, at: Timestamp) -> Duration {
     let usual = Duration::from_secs(5);
     let period = match upstream.kind_at(at) {
         Kind::Window { period, .. } => period,
@@ -312,7 +327,7 @@ fn width(upstream: &UpstreamSettings, at: Timestamp) -> Duration {
     period.max(rare).max(usual)
 }
 
-/// How many of these times, which are in order, are at or after `from` and before `to`.
+/// How many of these sorted times are in [`from`, `to`).
 fn count(times: &[Timestamp], from: Timestamp, to: Timestamp) -> u64 {
     let before = |at: Timestamp| times.partition_point(|time| *time < at);
     before(to).saturating_sub(before(from)) as u64

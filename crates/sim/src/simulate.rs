@@ -1,29 +1,28 @@
-//! A scenario, played: the same scenario and the same seed always come to the same.
+//! Runs scenarios. The same scenario and seed always give the same result.
 //!
-//! **Chance.** From the seed comes one stream of random numbers for the upstream and one for each
-//! client, in this order. No client draws from another's, and what a client draws, if its strategy
-//! draws at all, does not reach the upstream.
+//! **Randomness.** The seed gives one stream of random numbers to the upstream and one to each
+//! client, in this order. Clients do not draw from each other's streams, and a client's draws do not
+//! affect the upstream.
 //!
-//! **Observers** look at every event as it happens, for tests of what is promised of each. Nobody
-//! pays for them who has none.
-
-mod observe;
+//! **Observers** see every event of a run, for the checks of invariants. Without an observer they
+//! cost nothing.
 
 use std::time::Duration;
 
 use policy::random::Random;
 use policy::time::Timestamp;
 
-use crate::client::{self, Client, Ending, Flight, FlightId, Wish};
+use crate::client::{
+    Attempt, AttemptEnd, AttemptId, AttemptResult, Client, ClientAction, GateView,
+};
 use crate::measure::{
-    AfterFailures, Capacity, Class, Ends, Figures, Recorder, Series, SeriesRecorder,
+    AttemptClass, Capacity, FailureCost, Figures, FinalCounts, Recorder, Series, SeriesRecorder,
 };
 use crate::scenario::Scenario;
-pub(crate) use crate::simulate::observe::{Observer, Sight, What};
 use crate::upstream::{Reply, Upstream};
 use crate::world::Queue;
 
-/// Plays a scenario to its end.
+/// Runs a scenario to its end.
 ///
 /// ```
 /// use sim::client::{ClientSettings, Strategy};
@@ -41,12 +40,24 @@ pub fn simulate(scenario: &Scenario, seed: u64) -> Figures {
     simulate_watched(scenario, seed, &mut |_| {})
 }
 
-/// The same; `watch` is told now and then which share of the time has passed, from 0 to 1.
-pub fn simulate_watched(scenario: &Scenario, seed: u64, watch: &mut dyn FnMut(f64)) -> Figures {
-    Run::new(scenario, seed, None).play(watch).0
+/// Runs a scenario and reports its progress, from 0 to 1, every few milliseconds of real time.
+pub fn simulate_watched(scenario: &Scenario, seed: u64, progress: &mut dyn FnMut(f64)) -> Figures {
+    Run::new(scenario, seed, None).run(progress).0
 }
 
-/// The same, with `observer` looking on.
+/// Runs a scenario and also records it over time, in slices of `step`, which is at least a
+/// millisecond.
+pub fn simulate_with_series(scenario: &Scenario, seed: u64, step: Duration) -> (Figures, Series) {
+    let step = step.max(Duration::from_millis(1));
+    let capacity = Capacity::of(&scenario.upstream);
+    let clients = scenario.client_count();
+    let series = SeriesRecorder::new(step, scenario.duration, &capacity, clients);
+    let (figures, series) = Run::new(scenario, seed, Some(series)).run(&mut |_| {});
+    let series = series.expect("a run with a series returns it");
+    (figures, series.finish())
+}
+
+/// Runs a scenario and shows every event to `observer`.
 pub(crate) fn simulate_observed(
     scenario: &Scenario,
     seed: u64,
@@ -54,18 +65,49 @@ pub(crate) fn simulate_observed(
 ) -> Figures {
     let mut run = Run::new(scenario, seed, None);
     run.observer = Some(observer);
-    run.play(&mut |_| {}).0
+    run.run(&mut |_| {}).0
 }
 
-/// The same, and what happened over time in slices of `step`, at least a millisecond.
-pub fn simulate_with_series(scenario: &Scenario, seed: u64, step: Duration) -> (Figures, Series) {
-    let step = step.max(Duration::from_millis(1));
-    let capacity = Capacity::of(&scenario.upstream);
-    let clients = scenario.client_count();
-    let series = SeriesRecorder::new(step, scenario.duration, &capacity, clients);
-    let (figures, series) = Run::new(scenario, seed, Some(series)).play(&mut |_| {});
-    let series = series.expect("whoever began with a series ends with it");
-    (figures, series.finish())
+/// Sees every event of a run without affecting it.
+pub(crate) trait Observer {
+    /// Called after each event.
+    fn observe(&mut self, observation: &Observation<'_>);
+}
+
+/// An event and the state right after it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Observation<'a> {
+    pub(crate) now: Timestamp,
+    /// The number of the client.
+    pub(crate) client: usize,
+    pub(crate) event: ClientEvent<'a>,
+    pub(crate) has_backlog: bool,
+    /// The client's gate, if it has one.
+    pub(crate) gate: Option<GateView<'a>>,
+}
+
+/// What happened at a client.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ClientEvent<'a> {
+    /// Its controller was asked and sends nothing now.
+    Waits {
+        /// When the controller is asked again; `None`: after the end of an attempt.
+        until: Option<Timestamp>,
+    },
+    /// A request was sent.
+    Sent {
+        id: AttemptId,
+        /// How the attempt will end, which only an observer can know.
+        class: AttemptClass,
+        /// When it will end.
+        ends: Timestamp,
+    },
+    /// An attempt ended, and the controller has its result.
+    Ended {
+        id: AttemptId,
+        class: AttemptClass,
+        result: &'a AttemptResult,
+    },
 }
 
 struct Run<'s> {
@@ -79,17 +121,17 @@ struct Run<'s> {
     observer: Option<&'s mut dyn Observer>,
 }
 
-/// Some milliseconds of work, so that watching costs nothing and a bar still moves.
-const EVENTS_PER_WORD: u64 = 1 << 14;
+/// A few milliseconds of work: often enough for a progress bar, rarely enough to cost nothing.
+const EVENTS_PER_REPORT: u64 = 1 << 14;
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// A client wanted to be woken; it may have changed its mind.
-    Wake { client: usize },
-    /// A request of a client has ended.
-    Ended { client: usize, id: FlightId },
-    /// A slice of the series has ended.
-    Slice,
+    /// A client's wake-up, which may be outdated.
+    WakeUp { client: usize },
+    /// The end of a client's attempt.
+    AttemptEnd { client: usize, id: AttemptId },
+    /// The end of a slice of the series.
+    SliceEnd,
 }
 
 impl<'s> Run<'s> {
@@ -97,10 +139,10 @@ impl<'s> Run<'s> {
         let mut seeds = Random::from_seed(seed);
         let mut stream = || Random::from_seed(seeds.next_u64());
         let random = stream();
-        let kinds = scenario.clients.iter();
-        let clients: Vec<_> = kinds
-            .flat_map(|kind| (0..kind.count).map(move |_| kind))
-            .map(|kind| Client::new(kind, stream()))
+        let groups = scenario.clients.iter();
+        let clients: Vec<_> = groups
+            .flat_map(|group| (0..group.count).map(move |_| group))
+            .map(|settings| Client::new(settings, stream()))
             .collect();
         Self {
             queue: Queue::new(),
@@ -114,31 +156,31 @@ impl<'s> Run<'s> {
         }
     }
 
-    fn play(mut self, watch: &mut dyn FnMut(f64)) -> (Figures, Option<SeriesRecorder>) {
+    fn run(mut self, progress: &mut dyn FnMut(f64)) -> (Figures, Option<SeriesRecorder>) {
         let end = Timestamp::ZERO + self.scenario.duration;
         for client in 0..self.clients.len() {
-            self.serve(client, Timestamp::ZERO);
+            self.send_all(client, Timestamp::ZERO);
         }
         if let Some(series) = &self.series {
             self.queue
-                .push(Timestamp::ZERO + series.step(), Event::Slice);
+                .push(Timestamp::ZERO + series.step(), Event::SliceEnd);
         }
         let mut events: u64 = 0;
         while let Some((now, event)) = self.queue.pop()
             && now < end
         {
             events += 1;
-            if events.is_multiple_of(EVENTS_PER_WORD) {
+            if events.is_multiple_of(EVENTS_PER_REPORT) {
                 let passed = now.seconds_since(Timestamp::ZERO);
-                watch(passed / self.scenario.duration.as_secs_f64());
+                progress(passed / self.scenario.duration.as_secs_f64());
             }
             match event {
-                Event::Wake { client } if self.clients[client].wakes_at(now) => {
-                    self.serve(client, now);
+                Event::WakeUp { client } if self.clients[client].take_wake_up(now) => {
+                    self.send_all(client, now);
                 }
-                Event::Wake { .. } => {}
-                Event::Ended { client, id } => self.ended(client, id, now),
-                Event::Slice => self.slice(now),
+                Event::WakeUp { .. } => {}
+                Event::AttemptEnd { client, id } => self.end_attempt(client, id, now),
+                Event::SliceEnd => self.end_slice(now),
             }
         }
         if self.series.is_some() {
@@ -147,15 +189,15 @@ impl<'s> Run<'s> {
         self.finish()
     }
 
-    /// Lets everything leave that a client may send now, and notes when to ask it again.
-    fn serve(&mut self, client: usize, now: Timestamp) {
+    /// Sends everything that a client may send now, and schedules its next wake-up.
+    fn send_all(&mut self, client: usize, now: Timestamp) {
         loop {
-            match self.clients[client].wish(now) {
-                Wish::Send(id) => self.send(client, id, now),
-                Wish::Wake(at) => {
-                    self.show(client, now, What::Waits { until: at });
-                    if let Some(at) = self.clients[client].wake(at) {
-                        self.queue.push(at, Event::Wake { client });
+            match self.clients[client].next_action(now) {
+                ClientAction::Send(id) => self.send(client, id, now),
+                ClientAction::WaitUntil(until) => {
+                    self.show(client, now, ClientEvent::Waits { until });
+                    if let Some(at) = self.clients[client].set_wake_up(until) {
+                        self.queue.push(at, Event::WakeUp { client });
                     }
                     return;
                 }
@@ -163,102 +205,95 @@ impl<'s> Run<'s> {
         }
     }
 
-    /// Nothing overtakes on the way, so the upstream may be asked now what will happen when the
-    /// request arrives.
-    fn send(&mut self, client: usize, id: FlightId, now: Timestamp) {
+    /// Requests do not overtake each other on the network, so the upstream can decide now what
+    /// happens when the request arrives.
+    fn send(&mut self, client: usize, id: AttemptId, now: Timestamp) {
         let settings = &self.scenario.upstream;
         let arrives = now + settings.network;
-        let (ends, ending) = match self.upstream.receive(client, arrives, &mut self.random) {
-            Reply::Answered { at, answer } => (at + settings.network, Ending::Answered(answer)),
-            Reply::Unreachable => (arrives + settings.network, Ending::Unreachable),
-            Reply::Silent { timeout } => (now + timeout, Ending::TimedOut),
+        let (ends, end) = match self.upstream.receive(client, arrives, &mut self.random) {
+            Reply::Response { at, response } => {
+                (at + settings.network, AttemptEnd::Response(response))
+            }
+            Reply::Unreachable => (arrives + settings.network, AttemptEnd::Unreachable),
+            Reply::Silent { timeout } => (now + timeout, AttemptEnd::TimedOut),
         };
-        let flight = Flight {
-            sent_at: now,
-            ending,
-        };
-        let was_early = self.clients[client].sent(id, flight);
+        let attempt = Attempt { sent_at: now, end };
+        let was_early = self.clients[client].sent(id, attempt);
         self.recorder.sent(settings, was_early, now);
         if let Some(series) = &mut self.series {
             series.sent(now);
         }
-        // A breaker may be HalfOpen for no longer than this request takes.
-        self.note(client, now);
-        self.queue.push(ends, Event::Ended { client, id });
-        let class = Class::of(&ending);
-        self.show(client, now, What::Sent { id, class, ends });
+        // A breaker may be HalfOpen only as long as this attempt takes.
+        self.record_state(client, now);
+        self.queue.push(ends, Event::AttemptEnd { client, id });
+        let class = AttemptClass::of(&end);
+        self.show(client, now, ClientEvent::Sent { id, class, ends });
     }
 
-    fn ended(&mut self, client: usize, id: FlightId, now: Timestamp) {
-        let flight = self.clients[client].ended(id, now);
-        let class = Class::of(&flight.ending);
-        let latency = now.since(flight.sent_at);
+    fn end_attempt(&mut self, client: usize, id: AttemptId, now: Timestamp) {
+        let attempt = self.clients[client].attempt_ended(id, now);
+        let class = AttemptClass::of(&attempt.end);
+        let latency = now.since(attempt.sent_at);
         self.recorder.ended(client, class, latency, now);
         if let Some(series) = &mut self.series {
             series.ended(client, class, latency, now);
         }
-        self.note(client, now);
+        self.record_state(client, now);
         if self.observer.is_some() {
-            let attempt = &client::judged(&flight, now);
-            self.show(client, now, What::Ended { id, class, attempt });
+            let result = &attempt.result(now);
+            self.show(client, now, ClientEvent::Ended { id, class, result });
         }
-        self.serve(client, now);
+        self.send_all(client, now);
     }
 
-    fn note(&mut self, client: usize, now: Timestamp) {
+    fn record_state(&mut self, client: usize, now: Timestamp) {
         if let Some(series) = &mut self.series {
-            let standing = self.clients[client].controller().standing(now);
-            series.note(client, &standing, now);
+            let state = self.clients[client].controller().state(now);
+            series.record_state(client, &state, now);
         }
     }
 
-    fn show(&mut self, client: usize, now: Timestamp, what: What<'_>) {
+    fn show(&mut self, client: usize, now: Timestamp, event: ClientEvent<'_>) {
         if let Some(observer) = &mut self.observer {
-            let who = &self.clients[client];
-            observer.look(&Sight {
+            let observed = &self.clients[client];
+            observer.observe(&Observation {
                 now,
                 client,
-                what,
-                has_fresh: who.load().has(now),
-                gate: who.controller().gate(),
+                event,
+                has_backlog: observed.load().has(now),
+                gate: observed.controller().gate(),
             });
         }
     }
 
-    fn slice(&mut self, now: Timestamp) {
+    fn end_slice(&mut self, now: Timestamp) {
         self.sample(now);
         if let Some(series) = &self.series {
-            self.queue.push(now + series.step(), Event::Slice);
+            self.queue.push(now + series.step(), Event::SliceEnd);
         }
     }
 
     fn sample(&mut self, now: Timestamp) {
         if let Some(series) = &mut self.series {
             for (number, client) in self.clients.iter().enumerate() {
-                series.sample(number, &client.controller().standing(now), now);
+                series.sample(number, &client.controller().state(now), now);
             }
         }
     }
 
     fn finish(self) -> (Figures, Option<SeriesRecorder>) {
-        let opened = self
-            .clients
-            .iter()
-            .map(|client| client.controller().breaker_opened());
-        let mut after_failures = AfterFailures::default();
-        for client in &self.clients {
-            let AfterFailures { failures, sends } = client.after_failures();
-            after_failures.failures += failures;
-            after_failures.sends += sends;
-        }
-        let ends = Ends {
+        let mut counts = FinalCounts {
             bans: self.upstream.bans(),
-            breaker_opened: opened.sum(),
+            breaker_opened: 0,
             max_queue: self.upstream.max_queue(),
-            after_failures,
+            failure_cost: FailureCost::default(),
         };
+        for client in &self.clients {
+            counts.breaker_opened += client.controller().breaker_opened();
+            counts.failure_cost += client.failure_cost();
+        }
         let loads: Vec<_> = self.clients.iter().map(Client::load).collect();
-        let figures = self.recorder.figures(self.scenario, &loads, ends);
+        let figures = self.recorder.figures(self.scenario, &loads, counts);
         (figures, self.series)
     }
 }

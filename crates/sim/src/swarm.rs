@@ -1,8 +1,7 @@
-//! Scenarios made up from a seed, each a file that can be kept: whatever people might write, and
-//! more often than they would at the edges.
+//! Random scenarios, each generated from a seed as a scenario file, with many values at the edges.
 //!
-//! A scenario's length goes by its rates, so that each has a few thousand requests: many short
-//! scenarios find more than few long ones.
+//! A scenario's length depends on its rates, so that each has a few thousand requests: many short
+//! scenarios find more than a few long ones.
 
 mod draw;
 
@@ -10,62 +9,63 @@ use std::fmt::Write;
 use std::ops::Range;
 
 use self::draw::{Draw, number};
-use crate::check::{Checked, Violation, check};
+use crate::check::{CheckedRun, Violation, check};
 use crate::scenario::Scenario;
 
-/// The file of the scenario of this seed.
+/// The scenario file of this seed.
 ///
 /// ```
 /// use sim::scenario::Scenario;
 /// use sim::swarm;
 ///
-/// let text = swarm::written(7);
+/// let text = swarm::scenario_text(7);
 /// assert!(Scenario::read("7.toml", text.as_bytes()).is_ok());
-/// assert_eq!(text, swarm::written(7));
+/// assert_eq!(text, swarm::scenario_text(7));
 /// ```
-pub fn written(seed: u64) -> String {
-    let mut maker = Maker::new(seed);
-    maker.scenario();
-    maker.text
+pub fn scenario_text(seed: u64) -> String {
+    let mut generator = Generator::new(seed);
+    generator.scenario();
+    generator.text
 }
 
-/// Plays the scenario of this seed and looks at everything.
+/// Runs the scenario of this seed and checks every event.
 ///
 /// # Errors
 ///
-/// The first promise that was not kept.
-pub fn run(seed: u64) -> Result<Checked, Violation> {
-    let scenario = Scenario::read("swarm", written(seed).as_bytes())
-        .expect("a test reads thousands of scenarios");
+/// The first violation of an invariant.
+pub fn run(seed: u64) -> Result<CheckedRun, Violation> {
+    let scenario = Scenario::read("swarm", scenario_text(seed).as_bytes())
+        .expect("generated scenarios are valid");
     check(&scenario, scenario.seed)
 }
 
-struct Maker {
+struct Generator {
     draw: Draw,
     text: String,
     seed: u64,
-    /// What the upstream takes per second to begin with.
+    /// Capacity of the upstream at the start, per second.
     rate: f64,
     /// In seconds.
     duration: f64,
 }
 
-/// About so many requests would fill the limit in one scenario.
+/// About this many requests reach the limit in one scenario.
 const REQUESTS: f64 = 3000.0;
-/// In seconds: long enough for a breaker to open and close, short enough for the rarest requests.
-const SHORTEST: f64 = 8.0;
-const LONGEST: f64 = 400.0;
+/// Long enough for a breaker to open and close.
+const MIN_DURATION_S: f64 = 8.0;
+/// Short enough to run many scenarios, also with low rates.
+const MAX_DURATION_S: f64 = 400.0;
 
-impl Maker {
+impl Generator {
     fn new(seed: u64) -> Self {
         let mut draw = Draw::new(seed);
-        // Nearly all limits of real servers are below a thousand per second.
+        // Nearly all real limits are below a thousand per second.
         let rate = if draw.chance(0.1) {
             draw.spread(500.0, 5000.0)
         } else {
             draw.spread(0.05, 500.0)
         };
-        let length = (REQUESTS / rate).clamp(SHORTEST, LONGEST);
+        let length = (REQUESTS / rate).clamp(MIN_DURATION_S, MAX_DURATION_S);
         let duration = length * draw.spread(0.5, 1.5);
         Self {
             draw,
@@ -84,7 +84,7 @@ impl Maker {
         self.text.push_str("\n[upstream]\n");
         self.limit();
         self.times();
-        self.troubles();
+        self.failures();
         self.clients();
     }
 
@@ -106,10 +106,10 @@ impl Maker {
         self.line("kind", "\"bucket\"");
         self.line("rate", number(self.rate));
         self.line("burst", number(burst));
-        self.steps(|maker, rate| {
+        self.steps(|generator, rate| {
             let mut changes = format!("rate = {}", number(rate));
-            if maker.draw.chance(0.3) {
-                let burst = maker.draw.spread(1.0, 100.0).floor();
+            if generator.draw.chance(0.3) {
+                let burst = generator.draw.spread(1.0, 100.0).floor();
                 _ = write!(changes, ", burst = {}", number(burst));
             }
             changes
@@ -117,8 +117,8 @@ impl Maker {
     }
 
     fn window(&mut self) {
-        let longest = (self.duration / 2.0).clamp(1.0, 120.0);
-        let period = self.draw.spread(0.5, longest);
+        let max = (self.duration / 2.0).clamp(1.0, 120.0);
+        let period = self.draw.spread(0.5, max);
         let quota = (self.rate * period).ceil().max(1.0);
         self.line("kind", "\"window\"");
         self.line("quota", quota);
@@ -141,8 +141,8 @@ impl Maker {
         let text = self.seconds(service);
         self.line("service", text);
         self.line("queue", queue);
-        self.steps(|maker, rate| match maker.draw.below(3) {
-            0 => format!("queue = {}", maker.queue()),
+        self.steps(|generator, rate| match generator.draw.below(3) {
+            0 => format!("queue = {}", generator.queue()),
             _ => format!("slots = {}", (rate * service).ceil().clamp(1.0, 2000.0)),
         });
     }
@@ -155,7 +155,7 @@ impl Maker {
         }
     }
 
-    /// Up to three, each to something between a tenth and ten times the first rate.
+    /// Up to three steps, each to between a tenth and ten times the first rate.
     fn steps(&mut self, change: impl Fn(&mut Self, f64) -> String) {
         if !self.draw.chance(0.25) {
             return;
@@ -188,7 +188,7 @@ impl Maker {
         }
     }
 
-    fn troubles(&mut self) {
+    fn failures(&mut self) {
         if self.draw.chance(0.35) {
             self.outages();
         }
@@ -268,13 +268,13 @@ impl Maker {
         }
         self.maybe_seconds("max_hold", 0.1, 0.5..60.0);
         if self.draw.chance(0.4) {
-            let most = self.draw.spread(1.0, 300.0).floor();
-            self.line("max_in_flight", most);
+            let max = self.draw.spread(1.0, 300.0).floor();
+            self.line("max_in_flight", max);
         }
         self.load(fair);
     }
 
-    /// Least, first and most, in order; each may be left out.
+    /// Minimum, initial and maximum rate, in order; each may be left out.
     fn rates(&mut self, fair: f64) {
         let mut rates = [
             fair * self.draw.spread(0.01, 1.0),
@@ -320,8 +320,8 @@ impl Maker {
             self.line("min_samples", samples);
         }
         if self.draw.chance(0.4) {
-            let row = 1 + self.draw.below(12);
-            self.line("consecutive_failures", row);
+            let failures = 1 + self.draw.below(12);
+            self.line("consecutive_failures", failures);
         }
         if self.draw.chance(0.4) {
             let probes = 1 + self.draw.below(10);
@@ -383,7 +383,7 @@ impl Maker {
         _ = writeln!(self.text, "{name} = {value}");
     }
 
-    /// In milliseconds, or below ten in microseconds, so that none becomes zero.
+    /// In milliseconds, or below 10 ms in microseconds, so that nothing is rounded to zero.
     fn seconds(&self, seconds: f64) -> String {
         let millis = seconds * 1e3;
         if millis < 10.0 {

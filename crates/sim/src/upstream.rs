@@ -1,23 +1,21 @@
-//! Upstreams as state machines: what happens to a request that arrives?
+//! Upstreams as state machines: what happens to a request that arrives.
 //!
-//! A request is looked at in this order: is the server there at all, is this client banned, is it
-//! within the limit, does it fail by chance. Everything is decided when it arrives, the moment at
-//! which the answer leaves included, because nothing that comes later can change it: a queue is
-//! first come, first served. So there is no event inside of a server, and a server on a real
-//! network can ask the same code.
+//! A request is checked in this order: outage, ban, limit, random failure. Everything, including the
+//! time at which the response leaves, is decided on arrival: queues are first come, first served, so
+//! later requests change nothing. There are no events inside a server, and `tidegate mock` uses the
+//! same code with a real clock.
 //!
-//! **Chance.** Every request takes the same count of numbers from the upstream's stream, whether
-//! they are used or not. The n-th request to arrive therefore finds the same luck whoever sent it
-//! and whatever became of those before it: what a strategy changes is which request is the n-th,
-//! and nothing else.
+//! **Randomness.** Every request takes the same count of numbers from the upstream's stream, used
+//! or not. The n-th request to arrive therefore gets the same draws whichever client sent it and
+//! whatever happened to the requests before it.
 //!
-//! At the edges: a step and an outage begin at the very instant that is written; an outage is over
-//! at its end; limits go on counting during an outage, so a bucket refills; a request that is
-//! refused by a ban or an outage takes nothing from the limit; one that fails by chance does.
+//! **Edges.** A step and an outage begin exactly at the configured instant; an outage is over at its
+//! end. Limits go on counting during an outage, so a bucket refills. A request refused by a ban or an
+//! outage takes nothing from the limit; one that fails at random does.
 
-mod answer;
-mod ban;
+mod bans;
 mod bucket;
+mod response;
 mod settings;
 mod slots;
 mod window;
@@ -28,9 +26,9 @@ use policy::duration::whole_seconds;
 use policy::random::Random;
 use policy::time::Timestamp;
 
-pub use answer::{Answer, HeaderLines, Pace};
-use ban::Bans;
+use bans::Bans;
 use bucket::Bucket;
+pub use response::{LimitStatus, ResponseHeaders, UpstreamResponse};
 pub use settings::{Ban, Kind, Outage, Step, UpstreamSettings};
 use slots::Slots;
 use window::Window;
@@ -40,77 +38,77 @@ use window::Window;
 pub struct Upstream {
     settings: UpstreamSettings,
     limit: Limit,
-    /// How many of the steps were taken.
-    stepped: usize,
+    /// How many steps are in effect.
+    steps_done: usize,
     bans: Bans,
 }
 
-/// What becomes of a request.
+/// What happens to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// It is answered.
-    Answered {
-        /// When the answer leaves the server.
+    /// The server responds.
+    Response {
+        /// When the response leaves the server.
         at: Timestamp,
-        /// The answer.
-        answer: Answer,
+        /// The response.
+        response: UpstreamResponse,
     },
-    /// The connection is refused, at once.
+    /// The connection is refused at once.
     Unreachable,
-    /// Nothing ever comes: the client gives up after this long.
+    /// There is no response; the client times out.
     Silent {
-        /// From sending to giving up.
+        /// From sending to the timeout.
         timeout: Duration,
     },
 }
 
 impl Upstream {
-    /// A server that nobody has called.
+    /// A server that has received no requests.
     pub fn new(settings: &UpstreamSettings) -> Self {
         Self {
             limit: Limit::new(&settings.kind),
             settings: settings.clone(),
-            stepped: 0,
+            steps_done: 0,
             bans: Bans::default(),
         }
     }
 
     /// Takes a request of `client` that arrives at `now`, which is never before an earlier one.
     pub fn receive(&mut self, client: usize, now: Timestamp, random: &mut Random) -> Reply {
-        let luck = Luck::draw(random);
+        let draws = Draws::new(random);
         self.advance(now);
         if let Some(outage) = self.settings.outage_at(now) {
-            return self.away(outage, &luck, now);
+            return self.reply_in_outage(outage, &draws, now);
         }
         if self.bans.is_banned(client, now) {
             return self.refuse(403, None, now);
         }
-        let length = luck.lognormal(self.settings.mean_time(), self.settings.latency_spread);
-        match self.limit.take(now, length) {
-            Taken::Served { until } => {
-                let status = if luck.failure < self.settings.failure_rate {
+        let service = draws.lognormal(self.settings.mean_service(), self.settings.latency_spread);
+        match self.limit.take(now, service) {
+            Admission::Served { until } => {
+                let status = if draws.failure < self.settings.failure_rate {
                     500
                 } else {
                     200
                 };
-                self.answer(status, None, until)
+                self.respond(status, None, until)
             }
-            Taken::Excess { wait } => {
+            Admission::Excess { wait } => {
                 if let Some(ban) = &self.settings.ban {
-                    self.bans.exceed(ban, client, now);
+                    self.bans.record_excess(ban, client, now);
                 }
                 let retry_after = self.settings.retry_after.then(|| whole_seconds(wait));
                 self.refuse(429, retry_after, now)
             }
-            Taken::QueueFull => self.refuse(503, None, now),
+            Admission::QueueFull => self.refuse(503, None, now),
         }
     }
 
-    /// What is left of the limit at `now`, which is never before an earlier request. Nothing is
-    /// taken; if nothing remains, a request that arrives now is refused.
-    pub fn pace(&mut self, now: Timestamp) -> Pace {
+    /// What is left of the limit at `now`, which is never before an earlier request. Takes nothing.
+    /// If nothing remains, a request that arrives now is refused.
+    pub fn limit_status(&mut self, now: Timestamp) -> LimitStatus {
         self.advance(now);
-        self.limit.pace()
+        self.limit.status()
     }
 
     /// How often a client was banned.
@@ -118,49 +116,47 @@ impl Upstream {
         self.bans.count()
     }
 
-    /// The most that ever waited in the server's queue; `None` if it has none.
+    /// The maximum length of the server's queue so far; `None` if it has no queue.
     pub fn max_queue(&self) -> Option<u64> {
         match &self.limit {
-            Limit::Slots(slots) => Some(slots.longest_queue()),
+            Limit::Slots(slots) => Some(slots.max_queue()),
             Limit::Bucket(_) | Limit::Window(_) => None,
         }
     }
 
     fn advance(&mut self, now: Timestamp) {
-        while let Some(step) = self.settings.steps.get(self.stepped)
+        while let Some(step) = self.settings.steps.get(self.steps_done)
             && step.at <= now
         {
             self.limit.change(&step.kind, step.at);
             self.settings.kind = step.kind;
-            self.stepped += 1;
+            self.steps_done += 1;
         }
         self.limit.advance(now);
     }
 
-    /// Whoever answers for the server may know when it is back.
-    fn away(&self, outage: &Outage, luck: &Luck, now: Timestamp) -> Reply {
-        let rest = || whole_seconds(outage.to.since(now));
+    fn reply_in_outage(&self, outage: &Outage, draws: &Draws, now: Timestamp) -> Reply {
+        let remaining = || whole_seconds(outage.to.since(now));
         match outage.status {
-            _ if luck.silence < outage.timeout_share => Reply::Silent {
+            _ if draws.silence < outage.timeout_share => Reply::Silent {
                 timeout: outage.timeout,
             },
-            Some(status) => self.refuse(status, self.settings.retry_after.then(rest), now),
+            Some(status) => self.refuse(status, self.settings.retry_after.then(remaining), now),
             None => Reply::Unreachable,
         }
     }
 
     fn refuse(&self, status: u16, retry_after: Option<u64>, now: Timestamp) -> Reply {
-        self.answer(status, retry_after, now + self.settings.refuse_latency)
+        self.respond(status, retry_after, now + self.settings.refuse_latency)
     }
 
-    fn answer(&self, status: u16, retry_after: Option<u64>, at: Timestamp) -> Reply {
-        let pace = self.settings.headers.then(|| self.limit.pace());
-        let answer = Answer {
+    fn respond(&self, status: u16, retry_after: Option<u64>, at: Timestamp) -> Reply {
+        let response = UpstreamResponse {
             status,
             retry_after,
-            pace,
+            limit: self.settings.headers.then(|| self.limit.status()),
         };
-        Reply::Answered { at, answer }
+        Reply::Response { at, response }
     }
 }
 
@@ -172,13 +168,13 @@ enum Limit {
     Slots(Slots),
 }
 
-/// What a limit says to a request.
-enum Taken {
+/// What a limit decides about a request.
+enum Admission {
     /// It is served until then.
     Served { until: Timestamp },
-    /// It is one too many; the next is taken after this long.
+    /// It exceeds the limit; the next request is admitted after this long.
     Excess { wait: Duration },
-    /// There is no place left to wait.
+    /// All slots are busy and the queue is full.
     QueueFull,
 }
 
@@ -203,7 +199,7 @@ impl Limit {
         }
     }
 
-    /// The limit becomes another one of the same kind.
+    /// Replaces the limit by another one of the same kind.
     fn change(&mut self, kind: &Kind, at: Timestamp) {
         self.advance(at);
         match (self, *kind) {
@@ -223,48 +219,48 @@ impl Limit {
         }
     }
 
-    fn take(&mut self, now: Timestamp, length: Duration) -> Taken {
+    fn take(&mut self, now: Timestamp, service: Duration) -> Admission {
         let (is_taken, wait) = match self {
             Self::Bucket(bucket) => (bucket.take(), bucket.next_token()),
-            Self::Window(window) => (window.take(), window.rest()),
+            Self::Window(window) => (window.take(), window.remaining_time()),
             Self::Slots(slots) => {
-                return match slots.take(now, length) {
-                    Some(until) => Taken::Served { until },
-                    None => Taken::QueueFull,
+                return match slots.take(now, service) {
+                    Some(until) => Admission::Served { until },
+                    None => Admission::QueueFull,
                 };
             }
         };
         if is_taken {
-            Taken::Served {
-                until: now + length,
+            Admission::Served {
+                until: now + service,
             }
         } else {
-            Taken::Excess { wait }
+            Admission::Excess { wait }
         }
     }
 
-    fn pace(&self) -> Pace {
+    fn status(&self) -> LimitStatus {
         match self {
-            Self::Bucket(bucket) => bucket.pace(),
-            Self::Window(window) => window.pace(),
-            Self::Slots(slots) => slots.pace(),
+            Self::Bucket(bucket) => bucket.status(),
+            Self::Window(window) => window.status(),
+            Self::Slots(slots) => slots.status(),
         }
     }
 }
 
-/// What chance has in store for one request.
+/// The random draws of one request.
 #[derive(Debug)]
-struct Luck {
+struct Draws {
     silence: f64,
     failure: f64,
     /// Of a standard normal distribution.
     normal: f64,
 }
 
-impl Luck {
-    fn draw(random: &mut Random) -> Self {
+impl Draws {
+    fn new(random: &mut Random) -> Self {
         let [silence, failure, radius, angle] = [(); 4].map(|()| random.unit());
-        // The method of Box and Muller; a unit is never one, so the logarithm is finite.
+        // Box–Muller. `unit` is less than one, so the logarithm is finite.
         let radius = (-2.0 * (1.0 - radius).ln()).sqrt();
         Self {
             silence,
@@ -273,16 +269,16 @@ impl Luck {
         }
     }
 
-    /// A length of time with this mean. The mean of a lognormal is not its middle: without the
-    /// correction by half the square it would be higher.
+    /// A lognormal duration with this mean. Subtracting half of sigma squared makes it the mean and
+    /// not the median.
     fn lognormal(&self, mean: Duration, sigma: f64) -> Duration {
         let factor = (sigma * self.normal - sigma * sigma / 2.0).exp();
-        Duration::try_from_secs_f64(mean.as_secs_f64() * factor).unwrap_or(LONGEST)
+        Duration::try_from_secs_f64(mean.as_secs_f64() * factor).unwrap_or(MAX_SERVICE)
     }
 }
 
-/// Longer than anything is simulated.
-const LONGEST: Duration = Duration::from_secs(u32::MAX as u64);
+/// Longer than any simulation.
+const MAX_SERVICE: Duration = Duration::from_secs(u32::MAX as u64);
 
 #[cfg(test)]
 mod tests;

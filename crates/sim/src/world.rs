@@ -1,15 +1,14 @@
-//! What happens next, in virtual time.
+//! The event queue of virtual time.
 //!
-//! Events wait in a heap by their time and, at equal times, in the order in which they were put
-//! there. Nothing else decides, no address and no hash, so that the same events always happen in
-//! the same order.
+//! Events are ordered by time and, at equal times, by insertion. Nothing else, such as an address or
+//! a hash, affects the order, so runs are repeatable.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use policy::time::Timestamp;
 
-/// Events that are still to happen.
+/// Future events.
 ///
 /// ```
 /// use policy::time::Timestamp;
@@ -29,7 +28,7 @@ pub struct Queue<E> {
 }
 
 impl<E> Queue<E> {
-    /// A queue in which nothing is to happen.
+    /// An empty queue.
     pub const fn new() -> Self {
         Self {
             heap: BinaryHeap::new(),
@@ -37,7 +36,7 @@ impl<E> Queue<E> {
         }
     }
 
-    /// Puts `event` at `at`, behind whatever is at the same time already.
+    /// Adds `event` at `at`, after events already at that time.
     pub fn push(&mut self, at: Timestamp, event: E) {
         self.heap.push(Entry {
             at,
@@ -47,7 +46,7 @@ impl<E> Queue<E> {
         self.pushed += 1;
     }
 
-    /// Takes out what happens next, and when.
+    /// Removes the next event, with its time.
     pub fn pop(&mut self) -> Option<(Timestamp, E)> {
         self.heap.pop().map(|entry| (entry.at, entry.event))
     }
@@ -67,7 +66,7 @@ struct Entry<E> {
 }
 
 impl<E> Ord for Entry<E> {
-    /// The heap gives out the greatest: the earliest, and of those the one that came first.
+    /// Reversed, because the heap returns the greatest entry first.
     fn cmp(&self, other: &Self) -> Ordering {
         (other.at, other.number).cmp(&(self.at, self.number))
     }
@@ -92,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_happen_by_time_and_then_in_the_order_they_came() {
+    fn pops_events_by_time_and_then_by_insertion() {
         let mut queue = Queue::new();
         for (second, name) in [(3, 'd'), (1, 'a'), (2, 'c'), (1, 'b')] {
             queue.push(Timestamp::from_secs(second), name);

@@ -1,4 +1,4 @@
-//! The shipped scenarios of single policies: when requests leave, how many, and what is paused.
+//! The shipped scenarios of single policies: times and counts of requests, and pauses.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -9,12 +9,13 @@ use sim::measure::{Figures, Series};
 use sim::scenario::Shipped;
 use sim::simulate::simulate_with_series;
 
-/// A scenario with its own seed, and its requests' times in seconds, exact to `step`.
-fn play(name: &str, step: Duration) -> (Figures, Series, Vec<f64>) {
-    play_with(name, step, Shipped::find(name).unwrap().scenario().seed)
+/// Runs a scenario with its own seed. Also returns the times of its requests in seconds, exact to
+/// `step`.
+fn run(name: &str, step: Duration) -> (Figures, Series, Vec<f64>) {
+    run_with_seed(name, step, Shipped::find(name).unwrap().scenario().seed)
 }
 
-fn play_with(name: &str, step: Duration, seed: u64) -> (Figures, Series, Vec<f64>) {
+fn run_with_seed(name: &str, step: Duration, seed: u64) -> (Figures, Series, Vec<f64>) {
     let scenario = Shipped::find(name).unwrap().scenario();
     let (figures, series) = simulate_with_series(&scenario, seed, step);
     let mut times = Vec::new();
@@ -32,7 +33,7 @@ fn gaps(times: &[f64]) -> Vec<f64> {
     times.windows(2).map(|pair| pair[1] - pair[0]).collect()
 }
 
-/// The gaps are these and the time of an answer, which is less than `slack`.
+/// The gaps are `expected` plus a response time of less than `slack`.
 fn assert_gaps(times: &[f64], expected: &[f64], slack: f64) {
     let gaps = gaps(times);
     assert_eq!(gaps.len(), expected.len(), "{times:?}");
@@ -43,8 +44,8 @@ fn assert_gaps(times: &[f64], expected: &[f64], slack: f64) {
 }
 
 #[test]
-fn a_job_is_asked_for_every_three_then_two_and_a_half_then_two_seconds() {
-    let (figures, _, times) = play("poll-normal", FINE);
+fn polls_every_3_s_then_2_5_s_then_2_s() {
+    let (figures, _, times) = run("poll-normal", FINE);
     assert!((12..=20).contains(&figures.sent), "{figures:?}");
     assert_eq!(figures.accepted, figures.sent, "nothing else is answered");
     let end = times.last().unwrap();
@@ -54,8 +55,8 @@ fn a_job_is_asked_for_every_three_then_two_and_a_half_then_two_seconds() {
 }
 
 #[test]
-fn who_polls_too_often_waits_for_two_four_and_eight_seconds_and_then_goes_on() {
-    let (figures, series, times) = play("poll-limited", FINE);
+fn poll_waits_2_4_and_8_s_after_429s_and_then_recovers() {
+    let (figures, series, times) = run("poll-limited", FINE);
     assert!((15..=25).contains(&figures.sent), "{figures:?}");
     assert_eq!(figures.refused, 3);
     let end = times.last().unwrap();
@@ -68,11 +69,11 @@ fn who_polls_too_often_waits_for_two_four_and_eight_seconds_and_then_goes_on() {
 }
 
 #[test]
-fn the_standard_preset_waits_for_about_one_two_four_and_eight_seconds() {
+fn standard_preset_waits_about_1_2_4_and_8_s() {
     let ranges = [(0.5, 1.5), (1.0, 3.0), (2.0, 6.0), (4.0, 12.0)];
     let mut came_back = 0;
     for seed in 0..50 {
-        let (figures, _, times) = play_with("backoff-outage-standard", FINE, seed);
+        let (figures, _, times) = run_with_seed("backoff-outage-standard", FINE, seed);
         for (gap, (least, most)) in gaps(&times).iter().zip(ranges) {
             let delay = gap - 0.02;
             assert!(
@@ -90,9 +91,9 @@ fn the_standard_preset_waits_for_about_one_two_four_and_eight_seconds() {
 }
 
 #[test]
-fn every_preset_gives_up_after_its_attempts() {
+fn every_preset_stops_after_max_attempts() {
     for seed in 0..20 {
-        let (figures, _, times) = play_with("backoff-outage-exhausted", FINE, seed);
+        let (figures, _, times) = run_with_seed("backoff-outage-exhausted", FINE, seed);
         assert_eq!((figures.sent, figures.accepted), (5 + 5 + 5 + 7, 0));
         // Background waits for 2, 4, 8, 16, 32 and at most 60 s, each half to one and a half.
         let end = *times.last().unwrap();
@@ -101,9 +102,9 @@ fn every_preset_gives_up_after_its_attempts() {
 }
 
 #[test]
-fn a_time_that_the_server_names_replaces_the_delay() {
+fn retry_after_replaces_the_backoff() {
     for seed in 0..20 {
-        let (figures, _, times) = play_with("backoff-outage-retry-after", FINE, seed);
+        let (figures, _, times) = run_with_seed("backoff-outage-retry-after", FINE, seed);
         assert_eq!((figures.sent, figures.accepted, figures.refused), (2, 1, 1));
         assert_eq!(figures.early_after_hint, 0);
         // 120 s from the answer on, and 0 to 5 s more.
@@ -112,8 +113,8 @@ fn a_time_that_the_server_names_replaces_the_delay() {
 }
 
 #[test]
-fn those_who_are_refused_together_do_not_come_back_together() {
-    let (figures, series, times) = play("backoff-many", FINE);
+fn jitter_spreads_clients_refused_at_once() {
+    let (figures, series, times) = run("backoff-many", FINE);
     assert_eq!(
         (figures.sent, figures.accepted, figures.refused),
         (150, 100, 50)
@@ -129,28 +130,28 @@ fn those_who_are_refused_together_do_not_come_back_together() {
 }
 
 #[test]
-fn without_failures_the_gap_is_the_base() {
-    let (figures, _, times) = play("queue-empty", FINE);
+fn gap_is_the_base_without_failures() {
+    let (figures, _, times) = run("queue-empty", FINE);
     assert_eq!(figures.sent, 10);
     assert_gaps(&times, &[30.0; 9], 0.25);
 }
 
 #[test]
-fn a_single_failure_doubles_the_gap() {
-    let (_, _, times) = play("queue-single-failure", FINE);
+fn one_failure_doubles_the_gap() {
+    let (_, _, times) = run("queue-single-failure", FINE);
     assert_gaps(&times[..4], &[60.0, 30.0, 30.0], 0.25);
 }
 
 #[test]
-fn every_further_failure_adds_the_base() {
-    let (figures, _, times) = play("queue-many-failures", FINE);
+fn every_failure_adds_the_base_to_the_gap() {
+    let (figures, _, times) = run("queue-many-failures", FINE);
     assert_eq!((figures.sent, figures.failed), (6, 6));
     assert_gaps(&times, &[60.0, 90.0, 120.0, 150.0, 180.0], 0.03);
 }
 
 #[test]
-fn every_success_takes_the_base_off_again() {
-    let (_, _, times) = play("queue-successes", FINE);
+fn every_success_removes_the_base_from_the_gap() {
+    let (_, _, times) = run("queue-successes", FINE);
     let gaps = [
         60.0, 90.0, 120.0, 150.0, 180.0, 150.0, 120.0, 90.0, 60.0, 30.0, 30.0,
     ];
@@ -158,15 +159,15 @@ fn every_success_takes_the_base_off_again() {
 }
 
 #[test]
-fn a_failure_that_is_forgotten_makes_the_gap_shorter_while_one_waits() {
-    let (_, _, times) = play("queue-aging", FINE);
+fn expired_failure_shortens_the_present_gap() {
+    let (_, _, times) = run("queue-aging", FINE);
     // 150 s after four failures; but the first is 300 s old after 30 of them, the second after 90.
     assert_gaps(&times, &[60.0, 90.0, 120.0, 90.0], 0.03);
 }
 
 #[test]
-fn a_full_queue_keeps_the_longest_gap() {
-    let (figures, _, times) = play("queue-full", COARSE);
+fn full_queue_limits_the_gap() {
+    let (figures, _, times) = run("queue-full", COARSE);
     assert!(figures.sent > 150, "{figures:?}");
     let gaps = gaps(&times);
     assert!((gaps[98] - 3000.0).abs() < 1.5 && (gaps[99] - 3030.0).abs() < 1.5);
@@ -174,23 +175,23 @@ fn a_full_queue_keeps_the_longest_gap() {
 }
 
 #[test]
-fn one_error_pauses_for_half_a_minute() {
-    let (figures, series, times) = play("protection-single-error", FINE);
+fn one_error_pauses_for_30_s() {
+    let (figures, series, times) = run("protection-single-error", FINE);
     assert_eq!((figures.refused, figures.accepted), (1, 1));
     assert_gaps(&times, &[30.0], 0.05);
     assert_eq!(series.clients[0].holds.len(), 1);
 }
 
 #[test]
-fn errors_in_a_row_pause_longer_each_time() {
-    let (figures, _, times) = play("protection-repeated-errors", FINE);
+fn consecutive_errors_pause_longer_each_time() {
+    let (figures, _, times) = run("protection-repeated-errors", FINE);
     assert_eq!((figures.refused, figures.accepted), (3, 1));
     assert_gaps(&times, &[30.0, 60.0, 120.0], 0.05);
 }
 
 #[test]
-fn after_a_success_pauses_begin_anew() {
-    let (figures, series, times) = play("protection-success-recovery", FINE);
+fn success_restarts_the_ladder() {
+    let (figures, series, times) = run("protection-success-recovery", FINE);
     assert_eq!((figures.refused, figures.accepted), (3, 2));
     assert_gaps(&times[..3], &[30.0, 60.0], 0.05);
     assert_gaps(&times[3..], &[30.0], 0.05);
@@ -198,23 +199,23 @@ fn after_a_success_pauses_begin_anew() {
 }
 
 #[test]
-fn the_fifth_error_disables() {
-    let (figures, _, times) = play("protection-auto-disable", FINE);
+fn fifth_error_disables() {
+    let (figures, _, times) = run("protection-auto-disable", FINE);
     assert_eq!((figures.sent, figures.refused), (5, 5));
     assert_gaps(&times, &[30.0, 60.0, 120.0, 300.0], 0.05);
 }
 
 #[test]
-fn a_paused_endpoint_does_not_hold_up_the_others() {
-    let (figures, series, times) = play("protection-other-endpoints", FINE);
+fn paused_endpoint_does_not_delay_the_others() {
+    let (figures, series, times) = run("protection-other-endpoints", FINE);
     assert_eq!((figures.refused, figures.accepted), (1, 60));
     assert!(times[1] < 0.05, "the other endpoint at once: {times:?}");
     assert!(series.clients[0].holds.is_empty());
 }
 
 #[test]
-fn aimd_rises_by_a_quarter_with_every_fast_answer() {
-    let (figures, series, _) = play("aimd-fast", FINE);
+fn aimd_rises_by_0_25_with_every_fast_response() {
+    let (figures, series, _) = run("aimd-fast", FINE);
     let mut accepted = 0;
     for (slice, rate) in series.slices.iter().zip(&series.clients[0].rates) {
         accepted += slice.accepted;
@@ -225,8 +226,8 @@ fn aimd_rises_by_a_quarter_with_every_fast_answer() {
 }
 
 #[test]
-fn aimd_falls_to_its_minimum_before_a_slow_server() {
-    let (figures, series, _) = play("aimd-slow", COARSE);
+fn aimd_falls_to_min_rate_at_a_slow_server() {
+    let (figures, series, _) = run("aimd-slow", COARSE);
     let rates = &series.clients[0].rates;
     assert!((rates.last().unwrap().unwrap() - 0.25).abs() < 1e-9);
     let rises = |pair: &[Option<f64>]| pair[1] > pair[0];
@@ -235,8 +236,8 @@ fn aimd_falls_to_its_minimum_before_a_slow_server() {
 }
 
 #[test]
-fn aimd_keeps_below_a_limit_of_which_it_knows_nothing() {
-    let (figures, series, _) = play("aimd-throttling", COARSE);
+fn aimd_stays_near_an_unknown_limit() {
+    let (figures, series, _) = run("aimd-throttling", COARSE);
     let accepted = figures.accepted as f64 / figures.sent as f64;
     assert!(accepted > 0.9, "{figures:?}");
     assert_eq!(figures.breaker_opened, 0);
@@ -252,8 +253,8 @@ fn aimd_keeps_below_a_limit_of_which_it_knows_nothing() {
 }
 
 #[test]
-fn aimd_stops_within_five_seconds_of_a_failure_and_comes_back_by_itself() {
-    let (figures, series, _) = play("aimd-failing", FINE);
+fn aimd_opens_within_5_s_of_failures_and_recovers() {
+    let (figures, series, _) = run("aimd-failing", FINE);
     let seconds = |at: policy::time::Timestamp| at.seconds_since(policy::time::Timestamp::ZERO);
     let bands = &series.clients[0].breaker;
     let first = bands.first().unwrap();

@@ -1,6 +1,5 @@
-//! Every shipped scenario against every strategy: within loose bounds of what is known about them,
-//! so that a change of a model, of a figure or of a strategy is seen. A failure prints the table
-//! and the seed.
+//! Every strategy over the shipped scenarios, within loose bounds, to notice changes of an upstream
+//! model, a figure or a strategy. A failure prints the table and the seed.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -52,7 +51,7 @@ fn adaptive_finds_every_limit() {
 }
 
 #[test]
-fn answers_whose_times_vary_much_are_taken_for_no_queue() {
+fn adaptive_does_not_mistake_varying_latency_for_a_queue() {
     for (name, before) in [("o4", 35.7), ("o6", 34.5)] {
         let mut scenario = Shipped::find(name).unwrap().scenario();
         scenario.upstream.latency_spread = 0.6;
@@ -68,7 +67,7 @@ fn answers_whose_times_vary_much_are_taken_for_no_queue() {
 }
 
 #[test]
-fn aimd_is_held_back_by_its_maximum() {
+fn aimd_stays_below_its_default_max_rate() {
     check(
         |scenario| scenario.with_strategy(Strategy::Aimd),
         &[
@@ -86,7 +85,7 @@ fn aimd_is_held_back_by_its_maximum() {
 }
 
 #[test]
-fn aimd_without_it_falls_to_random_failures() {
+fn aimd_with_high_max_rate_collapses_under_random_failures() {
     check(
         |mut scenario| {
             let mut options = Strategy::Aimd.gate_options().unwrap();
@@ -109,7 +108,7 @@ fn aimd_without_it_falls_to_random_failures() {
 }
 
 #[test]
-fn whoever_knows_the_rate_is_hardly_ever_refused() {
+fn fixed_at_the_true_rate_is_hardly_refused() {
     let at = policy::time::Timestamp::ZERO;
     check(
         |scenario| {
@@ -132,7 +131,7 @@ fn whoever_knows_the_rate_is_hardly_ever_refused() {
 }
 
 #[test]
-fn naive_retries_reach_everything_and_are_refused_half_of_the_time() {
+fn naive_retries_reach_full_goodput_with_half_refused() {
     check(
         |scenario| {
             let mut scenario = scenario.with_strategy(Strategy::None);

@@ -1,5 +1,5 @@
-//! Scenarios made up from seeds, and those that once failed: every promise of `sim::check` on every
-//! event. `scripts/run-swarm` plays more of them.
+//! Checks the invariants of `sim::check` on random scenarios, on regressions and on the shipped
+//! scenarios. `scripts/run-swarm` runs more random ones.
 
 use std::fs;
 use std::ops::Range;
@@ -9,24 +9,24 @@ use sim::check::check;
 use sim::scenario::{SHIPPED, Scenario};
 use sim::swarm;
 
-// In parts, so that they run side by side.
+// Split up to run in parallel.
 
 #[test]
-fn random_scenarios_keep_every_promise() {
-    keeps(0..80);
+fn random_scenarios_0_to_80_violate_no_invariant() {
+    check_seeds(0..80);
 }
 
 #[test]
-fn more_random_scenarios_keep_every_promise() {
-    keeps(80..160);
+fn random_scenarios_80_to_160_violate_no_invariant() {
+    check_seeds(80..160);
 }
 
 #[test]
-fn still_more_random_scenarios_keep_every_promise() {
-    keeps(160..240);
+fn random_scenarios_160_to_240_violate_no_invariant() {
+    check_seeds(160..240);
 }
 
-fn keeps(seeds: Range<u64>) {
+fn check_seeds(seeds: Range<u64>) {
     for seed in seeds {
         if let Err(violation) = swarm::run(seed) {
             panic!("{violation}\nrepeat it with: scripts/run-swarm --seed {seed}");
@@ -35,22 +35,22 @@ fn keeps(seeds: Range<u64>) {
 }
 
 #[test]
-fn what_once_failed_keeps_every_promise() {
+fn regressions_violate_no_invariant() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/regressions");
-    let mut played = 0;
+    let mut count = 0;
     for entry in fs::read_dir(folder).unwrap() {
         let file = entry.unwrap().path().display().to_string();
         let scenario = Scenario::read(&file, &fs::read(&file).unwrap()).unwrap();
         if let Err(violation) = check(&scenario, scenario.seed) {
             panic!("{violation}\nrepeat it with: scripts/run-swarm --file {file}");
         }
-        played += 1;
+        count += 1;
     }
-    assert!(played > 0, "the scenarios were not found");
+    assert!(count > 0, "no regressions found");
 }
 
 #[test]
-fn every_shipped_scenario_keeps_every_promise() {
+fn shipped_scenarios_violate_no_invariant() {
     for shipped in SHIPPED {
         let mut scenario = shipped.scenario();
         scenario.duration /= 8;
@@ -61,9 +61,9 @@ fn every_shipped_scenario_keeps_every_promise() {
 }
 
 #[test]
-fn whatever_is_made_up_can_be_read() {
+fn random_scenarios_are_valid_files() {
     for seed in (0..2000).chain(u64::MAX - 100..=u64::MAX) {
-        let text = swarm::written(seed);
+        let text = swarm::scenario_text(seed);
         if let Err(problems) = Scenario::read("swarm", text.as_bytes()) {
             panic!("{problems:#?}\n{text}");
         }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Method;
 use policy::time::Timestamp;
-use sim::upstream::Pace;
+use sim::upstream::LimitStatus;
 use tidegate::Clock;
 
 use super::MockSettings;
@@ -133,7 +133,7 @@ impl Desk {
     }
 
     /// What is left of the quota.
-    pub(super) fn quota(&self) -> Option<Pace> {
+    pub(super) fn quota(&self) -> Option<LimitStatus> {
         let mut state = self.lock();
         let now = state.now(self.clock());
         state.model.quota(now)

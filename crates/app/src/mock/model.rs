@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use policy::random::Random;
 use policy::time::Timestamp;
-use sim::upstream::{Answer, Kind, Pace, Reply, Upstream, UpstreamSettings};
+use sim::upstream::{Kind, LimitStatus, Reply, Upstream, UpstreamResponse, UpstreamSettings};
 
 use super::MockSettings;
 use super::script::{Cue, Script};
@@ -43,9 +43,9 @@ pub(super) struct Planned {
     /// `Retry-After`, in whole seconds.
     pub(super) retry_after: Option<u64>,
     /// The limit that refuses or, of those that let it through, has the least left.
-    pub(super) pace: Option<Pace>,
+    pub(super) limit: Option<LimitStatus>,
     /// The quota for a window, or else the first limit.
-    pub(super) quota: Option<Pace>,
+    pub(super) quota: Option<LimitStatus>,
     /// Does it break off in its middle?
     pub(super) is_cut: bool,
 }
@@ -127,10 +127,13 @@ impl Model {
     }
 
     /// What is left of the quota, if there is a limit to tell of.
-    pub(super) fn quota(&mut self, now: Timestamp) -> Option<Pace> {
+    pub(super) fn quota(&mut self, now: Timestamp) -> Option<LimitStatus> {
         let index = self.quota_index()?;
         let limit = &mut self.limits[index];
-        limit.settings.headers.then(|| limit.upstream.pace(now))
+        limit
+            .settings
+            .headers
+            .then(|| limit.upstream.limit_status(now))
     }
 
     fn ask_limits(&mut self, client: usize, now: Timestamp) -> Fate {
@@ -198,7 +201,7 @@ fn further(first: Option<&UpstreamSettings>, kind: Kind) -> UpstreamSettings {
 
 /// The first that has nothing left refuses; else all of them take the request.
 fn ask_several(limits: &mut [Limit], client: usize, now: Timestamp) -> Fate {
-    let is_spent = |limit: &mut Limit| limit.upstream.pace(now).remaining == 0;
+    let is_spent = |limit: &mut Limit| limit.upstream.limit_status(now).remaining == 0;
     if let Some(spent) = limits
         .iter_mut()
         .find_map(|limit| is_spent(limit).then_some(limit))
@@ -229,22 +232,22 @@ impl Limit {
         match self.upstream.receive(client, now, &mut self.random) {
             Reply::Unreachable => Fate::Reset,
             Reply::Silent { .. } => Fate::Silent,
-            Reply::Answered { at, answer } => Fate::Answered(Planned {
+            Reply::Response { at, response } => Fate::Answered(Planned {
                 // Both ways at once: only the client could tell them apart.
                 at: at + self.settings.network * 2,
-                status: answer.status,
-                why: self.why(&answer, now),
-                retry_after: answer.retry_after,
-                pace: answer.pace,
-                quota: answer.pace,
+                status: response.status,
+                why: self.why(&response, now),
+                retry_after: response.retry_after,
+                limit: response.limit,
+                quota: response.limit,
                 is_cut: false,
             }),
         }
     }
 
-    fn why(&self, answer: &Answer, now: Timestamp) -> Why {
+    fn why(&self, response: &UpstreamResponse, now: Timestamp) -> Why {
         let is_window = matches!(self.settings.kind, Kind::Window { .. });
-        match answer.status {
+        match response.status {
             _ if self.settings.outage_at(now).is_some() => Why::Away,
             500 => Why::Chance,
             403 => Why::Banned,
@@ -263,7 +266,7 @@ impl Planned {
             status: 200,
             why: Why::Served,
             retry_after: None,
-            pace: None,
+            limit: None,
             quota: None,
             is_cut: false,
         }
@@ -277,13 +280,13 @@ impl Planned {
         } else {
             self
         };
-        let left = |planned: &Self| planned.pace.map_or(u64::MAX, |pace| pace.remaining);
-        let pace = if left(&other) < left(&self) {
-            other.pace
+        let left = |planned: &Self| planned.limit.map_or(u64::MAX, |limit| limit.remaining);
+        let limit = if left(&other) < left(&self) {
+            other.limit
         } else {
-            self.pace
+            self.limit
         };
-        Self { at, pace, ..worse }
+        Self { at, limit, ..worse }
     }
 }
 
@@ -330,8 +333,9 @@ mod tests {
                 let now = Timestamp::from_millis(number * 60);
                 let reply = simulated.receive(0, now, &mut random);
                 let expected = match reply {
-                    Reply::Answered { at, answer } => {
-                        Some((at + upstream.network * 2, answer.status, answer.retry_after))
+                    Reply::Response { at, response } => {
+                        let at = at + upstream.network * 2;
+                        Some((at, response.status, response.retry_after))
                     }
                     Reply::Unreachable | Reply::Silent { .. } => None,
                 };
@@ -353,7 +357,7 @@ mod tests {
             ..MockSettings::default()
         });
         let mut met = |seconds| match model.receive(0, Timestamp::from_secs(seconds)) {
-            Fate::Answered(met) => (met.why, met.quota.map(|pace| pace.remaining)),
+            Fate::Answered(met) => (met.why, met.quota.map(|quota| quota.remaining)),
             fate => panic!("{fate:?}"),
         };
         assert_eq!(met(0), (Why::Served, Some(1)));
@@ -376,7 +380,7 @@ mod tests {
                 now += gap;
                 let at = Timestamp::from_millis(now);
                 let has_room = alone.iter_mut().all(|model| {
-                    model.limits[0].upstream.pace(at).remaining > 0
+                    model.limits[0].upstream.limit_status(at).remaining > 0
                 });
                 let status = status(together.receive(0, at));
                 prop_assert_eq!(status == 200, has_room);

@@ -1,5 +1,5 @@
-//! The default strategy beside the designs it has to stand up to: nowhere much worse than the best
-//! of them, also in what no goal names.
+//! The default strategy beside the designs `epochs` and `model`: nowhere much worse than the best of
+//! them.
 
 use serde_json::{Map, Value};
 
@@ -15,7 +15,7 @@ pub(crate) struct Beside {
     pub(crate) met: bool,
 }
 
-/// All comparisons that the rows allow.
+/// All comparisons that the rows contain.
 pub(crate) fn all(rows: &[Row]) -> Vec<Beside> {
     let pairs = UPSTREAMS
         .iter()
@@ -25,10 +25,10 @@ pub(crate) fn all(rows: &[Row]) -> Vec<Beside> {
         .collect()
 }
 
-/// With their direction: is more better?
+/// With `true` if more is better.
 const FIGURES: [(&str, bool); 3] = [("goodput", true), ("refused", false), ("jain", true)];
 const DESIGNS: [&str; 3] = ["epochs-gentle", "epochs-brisk", "model"];
-/// Five points of a hundred.
+/// Five percentage points.
 const TOLERANCE: f64 = 0.05;
 
 fn compare(
@@ -57,7 +57,7 @@ fn compare(
     })
 }
 
-/// What is further away than it may be, by upstream and figure.
+/// The figures outside of the tolerance, by upstream.
 pub(crate) fn summary(all: &[Beside]) -> Value {
     let missed = all.iter().filter(|beside| !beside.met);
     let missed: Map<String, Value> = missed

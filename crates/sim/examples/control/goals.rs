@@ -1,4 +1,4 @@
-//! What the default strategy has to reach, with its default settings, at every upstream.
+//! The goals of the default strategy, with its default settings, at every upstream.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ pub(crate) struct Goal {
     pub(crate) bound: Bound,
 }
 
-/// Where a figure has to be; the bound itself is fine.
+/// A bound of a figure, inclusive.
 #[derive(Clone, Copy)]
 pub(crate) enum Bound {
     AtLeast(f64),
@@ -44,12 +44,12 @@ const fn goal(upstream: &'static str, figure: &'static str, bound: Bound) -> Goa
     }
 }
 
-/// All of them. Ratios are of one; `goodput` is that from 60 s on.
+/// All goals. Ratios are from 0 to 1; `goodput` is that from 60 s on.
 pub(crate) const GOALS: &[Goal] = &[
     goal("o1", "goodput", AtLeast(0.97)),
     goal("o1", "refused", AtMost(0.005)),
     goal("o1", "time_to_90_s", AtMost(3.0)),
-    // All of the quota, in whole per cent.
+    // The whole quota, in whole per cent.
     goal("o2", "goodput", AtLeast(0.995)),
     goal("o2", "refused", AtMost(0.015)),
     goal("o2", "early", AtMost(0.0)),
@@ -57,7 +57,7 @@ pub(crate) const GOALS: &[Goal] = &[
     goal("o3", "refused_count", AtMost(0.0)),
     goal("o4", "goodput", AtLeast(0.95)),
     goal("o4", "refused_count", AtMost(0.0)),
-    // A quarter more than without any load: 100 ms of service and 20 ms on the way.
+    // 1.25 of the latency without load: 100 ms of service and 20 ms of network.
     goal("o4", "latency_ms", AtMost(150.0)),
     goal("o5", "goodput", AtLeast(0.94)),
     goal("o5", "refused", AtMost(0.003)),

@@ -1,9 +1,8 @@
-//! Strategies side by side over the shipped upstreams, and the default one against its goals.
+//! Compares strategies over the shipped upstreams, and the default strategy with its goals.
 //!
-//! `control [SEEDS]` plays every upstream with every strategy, ten seeds each by default, and prints
-//! the means: a table per upstream, then the goals, then the default strategy beside the best of
-//! three designs, then one line of JSON. `scripts/bench-control`
-//! runs it and keeps results.
+//! `control [SEEDS]` runs every upstream with every strategy and baseline, ten seeds each by default,
+//! and prints the means: a table per upstream, the goals, the default strategy beside the best of three
+//! designs, and one line of JSON. `scripts/bench-control` runs it and stores results.
 
 #![expect(clippy::print_stdout, reason = "a program that prints a table")]
 
@@ -33,8 +32,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     println!("\ngoals of `adaptive`");
-    let judged: Vec<_> = GOALS.iter().filter_map(|goal| judge(goal, &rows)).collect();
-    for (goal, value, met) in &judged {
+    let results: Vec<_> = GOALS
+        .iter()
+        .filter_map(|goal| evaluate(goal, &rows))
+        .collect();
+    for (goal, value, met) in &results {
         let mark = if *met { "met   " } else { "MISSED" };
         let value = shown(*value, 3);
         println!(
@@ -47,7 +49,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for each in &beside {
         println!("{}", comparison(each));
     }
-    println!("{}", summary(seeds, &rows, &judged, &beside));
+    println!("{}", summary(seeds, &rows, &results, &beside));
     Ok(())
 }
 
@@ -93,14 +95,14 @@ fn comparison(beside: &Beside) -> String {
     format!("{mark} {upstream:6} {figure:24} {value:>8.3}  {best:.3} of `{of}`")
 }
 
-/// `–` for what does not apply or never came.
+/// `–` for figures that do not apply.
 fn shown(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(|| "–".to_owned(), |value| format!("{value:.digits$}"))
 }
 
-type Judged = (&'static Goal, Option<f64>, bool);
+type GoalResult = (&'static Goal, Option<f64>, bool);
 
-fn judge(goal: &'static Goal, rows: &[Row]) -> Option<Judged> {
+fn evaluate(goal: &'static Goal, rows: &[Row]) -> Option<GoalResult> {
     let row = rows
         .iter()
         .find(|row| row.upstream == goal.upstream && row.contender == CONTENDERS[0])?;
@@ -112,10 +114,10 @@ fn judge(goal: &'static Goal, rows: &[Row]) -> Option<Judged> {
     ))
 }
 
-fn summary(seeds: u64, rows: &[Row], judged: &[Judged], beside: &[Beside]) -> Value {
+fn summary(seeds: u64, rows: &[Row], results: &[GoalResult], beside: &[Beside]) -> Value {
     let mut goals = Map::new();
     for upstream in UPSTREAMS {
-        let of = judged
+        let of = results
             .iter()
             .filter(|(goal, _, _)| goal.upstream == upstream);
         let mut entry = Map::new();
@@ -153,7 +155,7 @@ fn mean(mean: &Mean) -> Value {
     figures.into()
 }
 
-/// Four digits after the point are more than ten seeds can tell apart.
+/// Four digits after the point: more is not significant with ten seeds.
 fn number(value: Option<f64>) -> Value {
     value.map_or(Value::Null, |value| ((value * 1e4).round() / 1e4).into())
 }

@@ -1,4 +1,4 @@
-//! Every strategy over every upstream, and the means of what that came to.
+//! Runs every contender at every upstream and computes the means of the figures.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -19,7 +19,7 @@ pub(crate) const UPSTREAMS: [&str; 12] = [
     "o1", "o2", "o3", "o4", "o5", "o6", "o7", "o8", "o8-4", "o8-8", "o8-16", "o9",
 ];
 
-/// Strategies by their words; the first has the goals.
+/// Strategies and baselines by name; the goals are those of the first.
 pub(crate) const CONTENDERS: [&str; 9] = [
     "adaptive",
     "aimd",
@@ -32,24 +32,24 @@ pub(crate) const CONTENDERS: [&str; 9] = [
     "none",
 ];
 
-/// What one strategy came to at one upstream.
+/// The result of one contender at one upstream.
 pub(crate) struct Row {
     pub(crate) upstream: &'static str,
     pub(crate) contender: &'static str,
     pub(crate) mean: Mean,
 }
 
-/// Means over all seeds, by name. `None`: at least once it never came.
+/// Means over all seeds, by name. `None` if a figure does not apply to one of the runs.
 pub(crate) struct Mean {
     pub(crate) figures: BTreeMap<&'static str, Option<f64>>,
 }
 
-/// What an upstream is, in one line.
+/// The description of an upstream.
 pub(crate) fn about(upstream: &str) -> &'static str {
     Shipped::find(upstream).map_or("", |shipped| shipped.about)
 }
 
-/// All rows, upstream by upstream, worked out on all processors.
+/// All rows, upstream by upstream, computed on all processors.
 pub(crate) fn all(seeds: u64) -> Result<Vec<Row>, Box<dyn Error>> {
     let mut jobs = Vec::new();
     for upstream in UPSTREAMS {
@@ -80,10 +80,10 @@ pub(crate) fn all(seeds: u64) -> Result<Vec<Row>, Box<dyn Error>> {
             })
             .collect()
     });
-    let place = |contender| CONTENDERS.iter().position(|other| *other == contender);
-    rows.sort_by_key(|row| place(row.contender));
+    let position = |contender| CONTENDERS.iter().position(|other| *other == contender);
+    rows.sort_by_key(|row| position(row.contender));
     if rows.len() < jobs.len() {
-        return Err("a run came to no end".into());
+        return Err("a run panicked".into());
     }
     Ok(rows)
 }
@@ -92,7 +92,7 @@ fn scenario(upstream: &str, contender: &str) -> Result<Scenario, Box<dyn Error>>
     let shipped = Shipped::find(upstream).ok_or_else(|| format!("no scenario {upstream}"))?;
     let scenario = shipped.scenario();
     if contender == "fixed" {
-        return Ok(at_the_true_rate(scenario));
+        return Ok(at_true_rate(scenario));
     }
     if let Some(scenario) = baseline::drive(scenario.clone(), contender) {
         return Ok(scenario);
@@ -106,12 +106,12 @@ fn scenario(upstream: &str, contender: &str) -> Result<Scenario, Box<dyn Error>>
     Ok(scenario)
 }
 
-/// As many as such loops usually have.
+/// A usual number of workers for such loops.
 const NAIVE_WORKERS: u32 = 32;
 
-/// Everyone has an equal share of what the upstream takes at first: who knows a limit does not
-/// know that it will change.
-fn at_the_true_rate(scenario: Scenario) -> Scenario {
+/// Every client gets an equal share of the upstream's first capacity: knowing a limit does not mean
+/// knowing that it will change.
+fn at_true_rate(scenario: Scenario) -> Scenario {
     let rate = scenario.upstream.rate_at(Timestamp::ZERO) / scenario.client_count() as f64;
     let with_share = |client: ClientSettings| client.with_strategy(Strategy::Fixed(rate));
     Scenario {
@@ -138,10 +138,10 @@ fn mean(scenario: &Scenario, seeds: u64) -> Mean {
     }
 }
 
-/// Only when breakers open is read from the series, and that is exact.
+/// Only the opening of breakers is read from the series, which is exact at any step.
 const STEP: Duration = Duration::from_secs(10);
 
-/// The figures that are compared. What the upstream has no occasion for is left out.
+/// The figures that are compared, without those that do not apply to the upstream.
 fn named(
     scenario: &Scenario,
     figures: &Figures,
@@ -171,19 +171,20 @@ fn named(
         ]);
     }
     if scenario.upstream.failure_rate > 0.0 || !scenario.upstream.outages.is_empty() {
-        let sends = figures.after_failures.sends_per_failure();
+        let sends = figures.failure_cost.sends_per_failure();
         named.push(("sends_per_failure", sends));
     }
     named
 }
 
-/// How long after the outage began the last client's breaker opened; `None` if one never did.
+/// Seconds from the start of the outage until the last client's breaker opened; `None` if one did not
+/// open.
 fn open_after(scenario: &Scenario, series: &Series) -> Option<f64> {
-    let began = scenario.upstream.outages.first()?.from;
+    let start = scenario.upstream.outages.first()?.from;
     let first = series.clients.iter().map(|client| {
         let bands = client.breaker.iter().map(|band| band.from);
-        bands.filter(|from| *from >= began).min()
+        bands.filter(|from| *from >= start).min()
     });
     let opened = first.collect::<Option<Vec<_>>>()?.into_iter().max()?;
-    Some(opened.seconds_since(began))
+    Some(opened.seconds_since(start))
 }

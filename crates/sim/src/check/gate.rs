@@ -1,4 +1,4 @@
-//! Everything that one gate promises.
+//! The invariants of one gate.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,40 +7,42 @@ use policy::gate::GateSettings;
 use policy::rate::Strategy;
 use policy::time::Timestamp;
 
-use super::pauses::{Ended, Pauses};
-use super::tokens::{Stretch, Tokens};
-use super::{Found, Promise};
-use crate::client::{Attempt, FlightId, GateView};
-use crate::simulate::{Sight, What};
+use super::pauses::Pauses;
+use super::tokens::{LimitLog, Tokens};
+use super::{Invariant, Violations};
+use crate::client::{AttemptId, AttemptResult, GateView};
+use crate::simulate::{ClientEvent, Observation};
 
 #[derive(Debug)]
-pub(super) struct GateWatch {
+pub(super) struct GateChecker {
     pauses: Pauses,
     tokens: Tokens,
-    stretches: Vec<Stretch>,
-    flights: BTreeMap<usize, Flight>,
+    limits: Vec<LimitLog>,
+    in_flight: BTreeMap<usize, SentAttempt>,
     sent: u64,
     rate: f64,
     epoch: u32,
-    /// When the present epoch began.
+    /// The start of the present epoch.
     epoch_since: Timestamp,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Flight {
+struct SentAttempt {
     sent_at: Timestamp,
+    /// Counted from 1.
     number: u64,
+    /// The HalfOpen round in which it is a probe.
     probe: Option<u64>,
 }
 
-impl GateWatch {
+impl GateChecker {
     pub(super) fn new(settings: &GateSettings) -> Self {
         let limits = settings.limits().iter();
         Self {
             pauses: Pauses::new(),
             tokens: Tokens::full(settings),
-            stretches: limits.map(|limit| Stretch::new(*limit)).collect(),
-            flights: BTreeMap::new(),
+            limits: limits.map(|limit| LimitLog::new(*limit)).collect(),
+            in_flight: BTreeMap::new(),
             sent: 0,
             rate: settings.initial_rate(),
             epoch: 0,
@@ -48,135 +50,154 @@ impl GateWatch {
         }
     }
 
-    /// Until when the server has asked to be left alone.
+    /// The end of the longest wait that the server named.
     pub(super) fn directed_until(&self) -> Timestamp {
         self.pauses.directed_until()
     }
 
-    pub(super) fn look(&mut self, sight: &Sight<'_>, view: &GateView<'_>, found: &mut Found) {
-        let now = sight.now;
+    pub(super) fn check(
+        &mut self,
+        observation: &Observation<'_>,
+        view: &GateView<'_>,
+        violations: &mut Violations,
+    ) {
+        let now = observation.now;
         let pause = self.pauses.pause(view.settings);
-        self.tokens.pass(view.settings, pause, now);
-        self.pauses.pass(now);
-        match sight.what {
-            What::Waits { until } => self.waits(sight, view, until, found),
-            What::Sent { id, .. } => self.sent(id, view, now, found),
-            What::Ended { id, attempt, .. } => self.ended(id, attempt, view, now, found),
+        self.tokens.advance(view.settings, pause, now);
+        self.pauses.advance(now);
+        match observation.event {
+            ClientEvent::Waits { until } => self.check_wait(observation, view, until, violations),
+            ClientEvent::Sent { id, .. } => self.check_sent(id, view, now, violations),
+            ClientEvent::Ended { id, result, .. } => {
+                self.check_ended(id, result, view, now, violations)
+            }
         }
-        self.compare_bounds(view, found);
+        self.check_bounds(view, violations);
     }
 
-    fn waits(
+    fn check_wait(
         &self,
-        sight: &Sight<'_>,
+        observation: &Observation<'_>,
         view: &GateView<'_>,
         until: Option<Timestamp>,
-        found: &mut Found,
+        violations: &mut Violations,
     ) {
-        if !sight.has_fresh || !self.flights.is_empty() {
+        if !observation.has_backlog || !self.in_flight.is_empty() {
             return;
         }
-        let longest = view.settings.limits().iter().map(|limit| limit.period());
-        let a_token = Duration::from_secs_f64(1.0 / self.rate);
-        // A nanosecond for every sum that is rounded up.
-        let latest = self.pauses.until().max(sight.now)
-            + a_token
-            + longest.max().unwrap_or_default()
+        let periods = view.settings.limits().iter().map(|limit| limit.period());
+        let one_token = Duration::from_secs_f64(1.0 / self.rate);
+        // One nanosecond for each rounding up.
+        let latest = self.pauses.until().max(observation.now)
+            + one_token
+            + periods.max().unwrap_or_default()
             + Duration::from_nanos(3);
-        found.expect(
+        violations.require(
             until.is_some_and(|until| until <= latest),
-            Promise::WaitsEnd,
+            Invariant::WaitIsBounded,
             || format!("asks again at {until:?}, expected by {latest:?}"),
         );
     }
 
-    fn sent(&mut self, id: FlightId, view: &GateView<'_>, now: Timestamp, found: &mut Found) {
+    fn check_sent(
+        &mut self,
+        id: AttemptId,
+        view: &GateView<'_>,
+        now: Timestamp,
+        violations: &mut Violations,
+    ) {
         let permit = view.permits.get(id);
         let is_probe = permit.is_some_and(policy::gate::Permit::is_probe);
-        let probe = self.pauses.leave(view.settings, is_probe, now, found);
+        let probe = self.pauses.sent(view.settings, is_probe, now, violations);
         let has_token = self.tokens.take();
-        found.expect(has_token, Promise::TokensAreTaken, || {
+        violations.require(has_token, Invariant::TokenPerRequest, || {
             let rate = self.rate;
             format!("{:.9} tokens at {rate} per second", self.tokens.tokens())
         });
-        for stretch in &mut self.stretches {
-            found.expect(stretch.take(now), Promise::LimitsAreKept, || {
-                format!("one too many for {stretch:?}")
+        for limit in &mut self.limits {
+            violations.require(limit.take(now), Invariant::KnownLimitIsKept, || {
+                format!("one too many for {limit:?}")
             });
         }
         self.sent += 1;
-        let flight = Flight {
+        let attempt = SentAttempt {
             sent_at: now,
             number: self.sent,
             probe,
         };
-        self.flights.insert(id.0, flight);
+        self.in_flight.insert(id.0, attempt);
         let is_same = self.rate.to_bits() == view.gate.rate().to_bits();
-        found.expect(is_same, Promise::GrowthIsSlow, || {
-            format!("from {} to {} by asking", self.rate, view.gate.rate())
+        violations.require(is_same, Invariant::GrowthIsBounded, || {
+            format!(
+                "from {} to {} without a result",
+                self.rate,
+                view.gate.rate()
+            )
         });
     }
 
-    fn ended(
+    fn check_ended(
         &mut self,
-        id: FlightId,
-        attempt: &Attempt,
+        id: AttemptId,
+        result: &AttemptResult,
         view: &GateView<'_>,
         now: Timestamp,
-        found: &mut Found,
+        violations: &mut Violations,
     ) {
-        let Some(flight) = self.flights.remove(&id.0) else {
+        let Some(attempt) = self.in_flight.remove(&id.0) else {
             return;
         };
-        let ended = Ended {
-            exhausted: self.is_exhausted(view.settings, &flight, attempt),
-            probe: flight.probe,
-        };
-        self.judge_rate(&flight, attempt, view, now, found);
-        self.pauses.learn(view, attempt, ended, now, found);
+        let is_exhausted = self.is_exhausted(view.settings, &attempt, result);
+        self.check_rate(&attempt, result, view, now, violations);
+        self.pauses
+            .attempt_ended(view, result, is_exhausted, attempt.probe, now, violations);
     }
 
-    /// `adaptive` counts what was sent since: the server did not know of it.
-    fn is_exhausted(&self, settings: &GateSettings, flight: &Flight, attempt: &Attempt) -> bool {
+    /// Does the response say that nothing is left? `adaptive` also counts the requests sent since,
+    /// which the server had not seen.
+    fn is_exhausted(
+        &self,
+        settings: &GateSettings,
+        attempt: &SentAttempt,
+        result: &AttemptResult,
+    ) -> bool {
         let since = match settings.strategy() {
-            Strategy::Adaptive => self.sent - flight.number,
+            Strategy::Adaptive => self.sent - attempt.number,
             Strategy::Aimd | Strategy::Fixed => 0,
         };
-        let remaining = attempt.outcome.hint.remaining;
+        let remaining = result.outcome.hint.remaining;
         remaining.is_some_and(|remaining| remaining <= since)
     }
 
-    fn judge_rate(
+    fn check_rate(
         &mut self,
-        flight: &Flight,
-        attempt: &Attempt,
+        attempt: &SentAttempt,
+        result: &AttemptResult,
         view: &GateView<'_>,
         now: Timestamp,
-        found: &mut Found,
+        violations: &mut Violations,
     ) {
         let (before, after) = (self.rate, view.gate.rate());
         let epoch = view.gate.epoch();
-        let has_learned = before.to_bits() != after.to_bits() || epoch != self.epoch;
-        let is_late = flight.sent_at < self.epoch_since;
-        found.expect(
-            !has_learned || !is_late,
-            Promise::LateAnswersTeachNothing,
+        let has_changed = before.to_bits() != after.to_bits() || epoch != self.epoch;
+        let is_late = attempt.sent_at < self.epoch_since;
+        violations.require(
+            !has_changed || !is_late,
+            Invariant::OldEpochIsIgnored,
             || format!("from {before} to {after} per second, epoch {epoch}"),
         );
         if after > before {
-            let most = self.longest_step(view.settings, now);
-            let is_slow = attempt.is_accepted() && after - before <= most * (1.0 + 1e-6);
-            found.expect(is_slow, Promise::GrowthIsSlow, || {
-                let verdict = attempt.verdict;
-                format!("from {before} to {after} by {verdict:?}, at most {most} at once")
+            let max = self.max_step(view.settings, now);
+            let is_slow = result.is_accepted() && after - before <= max * (1.0 + 1e-6);
+            violations.require(is_slow, Invariant::GrowthIsBounded, || {
+                let verdict = result.verdict;
+                format!("from {before} to {after} by {verdict:?}, at most {max} at once")
             });
         }
         if after < before {
-            found.expect(
-                epoch != self.epoch,
-                Promise::LateAnswersTeachNothing,
-                || format!("fell from {before} to {after} within an epoch"),
-            );
+            violations.require(epoch != self.epoch, Invariant::OldEpochIsIgnored, || {
+                format!("fell from {before} to {after} within an epoch")
+            });
         }
         if epoch != self.epoch {
             self.epoch = epoch;
@@ -186,45 +207,45 @@ impl GateWatch {
         self.rate = after;
     }
 
-    /// By how much one answer may raise the rate. `adaptive` adds at most one, or half of a small
+    /// By how much one result may raise the rate. `adaptive` adds at most one, or half of a small
     /// rate; near a ceiling half a request per second each second, doubling every five since the
     /// last pause, and never more than a quarter.
-    fn longest_step(&self, settings: &GateSettings, now: Timestamp) -> f64 {
+    fn max_step(&self, settings: &GateSettings, now: Timestamp) -> f64 {
         let rate = self.rate;
         match settings.strategy() {
             Strategy::Fixed => 0.0,
             Strategy::Aimd => settings.aimd().increase,
             Strategy::Adaptive => {
-                // Its clock counts milliseconds.
-                let seconds = now.seconds_since(self.pauses.ended_by(now)) + 0.002;
+                // Its clock has a resolution of a millisecond.
+                let seconds = now.seconds_since(self.pauses.last_end(now)) + 0.002;
                 let creep = 0.5 * (seconds / 5.0).min(20.0).exp2() / rate;
                 (0.5 * rate).min(1.0).max(creep.min(0.25 * rate))
             }
         }
     }
 
-    fn compare_bounds(&self, view: &GateView<'_>, found: &mut Found) {
+    fn check_bounds(&self, view: &GateView<'_>, violations: &mut Violations) {
         let (settings, gate) = (view.settings, view.gate);
-        let (least, most) = settings.rate_bounds();
+        let (min, max) = settings.rate_bounds();
         let rate = gate.rate();
-        found.expect(
-            (least..=most).contains(&rate),
-            Promise::RateIsBounded,
-            || format!("{rate}, expected {least} to {most}"),
+        violations.require(
+            (min..=max).contains(&rate),
+            Invariant::RateIsBounded,
+            || format!("{rate}, expected {min} to {max}"),
         );
-        let (seen, told) = (self.flights.len(), gate.in_flight());
-        found.expect(
-            seen == told as usize && told <= settings.max_in_flight(),
-            Promise::InFlightIsBounded,
+        let (counted, reported) = (self.in_flight.len(), gate.in_flight());
+        violations.require(
+            counted == reported as usize && reported <= settings.max_in_flight(),
+            Invariant::InFlightIsBounded,
             || {
-                let most = settings.max_in_flight();
-                format!("{seen} under way of {most}, the gate says {told}")
+                let max = settings.max_in_flight();
+                format!("{counted} in flight of {max}, the gate says {reported}")
             },
         );
         let waiting = gate.waiting(view.tickets);
-        found.expect(
+        violations.require(
             waiting <= settings.max_waiting(),
-            Promise::LineIsBounded,
+            Invariant::LineIsBounded,
             || format!("{waiting} wait"),
         );
     }

@@ -1,4 +1,4 @@
-//! Holds and the breaker of one gate, kept a second time.
+//! Holds and breaker of one gate, computed a second time.
 
 use policy::breaker::{BreakerSettings, BreakerState, MIN_PROBE_LOST_AFTER};
 use policy::bucket::Pause;
@@ -7,24 +7,24 @@ use policy::outcome::Verdict;
 use policy::rate::Strategy;
 use policy::time::Timestamp;
 
-use super::{Found, Promise};
-use crate::client::{Attempt, GateView};
+use super::{Invariant, Violations};
+use crate::client::{AttemptResult, GateView};
 
 #[derive(Debug)]
 pub(super) struct Pauses {
-    /// The end of the hold, whoever began it.
+    /// The end of the hold.
     hold: Timestamp,
     /// The end of the longest wait that the server named.
     directed: Timestamp,
     breaker: BreakerState,
     open_until: Timestamp,
-    /// Counts the times of being HalfOpen, so that a late probe is known as such.
+    /// Counts the HalfOpen periods, to recognise late probes.
     round: u64,
-    probes_out: u32,
+    probes_in_flight: u32,
     probed_at: Timestamp,
     successes: u32,
-    /// The end of the last pause that has ended.
-    ended: Timestamp,
+    /// When the last pause ended.
+    last_end: Timestamp,
 }
 
 impl Pauses {
@@ -35,10 +35,10 @@ impl Pauses {
             breaker: BreakerState::Closed,
             open_until: Timestamp::ZERO,
             round: 0,
-            probes_out: 0,
+            probes_in_flight: 0,
             probed_at: Timestamp::ZERO,
             successes: 0,
-            ended: Timestamp::ZERO,
+            last_end: Timestamp::ZERO,
         }
     }
 
@@ -46,19 +46,19 @@ impl Pauses {
         self.directed
     }
 
-    /// The end of the last pause that is over by `now`. Probing is part of a pause.
-    pub(super) fn ended_by(&self, now: Timestamp) -> Timestamp {
+    /// When the last pause that is over by `now` ended. HalfOpen is part of a pause.
+    pub(super) fn last_end(&self, now: Timestamp) -> Timestamp {
         if self.breaker != BreakerState::Closed {
             return now;
         }
         if self.hold <= now {
-            self.ended.max(self.hold)
+            self.last_end.max(self.hold)
         } else {
-            self.ended
+            self.last_end
         }
     }
 
-    /// Nothing leaves before this.
+    /// Nothing may be sent before this.
     pub(super) fn until(&self) -> Timestamp {
         match self.breaker {
             BreakerState::Open => self.hold.max(self.open_until),
@@ -66,7 +66,7 @@ impl Pauses {
         }
     }
 
-    /// The pause that is on or ends now, and what it leaves of what was saved.
+    /// The present pause and the tokens it leaves.
     pub(super) fn pause(&self, settings: &GateSettings) -> Pause {
         let is_open = self.breaker == BreakerState::Open && self.open_until >= self.hold;
         let keep = if is_open {
@@ -80,50 +80,50 @@ impl Pauses {
         }
     }
 
-    /// Time has passed: Open becomes HalfOpen, and probes that never come back are given up.
-    pub(super) fn pass(&mut self, now: Timestamp) {
+    /// Moves to `now`: Open becomes HalfOpen, and probes that take too long are lost.
+    pub(super) fn advance(&mut self, now: Timestamp) {
         if self.breaker == BreakerState::Open && now >= self.open_until {
             self.breaker = BreakerState::HalfOpen;
-            self.ended = self.open_until;
+            self.last_end = self.open_until;
             self.begin_round();
         }
-        let is_lost = self.probes_out > 0 && now >= self.probed_at + MIN_PROBE_LOST_AFTER;
+        let is_lost = self.probes_in_flight > 0 && now >= self.probed_at + MIN_PROBE_LOST_AFTER;
         if self.breaker == BreakerState::HalfOpen && is_lost {
             self.round += 1;
-            self.probes_out = 0;
+            self.probes_in_flight = 0;
         }
     }
 
-    /// A request leaves. Gives the round in which it is a probe.
-    pub(super) fn leave(
+    /// Checks a request that is sent. Returns the round in which it is a probe.
+    pub(super) fn sent(
         &mut self,
         settings: &GateSettings,
         is_probe: bool,
         now: Timestamp,
-        found: &mut Found,
+        violations: &mut Violations,
     ) -> Option<u64> {
-        found.expect(now >= self.hold, Promise::HoldIsKept, || {
+        violations.require(now >= self.hold, Invariant::NoSendDuringHold, || {
             format!("sent {:?} before the end", self.hold.since(now))
         });
         match self.breaker {
             BreakerState::Closed => {
-                found.expect(!is_probe, Promise::ProbesAreFew, || {
+                violations.require(!is_probe, Invariant::ProbesAreBounded, || {
                     "a probe through a Closed breaker".to_owned()
                 });
                 None
             }
             BreakerState::HalfOpen => {
-                self.probes_out += 1;
+                self.probes_in_flight += 1;
                 self.probed_at = now;
-                let (out, most) = (self.probes_out, settings.breaker().half_open_probes);
-                let is_right = is_probe && out <= u32::from(most);
-                found.expect(is_right, Promise::ProbesAreFew, || {
-                    format!("{out} out of {most}, marked as a probe: {is_probe}")
+                let (count, max) = (self.probes_in_flight, settings.breaker().half_open_probes);
+                let is_right = is_probe && count <= u32::from(max);
+                violations.require(is_right, Invariant::ProbesAreBounded, || {
+                    format!("{count} in flight of {max}, marked as a probe: {is_probe}")
                 });
                 Some(self.round)
             }
             state @ (BreakerState::Open | BreakerState::Isolated) => {
-                found.expect(false, Promise::OpenLetsNobodyThrough, || {
+                violations.require(false, Invariant::NoSendWhileOpen, || {
                     format!("sent while {state:?} until {:?}", self.open_until)
                 });
                 None
@@ -131,91 +131,98 @@ impl Pauses {
         }
     }
 
-    /// A request has ended, and its gate has learned from it what it does; `exhausted` if the
-    /// answer says that nothing is left.
-    pub(super) fn learn(
+    /// Checks the gate after the end of an attempt. `is_exhausted`: the response says that nothing is
+    /// left; `probe`: the round in which the attempt was a probe.
+    pub(super) fn attempt_ended(
         &mut self,
         view: &GateView<'_>,
-        attempt: &Attempt,
-        ended: Ended,
+        result: &AttemptResult,
+        is_exhausted: bool,
+        probe: Option<u64>,
         now: Timestamp,
-        found: &mut Found,
+        violations: &mut Violations,
     ) {
         if self.hold <= now {
-            self.ended = self.ended.max(self.hold);
+            self.last_end = self.last_end.max(self.hold);
         }
-        if let Some(wait) = named_wait(attempt, ended.exhausted) {
+        if let Some(wait) = named_wait(result, is_exhausted) {
             self.directed = self.directed.max(now + wait);
             self.hold = self.hold.max(now + wait);
         }
-        self.compare_hold(view, now, found);
-        if ended.probe == Some(self.round) && self.breaker == BreakerState::HalfOpen {
-            self.probes_out = self.probes_out.saturating_sub(1);
-            self.successes += u32::from(attempt.is_accepted());
+        self.check_hold(view, now, violations);
+        if probe == Some(self.round) && self.breaker == BreakerState::HalfOpen {
+            self.probes_in_flight = self.probes_in_flight.saturating_sub(1);
+            self.successes += u32::from(result.is_accepted());
         }
-        self.follow_breaker(view, attempt, now, found);
+        self.check_breaker(view, result, now, violations);
     }
 
-    fn compare_hold(&mut self, view: &GateView<'_>, now: Timestamp, found: &mut Found) {
-        let told = view.gate.hold_until(now).unwrap_or(Timestamp::ZERO);
-        found.expect(
-            self.hold <= now || told >= self.hold,
-            Promise::HoldOnlyGrows,
+    fn check_hold(&mut self, view: &GateView<'_>, now: Timestamp, violations: &mut Violations) {
+        let reported = view.gate.hold_until(now).unwrap_or(Timestamp::ZERO);
+        violations.require(
+            self.hold <= now || reported >= self.hold,
+            Invariant::HoldOnlyGrows,
             || {
-                let [told, known] = [told, self.hold].map(|at| at.since(now));
-                format!("held for {told:?}, but {known:?} were named")
+                let [reported, named] = [reported, self.hold].map(|at| at.since(now));
+                format!("held for {reported:?}, but {named:?} were named")
             },
         );
-        if told > self.hold {
-            let assumed = told.since(now);
+        if reported > self.hold {
+            let assumed = reported.since(now);
             let may_assume = view.settings.strategy() == Strategy::Adaptive;
-            found.expect(
-                may_assume && assumed.as_secs_f64() <= LONGEST_ASSUMED_SECONDS,
-                Promise::WaitIsNotInvented,
-                || format!("held for {assumed:?} that nobody named"),
+            violations.require(
+                may_assume && assumed.as_secs_f64() <= MAX_ASSUMED_HOLD_S,
+                Invariant::AssumedHoldIsBounded,
+                || format!("held for {assumed:?} without a hint"),
             );
-            self.hold = told;
+            self.hold = reported;
         }
     }
 
-    fn follow_breaker(
+    fn check_breaker(
         &mut self,
         view: &GateView<'_>,
-        attempt: &Attempt,
+        result: &AttemptResult,
         now: Timestamp,
-        found: &mut Found,
+        violations: &mut Violations,
     ) {
         let (before, after) = (self.breaker, view.gate.breaker_state(now));
         let settings = view.settings.breaker();
         if before == after {
-            let row = view.gate.consecutive_failures();
-            let trips = after == BreakerState::Closed && row >= settings.consecutive_failures;
-            found.expect(!trips, Promise::FailuresOpen, || {
-                format!("Closed after {row} failures in a row")
+            let count = view.gate.consecutive_failures();
+            let trips = after == BreakerState::Closed && count >= settings.consecutive_failures;
+            violations.require(!trips, Invariant::FailuresOpenBreaker, || {
+                format!("Closed after {count} failures in a row")
             });
             return;
         }
         self.breaker = after;
         match (before, after) {
             (BreakerState::Closed | BreakerState::HalfOpen, BreakerState::Open) => {
-                self.open(view, attempt, now, found);
+                self.check_open(view, result, now, violations);
             }
             (BreakerState::HalfOpen, BreakerState::Closed) => {
-                let (seen, needed) = (self.successes, settings.half_open_probes);
-                found.expect(
-                    seen >= u32::from(needed),
-                    Promise::BreakerMovesAsDrawn,
-                    || format!("Closed after {seen} of {needed} successes"),
+                let (counted, needed) = (self.successes, settings.half_open_probes);
+                violations.require(
+                    counted >= u32::from(needed),
+                    Invariant::BreakerTransitionIsLegal,
+                    || format!("Closed after {counted} of {needed} successes"),
                 );
-                self.ended = now;
+                self.last_end = now;
             }
-            _ => found.expect(false, Promise::BreakerMovesAsDrawn, || {
+            _ => violations.require(false, Invariant::BreakerTransitionIsLegal, || {
                 format!("from {before:?} to {after:?}")
             }),
         }
     }
 
-    fn open(&mut self, view: &GateView<'_>, attempt: &Attempt, now: Timestamp, found: &mut Found) {
+    fn check_open(
+        &mut self,
+        view: &GateView<'_>,
+        result: &AttemptResult,
+        now: Timestamp,
+        violations: &mut Violations,
+    ) {
         let snapshot = view.gate.snapshot(view.settings, view.tickets, now);
         self.open_until = snapshot.breaker_until.unwrap_or(now);
         let length = self.open_until.since(now);
@@ -224,14 +231,14 @@ impl Pauses {
             open_for,
             ..
         } = *view.settings.breaker();
-        let fits = open_first <= length && length <= open_for;
-        found.expect(
-            fits && is_failure(view.settings, attempt),
-            Promise::BreakerMovesAsDrawn,
+        let is_in_range = open_first <= length && length <= open_for;
+        violations.require(
+            is_in_range && is_failure(view.settings, result),
+            Invariant::BreakerTransitionIsLegal,
             || {
                 format!(
                     "Open for {length:?} of {open_first:?} to {open_for:?} by {:?}",
-                    attempt.verdict
+                    result.verdict
                 )
             },
         );
@@ -239,44 +246,35 @@ impl Pauses {
 
     fn begin_round(&mut self) {
         self.round += 1;
-        self.probes_out = 0;
+        self.probes_in_flight = 0;
         self.successes = 0;
     }
 }
 
-/// A request that has ended, as the books know it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Ended {
-    /// Does its answer say that nothing is left?
-    pub(super) exhausted: bool,
-    /// The round in which it was a probe.
-    pub(super) probe: Option<u64>,
-}
-
-/// How long the server asked to be left alone: a refusal or a failure with a wait, or a success
-/// after which nothing is left.
-fn named_wait(attempt: &Attempt, exhausted: bool) -> Option<std::time::Duration> {
-    let hint = &attempt.outcome.hint;
-    match attempt.verdict? {
+/// The wait that the server named: with a refusal or a failure, or until the reset after a success
+/// that leaves nothing.
+fn named_wait(result: &AttemptResult, is_exhausted: bool) -> Option<std::time::Duration> {
+    let hint = &result.outcome.hint;
+    match result.verdict? {
         Verdict::Throttled | Verdict::Overloaded => hint.wait,
         Verdict::QuotaExhausted => hint.wait.or(hint.reset),
-        Verdict::Success => hint.reset.filter(|_| exhausted),
+        Verdict::Success => hint.reset.filter(|_| is_exhausted),
         Verdict::Unreachable | Verdict::Unauthorized | Verdict::Conflict | Verdict::Rejected => {
             None
         }
     }
 }
 
-/// May it open a breaker? Who names a wait is well enough to talk.
-fn is_failure(settings: &GateSettings, attempt: &Attempt) -> bool {
+/// Does the result count as a failure in the breaker? Directed ones do not.
+fn is_failure(settings: &GateSettings, result: &AttemptResult) -> bool {
     let counts_throttled = settings.strategy() == Strategy::Aimd && settings.aimd().count_throttled;
-    let is_counted = match attempt.verdict {
+    let is_counted = match result.verdict {
         Some(Verdict::Overloaded | Verdict::Unreachable) => true,
         Some(Verdict::Throttled) => counts_throttled,
         _ => false,
     };
-    is_counted && !attempt.outcome.is_directed()
+    is_counted && !result.outcome.is_directed()
 }
 
-/// What `adaptive` assumes where nothing passes.
-pub(super) const LONGEST_ASSUMED_SECONDS: f64 = 10.0;
+/// The longest hold of `adaptive` without a hint, while nothing is accepted.
+pub(super) const MAX_ASSUMED_HOLD_S: f64 = 10.0;

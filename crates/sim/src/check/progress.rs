@@ -1,37 +1,37 @@
-//! Does everything go on? While the upstream is there, something is accepted now and then.
+//! Progress: while the upstream is available, requests are accepted.
 //!
-//! **The bound.** Somebody who may send does so within the longest gap that its settings allow: the
-//! open time of its breaker, a token at the least rate, a stretch of its known limits, the longest
-//! wait that it assumes, an answer or a timeout. Then the upstream accepts it, or has accepted
-//! somebody else, within the time that its limit needs for one more. Where failures come by chance,
-//! as many gaps as make it certain to one in 10⁹.
+//! **The bound.** A client that may send does so within the longest gap that its settings allow: the
+//! open time of its breaker, one token at `min_rate`, the longest period of its known limits, the
+//! longest hold that it assumes, a response or a timeout. Then the upstream accepts that request or
+//! another client's within the time that its limit needs for one more. With random failures the bound
+//! is as many gaps as make a false alarm less likely than 10⁻⁹.
 //!
-//! **Not counted** is time in which nobody could: an outage, a ban, a wait that the server named, an
-//! empty backlog. Nor is time in which a request is under way that will be accepted.
+//! **Not counted** is time in which no client can succeed: an outage, a ban, a wait that the server
+//! named, an empty backlog; nor time in which an attempt is in flight that will be accepted.
 
 use std::time::Duration;
 
 use policy::gate::GateSettings;
 use policy::time::Timestamp;
 
-use super::pauses::LONGEST_ASSUMED_SECONDS;
-use super::{Found, Promise};
+use super::pauses::MAX_ASSUMED_HOLD_S;
+use super::{Invariant, Violations};
 use crate::client::Driver;
-use crate::measure::Class;
+use crate::measure::AttemptClass;
 use crate::scenario::Scenario;
-use crate::simulate::{Sight, What};
+use crate::simulate::{ClientEvent, Observation};
 use crate::upstream::{Kind, Outage, UpstreamSettings};
 
 #[derive(Debug)]
 pub(super) struct Progress {
-    /// `None` if nothing is promised: not all clients have gates, or everything fails.
+    /// `None` without a promise: some clients have no gate, or everything fails.
     bound: Option<Duration>,
     outages: Vec<Outage>,
     ban: Duration,
     clients: Vec<Excuse>,
-    /// Up to then, everything went on or nobody could have.
+    /// Up to then there was progress, or none was possible.
     good_until: Timestamp,
-    /// When the last request ends that is accepted.
+    /// When the last attempt in flight that will be accepted ends.
     accepted_until: Timestamp,
 }
 
@@ -61,27 +61,32 @@ impl Progress {
         }
     }
 
-    pub(super) fn look(&mut self, sight: &Sight<'_>, held_until: Timestamp, found: &mut Found) {
-        self.pass(sight.now, found);
-        let excuse = &mut self.clients[sight.client];
+    pub(super) fn check(
+        &mut self,
+        observation: &Observation<'_>,
+        held_until: Timestamp,
+        violations: &mut Violations,
+    ) {
+        self.advance(observation.now, violations);
+        let excuse = &mut self.clients[observation.client];
         excuse.until = excuse.until.max(held_until);
-        match sight.what {
-            What::Waits { .. } => excuse.is_idle = !sight.has_fresh,
-            What::Sent { class, ends, .. } => {
-                if class == Class::Accepted {
+        match observation.event {
+            ClientEvent::Waits { .. } => excuse.is_idle = !observation.has_backlog,
+            ClientEvent::Sent { class, ends, .. } => {
+                if class == AttemptClass::Accepted {
                     self.accepted_until = self.accepted_until.max(ends);
                 }
             }
-            What::Ended { attempt, .. } => {
-                if attempt.outcome.answer == policy::outcome::Answer::Status(403) {
-                    excuse.until = excuse.until.max(sight.now + self.ban);
+            ClientEvent::Ended { result, .. } => {
+                if result.outcome.answer == policy::outcome::Answer::Status(403) {
+                    excuse.until = excuse.until.max(observation.now + self.ban);
                 }
             }
         }
     }
 
-    /// Nothing has happened until `now`.
-    pub(super) fn pass(&mut self, now: Timestamp, found: &mut Found) {
+    /// Moves to `now`, up to which nothing happened.
+    pub(super) fn advance(&mut self, now: Timestamp, violations: &mut Violations) {
         let Some(bound) = self.bound else { return };
         let excuses = self.clients.iter();
         let excused = excuses.map(|client| if client.is_idle { now } else { client.until });
@@ -94,7 +99,7 @@ impl Progress {
         }
         self.good_until = good.min(now);
         let gap = now.since(self.good_until);
-        found.expect(gap <= bound, Promise::AllGoOn, || {
+        violations.require(gap <= bound, Invariant::Progress, || {
             format!("nothing accepted for {gap:?}, expected within {bound:?}")
         });
     }
@@ -102,8 +107,8 @@ impl Progress {
 
 #[cfg(test)]
 impl Progress {
-    /// Everyone has something to send.
-    pub(super) fn excuse_nobody(&mut self) {
+    /// Gives every client a backlog.
+    pub(super) fn fill_backlogs(&mut self) {
         for client in &mut self.clients {
             client.is_idle = false;
         }
@@ -117,9 +122,9 @@ fn bound(scenario: &Scenario) -> Option<Duration> {
         let Driver::Gate(settings) = &client.driver else {
             return None;
         };
-        gap = gap.max(longest_gap(settings));
+        gap = gap.max(max_gap(settings));
     }
-    let gap = gap + longest_answer(upstream) + slowest(upstream);
+    let gap = gap + max_latency(upstream) + max_limit_gap(upstream);
     let gaps = match upstream.failure_rate {
         0.0 => 1.0,
         rate if rate < 1.0 => (1e-9f64.ln() / rate.ln()).ceil() + 1.0,
@@ -128,16 +133,16 @@ fn bound(scenario: &Scenario) -> Option<Duration> {
     Duration::try_from_secs_f64(gap * gaps).ok()
 }
 
-/// Between two requests of somebody who may send.
-fn longest_gap(settings: &GateSettings) -> f64 {
+/// The longest gap between two requests of a client that may send, in seconds.
+fn max_gap(settings: &GateSettings) -> f64 {
     let limits = settings.limits().iter().map(|limit| limit.period());
-    let stretch = limits.max().unwrap_or_default();
+    let period = limits.max().unwrap_or_default();
     let open = settings.breaker().open_for;
-    (stretch + open).as_secs_f64() + 1.0 / settings.rate_bounds().0 + LONGEST_ASSUMED_SECONDS
+    (period + open).as_secs_f64() + 1.0 / settings.rate_bounds().0 + MAX_ASSUMED_HOLD_S
 }
 
-/// Until an answer is there: four sigmas above the mean, or a timeout.
-fn longest_answer(upstream: &UpstreamSettings) -> f64 {
+/// The longest time to a response: four sigmas above the mean, or a timeout.
+fn max_latency(upstream: &UpstreamSettings) -> f64 {
     let timeouts = upstream.outages.iter().map(|outage| outage.timeout);
     let timeout = timeouts.max().unwrap_or_default().as_secs_f64();
     let network = 2.0 * upstream.network.as_secs_f64() + upstream.refuse_latency.as_secs_f64();
@@ -149,8 +154,8 @@ fn longest_answer(upstream: &UpstreamSettings) -> f64 {
     network + timeout.max(mean * (4.0 * upstream.latency_spread).exp())
 }
 
-/// Until the limit takes one more, at its lowest.
-fn slowest(upstream: &UpstreamSettings) -> f64 {
+/// Until the limit admits one more request, at its lowest.
+fn max_limit_gap(upstream: &UpstreamSettings) -> f64 {
     let seconds = kinds(upstream).map(|kind| match kind {
         Kind::Bucket { rate, .. } => 1.0 / rate,
         Kind::Window { period, .. } => period.as_secs_f64(),

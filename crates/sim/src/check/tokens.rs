@@ -1,4 +1,4 @@
-//! Tokens and known limits, kept a second time.
+//! Tokens and known limits of one gate, computed a second time.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use policy::limits::Limit;
 use policy::rate::Strategy;
 use policy::time::Timestamp;
 
-/// The most that a gate's bucket may hold, from its rate over time.
+/// The maximum of tokens that a gate may have, from its rate over time.
 #[derive(Debug)]
 pub(super) struct Tokens {
     rate: f64,
@@ -26,23 +26,23 @@ impl Tokens {
         }
     }
 
-    /// Time has passed, in which nothing left.
-    pub(super) fn pass(&mut self, settings: &GateSettings, pause: Pause, now: Timestamp) {
-        let most = burst(settings, self.rate);
+    /// Moves to `now`, up to which nothing was sent.
+    pub(super) fn advance(&mut self, settings: &GateSettings, pause: Pause, now: Timestamp) {
+        let max = burst(settings, self.rate);
         if self.filled_at < pause.until && pause.until <= now {
-            self.fill(pause.until, most.max(pause.keep));
+            self.fill(pause.until, max.max(pause.keep));
             self.tokens = self.tokens.min(pause.keep);
         }
-        // What is saved during a pause is cut at its end, and nothing leaves before.
-        let most = if now < pause.until {
-            most.max(pause.keep)
+        // Tokens saved during a pause are cut at its end; nothing is sent before.
+        let max = if now < pause.until {
+            max.max(pause.keep)
         } else {
-            most
+            max
         };
-        self.fill(now, most);
+        self.fill(now, max);
     }
 
-    /// A request has left. `false` if there was no token for it.
+    /// Takes the token of a request. `false` if there was none.
     pub(super) fn take(&mut self) -> bool {
         self.tokens -= 1.0;
         self.tokens >= -SLACK
@@ -52,7 +52,7 @@ impl Tokens {
         self.tokens
     }
 
-    /// The gate has another rate now; if it fell, what was saved falls with it.
+    /// Sets the rate. If it fell, saved tokens are cut to the new burst.
     pub(super) fn set_rate(&mut self, settings: &GateSettings, rate: f64) {
         if rate < self.rate {
             self.tokens = self.tokens.min(burst(settings, rate));
@@ -60,20 +60,20 @@ impl Tokens {
         self.rate = rate;
     }
 
-    fn fill(&mut self, at: Timestamp, most: f64) {
+    fn fill(&mut self, at: Timestamp, max: f64) {
         if at > self.filled_at {
-            let came = at.seconds_since(self.filled_at) * self.rate;
-            self.tokens = (self.tokens + came).min(most.max(self.tokens));
+            let added = at.seconds_since(self.filled_at) * self.rate;
+            self.tokens = (self.tokens + added).min(max.max(self.tokens));
             self.filled_at = at;
         }
     }
 }
 
-/// Sums of fractions in another order differ by far less, and no request passes for it.
+/// Larger than any rounding error, smaller than any part of a token that matters.
 const SLACK: f64 = 1e-6;
 
-/// What may be saved: two milliseconds' worth and one, for timers are late; in `aimd` its burst, but
-/// no more than comes in two seconds.
+/// The burst: one and 2 ms of the rate, because timers are late; in `aimd` its setting, but at most two
+/// seconds of the rate.
 fn burst(settings: &GateSettings, rate: f64) -> f64 {
     match settings.strategy() {
         Strategy::Adaptive | Strategy::Fixed => 1.0 + 0.002 * rate,
@@ -81,26 +81,26 @@ fn burst(settings: &GateSettings, rate: f64) -> f64 {
     }
 }
 
-/// When the last requests left, as many as a known limit allows.
+/// The times of the last requests, as many as a known limit allows.
 #[derive(Debug)]
-pub(super) struct Stretch {
+pub(super) struct LimitLog {
     limit: Limit,
-    left: VecDeque<Timestamp>,
+    sent: VecDeque<Timestamp>,
 }
 
-impl Stretch {
+impl LimitLog {
     pub(super) fn new(limit: Limit) -> Self {
         Self {
             limit,
-            left: VecDeque::new(),
+            sent: VecDeque::new(),
         }
     }
 
-    /// A request leaves. `false` if it is one too many.
+    /// Records a request. `false` if it exceeds the limit.
     pub(super) fn take(&mut self, now: Timestamp) -> bool {
-        let is_full = self.left.len() >= self.limit.count() as usize;
-        let earliest = is_full.then(|| self.left.pop_front()).flatten();
-        self.left.push_back(now);
+        let is_full = self.sent.len() >= self.limit.count() as usize;
+        let earliest = is_full.then(|| self.sent.pop_front()).flatten();
+        self.sent.push_back(now);
         earliest.is_none_or(|at| at + self.limit.period() <= now)
     }
 }

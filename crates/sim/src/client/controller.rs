@@ -1,164 +1,210 @@
-//! The seam between a client and whatever decides for it.
+//! The interface between a client and the controller that decides when it sends.
 
 use std::fmt;
+use std::time::Duration;
 
 use policy::breaker::BreakerState;
+use policy::classify;
 use policy::gate::{Gate, GateSettings, Permit};
+use policy::hint::{self, Response};
 use policy::line::Tickets;
-use policy::outcome::{Outcome, Verdict};
+use policy::outcome::{Failure, Outcome, Phase, Verdict};
 use policy::random::Random;
 use policy::time::Timestamp;
 
-/// Decides when a client sends. Everything that can be compared is one of these.
-///
-/// It sees only what a real sender would see: the time, whether there is anything to send, and
-/// what came back. Whatever it has to remember of a request it keeps under the request's [`FlightId`],
-/// for instance in [`Outstanding`].
-pub trait Controller: fmt::Debug {
-    /// May a request leave at `now`? If it may, it leaves at once and is kept under `id`, and
-    /// the next question follows; `has_fresh` says whether the backlog has anything.
-    fn next(&mut self, id: FlightId, has_fresh: bool, now: Timestamp, random: &mut Random) -> Next;
+use crate::upstream::UpstreamResponse;
 
-    /// What came of the request under `id`.
-    fn answered(
+/// Decides when a client sends.
+///
+/// It sees what a real sender would see: the time, whether there is anything to send, and the
+/// results of attempts. State per attempt is stored under the [`AttemptId`], for instance in
+/// [`InFlight`].
+pub trait Controller: fmt::Debug {
+    /// Decides what the client does at `now`. If a request is to be sent, it is sent at once under
+    /// `id`, and the controller is asked again. `has_backlog`: is there a new request to send?
+    fn next_action(
         &mut self,
-        id: FlightId,
-        attempt: &Attempt,
+        id: AttemptId,
+        has_backlog: bool,
         now: Timestamp,
         random: &mut Random,
-    ) -> Afterwards;
+    ) -> Action;
 
-    /// How it stands, for people to look at; looking changes nothing.
-    fn standing(&self, now: Timestamp) -> Standing {
+    /// Learns from the result of attempt `id` and decides what happens to its request.
+    fn attempt_ended(
+        &mut self,
+        id: AttemptId,
+        result: &AttemptResult,
+        now: Timestamp,
+        random: &mut Random,
+    ) -> FollowUp;
+
+    /// The controller's state, for plots.
+    fn state(&self, now: Timestamp) -> ControllerState {
         let _ = now;
-        Standing::default()
+        ControllerState::default()
     }
 
-    /// How often its breaker opened, if it has one.
+    /// How often its breaker has opened; 0 without a breaker.
     fn breaker_opened(&self) -> u64 {
         0
     }
 
-    /// The gate behind it, if there is one.
+    /// The gate behind it, if there is one, for the checks of invariants.
     fn gate(&self) -> Option<GateView<'_>> {
         None
     }
 }
 
-/// A gate with what belongs to it, to look at.
-#[derive(Clone, Copy, Debug)]
-pub struct GateView<'a> {
-    /// How it is set.
-    pub settings: &'a GateSettings,
-    /// The gate.
-    pub gate: &'a Gate,
-    /// Its line.
-    pub tickets: &'a Tickets,
-    /// The permits of what is under way.
-    pub permits: &'a Outstanding<Permit>,
-}
-
-/// Names a request of a client while it is under way: a small number, used again afterwards.
+/// Identifies an attempt of a client while it is in flight. A small number that is reused later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FlightId(pub usize);
+pub struct AttemptId(pub usize);
 
-/// What a controller wants.
+/// Identifies a request that a controller will resend itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ResendId(pub usize);
+
+/// What a client does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
-    /// Something from the backlog leaves now; only if there is anything.
-    SendFresh,
-    /// Something that the controller kept leaves again now.
-    SendAgain(Kept),
-    /// Nothing leaves. Ask again at `until`, and in any case after an answer or an arrival.
+pub enum Action {
+    /// Sends a request from the backlog; only if there is one.
+    Send,
+    /// Resends a request for which the controller returned [`FollowUp::Resend`].
+    Resend(ResendId),
+    /// Sends nothing. The controller is asked again at `until`, and after every arrival and end of
+    /// an attempt.
     Wait {
-        /// When; `None` if time alone does not help.
+        /// `None` if the passing of time changes nothing.
         until: Option<Timestamp>,
     },
 }
 
-/// What becomes of whatever was sent, now that an attempt has ended.
+/// What happens to a request after an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Afterwards {
-    /// It is over: accepted, or given up.
-    Over,
-    /// It is still to be sent, like everything else in the backlog.
-    BackToBacklog,
-    /// The controller keeps it and sends it again itself.
-    Kept(Kept),
+pub enum FollowUp {
+    /// It was accepted or given up.
+    Done,
+    /// It returns to the backlog.
+    Requeue,
+    /// The controller resends it later.
+    Resend(ResendId),
 }
 
-impl Afterwards {
-    /// For those who do not tell their requests apart: what was not accepted is still to be sent.
-    pub fn until_accepted(attempt: &Attempt) -> Self {
-        if attempt.is_accepted() {
-            Self::Over
+impl FollowUp {
+    /// `Done` if the request was accepted, otherwise `Requeue`: for controllers that do not tell
+    /// requests apart.
+    pub fn until_accepted(result: &AttemptResult) -> Self {
+        if result.is_accepted() {
+            Self::Done
         } else {
-            Self::BackToBacklog
+            Self::Requeue
         }
     }
 }
 
-/// Names something that a controller keeps, for as long as it does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Kept(pub usize);
-
-/// An attempt that has ended, as policies hear of it.
+/// The result of an attempt, as policies take it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Attempt {
-    /// What came of it, with the hint of its headers.
+pub struct AttemptResult {
+    /// The outcome, with the hint read from the response's headers.
     pub outcome: Outcome,
-    /// The class of that.
+    /// The class of the outcome.
     pub verdict: Option<Verdict>,
 }
 
-impl Attempt {
-    /// Was it accepted?
+impl AttemptResult {
+    /// The result of an attempt that got this response.
+    pub fn of_response(response: &UpstreamResponse, latency: Duration) -> Self {
+        let headers = response.headers();
+        let readable = Response {
+            status: response.status,
+            headers: headers.iter(),
+            body: b"",
+        };
+        let hint = hint::read(&readable, None);
+        let verdict = classify::response(&[], &readable, &hint).verdict;
+        Self {
+            outcome: Outcome::status(response.status, latency).with_hint(hint),
+            verdict,
+        }
+    }
+
+    /// The result of an attempt whose connection was refused.
+    pub fn unreachable(latency: Duration) -> Self {
+        Self::failed(Failure::Connect, Phase::Connecting, latency)
+    }
+
+    /// The result of an attempt that got no response in time.
+    pub fn timed_out(latency: Duration) -> Self {
+        Self::failed(Failure::Timeout, Phase::Waiting, latency)
+    }
+
+    fn failed(failure: Failure, phase: Phase, latency: Duration) -> Self {
+        Self {
+            outcome: Outcome::failure(failure, phase, latency),
+            verdict: classify::failure(failure).verdict,
+        }
+    }
+
+    /// Was the request accepted?
     pub fn is_accepted(&self) -> bool {
         self.verdict == Some(Verdict::Success)
     }
 }
 
-/// How a controller stands.
+/// The visible state of a controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Standing {
-    /// Requests per second that it allows itself; `None` if it has no rate.
+pub struct ControllerState {
+    /// Its rate in requests per second; `None` if it has none.
     pub rate: Option<f64>,
-    /// The end of the hold or pause that is on.
+    /// The end of the present hold or pause.
     pub hold_until: Option<Timestamp>,
-    /// Its breaker's state; `None` if it has none.
+    /// The state of its breaker; `None` if it has none.
     pub breaker: Option<BreakerState>,
 }
 
-/// Something kept for every request that is under way.
-#[derive(Clone, Debug)]
-pub struct Outstanding<T>(Vec<Option<T>>);
+/// A gate with everything that belongs to it, read-only.
+#[derive(Clone, Copy, Debug)]
+pub struct GateView<'a> {
+    /// The gate's settings.
+    pub settings: &'a GateSettings,
+    /// The gate.
+    pub gate: &'a Gate,
+    /// Its line.
+    pub tickets: &'a Tickets,
+    /// The permits of the attempts in flight.
+    pub permits: &'a InFlight<Permit>,
+}
 
-impl<T> Outstanding<T> {
-    /// Nothing is under way.
+/// A value for every attempt in flight.
+#[derive(Clone, Debug)]
+pub struct InFlight<T>(Vec<Option<T>>);
+
+impl<T> InFlight<T> {
+    /// No attempts are in flight.
     pub const fn new() -> Self {
         Self(Vec::new())
     }
 
-    /// Keeps `what` for the request under `id`.
-    pub fn put(&mut self, id: FlightId, what: T) {
+    /// Stores the value of attempt `id`.
+    pub fn insert(&mut self, id: AttemptId, value: T) {
         if self.0.len() <= id.0 {
             self.0.resize_with(id.0 + 1, || None);
         }
-        self.0[id.0] = Some(what);
+        self.0[id.0] = Some(value);
     }
 
-    /// What is kept for the request under `id`.
-    pub fn get(&self, id: FlightId) -> Option<&T> {
+    /// The value of attempt `id`.
+    pub fn get(&self, id: AttemptId) -> Option<&T> {
         self.0.get(id.0).and_then(Option::as_ref)
     }
 
-    /// Takes out what was kept for the request under `id`.
-    pub fn take(&mut self, id: FlightId) -> Option<T> {
+    /// Removes the value of attempt `id`.
+    pub fn remove(&mut self, id: AttemptId) -> Option<T> {
         self.0.get_mut(id.0).and_then(Option::take)
     }
 }
 
-impl<T> Default for Outstanding<T> {
+impl<T> Default for InFlight<T> {
     fn default() -> Self {
         Self::new()
     }

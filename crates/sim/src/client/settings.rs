@@ -1,4 +1,4 @@
-//! What a client is like: what drives it, what it has to send, and from when on.
+//! Settings of clients: the controller, what to send, and when to start.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,24 +16,24 @@ use policy::suggest::suggestion;
 use policy::time::Timestamp;
 
 use super::controller::Controller;
-use super::failing::Failing;
-use super::gated::Gated;
-use super::polling::Polling;
-use super::pooled::Pooled;
-use super::retrying::{Manner, Retrying};
+use super::failure_queue::FailureQueueController;
+use super::gate::GateController;
+use super::poll::PollController;
+use super::pool::PoolController;
+use super::retry::{RetryController, RetryRule};
 use crate::load::{Backlog, Start};
 
-/// Clients of one kind.
+/// A number of equal clients.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClientSettings {
-    /// How many of them there are.
+    /// How many clients.
     pub count: u32,
     /// What decides when they send.
     pub driver: Driver,
-    /// At most so many requests of each are under way at once. For those that only retry: how many
-    /// workers each has.
+    /// The maximum of attempts in flight for each client. For clients without a gate that only retry:
+    /// the number of workers.
     pub max_in_flight: u32,
-    /// When they begin.
+    /// When they start.
     pub start: Start,
     /// What each has to send.
     pub backlog: Backlog,
@@ -48,15 +48,15 @@ pub enum Driver {
     Naive(BackoffSettings),
     /// A controller from outside of this crate.
     Custom(CustomController),
-    /// Retries as `policy::item` says.
+    /// Retries as `policy::item` decides.
     Backoff(BackoffSettings),
     /// The gap after recent failures.
     FailureQueue(FailureQueueSettings),
     /// Endpoints with ladders.
     Protection(PoolSettings),
-    /// Following a job.
+    /// Polling a job.
     Poll {
-        /// How.
+        /// The intervals.
         settings: PollSettings,
         /// How long a job takes; `None`: it never ends.
         job: Option<Duration>,
@@ -66,7 +66,7 @@ pub enum Driver {
 /// A controller from outside of this crate. Two of them are equal if their names are.
 #[derive(Clone, Copy, Debug)]
 pub struct CustomController {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
     /// Builds the controller of one client, which has at most this many attempts in flight.
     pub build: fn(max_in_flight: u32) -> Box<dyn Controller>,
@@ -81,16 +81,16 @@ impl PartialEq for CustomController {
 /// A pool whose endpoints all lead to the same upstream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PoolSettings {
-    /// What each endpoint's ladder does.
+    /// The settings of each endpoint's ladder.
     pub ladder: LadderSettings,
-    /// How many endpoints there are.
+    /// The number of endpoints.
     pub endpoints: u32,
-    /// How one is chosen.
+    /// How an endpoint is chosen.
     pub balance: Balance,
 }
 
 impl ClientSettings {
-    /// One client with this strategy and everything else as usual.
+    /// One client with this strategy and defaults for everything else.
     pub fn of(strategy: Strategy) -> Self {
         Self {
             count: 1,
@@ -101,7 +101,7 @@ impl ClientSettings {
         }
     }
 
-    /// The same clients with another strategy, which has its own usual settings.
+    /// The same clients with another strategy and that strategy's default settings.
     #[must_use]
     pub fn with_strategy(mut self, strategy: Strategy) -> Self {
         self.driver = strategy.driver(self.max_in_flight);
@@ -109,44 +109,45 @@ impl ClientSettings {
     }
 
     pub(super) fn controller(&self, now: Timestamp) -> Box<dyn Controller> {
-        let most = self.max_in_flight;
+        let max = self.max_in_flight;
         match &self.driver {
-            Driver::Gate(settings) => Box::new(Gated::new(settings.clone(), now)),
-            Driver::Naive(settings) => {
-                Box::new(Retrying::new(settings.clone(), Manner::Naive, most))
-            }
-            Driver::Custom(custom) => (custom.build)(most),
+            Driver::Gate(settings) => Box::new(GateController::new(settings.clone(), now)),
+            Driver::Naive(settings) => Box::new(RetryController::new(
+                settings.clone(),
+                RetryRule::Naive,
+                max,
+            )),
+            Driver::Custom(custom) => (custom.build)(max),
             Driver::Backoff(settings) => {
-                Box::new(Retrying::new(settings.clone(), Manner::ByItem, most))
+                Box::new(RetryController::new(settings.clone(), RetryRule::Item, max))
             }
-            Driver::FailureQueue(settings) => Box::new(Failing::new(settings.clone(), most, now)),
-            Driver::Protection(settings) => Box::new(Pooled::new(settings, most)),
-            Driver::Poll { settings, job } => Box::new(Polling::new(settings.clone(), *job)),
+            Driver::FailureQueue(settings) => {
+                Box::new(FailureQueueController::new(settings.clone(), max, now))
+            }
+            Driver::Protection(settings) => Box::new(PoolController::new(settings, max)),
+            Driver::Poll { settings, job } => Box::new(PollController::new(settings.clone(), *job)),
         }
     }
 }
 
-/// As many as a gate allows at once if nothing else is written.
+/// The default `max_in_flight` of a gate.
 pub(crate) const DEFAULT_IN_FLIGHT: u32 = 256;
 
-/// A strategy by its word.
+/// The strategies of `strategy = "…"`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Strategy {
     /// A gate that learns the limit.
     Adaptive,
-    /// A gate that adds a little and halves.
+    /// A gate with additive increase and multiplicative decrease.
     Aimd,
-    /// A gate with this rate, for ever.
+    /// A gate with a constant rate, in requests per second.
     Fixed(f64),
     /// No gate: naive retries with full jitter.
     None,
 }
 
 impl Strategy {
-    /// The words, with what stands for a number.
-    pub const WORDS: [&'static str; 4] = ["adaptive", "aimd", "fixed:RATE", "none"];
-
-    /// What was written about a gate of this strategy and nothing else; `None` if it has no gate.
+    /// The options of a gate with this strategy; `None` if it has no gate.
     pub fn gate_options(self) -> Option<GateOptions> {
         let (strategy, initial_rate) = match self {
             Self::Adaptive => (rate::Strategy::Adaptive, None),
@@ -168,19 +169,15 @@ impl Strategy {
                     max_in_flight: Some(max_in_flight),
                     ..options
                 };
-                Driver::Gate(
-                    options
-                        .build()
-                        .expect("a strategy's own settings fit together"),
-                )
+                Driver::Gate(options.build().expect("a strategy's defaults are valid"))
             }
             None => Driver::Naive(naive()),
         }
     }
 }
 
-/// How clients without any policy retry: as the loops that people write do, a fifth of a second at
-/// first, doubling up to ten, full jitter, without end.
+/// The delays of naive retries, as in hand-written retry loops: 200 ms, doubling up to 10 s, full
+/// jitter.
 pub(crate) fn naive() -> BackoffSettings {
     let options = BackoffOptions {
         base: Some(Duration::from_millis(200)),
@@ -188,23 +185,23 @@ pub(crate) fn naive() -> BackoffSettings {
         jitter: Some(Jitter::Full),
         ..BackoffOptions::default()
     };
-    options.build().expect("these settings fit together")
+    options.build().expect("these settings are valid")
 }
 
 impl FromStr for Strategy {
     type Err = UnknownStrategy;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let wrong = || UnknownStrategy(text.to_owned());
+        let unknown = || UnknownStrategy(text.to_owned());
         match text {
             "adaptive" => Ok(Self::Adaptive),
             "aimd" => Ok(Self::Aimd),
             "none" => Ok(Self::None),
             _ => {
-                let rate = text.strip_prefix("fixed:").ok_or_else(wrong)?;
+                let rate = text.strip_prefix("fixed:").ok_or_else(unknown)?;
                 let mut options = GateOptions::default();
-                options.set("initial_rate", rate).map_err(|_| wrong())?;
-                options.initial_rate.map(Self::Fixed).ok_or_else(wrong)
+                options.set("initial_rate", rate).map_err(|_| unknown())?;
+                options.initial_rate.map(Self::Fixed).ok_or_else(unknown)
             }
         }
     }
@@ -221,27 +218,24 @@ impl fmt::Display for Strategy {
     }
 }
 
-/// A word that no strategy has.
+/// The name of a strategy that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownStrategy(String);
 
 impl UnknownStrategy {
-    /// What would have been right.
+    /// What was expected in its place.
     pub fn expected(&self) -> String {
-        let words = "`adaptive`, `aimd`, `fixed:RATE` (requests per second) or `none`";
+        let names = "`adaptive`, `aimd`, `fixed:RATE` (requests per second) or `none`";
         if self.0.starts_with("fixed") {
             return "`fixed:RATE` with a rate such as `fixed:50`, in requests per second"
                 .to_owned();
         }
-        match suggestion(&self.0, &PLAIN) {
-            Some(close) => format!("{words}; did you mean `{close}`?"),
-            None => words.to_owned(),
+        match suggestion(&self.0, &["adaptive", "aimd", "none"]) {
+            Some(close) => format!("{names}; did you mean `{close}`?"),
+            None => names.to_owned(),
         }
     }
 }
-
-/// The words without a number.
-const PLAIN: [&str; 3] = ["adaptive", "aimd", "none"];
 
 impl fmt::Display for UnknownStrategy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

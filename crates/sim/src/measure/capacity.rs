@@ -1,13 +1,13 @@
-//! How much an upstream could accept: piecewise constant over time.
+//! The capacity of an upstream: piecewise constant over time.
 
 use policy::time::Timestamp;
 
 use crate::upstream::UpstreamSettings;
 
-/// What an upstream could accept per second, by time. Zero in an outage.
+/// The requests per second that an upstream can accept, over time. Zero in an outage.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Capacity {
-    /// From when on, and how much per second; in order, the first at the beginning of time.
+    /// Start and rate of each piece, in order; the first starts at zero.
     pieces: Vec<(Timestamp, f64)>,
 }
 
@@ -37,13 +37,13 @@ impl Capacity {
         }
     }
 
-    /// Per second, at `at`.
+    /// Requests per second at `at`.
     pub fn at(&self, at: Timestamp) -> f64 {
         let begun = self.pieces.partition_point(|(from, _)| *from <= at);
         self.pieces[begun.max(1) - 1].1
     }
 
-    /// In all, from `from` to `to`.
+    /// Requests from `from` to `to`.
     pub fn between(&self, from: Timestamp, to: Timestamp) -> f64 {
         let ends = self.pieces.iter().skip(1).map(|(at, _)| *at);
         let ends = ends.chain(std::iter::once(Timestamp::MAX));
@@ -64,7 +64,7 @@ mod tests {
     use crate::upstream::{Kind, Outage, Step};
 
     #[test]
-    fn capacity_is_that_of_its_kind() {
+    fn capacity_follows_the_kind_of_limit() {
         let rate = |kind| Capacity::of(&UpstreamSettings::of(kind)).at(Timestamp::from_secs(7));
         let check = |kind, per_second: f64| assert!((rate(kind) - per_second).abs() < 1e-9);
         check(
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_and_outages_cut_it_into_pieces() {
+    fn steps_and_outages_change_the_capacity() {
         let bucket = |rate| Kind::Bucket { rate, burst: 1.0 };
         let at = Timestamp::from_secs;
         let upstream = UpstreamSettings {

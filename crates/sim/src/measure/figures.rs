@@ -1,50 +1,52 @@
-//! The figures of one run, by the names they have everywhere.
+//! The figures of one run, and their mean and spread over several.
 
-/// What a run came to. The names are those of the machine-readable output.
+use std::ops::AddAssign;
+
+/// The figures of one run. The names are those of `--json`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figures {
-    /// Accepted over what could have been, whole run; `None` if nothing could.
+    /// Accepted over capacity, whole run; `None` without capacity.
     pub goodput_ratio: Option<f64>,
     /// The same from 60 s on.
     pub goodput_ratio_settled: Option<f64>,
     /// Requests that left a client.
     pub sent: u64,
-    /// Answers with 2xx or 3xx that arrived.
+    /// Responses with 2xx or 3xx that arrived.
     pub accepted: u64,
-    /// Answers with 429, 403 or 503 that arrived.
+    /// Responses with 429, 403 or 503 that arrived.
     pub refused: u64,
-    /// Everything else that ended: 500s, refused connections, timeouts.
+    /// All other ended attempts: 500s, refused connections, timeouts.
     pub failed: u64,
     /// Refused over sent; `None` if nothing was sent.
     pub refused_ratio: Option<f64>,
-    /// Requests that left after a hint had arrived at that client and before its end.
+    /// Requests sent after a hint had arrived at that client and before the hint's wait ended.
     pub early_after_hint: u64,
     /// How often a client was banned.
     pub bans: u64,
     /// How often a breaker opened.
     pub breaker_opened: u64,
-    /// The most that waited in the server's queue; `None` if it has none.
+    /// The maximum length of the server's queue; `None` if it has no queue.
     pub max_queue: Option<u64>,
-    /// When the first stretch begins that carries 90 % of what is possible, in seconds.
+    /// Start of the first interval with 90 % of the capacity, in seconds.
     pub time_to_90_s: Option<f64>,
     /// One for each outage.
     pub outages: Vec<OutageFigures>,
     /// One for each step of the limit.
     pub steps: Vec<StepFigures>,
-    /// What failures cost.
-    pub after_failures: AfterFailures,
-    /// From sending to answer, accepted requests from 60 s on.
+    /// Resends after failures.
+    pub failure_cost: FailureCost,
+    /// From sending to response, accepted requests from 60 s on.
     pub mean_latency_ms: Option<f64>,
-    /// 99 in 100 of those take no longer.
+    /// The 99th percentile of the same.
     pub p99_latency_ms: Option<f64>,
     /// Jain's index over accepted requests per client from 100 s on.
     pub jain: Option<f64>,
 }
 
 impl Figures {
-    /// Every figure that is one number, by its name, in the order in which they are shown; `None`
-    /// where it does not apply.
-    pub fn numbers(&self) -> [(&'static str, Option<f64>); 15] {
+    /// Every figure that is one number, with its name, in display order; `None` where it does not
+    /// apply.
+    pub fn numbers(&self) -> [Named; 15] {
         let count = |number: u64| Some(number as f64);
         [
             ("goodput_ratio", self.goodput_ratio),
@@ -66,39 +68,206 @@ impl Figures {
     }
 }
 
-/// What came of an outage.
+/// Figures of an outage.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OutageFigures {
-    /// Requests that left while it lasted.
+    /// Requests sent during it.
     pub sent: u64,
-    /// From its end to the first stretch with 90 % of what is possible, in seconds; `None` if there
-    /// was none before the next outage.
+    /// From its end to the first interval with 90 % of the capacity, in seconds; `None` if there is none
+    /// before the next outage.
     pub recovery_s: Option<f64>,
 }
 
-/// What came of a step of the limit.
+/// Figures of a step of the limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepFigures {
     /// When the limit changed, in seconds.
     pub at_s: f64,
-    /// From then to the first stretch with 90 % of what is possible, after a step down also with at
-    /// most 10 % refused, in seconds; `None` if there was none before the next step.
+    /// From then to the first interval with 90 % of the capacity, after a step down also with at most
+    /// 10 % refused, in seconds; `None` if there is none before the next step.
     pub settle_s: Option<f64>,
 }
 
-/// What became of things that failed at least once and were accepted in the end. Refusals are no
-/// failures, but to be refused afterwards costs a send as well.
+/// Failures and resends of requests that failed at least once and were accepted in the end. A refusal
+/// is no failure, but a resend after it counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AfterFailures {
+pub struct FailureCost {
     /// How often they failed.
     pub failures: u64,
     /// How often they were sent after their first failure.
     pub sends: u64,
 }
 
-impl AfterFailures {
-    /// How many sends a failure costs: 1 if nothing else goes wrong. `None` if nothing failed.
+impl FailureCost {
+    /// Sends per failure: 1 if nothing else goes wrong. `None` without failures.
     pub fn sends_per_failure(&self) -> Option<f64> {
         (self.failures > 0).then(|| self.sends as f64 / self.failures as f64)
+    }
+}
+
+impl AddAssign for FailureCost {
+    fn add_assign(&mut self, other: Self) {
+        self.failures += other.failures;
+        self.sends += other.sends;
+    }
+}
+
+/// A figure with its name; `None` where it does not apply.
+pub type Named = (&'static str, Option<f64>);
+
+/// The figures of one run, or the mean or spread of several runs of a scenario.
+///
+/// A figure that does not apply to one of the runs does not apply to the mean either: otherwise a run
+/// that never recovers would improve the mean.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary {
+    /// Every figure that is one number, in the order of [`Figures::numbers`].
+    pub figures: Vec<Named>,
+    /// For each outage, `sent` and `recovery_s`.
+    pub outages: Vec<Vec<Named>>,
+    /// For each step, `at_s` and `settle_s`.
+    pub steps: Vec<Vec<Named>>,
+}
+
+impl Summary {
+    /// The figures of one run.
+    pub fn of(figures: &Figures) -> Self {
+        let outages = figures.outages.iter().map(|outage| {
+            vec![
+                ("sent", Some(outage.sent as f64)),
+                ("recovery_s", outage.recovery_s),
+            ]
+        });
+        let steps = figures
+            .steps
+            .iter()
+            .map(|step| vec![("at_s", Some(step.at_s)), ("settle_s", step.settle_s)]);
+        Self {
+            figures: figures.numbers().to_vec(),
+            outages: outages.collect(),
+            steps: steps.collect(),
+        }
+    }
+
+    /// The mean of several runs.
+    pub fn mean(runs: &[Self]) -> Self {
+        Self::combined(runs, mean)
+    }
+
+    /// The standard deviation of several runs; 0 for a single run.
+    pub fn spread(runs: &[Self]) -> Self {
+        Self::combined(runs, deviation)
+    }
+
+    /// The figure of this name; `None` if it does not apply, or if there is no such figure.
+    pub fn figure(&self, name: &str) -> Option<f64> {
+        value(&self.figures, name)
+    }
+
+    fn combined(runs: &[Self], combine: impl Fn(&[f64]) -> f64) -> Self {
+        let column = |part: &dyn Fn(&Self) -> &[Named]| -> Vec<Named> {
+            let first = runs.first().map_or(&[] as &[Named], part);
+            let names = first.iter().map(|(name, _)| *name);
+            let figures = names.map(|name| {
+                let values: Option<Vec<f64>> =
+                    runs.iter().map(|run| value(part(run), name)).collect();
+                (name, values.map(|values| combine(&values)))
+            });
+            figures.collect()
+        };
+        let (outages, steps) = runs
+            .first()
+            .map_or((0, 0), |first| (first.outages.len(), first.steps.len()));
+        Self {
+            figures: column(&|run| &run.figures),
+            outages: (0..outages)
+                .map(|index| column(&|run| &run.outages[index]))
+                .collect(),
+            steps: (0..steps)
+                .map(|index| column(&|run| &run.steps[index]))
+                .collect(),
+        }
+    }
+}
+
+/// Is this figure of a run always a whole number?
+pub fn is_count(name: &str) -> bool {
+    COUNTS.contains(&name)
+}
+
+const COUNTS: [&str; 8] = [
+    "sent",
+    "accepted",
+    "refused",
+    "failed",
+    "early_after_hint",
+    "bans",
+    "breaker_opened",
+    "max_queue",
+];
+
+fn value(figures: &[Named], name: &str) -> Option<f64> {
+    let found = figures.iter().find(|(known, _)| *known == name);
+    found.and_then(|(_, value)| *value)
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// The standard deviation of a sample.
+fn deviation(values: &[f64]) -> f64 {
+    if values.len() < 2 {
+        return 0.0;
+    }
+    let mean = mean(values);
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (squares / (values.len() - 1) as f64).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Shipped;
+    use crate::simulate::simulate;
+
+    fn run(recovery_s: Option<f64>, sent: f64) -> Summary {
+        Summary {
+            figures: vec![("sent", Some(sent))],
+            outages: vec![vec![("sent", Some(1.0)), ("recovery_s", recovery_s)]],
+            steps: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn mean_and_spread_of_several_runs() {
+        let runs = [run(Some(2.0), 10.0), run(Some(4.0), 14.0)];
+        let mean = Summary::mean(&runs);
+        assert_eq!(mean.figure("sent"), Some(12.0));
+        assert_eq!(mean.outages[0][1], ("recovery_s", Some(3.0)));
+        let spread = Summary::spread(&runs);
+        assert_eq!(spread.figure("sent"), Some(8.0_f64.sqrt()));
+        assert_eq!(Summary::spread(&runs[..1]).figure("sent"), Some(0.0));
+    }
+
+    #[test]
+    fn mean_is_none_if_one_run_has_no_value() {
+        let runs = [run(Some(2.0), 10.0), run(None, 14.0)];
+        assert_eq!(Summary::mean(&runs).outages[0][1], ("recovery_s", None));
+        assert_eq!(Summary::spread(&runs).outages[0][1], ("recovery_s", None));
+    }
+
+    #[test]
+    fn mean_of_one_run_equals_the_run() {
+        let scenario = Shipped::find("o7").unwrap().scenario();
+        let summary = Summary::of(&simulate(&scenario, 1));
+        assert_eq!(Summary::mean(std::slice::from_ref(&summary)), summary);
+        let counts = summary.figures.iter().filter(|(name, _)| is_count(name));
+        for (name, count) in counts {
+            assert!(
+                count.is_none_or(|count| count.fract().abs() < 1e-9),
+                "{name}"
+            );
+        }
     }
 }

@@ -1,14 +1,13 @@
-//! A run over time, for plots: gathered only when somebody asks for it, and without any effect on
-//! the run.
+//! A run over time, for plots. Recording it has no effect on the run.
 
 use std::time::Duration;
 
 use policy::breaker::BreakerState;
 use policy::time::Timestamp;
 
-use super::Class;
+use super::AttemptClass;
 use super::capacity::Capacity;
-use crate::client::Standing;
+use crate::client::ControllerState;
 use crate::number::whole;
 
 /// A run over time, in slices of equal length.
@@ -16,60 +15,59 @@ use crate::number::whole;
 pub struct Series {
     /// The length of a slice.
     pub step: Duration,
-    /// What happened in each, from the beginning of the run.
+    /// The slices, from the start of the run.
     pub slices: Vec<Slice>,
-    /// What each client did.
+    /// Each client over time.
     pub clients: Vec<ClientSeries>,
 }
 
-/// What happened in a slice of time.
+/// Counts of one slice.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Slice {
-    /// What could have been accepted, per second.
+    /// Capacity per second.
     pub capacity: f64,
-    /// Requests that left.
+    /// Requests sent.
     pub sent: u32,
-    /// Answers that arrived, by what they were.
+    /// Responses with 2xx or 3xx.
     pub accepted: u32,
-    /// 429, 403 and 503.
+    /// Responses with 429, 403 or 503.
     pub refused: u32,
-    /// The rest.
+    /// All other ends of attempts.
     pub failed: u32,
-    /// Mean time from sending to answer of those that were accepted; `None` if none was.
+    /// Mean time from sending to response of accepted requests; `None` if there are none.
     pub latency_ms: Option<f64>,
 }
 
-/// What one client did over time.
+/// One client over time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClientSeries {
-    /// Requests per second that it allowed itself at the end of each slice; `None` if it has no
-    /// rate.
+    /// Its rate at the end of each slice, per second; `None` if it has no rate.
     pub rates: Vec<Option<f64>>,
-    /// What was accepted of it in each slice.
+    /// Its accepted requests in each slice.
     pub accepted: Vec<u32>,
-    /// When it was held, by a server's word or a step of its own.
+    /// Its holds, whether directed by the server or its own.
     pub holds: Vec<Band<()>>,
     /// When its breaker was not Closed.
     pub breaker: Vec<Band<BreakerState>>,
 }
 
-/// A stretch of time in which something was so.
+/// A period of one state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Band<T> {
-    /// Its first instant.
+    /// Its start.
     pub from: Timestamp,
     /// The first instant after it.
     pub to: Timestamp,
-    /// What was so.
+    /// The state.
     pub what: T,
 }
 
-/// Gathers a [`Series`].
+/// Records a [`Series`].
 #[derive(Debug)]
 pub(crate) struct SeriesRecorder {
     series: Series,
     latencies: Vec<Duration>,
-    /// The band of each client's breaker that is still going on.
+    /// The present band of each client's breaker.
     present: Vec<Option<(Timestamp, BreakerState)>>,
     end: Timestamp,
 }
@@ -119,40 +117,44 @@ impl SeriesRecorder {
         }
     }
 
-    pub(crate) fn ended(&mut self, client: usize, class: Class, latency: Duration, now: Timestamp) {
+    pub(crate) fn ended(
+        &mut self,
+        client: usize,
+        class: AttemptClass,
+        latency: Duration,
+        now: Timestamp,
+    ) {
         let index = self.index(now);
         let Some(slice) = self.series.slices.get_mut(index) else {
             return;
         };
         match class {
-            Class::Accepted => {
+            AttemptClass::Accepted => {
                 slice.accepted += 1;
                 self.latencies[index] += latency;
                 self.series.clients[client].accepted[index] += 1;
             }
-            Class::Refused => slice.refused += 1,
-            Class::Failed => slice.failed += 1,
+            AttemptClass::Refused => slice.refused += 1,
+            AttemptClass::Failed => slice.failed += 1,
         }
     }
 
-    /// A slice has ended: how a client stands.
-    pub(crate) fn sample(&mut self, client: usize, standing: &Standing, now: Timestamp) {
-        self.series.clients[client].rates.push(standing.rate);
-        self.note(client, standing, now);
+    /// Records a client's state at the end of a slice.
+    pub(crate) fn sample(&mut self, client: usize, state: &ControllerState, now: Timestamp) {
+        self.series.clients[client].rates.push(state.rate);
+        self.record_state(client, state, now);
     }
 
-    /// Something happened at a client: has a band begun or ended?
-    pub(crate) fn note(&mut self, client: usize, standing: &Standing, now: Timestamp) {
-        if let Some(until) = standing.hold_until {
+    /// Records a client's state after an event.
+    pub(crate) fn record_state(&mut self, client: usize, state: &ControllerState, now: Timestamp) {
+        if let Some(until) = state.hold_until {
             self.hold(client, until.min(self.end), now);
         }
-        let state = standing
-            .breaker
-            .filter(|state| *state != BreakerState::Closed);
+        let breaker = state.breaker.filter(|state| *state != BreakerState::Closed);
         let before = self.present[client];
-        if before.map(|(_, state)| state) != state {
+        if before.map(|(_, state)| state) != breaker {
             self.end_band(client, now);
-            self.present[client] = state.map(|state| (now, state));
+            self.present[client] = breaker.map(|state| (now, state));
         }
     }
 

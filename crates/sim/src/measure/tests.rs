@@ -1,9 +1,9 @@
-//! Figures of runs that are written by hand.
+//! Figures of hand-written runs.
 
 use super::*;
 use crate::client::{ClientSettings, Strategy};
 use crate::load::Backlog;
-use crate::upstream::{Answer, Outage, Step};
+use crate::upstream::{Outage, Step, UpstreamResponse};
 
 const LATENCY: Duration = Duration::from_millis(100);
 
@@ -15,9 +15,8 @@ fn scenario(upstream: UpstreamSettings) -> Scenario {
     Scenario::of(upstream, vec![ClientSettings::of(Strategy::Adaptive)])
 }
 
-/// Answers of `class` from `from` to before `to`, `per_second` of them, in tenths of seconds so
-/// that borders are exact.
-fn answers(recorder: &mut Recorder, class: Class, per_second: u64, from: u64, to: u64) {
+/// Records results of `class` from `from` to before `to`, `per_second` of them.
+fn record(recorder: &mut Recorder, class: AttemptClass, per_second: u64, from: u64, to: u64) {
     for number in from * per_second..to * per_second {
         let at = Timestamp::from_millis(number * 1000 / per_second);
         recorder.ended(0, class, LATENCY, at);
@@ -26,13 +25,13 @@ fn answers(recorder: &mut Recorder, class: Class, per_second: u64, from: u64, to
 
 fn figures(scenario: &Scenario, recorder: Recorder, backlog: Backlog) -> Figures {
     let load = Load::new(backlog, Timestamp::ZERO);
-    let ends = Ends {
+    let counts = FinalCounts {
         bans: 0,
         breaker_opened: 0,
         max_queue: None,
-        after_failures: AfterFailures::default(),
+        failure_cost: FailureCost::default(),
     };
-    recorder.figures(scenario, &[&load], ends)
+    recorder.figures(scenario, &[&load], counts)
 }
 
 fn check(figure: Option<f64>, expected: f64) {
@@ -44,11 +43,11 @@ fn check(figure: Option<f64>, expected: f64) {
 }
 
 #[test]
-fn goodput_is_what_was_accepted_over_capacity_in_all_and_from_a_minute_on() {
+fn goodput_is_accepted_over_capacity_in_total_and_from_60_s() {
     let scenario = scenario(UpstreamSettings::of(bucket(10.0)));
     let mut recorder = Recorder::new(&scenario, 1);
-    answers(&mut recorder, Class::Accepted, 5, 0, 60);
-    answers(&mut recorder, Class::Accepted, 8, 60, 300);
+    record(&mut recorder, AttemptClass::Accepted, 5, 0, 60);
+    record(&mut recorder, AttemptClass::Accepted, 8, 60, 300);
     let figures = figures(&scenario, recorder, Backlog::Endless);
     check(figures.goodput_ratio, (300.0 + 1920.0) / 3000.0);
     check(figures.goodput_ratio_settled, 0.8);
@@ -57,11 +56,11 @@ fn goodput_is_what_was_accepted_over_capacity_in_all_and_from_a_minute_on() {
 }
 
 #[test]
-fn what_was_never_offered_cannot_be_accepted() {
+fn goodput_counts_only_offered_requests() {
     let scenario = scenario(UpstreamSettings::of(bucket(10.0)));
     let run = |backlog, per_second, to| {
         let mut recorder = Recorder::new(&scenario, 1);
-        answers(&mut recorder, Class::Accepted, per_second, 0, to);
+        record(&mut recorder, AttemptClass::Accepted, per_second, 0, to);
         let figures = figures(&scenario, recorder, backlog);
         (figures.goodput_ratio, figures.goodput_ratio_settled)
     };
@@ -76,24 +75,24 @@ fn what_was_never_offered_cannot_be_accepted() {
 }
 
 #[test]
-fn the_first_stretch_with_90_percent_is_found_on_the_grid() {
+fn finds_the_first_interval_with_90_percent_on_the_grid() {
     let scenario = scenario(UpstreamSettings::of(bucket(10.0)));
     let mut recorder = Recorder::new(&scenario, 1);
-    answers(&mut recorder, Class::Accepted, 10, 7, 300);
+    record(&mut recorder, AttemptClass::Accepted, 10, 7, 300);
     let figures = figures(&scenario, recorder, Backlog::Endless);
     // From 6.5 s on, 4.5 of 5 seconds carry everything.
     check(figures.time_to_90_s, 6.5);
 }
 
 #[test]
-fn a_stretch_is_a_whole_window_or_long_where_requests_are_rare() {
+fn interval_covers_a_window_and_is_longer_for_low_rates() {
     let window = |quota, period| Kind::Window {
         quota,
         period: Duration::from_secs(period),
         phase: Duration::ZERO,
     };
     let check = |kind, seconds| {
-        let width = width(&UpstreamSettings::of(kind), Timestamp::ZERO);
+        let width = interval(&UpstreamSettings::of(kind), Timestamp::ZERO);
         assert_eq!(width, Duration::from_secs(seconds), "{kind:?}");
     };
     check(bucket(1.0), 5);
@@ -104,7 +103,7 @@ fn a_stretch_is_a_whole_window_or_long_where_requests_are_rare() {
 }
 
 #[test]
-fn an_outage_has_its_requests_and_its_recovery() {
+fn counts_requests_in_an_outage_and_finds_the_recovery() {
     let upstream = UpstreamSettings {
         outages: vec![Outage {
             from: Timestamp::from_secs(60),
@@ -124,9 +123,9 @@ fn an_outage_has_its_requests_and_its_recovery() {
             Timestamp::from_secs(second),
         );
     }
-    answers(&mut recorder, Class::Accepted, 10, 0, 60);
-    answers(&mut recorder, Class::Failed, 1, 60, 90);
-    answers(&mut recorder, Class::Accepted, 10, 93, 300);
+    record(&mut recorder, AttemptClass::Accepted, 10, 0, 60);
+    record(&mut recorder, AttemptClass::Failed, 1, 60, 90);
+    record(&mut recorder, AttemptClass::Accepted, 10, 93, 300);
     let figures = figures(&scenario, recorder, Backlog::Endless);
     check(figures.goodput_ratio, 2670.0 / 2700.0);
     assert_eq!(
@@ -150,10 +149,10 @@ fn a_step_down_has_settled_only_once_little_is_refused() {
     };
     let scenario = scenario(upstream);
     let mut recorder = Recorder::new(&scenario, 1);
-    answers(&mut recorder, Class::Accepted, 10, 0, 60);
-    answers(&mut recorder, Class::Accepted, 2, 60, 120);
-    answers(&mut recorder, Class::Refused, 2, 60, 70);
-    answers(&mut recorder, Class::Accepted, 10, 120, 300);
+    record(&mut recorder, AttemptClass::Accepted, 10, 0, 60);
+    record(&mut recorder, AttemptClass::Accepted, 2, 60, 120);
+    record(&mut recorder, AttemptClass::Refused, 2, 60, 70);
+    record(&mut recorder, AttemptClass::Accepted, 10, 120, 300);
     let figures = figures(&scenario, recorder, Backlog::Endless);
     check(Some(figures.steps[0].at_s), 60.0);
     // One of eleven may be refused: the stretch from 69.1 s on has the one at 69.5 s.
@@ -165,25 +164,25 @@ fn a_step_down_has_settled_only_once_little_is_refused() {
 }
 
 #[test]
-fn latencies_are_those_of_accepted_requests_from_a_minute_on() {
+fn latencies_cover_accepted_requests_from_60_s() {
     let scenario = scenario(UpstreamSettings::of(bucket(10.0)));
     let mut recorder = Recorder::new(&scenario, 1);
     recorder.ended(
         0,
-        Class::Accepted,
+        AttemptClass::Accepted,
         Duration::from_secs(9),
         Timestamp::from_secs(59),
     );
     recorder.ended(
         0,
-        Class::Refused,
+        AttemptClass::Refused,
         Duration::from_secs(9),
         Timestamp::from_secs(60),
     );
     for millis in 1..=200 {
         recorder.ended(
             0,
-            Class::Accepted,
+            AttemptClass::Accepted,
             Duration::from_millis(millis),
             Timestamp::from_secs(60),
         );
@@ -194,7 +193,7 @@ fn latencies_are_those_of_accepted_requests_from_a_minute_on() {
 }
 
 #[test]
-fn what_does_not_apply_is_none() {
+fn figures_that_do_not_apply_are_none() {
     let mut scenario = scenario(UpstreamSettings::of(bucket(10.0)));
     scenario.duration = Duration::from_secs(50);
     let recorder = Recorder::new(&scenario, 1);
@@ -210,7 +209,7 @@ fn what_does_not_apply_is_none() {
 }
 
 #[test]
-fn fairness_is_one_among_equals_and_one_over_n_if_one_has_all() {
+fn jain_is_1_for_equal_shares_and_1_over_n_for_one_client() {
     check(jain(&[7, 7, 7]), 1.0);
     check(jain(&[9, 0, 0]), 1.0 / 3.0);
     check(jain(&[1, 3]), 16.0 / 20.0);
@@ -219,17 +218,20 @@ fn fairness_is_one_among_equals_and_one_over_n_if_one_has_all() {
 }
 
 #[test]
-fn answers_are_classed_by_their_status() {
+fn classifies_attempts_by_status() {
     let class = |status| {
-        Class::of(&Ending::Answered(Answer {
+        AttemptClass::of(&AttemptEnd::Response(UpstreamResponse {
             status,
             retry_after: None,
-            pace: None,
+            limit: None,
         }))
     };
-    assert_eq!([200, 302].map(class), [Class::Accepted; 2]);
-    assert_eq!([429, 403, 503].map(class), [Class::Refused; 3]);
-    assert_eq!([500, 502, 404].map(class), [Class::Failed; 3]);
-    let none = [Ending::Unreachable, Ending::TimedOut];
-    assert_eq!(none.map(|ending| Class::of(&ending)), [Class::Failed; 2]);
+    assert_eq!([200, 302].map(class), [AttemptClass::Accepted; 2]);
+    assert_eq!([429, 403, 503].map(class), [AttemptClass::Refused; 3]);
+    assert_eq!([500, 502, 404].map(class), [AttemptClass::Failed; 3]);
+    let none = [AttemptEnd::Unreachable, AttemptEnd::TimedOut];
+    assert_eq!(
+        none.map(|end| AttemptClass::of(&end)),
+        [AttemptClass::Failed; 2]
+    );
 }

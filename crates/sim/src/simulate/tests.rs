@@ -1,4 +1,4 @@
-//! Whole runs: that they repeat, and what each kind of client does in one.
+//! Whole runs: that they are repeatable, and what each kind of client does.
 
 use policy::breaker::BreakerState;
 
@@ -25,7 +25,7 @@ const STRATEGIES: [Strategy; 4] = [
 ];
 
 #[test]
-fn the_same_scenario_and_seed_come_to_the_same() {
+fn equal_seeds_give_equal_figures() {
     for strategy in STRATEGIES {
         for name in ["o5", "o7", "o8-4"] {
             let mut scenario = shipped(name, strategy);
@@ -38,7 +38,7 @@ fn the_same_scenario_and_seed_come_to_the_same() {
 }
 
 #[test]
-fn looking_changes_nothing() {
+fn recording_a_series_changes_nothing() {
     for strategy in STRATEGIES {
         for name in ["o2", "o7", "o8"] {
             let mut scenario = shipped(name, strategy);
@@ -67,7 +67,7 @@ fn looking_changes_nothing() {
 }
 
 #[test]
-fn a_series_shows_holds_and_breakers() {
+fn series_shows_holds_and_breakers() {
     let step = Duration::from_secs(1);
     let (_, series) = simulate_with_series(&shipped("o7", Strategy::Adaptive), 1, step);
     let breaker = &series.clients[0].breaker;
@@ -85,8 +85,8 @@ fn a_series_shows_holds_and_breakers() {
 }
 
 #[test]
-fn a_strategy_does_not_change_the_upstreams_draws() {
-    // Nobody is refused and all send at the same times, so all find the same answers.
+fn strategy_does_not_change_the_upstreams_draws() {
+    // Nothing is refused and both send at the same times, so both get the same responses.
     let run = |client: ClientSettings| {
         let text = "[upstream]\nkind = \"bucket\"\nrate = 1000\nburst = 1000\nfailure_rate = 0.2";
         let mut scenario = read(text);
@@ -105,7 +105,7 @@ fn a_strategy_does_not_change_the_upstreams_draws() {
 }
 
 #[test]
-fn a_known_rate_on_a_server_without_chance_comes_out_as_counted_by_hand() {
+fn figures_of_a_run_without_randomness_are_as_computed_by_hand() {
     let figures = simulate(
         &read(
             "duration = \"10s\"\n[upstream]\nkind = \"bucket\"\nrate = 10\nburst = 5\n\
@@ -124,7 +124,7 @@ fn a_known_rate_on_a_server_without_chance_comes_out_as_counted_by_hand() {
 }
 
 #[test]
-fn what_is_refused_or_fails_stays_in_the_backlog() {
+fn sends_refused_and_failed_requests_until_all_are_accepted() {
     for strategy in ["adaptive", "aimd", "fixed:40", "none"] {
         let text = format!(
             "[upstream]\nkind = \"bucket\"\nrate = 20\nburst = 2\nfailure_rate = 0.1\n\
@@ -142,7 +142,7 @@ fn what_is_refused_or_fails_stays_in_the_backlog() {
 }
 
 #[test]
-fn only_those_who_do_not_listen_come_early() {
+fn only_naive_retries_send_before_a_hint_ends() {
     let early = |strategy| simulate(&shipped("o2", strategy), 1).early_after_hint;
     assert_eq!(early(Strategy::Adaptive), 0);
     assert_eq!(early(Strategy::Aimd), 0);
@@ -151,7 +151,7 @@ fn only_those_who_do_not_listen_come_early() {
 }
 
 #[test]
-fn clients_begin_at_their_own_time() {
+fn clients_start_at_random_in_the_configured_range() {
     let text = "duration = \"20s\"\n[upstream]\nkind = \"bucket\"\nrate = 1000\n\
                 [[client]]\ncount = 50\nstrategy = \"fixed:1\"\nstart = \"5s..15s\"\n";
     let step = Duration::from_secs(1);
@@ -167,7 +167,7 @@ fn clients_begin_at_their_own_time() {
 }
 
 #[test]
-fn who_polls_follows_one_job_to_its_end_and_slows_down_when_refused() {
+fn poll_client_follows_one_job_and_slows_down_when_refused() {
     let calm = "[upstream]\nkind = \"bucket\"\nrate = 10\nlatency_spread = 0\n\
                 [[client]]\npolicy = \"poll\"\njob = \"60s\"\n";
     let figures = simulate(&read(calm), 1);
@@ -184,7 +184,7 @@ fn who_polls_follows_one_job_to_its_end_and_slows_down_when_refused() {
 }
 
 #[test]
-fn who_backs_off_by_the_rules_gives_up_after_its_attempts() {
+fn backoff_client_stops_after_max_attempts() {
     let text = "[upstream]\nkind = \"bucket\"\nrate = 10\nfailure_rate = 1\n\
                 [[client]]\npolicy = \"backoff\"\nbacklog = \"7\"\n";
     let figures = simulate(&read(text), 1);
@@ -192,7 +192,7 @@ fn who_backs_off_by_the_rules_gives_up_after_its_attempts() {
 }
 
 #[test]
-fn a_failure_queue_leaves_a_gap_after_every_end() {
+fn failure_queue_client_waits_after_every_attempt() {
     let text = "[upstream]\nkind = \"bucket\"\nrate = 10\nlatency_spread = 0\n\
                 [[client]]\npolicy = \"failure-queue\"\n";
     // One at once, then one every 30.09 s.
@@ -206,7 +206,7 @@ fn a_failure_queue_leaves_a_gap_after_every_end() {
 }
 
 #[test]
-fn protection_pauses_longer_each_time_and_then_disables() {
+fn protection_client_pauses_longer_each_time_and_then_disables() {
     let text = "duration = \"2000s\"\n[upstream]\nkind = \"bucket\"\nrate = 10\nfailure_rate = 1\n\
                 [[client]]\npolicy = \"protection\"\nmax_in_flight = 1\n";
     // At 0, 30, 90, 210 and 510 s.
@@ -215,21 +215,19 @@ fn protection_pauses_longer_each_time_and_then_disables() {
     assert_eq!(simulate(&read(&two), 1).sent, 10);
 }
 
-/// Scenarios that nobody thought of: the books must balance in all of them, and whoever has work
-/// and an upstream that takes it must not fall silent.
 #[test]
-fn whatever_is_simulated_the_books_balance_and_nobody_falls_silent() {
+fn random_scenarios_have_consistent_counts_and_keep_sending() {
     for seed in 0..30 {
         let mut random = Random::from_seed(seed);
         let scenario = any_scenario(&mut random);
         let (figures, series) = simulate_with_series(&scenario, seed, Duration::from_secs(1));
         let ended = figures.accepted + figures.refused + figures.failed;
-        let most = scenario
+        let max = scenario
             .clients
             .iter()
             .map(|client| client.count * client.max_in_flight);
-        let under_way = figures.sent.checked_sub(ended).unwrap();
-        assert!(under_way <= u64::from(most.sum::<u32>()), "seed {seed}");
+        let in_flight = figures.sent.checked_sub(ended).unwrap();
+        assert!(in_flight <= u64::from(max.sum::<u32>()), "seed {seed}");
         let last = series
             .slices
             .iter()
@@ -294,7 +292,7 @@ fn any_scenario(random: &mut Random) -> Scenario {
 }
 
 #[test]
-fn a_series_has_a_band_for_every_time_a_breaker_opened() {
+fn series_has_a_band_for_every_opening_of_the_breaker() {
     let scenario = Shipped::find("o7").unwrap().scenario();
     let (figures, series) = simulate_with_series(&scenario, 1, Duration::from_secs(1));
     let bands = &series.clients[0].breaker;

@@ -1,4 +1,4 @@
-//! Values drawn at random.
+//! Random values.
 
 use policy::random::Random;
 
@@ -7,7 +7,7 @@ pub(super) struct Draw(Random);
 
 impl Draw {
     pub(super) fn new(seed: u64) -> Self {
-        // Not the stream that the scenario is played with.
+        // Different from the stream of the run.
         Self(Random::from_seed(!seed))
     }
 
@@ -15,21 +15,21 @@ impl Draw {
         self.0.unit() < share
     }
 
-    pub(super) fn below(&mut self, most: u64) -> u64 {
-        self.0.below(most)
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
+        self.0.below(bound)
     }
 
     pub(super) fn between(&mut self, low: f64, high: f64) -> f64 {
         self.0.between(low, high)
     }
 
-    /// Between `low` and `high`, every order of magnitude as likely as the next.
+    /// Log-uniform between `low` and `high`.
     pub(super) fn spread(&mut self, low: f64, high: f64) -> f64 {
         self.0.between(low.ln(), high.ln()).exp()
     }
 }
 
-/// A number as a person would write it: four digits say enough.
+/// A number with four significant digits.
 pub(super) fn number(value: f64) -> String {
     let digits = (3.0 - value.abs().max(1e-6).log10().floor()).clamp(0.0, 9.0);
     let digits = (0..10).find(|count| *count as f64 >= digits);

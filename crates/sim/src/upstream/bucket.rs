@@ -1,10 +1,10 @@
-//! A token bucket on the server's side: starts full, refills whatever happens.
+//! A token bucket on the server's side: it starts full and refills all the time.
 
 use std::time::Duration;
 
 use policy::time::Timestamp;
 
-use super::answer::Pace;
+use super::response::LimitStatus;
 use crate::number::whole;
 
 #[derive(Clone, Debug)]
@@ -27,12 +27,12 @@ impl Bucket {
 
     pub(super) fn refill(&mut self, now: Timestamp) {
         let nanos = now.since(self.at).as_nanos() as f64;
-        // Multiplied before it is divided: a gap of exactly one token then gives exactly one.
+        // Multiply before dividing: then a gap of exactly one token gives exactly one token.
         self.tokens = (self.tokens + nanos * self.rate / 1e9).min(self.burst);
         self.at = self.at.max(now);
     }
 
-    /// Call [`Bucket::refill`] first, so that what came before comes at the old rate.
+    /// Call [`Bucket::refill`] first: up to now tokens arrived at the old rate.
     pub(super) fn change(&mut self, rate: f64, burst: f64) {
         self.rate = rate;
         self.burst = burst;
@@ -53,19 +53,19 @@ impl Bucket {
         Duration::try_from_secs_f64(missing / self.rate).unwrap_or(Duration::MAX)
     }
 
-    pub(super) fn pace(&self) -> Pace {
+    pub(super) fn status(&self) -> LimitStatus {
         let remaining = (self.tokens + self.slack()).floor();
         let missing = (remaining + 1.0 - self.tokens).min(self.burst - self.tokens);
         let reset = Duration::try_from_secs_f64(missing.max(0.0) / self.rate);
-        Pace {
+        LimitStatus {
             limit: whole(self.burst),
             remaining: whole(remaining),
             reset: reset.unwrap_or(Duration::MAX),
         }
     }
 
-    /// Who asks exactly at the rate must not be refused because a time is a nanosecond short, or a
-    /// sum of fractions a few units in the last place.
+    /// Tolerance for rounding: requests exactly at the rate must pass although a time is a nanosecond
+    /// short or a sum is off by a few units in the last place.
     fn slack(&self) -> f64 {
         (1.0 + self.rate) * 1e-9
     }
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_asks_exactly_at_the_rate_is_never_refused() {
+    fn admits_all_requests_exactly_at_the_rate() {
         for rate in [0.3, 3.0, 7.0, 50.0, 99.9] {
             let mut bucket = Bucket::full(rate, 1.0);
             for number in 0..100_000 {
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_bucket_gives_its_burst_and_then_its_rate() {
+    fn admits_the_burst_and_then_the_rate() {
         let mut bucket = Bucket::full(2.0, 3.0);
         let mut taken_at = |millis| {
             bucket.refill(Timestamp::from_millis(millis));
@@ -101,21 +101,21 @@ mod tests {
     }
 
     #[test]
-    fn its_headers_tell_when_the_next_token_comes() {
+    fn status_names_the_time_of_the_next_token() {
         let mut bucket = Bucket::full(2.0, 3.0);
-        let pace = |bucket: &Bucket| {
-            let Pace {
+        let status = |bucket: &Bucket| {
+            let LimitStatus {
                 limit,
                 remaining,
                 reset,
-            } = bucket.pace();
+            } = bucket.status();
             (limit, remaining, reset.as_millis())
         };
-        assert_eq!(pace(&bucket), (3, 3, 0));
+        assert_eq!(status(&bucket), (3, 3, 0));
         assert!(bucket.take());
-        assert_eq!(pace(&bucket), (3, 2, 500));
+        assert_eq!(status(&bucket), (3, 2, 500));
         bucket.refill(Timestamp::from_millis(100));
         assert!(bucket.take() && bucket.take());
-        assert_eq!(pace(&bucket), (3, 0, 400));
+        assert_eq!(status(&bucket), (3, 0, 400));
     }
 }

@@ -1,34 +1,33 @@
-//! What an upstream is like: its limit, its times, its troubles.
+//! Settings of upstreams: limit, latency, failures.
 
 use std::time::Duration;
 
 use policy::time::Timestamp;
 
-/// What is written about an upstream.
+/// Settings of an upstream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UpstreamSettings {
-    /// Its limit to begin with.
+    /// The limit at the start.
     pub kind: Kind,
     /// Does a 429 carry `Retry-After`, in whole seconds rounded up?
     pub retry_after: bool,
-    /// Does every answer carry `X-RateLimit-Limit`, `-Remaining` and `-Reset`?
+    /// Does every response carry `X-RateLimit-Limit`, `-Remaining` and `-Reset`?
     pub headers: bool,
-    /// Mean time at the server of a request that is not refused; for slots, `service` takes its
-    /// place.
+    /// Mean time at the server of a request that is not refused; slots use `service` instead.
     pub latency: Duration,
-    /// How much times are spread: sigma of the lognormal distribution. Zero: not at all.
+    /// Sigma of the lognormal distribution of times at the server. Zero: all are equal.
     pub latency_spread: f64,
     /// Time at the server of a request that is refused.
     pub refuse_latency: Duration,
-    /// From a client to the server, and once more for the way back.
+    /// Network latency each way.
     pub network: Duration,
-    /// Share of the requests within the limit that are answered with 500, from 0 to 1.
+    /// Share of the requests within the limit that get a 500, from 0 to 1.
     pub failure_rate: f64,
     /// Changes of the limit, in order.
     pub steps: Vec<Step>,
-    /// When it is not there, in order and apart.
+    /// Outages, in order and without overlap.
     pub outages: Vec<Outage>,
-    /// What it does about clients that exceed its limit.
+    /// Bans of clients that exceed the limit.
     pub ban: Option<Ban>,
 }
 
@@ -42,71 +41,71 @@ pub enum Kind {
         /// Tokens that it holds.
         burst: f64,
     },
-    /// So many in each of a row of windows: window k is [k·period − phase, (k+1)·period − phase).
+    /// A quota per window; window k is [k·period − phase, (k+1)·period − phase).
     Window {
         /// Requests in a window.
         quota: u64,
         /// Length of a window.
         period: Duration,
-        /// How far into a window the simulation begins.
+        /// How far into a window the simulation starts.
         phase: Duration,
     },
-    /// So many at a time, and a queue for the others.
+    /// A number of slots and a queue.
     Slots {
         /// Requests served at once.
         slots: u32,
         /// Mean time to serve one.
         service: Duration,
-        /// How many may wait for a slot.
+        /// Length of the queue.
         queue: u32,
     },
 }
 
-/// The limit changes.
+/// A change of the limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
     /// From then on.
     pub at: Timestamp,
-    /// The whole limit as it is from then on; of the same kind.
+    /// The whole limit from then on; of the same kind.
     pub kind: Kind,
 }
 
-/// The server is not there: from `from` until just before `to`.
+/// The server is not available from `from` until just before `to`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outage {
     /// Its first instant.
     pub from: Timestamp,
     /// The first instant after it.
     pub to: Timestamp,
-    /// The share of requests that get no answer at all.
+    /// The share of requests that get no response at all.
     pub timeout_share: f64,
-    /// After how long a client gives up on those.
+    /// The client's timeout for those.
     pub timeout: Duration,
-    /// What stands before the server answers the others with this status; `None`: their connections
-    /// are refused.
+    /// The status of the others, as from a proxy in front of the server; `None`: their connections are
+    /// refused.
     pub status: Option<u16>,
 }
 
 impl Outage {
-    /// Is the server away at `at`?
+    /// Does the outage cover `at`?
     pub fn contains(&self, at: Timestamp) -> bool {
         self.from <= at && at < self.to
     }
 }
 
-/// Who exceeds the limit too often is answered with 403 for a while.
+/// Clients that exceed the limit too often get 403 for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ban {
-    /// So many 429s …
+    /// This many 429s …
     pub excesses: u32,
     /// … in less than this …
     pub within: Duration,
-    /// … ban a client for so long, from the last of them on.
+    /// … ban a client for this long, from the last of them on.
     pub length: Duration,
 }
 
 impl UpstreamSettings {
-    /// An upstream of this kind with the usual times and no troubles.
+    /// An upstream of this kind with default latencies and without failures.
     pub fn of(kind: Kind) -> Self {
         Self {
             kind,
@@ -129,7 +128,7 @@ impl UpstreamSettings {
         taken.last().map_or(self.kind, |step| step.kind)
     }
 
-    /// What can be accepted per second at `at`, outages aside.
+    /// Capacity in requests per second at `at`, ignoring outages.
     pub fn rate_at(&self, at: Timestamp) -> f64 {
         match self.kind_at(at) {
             Kind::Bucket { rate, .. } => rate,
@@ -140,13 +139,13 @@ impl UpstreamSettings {
         }
     }
 
-    /// The outage that `at` is in.
+    /// The outage that covers `at`.
     pub fn outage_at(&self, at: Timestamp) -> Option<&Outage> {
         self.outages.iter().find(|outage| outage.contains(at))
     }
 
     /// The mean time at the server of a request that is not refused.
-    pub(super) fn mean_time(&self) -> Duration {
+    pub(super) fn mean_service(&self) -> Duration {
         match self.kind {
             Kind::Slots { service, .. } => service,
             Kind::Bucket { .. } | Kind::Window { .. } => self.latency,

@@ -1,8 +1,8 @@
-//! So many at a time, and a queue for the others, first come, first served.
+//! A number of slots and a queue, first come, first served.
 //!
-//! Because nobody overtakes, it is certain on arrival which slot a request gets and when: the one
-//! that is free first. When slots are taken away, those who have one or wait keep their times; the
-//! slots go as they become free.
+//! The slot and the time of a request are known on arrival: it gets the slot that is free first. When
+//! slots are removed, requests that are served or queued keep their times; slots are removed as they
+//! become free.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -10,19 +10,19 @@ use std::time::Duration;
 
 use policy::time::Timestamp;
 
-use super::answer::Pace;
+use super::response::LimitStatus;
 
 #[derive(Clone, Debug)]
 pub(super) struct Slots {
     count: u32,
     queue: u32,
-    /// When each slot is free.
+    /// When each slot becomes free.
     free_at: BinaryHeap<Reverse<Timestamp>>,
-    /// When each of those who wait gets a slot, in order.
+    /// When each queued request gets a slot, in order.
     starts: VecDeque<Timestamp>,
-    /// How many of the slots go when they are free.
-    leaving: u32,
-    longest: usize,
+    /// How many slots are removed as they become free.
+    to_remove: u32,
+    max_queue: usize,
     at: Timestamp,
 }
 
@@ -33,8 +33,8 @@ impl Slots {
             queue,
             free_at: (0..count).map(|_| Reverse(Timestamp::ZERO)).collect(),
             starts: VecDeque::new(),
-            leaving: 0,
-            longest: 0,
+            to_remove: 0,
+            max_queue: 0,
             at: Timestamp::ZERO,
         }
     }
@@ -49,22 +49,22 @@ impl Slots {
     pub(super) fn change(&mut self, count: u32, queue: u32, at: Timestamp) {
         if count >= self.count {
             let mut more = count - self.count;
-            let stay = more.min(self.leaving);
-            self.leaving -= stay;
+            let stay = more.min(self.to_remove);
+            self.to_remove -= stay;
             more -= stay;
             self.free_at.extend((0..more).map(|_| Reverse(at)));
         } else {
-            self.leaving += self.count - count;
+            self.to_remove += self.count - count;
         }
         self.count = count;
         self.queue = queue;
     }
 
-    /// When a request that arrives now is done; `None` if there is no place for it.
-    pub(super) fn take(&mut self, now: Timestamp, length: Duration) -> Option<Timestamp> {
-        while self.leaving > 0 && self.free_at.len() > 1 {
+    /// When a request that arrives now is done; `None` if the queue is full.
+    pub(super) fn take(&mut self, now: Timestamp, service: Duration) -> Option<Timestamp> {
+        while self.to_remove > 0 && self.free_at.len() > 1 {
             self.free_at.pop();
-            self.leaving -= 1;
+            self.to_remove -= 1;
         }
         let Reverse(free) = *self.free_at.peek()?;
         let start = free.max(now);
@@ -73,23 +73,23 @@ impl Slots {
                 return None;
             }
             self.starts.push_back(start);
-            self.longest = self.longest.max(self.starts.len());
+            self.max_queue = self.max_queue.max(self.starts.len());
         }
         self.free_at.pop();
-        let done = start + length;
+        let done = start + service;
         self.free_at.push(Reverse(done));
         Some(done)
     }
 
-    pub(super) fn longest_queue(&self) -> u64 {
-        self.longest as u64
+    pub(super) fn max_queue(&self) -> u64 {
+        self.max_queue as u64
     }
 
-    pub(super) fn pace(&self) -> Pace {
+    pub(super) fn status(&self) -> LimitStatus {
         let idle = self.free_at.iter().filter(|slot| slot.0 <= self.at).count() as u64;
         let places = u64::from(self.queue.saturating_sub(self.waiting()));
         let first = self.free_at.peek().map_or(self.at, |slot| slot.0);
-        Pace {
+        LimitStatus {
             limit: u64::from(self.count) + u64::from(self.queue),
             remaining: idle + places,
             reset: first.since(self.at),
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn who_finds_no_slot_waits_in_order_and_who_finds_no_place_is_refused() {
+    fn queues_requests_in_order_and_refuses_when_the_queue_is_full() {
         let mut slots = Slots::free(2, 3);
         let done = [0, 10, 20, 30, 40, 50, 99].map(|at| take(&mut slots, at));
         let expected = [
@@ -126,24 +126,24 @@ mod tests {
             None,
         ];
         assert_eq!(done, expected);
-        // At 100 the first who waits has a slot, and its place is free.
+        // At 100 the first queued request gets a slot, which frees a place in the queue.
         assert_eq!(take(&mut slots, 100), Some(310));
         assert_eq!(take(&mut slots, 101), None);
-        assert_eq!(slots.longest_queue(), 3);
+        assert_eq!(slots.max_queue(), 3);
     }
 
     #[test]
-    fn without_a_queue_nobody_waits() {
+    fn refuses_at_once_without_a_queue() {
         let mut slots = Slots::free(1, 0);
         assert_eq!(
             [0, 99, 100].map(|at| take(&mut slots, at)),
             [Some(100), None, Some(200)]
         );
-        assert_eq!(slots.longest_queue(), 0);
+        assert_eq!(slots.max_queue(), 0);
     }
 
     #[test]
-    fn slots_come_at_once_and_go_when_they_are_free() {
+    fn adds_slots_at_once_and_removes_them_when_free() {
         let mut slots = Slots::free(1, 9);
         assert_eq!(take(&mut slots, 0), Some(100));
         slots.change(2, 9, Timestamp::from_millis(10));

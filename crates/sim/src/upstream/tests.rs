@@ -1,4 +1,4 @@
-//! What servers answer, seen from outside.
+//! Upstreams seen from outside.
 
 use super::*;
 
@@ -16,14 +16,15 @@ fn statuses(settings: &UpstreamSettings, arrivals: &[u64]) -> Vec<u16> {
     let mut random = Random::from_seed(1);
     let mut receive =
         |millis: &u64| match upstream.receive(0, Timestamp::from_millis(*millis), &mut random) {
-            Reply::Answered { answer, .. } => answer.status,
+            Reply::Response { response, .. } => response.status,
             Reply::Unreachable => 0,
             Reply::Silent { .. } => 1,
         };
     arrivals.iter().map(&mut receive).collect()
 }
 
-fn answer(settings: &UpstreamSettings, arrivals: &[u64]) -> (u64, Answer) {
+/// The last of these requests: when its response leaves, in milliseconds, and the response.
+fn last_response(settings: &UpstreamSettings, arrivals: &[u64]) -> (u64, UpstreamResponse) {
     let mut upstream = Upstream::new(settings);
     let mut random = Random::from_seed(1);
     let mut last = None;
@@ -31,7 +32,7 @@ fn answer(settings: &UpstreamSettings, arrivals: &[u64]) -> (u64, Answer) {
         last = Some(upstream.receive(0, Timestamp::from_millis(*millis), &mut random));
     }
     match last {
-        Some(Reply::Answered { at, answer }) => (at.as_nanos() / 1_000_000, answer),
+        Some(Reply::Response { at, response }) => (at.as_nanos() / 1_000_000, response),
         other => panic!("{other:?}"),
     }
 }
@@ -47,17 +48,17 @@ fn outage(from: u64, to: u64, timeout_share: f64) -> Outage {
 }
 
 #[test]
-fn what_is_taken_takes_its_time_and_what_is_refused_its_own() {
+fn accepted_and_refused_requests_have_their_own_latency() {
     let settings = bucket(1.0, 1.0);
-    assert_eq!(answer(&settings, &[100]).0, 170);
-    assert_eq!(answer(&settings, &[100, 200]).0, 215);
+    assert_eq!(last_response(&settings, &[100]).0, 170);
+    assert_eq!(last_response(&settings, &[100, 200]).0, 215);
 }
 
 #[test]
-fn times_have_the_mean_and_the_spread_that_are_written() {
+fn latencies_have_the_configured_mean_and_spread() {
     let mean = Duration::from_millis(70);
     let mut random = Random::from_seed(3);
-    let mut draw = |_| Luck::draw(&mut random).lognormal(mean, 0.25).as_secs_f64();
+    let mut draw = |_| Draws::new(&mut random).lognormal(mean, 0.25).as_secs_f64();
     let times: Vec<f64> = (0..100_000).map(&mut draw).collect();
     let count = times.len() as f64;
     let measured = times.iter().sum::<f64>() / count;
@@ -69,25 +70,26 @@ fn times_have_the_mean_and_the_spread_that_are_written() {
 }
 
 #[test]
-fn looking_at_the_pace_takes_nothing_and_tells_who_is_refused() {
+fn limit_status_takes_nothing_and_predicts_the_next_response() {
     let settings = bucket(1.0, 2.0);
     let mut upstream = Upstream::new(&settings);
     let mut random = Random::from_seed(1);
     let mut remaining = Vec::new();
     for millis in [0, 0, 0, 999, 1000] {
         let now = Timestamp::from_millis(millis);
-        let pace = upstream.pace(now);
-        assert_eq!(pace, upstream.pace(now));
+        let status = upstream.limit_status(now);
+        assert_eq!(status, upstream.limit_status(now));
         let reply = upstream.receive(0, now, &mut random);
-        let is_accepted = matches!(reply, Reply::Answered { answer, .. } if answer.is_accepted());
-        assert_eq!(is_accepted, pace.remaining > 0);
-        remaining.push(pace.remaining);
+        let is_accepted =
+            matches!(reply, Reply::Response { response, .. } if response.is_accepted());
+        assert_eq!(is_accepted, status.remaining > 0);
+        remaining.push(status.remaining);
     }
     assert_eq!(remaining, [2, 1, 0, 0, 1]);
 }
 
 #[test]
-fn a_bucket_is_full_at_first_and_after_an_outage() {
+fn bucket_is_full_at_start_and_after_an_outage() {
     let settings = UpstreamSettings {
         outages: vec![outage(10, 20, 0.0)],
         ..bucket(1.0, 3.0)
@@ -102,7 +104,7 @@ fn a_bucket_is_full_at_first_and_after_an_outage() {
 }
 
 #[test]
-fn what_stands_before_a_dead_server_may_answer_for_it_and_say_when_it_is_back() {
+fn outage_with_status_responds_with_retry_after_until_its_end() {
     let away = Outage {
         status: Some(503),
         ..outage(1, 3, 0.0)
@@ -116,12 +118,15 @@ fn what_stands_before_a_dead_server_may_answer_for_it_and_say_when_it_is_back() 
         statuses(&settings, &[0, 1000, 2999, 3000]),
         [200, 503, 503, 200]
     );
-    let (at, told) = answer(&settings, &[1500]);
-    assert_eq!((at, told.status, told.retry_after), (1515, 503, Some(2)));
+    let (at, response) = last_response(&settings, &[1500]);
+    assert_eq!(
+        (at, response.status, response.retry_after),
+        (1515, 503, Some(2))
+    );
 }
 
 #[test]
-fn of_an_outage_the_written_share_is_silent() {
+fn configured_share_of_requests_times_out_in_an_outage() {
     let settings = UpstreamSettings {
         outages: vec![outage(0, 100, 0.25)],
         ..bucket(1.0, 1.0)
@@ -135,7 +140,7 @@ fn of_an_outage_the_written_share_is_silent() {
 }
 
 #[test]
-fn the_fifth_excess_is_still_a_429_and_then_comes_the_ban() {
+fn last_allowed_excess_gets_429_and_the_next_request_403() {
     let settings = UpstreamSettings {
         ban: Some(Ban {
             excesses: 5,
@@ -150,7 +155,7 @@ fn the_fifth_excess_is_still_a_429_and_then_comes_the_ban() {
 }
 
 #[test]
-fn one_clients_ban_is_not_anothers() {
+fn bans_each_client_separately() {
     let settings = UpstreamSettings {
         ban: Some(Ban {
             excesses: 1,
@@ -162,7 +167,7 @@ fn one_clients_ban_is_not_anothers() {
     let mut upstream = Upstream::new(&settings);
     let mut random = Random::from_seed(1);
     let mut status = |client| match upstream.receive(client, Timestamp::ZERO, &mut random) {
-        Reply::Answered { answer, .. } => answer.status,
+        Reply::Response { response, .. } => response.status,
         other => panic!("{other:?}"),
     };
     assert_eq!([0, 1, 1, 0, 0].map(&mut status), [200, 429, 403, 429, 403]);
@@ -170,7 +175,7 @@ fn one_clients_ban_is_not_anothers() {
 }
 
 #[test]
-fn retry_after_is_in_whole_seconds_rounded_up_and_only_on_a_429() {
+fn retry_after_is_rounded_up_and_only_on_429() {
     let window = Kind::Window {
         quota: 1,
         period: Duration::from_secs(10),
@@ -180,18 +185,18 @@ fn retry_after_is_in_whole_seconds_rounded_up_and_only_on_a_429() {
         retry_after: true,
         ..UpstreamSettings::of(window)
     };
-    assert_eq!(answer(&settings, &[0]).1.retry_after, None);
-    assert_eq!(answer(&settings, &[0, 2_500]).1.retry_after, Some(8));
-    assert_eq!(answer(&settings, &[0, 3_000]).1.retry_after, Some(7));
+    assert_eq!(last_response(&settings, &[0]).1.retry_after, None);
+    assert_eq!(last_response(&settings, &[0, 2_500]).1.retry_after, Some(8));
+    assert_eq!(last_response(&settings, &[0, 3_000]).1.retry_after, Some(7));
     let bucket = UpstreamSettings {
         retry_after: true,
         ..bucket(0.5, 1.0)
     };
-    assert_eq!(answer(&bucket, &[0, 1]).1.retry_after, Some(2));
+    assert_eq!(last_response(&bucket, &[0, 1]).1.retry_after, Some(2));
 }
 
 #[test]
-fn headers_tell_what_is_left_after_this_request() {
+fn headers_name_what_remains_after_this_request() {
     let window = Kind::Window {
         quota: 3,
         period: Duration::from_secs(10),
@@ -201,15 +206,15 @@ fn headers_tell_what_is_left_after_this_request() {
         headers: true,
         ..UpstreamSettings::of(window)
     };
-    let pace = |arrivals: &[u64]| answer(&settings, arrivals).1.pace.unwrap();
-    let first = pace(&[1_000]);
+    let status = |arrivals: &[u64]| last_response(&settings, arrivals).1.limit.unwrap();
+    let first = status(&[1_000]);
     assert_eq!(
         (first.limit, first.remaining, first.reset.as_secs()),
         (3, 2, 9)
     );
-    assert_eq!(pace(&[1_000, 1_000, 1_000]).remaining, 0);
-    assert_eq!(pace(&[1_000, 1_000, 1_000, 1_000]).remaining, 0);
-    assert_eq!(pace(&[1_000, 10_000]).remaining, 2);
+    assert_eq!(status(&[1_000, 1_000, 1_000]).remaining, 0);
+    assert_eq!(status(&[1_000, 1_000, 1_000, 1_000]).remaining, 0);
+    assert_eq!(status(&[1_000, 10_000]).remaining, 2);
 }
 
 #[test]
@@ -227,8 +232,7 @@ fn steps_change_the_limit_at_their_instant() {
     let mut random = Random::from_seed(1);
     let mut taken_at = |millis| {
         let mut take = || upstream.receive(0, Timestamp::from_millis(millis), &mut random);
-        let is_taken =
-            |reply: &Reply| matches!(reply, Reply::Answered { answer, .. } if answer.is_accepted());
+        let is_taken = |reply: &Reply| matches!(reply, Reply::Response { response, .. } if response.is_accepted());
         std::iter::from_fn(|| Some(take()).filter(is_taken)).count()
     };
     assert_eq!(
@@ -238,7 +242,7 @@ fn steps_change_the_limit_at_their_instant() {
 }
 
 #[test]
-fn a_full_queue_is_a_503_and_a_request_that_fails_takes_its_slot() {
+fn full_queue_gives_503_and_failed_requests_use_a_slot() {
     let slots = Kind::Slots {
         slots: 1,
         service: Duration::from_millis(100),
@@ -250,11 +254,11 @@ fn a_full_queue_is_a_503_and_a_request_that_fails_takes_its_slot() {
         ..UpstreamSettings::of(slots)
     };
     assert_eq!(statuses(&settings, &[0, 10, 20, 100]), [500, 500, 503, 500]);
-    assert_eq!(answer(&settings, &[0, 10]).0, 200);
+    assert_eq!(last_response(&settings, &[0, 10]).0, 200);
 }
 
 #[test]
-fn the_nth_request_finds_the_same_luck_whatever_became_of_the_others() {
+fn nth_request_gets_the_same_draws_whatever_happened_before() {
     let settings = |rate| UpstreamSettings {
         failure_rate: 0.5,
         ..UpstreamSettings::of(Kind::Bucket { rate, burst: 1.0 })
@@ -264,7 +268,7 @@ fn the_nth_request_finds_the_same_luck_whatever_became_of_the_others() {
         let mut random = Random::from_seed(9);
         let mut receive =
             |second| match upstream.receive(0, Timestamp::from_secs(second), &mut random) {
-                Reply::Answered { at, answer } => (at, answer.status),
+                Reply::Response { at, response } => (at, response.status),
                 other => panic!("{other:?}"),
             };
         (0..100).map(&mut receive).collect::<Vec<_>>()

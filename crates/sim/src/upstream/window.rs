@@ -1,10 +1,10 @@
-//! A quota in each of a row of fixed windows.
+//! A quota of requests in each fixed window.
 
 use std::time::Duration;
 
 use policy::time::Timestamp;
 
-use super::answer::Pace;
+use super::response::LimitStatus;
 
 #[derive(Clone, Debug)]
 pub(super) struct Window {
@@ -50,21 +50,21 @@ impl Window {
         taken
     }
 
-    /// What is left of the present window.
-    pub(super) fn rest(&self) -> Duration {
+    /// The time until the present window ends.
+    pub(super) fn remaining_time(&self) -> Duration {
         let rest = self.period - self.since_first(self.at) % self.period;
         Duration::from_nanos(u64::try_from(rest).unwrap_or(u64::MAX))
     }
 
-    pub(super) fn pace(&self) -> Pace {
-        Pace {
+    pub(super) fn status(&self) -> LimitStatus {
+        LimitStatus {
             limit: self.quota,
             remaining: self.quota.saturating_sub(self.used),
-            reset: self.rest(),
+            reset: self.remaining_time(),
         }
     }
 
-    /// Since the beginning of window 0, which lies a phase before the beginning of time.
+    /// Nanoseconds since the start of window 0, which is `phase` before time zero.
     fn since_first(&self, at: Timestamp) -> u128 {
         u128::from(at.as_nanos()) + self.phase
     }
@@ -80,32 +80,32 @@ mod tests {
     }
 
     #[test]
-    fn a_window_begins_at_its_border_and_not_before() {
+    fn resets_the_quota_exactly_at_the_window_border() {
         let mut window = Window::new(5, Duration::from_secs(10), Duration::ZERO);
         let taken = [0, 9_999, 10_000, 19_999, 20_000].map(|at| taken_at(&mut window, at));
         assert_eq!(taken, [5, 0, 5, 0, 5]);
-        assert_eq!(window.rest(), Duration::from_secs(10));
+        assert_eq!(window.remaining_time(), Duration::from_secs(10));
     }
 
     #[test]
-    fn a_phase_moves_all_borders_back() {
+    fn phase_moves_all_borders_back() {
         let mut window = Window::new(5, Duration::from_secs(10), Duration::from_secs(3));
         let taken = [0, 6_999, 7_000, 16_999, 17_000].map(|at| taken_at(&mut window, at));
         assert_eq!(taken, [5, 0, 5, 0, 5]);
         window.advance(Timestamp::from_millis(26_500));
-        assert_eq!(window.rest(), Duration::from_millis(500));
+        assert_eq!(window.remaining_time(), Duration::from_millis(500));
     }
 
     #[test]
-    fn a_smaller_quota_counts_what_was_used() {
+    fn smaller_quota_counts_requests_already_used() {
         let mut window = Window::new(10, Duration::from_secs(10), Duration::ZERO);
         for _ in 0..7 {
             assert!(window.take());
         }
         window.change(8);
-        assert_eq!(window.pace().remaining, 1);
+        assert_eq!(window.status().remaining, 1);
         window.change(3);
-        assert_eq!(window.pace().remaining, 0);
+        assert_eq!(window.status().remaining, 0);
         assert!(!window.take());
     }
 }

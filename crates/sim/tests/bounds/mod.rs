@@ -21,29 +21,29 @@ pub(crate) struct Row(
 pub(crate) fn check(
     change: impl Fn(Scenario) -> Scenario,
     rows: &[Row],
-    more: impl Fn(&str, &Figures),
+    also: impl Fn(&str, &Figures),
 ) {
     let mut table = String::new();
-    let mut wrong = 0;
+    let mut failures = 0;
     for Row(name, goodput, refused) in rows {
         let scenario = change(Shipped::find(name).unwrap().scenario());
         for seed in SEEDS {
             let figures = simulate(&scenario, seed);
-            let reached = 100.0 * figures.goodput_ratio_settled.unwrap();
+            let settled = 100.0 * figures.goodput_ratio_settled.unwrap();
             let share = 100.0 * figures.refused_ratio.unwrap();
             let within = |value: f64, bounds: &(f64, f64)| bounds.0 <= value && value <= bounds.1;
-            let is_right = within(reached, goodput) && within(share, refused);
-            wrong += u32::from(!is_right);
-            let mark = if is_right { ' ' } else { '!' };
+            let is_within = within(settled, goodput) && within(share, refused);
+            failures += u32::from(!is_within);
+            let mark = if is_within { ' ' } else { '!' };
             writeln!(
                 table,
-                "{mark} {name:6} seed {seed}: goodput {reached:6.2} in {goodput:?}, refused {share:5.2} in {refused:?}"
+                "{mark} {name:6} seed {seed}: goodput {settled:6.2} in {goodput:?}, refused {share:5.2} in {refused:?}"
             )
             .unwrap();
-            if is_right {
-                more(name, &figures);
+            if is_within {
+                also(name, &figures);
             }
         }
     }
-    assert_eq!(wrong, 0, "\n{table}");
+    assert_eq!(failures, 0, "\n{table}");
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
-use sim::upstream::Pace;
+use sim::upstream::LimitStatus;
 
 use super::{is_bare, set};
 use crate::mock::body::MockBody;
@@ -21,33 +21,33 @@ pub(super) const RATE_LIMIT: &str = "/rate_limit";
 
 pub(super) fn rate_limit(desk: &Desk) -> Answer {
     let quota = desk.quota().unwrap_or(WITHOUT_LIMIT);
-    let core = pace_json(desk, &quota);
+    let core = limit_json(desk, &quota);
     let value = json!({ "resources": { "core": core }, "rate": core });
     let mut answer = json(200, &value);
-    tell_pace(desk, &quota, answer.headers_mut());
+    set_limit_headers(desk, &quota, answer.headers_mut());
     answer
 }
 
 /// What is told where there is no limit.
-const WITHOUT_LIMIT: Pace = Pace {
+const WITHOUT_LIMIT: LimitStatus = LimitStatus {
     limit: 5000,
     remaining: 5000,
     reset: Duration::ZERO,
 };
 
-fn pace_json(desk: &Desk, pace: &Pace) -> Value {
+fn limit_json(desk: &Desk, limit: &LimitStatus) -> Value {
     json!({
-        "limit": pace.limit,
-        "remaining": pace.remaining,
-        "used": pace.limit.saturating_sub(pace.remaining),
-        "reset": reset(desk, pace),
+        "limit": limit.limit,
+        "remaining": limit.remaining,
+        "used": limit.limit.saturating_sub(limit.remaining),
+        "reset": reset(desk, limit),
     })
 }
 
 /// The second at which there is more, rounded up: who comes early is refused.
-fn reset(desk: &Desk, pace: &Pace) -> i64 {
+fn reset(desk: &Desk, limit: &LimitStatus) -> i64 {
     let clock = desk.clock();
-    let millis = clock.wall_at(clock.now() + pace.reset).as_unix_millis();
+    let millis = clock.wall_at(clock.now() + limit.reset).as_unix_millis();
     millis.saturating_add(999).div_euclid(1000)
 }
 
@@ -138,16 +138,16 @@ pub(super) fn tell(desk: &Desk, planned: &Planned, headers: &mut HeaderMap) {
     let media_type = HeaderValue::from_static("github.v3; format=json");
     set(headers, "x-github-media-type", media_type);
     if let Some(quota) = &planned.quota {
-        tell_pace(desk, quota, headers);
+        set_limit_headers(desk, quota, headers);
     }
 }
 
-fn tell_pace(desk: &Desk, pace: &Pace, headers: &mut HeaderMap) {
-    let used = pace.limit.saturating_sub(pace.remaining);
-    set(headers, "x-ratelimit-limit", pace.limit);
-    set(headers, "x-ratelimit-remaining", pace.remaining);
+fn set_limit_headers(desk: &Desk, limit: &LimitStatus, headers: &mut HeaderMap) {
+    let used = limit.limit.saturating_sub(limit.remaining);
+    set(headers, "x-ratelimit-limit", limit.limit);
+    set(headers, "x-ratelimit-remaining", limit.remaining);
     set(headers, "x-ratelimit-used", used);
-    set(headers, "x-ratelimit-reset", reset(desk, pace));
+    set(headers, "x-ratelimit-reset", reset(desk, limit));
     set(
         headers,
         "x-ratelimit-resource",

@@ -138,13 +138,13 @@ pub(super) fn without_content(call: &Call<'_>) -> Answer {
 
 /// The sentence that ends with how long to wait; clients read it.
 fn reached(planned: &Planned) -> String {
-    let wait = match (planned.retry_after, planned.pace) {
+    let wait = match (planned.retry_after, planned.limit) {
         (Some(seconds), _) => Some(Duration::from_secs(seconds)),
-        (None, pace) => pace.map(|pace| pace.reset),
+        (None, limit) => limit.map(|limit| limit.reset),
     };
-    let limit = planned.pace.map_or_else(String::new, |pace| {
-        let used = pace.limit.saturating_sub(pace.remaining);
-        format!(": Limit {}, Used {used}, Requested 1", pace.limit)
+    let limit = planned.limit.map_or_else(String::new, |status| {
+        let used = status.limit.saturating_sub(status.remaining);
+        format!(": Limit {}, Used {used}, Requested 1", status.limit)
     });
     match wait {
         Some(wait) => {
@@ -157,20 +157,20 @@ fn reached(planned: &Planned) -> String {
 
 pub(super) fn tell(planned: &Planned, headers: &mut HeaderMap) {
     set_text(headers, "openai-version", b"2020-10-01");
-    let Some(pace) = &planned.pace else {
+    let Some(limit) = &planned.limit else {
         return;
     };
-    let reset = Span(pace.reset).to_string();
+    let reset = Span(limit.reset).to_string();
     let reset = reset.as_bytes();
-    set(headers, "x-ratelimit-limit-requests", pace.limit);
-    set(headers, "x-ratelimit-remaining-requests", pace.remaining);
+    set(headers, "x-ratelimit-limit-requests", limit.limit);
+    set(headers, "x-ratelimit-remaining-requests", limit.remaining);
     set_text(headers, "x-ratelimit-reset-requests", reset);
     let tokens = |requests: u64| requests.saturating_mul(TOKENS_PER_REQUEST);
-    set(headers, "x-ratelimit-limit-tokens", tokens(pace.limit));
+    set(headers, "x-ratelimit-limit-tokens", tokens(limit.limit));
     set(
         headers,
         "x-ratelimit-remaining-tokens",
-        tokens(pace.remaining),
+        tokens(limit.remaining),
     );
     set_text(headers, "x-ratelimit-reset-tokens", reset);
 }

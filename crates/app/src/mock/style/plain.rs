@@ -74,12 +74,12 @@ fn reason(status: u16) -> String {
 /// The headers of the simulator: how many are allowed and left, and the seconds until there are
 /// more.
 pub(super) fn tell(planned: &Planned, headers: &mut HeaderMap) {
-    let told = upstream::Answer {
+    let response = upstream::UpstreamResponse {
         status: planned.status,
         retry_after: None,
-        pace: planned.pace,
+        limit: planned.limit,
     };
-    for (name, value) in told.headers().iter() {
+    for (name, value) in response.headers().iter() {
         let name = match name {
             "x-ratelimit-limit" => "x-ratelimit-limit",
             "x-ratelimit-remaining" => "x-ratelimit-remaining",

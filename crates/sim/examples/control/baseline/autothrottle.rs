@@ -1,30 +1,30 @@
 //! Scrapy's AutoThrottle: a delay between requests that follows the latency.
 //!
-//! From its documentation: begin with a delay of 5 s; an answer's target is its latency over the
-//! concurrency that is wanted (1); the next delay is the mean of the last and the target, but no
-//! less than the target; an answer other than 200 never makes it shorter; never more than 60 s. What
-//! gets no answer changes nothing. As in Scrapy by default, each delay is drawn from half of it to
-//! one and a half, and at most 8 requests to a server are under way.
+//! From its documentation: the first delay is 5 s; the target of a response is its latency over the
+//! target concurrency (1); the next delay is the mean of the last delay and the target, but at least
+//! the target; a response other than 200 never shortens it; the maximum is 60 s. Requests without a
+//! response change nothing. As in Scrapy by default, each delay is drawn from 0.5 to 1.5 of its value,
+//! and at most 8 requests are in flight.
 
 use policy::outcome::Answer;
 use policy::random::Random;
 use policy::time::Timestamp;
-use sim::client::{Afterwards, Attempt, Controller, FlightId, Next, Standing};
+use sim::client::{Action, AttemptId, AttemptResult, Controller, ControllerState, FollowUp};
 
 #[derive(Debug)]
 pub(crate) struct AutoThrottle {
-    most: u32,
+    max_in_flight: u32,
     in_flight: u32,
     delay_s: f64,
     last_sent: Option<Timestamp>,
-    /// As drawn since the last request: whoever asks again must not be told another.
+    /// Drawn once per request, so that asking again gives the same time.
     next_at: Option<Timestamp>,
 }
 
 impl AutoThrottle {
-    pub(crate) fn new(most: u32) -> Self {
+    pub(crate) fn new(max_in_flight: u32) -> Self {
         Self {
-            most: most.min(CONCURRENT_REQUESTS),
+            max_in_flight: max_in_flight.min(CONCURRENT_REQUESTS),
             in_flight: 0,
             delay_s: START_DELAY_S,
             last_sent: None,
@@ -53,48 +53,54 @@ impl AutoThrottle {
 
 const START_DELAY_S: f64 = 5.0;
 const MAX_DELAY_S: f64 = 60.0;
-/// Below every real latency. Without it, time would stand still before a server that takes none.
+/// Below every real latency. Without it, virtual time would not advance at a server with zero latency.
 const MIN_DELAY_S: f64 = 0.001;
 const TARGET_CONCURRENCY: f64 = 1.0;
 /// To one server.
 const CONCURRENT_REQUESTS: u32 = 8;
 
 impl Controller for AutoThrottle {
-    fn next(&mut self, _: FlightId, has_fresh: bool, now: Timestamp, random: &mut Random) -> Next {
-        if !has_fresh || self.in_flight >= self.most {
-            return Next::Wait { until: None };
+    fn next_action(
+        &mut self,
+        _: AttemptId,
+        has_backlog: bool,
+        now: Timestamp,
+        random: &mut Random,
+    ) -> Action {
+        if !has_backlog || self.in_flight >= self.max_in_flight {
+            return Action::Wait { until: None };
         }
         let at = self.next_at(now, random);
         if at > now {
-            return Next::Wait { until: Some(at) };
+            return Action::Wait { until: Some(at) };
         }
         self.in_flight += 1;
         self.last_sent = Some(now);
         self.next_at = None;
-        Next::SendFresh
+        Action::Send
     }
 
-    fn answered(
+    fn attempt_ended(
         &mut self,
-        _: FlightId,
-        attempt: &Attempt,
+        _: AttemptId,
+        result: &AttemptResult,
         _: Timestamp,
         _: &mut Random,
-    ) -> Afterwards {
+    ) -> FollowUp {
         self.in_flight = self.in_flight.saturating_sub(1);
-        match attempt.outcome.answer {
+        match result.outcome.answer {
             Answer::Status(status) => {
-                self.adjust(status, attempt.outcome.latency.as_secs_f64());
+                self.adjust(status, result.outcome.latency.as_secs_f64());
             }
             Answer::Failed { .. } => {}
         }
-        Afterwards::until_accepted(attempt)
+        FollowUp::until_accepted(result)
     }
 
-    fn standing(&self, _: Timestamp) -> Standing {
-        Standing {
+    fn state(&self, _: Timestamp) -> ControllerState {
+        ControllerState {
             rate: Some(1.0 / self.delay_s),
-            ..Standing::default()
+            ..ControllerState::default()
         }
     }
 }
@@ -108,9 +114,9 @@ mod tests {
     }
 
     #[test]
-    fn the_delay_follows_the_latency_of_good_answers() {
+    fn delay_follows_the_latency_of_200s() {
         let mut throttle = AutoThrottle::new(256);
-        assert_eq!(throttle.most, 8);
+        assert_eq!(throttle.max_in_flight, 8);
         throttle.adjust(200, 1.0);
         assert!(close(throttle.delay_s, 3.0), "the mean of 5 and 1");
         throttle.adjust(200, 4.0);
@@ -120,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_never_makes_it_faster() {
+    fn errors_never_shorten_the_delay() {
         let mut throttle = AutoThrottle::new(256);
         throttle.adjust(429, 0.02);
         assert!(close(throttle.delay_s, 5.0));

@@ -1,10 +1,10 @@
-//! A breaker that stops after failures and asks again, one probe at a time.
+//! The breaker of `epochs` and `model`.
 //!
-//! It opens at five failures in a row, or when half of at least twenty answers in ten seconds
-//! failed. A probe goes after one second, the next after 1.6 of the last gap, up to four: they do
-//! not wait for each other, because a probe that times out says no more than one that is late.
-//! After a success the next goes at once, and three close it. Answers to what was sent before it
-//! last opened or closed say nothing.
+//! It opens after five failures in a row, or when half of at least twenty results in ten seconds are
+//! failures. The first probe is sent after one second, each following one after 1.6 times the last gap,
+//! up to four seconds; probes do not wait for each other. After a success the next probe is sent at
+//! once, and three successes close it. Results of attempts sent before it last opened or closed are
+//! ignored.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub(super) struct Breaker {
     /// When it last opened or closed.
     changed_at: Timestamp,
     consecutive: u32,
-    /// Answers of the last ten seconds: when, and whether they failed.
+    /// Results of the last ten seconds: when, and whether they failed.
     window: VecDeque<(Timestamp, bool)>,
     /// How many of those failed.
     failed: usize,
@@ -36,35 +36,35 @@ struct Open {
     probing: bool,
 }
 
-/// What an answer says about the server's health.
+/// What a result says about the server's health.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Health {
     Good,
     /// It failed.
     Bad,
-    /// It is overloaded: bad, but not a reason to stop at once.
-    Strained,
-    /// It is well enough to refuse.
+    /// It is overloaded: counts in the window, not in the row.
+    Overloaded,
+    /// It refused, which says nothing.
     Unknown,
 }
 
 impl Breaker {
-    /// When a probe may leave; `None` if everything may.
+    /// When the next probe may be sent; `None` if the breaker is closed.
     pub(super) fn probe_at(&self) -> Option<Timestamp> {
         self.open.as_ref().map(|open| open.probe_at)
     }
 
-    /// A request has left, which is a probe if the breaker is not closed.
+    /// Records a request, which is a probe if the breaker is not closed.
     pub(super) fn sent(&mut self, now: Timestamp, random: &mut Random) {
         if let Some(open) = &mut self.open {
             open.probing = true;
             open.probe_at = now.after_seconds(open.gap_s * random.between(0.9, 1.1));
-            open.gap_s = (open.gap_s * GROWTH).min(LONGEST_GAP_S);
+            open.gap_s = (open.gap_s * GROWTH).min(MAX_GAP_S);
         }
     }
 
-    /// An answer to what was sent at `sent_at`. `true` if the breaker closes.
-    pub(super) fn hear(
+    /// Records the result of an attempt sent at `sent_at`. `true` if the breaker closes.
+    pub(super) fn attempt_ended(
         &mut self,
         health: Health,
         sent_at: Timestamp,
@@ -76,7 +76,7 @@ impl Breaker {
         }
         match &mut self.open {
             Some(open) => {
-                open.hear(health, now);
+                open.record(health, now);
                 let closes = open.successes >= TO_CLOSE;
                 if closes {
                     self.close(now);
@@ -109,7 +109,7 @@ impl Breaker {
         match health {
             Health::Good => self.consecutive = 0,
             Health::Bad => self.consecutive += 1,
-            Health::Strained => {}
+            Health::Overloaded => {}
             Health::Unknown => return,
         }
         let failed = health != Health::Good;
@@ -124,8 +124,8 @@ impl Breaker {
     }
 
     fn trips(&self) -> bool {
-        let many = self.window.len() >= ENOUGH && 2 * self.failed >= self.window.len();
-        many || self.consecutive >= IN_A_ROW
+        let many = self.window.len() >= MIN_SAMPLES && 2 * self.failed >= self.window.len();
+        many || self.consecutive >= MAX_CONSECUTIVE
     }
 
     fn open(&mut self, now: Timestamp, random: &mut Random) {
@@ -153,53 +153,53 @@ impl Breaker {
 }
 
 impl Open {
-    fn hear(&mut self, health: Health, now: Timestamp) {
+    fn record(&mut self, health: Health, now: Timestamp) {
         match health {
             Health::Good => {
                 self.successes += 1;
                 self.probe_at = now;
             }
-            Health::Bad | Health::Strained => self.successes = 0,
-            // It has told nothing, so it is given back.
+            Health::Bad | Health::Overloaded => self.successes = 0,
+            // It said nothing, so another probe may be sent.
             Health::Unknown => self.probe_at = now,
         }
     }
 }
 
-const IN_A_ROW: u32 = 5;
-const ENOUGH: usize = 20;
+const MAX_CONSECUTIVE: u32 = 5;
+const MIN_SAMPLES: usize = 20;
 const WINDOW: Duration = Duration::from_secs(10);
 const FIRST_GAP_S: f64 = 1.0;
 const GROWTH: f64 = 1.6;
-const LONGEST_GAP_S: f64 = 4.0;
+const MAX_GAP_S: f64 = 4.0;
 const TO_CLOSE: u32 = 3;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn hear(breaker: &mut Breaker, health: Health, sent: u64, now: u64) -> bool {
+    fn end(breaker: &mut Breaker, health: Health, sent: u64, now: u64) -> bool {
         let at = Timestamp::from_millis;
-        breaker.hear(health, at(sent), at(now), &mut Random::from_seed(1))
+        breaker.attempt_ended(health, at(sent), at(now), &mut Random::from_seed(1))
     }
 
     #[test]
-    fn five_failures_in_a_row_open_it_and_three_successes_close_it() {
+    fn opens_after_five_failures_and_closes_after_three_successes() {
         let mut breaker = Breaker::default();
         for now in 1..=5 {
             assert_eq!(breaker.state(), BreakerState::Closed);
-            hear(&mut breaker, Health::Bad, now, now);
+            end(&mut breaker, Health::Bad, now, now);
         }
         assert_eq!(breaker.state(), BreakerState::Open);
         let probe_at = breaker.probe_at().unwrap().seconds_since(Timestamp::ZERO);
         assert!((0.9..1.2).contains(&probe_at));
-        assert!(!hear(&mut breaker, Health::Good, 4, 900), "sent before");
+        assert!(!end(&mut breaker, Health::Good, 4, 900), "sent before");
         breaker.sent(Timestamp::from_millis(1100), &mut Random::from_seed(1));
         assert_eq!(breaker.state(), BreakerState::HalfOpen);
-        assert!(!hear(&mut breaker, Health::Good, 1100, 1200));
+        assert!(!end(&mut breaker, Health::Good, 1100, 1200));
         assert_eq!(breaker.probe_at(), Some(Timestamp::from_millis(1200)));
-        assert!(!hear(&mut breaker, Health::Good, 1200, 1300));
-        assert!(hear(&mut breaker, Health::Good, 1300, 1400));
+        assert!(!end(&mut breaker, Health::Good, 1200, 1300));
+        assert!(end(&mut breaker, Health::Good, 1300, 1400));
         assert_eq!(
             (breaker.state(), breaker.opened()),
             (BreakerState::Closed, 1)
@@ -207,19 +207,19 @@ mod tests {
     }
 
     #[test]
-    fn half_of_twenty_open_it_and_refusals_do_not_count() {
+    fn opens_at_half_of_twenty_and_ignores_refusals() {
         let mut breaker = Breaker::default();
         for now in 1..20 {
             let health = if now % 2 == 0 {
                 Health::Good
             } else {
-                Health::Strained
+                Health::Overloaded
             };
-            hear(&mut breaker, health, now, now);
-            hear(&mut breaker, Health::Unknown, now, now);
+            end(&mut breaker, health, now, now);
+            end(&mut breaker, Health::Unknown, now, now);
         }
         assert_eq!(breaker.state(), BreakerState::Closed);
-        hear(&mut breaker, Health::Good, 20, 20);
+        end(&mut breaker, Health::Good, 20, 20);
         assert_eq!(breaker.state(), BreakerState::Open);
     }
 }

@@ -1,4 +1,4 @@
-//! A token bucket whose rate moves, as most of these controllers have one.
+//! A token bucket with a changing rate.
 
 use policy::time::Timestamp;
 
@@ -11,7 +11,7 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    /// One with so many tokens in it.
+    /// A bucket with this many tokens.
     pub(super) fn new(rate: f64, capacity: f64, tokens: f64, now: Timestamp) -> Self {
         Self {
             rate,
@@ -21,25 +21,25 @@ impl Bucket {
         }
     }
 
-    /// Takes one token, or says when there will be one.
+    /// Takes one token; the error is when there will be one.
     pub(super) fn take(&mut self, now: Timestamp) -> Result<(), Timestamp> {
         self.fill(now);
         let missing = 1.0 - self.tokens;
-        if missing > ALMOST {
+        if missing > TOLERANCE {
             return Err(now.after_seconds(missing / self.rate));
         }
         self.tokens -= 1.0;
         Ok(())
     }
 
-    pub(super) fn move_to(&mut self, rate: f64, capacity: f64, now: Timestamp) {
+    pub(super) fn set_rate(&mut self, rate: f64, capacity: f64, now: Timestamp) {
         self.fill(now);
         self.rate = rate;
         self.capacity = capacity;
         self.tokens = self.tokens.min(capacity);
     }
 
-    /// No token is left, and none comes before `until`.
+    /// Removes all tokens; the bucket refills from `until` on.
     pub(super) fn empty_until(&mut self, until: Timestamp) {
         self.tokens = 0.0;
         self.filled_at = until;
@@ -52,15 +52,15 @@ impl Bucket {
     }
 }
 
-/// More than rounding takes, less than anyone sees.
-const ALMOST: f64 = 1e-6;
+/// Larger than rounding errors.
+const TOLERANCE: f64 = 1e-6;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn tokens_come_at_the_rate_up_to_the_capacity_and_not_before_their_time() {
+    fn refills_at_the_rate_up_to_the_capacity() {
         let at = Timestamp::from_secs;
         let mut bucket = Bucket::new(2.0, 3.0, 0.0, at(0));
         assert_eq!(bucket.take(at(0)), Err(Timestamp::from_millis(500)));
@@ -69,7 +69,7 @@ mod tests {
         bucket.empty_until(at(105));
         assert!(bucket.take(at(104)).is_err());
         assert_eq!(bucket.take(at(106)), Ok(()));
-        bucket.move_to(0.5, 1.0, at(106));
+        bucket.set_rate(0.5, 1.0, at(106));
         assert_eq!(bucket.take(at(106)), Ok(()), "one of two was left");
         assert_eq!(bucket.take(at(106)), Err(at(108)));
     }

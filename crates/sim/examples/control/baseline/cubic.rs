@@ -1,27 +1,27 @@
 //! The adaptive retry mode of the AWS SDKs: a token bucket whose rate moves like the window of
 //! TCP CUBIC.
 //!
-//! From its public description: nothing is limited until the first throttling answer. From then on
-//! such an answer sets the rate to 0.7 of what was sent; every other answer, errors included, lets
-//! it grow by a cubic curve that is flat around the rate at which throttling last happened, but to
-//! no more than twice of what is really sent. What is sent is measured in halves of seconds and
-//! smoothed by 0.8. Hints are not read.
+//! From its public description: nothing is limited until the first throttling response. From then on
+//! such a response sets the rate to 0.7 of the measured rate; every other result, errors included,
+//! raises it along a cubic curve that is flat around the rate of the last throttling, to at most twice
+//! the measured rate. The measured rate is counted in half seconds and smoothed with 0.8. Hints are not
+//! read.
 //!
-//! The retries that go with it are left out: what was refused goes back into the backlog, and the
-//! limiter alone decides.
+//! The retries of that mode are left out: refused requests return to the backlog, and the limiter alone
+//! decides.
 
 use std::time::Duration;
 
 use policy::outcome::{Answer, Verdict};
 use policy::random::Random;
 use policy::time::Timestamp;
-use sim::client::{Afterwards, Attempt, Controller, FlightId, Next, Standing};
+use sim::client::{Action, AttemptId, AttemptResult, Controller, ControllerState, FollowUp};
 
 use super::bucket::Bucket;
 
 #[derive(Debug)]
 pub(crate) struct Cubic {
-    most: u32,
+    max_in_flight: u32,
     in_flight: u32,
     measured: Measured,
     /// `None` until something was throttled.
@@ -29,14 +29,14 @@ pub(crate) struct Cubic {
     /// The rate at which throttling last happened.
     last_max_rate: f64,
     last_throttle: Timestamp,
-    /// After a failed connection, when the next request leaves at the earliest.
+    /// Nothing is sent before this, after a failed connection.
     not_before: Timestamp,
 }
 
 impl Cubic {
-    pub(crate) fn new(most: u32) -> Self {
+    pub(crate) fn new(max_in_flight: u32) -> Self {
         Self {
-            most,
+            max_in_flight,
             in_flight: 0,
             measured: Measured::default(),
             bucket: None,
@@ -56,19 +56,19 @@ impl Cubic {
         self.last_throttle = now;
         self.bucket
             .get_or_insert_with(|| Bucket::new(MIN_RATE, MIN_CAPACITY, 0.0, now));
-        self.move_to(rate * BETA, now);
+        self.set_rate(rate * BETA, now);
     }
 
     fn grow(&mut self, now: Timestamp) {
         let flat_after = (self.last_max_rate * (1.0 - BETA) / SCALE).cbrt();
         let elapsed = now.seconds_since(self.last_throttle) - flat_after;
-        self.move_to(SCALE * elapsed.powi(3) + self.last_max_rate, now);
+        self.set_rate(SCALE * elapsed.powi(3) + self.last_max_rate, now);
     }
 
-    fn move_to(&mut self, rate: f64, now: Timestamp) {
+    fn set_rate(&mut self, rate: f64, now: Timestamp) {
         let rate = rate.min(2.0 * self.measured.rate);
         if let Some(bucket) = &mut self.bucket {
-            bucket.move_to(rate.max(MIN_RATE), rate.max(MIN_CAPACITY), now);
+            bucket.set_rate(rate.max(MIN_RATE), rate.max(MIN_CAPACITY), now);
         }
     }
 }
@@ -77,61 +77,67 @@ impl Cubic {
 const BETA: f64 = 0.7;
 /// How steep the curve is.
 const SCALE: f64 = 0.4;
-/// Less than any real connection takes to fail. Without it, time would stand still before a server
-/// that refuses connections in no time.
+/// Shorter than any real failure of a connection. Without it, virtual time would not advance at a
+/// server that refuses connections in zero time.
 const AFTER_FAILURE: Duration = Duration::from_millis(1);
 
 impl Controller for Cubic {
-    fn next(&mut self, _: FlightId, has_fresh: bool, now: Timestamp, _: &mut Random) -> Next {
-        if !has_fresh || self.in_flight >= self.most {
-            return Next::Wait { until: None };
+    fn next_action(
+        &mut self,
+        _: AttemptId,
+        has_backlog: bool,
+        now: Timestamp,
+        _: &mut Random,
+    ) -> Action {
+        if !has_backlog || self.in_flight >= self.max_in_flight {
+            return Action::Wait { until: None };
         }
         if now < self.not_before {
-            return Next::Wait {
+            return Action::Wait {
                 until: Some(self.not_before),
             };
         }
         if let Some(bucket) = &mut self.bucket
             && let Err(until) = bucket.take(now)
         {
-            return Next::Wait { until: Some(until) };
+            return Action::Wait { until: Some(until) };
         }
         self.in_flight += 1;
-        Next::SendFresh
+        Action::Send
     }
 
-    fn answered(
+    fn attempt_ended(
         &mut self,
-        _: FlightId,
-        attempt: &Attempt,
+        _: AttemptId,
+        result: &AttemptResult,
         now: Timestamp,
         _: &mut Random,
-    ) -> Afterwards {
+    ) -> FollowUp {
         self.in_flight = self.in_flight.saturating_sub(1);
         self.measured.count(now);
-        if matches!(attempt.outcome.answer, Answer::Failed { .. }) {
+        if matches!(result.outcome.answer, Answer::Failed { .. }) {
             self.not_before = now + AFTER_FAILURE;
         }
-        if is_throttling(attempt) {
+        if is_throttling(result) {
             self.throttled(now);
         } else {
             self.grow(now);
         }
-        Afterwards::until_accepted(attempt)
+        FollowUp::until_accepted(result)
     }
 
-    fn standing(&self, _: Timestamp) -> Standing {
-        Standing {
+    fn state(&self, _: Timestamp) -> ControllerState {
+        ControllerState {
             rate: self.bucket.as_ref().map(|bucket| bucket.rate),
-            ..Standing::default()
+            ..ControllerState::default()
         }
     }
 }
 
 /// What the SDKs know as throttling: 429, and a 503 that means "slow down".
-fn is_throttling(attempt: &Attempt) -> bool {
-    let is_503 = attempt.outcome.answer == Answer::Status(503);
-    attempt.verdict == Some(Verdict::Throttled) || is_503
+fn is_throttling(result: &AttemptResult) -> bool {
+    let is_503 = result.outcome.answer == Answer::Status(503);
+    result.verdict == Some(Verdict::Throttled) || is_503
 }
 
 /// What is really sent per second.
@@ -183,19 +189,19 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_limited_before_the_first_throttling_answer() {
+    fn limits_nothing_before_the_first_throttling_response() {
         let mut cubic = Cubic::new(3);
         let mut random = Random::from_seed(1);
         for id in 0..3 {
-            let next = cubic.next(FlightId(id), true, Timestamp::ZERO, &mut random);
-            assert_eq!(next, Next::SendFresh);
+            let next = cubic.next_action(AttemptId(id), true, Timestamp::ZERO, &mut random);
+            assert_eq!(next, Action::Send);
         }
-        let next = cubic.next(FlightId(3), true, Timestamp::ZERO, &mut random);
-        assert_eq!(next, Next::Wait { until: None }, "three are under way");
+        let next = cubic.next_action(AttemptId(3), true, Timestamp::ZERO, &mut random);
+        assert_eq!(next, Action::Wait { until: None }, "three are in flight");
     }
 
     #[test]
-    fn throttling_takes_a_third_and_the_curve_comes_back_to_where_it_was() {
+    fn throttling_cuts_to_0_7_and_the_curve_returns() {
         let now = Timestamp::from_secs(60);
         let mut cubic = measured(now);
         assert!(close(cubic.measured.rate, 10.0), "{}", cubic.measured.rate);
@@ -210,28 +216,28 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_connection_does_not_let_time_stand_still() {
+    fn waits_a_millisecond_after_a_failed_connection() {
         let mut cubic = Cubic::new(256);
         let mut random = Random::from_seed(1);
-        let failed = Attempt {
+        let failed = AttemptResult {
             outcome: Outcome::failure(Failure::Connect, Phase::Connecting, Duration::ZERO),
             verdict: Some(Verdict::Unreachable),
         };
         let now = Timestamp::from_secs(1);
         assert_eq!(
-            cubic.next(FlightId(0), true, now, &mut random),
-            Next::SendFresh
+            cubic.next_action(AttemptId(0), true, now, &mut random),
+            Action::Send
         );
-        cubic.answered(FlightId(0), &failed, now, &mut random);
+        cubic.attempt_ended(AttemptId(0), &failed, now, &mut random);
         let until = Some(Timestamp::from_millis(1001));
         assert_eq!(
-            cubic.next(FlightId(0), true, now, &mut random),
-            Next::Wait { until }
+            cubic.next_action(AttemptId(0), true, now, &mut random),
+            Action::Wait { until }
         );
     }
 
     #[test]
-    fn the_rate_has_a_floor() {
+    fn rate_has_a_minimum() {
         let mut cubic = Cubic::new(256);
         cubic.throttled(Timestamp::ZERO);
         let bucket = cubic.bucket.as_mut().unwrap();

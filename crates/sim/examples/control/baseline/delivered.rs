@@ -1,17 +1,17 @@
-//! What really got through lately.
+//! The delivered rate.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use policy::time::Timestamp;
 
-/// When successes came, for as long as anyone asks back.
+/// The times of recent successes.
 #[derive(Debug, Default)]
 pub(super) struct Delivered(VecDeque<Timestamp>);
 
 impl Delivered {
     pub(super) fn count(&mut self, now: Timestamp) {
-        while self.0.front().is_some_and(|at| now.since(*at) > KEPT) {
+        while self.0.front().is_some_and(|at| now.since(*at) > MAX_AGE) {
             self.0.pop_front();
         }
         self.0.push_back(now);
@@ -32,15 +32,15 @@ impl Delivered {
     }
 }
 
-/// As long as the longest window that can be learned, and the latency of its last answers.
-const KEPT: Duration = Duration::from_secs(310);
+/// The longest window that can be learned, and the latency of its last responses.
+const MAX_AGE: Duration = Duration::from_secs(310);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn only_what_came_lately_counts() {
+    fn counts_only_recent_successes() {
         let mut delivered = Delivered::default();
         for tenth in 0..4000 {
             delivered.count(Timestamp::from_millis(tenth * 100));
@@ -48,6 +48,6 @@ mod tests {
         let now = Timestamp::from_millis(399_950);
         assert!((delivered.per_second(2.0, now) - 10.0).abs() < 1e-9);
         assert_eq!(delivered.since(Timestamp::from_secs(399)), 10);
-        assert_eq!(delivered.0.len(), 3101, "the rest is forgotten");
+        assert_eq!(delivered.0.len(), 3101, "the rest is dropped");
     }
 }

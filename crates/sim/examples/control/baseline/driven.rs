@@ -1,4 +1,4 @@
-//! A controller driven by hand: everything that it sends is answered as a test says.
+//! Drives a controller in tests: every request gets the response that the test chooses.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -6,16 +6,16 @@ use std::time::Duration;
 use policy::random::Random;
 use policy::time::Timestamp;
 
-use sim::client::{Attempt, Controller, FlightId, Next};
-use sim::upstream::{Answer, Pace};
+use sim::client::{Action, AttemptId, AttemptResult, Controller};
+use sim::upstream::{LimitStatus, UpstreamResponse};
 
 pub(super) struct Driven<C> {
     pub(super) controller: C,
     pub(super) sent: u64,
     pub(super) refused: u64,
     now: Timestamp,
-    under_way: VecDeque<(FlightId, Timestamp)>,
-    names: usize,
+    in_flight: VecDeque<(AttemptId, Timestamp)>,
+    next_id: usize,
     random: Random,
 }
 
@@ -26,21 +26,25 @@ impl<C: Controller> Driven<C> {
             sent: 0,
             refused: 0,
             now: Timestamp::ZERO,
-            under_way: VecDeque::new(),
-            names: 0,
+            in_flight: VecDeque::new(),
+            next_id: 0,
             random: Random::from_seed(1),
         }
     }
 
-    /// Lets it send until `end`; each answer comes after 50 ms and is what `answer` says then.
-    pub(super) fn answer_all(&mut self, answer: impl Fn(Timestamp) -> Answer, end: Timestamp) {
+    /// Lets it send until `end`. Each response arrives after 50 ms and is that of `respond` at that time.
+    pub(super) fn respond_until(
+        &mut self,
+        respond: impl Fn(Timestamp) -> UpstreamResponse,
+        end: Timestamp,
+    ) {
         while self.now < end {
             self.send();
-            while let Some((id, sent_at)) = self.under_way.front().copied()
+            while let Some((id, sent_at)) = self.in_flight.front().copied()
                 && self.now.since(sent_at) >= LATENCY
             {
-                self.under_way.pop_front();
-                self.end(id, sent_at, answer(self.now));
+                self.in_flight.pop_front();
+                self.end(id, sent_at, respond(self.now));
                 self.send();
             }
             self.now = self.now + Duration::from_millis(1);
@@ -49,56 +53,59 @@ impl<C: Controller> Driven<C> {
 
     fn send(&mut self) {
         loop {
-            let id = FlightId(self.names);
-            match self.controller.next(id, true, self.now, &mut self.random) {
-                Next::SendFresh | Next::SendAgain(_) => {
-                    self.names += 1;
+            let id = AttemptId(self.next_id);
+            match self
+                .controller
+                .next_action(id, true, self.now, &mut self.random)
+            {
+                Action::Send | Action::Resend(_) => {
+                    self.next_id += 1;
                     self.sent += 1;
-                    self.under_way.push_back((id, self.now));
+                    self.in_flight.push_back((id, self.now));
                 }
-                Next::Wait { .. } => return,
+                Action::Wait { .. } => return,
             }
         }
     }
 
-    fn end(&mut self, id: FlightId, sent_at: Timestamp, answer: Answer) {
-        self.refused += u64::from(!answer.is_accepted());
-        let attempt = Attempt::answered(&answer, self.now.since(sent_at));
+    fn end(&mut self, id: AttemptId, sent_at: Timestamp, response: UpstreamResponse) {
+        self.refused += u64::from(!response.is_accepted());
+        let result = AttemptResult::of_response(&response, self.now.since(sent_at));
         self.controller
-            .answered(id, &attempt, self.now, &mut self.random);
+            .attempt_ended(id, &result, self.now, &mut self.random);
     }
 }
 
 const LATENCY: Duration = Duration::from_millis(50);
 
-pub(super) fn accepted(_: Timestamp) -> Answer {
-    answer(200)
+pub(super) fn accepted(_: Timestamp) -> UpstreamResponse {
+    response(200)
 }
 
-/// A server that tells how many are left, and for how long.
-pub(super) fn left(remaining: u64, reset: Duration) -> Answer {
-    let pace = Pace {
+/// A response with limit headers.
+pub(super) fn with_limit(remaining: u64, reset: Duration) -> UpstreamResponse {
+    let limit = LimitStatus {
         limit: 300,
         remaining,
         reset,
     };
-    Answer {
-        pace: Some(pace),
-        ..answer(200)
+    UpstreamResponse {
+        limit: Some(limit),
+        ..response(200)
     }
 }
 
-pub(super) const REFUSED: Answer = answer(429);
-pub(super) const DIRECTED: Answer = Answer {
+pub(super) const REFUSED: UpstreamResponse = response(429);
+pub(super) const DIRECTED: UpstreamResponse = UpstreamResponse {
     retry_after: Some(5),
-    ..answer(429)
+    ..response(429)
 };
-pub(super) const BANNED: Answer = answer(403);
+pub(super) const BANNED: UpstreamResponse = response(403);
 
-const fn answer(status: u16) -> Answer {
-    Answer {
+const fn response(status: u16) -> UpstreamResponse {
+    UpstreamResponse {
         status,
         retry_after: None,
-        pace: None,
+        limit: None,
     }
 }

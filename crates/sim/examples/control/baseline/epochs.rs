@@ -10,9 +10,9 @@
 
 use policy::random::Random;
 use policy::time::Timestamp;
-use sim::client::{Afterwards, Attempt, Controller, FlightId, Next, Standing};
+use sim::client::{Action, AttemptId, AttemptResult, Controller, ControllerState, FollowUp};
 
-use super::pacer::{Heard, INITIAL_RATE, MAX_RATE, MIN_RATE, News, Pacer};
+use super::pacer::{INITIAL_RATE, MAX_RATE, MIN_RATE, Pacer, RateSignal, SignalKind};
 
 #[derive(Debug)]
 pub(crate) struct Epochs {
@@ -22,7 +22,7 @@ pub(crate) struct Epochs {
     /// The rate that was last refused; infinite if none was.
     ceiling: f64,
     decreased_at: Option<Timestamp>,
-    /// Since the last decrease; at first and after slow answers more than anyone counts.
+    /// Since the last decrease; `u32::MAX` at first and after a decrease for latency.
     successes: u32,
     /// Decreases since the last success.
     streak: u32,
@@ -30,8 +30,8 @@ pub(crate) struct Epochs {
     near_since: Option<Timestamp>,
     /// Successes since then.
     near: u32,
-    /// Requests to stay near the ceiling before probing it, at rates below one per second.
-    patience: f64,
+    /// Requests sent near the ceiling before probing above it, at rates below one per second.
+    stay_requests: f64,
 }
 
 /// How large its steps are.
@@ -59,9 +59,9 @@ impl Steps {
 }
 
 impl Epochs {
-    pub(crate) fn new(steps: Steps, most: u32) -> Self {
+    pub(crate) fn new(steps: Steps, max_in_flight: u32) -> Self {
         Self {
-            pacer: Pacer::new(most),
+            pacer: Pacer::new(max_in_flight),
             steps,
             rate: INITIAL_RATE,
             ceiling: f64::INFINITY,
@@ -70,45 +70,48 @@ impl Epochs {
             streak: 0,
             near_since: None,
             near: 0,
-            patience: PATIENCE,
+            stay_requests: STAY_REQUESTS,
         }
     }
 
-    fn learn(&mut self, heard: &Heard, now: Timestamp) {
-        if heard.closed {
+    fn learn(&mut self, signal: &RateSignal, now: Timestamp) {
+        if signal.closed {
             self.ceiling = self.rate;
             self.rate = (0.5 * self.rate).max(MIN_RATE);
             self.begin_epoch(now);
         }
-        if let Some((0, ends)) = heard.left {
+        if let Some((0, ends)) = signal.left {
             self.pacer.hold(ends);
-            if heard.news == News::Refused && self.is_new(heard) {
+            if signal.kind == SignalKind::Refused && self.is_new(signal) {
                 self.directed(now);
             }
             return;
         }
-        match heard.news {
-            News::Accepted { whole } => self.accepted(heard, whole, now),
-            News::Directed { .. } if self.is_new(heard) => self.directed(now),
-            News::Refused if self.is_new(heard) => self.refused(now),
-            News::Directed { .. } | News::Refused | News::Banned | News::Other => {}
+        match signal.kind {
+            SignalKind::Accepted { batch_done } => self.accepted(signal, batch_done, now),
+            SignalKind::Directed { .. } if self.is_new(signal) => self.directed(now),
+            SignalKind::Refused if self.is_new(signal) => self.refused(now),
+            SignalKind::Directed { .. }
+            | SignalKind::Refused
+            | SignalKind::Banned
+            | SignalKind::Other => {}
         }
     }
 
     /// Did the request leave after the last decrease?
-    fn is_new(&self, heard: &Heard) -> bool {
-        self.decreased_at.is_none_or(|at| heard.sent_at >= at)
+    fn is_new(&self, signal: &RateSignal) -> bool {
+        self.decreased_at.is_none_or(|at| signal.sent_at >= at)
     }
 
-    fn accepted(&mut self, heard: &Heard, whole: bool, now: Timestamp) {
+    fn accepted(&mut self, signal: &RateSignal, batch_done: bool, now: Timestamp) {
         self.successes = self.successes.saturating_add(1);
         self.streak = 0;
         let latency = &self.pacer.latency;
         let usual = latency.usual.unwrap_or(f64::INFINITY);
         let slow_now = latency.recent >= 2.0 * usual && latency.ratio() > 1.2;
-        if slow_now || whole && latency.is_above(1.5) {
+        if slow_now || batch_done && latency.is_above(1.5) {
             self.near_since = Some(now);
-            self.slowed(heard, now);
+            self.slowed(signal, now);
         } else if latency.is_above(1.2) {
             self.near_since = Some(now);
         } else {
@@ -116,10 +119,10 @@ impl Epochs {
         }
     }
 
-    /// A queue builds up at the server: back to what it really delivered.
-    fn slowed(&mut self, heard: &Heard, now: Timestamp) {
+    /// A queue builds up at the server: decreases to the delivered rate.
+    fn slowed(&mut self, signal: &RateSignal, now: Timestamp) {
         let recent = self.pacer.latency.recent;
-        let before = |at: Timestamp| heard.sent_at < at.after_seconds(recent);
+        let before = |at: Timestamp| signal.sent_at < at.after_seconds(recent);
         if self.decreased_at.is_some_and(before) {
             return;
         }
@@ -138,12 +141,12 @@ impl Epochs {
         let step = self.step(now);
         let stretch = (2.0 * self.pacer.latency.recent).max(6.0 / self.rate);
         let delivered = self.pacer.delivered.per_second(stretch.max(0.3), now);
-        // A rate that nobody uses proves nothing, so it does not grow; but it does not fall.
+        // An unused rate proves nothing, so it does not grow; but it does not fall either.
         let used = 1.6 * delivered + 4.0;
         self.rate = self.rate.max((self.rate + step).min(MAX_RATE).min(used));
         if self.rate > 1.25 * self.ceiling + 0.5 {
             self.ceiling = f64::INFINITY;
-            self.patience = PATIENCE;
+            self.stay_requests = STAY_REQUESTS;
         }
     }
 
@@ -170,7 +173,7 @@ impl Epochs {
 
     /// Has it stayed near the ceiling for long enough?
     fn is_probing(&self) -> bool {
-        f64::from(self.near) > self.patience * (1.0 / self.rate).min(1.0)
+        f64::from(self.near) > self.stay_requests * (1.0 / self.rate).min(1.0)
     }
 
     fn refused(&mut self, now: Timestamp) {
@@ -188,16 +191,17 @@ impl Epochs {
             0.0
         };
         let wait = (doublings.exp2() / self.rate).max(probes);
-        self.pacer.rest(now.after_seconds(wait.min(LONGEST_WAIT_S)));
+        self.pacer
+            .hold_and_empty(now.after_seconds(wait.min(MAX_WAIT_S)));
     }
 
     fn decrease(&mut self) {
         let known = self.ceiling.is_finite();
         if known {
-            self.patience = match self.is_probing() {
-                true => (2.0 * self.patience).min(32.0),
+            self.stay_requests = match self.is_probing() {
+                true => (2.0 * self.stay_requests).min(32.0),
                 false if self.rate < 1.0 => 16.0,
-                false => PATIENCE,
+                false => STAY_REQUESTS,
             };
         }
         let factor = if known && self.successes >= 2 {
@@ -209,7 +213,7 @@ impl Epochs {
         self.rate = (factor * self.rate).max(MIN_RATE);
     }
 
-    /// The server names a time: what it takes is what got through, not the rate.
+    /// After a Retry-After: decreases from the delivered rate.
     fn directed(&mut self, now: Timestamp) {
         let delivered = self.pacer.delivered.per_second(1.0, now);
         self.rate = (self.steps.decrease * self.rate.min(delivered)).max(MIN_RATE);
@@ -224,39 +228,45 @@ impl Epochs {
     }
 }
 
-const PATIENCE: f64 = 4.0;
-const LONGEST_WAIT_S: f64 = 10.0;
+const STAY_REQUESTS: f64 = 4.0;
+const MAX_WAIT_S: f64 = 10.0;
 
 impl Controller for Epochs {
-    fn next(&mut self, id: FlightId, has_fresh: bool, now: Timestamp, random: &mut Random) -> Next {
-        if !has_fresh {
-            return Next::Wait { until: None };
+    fn next_action(
+        &mut self,
+        id: AttemptId,
+        has_backlog: bool,
+        now: Timestamp,
+        random: &mut Random,
+    ) -> Action {
+        if !has_backlog {
+            return Action::Wait { until: None };
         }
-        // Growth must not go on while nothing can leave, or hundreds leave at once afterwards.
+        // Growth pauses during a hold; otherwise hundreds would be sent at once afterwards.
         if now < self.pacer.held_until
             && let Some(since) = &mut self.near_since
         {
             *since = self.pacer.held_until;
         }
         self.pacer
-            .next(id, self.rate, self.streak >= 2, now, random)
+            .next_action(id, self.rate, self.streak >= 2, now, random)
     }
 
-    fn answered(
+    fn attempt_ended(
         &mut self,
-        id: FlightId,
-        attempt: &Attempt,
+        id: AttemptId,
+        result: &AttemptResult,
         now: Timestamp,
         random: &mut Random,
-    ) -> Afterwards {
-        if let Some(heard) = self.pacer.hear(id, attempt, now, random) {
-            self.learn(&heard, now);
+    ) -> FollowUp {
+        if let Some(signal) = self.pacer.attempt_ended(id, result, now, random) {
+            self.learn(&signal, now);
         }
-        Afterwards::until_accepted(attempt)
+        FollowUp::until_accepted(result)
     }
 
-    fn standing(&self, now: Timestamp) -> Standing {
-        self.pacer.standing(self.rate, now)
+    fn state(&self, now: Timestamp) -> ControllerState {
+        self.pacer.state(self.rate, now)
     }
 
     fn breaker_opened(&self) -> u64 {
@@ -267,42 +277,45 @@ impl Controller for Epochs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::baseline::driven::{DIRECTED, Driven, REFUSED, accepted, left};
+    use crate::baseline::driven::{DIRECTED, Driven, REFUSED, accepted, with_limit};
 
     #[test]
-    fn a_burst_of_refusals_is_one_decrease() {
+    fn decreases_once_for_a_burst_of_refusals() {
         let mut driven = Driven::new(Epochs::new(Steps::BRISK, 256));
-        driven.answer_all(accepted, Timestamp::from_secs(5));
+        driven.respond_until(accepted, Timestamp::from_secs(5));
         let before = driven.controller.rate;
-        driven.answer_all(|_| REFUSED, Timestamp::from_millis(5040));
+        driven.respond_until(|_| REFUSED, Timestamp::from_millis(5040));
         assert!(driven.refused > 2, "{}", driven.refused);
         let Epochs { rate, ceiling, .. } = driven.controller;
         assert!((ceiling - before).abs() < 1e-9 && (rate - 0.5 * before).abs() < 1e-9);
-        driven.answer_all(accepted, Timestamp::from_secs(60));
+        driven.respond_until(accepted, Timestamp::from_secs(60));
         assert!(driven.controller.ceiling.is_infinite(), "it was wrong");
     }
 
     #[test]
-    fn while_nothing_gets_through_the_rate_stays_and_one_at_a_time_asks() {
+    fn keeps_the_rate_and_probes_one_at_a_time_while_nothing_is_accepted() {
         let mut driven = Driven::new(Epochs::new(Steps::GENTLE, 256));
-        driven.answer_all(accepted, Timestamp::from_secs(2));
-        driven.answer_all(|_| REFUSED, Timestamp::from_secs(10));
+        driven.respond_until(accepted, Timestamp::from_secs(2));
+        driven.respond_until(|_| REFUSED, Timestamp::from_secs(10));
         let (rate, sent) = (driven.controller.rate, driven.sent);
         assert!(driven.controller.streak > 2);
-        driven.answer_all(|_| REFUSED, Timestamp::from_secs(40));
+        driven.respond_until(|_| REFUSED, Timestamp::from_secs(40));
         assert!((driven.controller.rate - rate).abs() < 1e-9);
         assert_eq!(driven.sent - sent, 3, "one in ten seconds");
     }
 
     #[test]
-    fn what_a_server_tells_is_kept() {
+    fn holds_until_retry_after_and_reset() {
         let mut driven = Driven::new(Epochs::new(Steps::BRISK, 256));
-        driven.answer_all(accepted, Timestamp::from_secs(1));
-        driven.answer_all(|_| DIRECTED, Timestamp::from_millis(1100));
+        driven.respond_until(accepted, Timestamp::from_secs(1));
+        driven.respond_until(|_| DIRECTED, Timestamp::from_millis(1100));
         let until = driven.controller.pacer.held_until;
         assert!(until >= Timestamp::from_secs(6), "{until:?}");
         let ends = Timestamp::from_secs(20);
-        driven.answer_all(|now| left(0, ends.since(now)), Timestamp::from_secs(10));
+        driven.respond_until(
+            |now| with_limit(0, ends.since(now)),
+            Timestamp::from_secs(10),
+        );
         assert_eq!(driven.controller.pacer.held_until, ends);
     }
 }

@@ -1,19 +1,19 @@
-//! Is the server slower than usual? Judged in batches of answers against a slow mean.
+//! Detects a server that is slower than usual, by batches of latencies against a slow mean.
 
 use policy::time::Timestamp;
 
-/// Latencies of what was accepted, in seconds.
+/// Latencies of accepted requests, in seconds.
 #[derive(Debug, Default)]
 pub(super) struct Latency {
-    /// A moving mean over about five answers.
+    /// A moving mean over about five responses.
     pub(super) recent: f64,
-    /// What is usual; `None` before the first batch.
+    /// The usual latency; `None` before the first batch.
     pub(super) usual: Option<f64>,
     batch: Batch,
-    judged: Judged,
+    last: Comparison,
 }
 
-/// Answers that are judged together.
+/// Latencies that are compared together.
 #[derive(Debug, Default)]
 struct Batch {
     started: Timestamp,
@@ -22,17 +22,17 @@ struct Batch {
     squares: f64,
 }
 
-/// What the last whole batch was like.
+/// The last complete batch, compared with the usual latency.
 #[derive(Clone, Copy, Debug, Default)]
-struct Judged {
-    /// Its mean over what is usual.
+struct Comparison {
+    /// Its mean over the usual latency.
     ratio: f64,
     /// How many standard errors it was above.
     deviation: f64,
 }
 
 impl Latency {
-    /// One more answer. `true` if that makes a batch whole.
+    /// Adds a latency. `true` if it completes a batch.
     pub(super) fn measure(&mut self, seconds: f64, now: Timestamp) -> bool {
         self.recent = match self.recent {
             0.0 => seconds,
@@ -49,25 +49,26 @@ impl Latency {
             None => (5.0, 0.0),
         };
         let lasted = now.seconds_since(self.batch.started);
-        let whole = self.batch.count >= enough && lasted >= long_enough;
-        if whole {
-            self.judge();
+        let is_complete = self.batch.count >= enough && lasted >= long_enough;
+        if is_complete {
+            self.compare();
         }
-        whole
+        is_complete
     }
 
     /// Was the last batch significantly more than `factor` times as slow as usual?
     pub(super) fn is_above(&self, factor: f64) -> bool {
-        self.judged.ratio > factor && self.judged.deviation > SIGNIFICANT
+        self.last.ratio > factor && self.last.deviation > SIGNIFICANT
     }
 
-    /// The mean of the last batch over what is usual, significant or not.
+    /// The mean of the last batch over the usual latency, significant or not.
     pub(super) fn ratio(&self) -> f64 {
-        self.judged.ratio
+        self.last.ratio
     }
 
-    /// Down quickly, up a thousandth at a time: a queue must not become the new usual.
-    fn judge(&mut self) {
+    /// Compares the batch and moves the usual latency: down quickly, up by a thousandth, so that a queue
+    /// does not become usual.
+    fn compare(&mut self) {
         let Batch {
             count,
             sum,
@@ -81,7 +82,7 @@ impl Latency {
         };
         let spread = (squares / count - mean * mean).max(0.0).sqrt();
         let excess = mean - usual;
-        self.judged = Judged {
+        self.last = Comparison {
             ratio: mean / usual,
             deviation: excess / (spread.max(0.1 * usual) / count.sqrt()),
         };
@@ -94,15 +95,15 @@ impl Latency {
     }
 }
 
-/// In standard errors. By chance alone that happens once in millions of batches.
+/// In standard errors: one false alarm in millions of batches.
 const SIGNIFICANT: f64 = 5.0;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// `count` answers of so many milliseconds, fifty a second; how many batches they made whole.
-    fn answers(latency: &mut Latency, count: u64, millis: f64, from: Timestamp) -> usize {
+    /// Adds `count` latencies, fifty a second. Returns the number of batches completed.
+    fn add(latency: &mut Latency, count: u64, millis: f64, from: Timestamp) -> usize {
         let whole = (0..count).filter(|number| {
             let now = from.after_seconds(*number as f64 / 50.0);
             latency.measure(millis / 1e3, now)
@@ -111,15 +112,15 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_is_slower_is_seen_and_does_not_become_the_usual() {
+    fn detects_a_slower_batch_and_keeps_the_usual_latency() {
         let mut latency = Latency::default();
-        assert_eq!(answers(&mut latency, 5, 100.0, Timestamp::ZERO), 1);
+        assert_eq!(add(&mut latency, 5, 100.0, Timestamp::ZERO), 1);
         assert_eq!(latency.usual, Some(0.1));
-        let batches = answers(&mut latency, 160, 160.0, Timestamp::from_secs(1));
+        let batches = add(&mut latency, 160, 160.0, Timestamp::from_secs(1));
         assert_eq!(batches, 10);
         assert!(latency.is_above(1.5) && !latency.is_above(1.7));
         assert!(latency.usual.unwrap() < 0.101);
-        answers(&mut latency, 16, 80.0, Timestamp::from_secs(9));
+        add(&mut latency, 16, 80.0, Timestamp::from_secs(9));
         assert!(!latency.is_above(0.5), "faster is not above anything");
         assert!(latency.usual.unwrap() < 0.095);
     }

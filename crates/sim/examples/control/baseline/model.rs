@@ -1,19 +1,18 @@
-//! A model of the limit: what got through between two refusals is a lower bound of it, the rate
-//! that was refused an upper one.
+//! A model of the limit: the delivered rate between two refusals is a lower bound, the refused rate an
+//! upper bound.
 //!
 //! It starts fast until the first refusal. From then on each refusal puts the ceiling between both
-//! bounds, and the rate recovers to just below it, cruises there, and probes above it with steps
-//! that double, until the next refusal or until the ceiling has proved wrong. Servers that tell
-//! what is left are paced by that; those that tell when to come back, by the [`Quota`] that this
-//! reveals.
+//! bounds; the rate recovers to just below it, cruises there, and probes above it in steps that
+//! double, until the next refusal or until the ceiling is disproved. Servers with limit headers are
+//! paced by these, servers with Retry-After by the [`Quota`] that is learned from it.
 
 use std::time::Duration;
 
 use policy::random::Random;
 use policy::time::Timestamp;
-use sim::client::{Afterwards, Attempt, Controller, FlightId, Next, Standing};
+use sim::client::{Action, AttemptId, AttemptResult, Controller, ControllerState, FollowUp};
 
-use super::pacer::{Heard, INITIAL_RATE, MAX_RATE, MIN_RATE, News, Pacer};
+use super::pacer::{INITIAL_RATE, MAX_RATE, MIN_RATE, Pacer, RateSignal, SignalKind};
 use super::quota::Quota;
 
 #[derive(Debug)]
@@ -37,9 +36,9 @@ pub(crate) struct Model {
     /// Are the bounds of the ceiling far apart?
     unsure: bool,
     /// Requests to cruise for, at rates below one per second.
-    patience: f64,
-    /// What a server that tells is left, and until when.
-    told: Option<Told>,
+    stay_requests: f64,
+    /// The window that the server's headers describe.
+    window: Option<ReportedWindow>,
     quota: Option<Quota>,
 }
 
@@ -55,18 +54,18 @@ enum Phase {
     Probe,
 }
 
-/// What is left of a window, as its server tells.
+/// A window as the server's headers describe it.
 #[derive(Clone, Copy, Debug)]
-struct Told {
+struct ReportedWindow {
     left: u64,
     ends: Timestamp,
     at: Timestamp,
 }
 
 impl Model {
-    pub(crate) fn new(most: u32) -> Self {
+    pub(crate) fn new(max_in_flight: u32) -> Self {
         Self {
-            pacer: Pacer::new(most),
+            pacer: Pacer::new(max_in_flight),
             phase: Phase::Start,
             lasted_s: 0.0,
             ticked_at: Timestamp::ZERO,
@@ -78,13 +77,13 @@ impl Model {
             streak: 0,
             surprised: false,
             unsure: false,
-            patience: PATIENCE,
-            told: None,
+            stay_requests: STAY_REQUESTS,
+            window: None,
             quota: None,
         }
     }
 
-    /// Lets the phase go on, except while nothing may leave.
+    /// Advances the phase, except while sending is suspended.
     fn tick(&mut self, now: Timestamp) {
         let from = self.ticked_at.max(self.pacer.held_until);
         if !self.pacer.is_suspended(now) {
@@ -117,7 +116,7 @@ impl Model {
 
     fn cruise(&mut self) {
         let shortest = if self.unsure { 1.5 } else { 5.0 };
-        let requests = self.patience * (1.0 / self.rate).min(1.0);
+        let requests = self.stay_requests * (1.0 / self.rate).min(1.0);
         if self.lasted_s >= (requests / self.rate).max(shortest).min(60.0) {
             self.enter(Phase::Probe);
         }
@@ -134,23 +133,23 @@ impl Model {
         }
     }
 
-    fn learn(&mut self, heard: &Heard, now: Timestamp) {
-        if heard.closed {
+    fn learn(&mut self, signal: &RateSignal, now: Timestamp) {
+        if signal.closed {
             self.closed(now);
         }
-        if let Some((left, ends)) = heard.left {
-            self.tell(left, ends, now);
+        if let Some((left, ends)) = signal.left {
+            self.update_window(left, ends, now);
         }
-        match heard.news {
-            News::Accepted { whole } => self.accepted(heard, whole, now),
-            News::Refused if heard.left.is_some() => {}
-            News::Refused if self.is_new(heard) => self.refused(now),
-            News::Directed { wait } => self.directed(wait, now),
-            News::Refused | News::Banned | News::Other => {}
+        match signal.kind {
+            SignalKind::Accepted { batch_done } => self.accepted(signal, batch_done, now),
+            SignalKind::Refused if signal.left.is_some() => {}
+            SignalKind::Refused if self.is_new(signal) => self.refused(now),
+            SignalKind::Directed { wait } => self.directed(wait, now),
+            SignalKind::Refused | SignalKind::Banned | SignalKind::Other => {}
         }
     }
 
-    /// The server is back, and it is not known how well.
+    /// The breaker closed: restarts at half of the rate.
     fn closed(&mut self, now: Timestamp) {
         let rate = self.rate;
         self.begin(rate, now);
@@ -158,13 +157,13 @@ impl Model {
         self.enter(Phase::Recover { from: 0.5 });
     }
 
-    fn tell(&mut self, left: u64, ends: Timestamp, now: Timestamp) {
-        // Of one window, the earliest end is right: the others were longer on their way.
-        let ends = match self.told {
-            Some(told) if now < told.ends => told.ends.min(ends),
+    fn update_window(&mut self, left: u64, ends: Timestamp, now: Timestamp) {
+        // The earliest end of a window is right: other responses took longer to arrive.
+        let ends = match self.window {
+            Some(window) if now < window.ends => window.ends.min(ends),
             Some(_) | None => ends,
         };
-        self.told = Some(Told {
+        self.window = Some(ReportedWindow {
             left,
             ends,
             at: now,
@@ -174,20 +173,20 @@ impl Model {
         }
     }
 
-    fn is_new(&self, heard: &Heard) -> bool {
+    fn is_new(&self, signal: &RateSignal) -> bool {
         let half = 0.5 * self.pacer.latency.recent;
-        let after = |at: Timestamp| heard.sent_at >= at.after_seconds(half);
+        let after = |at: Timestamp| signal.sent_at >= at.after_seconds(half);
         self.event_at.is_none_or(after)
     }
 
-    fn accepted(&mut self, heard: &Heard, whole: bool, now: Timestamp) {
+    fn accepted(&mut self, signal: &RateSignal, batch_done: bool, now: Timestamp) {
         self.successes += 1;
         self.streak = 0;
         if let Some(quota) = &mut self.quota {
-            quota.accepted(heard.sent_at);
+            quota.accepted(signal.sent_at);
         }
         let latency = &self.pacer.latency;
-        if whole && latency.is_above(1.4) && self.is_new(heard) {
+        if batch_done && latency.is_above(1.4) && self.is_new(signal) {
             self.slowed(now);
             return;
         }
@@ -208,7 +207,7 @@ impl Model {
         self.rate = self.rate.max(grown.min(used).min(MAX_RATE));
     }
 
-    /// A queue builds up at the server: what it delivers is its limit.
+    /// A queue builds up at the server: the delivered rate is the limit.
     fn slowed(&mut self, now: Timestamp) {
         let recent = self.pacer.latency.recent;
         let delivered = self
@@ -222,30 +221,30 @@ impl Model {
     }
 
     fn refused(&mut self, now: Timestamp) {
-        self.pacer.rest(now);
+        self.pacer.hold_and_empty(now);
         let closed_window = self.successes < 1 && self.streak >= 2;
         self.streak += 1;
         if closed_window {
             let wait = 0.25 * 4_f64.powf(f64::from(self.streak - 1));
-            self.pacer.hold(now.after_seconds(wait.min(LONGEST_WAIT_S)));
+            self.pacer.hold(now.after_seconds(wait.min(MAX_WAIT_S)));
             self.event_at = Some(now);
             return;
         }
         let mut ceiling = self.estimate(now);
         let surprised = matches!(self.phase, Phase::Recover { .. } | Phase::Cruise);
         if surprised && self.surprised {
-            // Someone else takes a share.
+            // Another client takes a share.
             ceiling *= 0.85;
         }
         self.surprised = surprised;
-        self.patience = match self.phase {
-            Phase::Probe => (2.0 * self.patience).min(24.0),
-            Phase::Start | Phase::Recover { .. } | Phase::Cruise => PATIENCE,
+        self.stay_requests = match self.phase {
+            Phase::Probe => (2.0 * self.stay_requests).min(24.0),
+            Phase::Start | Phase::Recover { .. } | Phase::Cruise => STAY_REQUESTS,
         };
         self.begin(ceiling, now);
     }
 
-    /// Where the limit is, between what got through and what was tried.
+    /// The limit, between the delivered and the refused rate.
     fn estimate(&mut self, now: Timestamp) -> f64 {
         let rate = self.rate;
         let elapsed = now.seconds_since(self.counted_from);
@@ -269,13 +268,13 @@ impl Model {
         }
     }
 
-    /// What got through per second, over so many seconds or so many requests.
+    /// The delivered rate over `seconds`, or over `requests` if those take longer.
     fn delivered(&self, seconds: f64, requests: f64, now: Timestamp) -> f64 {
         let stretch = seconds.max(requests / self.rate);
         self.pacer.delivered.per_second(stretch, now)
     }
 
-    /// An event: this is the limit now.
+    /// Starts over with this ceiling.
     fn begin(&mut self, ceiling: f64, now: Timestamp) {
         let ceiling = ceiling.max(MIN_RATE);
         self.ceiling = Some(ceiling);
@@ -292,60 +291,68 @@ impl Model {
         self.quota = Quota::learn(self.quota.take(), wait, accepted, now);
     }
 
-    /// The rate, or what the server's own words make of it; the error is when to ask again.
+    /// The rate, limited by the server's hints; the error is when to ask again.
     fn pace(&mut self, now: Timestamp) -> Result<f64, Timestamp> {
         if let Some(quota) = &mut self.quota {
             return quota.pace(now);
         }
-        Ok(match self.told {
-            Some(told) if now < told.ends => {
-                let rest_s = told.ends.seconds_since(told.at);
-                self.rate.min(told.left as f64 / rest_s.max(0.001))
+        Ok(match self.window {
+            Some(window) if now < window.ends => {
+                let rest_s = window.ends.seconds_since(window.at);
+                self.rate.min(window.left as f64 / rest_s.max(0.001))
             }
             Some(_) | None => self.rate,
         })
     }
 }
 
-/// Where it comes back to after an event, and where it cruises, as shares of the ceiling.
+/// The rate after an event, and while cruising, as shares of the ceiling.
 const BACK: f64 = 0.85;
 const JUST_BELOW: f64 = 0.985;
-const PATIENCE: f64 = 6.0;
-const LONGEST_WAIT_S: f64 = 10.0;
+const STAY_REQUESTS: f64 = 6.0;
+const MAX_WAIT_S: f64 = 10.0;
 
 impl Controller for Model {
-    fn next(&mut self, id: FlightId, has_fresh: bool, now: Timestamp, random: &mut Random) -> Next {
+    fn next_action(
+        &mut self,
+        id: AttemptId,
+        has_backlog: bool,
+        now: Timestamp,
+        random: &mut Random,
+    ) -> Action {
         self.tick(now);
-        if !has_fresh {
-            return Next::Wait { until: None };
+        if !has_backlog {
+            return Action::Wait { until: None };
         }
         let rate = match self.pace(now) {
             Ok(rate) => rate.max(MIN_RATE),
-            Err(until) => return Next::Wait { until: Some(until) },
+            Err(until) => return Action::Wait { until: Some(until) },
         };
-        let next = self.pacer.next(id, rate, self.streak >= 2, now, random);
-        if let (Next::SendFresh, Some(quota)) = (next, &mut self.quota) {
+        let next = self
+            .pacer
+            .next_action(id, rate, self.streak >= 2, now, random);
+        if let (Action::Send, Some(quota)) = (next, &mut self.quota) {
             quota.sent();
         }
         next
     }
 
-    fn answered(
+    fn attempt_ended(
         &mut self,
-        id: FlightId,
-        attempt: &Attempt,
+        id: AttemptId,
+        result: &AttemptResult,
         now: Timestamp,
         random: &mut Random,
-    ) -> Afterwards {
+    ) -> FollowUp {
         self.tick(now);
-        if let Some(heard) = self.pacer.hear(id, attempt, now, random) {
-            self.learn(&heard, now);
+        if let Some(signal) = self.pacer.attempt_ended(id, result, now, random) {
+            self.learn(&signal, now);
         }
-        Afterwards::until_accepted(attempt)
+        FollowUp::until_accepted(result)
     }
 
-    fn standing(&self, now: Timestamp) -> Standing {
-        self.pacer.standing(self.rate, now)
+    fn state(&self, now: Timestamp) -> ControllerState {
+        self.pacer.state(self.rate, now)
     }
 
     fn breaker_opened(&self) -> u64 {
@@ -356,45 +363,51 @@ impl Controller for Model {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::baseline::driven::{Driven, REFUSED, accepted, left};
+    use crate::baseline::driven::{Driven, REFUSED, accepted, with_limit};
 
     #[test]
-    fn the_ceiling_is_put_between_what_got_through_and_what_was_tried() {
+    fn puts_the_ceiling_between_delivered_and_refused_rate() {
         let mut driven = Driven::new(Model::new(256));
-        driven.answer_all(accepted, Timestamp::from_secs(2));
+        driven.respond_until(accepted, Timestamp::from_secs(2));
         let before = driven.controller.rate;
-        driven.answer_all(|_| REFUSED, Timestamp::from_millis(2040));
+        driven.respond_until(|_| REFUSED, Timestamp::from_millis(2040));
         let first = driven.controller.ceiling.unwrap();
         assert!(first < 0.95 * before, "{first} of {before}");
-        driven.answer_all(accepted, Timestamp::from_secs(6));
+        driven.respond_until(accepted, Timestamp::from_secs(6));
         assert_eq!(driven.controller.phase, Phase::Cruise);
-        driven.answer_all(accepted, Timestamp::from_secs(10));
+        driven.respond_until(accepted, Timestamp::from_secs(10));
         assert_eq!(driven.controller.phase, Phase::Probe);
         let tried = driven.controller.rate;
-        driven.answer_all(|_| REFUSED, Timestamp::from_millis(10_040));
+        driven.respond_until(|_| REFUSED, Timestamp::from_millis(10_040));
         let second = driven.controller.ceiling.unwrap();
         assert!(first < second && second < tried, "{first} {second} {tried}");
     }
 
     #[test]
-    fn a_probe_that_nobody_refuses_forgets_the_ceiling() {
+    fn drops_the_ceiling_when_a_probe_is_not_refused() {
         let mut driven = Driven::new(Model::new(256));
-        driven.answer_all(accepted, Timestamp::from_secs(2));
-        driven.answer_all(|_| REFUSED, Timestamp::from_millis(2040));
+        driven.respond_until(accepted, Timestamp::from_secs(2));
+        driven.respond_until(|_| REFUSED, Timestamp::from_millis(2040));
         assert!(driven.controller.ceiling.is_some());
-        driven.answer_all(accepted, Timestamp::from_secs(25));
+        driven.respond_until(accepted, Timestamp::from_secs(25));
         assert_eq!(driven.controller.ceiling, None);
     }
 
     #[test]
-    fn what_is_left_is_spread_over_what_is_left_of_the_window() {
+    fn spreads_remaining_requests_over_the_window() {
         let mut driven = Driven::new(Model::new(256));
-        driven.answer_all(accepted, Timestamp::from_secs(2));
+        driven.respond_until(accepted, Timestamp::from_secs(2));
         let ends = Timestamp::from_secs(12);
-        driven.answer_all(|now| left(40, ends.since(now)), Timestamp::from_secs(3));
+        driven.respond_until(
+            |now| with_limit(40, ends.since(now)),
+            Timestamp::from_secs(3),
+        );
         let pace = driven.controller.pace(Timestamp::from_secs(3)).unwrap();
         assert!(pace < 40.0 / 9.0, "some were sent after it: {pace}");
-        driven.answer_all(|now| left(0, ends.since(now)), Timestamp::from_secs(11));
+        driven.respond_until(
+            |now| with_limit(0, ends.since(now)),
+            Timestamp::from_secs(11),
+        );
         assert_eq!(driven.controller.pacer.held_until, ends);
     }
 }

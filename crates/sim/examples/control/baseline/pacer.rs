@@ -1,9 +1,9 @@
-//! Everything around a rate that `epochs` and `model` have in common: when a request may leave at
-//! a given rate, and what its answer means.
+//! The part that `epochs` and `model` share: when a request may be sent at a given rate, and what its
+//! result means for the rate.
 //!
-//! Asked in this order: the breaker, the hold, one at a time while nothing gets through, how many
-//! make sense at once, a token. Answers with 403 soon after a throttling one are bans, and are
-//! answered with growing holds.
+//! Checked in this order: breaker, hold, one at a time while nothing is accepted, in-flight bound,
+//! token. A 403 soon after a throttling response is a ban, which starts a hold; holds grow from ban to
+//! ban.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use policy::hint::{Hint, Source};
 use policy::outcome::Answer;
 use policy::random::Random;
 use policy::time::Timestamp;
-use sim::client::{Attempt, FlightId, Next, Outstanding, Standing};
+use sim::client::{Action, AttemptId, AttemptResult, ControllerState, InFlight};
 
 use super::breaker::{Breaker, Health};
 use super::bucket::Bucket;
@@ -20,60 +20,60 @@ use super::latency::Latency;
 
 #[derive(Debug)]
 pub(super) struct Pacer {
-    most: u32,
+    max_in_flight: u32,
     in_flight: u32,
     sent: u64,
-    under_way: Outstanding<Sent>,
+    sent_attempts: InFlight<Sent>,
     bucket: Bucket,
     breaker: Breaker,
-    /// Nothing leaves before.
+    /// Nothing is sent before.
     pub(super) held_until: Timestamp,
     pub(super) latency: Latency,
     pub(super) delivered: Delivered,
     last_throttled: Option<Timestamp>,
-    /// How many bans there were since the last success.
+    /// Bans since the last success.
     bans: usize,
 }
 
-/// A request as it left.
+/// An attempt in flight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sent {
     pub(super) at: Timestamp,
     number: u64,
 }
 
-/// An answer, as far as a rate depends on it.
+/// A result, as far as the rate depends on it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Heard {
+pub(super) struct RateSignal {
     pub(super) sent_at: Timestamp,
-    pub(super) news: News,
+    pub(super) kind: SignalKind,
     /// Did the breaker close on it?
     pub(super) closed: bool,
-    /// What the server says is left, with what was sent since taken off, and when that ends.
+    /// Requests that are left, according to the server, minus those sent since, and until when.
     pub(super) left: Option<(u64, Timestamp)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum News {
-    /// Accepted. `whole`: a batch of latencies became whole.
-    Accepted { whole: bool },
-    /// 429 or 503 without a time to come back.
+pub(super) enum SignalKind {
+    /// Accepted. `batch_done`: it completed a batch of latencies.
+    Accepted { batch_done: bool },
+    /// 429 or 503 without Retry-After.
     Refused,
-    /// 429 or 503 with one, and the hold is on.
+    /// 429 or 503 with Retry-After; the hold has started.
     Directed { wait: Duration },
-    /// A ban, and the hold is on.
+    /// A ban; the hold has started.
     Banned,
-    /// Nothing that a rate should follow.
+    /// Irrelevant for the rate.
     Other,
 }
 
 impl Pacer {
-    pub(super) fn new(most: u32) -> Self {
+    pub(super) fn new(max_in_flight: u32) -> Self {
         Self {
-            most,
+            max_in_flight,
             in_flight: 0,
             sent: 0,
-            under_way: Outstanding::new(),
+            sent_attempts: InFlight::new(),
             bucket: Bucket::new(INITIAL_RATE, 1.0, 1.0, Timestamp::ZERO),
             breaker: Breaker::default(),
             held_until: Timestamp::ZERO,
@@ -84,27 +84,27 @@ impl Pacer {
         }
     }
 
-    /// May a request leave at this rate? `alone`: only if none is under way.
-    pub(super) fn next(
+    /// Decides whether a request is sent at this rate. `alone`: only if none is in flight.
+    pub(super) fn next_action(
         &mut self,
-        id: FlightId,
+        id: AttemptId,
         rate: f64,
         alone: bool,
         now: Timestamp,
         random: &mut Random,
-    ) -> Next {
-        if self.in_flight >= self.most {
-            return Next::Wait { until: None };
+    ) -> Action {
+        if self.in_flight >= self.max_in_flight {
+            return Action::Wait { until: None };
         }
         let probe_at = self.breaker.probe_at();
         let free_at = probe_at.map_or(self.held_until, |at| at.max(self.held_until));
         if now < free_at {
-            return Next::Wait {
+            return Action::Wait {
                 until: Some(free_at),
             };
         }
         if probe_at.is_none()
-            && let Some(wait) = self.waits(rate, alone, now)
+            && let Some(wait) = self.rate_wait(rate, alone, now)
         {
             return wait;
         }
@@ -115,56 +115,56 @@ impl Pacer {
             at: now,
             number: self.sent,
         };
-        self.under_way.put(id, sent);
-        Next::SendFresh
+        self.sent_attempts.insert(id, sent);
+        Action::Send
     }
 
-    /// Why nothing leaves now although nothing is wrong; takes a token if nothing holds it back.
-    fn waits(&mut self, rate: f64, alone: bool, now: Timestamp) -> Option<Next> {
-        let sensible = match self.latency.usual {
-            Some(usual) => ALWAYS + 2.0 * rate * usual,
+    /// The wait for the in-flight bound or for a token. Takes a token if there is no wait.
+    fn rate_wait(&mut self, rate: f64, alone: bool, now: Timestamp) -> Option<Action> {
+        let bound = match self.latency.usual {
+            Some(usual) => MIN_IN_FLIGHT_BOUND + 2.0 * rate * usual,
             None => f64::INFINITY,
         };
-        if alone && self.in_flight >= 1 || f64::from(self.in_flight) >= sensible {
-            return Some(Next::Wait { until: None });
+        if alone && self.in_flight >= 1 || f64::from(self.in_flight) >= bound {
+            return Some(Action::Wait { until: None });
         }
-        self.bucket.move_to(rate, (0.01 * rate).max(1.0), now);
+        self.bucket.set_rate(rate, (0.01 * rate).max(1.0), now);
         let until = self.bucket.take(now).err()?;
-        Some(Next::Wait { until: Some(until) })
+        Some(Action::Wait { until: Some(until) })
     }
 
-    /// What came of the request under `id`.
-    pub(super) fn hear(
+    /// Processes the result of attempt `id`.
+    pub(super) fn attempt_ended(
         &mut self,
-        id: FlightId,
-        attempt: &Attempt,
+        id: AttemptId,
+        result: &AttemptResult,
         now: Timestamp,
         random: &mut Random,
-    ) -> Option<Heard> {
+    ) -> Option<RateSignal> {
         self.in_flight = self.in_flight.saturating_sub(1);
-        let sent = self.under_way.take(id)?;
-        let hint = &attempt.outcome.hint;
+        let sent = self.sent_attempts.remove(id)?;
+        let hint = &result.outcome.hint;
         let directed = hint
             .wait
             .filter(|_| hint.source == Some(Source::RetryAfter));
-        let health = health(attempt, directed.is_some());
-        let closed = self.breaker.hear(health, sent.at, now, random);
-        let news = match attempt.outcome.answer {
-            _ if attempt.is_accepted() => self.accepted(attempt, now),
+        let health = health(result, directed.is_some());
+        let closed = self.breaker.attempt_ended(health, sent.at, now, random);
+        let kind = match result.outcome.answer {
+            _ if result.is_accepted() => self.accepted(result, now),
             Answer::Status(429 | 503) => self.throttled(directed, now, random),
             Answer::Status(403) if self.is_banned(now) => self.banned(now),
-            Answer::Status(_) | Answer::Failed { .. } => News::Other,
+            Answer::Status(_) | Answer::Failed { .. } => SignalKind::Other,
         };
-        Some(Heard {
+        Some(RateSignal {
             sent_at: sent.at,
-            news,
+            kind,
             closed,
             left: self.left(sent, hint, now),
         })
     }
 
-    /// No token is left, and none comes before `until`.
-    pub(super) fn rest(&mut self, until: Timestamp) {
+    /// Holds until `until` and removes all tokens; the bucket refills from then on.
+    pub(super) fn hold_and_empty(&mut self, until: Timestamp) {
         self.bucket.empty_until(until);
         self.hold(until);
     }
@@ -173,13 +173,13 @@ impl Pacer {
         self.held_until = self.held_until.max(until);
     }
 
-    /// Does anything but the rate keep requests from leaving?
+    /// Is sending suspended by a hold or the breaker?
     pub(super) fn is_suspended(&self, now: Timestamp) -> bool {
         now < self.held_until || self.breaker.probe_at().is_some()
     }
 
-    pub(super) fn standing(&self, rate: f64, now: Timestamp) -> Standing {
-        Standing {
+    pub(super) fn state(&self, rate: f64, now: Timestamp) -> ControllerState {
+        ControllerState {
             rate: Some(rate),
             hold_until: Some(self.held_until).filter(|until| *until > now),
             breaker: Some(self.breaker.state()),
@@ -190,12 +190,12 @@ impl Pacer {
         self.breaker.opened()
     }
 
-    fn accepted(&mut self, attempt: &Attempt, now: Timestamp) -> News {
+    fn accepted(&mut self, result: &AttemptResult, now: Timestamp) -> SignalKind {
         self.bans = 0;
         self.delivered.count(now);
-        let seconds = attempt.outcome.latency.as_secs_f64();
-        News::Accepted {
-            whole: self.latency.measure(seconds, now),
+        let seconds = result.outcome.latency.as_secs_f64();
+        SignalKind::Accepted {
+            batch_done: self.latency.measure(seconds, now),
         }
     }
 
@@ -204,25 +204,25 @@ impl Pacer {
         directed: Option<Duration>,
         now: Timestamp,
         random: &mut Random,
-    ) -> News {
+    ) -> SignalKind {
         self.last_throttled = Some(now);
         let Some(wait) = directed else {
-            return News::Refused;
+            return SignalKind::Refused;
         };
-        self.hold((now + wait).after_seconds(random.between(0.0, LATE_S)));
-        News::Directed { wait }
+        self.hold((now + wait).after_seconds(random.between(0.0, HOLD_JITTER_S)));
+        SignalKind::Directed { wait }
     }
 
     fn is_banned(&self, now: Timestamp) -> bool {
-        let recent = |at: Timestamp| now.since(at) <= SUSPICIOUS;
+        let recent = |at: Timestamp| now.since(at) <= BAN_WINDOW;
         self.bans > 0 || self.last_throttled.is_some_and(recent)
     }
 
-    fn banned(&mut self, now: Timestamp) -> News {
+    fn banned(&mut self, now: Timestamp) -> SignalKind {
         let step = self.bans.min(LADDER_S.len() - 1);
         self.hold(now.after_seconds(LADDER_S[step]));
         self.bans += 1;
-        News::Banned
+        SignalKind::Banned
     }
 
     fn left(&self, sent: Sent, hint: &Hint, now: Timestamp) -> Option<(u64, Timestamp)> {
@@ -232,25 +232,25 @@ impl Pacer {
     }
 }
 
-/// Both begin with this many a second and never go below or above these.
+/// The initial rate per second, and its bounds.
 pub(super) const INITIAL_RATE: f64 = 2.0;
 pub(super) const MIN_RATE: f64 = 0.1;
 pub(super) const MAX_RATE: f64 = 10_000.0;
 
-/// So many may be under way however fast answers come.
-const ALWAYS: f64 = 6.0;
-/// Nobody comes back at the very moment that all were told.
-const LATE_S: f64 = 0.1;
-/// For so long after a throttling answer a 403 is taken for a ban.
-const SUSPICIOUS: Duration = Duration::from_secs(120);
-/// How long to stay away, ban after ban.
+/// In flight at any latency.
+const MIN_IN_FLIGHT_BOUND: f64 = 6.0;
+/// Jitter after a hold, so that clients do not return at the same instant.
+const HOLD_JITTER_S: f64 = 0.1;
+/// For this long after a throttling response a 403 is taken for a ban.
+const BAN_WINDOW: Duration = Duration::from_secs(120);
+/// Holds after consecutive bans.
 const LADDER_S: [f64; 5] = [30.0, 60.0, 120.0, 300.0, 600.0];
 
-fn health(attempt: &Attempt, directed: bool) -> Health {
-    match attempt.outcome.answer {
-        _ if attempt.is_accepted() => Health::Good,
+fn health(result: &AttemptResult, directed: bool) -> Health {
+    match result.outcome.answer {
+        _ if result.is_accepted() => Health::Good,
         _ if directed => Health::Unknown,
-        Answer::Status(503) => Health::Strained,
+        Answer::Status(503) => Health::Overloaded,
         Answer::Status(500..) | Answer::Failed { .. } => Health::Bad,
         Answer::Status(_) => Health::Unknown,
     }
@@ -263,20 +263,20 @@ mod tests {
     use crate::baseline::epochs::{Epochs, Steps};
 
     #[test]
-    fn a_403_is_a_ban_only_after_throttling_and_each_is_waited_for_longer() {
+    fn treats_403_as_a_ban_only_after_throttling_and_holds_longer_each_time() {
         let mut driven = Driven::new(Epochs::new(Steps::BRISK, 1));
-        driven.answer_all(|_| BANNED, Timestamp::from_secs(10));
+        driven.respond_until(|_| BANNED, Timestamp::from_secs(10));
         assert!(
             driven.sent > 15,
             "a 403 alone means nothing: {}",
             driven.sent
         );
-        driven.answer_all(accepted, Timestamp::from_secs(11));
-        driven.answer_all(|_| REFUSED, Timestamp::from_millis(11_100));
+        driven.respond_until(accepted, Timestamp::from_secs(11));
+        driven.respond_until(|_| REFUSED, Timestamp::from_millis(11_100));
         let sent = driven.sent;
-        driven.answer_all(|_| BANNED, Timestamp::from_secs(80));
+        driven.respond_until(|_| BANNED, Timestamp::from_secs(80));
         assert_eq!(driven.sent - sent, 2, "one now and one in 30 s");
-        driven.answer_all(|_| BANNED, Timestamp::from_secs(500));
+        driven.respond_until(|_| BANNED, Timestamp::from_secs(500));
         assert_eq!(driven.sent - sent, 4, "and after 60 s, and after 120 s");
     }
 }

@@ -1,8 +1,8 @@
-//! A quota per window, as waits that a server names reveal it.
+//! A quota per window, learned from Retry-After.
 //!
-//! A window is as long as the next usual length above the longest wait. What was accepted in it,
-//! what was still under way at the refusal included, is the quota, which is then spread over 98 %
-//! of each window. A window that was used up without a refusal raises it by 5 %.
+//! The length of a window is the next usual length above the longest wait. The quota is what was
+//! accepted in it, including attempts in flight at the refusal, and is spread over 98 % of each window.
+//! A window used up without a refusal raises it by 5 %.
 
 use std::time::Duration;
 
@@ -33,11 +33,11 @@ impl Quota {
             .map_or(wait, |quota| quota.longest_wait.max(wait));
         let length = LENGTHS_S.map(Duration::from_secs);
         let length = length.into_iter().find(|length| *length >= longest_wait)?;
-        let told = now + wait;
-        // Waits are rounded up, so of one window the earliest end is right.
+        let named_end = now + wait;
+        // Waits are rounded up, so the earliest end of a window is right.
         let ends = match &before {
-            Some(quota) if now < quota.ends => quota.ends.min(told),
-            Some(_) | None => told,
+            Some(quota) if now < quota.ends => quota.ends.min(named_end),
+            Some(_) | None => named_end,
         };
         let since = ends.since(Timestamp::ZERO).saturating_sub(length);
         Some(Self {
@@ -50,7 +50,7 @@ impl Quota {
         })
     }
 
-    /// Accepted, although the refusal came first: the window had room for it.
+    /// Counts a request that was sent before the refusal: the window had room for it.
     pub(super) fn accepted(&mut self, sent_at: Timestamp) {
         if self.refused_at.is_some_and(|at| sent_at <= at) {
             self.quota += 1.0;
@@ -71,7 +71,7 @@ impl Quota {
             return Err(self.ends);
         }
         let rest_s = self.ends.seconds_since(now) - 0.02 * self.length.as_secs_f64();
-        Ok(left / rest_s.max(SHORTEST_S))
+        Ok(left / rest_s.max(MIN_SPREAD_S))
     }
 
     fn begin(&mut self, now: Timestamp) {
@@ -86,17 +86,17 @@ impl Quota {
     }
 }
 
-/// What windows usually are, in seconds.
+/// Usual lengths of windows, in seconds.
 const LENGTHS_S: [u64; 10] = [1, 2, 5, 10, 15, 20, 30, 60, 120, 300];
-/// What is left is spread over no less than this.
-const SHORTEST_S: f64 = 0.05;
+/// The rest of the quota is spread over at least this.
+const MIN_SPREAD_S: f64 = 0.05;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_reveals_window_and_quota() {
+    fn learns_window_and_quota_from_a_refusal() {
         let at = Timestamp::from_secs;
         let wait = Duration::from_secs(57);
         let mut quota = Quota::learn(None, wait, |from| 590 - from.as_nanos(), at(3)).unwrap();

@@ -47,7 +47,7 @@ fn sends_refused_and_failed_requests_until_all_are_accepted() {
 }
 
 #[test]
-fn cubic_reaches_limits_that_refuse_and_nothing_that_fails() {
+fn cubic_is_within_bounds() {
     check(
         by("cubic"),
         &[
@@ -71,7 +71,7 @@ fn cubic_reaches_limits_that_refuse_and_nothing_that_fails() {
 }
 
 #[test]
-fn autothrottle_sends_one_at_a_time_whatever_the_limit() {
+fn autothrottle_is_within_bounds() {
     check(
         by("autothrottle"),
         &[
@@ -93,7 +93,7 @@ fn autothrottle_sends_one_at_a_time_whatever_the_limit() {
 }
 
 #[test]
-fn epochs_in_small_steps_are_safe_and_slow() {
+fn epochs_gentle_is_within_bounds() {
     check(
         by("epochs-gentle"),
         &[
@@ -109,7 +109,7 @@ fn epochs_in_small_steps_are_safe_and_slow() {
             Row("o9", (70.0, 77.0), (4.0, 8.0)),
         ],
         |name, figures| {
-            check_form(name, figures);
+            check_design(name, figures);
             match name {
                 "o5" => assert!((16.0..26.0).contains(&figures.steps[1].settle_s.unwrap())),
                 "o7" => assert!(figures.outages[0].recovery_s.unwrap() < 13.0),
@@ -121,7 +121,7 @@ fn epochs_in_small_steps_are_safe_and_slow() {
 }
 
 #[test]
-fn epochs_in_large_steps_find_limits_quickly() {
+fn epochs_brisk_is_within_bounds() {
     check(
         by("epochs-brisk"),
         &[
@@ -137,7 +137,7 @@ fn epochs_in_large_steps_find_limits_quickly() {
             Row("o9", (78.0, 84.0), (6.0, 11.0)),
         ],
         |name, figures| {
-            check_form(name, figures);
+            check_design(name, figures);
             match name {
                 "o5" => assert!(figures.steps[1].settle_s.unwrap() < 11.0),
                 "o7" => assert!(figures.outages[0].recovery_s.unwrap() < 6.0),
@@ -149,7 +149,7 @@ fn epochs_in_large_steps_find_limits_quickly() {
 }
 
 #[test]
-fn a_model_of_the_limit_is_best_where_answers_tell_much() {
+fn model_is_within_bounds() {
     check(
         by("model"),
         &[
@@ -165,7 +165,7 @@ fn a_model_of_the_limit_is_best_where_answers_tell_much() {
             Row("o9", (84.0, 90.0), (4.0, 8.0)),
         ],
         |name, figures| {
-            check_form(name, figures);
+            check_design(name, figures);
             match name {
                 "o5" => assert!(figures.steps[1].settle_s.unwrap() < 13.0),
                 "o7" => assert!(figures.outages[0].recovery_s.unwrap() < 6.0),
@@ -176,8 +176,8 @@ fn a_model_of_the_limit_is_best_where_answers_tell_much() {
     );
 }
 
-/// What `epochs` and `model` have in common: nobody is banned, and queues and outages are seen.
-fn check_form(name: &str, figures: &Figures) {
+/// Bounds of both `epochs` and `model`: no bans; queues and outages are detected.
+fn check_design(name: &str, figures: &Figures) {
     assert_eq!((figures.bans, figures.early_after_hint), (0, 0), "{name}");
     match name {
         "o4" => assert!(figures.mean_latency_ms.unwrap() < 140.0),

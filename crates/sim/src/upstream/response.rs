@@ -1,76 +1,76 @@
-//! An answer and its headers.
+//! Responses of upstreams and their headers.
 
 use std::time::Duration;
 
-/// What a server answers.
+/// The response of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct UpstreamResponse {
     /// The status code.
     pub status: u16,
     /// `Retry-After`, in whole seconds.
     pub retry_after: Option<u64>,
     /// The `X-RateLimit-…` headers.
-    pub pace: Option<Pace>,
+    pub limit: Option<LimitStatus>,
 }
 
-/// What a server tells about its limit.
+/// The state of an upstream's limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pace {
-    /// How many the limit allows.
+pub struct LimitStatus {
+    /// Requests that the limit allows.
     pub limit: u64,
-    /// How many are left after this request.
+    /// Requests that are left after this one.
     pub remaining: u64,
-    /// When there are more.
+    /// Until more are available.
     pub reset: Duration,
 }
 
-impl Answer {
-    /// Was it accepted?
+impl UpstreamResponse {
+    /// Is it a 2xx or 3xx?
     pub fn is_accepted(&self) -> bool {
         (200..400).contains(&self.status)
     }
 
-    /// Its headers, as they would be written.
+    /// Its headers as text.
     ///
     /// ```
-    /// use sim::upstream::Answer;
+    /// use sim::upstream::UpstreamResponse;
     ///
-    /// let answer = Answer { status: 429, retry_after: Some(7), pace: None };
-    /// let headers = answer.headers();
+    /// let response = UpstreamResponse { status: 429, retry_after: Some(7), limit: None };
+    /// let headers = response.headers();
     /// let headers: Vec<(&str, &[u8])> = headers.iter().collect();
     /// assert_eq!(headers, [("retry-after", &b"7"[..])]);
     /// ```
-    pub fn headers(&self) -> HeaderLines {
-        let mut lines = HeaderLines::default();
+    pub fn headers(&self) -> ResponseHeaders {
+        let mut headers = ResponseHeaders::default();
         if let Some(seconds) = self.retry_after {
-            lines.push("retry-after", Digits::whole(seconds));
+            headers.push("retry-after", Digits::whole(seconds));
         }
-        if let Some(pace) = &self.pace {
-            lines.push("x-ratelimit-limit", Digits::whole(pace.limit));
-            lines.push("x-ratelimit-remaining", Digits::whole(pace.remaining));
-            lines.push("x-ratelimit-reset", Digits::seconds(pace.reset));
+        if let Some(status) = &self.limit {
+            headers.push("x-ratelimit-limit", Digits::whole(status.limit));
+            headers.push("x-ratelimit-remaining", Digits::whole(status.remaining));
+            headers.push("x-ratelimit-reset", Digits::seconds(status.reset));
         }
-        lines
+        headers
     }
 }
 
-/// A few headers without any memory of their own: there is one for every simulated answer.
+/// Up to four headers without heap allocation: every simulated response has them.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct HeaderLines {
-    lines: [(&'static str, Digits); 4],
+pub struct ResponseHeaders {
+    headers: [(&'static str, Digits); 4],
     len: usize,
 }
 
-impl HeaderLines {
+impl ResponseHeaders {
     /// Names and values, as readers of hints take them.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> + Clone {
-        self.lines[..self.len]
+        self.headers[..self.len]
             .iter()
             .map(|(name, digits)| (*name, digits.as_bytes()))
     }
 
     fn push(&mut self, name: &'static str, digits: Digits) {
-        self.lines[self.len] = (name, digits);
+        self.headers[self.len] = (name, digits);
         self.len += 1;
     }
 }
@@ -78,13 +78,13 @@ impl HeaderLines {
 /// A number as text, right-aligned.
 #[derive(Clone, Copy, Debug)]
 struct Digits {
-    bytes: [u8; Self::MOST],
+    bytes: [u8; Self::MAX],
     start: usize,
 }
 
 impl Digits {
     /// The longest whole number, a point and milliseconds.
-    const MOST: usize = 24;
+    const MAX: usize = 24;
 
     fn whole(number: u64) -> Self {
         let mut digits = Self::default();
@@ -92,14 +92,14 @@ impl Digits {
         digits
     }
 
-    /// Seconds, rounded up to milliseconds: who comes early is refused.
+    /// Seconds, rounded up to milliseconds: a client that comes back early is refused.
     fn seconds(length: Duration) -> Self {
         let millis = length.as_nanos().div_ceil(1_000_000);
         let millis = u64::try_from(millis).unwrap_or(u64::MAX);
         let (whole, part) = (millis / 1000, millis % 1000);
         let mut digits = Self::default();
         if part > 0 {
-            // The leading one keeps the zeros and becomes the point.
+            // The leading one keeps the zeros and is replaced by the point.
             digits.prepend(1000 + part);
             digits.bytes[digits.start] = b'.';
         }
@@ -126,8 +126,8 @@ impl Digits {
 impl Default for Digits {
     fn default() -> Self {
         Self {
-            bytes: [b' '; Self::MOST],
-            start: Self::MOST,
+            bytes: [b' '; Self::MAX],
+            start: Self::MAX,
         }
     }
 }
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_written_as_people_write_them() {
+    fn formats_numbers_and_seconds() {
         let check = |digits: Digits, text: &str| assert_eq!(digits.as_bytes(), text.as_bytes());
         check(Digits::whole(0), "0");
         check(Digits::whole(u64::MAX), "18446744073709551615");
@@ -150,17 +150,17 @@ mod tests {
     }
 
     #[test]
-    fn the_policies_read_them_as_they_are_meant() {
-        let answer = Answer {
+    fn hint_reader_reads_the_headers() {
+        let response = UpstreamResponse {
             status: 200,
             retry_after: None,
-            pace: Some(Pace {
+            limit: Some(LimitStatus {
                 limit: 300,
                 remaining: 0,
                 reset: Duration::from_millis(1250),
             }),
         };
-        let headers = answer.headers();
+        let headers = response.headers();
         let response = Response {
             status: 200,
             headers: headers.iter(),

@@ -1,7 +1,7 @@
-//! A sender behind a gate, as everything that sends through Tidegate is.
+//! A sender behind a gate, as every sender of Tidegate is.
 //!
-//! It asks for one permit at a time and stays in line until it leaves, then asks for the next:
-//! with a backlog without end that sends everything the gate allows. It waits for holds and open
+//! It asks for one permit at a time, waits in line until it is admitted, then asks for the next.
+//! With an endless backlog that sends everything the gate allows. It waits for holds and open
 //! breakers, as background work does.
 
 use policy::breaker::BreakerState;
@@ -11,82 +11,88 @@ use policy::random::Random;
 use policy::time::Timestamp;
 
 use super::controller::{
-    Afterwards, Attempt, Controller, FlightId, GateView, Next, Outstanding, Standing,
+    Action, AttemptId, AttemptResult, Controller, ControllerState, FollowUp, GateView, InFlight,
 };
 
 #[derive(Debug)]
-pub(super) struct Gated {
+pub(super) struct GateController {
     settings: GateSettings,
     gate: Gate,
     tickets: Tickets,
-    permits: Outstanding<Permit>,
-    opened: u64,
+    permits: InFlight<Permit>,
+    breaker_opened: u64,
 }
 
-impl Gated {
+impl GateController {
     pub(super) fn new(settings: GateSettings, now: Timestamp) -> Self {
         Self {
             gate: Gate::new(&settings, now),
             settings,
             tickets: Tickets::new(),
-            permits: Outstanding::new(),
-            opened: 0,
+            permits: InFlight::new(),
+            breaker_opened: 0,
         }
     }
 
-    fn wait(&self, now: Timestamp) -> Next {
-        Next::Wait {
+    fn wait(&self, now: Timestamp) -> Action {
+        Action::Wait {
             until: self.gate.next_wake(&self.settings, &self.tickets, now),
         }
     }
 }
 
-impl Controller for Gated {
-    fn next(&mut self, id: FlightId, has_fresh: bool, now: Timestamp, _: &mut Random) -> Next {
+impl Controller for GateController {
+    fn next_action(
+        &mut self,
+        id: AttemptId,
+        has_backlog: bool,
+        now: Timestamp,
+        _: &mut Random,
+    ) -> Action {
         if self.gate.is_waited_for() {
             let admitted = self.gate.admit_next(&self.settings, &mut self.tickets, now);
             let Some((_, permit)) = admitted else {
                 return self.wait(now);
             };
-            self.permits.put(id, permit);
-            return Next::SendFresh;
+            self.permits.insert(id, permit);
+            return Action::Send;
         }
-        if !has_fresh {
-            return Next::Wait { until: None };
+        if !has_backlog {
+            return Action::Wait { until: None };
         }
         match self
             .gate
-            .acquire(&self.settings, &mut self.tickets, &PATIENT, now)
+            .acquire(&self.settings, &mut self.tickets, &ASK, now)
         {
             Decision::Admit(permit) => {
-                self.permits.put(id, permit);
-                Next::SendFresh
+                self.permits.insert(id, permit);
+                Action::Send
             }
             Decision::Wait { .. } => self.wait(now),
-            Decision::Refuse { until, .. } => Next::Wait { until },
+            Decision::Refuse { until, .. } => Action::Wait { until },
         }
     }
 
-    fn answered(
+    fn attempt_ended(
         &mut self,
-        id: FlightId,
-        attempt: &Attempt,
+        id: AttemptId,
+        result: &AttemptResult,
         now: Timestamp,
         _: &mut Random,
-    ) -> Afterwards {
+    ) -> FollowUp {
         let was_open = self.gate.breaker_state(now) == BreakerState::Open;
-        if let Some(permit) = self.permits.take(id) {
-            let Attempt { outcome, verdict } = attempt;
+        if let Some(permit) = self.permits.remove(id) {
+            let AttemptResult { outcome, verdict } = result;
             self.gate
                 .settle(&self.settings, permit, outcome, *verdict, now);
         }
         let is_open = self.gate.breaker_state(now) == BreakerState::Open;
-        self.opened += u64::from(is_open && !was_open);
-        Afterwards::until_accepted(attempt)
+        self.breaker_opened += u64::from(is_open && !was_open);
+        FollowUp::until_accepted(result)
     }
 
-    fn standing(&self, now: Timestamp) -> Standing {
-        Standing {
+    fn state(&self, now: Timestamp) -> ControllerState {
+        ControllerState {
             rate: Some(self.gate.rate()),
             hold_until: self.gate.hold_until(now),
             breaker: Some(self.gate.breaker_state(now)),
@@ -94,7 +100,7 @@ impl Controller for Gated {
     }
 
     fn breaker_opened(&self) -> u64 {
-        self.opened
+        self.breaker_opened
     }
 
     fn gate(&self) -> Option<GateView<'_>> {
@@ -107,8 +113,8 @@ impl Controller for Gated {
     }
 }
 
-/// Waits for as long as it takes.
-const PATIENT: Ask = Ask {
+/// Without a deadline.
+const ASK: Ask = Ask {
     cost: 1,
     deadline: Timestamp::MAX,
     class: Class::Interactive,

@@ -1,4 +1,4 @@
-//! Who exceeded the limit lately, and who is banned for it.
+//! Bans of clients that exceed the limit too often.
 
 use std::collections::VecDeque;
 
@@ -8,12 +8,12 @@ use super::settings::Ban;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bans {
-    clients: Vec<Record>,
+    clients: Vec<ClientRecord>,
     count: u64,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Record {
+struct ClientRecord {
     excesses: VecDeque<Timestamp>,
     banned_until: Timestamp,
 }
@@ -25,10 +25,10 @@ impl Bans {
             .is_some_and(|record| now < record.banned_until)
     }
 
-    /// Notes an excess. The one that is one too many bans the client, and the count begins anew.
-    pub(super) fn exceed(&mut self, ban: &Ban, client: usize, now: Timestamp) {
+    /// Records an excess. The last one allowed by `ban` bans the client and resets its count.
+    pub(super) fn record_excess(&mut self, ban: &Ban, client: usize, now: Timestamp) {
         if self.clients.len() <= client {
-            self.clients.resize_with(client + 1, Record::default);
+            self.clients.resize_with(client + 1, ClientRecord::default);
         }
         let record = &mut self.clients[client];
         let is_old = |at: &Timestamp| now.since(*at) >= ban.within;
@@ -43,7 +43,7 @@ impl Bans {
         }
     }
 
-    /// How many bans there were.
+    /// The number of bans so far.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
@@ -61,17 +61,17 @@ mod tests {
         length: Duration::from_secs(60),
     };
 
-    fn exceeding(seconds: &[u64]) -> Bans {
+    fn bans_after(seconds: &[u64]) -> Bans {
         let mut bans = Bans::default();
         for second in seconds {
-            bans.exceed(&BAN, 1, Timestamp::from_secs(*second));
+            bans.record_excess(&BAN, 1, Timestamp::from_secs(*second));
         }
         bans
     }
 
     #[test]
-    fn as_many_excesses_as_written_ban_that_client_and_no_other() {
-        let bans = exceeding(&[0, 5, 9]);
+    fn bans_the_client_after_the_configured_excesses() {
+        let bans = bans_after(&[0, 5, 9]);
         let banned = |client, second| bans.is_banned(client, Timestamp::from_secs(second));
         assert!(banned(1, 9) && banned(1, 68));
         assert!(!banned(1, 69) && !banned(0, 9) && !banned(2, 9));
@@ -79,9 +79,9 @@ mod tests {
     }
 
     #[test]
-    fn old_excesses_are_forgotten_and_a_ban_starts_the_count_anew() {
-        assert_eq!(exceeding(&[0, 5, 10, 15, 20]).count(), 0);
-        assert_eq!(exceeding(&[0, 5, 9, 10, 11]).count(), 1);
-        assert_eq!(exceeding(&[0, 5, 9, 10, 11, 12]).count(), 2);
+    fn ignores_old_excesses_and_counts_from_zero_after_a_ban() {
+        assert_eq!(bans_after(&[0, 5, 10, 15, 20]).count(), 0);
+        assert_eq!(bans_after(&[0, 5, 9, 10, 11]).count(), 1);
+        assert_eq!(bans_after(&[0, 5, 9, 10, 11, 12]).count(), 2);
     }
 }

@@ -6,20 +6,22 @@ use policy::pool::{Choice, Lease, Pool};
 use policy::random::Random;
 use policy::time::Timestamp;
 
-use super::controller::{Afterwards, Attempt, Controller, FlightId, Next, Outstanding, Standing};
+use super::controller::{
+    Action, AttemptId, AttemptResult, Controller, ControllerState, FollowUp, InFlight,
+};
 use super::settings::PoolSettings;
 
 #[derive(Debug)]
-pub(super) struct Pooled {
+pub(super) struct PoolController {
     settings: LadderSettings,
     pool: Pool,
-    most: u32,
+    max_in_flight: u32,
     in_flight: u32,
-    leases: Outstanding<Lease>,
+    leases: InFlight<Lease>,
 }
 
-impl Pooled {
-    pub(super) fn new(settings: &PoolSettings, most: u32) -> Self {
+impl PoolController {
+    pub(super) fn new(settings: &PoolSettings, max_in_flight: u32) -> Self {
         let mut pool = Pool::new(settings.balance);
         for number in 1..=settings.endpoints {
             pool.add(&format!("endpoint {number}"));
@@ -27,46 +29,52 @@ impl Pooled {
         Self {
             settings: settings.ladder.clone(),
             pool,
-            most,
+            max_in_flight,
             in_flight: 0,
-            leases: Outstanding::new(),
+            leases: InFlight::new(),
         }
     }
 }
 
-impl Controller for Pooled {
-    fn next(&mut self, id: FlightId, has_fresh: bool, now: Timestamp, _: &mut Random) -> Next {
-        if !has_fresh || self.in_flight >= self.most {
-            return Next::Wait { until: None };
+impl Controller for PoolController {
+    fn next_action(
+        &mut self,
+        id: AttemptId,
+        has_backlog: bool,
+        now: Timestamp,
+        _: &mut Random,
+    ) -> Action {
+        if !has_backlog || self.in_flight >= self.max_in_flight {
+            return Action::Wait { until: None };
         }
         match self.pool.choose(&self.settings, now, |_| now) {
             Choice::Send(lease) => {
                 self.in_flight += 1;
-                self.leases.put(id, lease);
-                Next::SendFresh
+                self.leases.insert(id, lease);
+                Action::Send
             }
-            Choice::Wait { until, .. } => Next::Wait { until },
-            Choice::Nobody => Next::Wait { until: None },
+            Choice::Wait { until, .. } => Action::Wait { until },
+            Choice::Nobody => Action::Wait { until: None },
         }
     }
 
-    fn answered(
+    fn attempt_ended(
         &mut self,
-        id: FlightId,
-        attempt: &Attempt,
+        id: AttemptId,
+        result: &AttemptResult,
         now: Timestamp,
         _: &mut Random,
-    ) -> Afterwards {
+    ) -> FollowUp {
         self.in_flight = self.in_flight.saturating_sub(1);
-        if let Some(lease) = self.leases.take(id) {
-            let ended = ended(&attempt.outcome, attempt.verdict);
+        if let Some(lease) = self.leases.remove(id) {
+            let ended = ended(&result.outcome, result.verdict);
             self.pool.settle(&self.settings, lease, &ended, now);
         }
-        Afterwards::until_accepted(attempt)
+        FollowUp::until_accepted(result)
     }
 
     /// Held while every endpoint is paused.
-    fn standing(&self, now: Timestamp) -> Standing {
+    fn state(&self, now: Timestamp) -> ControllerState {
         let ladders = self
             .pool
             .endpoints()
@@ -74,9 +82,9 @@ impl Controller for Pooled {
             .map(|endpoint| endpoint.ladder());
         let enabled = ladders.filter(|ladder| ladder.is_enabled());
         let first = enabled.map(|ladder| ladder.paused_until()).min();
-        Standing {
+        ControllerState {
             hold_until: first.flatten().filter(|until| *until > now),
-            ..Standing::default()
+            ..ControllerState::default()
         }
     }
 }
