@@ -79,13 +79,13 @@ pub(super) fn roles() -> Vec<Role> {
     vec![
         Role {
             name: "steady",
-            about: "refuses what is too much, and says nothing else",
+            about: "429 without Retry-After",
             clients: 32,
             servers: vec![alone(bucket(50.0, 10.0))],
         },
         Role {
             name: "quota",
-            about: "tells in X-RateLimit headers what is left",
+            about: "X-RateLimit headers on every response",
             clients: 32,
             servers: vec![alone(UpstreamSettings {
                 headers: true,
@@ -94,7 +94,7 @@ pub(super) fn roles() -> Vec<Role> {
         },
         Role {
             name: "polite",
-            about: "names the wait in Retry-After",
+            about: "429 with Retry-After",
             clients: 32,
             servers: vec![alone(UpstreamSettings {
                 retry_after: true,
@@ -103,13 +103,13 @@ pub(super) fn roles() -> Vec<Role> {
         },
         Role {
             name: "slow",
-            about: "refuses nobody, and becomes slow",
+            about: "refuses nothing, becomes slow",
             clients: 48,
             servers: vec![alone(slots(10))],
         },
         Role {
             name: "pool",
-            about: "three servers; `b` is away from 15 s to 25 s",
+            about: "three endpoints; `b` has an outage from 15 s to 25 s",
             clients: 48,
             servers: vec![
                 server("a", slots(3)),

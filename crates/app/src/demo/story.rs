@@ -87,15 +87,13 @@ impl Story {
         match source {
             Source::Assumed => {
                 let wait = Rounded(until.since(at));
-                format!("refused again and again → nobody is sent for {wait}")
+                format!("refused repeatedly → nothing is sent for {wait}")
             }
             Source::RetryAfter => {
                 let wait = Rounded(until.since(at));
-                format!(
-                    "429 with Retry-After {wait} → everyone waits until {end}, not just the one request"
-                )
+                format!("429 with Retry-After {wait} → all requests wait until {end}")
             }
-            _ => format!("its headers say that nothing is left → everyone waits until {end}"),
+            _ => format!("headers say that nothing remains → all requests wait until {end}"),
         }
     }
 }
@@ -125,8 +123,8 @@ impl Listener for Story {
             }
             Event::BreakerOpened { key, until } => {
                 let next = match until {
-                    Some(until) => format!("the next look at {}", seconds(self.since(until))),
-                    None => "until a person looks".to_owned(),
+                    Some(until) => format!("next probe at {}", seconds(self.since(until))),
+                    None => "until a person releases it".to_owned(),
                 };
                 self.tell(at, key, format!("it fails → breaker open, {next}"));
             }
@@ -140,8 +138,9 @@ impl Listener for Story {
                 errors,
             } => {
                 let end = seconds(self.since(until));
-                let what =
-                    format!("error {errors} in a row → paused until {end}, the others go on");
+                let what = format!(
+                    "error {errors} in a row → paused until {end}, the other endpoints continue"
+                );
                 self.tell_away(at, format!("{pool}/{endpoint}"), what);
             }
             Event::EndpointDisabled { pool, endpoint, .. } => {
@@ -163,10 +162,10 @@ impl Listener for Story {
 /// Why a pace fell; `None` where another event tells more.
 fn lowered(why: Why) -> Option<&'static str> {
     match why {
-        Why::Throttled => Some("refused, and no wait was named"),
-        Why::SlowAnswers => Some("answers became slow"),
+        Why::Throttled => Some("refused without Retry-After"),
+        Why::SlowAnswers => Some("responses became slow"),
         Why::Failed => Some("it fails"),
-        Why::Landing => Some("hardly anything is left of its window"),
+        Why::Landing => Some("the window's quota is nearly used up"),
         Why::Initial
         | Why::FastAnswers
         | Why::Directed
@@ -264,11 +263,11 @@ mod tests {
             ),
         ]);
         insta::assert_snapshot!(told, @"
-        15.2s  polite: 429 with Retry-After 7s → everyone waits until 22.0s, not just the one request
-        15.9s  quota: its headers say that nothing is left → everyone waits until 22.0s
-        16.0s  steady: refused, and no wait was named → 52.0/s becomes 36.4/s
-        17.0s  pool/b: it fails → breaker open, the next look at 22.0s
-        17.1s  pool/b: error 2 in a row → paused until 22.0s, the others go on
+        15.2s  polite: 429 with Retry-After 7s → all requests wait until 22.0s
+        15.9s  quota: headers say that nothing remains → all requests wait until 22.0s
+        16.0s  steady: refused without Retry-After → 52.0/s becomes 36.4/s
+        17.0s  pool/b: it fails → breaker open, next probe at 22.0s
+        17.1s  pool/b: error 2 in a row → paused until 22.0s, the other endpoints continue
         22.5s  pool/b: a request succeeded → the endpoint is back
         ");
     }

@@ -92,7 +92,11 @@ fn picture() -> Picture {
         ],
         story: vec![
             told(12_300, "steady", "refused → 53.3/s becomes 37.3/s"),
-            told(15_200, "polite", "429 with Retry-After 7s → everyone waits"),
+            told(
+                15_200,
+                "polite",
+                "429 with Retry-After 7s → all requests wait",
+            ),
         ],
     }
 }
@@ -126,7 +130,7 @@ fn frame_shows_everything_on_a_wide_terminal() {
       d      8/s                  8.0/s              0.4 %  closed   [disabled] until a person enables it
 
       12.3s  steady: refused → 53.3/s becomes 37.3/s
-      15.2s  polite: 429 with Retry-After 7s → everyone waits
+      15.2s  polite: 429 with Retry-After 7s → all requests wait
     "#);
 }
 
