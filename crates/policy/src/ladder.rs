@@ -47,6 +47,8 @@ use crate::time::Timestamp;
 pub struct Ladder {
     epoch: u32,
     consecutive_errors: u32,
+    /// Successes since the last error.
+    successes: u32,
     paused_until: Option<Timestamp>,
     last_error: Option<Box<str>>,
     disabled: Option<Disabled>,
@@ -75,6 +77,9 @@ pub enum Step {
     Cleared,
     /// An error that does not climb: only the last error changed.
     Noted,
+    /// The gate asked for more than the limit, as `adaptive` does to find it: only the last error
+    /// changed, and responses to what was sent before no longer count.
+    Probed,
     /// An error climbed: a pause began.
     Paused {
         /// How long it lasts.
@@ -99,6 +104,7 @@ impl Ladder {
         Self {
             epoch: 0,
             consecutive_errors: 0,
+            successes: 0,
             paused_until: None,
             last_error: None,
             disabled: None,
@@ -118,6 +124,12 @@ impl Ladder {
         ended: &Ended<'_>,
         now: Timestamp,
     ) -> Step {
+        let is_success = ended.verdict == Some(Verdict::Success);
+        if is_success && (epoch == self.epoch || self.consecutive_errors == 0) {
+            // Also of those sent before the last probe: that the endpoint took them is no less
+            // true.
+            self.successes = self.successes.saturating_add(1);
+        }
         if epoch != self.epoch {
             return Step::Late;
         }
@@ -139,6 +151,7 @@ impl Ladder {
 
     fn fail(&mut self, settings: &LadderSettings, ended: &Ended<'_>, now: Timestamp) -> Step {
         self.last_error = Some(ended.shown());
+        let successes = std::mem::take(&mut self.successes);
         if ended.verdict == Some(Verdict::QuotaExhausted) {
             self.epoch = self.epoch.wrapping_add(1);
             self.disabled = Some(Disabled::QuotaExhausted);
@@ -146,6 +159,11 @@ impl Ladder {
         }
         if !settings.climbs(ended) {
             return Step::Noted;
+        }
+        if settings.is_probing(ended, successes) {
+            // The other refusals of the same burst are no errors either.
+            self.epoch = self.epoch.wrapping_add(1);
+            return Step::Probed;
         }
         self.climb(settings, ended.wait, now)
     }

@@ -16,6 +16,7 @@ use policy::key::endpoint_key;
 use policy::ladder::{Disabled, Ended, Ladder, LadderRecord, LadderSettings, Step};
 use policy::outcome::{Answer, Outcome, Verdict};
 use policy::pool::{self, Balance, EndpointId, Lease};
+use policy::rate::Strategy;
 use policy::time::Timestamp;
 
 use crate::ask::Ask;
@@ -325,7 +326,14 @@ impl<E> Pool<E> {
     ) {
         let now = self.limiter.clock().now();
         let ended = match outcome.answer {
-            Answer::Status(status) => Ended::answered(status, verdict, text, &outcome.hint),
+            Answer::Status(status) => {
+                let ended = Ended::answered(status, verdict, text, &outcome.hint);
+                // Only there does it matter whether the gate looks for its limit.
+                match verdict {
+                    Some(Verdict::Throttled) => ended.under(self.strategy(&endpoint.key)),
+                    _ => ended,
+                }
+            }
             Answer::Failed { failure, .. } => Ended::failure(failure, text),
         };
         let mut state = lock(&self.state);
@@ -335,7 +343,10 @@ impl<E> Pool<E> {
         } = &mut *state;
         let step = pool.settle(protection, lease, &ended, now);
         let after = pool.get(endpoint.id).map(|after| view(after, now));
-        let has_changed = !matches!(step, Step::Late | Step::Unchanged | Step::Noted);
+        let has_changed = !matches!(
+            step,
+            Step::Late | Step::Unchanged | Step::Noted | Step::Probed
+        );
         if was_recovering || has_changed {
             self.changed(state);
         } else {
@@ -344,6 +355,10 @@ impl<E> Pool<E> {
         if let Some(after) = after {
             self.tell(step, &after, now);
         }
+    }
+
+    fn strategy(&self, key: &str) -> Strategy {
+        self.limiter.shared().settings_of(key).strategy()
     }
 
     fn abandon(&self, lease: Lease) {
@@ -359,7 +374,7 @@ impl<E> Pool<E> {
     fn tell(&self, step: Step, after: &EndpointView, now: Timestamp) {
         let (pool, endpoint) = (&*self.name, &*after.name);
         let event = match (step, after.disabled, after.paused_until) {
-            (Step::Late | Step::Unchanged | Step::Noted, ..) => return,
+            (Step::Late | Step::Unchanged | Step::Noted | Step::Probed, ..) => return,
             (_, Some(why), _) => Event::EndpointDisabled {
                 pool,
                 endpoint,

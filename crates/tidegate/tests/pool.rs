@@ -64,6 +64,22 @@ fn work_is_spread_and_gates_are_named_after_pool_and_endpoint() {
 }
 
 #[test]
+fn a_429_after_twenty_successes_pauses_unless_an_adaptive_gate_probed() {
+    for (strategy, paused) in [("adaptive", false), ("aimd", true), ("fixed", true)] {
+        let (clock, pool) = pool(&[("strategy", strategy)], &["a", "b"]);
+        for _ in 0..40 {
+            send(&clock, &pool, &status(200));
+        }
+        let refused = send(&clock, &pool, &status(429));
+        let views = pool.view();
+        let view = views.iter().find(|view| *view.name == *refused).unwrap();
+        assert_eq!(view.paused_until.is_some(), paused, "{strategy}");
+        assert_eq!(view.consecutive_errors, u32::from(paused), "{strategy}");
+        assert_eq!(view.last_error.as_deref(), Some("HTTP 429"), "{strategy}");
+    }
+}
+
+#[test]
 fn an_error_pauses_the_endpoint_and_teaches_its_gate() {
     let (clock, pool) = pool(FAST, &["a", "b"]);
     assert_eq!(send(&clock, &pool, &status(429)), "a");

@@ -6,6 +6,7 @@ use super::LadderSettings;
 use crate::classify;
 use crate::hint::{self, Hint, Response, Source};
 use crate::outcome::{Failure, Verdict};
+use crate::rate::Strategy;
 use crate::time::WallTime;
 
 /// How an attempt through an endpoint ended.
@@ -22,6 +23,8 @@ pub struct Ended<'a> {
     pub text: &'a str,
     /// How long the server asks to stay away, and where it says so.
     pub wait: Option<(Duration, Source)>,
+    /// Does the gate that sent it look for the limit by exceeding it, as `adaptive` does?
+    pub is_probed: bool,
 }
 
 /// What an error is known by.
@@ -43,6 +46,7 @@ impl<'a> Ended<'a> {
             trouble: None,
             text: "",
             wait: None,
+            is_probed: false,
         }
     }
 
@@ -100,7 +104,15 @@ impl<'a> Ended<'a> {
             wait: hint
                 .wait
                 .map(|wait| (wait, hint.source.unwrap_or(Source::Assumed))),
+            is_probed: false,
         }
+    }
+
+    /// The same, sent through a gate of this strategy. Without it, no gate is assumed to probe.
+    #[must_use]
+    pub fn under(mut self, strategy: Strategy) -> Self {
+        self.is_probed = strategy == Strategy::Adaptive;
+        self
     }
 
     /// A transport failure.
@@ -110,6 +122,7 @@ impl<'a> Ended<'a> {
             trouble: Some(Trouble::Failure(failure)),
             text,
             wait: None,
+            is_probed: false,
         }
     }
 
@@ -120,6 +133,7 @@ impl<'a> Ended<'a> {
             trouble: Some(Trouble::Text),
             text,
             wait: None,
+            is_probed: false,
         }
     }
 

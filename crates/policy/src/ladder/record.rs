@@ -34,6 +34,7 @@ impl Ladder {
         Self {
             epoch: 0,
             consecutive_errors: record.consecutive_errors,
+            successes: 0,
             paused_until: record.pause.map(|left| now + left),
             last_error: record.last_error,
             disabled: record.disabled,

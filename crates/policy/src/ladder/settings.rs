@@ -115,6 +115,19 @@ impl LadderSettings {
         }
     }
 
+    /// Is this error the gate's own probing, after so many `successes` since the last error? An
+    /// endpoint that took many requests is not failing; the gate asked for more than its limit.
+    pub(super) fn is_probing(&self, ended: &Ended<'_>, successes: u32) -> bool {
+        let status = match ended.trouble {
+            Some(Trouble::Status(status)) => Some(status),
+            Some(Trouble::Text) => self.status_in(ended.text),
+            Some(Trouble::Failure(_)) | None => None,
+        };
+        let is_undirected_429 = status == Some(429) && ended.wait.is_none();
+        let is_on = ended.is_probed && self.probing_after > 0;
+        is_on && is_undirected_429 && successes >= self.probing_after
+    }
+
     /// The listed status that stands in `text` as a whole word: what to go by where no status is
     /// known at all.
     pub fn status_in(&self, text: &str) -> Option<u16> {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use policy::duration::{Rounded, whole_seconds};
 use policy::hint::Source;
 use policy::ladder::{Ended, Ladder, LadderSettings, Step};
+use policy::rate::Strategy;
 use policy::time::Timestamp;
 
 use super::Replay;
@@ -80,6 +81,7 @@ impl ProtectionReplay {
             Step::Unchanged => "changes nothing: only a person enables it again".to_owned(),
             Step::Cleared => "a success: pause, count and last error are cleared".to_owned(),
             Step::Noted => format!("noted, no step: not an error that climbs ({last})"),
+            Step::Probed => format!("noted, no step: our own probing ({last})"),
             Step::Paused { pause, source } => self.climbed(pause, source, "paused for"),
             Step::DisabledByErrors { pause, source } => self.climbed(
                 pause,
@@ -159,7 +161,7 @@ impl Replay for ProtectionReplay {
                     }
                 };
                 self.timeline.advance(at)?;
-                self.finish(number, &ended, at.time)?
+                self.finish(number, &ended.under(Strategy::Adaptive), at.time)?
             }
             Move::Enable => {
                 self.timeline.advance(at)?;
