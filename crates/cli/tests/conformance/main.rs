@@ -24,6 +24,9 @@ mod poll;
 mod protection;
 mod replay;
 mod retry_after;
+#[path = "../durable/support.rs"]
+#[expect(dead_code, reason = "other tests use the rest of it")]
+mod server;
 mod steps;
 mod window;
 

@@ -9,6 +9,7 @@ use policy::time::Timestamp;
 use serde_json::{Value, json};
 
 use crate::replay::{refused, replay};
+use crate::server::{Home, Running};
 use crate::{check, check_list, check_lists};
 
 #[test]
@@ -76,7 +77,6 @@ fn classification() {
 
 #[test]
 fn display_and_settings() {
-    const STORED: &str = "pending: settings that are stored and changed at run time";
     let json = include_str!("../../../../conformance/003_display_and_settings.json");
     check_lists(
         json,
@@ -109,16 +109,14 @@ fn display_and_settings() {
         "settings",
         &[
             ("raise-threshold-fills-with-last", fills_with_last),
-            ("reset", defaults),
+            ("lower-then-raise-loses-values", lowers_then_raises),
+            ("reset", resets),
             ("persist", persists),
         ],
-        &[
-            ("lower-then-raise-loses-values", STORED),
-            (
-                "non-number-threshold",
-                "superseded by design: refused, with what was expected",
-            ),
-        ],
+        &[(
+            "non-number-threshold",
+            "superseded by design: refused, with what was expected",
+        )],
     );
     check_list(
         json,
@@ -127,11 +125,9 @@ fn display_and_settings() {
             ("single_error", scenario),
             ("success_recovery", scenario),
             ("auto_disable", scenario),
+            ("must-not-touch-live-endpoint", touches_nothing),
         ],
-        &[(
-            "must-not-touch-live-endpoint",
-            "pending: the test tool belongs to the console",
-        )],
+        &[],
     );
 }
 
@@ -153,7 +149,7 @@ fn epochs_and_pools() {
         &[
             (
                 "disable-endpoint-mid-run-aborts-and-requeues",
-                "pending: whoever sends decides what becomes of requests under way",
+                "by design: requests in flight finish when an endpoint is disabled",
             ),
             (
                 "event-seq-stale-drop",
@@ -357,16 +353,84 @@ fn fills_with_last(case: &Value) {
     }
 }
 
-fn defaults(case: &Value) {
-    let (expect, settings) = (&case["expect"], LadderSettings::default());
-    assert_eq!(json!(settings.protects(2)), expect["enabled"]);
-    let pauses: Vec<u64> = settings.pauses().iter().map(Duration::as_secs).collect();
-    assert_eq!(json!(pauses), expect["durations"]);
-    assert_eq!(json!(settings.disable_after()), expect["threshold"]);
-    assert_eq!(json!(settings.show_test_tool()), expect["show_test_tool"]);
+/// A lower threshold shortens the list with it; a higher one repeats its last pause.
+fn lowers_then_raises(case: &Value) {
+    let home = Home::new(TWO_ENDPOINTS);
+    let server = home.start();
+    let [lower, higher] = [0, 1].map(|n| case["given"]["sequence"][n].as_u64().unwrap());
+    let shortened = &["30s", "60s", "120s"][..usize::try_from(lower).unwrap()];
+    let body = json!({ "disable_after": lower, "pauses": shortened });
+    server.admin.must("PUT", PROTECTION, Some(&body));
+    server.stop();
+    let server = home.start();
+    let body = json!({ "disable_after": higher });
+    server.admin.must("PUT", PROTECTION, Some(&body));
+    let steps = tested(&server, "auto_disable");
+    assert_eq!(pauses_of(&steps), case["expect"]["durations"]);
 }
 
-/// What is written down says how much of the pause is left; the store itself comes later.
+fn resets(case: &Value) {
+    let server = Home::new(TWO_ENDPOINTS).start();
+    let body =
+        json!({ "enabled": false, "pauses": ["5s"], "disable_after": 2, "show_test_tool": true });
+    server.admin.must("PUT", PROTECTION, Some(&body));
+    server
+        .admin
+        .must("POST", &format!("{PROTECTION}/reset"), None);
+    let protection = server.admin.pool("p")["protection"].take();
+    let expect = &case["expect"];
+    assert_eq!(protection["enabled"], expect["enabled"]);
+    assert_eq!(protection["disable_after"], expect["threshold"]);
+    assert_eq!(protection["show_test_tool"], expect["show_test_tool"]);
+    assert_eq!(
+        pauses_of(&tested(&server, "auto_disable")),
+        expect["durations"]
+    );
+}
+
+fn touches_nothing(case: &Value) {
+    let server = Home::new(TWO_ENDPOINTS).start();
+    let before = server.admin.pool("p");
+    for scenario in [
+        "single_error",
+        "repeated_errors",
+        "success_recovery",
+        "auto_disable",
+    ] {
+        assert!(!tested(&server, scenario).is_empty());
+    }
+    let has_changed = server.admin.pool("p") != before;
+    assert_eq!(json!(has_changed), case["expect"]["live_state_changed"]);
+}
+
+const TWO_ENDPOINTS: &str = r#"
+    [pool.p]
+    endpoints = [
+      { name = "a", url = "http://127.0.0.1:9/" },
+      { name = "b", url = "http://127.0.0.1:9/" },
+    ]
+"#;
+
+const PROTECTION: &str = "/api/v1/pools/p/protection";
+
+/// The steps that the server's test tool shows.
+fn tested(server: &Running, scenario: &str) -> Vec<Value> {
+    let body = json!({ "scenario": scenario });
+    let mut shown = server
+        .admin
+        .must("POST", "/api/v1/pools/p/test", Some(&body));
+    shown["steps"].as_array_mut().map(std::mem::take).unwrap()
+}
+
+/// The pause after each step in seconds; null where there is none.
+fn pauses_of(steps: &[Value]) -> Value {
+    let millis = steps.iter().map(|step| step["pause_ms"].as_u64().unwrap());
+    millis
+        .map(|millis| (millis > 0).then_some(millis / 1000))
+        .collect()
+}
+
+/// The record says how much of the pause is left.
 fn persists(case: &Value) {
     let left = case["given"]["restart_while_paused_s_left"]
         .as_u64()
@@ -397,6 +461,10 @@ fn scenario(case: &Value) {
         let is_disabled = disabled_at.is_some_and(|at| n as u64 + 1 >= at);
         assert_eq!(json!(!is_disabled), answer["enabled"]);
     }
+    // The server's own tool comes to the same pauses.
+    let server = Home::new(TWO_ENDPOINTS).start();
+    let steps = tested(&server, case["scenario"].as_str().unwrap());
+    assert_eq!(pauses_of(&steps), expect["pause_s"]);
 }
 
 fn one_batch(case: &Value) {
