@@ -1,111 +1,139 @@
-//! Lines for people and programs who look on: one event, one line.
+//! The log: one event, one line on stderr, for people or as JSON.
 //!
-//! Everything that is ever logged is a variant of [`Line`], with its level, its name and its
-//! fields, so that nobody writes a line of their own and nothing secret slips in by a format
-//! string. Where lines go is for whoever makes the [`Log`] to say.
+//! Events are `tracing` events, and every one is written by a method of [`Log`]: its name, level,
+//! fields and sentence are in one place, and a value that may hold a secret has to arrive as a type
+//! of [`redact`](crate::redact). Lines are made by a layer of `tracing-subscriber`; an exporter is
+//! another layer in [`Log::new`].
 //!
-//! Logging never keeps anyone waiting: a line is put together at once and handed to a thread that
-//! writes. If the sink cannot keep up, [`Log::MOST_WAITING`] lines wait and further ones are
-//! dropped and counted; as soon as there is room again, a line says how many are missing. A sink
-//! that fails, as a pipe does that nobody reads, is ignored: a log is no reason to stop.
+//! A log has a dispatcher of its own and makes it current only while it writes an event. To make it
+//! the default of every thread instead would be less work for an event, but events are rare, every
+//! thread that ever reports one would have to do it, and several servers in one process, as in
+//! tests, could not share a thread. An event whose level is off costs one comparison.
+//!
+//! Writing does not block the caller: a line goes to a thread that writes. If the sink is too slow,
+//! [`Log::MAX_QUEUED`] lines wait and further ones are dropped and counted; when there is room
+//! again, a `lines_dropped` event reports their number. A sink that fails, such as a closed pipe,
+//! is ignored.
 
 use std::fmt;
 use std::io::Write;
+use std::str::FromStr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tidegate::Clock;
+pub use tracing::Level;
+use tracing::{Dispatch, dispatcher};
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::{Layer, SubscriberExt};
 
-mod calendar;
-mod escape;
-mod fields;
+mod event;
 mod line;
-mod render;
 mod writer;
 
-pub use line::{Line, Whose};
+pub use event::{EVENTS, ItemId, RequestEnd, Retry};
 
-use render::Style;
+use line::LineLayer;
 use writer::Writer;
 
-/// Where lines go. Cheap to clone; clones are the same log.
+/// Writes events to a sink. Cheap to clone; clones are the same log.
 ///
 /// ```
-/// use app::log::{Format, Level, Line, Log};
+/// use app::log::{Format, Level, Log};
 /// use tidegate::Clock;
 ///
-/// let log = Log::new(Box::new(std::io::sink()), Format::Json, Level::Info, &Clock::system());
-/// log.write(&Line::BreakerClosed { key: "api.example.com" });
+/// let log = Log::new(Box::new(std::io::sink()), Format::Json, Level::INFO, &Clock::system());
+/// log.stopped();
 /// log.flush();
 /// ```
 #[derive(Clone)]
 pub struct Log(Option<Arc<Shared>>);
 
+struct Shared {
+    dispatch: Dispatch,
+    max_level: LevelFilter,
+    clock: Clock,
+    writer: Writer,
+}
+
 /// How lines are written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Time, level, name and a sentence. The default.
-    #[default]
-    Human,
+    /// Time, level, name and a sentence.
+    Human {
+        /// Whether the level has a colour.
+        has_colour: bool,
+    },
     /// A JSON object for each line.
     Json,
 }
 
-/// How much a line matters, the most important first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    /// Something will not be done unless a person interferes.
-    Error,
-    /// Something is not as usual, and is being dealt with.
-    Warn,
-    /// Worth knowing. The default.
-    #[default]
-    Info,
-    /// What also happens while all is normal.
-    Debug,
+/// Which events are written: all up to a level, or by name as `RUST_LOG` does it.
+///
+/// ```
+/// use app::log::{Filter, Level};
+///
+/// let _by_level = Filter::from(Level::WARN);
+/// let _by_name: Filter = "info,endpoint=off,request=debug".parse().unwrap();
+/// ```
+#[derive(Clone, Debug)]
+pub struct Filter(Targets);
+
+impl From<Level> for Filter {
+    fn from(level: Level) -> Self {
+        Self(Targets::new().with_default(level))
+    }
 }
 
-impl Level {
-    /// Every level.
-    pub const ALL: [Self; 4] = [Self::Error, Self::Warn, Self::Info, Self::Debug];
+impl FromStr for Filter {
+    type Err = String;
 
-    /// The word for it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Error => "error",
-            Self::Warn => "warn",
-            Self::Info => "info",
-            Self::Debug => "debug",
+    /// Reads `LEVEL`, `EVENT=LEVEL` and `EVENT` (at any level), separated by commas. `EVENT` is the name of an event or how
+    /// several begin, `LEVEL` is `off`, `error`, `warn`, `info`, `debug` or `trace`; the longest
+    /// name that fits counts.
+    fn from_str(text: &str) -> Result<Self, String> {
+        // An empty part would switch everything on.
+        let has_empty = text.split(',').any(|part| part.trim().is_empty());
+        let targets = text.parse().ok().filter(|_| !has_empty);
+        let Some(targets): Option<Targets> = targets else {
+            let levels = "off, error, warn, info, debug or trace";
+            return Err(format!(
+                "`{text}`, expected LEVEL or EVENT=LEVEL, separated by commas, with a level of {levels}"
+            ));
+        };
+        let is_unknown = |name: &&str| !EVENTS.iter().any(|event| event.starts_with(name));
+        match targets.iter().map(|(name, _)| name).find(is_unknown) {
+            Some(name) => Err(format!("no event is called or begins with `{name}`")),
+            None => Ok(Self(targets)),
         }
     }
 }
 
-struct Shared {
-    level: Level,
-    style: Arc<Style>,
-    writer: Writer,
-}
-
 impl Log {
-    /// So many lines wait for a slow sink before further ones are dropped.
-    pub const MOST_WAITING: usize = 1024;
+    /// How many lines wait for a slow sink before further ones are dropped.
+    pub const MAX_QUEUED: usize = 1024;
 
-    /// [`Log::flush`] waits so long for a sink that takes nothing.
-    pub const FLUSH_FOR: Duration = Duration::from_secs(2);
+    /// How long [`Log::flush`] waits for a sink that takes nothing.
+    pub const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
-    /// Writes lines of `level` and those that matter more to `sink`, by a thread that ends with
-    /// the last clone. `clock` is the one that the instants in lines are of.
-    pub fn new(sink: Box<dyn Write + Send>, format: Format, level: Level, clock: &Clock) -> Self {
-        let style = Arc::new(Style {
-            format,
-            colour: AtomicBool::new(false),
-            clock: clock.clone(),
-        });
-        let writer = Writer::start(sink, Arc::clone(&style));
+    /// Writes the events that `filter` lets pass to `sink`, by a thread that ends after the last
+    /// clone is dropped. Instants in events are of `clock`.
+    pub fn new(
+        sink: Box<dyn Write + Send>,
+        format: Format,
+        filter: impl Into<Filter>,
+        clock: &Clock,
+    ) -> Self {
+        let Filter(targets) = filter.into();
+        let levels = targets.iter().map(|(_, level)| level);
+        let max_level = levels.chain(targets.default_level()).max();
+        let writer = Writer::start(sink, format, clock);
+        let layer = LineLayer::new(format, clock, &writer);
+        let lines = tracing_subscriber::registry().with(layer.with_filter(targets));
         Self(Some(Arc::new(Shared {
-            level,
-            style,
+            dispatch: Dispatch::new(lines),
+            max_level: max_level.unwrap_or(LevelFilter::OFF),
+            clock: clock.clone(),
             writer,
         })))
     }
@@ -115,50 +143,40 @@ impl Log {
         Self(None)
     }
 
-    /// The same log, its levels in colour or not; they are not unless told. JSON never is.
-    #[must_use]
-    pub fn with_colour(self, colour: bool) -> Self {
-        if let Some(shared) = &self.0 {
-            shared.style.colour.store(colour, Ordering::Relaxed);
-        }
-        self
-    }
-
-    /// Would a line of this level be written? For callers to whom making one is work.
+    /// Whether some event of this level would be written: to skip the work of preparing one.
+    #[inline]
     pub fn has(&self, level: Level) -> bool {
         let shared = self.0.as_ref();
-        shared.is_some_and(|shared| level <= shared.level)
+        shared.is_some_and(|shared| level <= shared.max_level)
     }
 
-    /// Writes a line, if its level is wanted. Does not wait for the sink.
-    pub fn write(&self, line: &Line<'_>) {
-        if let Some(shared) = &self.0
-            && line.level() <= shared.level
-        {
-            shared.writer.push(shared.style.render(line));
-        }
-    }
-
-    /// Waits until what was written so far has reached the sink, at most [`Log::FLUSH_FOR`].
+    /// Waits until all lines so far have reached the sink, at most [`Log::FLUSH_TIMEOUT`]. Returns
     /// `false` if that was not enough.
     pub fn flush(&self) -> bool {
         let shared = self.0.as_ref();
-        shared.is_none_or(|shared| shared.writer.flush(Self::FLUSH_FOR))
+        shared.is_none_or(|shared| shared.writer.flush(Self::FLUSH_TIMEOUT))
     }
 
-    /// How many lines were dropped because the sink could not keep up.
+    /// How many lines were dropped because the sink was too slow.
     pub fn dropped(&self) -> u64 {
         let shared = self.0.as_ref();
         shared.map_or(0, |shared| shared.writer.dropped())
+    }
+
+    /// Runs `write` with this log's dispatcher, if the level is on.
+    fn emit(&self, level: Level, write: impl FnOnce()) {
+        if let Some(shared) = &self.0
+            && level <= shared.max_level
+        {
+            dispatcher::with_default(&shared.dispatch, write);
+        }
     }
 }
 
 impl fmt::Debug for Log {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Some(shared) => write!(f, "Log({:?}, {:?})", shared.style.format, shared.level),
-            None => f.write_str("Log(silent)"),
-        }
+        let level = self.0.as_ref().map(|shared| shared.max_level);
+        f.debug_tuple("Log").field(&level).finish()
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::admin::{Admin, AdminError};
 use crate::core::Core;
 use crate::gateway::{Gateway, StartError};
-use crate::log::{Format, Level, Line, Log};
+use crate::log::{Filter, Format, Level, Log};
 use crate::settings::{Problem, Settings};
 use crate::state::{Persister, State};
 
@@ -33,10 +33,8 @@ pub struct Logs {
     pub sink: Box<dyn Write + Send>,
     /// For people or for programs.
     pub format: Format,
-    /// The least that is written.
-    pub level: Level,
-    /// May they have colours?
-    pub has_colour: bool,
+    /// Which events are written.
+    pub filter: Filter,
 }
 
 impl Logs {
@@ -44,9 +42,8 @@ impl Logs {
     pub fn silent() -> Self {
         Self {
             sink: Box::new(io::sink()),
-            format: Format::Human,
-            level: Level::Error,
-            has_colour: false,
+            format: Format::Json,
+            filter: Level::ERROR.into(),
         }
     }
 }
@@ -55,7 +52,7 @@ impl fmt::Debug for Logs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Logs")
             .field("format", &self.format)
-            .field("level", &self.level)
+            .field("filter", &self.filter)
             .finish_non_exhaustive()
     }
 }
@@ -124,8 +121,7 @@ impl Server {
     pub fn start(settings: Settings, logs: Logs) -> Result<Self, ServeError> {
         let listen = settings.server.listen;
         let clock = Clock::system();
-        let log = Log::new(logs.sink, logs.format, logs.level, &clock);
-        let log = log.with_colour(logs.has_colour);
+        let log = Log::new(logs.sink, logs.format, logs.filter, &clock);
         let store = Store::open(&settings.server.data)?;
         let settings = Arc::new(settings);
         let core = Core::new(&settings, log, clock, workers());
@@ -202,7 +198,7 @@ impl Server {
             .snapshot(Sort::default(), 0)
             .totals
             .in_flight;
-        log.write(&Line::Draining { in_flight });
+        log.draining(in_flight);
         self.gateway.drain();
         self.admin.drain();
         let again = async {
@@ -220,7 +216,7 @@ impl Server {
             () = finished => ended,
             () = again => Ended::Abandoned,
         };
-        log.write(&Line::Stopped);
+        log.stopped();
         log.flush();
         if ended == Ended::Abandoned {
             return ended;
@@ -235,12 +231,11 @@ impl Server {
             Ok(settings) => {
                 self.state.reload(Arc::new(settings));
                 self.gateway.reload();
-                log.write(&Line::Reloaded);
+                log.reloaded();
             }
             Err(problems) => {
                 for problem in problems {
-                    let problem = problem.to_string();
-                    log.write(&Line::ReloadFailed { problem: &problem });
+                    log.reload_failed(&problem.to_string());
                 }
             }
         }

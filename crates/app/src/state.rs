@@ -30,7 +30,7 @@ pub use endpoint::UpstreamEndpoint;
 pub use persist::{PersistState, Persister};
 
 use crate::core::Core;
-use crate::log::{Line, Log};
+use crate::log::Log;
 use crate::metrics;
 use crate::settings::{PlainFiles, Settings};
 use configuration::EndpointRecords;
@@ -187,14 +187,9 @@ struct EventLogger(Weak<State>);
 
 impl Listener for EventLogger {
     fn on_event(&self, _at: Timestamp, event: &Event<'_>) {
-        let Some(line) = Line::from_event(event) else {
-            return;
-        };
         if let Some(state) = self.0.upgrade() {
             let last_error = state.last_error(event);
-            state
-                .log()
-                .write(&line.with_last_error(last_error.as_deref()));
+            state.log().library_event(event, last_error.as_deref());
         }
     }
 }

@@ -12,8 +12,10 @@ use std::fmt::Write as _;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use app::log::{Format, Level};
+use anyhow::anyhow;
+use app::log::{Filter, Format, Level};
 use app::server::Logs;
+use app::settings::{LOG_VARIABLE, Process, Surroundings};
 use serde::Serialize;
 use terminal_size::{Height, Width, terminal_size_of};
 
@@ -118,21 +120,22 @@ impl Output {
         }
     }
 
-    /// The log of a server: to stderr, at the level that was asked for.
-    pub(crate) fn logs(&self, format: LogFormat) -> Logs {
-        Logs {
+    /// The log of a server: to stderr, filtered by the flags or else by `TIDEGATE_LOG`.
+    pub(crate) fn logs(&self, format: LogFormat) -> Result<Logs, Failure> {
+        Ok(Logs {
             sink: Box::new(io::stderr()),
             format: match format {
-                LogFormat::Human => Format::Human,
+                LogFormat::Human => Format::Human {
+                    has_colour: io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none(),
+                },
                 LogFormat::Json => Format::Json,
             },
-            level: match self.verbosity {
-                Verbosity::Quiet => Level::Error,
-                Verbosity::Normal => Level::Info,
-                Verbosity::Verbose => Level::Debug,
+            filter: match self.verbosity {
+                Verbosity::Quiet => Level::ERROR.into(),
+                Verbosity::Normal => filter_from_environment()?,
+                Verbosity::Verbose => Level::DEBUG.into(),
             },
-            has_colour: io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none(),
-        }
+        })
     }
 
     /// A progress bar for long work; invisible unless stderr is a terminal.
@@ -219,6 +222,21 @@ fn escape_with(
 fn is_active(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
+fn filter_from_environment() -> Result<Filter, Failure> {
+    match Process
+        .variable(LOG_VARIABLE)
+        .filter(|text| !text.is_empty())
+    {
+        Some(text) => text.parse().map_err(|problem| {
+            Failure::new(
+                Exit::Usage,
+                anyhow!("environment variable `{LOG_VARIABLE}`: {problem}"),
+            )
+        }),
+        None => Ok(Level::INFO.into()),
+    }
 }
 
 /// Moves the cursor to the upper left and clears everything below.

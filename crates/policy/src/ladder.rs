@@ -65,6 +65,17 @@ pub enum Disabled {
     Person,
 }
 
+impl Disabled {
+    /// The word for it in logs and the API.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Errors(_) => "errors",
+            Self::QuotaExhausted => "quota_exhausted",
+            Self::Person => "person",
+        }
+    }
+}
+
 /// What a result changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {

@@ -13,7 +13,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use policy::ladder::Disabled;
 use serde_json::{Value, json};
 use tidegate::event::{Event, Listener};
 use tidegate::{Clock, Timestamp};
@@ -204,15 +203,6 @@ pub(crate) fn unix_millis(clock: &Clock, at: Timestamp) -> i64 {
     clock.wall_at(at).as_unix_millis()
 }
 
-/// Why an endpoint is disabled, in one word.
-fn disabled_word(why: Disabled) -> &'static str {
-    match why {
-        Disabled::Errors(_) => "errors",
-        Disabled::QuotaExhausted => "quota_exhausted",
-        Disabled::Person => "person",
-    }
-}
-
 /// Milliseconds with their fractions, to the microsecond.
 pub(crate) fn millis(duration: Duration) -> f64 {
     let micros = u32::try_from(duration.as_micros()).unwrap_or(u32::MAX);
@@ -279,7 +269,7 @@ fn values(clock: &Clock, event: &Event<'_>) -> Value {
             pool,
             endpoint,
             why,
-        } => json!({ "pool": pool, "endpoint": endpoint, "reason": disabled_word(why) }),
+        } => json!({ "pool": pool, "endpoint": endpoint, "reason": why.as_str() }),
         Event::EndpointEnabled { pool, endpoint } => {
             json!({ "pool": pool, "endpoint": endpoint })
         }

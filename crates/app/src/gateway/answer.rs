@@ -19,7 +19,7 @@ use super::problem::Own;
 use super::routes::Route;
 use super::trails::{RequestId, RequestTrail};
 use super::worker::Worker;
-use crate::log::{Level, Line, Whose};
+use crate::log::{ItemId, Level, RequestEnd, Retry};
 use crate::metrics::{Metrics, RequestOutcome};
 use crate::state::UpstreamEndpoint;
 use crate::upstream::{BodyTrouble, Kept, Trouble};
@@ -220,17 +220,17 @@ impl<'a> Finish<'a> {
             return;
         };
         let log = self.worker.front.state.log();
-        if !log.has(Level::Info) {
+        if !log.has(Level::INFO) {
             return;
         }
         let route = self.route.as_ref();
-        log.write(&Line::RetryScheduled {
-            whose: Whose::Request(&self.id.to_string()),
+        log.retry_scheduled(&Retry {
+            item: ItemId::Request(&self.id.to_string()),
             key: route.map_or("", |route| route.pool.name()),
             attempt: self.sent.load(Ordering::Relaxed),
             delay: *delay,
             reason: *reason,
-            trace_id: Some(&self.trace()),
+            trace_id: &self.trace(),
         });
     }
 
@@ -319,16 +319,21 @@ impl<'a> Finish<'a> {
         }
         let succeeded = outcome == RequestOutcome::Success;
         state.core().metrics().call(&way.trail, way.sent, succeeded);
-        if state.log().has(Level::Debug) {
-            state.log().write(&Line::Request {
+        let log = state.log();
+        let route = route.map_or(Metrics::NO_ROUTE, |route| route.pool.name());
+        if outcome == RequestOutcome::Exhausted {
+            log.request_exhausted(&self.id.to_string(), route, way.sent, &self.trace());
+        }
+        if log.has(Level::DEBUG) {
+            log.request(&RequestEnd {
                 request_id: &self.id.to_string(),
-                route: route.map_or(Metrics::NO_ROUTE, |route| route.pool.name()),
+                route,
                 status: status.as_u16(),
                 outcome,
                 attempts: way.sent,
                 wait: way.trail.waited(),
                 latency: self.now().since(self.came_at),
-                trace_id: Some(&self.trace()),
+                trace_id: &self.trace(),
             });
         }
     }

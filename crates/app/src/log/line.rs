@@ -1,310 +1,174 @@
-//! Everything that is logged.
+//! From an event to its line.
+//!
+//! Keys, names of endpoints and messages of servers come from outside. Whatever an event holds, its
+//! line is escaped here as a whole: nothing in it can end the line, begin another, or make a
+//! terminal or an editor hide a part of it. No text takes more than [`MAX_TEXT`] characters.
 
-use std::fmt;
-use std::net::SocketAddr;
-use std::time::Duration;
+use std::fmt::{self, Write};
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
 
-use policy::hint::Source;
-use policy::item::{ResendReason, TerminalReason};
-use policy::ladder::Disabled;
-use policy::poll::Notice;
-use policy::time::Timestamp;
-use tidegate::event::Event;
+use policy::time::WallTime;
+use serde_json::Value;
+use tidegate::Clock;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::layer::{Context, Layer};
 
-use super::Level;
-use crate::metrics::RequestOutcome;
-use crate::redact::Text;
+use super::Format;
+use super::writer::{Queue, Writer};
 
-/// One line of the log. Instants are of the clock that the log was made with.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Line<'a> {
-    /// Something will be sent again.
-    RetryScheduled {
-        /// What.
-        whose: Whose<'a>,
-        /// Through which gate or pool.
-        key: &'a str,
-        /// How often it was sent so far.
-        attempt: u32,
-        /// How long from now.
-        delay: Duration,
-        /// Why.
-        reason: ResendReason,
-        /// The trace that it is a part of.
-        trace_id: Option<&'a str>,
-    },
-    /// An operation will not be sent again by itself.
-    OperationFailed {
-        /// Which one.
-        operation_id: &'a str,
-        /// Through which gate.
-        key: &'a str,
-        /// Why not.
-        reason: TerminalReason,
-        /// The trace that it is a part of.
-        trace_id: Option<&'a str>,
-    },
-    /// A request was answered.
-    Request {
-        /// Which one.
-        request_id: &'a str,
-        /// By which route.
-        route: &'a str,
-        /// With this status.
-        status: u16,
-        /// How it ended.
-        outcome: RequestOutcome,
-        /// How often it was sent.
-        attempts: u32,
-        /// How long it waited, in lines and between attempts.
-        wait: Duration,
-        /// From its arrival to the head of the answer.
-        latency: Duration,
-        /// The trace that it is a part of.
-        trace_id: Option<&'a str>,
-    },
-    /// A hold has begun, or now lasts longer.
-    HoldStarted {
-        /// Of which gate.
-        key: &'a str,
-        /// Until when.
-        until: Timestamp,
-        /// Who asked for it.
-        source: Source,
-    },
-    /// A breaker opened.
-    BreakerOpened {
-        /// Of which gate.
-        key: &'a str,
-        /// Until when; `None` if only a person ends it.
-        until: Option<Timestamp>,
-    },
-    /// A breaker closed again.
-    BreakerClosed {
-        /// Of which gate.
-        key: &'a str,
-    },
-    /// An endpoint is left alone for a while.
-    EndpointPaused {
-        /// Whose endpoint.
-        pool: &'a str,
-        /// Which one.
-        endpoint: &'a str,
-        /// Until when.
-        until: Timestamp,
-        /// Errors in a row so far.
-        errors: u32,
-        /// The last of them.
-        last_error: Option<Text<'a>>,
-    },
-    /// An endpoint is left alone until a person enables it.
-    EndpointDisabled {
-        /// Whose endpoint.
-        pool: &'a str,
-        /// Which one.
-        endpoint: &'a str,
-        /// Why.
-        why: Disabled,
-        /// The last error.
-        last_error: Option<Text<'a>>,
-    },
-    /// An endpoint works again, or a person says so.
-    EndpointEnabled {
-        /// Whose endpoint.
-        pool: &'a str,
-        /// Which one.
-        endpoint: &'a str,
-    },
-    /// A credential was refreshed, or could not be.
-    Refreshed {
-        /// Which one.
-        credential: &'a str,
-        /// Is it good now?
-        succeeded: bool,
-    },
-    /// Following a job became slower, as fast as before again, or is over.
-    Poll {
-        /// Which job, or at which address.
-        key: &'a str,
-        /// What changed.
-        notice: Notice,
-    },
-    /// Something takes connections now.
-    Listening {
-        /// What.
-        what: &'a str,
-        /// Where.
-        address: SocketAddr,
-    },
-    /// The settings were read again and are in use.
-    Reloaded,
-    /// The settings were read again and are wrong; those from before stay in use.
-    ReloadFailed {
-        /// What is wrong with them.
-        problem: &'a str,
-    },
-    /// No new requests are taken; those under way are finished.
-    Draining {
-        /// How many are under way.
-        in_flight: u64,
-    },
-    /// Everything has stopped.
-    Stopped,
-    /// What has to survive a restart cannot be written down now.
-    StoreDegraded {
-        /// Why not.
-        problem: Text<'a>,
-    },
-    /// It can be written down again.
-    StoreRecovered,
-    /// Lines are missing here, because the log could not be written as fast as they came.
-    LinesDropped {
-        /// How many.
-        count: u64,
-    },
+/// Makes a line of every event.
+pub(super) struct LineLayer {
+    format: Format,
+    clock: Clock,
+    queue: Arc<Queue>,
 }
 
-/// Whose retry it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whose<'a> {
-    /// That of a request, by its id.
-    Request(&'a str),
-    /// That of an operation, by its id.
-    Operation(&'a str),
-}
-
-impl<'a> Line<'a> {
-    /// The line for an event that is logged as it is; `None` for all others. A retry is one of
-    /// those: only who makes the call knows whose it is.
-    pub fn from_event(event: &Event<'a>) -> Option<Self> {
-        Some(match *event {
-            Event::HoldStarted { key, until, source } => Self::HoldStarted { key, until, source },
-            Event::BreakerOpened { key, until } => Self::BreakerOpened { key, until },
-            Event::BreakerClosed { key } => Self::BreakerClosed { key },
-            Event::EndpointPaused {
-                pool,
-                endpoint,
-                until,
-                errors,
-            } => Self::EndpointPaused {
-                pool,
-                endpoint,
-                until,
-                errors,
-                last_error: None,
-            },
-            Event::EndpointDisabled {
-                pool,
-                endpoint,
-                why,
-            } => Self::EndpointDisabled {
-                pool,
-                endpoint,
-                why,
-                last_error: None,
-            },
-            Event::EndpointEnabled { pool, endpoint } => Self::EndpointEnabled { pool, endpoint },
-            Event::Refreshed {
-                credential,
-                succeeded,
-            } => Self::Refreshed {
-                credential,
-                succeeded,
-            },
-            _ => return None,
-        })
-    }
-
-    /// The same with an endpoint's last error, where the line has a place for it.
-    #[must_use]
-    pub fn with_last_error(mut self, text: Option<&'a str>) -> Self {
-        if let Self::EndpointPaused { last_error, .. } | Self::EndpointDisabled { last_error, .. } =
-            &mut self
-        {
-            *last_error = text.map(Text::new);
-        }
-        self
-    }
-
-    /// How much it matters.
-    pub const fn level(&self) -> Level {
-        match self {
-            Self::OperationFailed { .. } | Self::ReloadFailed { .. } => Level::Error,
-            Self::HoldStarted { .. }
-            | Self::BreakerOpened { .. }
-            | Self::BreakerClosed { .. }
-            | Self::EndpointPaused { .. }
-            | Self::EndpointDisabled { .. }
-            | Self::StoreDegraded { .. }
-            | Self::LinesDropped { .. } => Level::Warn,
-            Self::RetryScheduled { .. }
-            | Self::EndpointEnabled { .. }
-            | Self::Listening { .. }
-            | Self::Reloaded
-            | Self::Draining { .. }
-            | Self::Stopped
-            | Self::StoreRecovered => Level::Info,
-            Self::Request { .. } => Level::Debug,
-            Self::Refreshed { succeeded, .. } => match succeeded {
-                true => Level::Debug,
-                false => Level::Warn,
-            },
-            Self::Poll { notice, .. } => match notice {
-                Notice::RateLimited { .. } => Level::Warn,
-                Notice::Recovered => Level::Info,
-                Notice::GaveUp => Level::Error,
-            },
-        }
-    }
-
-    /// The name of the event.
-    pub const fn event(&self) -> &'static str {
-        match self {
-            Self::RetryScheduled { .. } => "retry_scheduled",
-            Self::OperationFailed { .. } => "operation_failed",
-            Self::Request { .. } => "request",
-            Self::HoldStarted { .. } => "hold_started",
-            Self::BreakerOpened { .. } => "breaker_opened",
-            Self::BreakerClosed { .. } => "breaker_closed",
-            Self::EndpointPaused { .. } => "endpoint_paused",
-            Self::EndpointDisabled { .. } => "endpoint_disabled",
-            Self::EndpointEnabled { .. } => "endpoint_enabled",
-            Self::Refreshed { .. } => "refreshed",
-            Self::Poll { notice, .. } => notice.event(),
-            Self::Listening { .. } => "listening",
-            Self::Reloaded => "reloaded",
-            Self::ReloadFailed { .. } => "reload_failed",
-            Self::Draining { .. } => "draining",
-            Self::Stopped => "stopped",
-            Self::StoreDegraded { .. } => "store_degraded",
-            Self::StoreRecovered => "store_recovered",
-            Self::LinesDropped { .. } => "lines_dropped",
+impl LineLayer {
+    pub(super) fn new(format: Format, clock: &Clock, writer: &Writer) -> Self {
+        Self {
+            format,
+            clock: clock.clone(),
+            queue: writer.queue(),
         }
     }
 }
 
-/// Why an endpoint is disabled, in words that may stand in a sentence.
-pub(super) struct Why(pub(super) Disabled);
+impl<S: Subscriber> Layer<S> for LineLayer {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let metadata = event.metadata();
+        let line = fields.line(self.format, &self.clock, *metadata.level(), metadata.name());
+        self.queue.push(line);
+    }
+}
 
-impl Why {
-    /// The word for it.
-    pub(super) const fn word(&self) -> &'static str {
-        match self.0 {
-            Disabled::Errors(_) => "errors",
-            Disabled::QuotaExhausted => "quota_exhausted",
-            Disabled::Person => "person",
+/// What an event holds.
+#[derive(Default)]
+pub(super) struct Fields {
+    values: Vec<(&'static str, Value)>,
+    message: String,
+}
+
+impl Fields {
+    pub(super) fn new(name: &'static str, value: u64, message: String) -> Self {
+        Self {
+            values: vec![(name, value.into())],
+            message,
+        }
+    }
+
+    /// The line of an event, with its end.
+    pub(super) fn line(self, format: Format, clock: &Clock, level: Level, event: &str) -> String {
+        let time = rfc3339(clock.wall());
+        match format {
+            Format::Human { has_colour } => {
+                let time = &time[DATE_LENGTH + 1..];
+                let (begin, end) = match has_colour {
+                    true => (colour(level), RESET),
+                    false => ("", ""),
+                };
+                let message = escape(&self.message, |c, out| {
+                    write!(out, "{}", c.escape_default())
+                });
+                // The longest names fit into the column, so that sentences are aligned.
+                format!("{time} {begin}{level:<5}{end} {event:<17} {message}\n")
+            }
+            Format::Json => {
+                let level = level.as_str().to_ascii_lowercase();
+                let head = [("ts", time), ("level", level), ("event", event.to_owned())];
+                let head = head.map(|(name, value)| (name, value.into()));
+                let all = head.into_iter().chain(self.values);
+                let all = all.chain([("message", self.message.into())]);
+                let all: Vec<String> = all
+                    .map(|(name, value)| format!("\"{name}\":{value}"))
+                    .collect();
+                // What JSON leaves as it is can only be inside of a string.
+                let object = escape(&all.join(","), |c, out| {
+                    let mut units = [0; 2];
+                    let mut units = c.encode_utf16(&mut units).iter();
+                    units.try_for_each(|unit| write!(out, "\\u{unit:04x}"))
+                });
+                format!("{{{object}}}\n")
+            }
+        }
+    }
+
+    fn push(&mut self, field: &Field, value: impl Into<Value>) {
+        self.values.push((field.name(), value.into()));
+    }
+}
+
+impl Visit for Fields {
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.push(field, value);
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.push(field, value);
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.push(field, bounded(value));
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let text = bounded(&format!("{value:?}"));
+        match field.name() {
+            "message" => self.message = text,
+            _ => self.push(field, text),
         }
     }
 }
 
-impl fmt::Display for Why {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Disabled::Errors(1) => f.write_str("after 1 error"),
-            Disabled::Errors(errors) => write!(f, "after {errors} errors in a row"),
-            Disabled::QuotaExhausted => f.write_str("because its allowance is used up"),
-            Disabled::Person => f.write_str("by a person"),
-        }
+/// `2026-11-15T06:00:00.123Z`: UTC, so that lines of several machines sort. A time before 1970 or
+/// after 9999 is shown as the nearest of those that can be written.
+pub(super) fn rfc3339(time: WallTime) -> String {
+    let millis = u64::try_from(time.as_unix_millis()).unwrap_or(0);
+    let time = UNIX_EPOCH + Duration::from_millis(millis.min(LAST_MILLIS));
+    humantime::format_rfc3339_millis(time).to_string()
+}
+
+/// The length of `2026-11-15`.
+pub(super) const DATE_LENGTH: usize = 10;
+
+/// 9999-12-31T23:59:59.999Z.
+const LAST_MILLIS: u64 = 253_402_300_799_999;
+
+/// Enough for a full description of a problem; a full queue stays at some megabytes.
+const MAX_TEXT: usize = 2000;
+
+fn bounded(text: &str) -> String {
+    match text.char_indices().nth(MAX_TEXT) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
     }
 }
+
+/// Replaces control characters and those that separate lines, turn the direction of writing or are
+/// invisible.
+fn escape(text: &str, mut write: impl FnMut(char, &mut String) -> fmt::Result) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() || crate::redact::is_invisible(c) {
+            // Writing into a string cannot fail.
+            _ = write(c, &mut out);
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+const fn colour(level: Level) -> &'static str {
+    match level {
+        Level::ERROR => "\u{1b}[31m",
+        Level::WARN => "\u{1b}[33m",
+        Level::INFO => "\u{1b}[32m",
+        Level::DEBUG | Level::TRACE => "\u{1b}[2m",
+    }
+}
+
+const RESET: &str = "\u{1b}[0m";

@@ -1,4 +1,4 @@
-//! Lines, and how they get to the sink.
+//! Events, their lines, and how these get to the sink.
 
 use std::io;
 use std::sync::{Condvar, Mutex};
@@ -8,17 +8,18 @@ use policy::item::{ResendReason, TerminalReason};
 use policy::ladder::Disabled;
 use policy::outcome::Verdict;
 use policy::poll::Notice;
-use policy::time::Timestamp;
+use policy::time::{Timestamp, WallTime};
 use proptest::prelude::*;
 use serde_json::Value;
 use tidegate::ManualClock;
 use tidegate::event::Event;
 
+use super::line::rfc3339;
 use super::*;
 use crate::metrics::RequestOutcome;
 use crate::redact::Text;
 
-/// A sink that tests can read, and that takes nothing while it is shut.
+/// A sink that tests can read, and that blocks while it is shut.
 #[derive(Clone, Default)]
 struct Sink(Arc<(Mutex<Inside>, Condvar)>);
 
@@ -61,199 +62,183 @@ impl Write for Sink {
     }
 }
 
-fn log(sink: &Sink, format: Format, level: Level) -> Log {
+fn log(sink: &Sink, format: Format, filter: impl Into<Filter>) -> Log {
     let clock = ManualClock::new();
     clock.advance(Duration::from_secs(100));
-    Log::new(Box::new(sink.clone()), format, level, &clock.clock())
+    Log::new(Box::new(sink.clone()), format, filter, &clock.clock())
 }
 
-/// What comes of lines.
-fn written(format: Format, lines: &[Line<'_>]) -> String {
+const HUMAN: Format = Format::Human { has_colour: false };
+
+/// The lines of what `write` writes.
+fn written(format: Format, write: impl FnOnce(&Log)) -> String {
     let sink = Sink::default();
-    let log = log(&sink, format, Level::Debug);
-    lines.iter().for_each(|line| log.write(line));
+    let log = log(&sink, format, Level::DEBUG);
+    write(&log);
     assert!(log.flush());
     sink.text()
 }
 
-/// One of each, with `text` wherever a text of others goes.
-fn samples(text: &str) -> Vec<Line<'_>> {
+/// Writes each event once, with `text` wherever a text from outside goes.
+fn write_all(log: &Log, text: &str) {
     let until = Timestamp::from_secs(120);
-    let trace_id = Some(text);
     let delay = Duration::from_millis(1500);
-    vec![
-        Line::RetryScheduled {
-            whose: Whose::Request(text),
-            key: text,
-            attempt: 1,
-            delay,
-            reason: ResendReason::Verdict(Verdict::Throttled),
-            trace_id,
-        },
-        Line::RetryScheduled {
-            whose: Whose::Operation(text),
-            key: text,
-            attempt: 2,
-            delay: Duration::ZERO,
-            reason: ResendReason::Verdict(Verdict::Unauthorized),
-            trace_id: None,
-        },
-        Line::OperationFailed {
-            operation_id: text,
-            key: text,
-            reason: TerminalReason::Exhausted,
-            trace_id,
-        },
-        Line::Request {
-            request_id: text,
-            route: text,
-            status: 200,
-            outcome: RequestOutcome::Success,
-            attempts: 2,
-            wait: delay,
-            latency: delay,
-            trace_id,
-        },
-        Line::HoldStarted {
-            key: text,
-            until,
-            source: Source::RetryAfter,
-        },
-        Line::BreakerOpened {
-            key: text,
-            until: Some(until),
-        },
-        Line::BreakerOpened {
-            key: text,
-            until: None,
-        },
-        Line::BreakerClosed { key: text },
-        Line::EndpointPaused {
-            pool: text,
-            endpoint: text,
-            until,
-            errors: 2,
-            last_error: Some(Text::new(text)),
-        },
-        Line::EndpointDisabled {
-            pool: text,
-            endpoint: text,
-            why: Disabled::Errors(5),
-            last_error: None,
-        },
-        Line::EndpointDisabled {
-            pool: text,
-            endpoint: text,
-            why: Disabled::QuotaExhausted,
-            last_error: Some(Text::new(text)),
-        },
-        Line::EndpointEnabled {
-            pool: text,
-            endpoint: text,
-        },
-        Line::Refreshed {
-            credential: text,
-            succeeded: true,
-        },
-        Line::Refreshed {
-            credential: text,
-            succeeded: false,
-        },
-        Line::Poll {
-            key: text,
-            notice: Notice::RateLimited {
-                wait: Duration::from_secs(2),
-                attempt: 1,
-            },
-        },
-        Line::Poll {
-            key: text,
-            notice: Notice::Recovered,
-        },
-        Line::Poll {
-            key: text,
-            notice: Notice::GaveUp,
-        },
-        Line::Listening {
-            what: text,
-            address: ([127, 0, 0, 1], 7070).into(),
-        },
-        Line::Reloaded,
-        Line::ReloadFailed { problem: text },
-        Line::Draining { in_flight: 3 },
-        Line::Stopped,
-        Line::StoreDegraded {
-            problem: Text::new(text),
-        },
-        Line::StoreRecovered,
-        Line::LinesDropped { count: 7 },
-    ]
+    let (key, pool, endpoint, trace_id) = (text, text, text, text);
+    log.retry_scheduled(&Retry {
+        item: ItemId::Request(text),
+        key,
+        attempt: 1,
+        delay,
+        reason: ResendReason::Verdict(Verdict::Throttled),
+        trace_id,
+    });
+    log.retry_scheduled(&Retry {
+        item: ItemId::Operation(text),
+        key,
+        attempt: 2,
+        delay: Duration::ZERO,
+        reason: ResendReason::Verdict(Verdict::Unauthorized),
+        trace_id,
+    });
+    log.operation_failed(text, key, 5, TerminalReason::Exhausted, trace_id);
+    log.request_exhausted(text, key, 5, trace_id);
+    log.request(&RequestEnd {
+        request_id: text,
+        route: text,
+        status: 200,
+        outcome: RequestOutcome::Success,
+        attempts: 2,
+        wait: delay,
+        latency: delay,
+        trace_id,
+    });
+    let source = Source::RetryAfter;
+    let last_error = Some(text);
+    let opened = |until| Event::BreakerOpened { key, until };
+    let disabled = |why| Event::EndpointDisabled {
+        pool,
+        endpoint,
+        why,
+    };
+    let refreshed = |succeeded| Event::Refreshed {
+        credential: text,
+        succeeded,
+    };
+    log.library_event(&Event::HoldStarted { key, until, source }, None);
+    log.library_event(&opened(Some(until)), None);
+    log.library_event(&opened(None), None);
+    log.library_event(&Event::BreakerClosed { key }, None);
+    log.library_event(&paused(pool, endpoint, until), last_error);
+    log.library_event(&disabled(Disabled::Errors(5)), None);
+    log.library_event(&disabled(Disabled::QuotaExhausted), last_error);
+    log.library_event(&Event::EndpointEnabled { pool, endpoint }, None);
+    log.library_event(&refreshed(true), None);
+    log.library_event(&refreshed(false), None);
+    let wait = Duration::from_secs(2);
+    log.poll(key, Notice::RateLimited { wait, attempt: 1 });
+    log.poll(key, Notice::Recovered);
+    log.poll(key, Notice::GaveUp);
+    log.reloaded();
+    log.reload_failed(text);
+    log.draining(3);
+    log.stopped();
+    log.store_degraded(Text::new(text));
+    log.store_recovered();
+}
+
+/// How many events [`write_all`] writes.
+const ALL: usize = 24;
+
+fn paused<'a>(pool: &'a str, endpoint: &'a str, until: Timestamp) -> Event<'a> {
+    Event::EndpointPaused {
+        pool,
+        endpoint,
+        until,
+        errors: 2,
+    }
 }
 
 #[test]
-fn people_read_a_sentence_for_each() {
-    insta::assert_snapshot!(written(Format::Human, &samples("api/a")), @"
-    00:01:40.000Z INFO  retry_scheduled   api/a again in 2s at api/a after attempt 1: throttled
-    00:01:40.000Z INFO  retry_scheduled   api/a again at once at api/a after attempt 2: unauthorized
-    00:01:40.000Z ERROR operation_failed  api/a at api/a will not be sent again: exhausted
+fn human_lines_have_time_level_name_and_sentence() {
+    insta::assert_snapshot!(written(HUMAN, |log| write_all(log, "api/a")), @"
+    00:01:40.000Z INFO  retry_scheduled   api/a is sent again in 2s at api/a after attempt 1: throttled
+    00:01:40.000Z INFO  retry_scheduled   api/a is sent again at once at api/a after attempt 2: unauthorized
+    00:01:40.000Z ERROR operation_failed  api/a at api/a failed, attempts 5: exhausted
+    00:01:40.000Z WARN  request_exhausted api/a at api/a failed, attempts 5: exhausted
     00:01:40.000Z DEBUG request           api/a api/a 200 success, attempts 2, waited 1500ms, took 1500ms
-    00:01:40.000Z WARN  hold_started      api/a held until 00:02:00Z (20s) by retry-after
-    00:01:40.000Z WARN  breaker_opened    api/a lets nobody through until 00:02:00Z (20s)
-    00:01:40.000Z WARN  breaker_opened    api/a lets nobody through until a person releases it
-    00:01:40.000Z WARN  breaker_closed    api/a works again
-    00:01:40.000Z WARN  endpoint_paused   api/a/api/a left alone until 00:02:00Z (20s), errors in a row: 2, the last: api/a
-    00:01:40.000Z WARN  endpoint_disabled api/a/api/a switched off after 5 errors in a row
-    00:01:40.000Z WARN  endpoint_disabled api/a/api/a switched off because its allowance is used up, the last: api/a
-    00:01:40.000Z INFO  endpoint_enabled  api/a/api/a is used again
-    00:01:40.000Z DEBUG refreshed         api/a is new
-    00:01:40.000Z WARN  refreshed         api/a could not be refreshed
+    00:01:40.000Z WARN  hold_started      api/a is held until 00:02:00Z (20s) by retry-after
+    00:01:40.000Z WARN  breaker_opened    breaker of api/a is open until 00:02:00Z (20s)
+    00:01:40.000Z WARN  breaker_opened    breaker of api/a is open until a person releases it
+    00:01:40.000Z WARN  breaker_closed    breaker of api/a is closed
+    00:01:40.000Z WARN  endpoint_paused   api/a/api/a is paused until 00:02:00Z (20s), consecutive errors 2, last error: api/a
+    00:01:40.000Z WARN  endpoint_disabled api/a/api/a is disabled after consecutive errors: 5
+    00:01:40.000Z WARN  endpoint_disabled api/a/api/a is disabled because its quota is exhausted, last error: api/a
+    00:01:40.000Z INFO  endpoint_enabled  api/a/api/a is enabled
+    00:01:40.000Z DEBUG refreshed         credential api/a is refreshed
+    00:01:40.000Z WARN  refreshed         credential api/a cannot be refreshed
     00:01:40.000Z WARN  poll_rate_limited Rate limited. Backing off to 2000ms. Attempt 1
     00:01:40.000Z INFO  poll_recovered    Rate limit cleared. Resetting to normal interval.
     00:01:40.000Z ERROR poll_gave_up      Rate limited for too long. Stopping retries.
-    00:01:40.000Z INFO  listening         api/a on 127.0.0.1:7070
-    00:01:40.000Z INFO  reloaded          the settings were read again
-    00:01:40.000Z ERROR reload_failed     the settings stay as they were: api/a
-    00:01:40.000Z INFO  draining          nothing new is taken, still under way: 3
-    00:01:40.000Z INFO  stopped           everything has stopped
-    00:01:40.000Z WARN  store_degraded    nothing can be written down: api/a
-    00:01:40.000Z INFO  store_recovered   everything is written down again
-    00:01:40.000Z WARN  lines_dropped     lines missing here: 7
+    00:01:40.000Z INFO  reloaded          the settings were reloaded
+    00:01:40.000Z ERROR reload_failed     the previous settings stay in use: api/a
+    00:01:40.000Z INFO  draining          no new requests are accepted, in flight: 3
+    00:01:40.000Z INFO  stopped           the server has stopped
+    00:01:40.000Z WARN  store_degraded    state cannot be stored: api/a
+    00:01:40.000Z INFO  store_recovered   state is stored again
     ");
 }
 
 #[test]
-fn programs_read_an_object_for_each() {
-    insta::assert_snapshot!(written(Format::Json, &samples("api/a")), @r#"
-    {"ts":"2026-01-01T00:01:40.000Z","level":"info","event":"retry_scheduled","request_id":"api/a","key":"api/a","attempt":1,"delay_ms":1500,"reason":"throttled","trace_id":"api/a","message":"api/a again in 2s at api/a after attempt 1: throttled"}
-    {"ts":"2026-01-01T00:01:40.000Z","level":"info","event":"retry_scheduled","operation_id":"api/a","key":"api/a","attempt":2,"delay_ms":0,"reason":"unauthorized","message":"api/a again at once at api/a after attempt 2: unauthorized"}
-    {"ts":"2026-01-01T00:01:40.000Z","level":"error","event":"operation_failed","operation_id":"api/a","key":"api/a","reason":"exhausted","trace_id":"api/a","message":"api/a at api/a will not be sent again: exhausted"}
+fn json_lines_have_the_fields_of_the_contract() {
+    insta::assert_snapshot!(written(Format::Json, |log| write_all(log, "api/a")), @r#"
+    {"ts":"2026-01-01T00:01:40.000Z","level":"info","event":"retry_scheduled","request_id":"api/a","key":"api/a","attempt":1,"delay_ms":1500,"reason":"throttled","trace_id":"api/a","message":"api/a is sent again in 2s at api/a after attempt 1: throttled"}
+    {"ts":"2026-01-01T00:01:40.000Z","level":"info","event":"retry_scheduled","operation_id":"api/a","key":"api/a","attempt":2,"delay_ms":0,"reason":"unauthorized","trace_id":"api/a","message":"api/a is sent again at once at api/a after attempt 2: unauthorized"}
+    {"ts":"2026-01-01T00:01:40.000Z","level":"error","event":"operation_failed","operation_id":"api/a","key":"api/a","attempts":5,"reason":"exhausted","trace_id":"api/a","message":"api/a at api/a failed, attempts 5: exhausted"}
+    {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"request_exhausted","request_id":"api/a","key":"api/a","attempts":5,"trace_id":"api/a","message":"api/a at api/a failed, attempts 5: exhausted"}
     {"ts":"2026-01-01T00:01:40.000Z","level":"debug","event":"request","request_id":"api/a","route":"api/a","status":200,"outcome":"success","attempts":2,"wait_ms":1500,"latency_ms":1500,"trace_id":"api/a","message":"api/a api/a 200 success, attempts 2, waited 1500ms, took 1500ms"}
-    {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"hold_started","key":"api/a","until":"2026-01-01T00:02:00.000Z","source":"retry-after","message":"api/a held until 00:02:00Z (20s) by retry-after"}
-    {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"breaker_opened","key":"api/a","until":"2026-01-01T00:02:00.000Z","message":"api/a lets nobody through until 00:02:00Z (20s)"}
-    {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"breaker_opened","key":"api/a","message":"api/a lets nobody through until a person releases it"}
-    {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"breaker_closed","key":"api/a","message":"api/a works again"}
-    {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"endpoint_paused","key":"api/a/api/a","pool":"api/a","endpoint":"api/a","until":"2026-01-01T00:02:00.000Z","errors":2,"last_error":"api/a","message":"api/a/api/a left alone until 00:02:00Z (20s), errors in a row: 2, the last: api/a"}
-    {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"endpoint_disabled","key":"api/a/api/a","pool":"api/a","endpoint":"api/a","reason":"errors","message":"api/a/api/a switched off after 5 errors in a row"}
-    {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"endpoint_disabled","key":"api/a/api/a","pool":"api/a","endpoint":"api/a","reason":"quota_exhausted","last_error":"api/a","message":"api/a/api/a switched off because its allowance is used up, the last: api/a"}
-    {"ts":"2026-01-01T00:01:40.000Z","level":"info","event":"endpoint_enabled","key":"api/a/api/a","pool":"api/a","endpoint":"api/a","message":"api/a/api/a is used again"}
-    {"ts":"2026-01-01T00:01:40.000Z","level":"debug","event":"refreshed","credential":"api/a","succeeded":true,"message":"api/a is new"}
-    {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"refreshed","credential":"api/a","succeeded":false,"message":"api/a could not be refreshed"}
+    {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"hold_started","key":"api/a","until":"2026-01-01T00:02:00.000Z","source":"retry-after","message":"api/a is held until 00:02:00Z (20s) by retry-after"}
+    {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"breaker_opened","key":"api/a","until":"2026-01-01T00:02:00.000Z","message":"breaker of api/a is open until 00:02:00Z (20s)"}
+    {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"breaker_opened","key":"api/a","message":"breaker of api/a is open until a person releases it"}
+    {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"breaker_closed","key":"api/a","message":"breaker of api/a is closed"}
+    {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"endpoint_paused","key":"api/a/api/a","pool":"api/a","endpoint":"api/a","until":"2026-01-01T00:02:00.000Z","errors":2,"last_error":"api/a","message":"api/a/api/a is paused until 00:02:00Z (20s), consecutive errors 2, last error: api/a"}
+    {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"endpoint_disabled","key":"api/a/api/a","pool":"api/a","endpoint":"api/a","reason":"errors","message":"api/a/api/a is disabled after consecutive errors: 5"}
+    {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"endpoint_disabled","key":"api/a/api/a","pool":"api/a","endpoint":"api/a","reason":"quota_exhausted","last_error":"api/a","message":"api/a/api/a is disabled because its quota is exhausted, last error: api/a"}
+    {"ts":"2026-01-01T00:01:40.000Z","level":"info","event":"endpoint_enabled","key":"api/a/api/a","pool":"api/a","endpoint":"api/a","message":"api/a/api/a is enabled"}
+    {"ts":"2026-01-01T00:01:40.000Z","level":"debug","event":"refreshed","credential":"api/a","succeeded":true,"message":"credential api/a is refreshed"}
+    {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"refreshed","credential":"api/a","succeeded":false,"message":"credential api/a cannot be refreshed"}
     {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"poll_rate_limited","key":"api/a","attempt":1,"delay_ms":2000,"message":"Rate limited. Backing off to 2000ms. Attempt 1"}
     {"ts":"2026-01-01T00:01:40.000Z","level":"info","event":"poll_recovered","key":"api/a","message":"Rate limit cleared. Resetting to normal interval."}
     {"ts":"2026-01-01T00:01:40.000Z","level":"error","event":"poll_gave_up","key":"api/a","message":"Rate limited for too long. Stopping retries."}
-    {"ts":"2026-01-01T00:01:40.000Z","level":"info","event":"listening","what":"api/a","address":"127.0.0.1:7070","message":"api/a on 127.0.0.1:7070"}
-    {"ts":"2026-01-01T00:01:40.000Z","level":"info","event":"reloaded","message":"the settings were read again"}
-    {"ts":"2026-01-01T00:01:40.000Z","level":"error","event":"reload_failed","problem":"api/a","message":"the settings stay as they were: api/a"}
-    {"ts":"2026-01-01T00:01:40.000Z","level":"info","event":"draining","in_flight":3,"message":"nothing new is taken, still under way: 3"}
-    {"ts":"2026-01-01T00:01:40.000Z","level":"info","event":"stopped","message":"everything has stopped"}
-    {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"store_degraded","problem":"api/a","message":"nothing can be written down: api/a"}
-    {"ts":"2026-01-01T00:01:40.000Z","level":"info","event":"store_recovered","message":"everything is written down again"}
-    {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"lines_dropped","count":7,"message":"lines missing here: 7"}
+    {"ts":"2026-01-01T00:01:40.000Z","level":"info","event":"reloaded","message":"the settings were reloaded"}
+    {"ts":"2026-01-01T00:01:40.000Z","level":"error","event":"reload_failed","problem":"api/a","message":"the previous settings stay in use: api/a"}
+    {"ts":"2026-01-01T00:01:40.000Z","level":"info","event":"draining","in_flight":3,"message":"no new requests are accepted, in flight: 3"}
+    {"ts":"2026-01-01T00:01:40.000Z","level":"info","event":"stopped","message":"the server has stopped"}
+    {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"store_degraded","problem":"api/a","message":"state cannot be stored: api/a"}
+    {"ts":"2026-01-01T00:01:40.000Z","level":"info","event":"store_recovered","message":"state is stored again"}
     "#);
 }
 
 #[test]
-fn the_names_of_events_are_those_of_the_library() {
+fn every_event_is_in_the_list_of_names() {
+    let text = written(Format::Json, |log| write_all(log, "a"));
+    let mut names: Vec<String> = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["event"].to_string())
+        .collect();
+    names.dedup();
+    let listed = EVENTS.iter().filter(|name| **name != "lines_dropped");
+    assert_eq!(
+        names,
+        listed.map(|name| format!("{name:?}")).collect::<Vec<_>>()
+    );
+    let page = include_str!("../../../../docs/reference/logs.md");
+    for name in EVENTS {
+        assert!(page.contains(&format!("| `{name}` | ")), "{name}");
+    }
+}
+
+#[test]
+fn events_of_the_library_keep_their_names() {
     let (key, pool, endpoint) = ("k", "p", "e");
     let until = Timestamp::from_secs(1);
     let events = [
@@ -264,12 +249,7 @@ fn the_names_of_events_are_those_of_the_library() {
         },
         Event::BreakerOpened { key, until: None },
         Event::BreakerClosed { key },
-        Event::EndpointPaused {
-            pool,
-            endpoint,
-            until,
-            errors: 1,
-        },
+        paused(pool, endpoint, until),
         Event::EndpointDisabled {
             pool,
             endpoint,
@@ -282,8 +262,9 @@ fn the_names_of_events_are_those_of_the_library() {
         },
     ];
     for event in events {
-        let line = Line::from_event(&event);
-        assert_eq!(line.map(|line| line.event()), Some(event.name()));
+        let line = written(Format::Json, |log| log.library_event(&event, None));
+        let name = format!("\"event\":\"{}\"", event.name());
+        assert!(line.contains(&name), "{line}");
     }
     let retry = Event::RetryScheduled {
         key,
@@ -291,95 +272,151 @@ fn the_names_of_events_are_those_of_the_library() {
         delay: Duration::ZERO,
         reason: ResendReason::Verdict(Verdict::Throttled),
     };
-    assert_eq!(Line::from_event(&retry), None);
-    assert_eq!(Line::from_event(&Event::Abandoned { key }), None);
+    for event in [retry, Event::Abandoned { key }] {
+        let line = written(Format::Json, |log| log.library_event(&event, None));
+        assert_eq!(line, "");
+    }
 }
 
 #[test]
-fn the_last_error_of_an_endpoint_is_shown_without_secrets() {
-    let event = Event::EndpointPaused {
-        pool: "p",
-        endpoint: "e",
-        until: Timestamp::from_secs(130),
-        errors: 1,
-    };
-    let line = Line::from_event(&event).unwrap();
-    let line = line.with_last_error(Some("bad key sk-0123456789"));
-    let text = written(Format::Human, &[line]);
-    assert!(text.ends_with(", the last: bad key sk-…\n"), "{text}");
-    let text = written(Format::Json, &[line]);
+fn last_error_is_redacted() {
+    let event = paused("p", "e", Timestamp::from_secs(130));
+    let last_error = Some("bad key sk-0123456789");
+    let text = written(HUMAN, |log| log.library_event(&event, last_error));
+    assert!(text.ends_with(", last error: bad key sk-…\n"), "{text}");
+    let text = written(Format::Json, |log| log.library_event(&event, last_error));
     assert!(text.contains(r#""last_error":"bad key sk-…""#), "{text}");
-    let other = Line::Stopped.with_last_error(Some("x"));
-    assert_eq!(other, Line::Stopped);
 }
 
 #[test]
-fn only_lines_that_matter_enough_are_written() {
+fn until_has_the_date_only_on_another_day() {
+    let held = |seconds: u64| {
+        let event = Event::HoldStarted {
+            key: "k",
+            until: Timestamp::from_secs(100 + seconds),
+            source: Source::RetryAfter,
+        };
+        written(HUMAN, |log| log.library_event(&event, None))
+    };
+    assert!(held(20).contains("until 00:02:00Z (20s)"));
+    assert!(held(86_400).contains("until 2026-01-02 00:01:40Z (1440m)"));
+}
+
+#[test]
+fn times_are_clamped_to_the_years_1970_to_9999() {
+    let shown = |millis| rfc3339(WallTime::from_unix_millis(millis));
+    assert_eq!(shown(1_794_722_400_123), "2026-11-15T06:00:00.123Z");
+    assert_eq!(shown(i64::MIN), "1970-01-01T00:00:00.000Z");
+    assert_eq!(shown(i64::MAX), "9999-12-31T23:59:59.999Z");
+}
+
+#[test]
+fn level_limits_what_is_written() {
     let sink = Sink::default();
-    let log = log(&sink, Format::Human, Level::Warn);
-    assert!(log.has(Level::Error) && log.has(Level::Warn) && !log.has(Level::Info));
-    samples("k").iter().for_each(|line| log.write(line));
+    let log = log(&sink, HUMAN, Level::WARN);
+    assert!(log.has(Level::ERROR) && log.has(Level::WARN) && !log.has(Level::INFO));
+    write_all(&log, "k");
     assert!(log.flush());
-    let wanted = samples("k").into_iter();
-    let wanted = wanted.filter(|line| line.level() <= Level::Warn).count();
-    assert_eq!(sink.text().lines().count(), wanted);
-    assert!(!sink.text().contains("INFO"));
+    let text = sink.text();
+    let levels = text.lines().map(|line| line.split(' ').nth(1).unwrap());
+    assert!(
+        levels
+            .clone()
+            .all(|level| ["WARN", "ERROR"].contains(&level))
+    );
+    let all = written(HUMAN, |log| write_all(log, "k"));
+    let is_wanted = |line: &&str| line.contains(" WARN ") || line.contains(" ERROR ");
+    assert_eq!(levels.count(), all.lines().filter(is_wanted).count());
 }
 
 #[test]
-fn a_silent_log_takes_everything_and_does_nothing() {
-    let log = Log::silent().with_colour(true);
-    log.write(&Line::Stopped);
+fn filter_selects_events_by_name() {
+    let sink = Sink::default();
+    let filter: Filter = "warn,endpoint=off,endpoint_enabled=info,request=debug"
+        .parse()
+        .unwrap();
+    let log = log(&sink, HUMAN, filter);
+    assert!(log.has(Level::DEBUG));
+    write_all(&log, "k");
     assert!(log.flush());
-    assert!(!log.has(Level::Error));
+    let text = sink.text();
+    for name in ["DEBUG request ", "endpoint_enabled", "request_exhausted"] {
+        assert!(text.contains(name), "{name}");
+    }
+    for name in ["endpoint_paused", "endpoint_disabled", "retry_scheduled"] {
+        assert!(!text.contains(name), "{name}");
+    }
+}
+
+#[test]
+fn filter_refuses_unknown_levels_and_names() {
+    let problem = |text: &str| text.parse::<Filter>().unwrap_err();
+    assert!(problem("loud").contains("`loud`"), "{}", problem("loud"));
+    assert!(problem("request=loud").contains("expected LEVEL"));
+    let expected = "no event is called or begins with `requests`";
+    assert_eq!(problem("info,requests=debug"), expected);
+    assert!(problem("info,").contains("expected LEVEL") && problem("").contains("expected LEVEL"));
+}
+
+#[test]
+fn silent_log_writes_nothing() {
+    let log = Log::silent();
+    write_all(&log, "k");
+    assert!(log.flush());
+    assert!(!log.has(Level::ERROR));
     assert_eq!(log.dropped(), 0);
 }
 
 #[test]
-fn levels_have_colours_only_if_told() {
-    let sink = Sink::default();
-    let plain = log(&sink, Format::Human, Level::Info);
-    plain.write(&Line::Stopped);
-    assert!(plain.flush());
-    assert!(!sink.text().contains('\u{1b}'));
-    let coloured = plain.with_colour(true);
-    coloured.write(&Line::Stopped);
-    assert!(coloured.flush());
-    assert!(sink.text().contains("\u{1b}[32mINFO \u{1b}[0m stopped"));
-    let sink = Sink::default();
-    let json = log(&sink, Format::Json, Level::Info).with_colour(true);
-    json.write(&Line::Stopped);
-    assert!(json.flush());
-    assert!(!sink.text().contains('\u{1b}'));
+fn two_logs_in_one_thread_stay_apart() {
+    let (one, other) = (Sink::default(), Sink::default());
+    let (first, second) = (
+        log(&one, HUMAN, Level::INFO),
+        log(&other, Format::Json, Level::ERROR),
+    );
+    first.stopped();
+    second.stopped();
+    second.reload_failed("x");
+    assert!(first.flush() && second.flush());
+    assert!(one.text().contains("stopped") && one.text().lines().count() == 1);
+    assert!(other.text().contains("reload_failed") && other.text().lines().count() == 1);
 }
 
 #[test]
-fn nobody_waits_for_a_slow_sink_and_a_line_says_what_is_missing() {
+fn only_human_levels_have_colours() {
+    let stopped = |format| written(format, Log::stopped);
+    assert!(!stopped(HUMAN).contains('\u{1b}'));
+    let coloured = stopped(Format::Human { has_colour: true });
+    assert!(coloured.contains("\u{1b}[32mINFO \u{1b}[0m stopped"));
+    assert!(!stopped(Format::Json).contains('\u{1b}'));
+}
+
+#[test]
+fn slow_sink_drops_lines_and_reports_the_gap_in_its_place() {
     let sink = Sink::default().shut();
-    let log = log(&sink, Format::Human, Level::Info);
+    let log = log(&sink, HUMAN, Level::INFO);
     let problem = |number: usize| format!("number {number}");
-    for number in 0..Log::MOST_WAITING + 7 {
-        let problem = problem(number);
-        log.write(&Line::ReloadFailed { problem: &problem });
+    for number in 0..Log::MAX_QUEUED + 7 {
+        log.reload_failed(&problem(number));
     }
     assert_eq!(log.dropped(), 7);
     sink.open();
-    // The first batch makes room for the line about what is missing, the second time it is there.
+    // The first flush makes room for the report, the second waits until it is written.
     assert!(log.flush() && log.flush());
-    log.write(&Line::Stopped);
+    log.stopped();
     assert!(log.flush());
     let text = sink.text();
     let lines: Vec<&str> = text.lines().collect();
-    assert_eq!(lines.len(), Log::MOST_WAITING + 2);
-    for (line, number) in lines.iter().zip(0..Log::MOST_WAITING) {
+    assert_eq!(lines.len(), Log::MAX_QUEUED + 2);
+    for (line, number) in lines.iter().zip(0..Log::MAX_QUEUED) {
         assert!(line.ends_with(&problem(number)), "{line}");
     }
-    assert!(lines[Log::MOST_WAITING].ends_with("lines missing here: 7"));
-    assert!(lines[Log::MOST_WAITING + 1].contains("stopped"));
+    assert!(lines[Log::MAX_QUEUED].contains("WARN  lines_dropped     7 lines are missing here"));
+    assert!(lines[Log::MAX_QUEUED + 1].contains("stopped"));
 }
 
 #[test]
-fn a_sink_that_fails_is_ignored() {
+fn failing_sink_is_ignored() {
     struct Broken;
     impl Write for Broken {
         fn write(&mut self, _: &[u8]) -> io::Result<usize> {
@@ -390,41 +427,37 @@ fn a_sink_that_fails_is_ignored() {
         }
     }
     let clock = ManualClock::new().clock();
-    let log = Log::new(Box::new(Broken), Format::Json, Level::Debug, &clock);
+    let log = Log::new(Box::new(Broken), Format::Json, Level::DEBUG, &clock);
     for _ in 0..3 {
-        samples("k").iter().for_each(|line| log.write(line));
+        write_all(&log, "k");
         assert!(log.flush());
     }
     assert_eq!(log.dropped(), 0);
 }
 
 #[test]
-fn what_was_taken_is_written_after_the_last_clone_is_gone() {
+fn queued_lines_are_written_after_the_last_clone_is_dropped() {
     let sink = Sink::default().shut();
-    let log = log(&sink, Format::Human, Level::Info);
+    let log = log(&sink, HUMAN, Level::INFO);
     let clone = log.clone();
-    clone.write(&Line::Stopped);
+    clone.stopped();
     drop((log, clone));
     sink.open();
-    // The thread has the last other handle, and gives it back when it ends.
+    // The thread has the last other handle and drops it at its end.
     while Arc::strong_count(&sink.0) > 1 {
         std::thread::yield_now();
     }
-    assert!(sink.text().ends_with("everything has stopped\n"));
+    assert!(sink.text().ends_with("the server has stopped\n"));
 }
 
 #[test]
 fn lines_of_many_threads_stay_whole() {
     let sink = Sink::default();
-    let log = log(&sink, Format::Json, Level::Info);
+    let log = log(&sink, Format::Json, Level::INFO);
     std::thread::scope(|scope| {
         for _ in 0..4 {
             let log = log.clone();
-            scope.spawn(move || {
-                for _ in 0..100 {
-                    log.write(&Line::Draining { in_flight: 1 });
-                }
-            });
+            scope.spawn(move || (0..100).for_each(|_| log.draining(1)));
         }
     });
     assert!(log.flush());
@@ -436,30 +469,49 @@ fn lines_of_many_threads_stay_whole() {
     );
 }
 
+#[test]
+fn control_and_invisible_characters_are_escaped() {
+    let text = "a\nb\r\u{1b}[2J\u{2028}\u{202e}\u{9b}é😀\"\\";
+    let line = written(HUMAN, |log| log.reload_failed(text));
+    let expected = r#"a\nb\r\u{1b}[2J\u{2028}\u{202e}\u{9b}é😀"\"#;
+    assert!(line.ends_with(&format!("{expected}\n")), "{line}");
+    let line = written(Format::Json, |log| log.reload_failed(text));
+    let expected = r#""problem":"a\nb\r\u001b[2J\u2028\u202e\u009bé😀\"\\","#;
+    assert!(line.contains(expected), "{line}");
+}
+
+#[test]
+fn a_text_has_at_most_2000_characters() {
+    let line = written(Format::Json, |log| log.reload_failed(&"é".repeat(2001)));
+    let object: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(object["problem"], format!("{}…", "é".repeat(2000)));
+    assert_eq!(object["message"].as_str().unwrap().chars().count(), 2001);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
     fn no_text_can_forge_a_line(text in "(\\PC|[\n\r\u{1b}\u{85}\u{2028}\"\\\\])*") {
-        let lines = samples(&text);
-        for format in [Format::Human, Format::Json] {
-            let written = written(format, &lines);
+        for format in [HUMAN, Format::Json] {
+            let written = written(format, |log| write_all(log, &text));
             prop_assert!(written.ends_with('\n'));
-            prop_assert_eq!(written.matches('\n').count(), lines.len());
-            let is_forged = |c: char| c != '\n' && (c.is_control() || c == '\u{2028}');
-            prop_assert!(!written.contains(is_forged));
+            prop_assert_eq!(written.matches('\n').count(), ALL);
+            let is_dangerous =
+                |c: char| c != '\n' && (c.is_control() || crate::redact::is_invisible(c));
+            prop_assert!(!written.contains(is_dangerous));
         }
     }
 
     #[test]
-    fn every_object_is_json_with_its_name_and_level(text in any::<String>()) {
-        let lines = samples(&text);
-        let written = written(Format::Json, &lines);
-        for (line, written) in lines.iter().zip(written.lines()) {
-            let object: Value = serde_json::from_str(written).unwrap();
-            prop_assert_eq!(&object["event"], line.event());
-            prop_assert_eq!(&object["level"], line.level().as_str());
+    fn json_lines_hold_the_exact_text(text in any::<String>()) {
+        let written = written(Format::Json, |log| write_all(log, &text));
+        for line in written.lines() {
+            let object: Value = serde_json::from_str(line).unwrap();
             prop_assert!(object["ts"].is_string() && object["message"].is_string());
+            prop_assert!(object["event"].is_string() && object["level"].is_string());
+            let trace_id = object.get("trace_id");
+            prop_assert!(trace_id.is_none_or(|id| *id == *text));
         }
     }
 }

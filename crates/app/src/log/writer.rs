@@ -1,4 +1,7 @@
 //! Lines on their way to the sink: a bounded queue, and the thread that empties it.
+//!
+//! Not `tracing-appender`, which reports no gap at its place, can be flushed only at its end, and
+//! brings a channel and a calendar.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -6,39 +9,35 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::Log;
-use super::line::Line;
-use super::render::Style;
+use tidegate::Clock;
+use tracing::Level;
 
-/// The near end of the queue. The thread ends when this is dropped, after what is in the queue.
+use super::line::Fields;
+use super::{Format, Log};
+
+/// Owns the thread, which ends when this is dropped and the queue is empty.
 pub(super) struct Writer(Arc<Queue>);
 
-struct Queue {
+pub(super) struct Queue {
     state: Mutex<State>,
-    /// There is something to write, or it is over.
-    has_come: Condvar,
-    /// Something was written.
-    has_gone: Condvar,
+    /// There is something to write, or it has ended.
+    pushed: Condvar,
+    written: Condvar,
 }
 
 #[derive(Default)]
 struct State {
     lines: VecDeque<String>,
-    /// How many of all lines were taken in, and how many of these have reached the sink.
+    /// Lines ever taken in, and those of them that have reached the sink.
     taken: u64,
     written: u64,
-    /// Lines that found no room, and how many of these a line has told of.
+    /// Lines that found no room, and those of them that were reported.
     dropped: u64,
-    told: u64,
-    is_over: bool,
+    reported: u64,
+    has_ended: bool,
 }
 
 impl State {
-    /// Lines that the thread is writing still need their room.
-    fn has_room(&self) -> bool {
-        self.taken - self.written < Log::MOST_WAITING as u64
-    }
-
     fn push(&mut self, line: String) {
         self.lines.push_back(line);
         self.taken += 1;
@@ -46,41 +45,31 @@ impl State {
 }
 
 impl Writer {
-    pub(super) fn start(sink: Box<dyn Write + Send>, style: Arc<Style>) -> Self {
+    pub(super) fn start(sink: Box<dyn Write + Send>, format: Format, clock: &Clock) -> Self {
         let queue = Arc::new(Queue {
-            state: Mutex::new(State::default()),
-            has_come: Condvar::new(),
-            has_gone: Condvar::new(),
+            state: Mutex::default(),
+            pushed: Condvar::new(),
+            written: Condvar::new(),
         });
-        let far_end = Arc::clone(&queue);
+        let (shared, clock) = (Arc::clone(&queue), clock.clone());
         let started = thread::Builder::new()
             .name("tidegate-log".to_owned())
-            .spawn(move || far_end.drain(sink, &style));
-        // A machine that has no thread left has no log: everything else may still work.
-        queue.lock().is_over = started.is_err();
+            .spawn(move || shared.drain(sink, format, &clock));
+        // Without a thread there is no log; everything else may still work.
+        queue.lock().has_ended = started.is_err();
         Self(queue)
     }
 
-    /// Hands a line over, or drops it if there is no room.
-    pub(super) fn push(&self, line: String) {
-        let mut state = self.0.lock();
-        if state.is_over || !state.has_room() {
-            state.dropped += 1;
-            return;
-        }
-        state.push(line);
-        drop(state);
-        self.0.has_come.notify_one();
+    pub(super) fn queue(&self) -> Arc<Queue> {
+        Arc::clone(&self.0)
     }
 
     /// Waits until all lines taken in so far have reached the sink.
-    pub(super) fn flush(&self, at_most: Duration) -> bool {
+    pub(super) fn flush(&self, timeout: Duration) -> bool {
         let state = self.0.lock();
         let goal = state.taken;
-        let waited = self
-            .0
-            .has_gone
-            .wait_timeout_while(state, at_most, |state| state.written < goal);
+        let is_behind = |state: &mut State| state.written < goal;
+        let waited = self.0.written.wait_timeout_while(state, timeout, is_behind);
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         state.written >= goal
     }
@@ -92,48 +81,63 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.0.lock().is_over = true;
-        self.0.has_come.notify_one();
+        self.0.lock().has_ended = true;
+        self.0.pushed.notify_one();
     }
 }
 
 impl Queue {
+    /// Takes a line, or drops it if there is no room. Lines that are being written need room too.
+    pub(super) fn push(&self, line: String) {
+        let mut state = self.lock();
+        if state.has_ended || state.taken - state.written >= Log::MAX_QUEUED as u64 {
+            state.dropped += 1;
+            return;
+        }
+        state.push(line);
+        drop(state);
+        self.pushed.notify_one();
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn drain(&self, mut sink: Box<dyn Write + Send>, style: &Style) {
+    fn drain(&self, mut sink: Box<dyn Write + Send>, format: Format, clock: &Clock) {
         while let Some(lines) = self.next() {
             for line in &lines {
-                // Nobody can be told that nobody can be told.
+                // There is no place to report that the log cannot be written.
                 _ = sink.write_all(line.as_bytes());
             }
             _ = sink.flush();
-            self.written(lines.len(), style);
+            self.after(lines.len(), format, clock);
         }
     }
 
-    /// Waits for lines and takes them all; `None` when it is over.
+    /// Waits for lines and takes them all; `None` at the end.
     fn next(&self) -> Option<VecDeque<String>> {
-        let waited = self.has_come.wait_while(self.lock(), |state| {
-            state.lines.is_empty() && !state.is_over
+        let waited = self.pushed.wait_while(self.lock(), |state| {
+            state.lines.is_empty() && !state.has_ended
         });
         let mut state = waited.unwrap_or_else(PoisonError::into_inner);
         let lines = std::mem::take(&mut state.lines);
         (!lines.is_empty()).then_some(lines)
     }
 
-    /// Makes room. All that is in the queue now came before the first line that found none, so a
-    /// line behind it tells of these at the right place.
-    fn written(&self, count: usize, style: &Style) {
+    /// Makes room. What is queued now came before the first line that found no room, so the report
+    /// of the dropped ones has its right place behind it.
+    fn after(&self, written: usize, format: Format, clock: &Clock) {
         let mut state = self.lock();
-        state.written += count as u64;
-        let count = state.dropped - state.told;
+        state.written += written as u64;
+        let count = state.dropped - state.reported;
         if count > 0 {
-            state.told = state.dropped;
-            state.push(style.render(&Line::LinesDropped { count }));
+            state.reported = state.dropped;
+            let message =
+                format!("{count} lines are missing here: the log could not be written as fast");
+            let fields = Fields::new("count", count, message);
+            state.push(fields.line(format, clock, Level::WARN, "lines_dropped"));
         }
         drop(state);
-        self.has_gone.notify_all();
+        self.written.notify_all();
     }
 }

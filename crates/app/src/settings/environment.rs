@@ -19,6 +19,9 @@ pub const CONFIG_VARIABLE: &str = "TIDEGATE_CONFIG";
 /// The admin token, for commands that ask a running server.
 pub const ADMIN_TOKEN_VARIABLE: &str = "TIDEGATE_ADMIN_TOKEN";
 
+/// Which events a server logs, if no flag says it.
+pub const LOG_VARIABLE: &str = "TIDEGATE_LOG";
+
 const PREFIX: &str = "TIDEGATE_";
 
 /// Lays what the environment says over `root`.
@@ -67,11 +70,12 @@ pub(crate) fn set(
     None
 }
 
-/// Names with the prefix that are no settings: the file, the token, and what Kubernetes sets in every
+/// Names with the prefix that are no settings: the file, the token, the log's filter, and what Kubernetes sets in every
 /// container when a service is called `tidegate`.
 fn is_other(name: &str) -> bool {
     name == CONFIG_VARIABLE
         || name == ADMIN_TOKEN_VARIABLE
+        || name == LOG_VARIABLE
         || name == "TIDEGATE_PORT"
         || name.starts_with("TIDEGATE_PORT_")
         || name.starts_with("TIDEGATE_SERVICE_HOST")

@@ -40,7 +40,7 @@ use sim::written::{document, problem};
 use tidegate::HostSettings;
 
 pub use self::default_file::DEFAULT_FILE;
-pub use self::environment::{ADMIN_TOKEN_VARIABLE, CONFIG_VARIABLE};
+pub use self::environment::{ADMIN_TOKEN_VARIABLE, CONFIG_VARIABLE, LOG_VARIABLE};
 pub use self::http::{Http, Jobs, Trails};
 pub use self::operation::{Credential, DEFAULT_OPERATION, OperationType, Refresh};
 pub use self::pool::{Endpoint, Pool};

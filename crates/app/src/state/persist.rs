@@ -21,7 +21,6 @@ use tidegate::{Refusal, Timestamp};
 use super::State;
 use super::pending::{Pending, PendingKeys};
 use super::watermark::{EndpointId, Watermarks, WriteThreshold};
-use crate::log::Line;
 use crate::redact::Text;
 
 /// What has to be written, and what was.
@@ -427,9 +426,9 @@ impl Rounds {
             (Some(problem), false) => {
                 let problem = problem.to_string();
                 let problem = Text::new(&problem);
-                self.state.log().write(&Line::StoreDegraded { problem });
+                self.state.log().store_degraded(problem);
             }
-            (None, true) => self.state.log().write(&Line::StoreRecovered),
+            (None, true) => self.state.log().store_recovered(),
             (Some(_), true) | (None, false) => {}
         }
         self.is_degraded = state.degraded.is_some();

@@ -23,6 +23,27 @@ fn keeping(statuses: &'static [u16]) -> (Raw, Arc<Mutex<Vec<String>>>) {
 }
 
 #[test]
+fn logs_each_retry_and_the_exhausted_request() {
+    let (raw, _) = keeping(&[500]);
+    let gateway = Fixture::before(&raw.url());
+    let reply = gateway.get("/api/echo");
+    assert_eq!((reply.status, reply.attempts()), (500, 4));
+    let log = gateway.logged();
+    let id = reply.header("tidegate-request-id").unwrap();
+    let of = |event: &str| {
+        let begin = format!("\"event\":\"{event}\",\"request_id\":\"{id}\",");
+        log.lines().filter(|line| line.contains(&begin)).count()
+    };
+    assert_eq!(
+        (of("retry_scheduled"), of("request_exhausted")),
+        (3, 1),
+        "{log}"
+    );
+    let expected = format!("\"key\":\"api\",\"attempts\":4,\"trace_id\":\"{id:0>32}\"");
+    assert!(log.contains(&expected), "{log}");
+}
+
+#[test]
 fn a_post_with_a_key_is_sent_again_with_its_whole_body() {
     let (raw, got) = keeping(&[503, 503, 200]);
     let gateway = Fixture::before(&raw.url());

@@ -53,7 +53,7 @@ impl Fixture {
     pub(crate) fn new(settings: &str) -> Self {
         let clock = Clock::system();
         let log = Captured::default();
-        let lines = Log::new(Box::new(log.clone()), Format::Json, Level::Debug, &clock);
+        let lines = Log::new(Box::new(log.clone()), Format::Json, Level::DEBUG, &clock);
         let settings = Arc::new(read(settings));
         let core = Core::new(&settings, lines, clock, 2);
         let (state, _) = State::restore(core, settings, Store::memory()).unwrap();

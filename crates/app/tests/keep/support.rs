@@ -39,7 +39,8 @@ impl Kept {
         let settings = settings(text, data);
         let (lines, clock) = (Lines::default(), Clock::system());
         let sink = Box::new(lines.clone());
-        let log = Log::new(sink, Format::Human, Level::Info, &clock);
+        let format = Format::Human { has_colour: false };
+        let log = Log::new(sink, format, Level::INFO, &clock);
         let settings = Arc::new(settings);
         let core = Core::new(&settings, log, clock, 1);
         let (state, warnings) = State::restore(core, settings, store).unwrap();

@@ -59,6 +59,7 @@ Examples:
   curl http://127.0.0.1:7070/llm/v1/models";
 
 pub(super) fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
+    let logs = output.logs(args.log)?;
     let flags = flags(args);
     let config = args.file.config.as_deref();
     let Loaded { file, settings } = settings::load(config, flags.clone());
@@ -80,7 +81,7 @@ pub(super) fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
     let signals = runtime.block_on(async { Signals::new() });
     let signals = signals.map_err(cannot_start)?;
     let names: Vec<String> = settings.pools.keys().cloned().collect();
-    let server = Server::start(settings, output.logs(args.log)).map_err(not_started)?;
+    let server = Server::start(settings, logs).map_err(not_started)?;
     for warning in server.warnings() {
         output.warning(warning);
     }

@@ -697,3 +697,21 @@ fn unknown_values_are_errors_that_list_the_known_ones() {
     hint: `tidegate gates --help` shows what it takes
     ");
 }
+
+#[test]
+fn serve_refuses_an_unknown_log_filter() {
+    let filtered = |filter| {
+        let output = tidegate("serve").env("TIDEGATE_LOG", filter).output();
+        shown(&output.unwrap())
+    };
+    assert_snapshot!(filtered("info,requests=debug"), @"
+    exit 2
+    --- stderr
+    error: environment variable `TIDEGATE_LOG`: no event is called or begins with `requests`
+    ");
+    assert_snapshot!(filtered("request=loud"), @"
+    exit 2
+    --- stderr
+    error: environment variable `TIDEGATE_LOG`: `request=loud`, expected LEVEL or EVENT=LEVEL, separated by commas, with a level of off, error, warn, info, debug or trace
+    ");
+}
