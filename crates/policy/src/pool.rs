@@ -19,7 +19,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-pub use choice::{Choice, Lease, Unusable};
+pub use choice::{Choice, GateState, Lease, Unusable};
 
 use crate::ladder::{Ended, Ladder, LadderRecord, LadderSettings, Step};
 use crate::time::Timestamp;
@@ -131,6 +131,18 @@ impl Pool {
         self.balance
     }
 
+    /// Changes how it chooses.
+    pub fn set_balance(&mut self, balance: Balance) {
+        self.balance = balance;
+    }
+
+    /// Puts the endpoints of these names first, in this order; the others follow as they were.
+    pub fn reorder(&mut self, names: &[&str]) {
+        let position = |endpoint: &Endpoint| names.iter().position(|name| *name == &*endpoint.name);
+        self.endpoints
+            .sort_by_key(|endpoint| position(endpoint).unwrap_or(usize::MAX));
+    }
+
     /// Adds an endpoint at the end of the list; `None` if the name is taken or the pool is full.
     pub fn add(&mut self, name: &str) -> Option<EndpointId> {
         self.restore(name, LadderRecord::default(), Timestamp::ZERO)
@@ -214,28 +226,32 @@ impl Pool {
         self.get(id)?.unusable(protects, now)
     }
 
-    /// Chooses where the next request goes. `gate_says` tells for each endpoint when its gate
-    /// would let a request leave: at or before `now` is at once, [`Timestamp::MAX`] is unknown.
+    /// Chooses where the next request goes. `gate_of` returns the state of each endpoint's gate, or
+    /// only when it would let a request leave.
     ///
-    /// Whoever gets a [`Lease`] brings it back with [`Pool::settle`] or [`Pool::abandon`].
-    pub fn choose(
+    /// The owner of a [`Lease`] brings it back with [`Pool::settle`] or [`Pool::abandon`].
+    pub fn choose<G: Into<GateState>>(
         &mut self,
         settings: &LadderSettings,
         now: Timestamp,
-        mut gate_says: impl FnMut(&Endpoint) -> Timestamp,
+        mut gate_of: impl FnMut(&Endpoint) -> G,
     ) -> Choice {
         let protects = settings.protects(self.endpoints.len());
         let mut best: Option<(Rank, usize)> = None;
         let mut earliest: Option<(Timestamp, usize)> = None;
         for (index, endpoint) in self.endpoints.iter().enumerate() {
+            let mut gate = GateState::from(Timestamp::MAX);
             let until = match endpoint.unusable(protects, now) {
                 Some(Unusable::Disabled(_)) => continue,
-                Some(Unusable::Paused { until }) => until.max(gate_says(endpoint)),
+                Some(Unusable::Paused { until }) => until.max(gate_of(endpoint).into().opens_at),
                 Some(Unusable::Busy) => Timestamp::MAX,
-                None => gate_says(endpoint),
+                None => {
+                    gate = gate_of(endpoint).into();
+                    gate.opens_at
+                }
             };
             if until <= now {
-                let rank = endpoint.rank(self.balance);
+                let rank = endpoint.rank(self.balance, gate.in_flight);
                 if best.is_none_or(|(least, _)| rank < least) {
                     best = Some((rank, index));
                 }
@@ -345,9 +361,9 @@ impl Endpoint {
     }
 
     /// Who has the least is chosen.
-    fn rank(&self, balance: Balance) -> Rank {
+    fn rank(&self, balance: Balance, in_flight_at_gate: u32) -> Rank {
         match balance {
-            Balance::LeastLoaded => (self.in_flight, self.turn),
+            Balance::LeastLoaded => (self.in_flight.max(in_flight_at_gate), self.turn),
             Balance::RoundRobin => (0, self.turn),
             Balance::First => (0, 0),
         }

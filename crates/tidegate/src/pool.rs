@@ -1,17 +1,21 @@
-//! Pools, live: endpoints that can do the same work, each behind a gate of its own.
+//! Live pools: endpoints that can do the same work, each behind a gate of its own.
 //!
-//! Which endpoint is next is for [`policy::pool`] to say, when it may send for its gate. A permit
-//! of a pool is both, and brings both back together: a gate learns the pace and an endpoint's
-//! ladder the errors, each from every answer once.
+//! [`policy::pool`] decides which endpoint is next, and its gate when it may send. A permit of a
+//! pool holds both, and settling it updates both: the gate learns the pace and the endpoint's ladder
+//! the errors, each from every response once.
 //!
-//! Who finds no endpoint that may send at once waits for the earliest: in the lines of all gates
-//! that only lack a token, for the end of the first pause, and for whatever a person or an answer
-//! changes, whichever comes first.
+//! An ask that finds no endpoint ready waits for the earliest: in the lines of all gates that only
+//! lack a token, for the end of the first pause, and for any change by a person or a response,
+//! whichever comes first.
+//!
+//! A pool is updated in place: settings, order and data of its endpoints may change while requests
+//! are under way. Their results are still counted, and gates and ladders keep what they know.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use policy::gate::GateSettings;
 use policy::key::endpoint_key;
 use policy::ladder::{Disabled, Ended, Ladder, LadderRecord, LadderSettings, Step};
 use policy::outcome::{Answer, Outcome, Verdict};
@@ -56,16 +60,16 @@ pub use refusal::{PoolRefusal, RefusalReason};
 pub struct Pool<E> {
     name: Box<str>,
     limiter: Limiter,
-    state: Mutex<State<E>>,
-    /// Those who wait until it changes which endpoints can be used.
+    state: Mutex<PoolState<E>>,
+    /// Asks that wait for a change in which endpoints can be used.
     waiters: Waiters,
 }
 
-struct State<E> {
+struct PoolState<E> {
     pool: pool::Pool,
     protection: LadderSettings,
     endpoints: BTreeMap<EndpointId, Arc<Endpoint<E>>>,
-    /// How often it has changed which endpoints can be used.
+    /// Incremented whenever it changes which endpoints can be used.
     changes: u64,
 }
 
@@ -115,7 +119,7 @@ pub struct EndpointView {
     pub consecutive_errors: u32,
     /// The last error, for people.
     pub last_error: Option<String>,
-    /// Requests under way.
+    /// Requests under way, until the end of the response's body.
     pub in_flight: u32,
 }
 
@@ -135,7 +139,7 @@ impl<E> Pool<E> {
         Self {
             name: name.into(),
             limiter: limiter.clone(),
-            state: Mutex::new(State {
+            state: Mutex::new(PoolState {
                 pool: pool::Pool::new(balance),
                 protection,
                 endpoints: BTreeMap::new(),
@@ -161,7 +165,7 @@ impl<E> Pool<E> {
         self.restore(name, host, data, LadderRecord::default())
     }
 
-    /// Adds an endpoint as it was written down before a restart.
+    /// Adds an endpoint with what is known of it, such as before a restart.
     pub fn restore(&self, name: &str, host: &str, data: E, record: LadderRecord) -> bool {
         let key = endpoint_key(&self.name, name);
         let now = self.limiter.clock().now();
@@ -177,11 +181,47 @@ impl<E> Pool<E> {
         };
         state.endpoints.insert(id, Arc::new(endpoint));
         drop(state);
-        // Only now, for a name that was taken must not change the settings of who has it; and
-        // without the lock, for those who wait at the gate may be woken by it.
-        self.limiter.shared().name_host(&key, host);
-        self.changed(lock(&self.state));
+        // After the name was taken, and without the lock: it may wake asks that wait at the gate.
+        self.limiter.shared().alias_host(&key, host);
+        self.notify_change(lock(&self.state));
         true
+    }
+
+    /// Changes what is kept for an endpoint, and whose host's settings its gate has. The gate and
+    /// the ladder keep what they know; attempts under way end at the data they began with. `false`
+    /// if there is no endpoint of that name.
+    pub fn replace(&self, name: &str, host: &str, data: E) -> bool {
+        let key = endpoint_key(&self.name, name);
+        let mut state = lock(&self.state);
+        let id = state.pool.find(name).map(pool::Endpoint::id);
+        let Some(known) = id.and_then(|id| state.endpoints.get_mut(&id)) else {
+            return false;
+        };
+        *known = Arc::new(Endpoint {
+            id: known.id,
+            name: known.name.clone(),
+            key: Arc::clone(&known.key),
+            data,
+        });
+        drop(state);
+        self.limiter.shared().alias_host(&key, host);
+        self.notify_change(lock(&self.state));
+        true
+    }
+
+    /// Changes how it chooses and how its endpoints are protected, from the next response on.
+    pub fn update(&self, balance: Balance, protection: LadderSettings) {
+        let mut state = lock(&self.state);
+        state.pool.set_balance(balance);
+        state.protection = protection;
+        self.notify_change(state);
+    }
+
+    /// Puts the endpoints of these names first, in this order; the others follow as they were.
+    pub fn reorder(&self, names: &[&str]) {
+        let mut state = lock(&self.state);
+        state.pool.reorder(names);
+        self.notify_change(state);
     }
 
     /// Removes an endpoint; what is under way through it ends without effect. `false` if there is
@@ -193,16 +233,24 @@ impl<E> Pool<E> {
         });
         if is_removed {
             let key = endpoint_key(&self.name, name);
-            self.limiter.shared().forget_host(&key);
+            self.limiter.shared().forget_alias(&key);
         }
         is_removed
     }
 
-    /// A person enables an endpoint: all its error state is cleared. `false` if there is none of
-    /// that name.
+    /// A person enables an endpoint: all its error state is cleared, and if its gate is Isolated,
+    /// as a used-up quota leaves it, that ends too. `false` if there is none of that name.
     pub fn enable(&self, name: &str) -> bool {
-        let is_known = self.interfere(name, |state, id| state.pool.enable(id));
+        let mut was_out = false;
+        let is_known = self.interfere(name, |state, id| {
+            was_out = state.is_out(id);
+            state.pool.enable(id)
+        });
         if is_known {
+            let key = endpoint_key(&self.name, name);
+            self.limiter.shared().end_isolation(&key);
+        }
+        if was_out {
             let event = Event::EndpointEnabled {
                 pool: &self.name,
                 endpoint: name,
@@ -234,11 +282,11 @@ impl<E> Pool<E> {
         lock(&self.state).protection.clone()
     }
 
-    /// Changes how endpoints are protected, from the next answer on.
+    /// Changes how endpoints are protected, from the next response on.
     pub fn set_protection(&self, protection: LadderSettings) {
         let mut state = lock(&self.state);
         state.protection = protection;
-        self.changed(state);
+        self.notify_change(state);
     }
 
     /// How it chooses.
@@ -251,12 +299,29 @@ impl<E> Pool<E> {
         let now = self.limiter.clock().now();
         let state = lock(&self.state);
         let endpoints = state.pool.endpoints().iter();
-        endpoints.map(|endpoint| view(endpoint, now)).collect()
+        let mut views: Vec<EndpointView> = endpoints.map(|endpoint| view(endpoint, now)).collect();
+        drop(state);
+        for view in &mut views {
+            let key = endpoint_key(&self.name, &view.name);
+            let at_gate = self.limiter.shared().in_flight(&key);
+            view.in_flight = view.in_flight.max(at_gate);
+        }
+        views
     }
 
-    /// Its endpoints, in the order they were added.
+    /// Its endpoints, in the order of the list.
     pub fn endpoints(&self) -> Vec<Arc<Endpoint<E>>> {
-        lock(&self.state).endpoints.values().cloned().collect()
+        let state = lock(&self.state);
+        let ids = state.pool.endpoints().iter().map(pool::Endpoint::id);
+        ids.filter_map(|id| state.endpoints.get(&id).cloned())
+            .collect()
+    }
+
+    /// The endpoint of this name.
+    pub fn endpoint(&self, name: &str) -> Option<Arc<Endpoint<E>>> {
+        let state = lock(&self.state);
+        let id = state.pool.find(name)?.id();
+        state.endpoints.get(&id).cloned()
     }
 
     /// What must survive a restart, of each endpoint by name.
@@ -272,7 +337,7 @@ impl<E> Pool<E> {
     /// A permit of whichever endpoint is chosen and may send first. The key of the ask is not
     /// looked at; the gates of the endpoints are asked.
     pub async fn acquire(&self, ask: Ask<'_>) -> Result<PoolPermit<'_, E>, PoolRefusal> {
-        self.wait_noting(ask, None, &mut None).await
+        self.acquire_noting(ask, None, &mut None).await
     }
 
     /// Something that somebody wants done by any of the endpoints, with retries: see [`Call`].
@@ -305,13 +370,17 @@ impl<E> Pool<E> {
         successes.max()
     }
 
-    fn interfere(&self, name: &str, act: impl FnOnce(&mut State<E>, EndpointId) -> bool) -> bool {
+    fn interfere(
+        &self,
+        name: &str,
+        act: impl FnOnce(&mut PoolState<E>, EndpointId) -> bool,
+    ) -> bool {
         let mut state = lock(&self.state);
         let Some(id) = state.pool.find(name).map(pool::Endpoint::id) else {
             return false;
         };
         let has_acted = act(&mut state, id);
-        self.changed(state);
+        self.notify_change(state);
         has_acted
     }
 
@@ -338,27 +407,29 @@ impl<E> Pool<E> {
         };
         let mut state = lock(&self.state);
         let was_recovering = state.is_recovering(endpoint.id, now);
-        let State {
+        let was_out = state.is_out(endpoint.id);
+        let PoolState {
             pool, protection, ..
         } = &mut *state;
         let step = pool.settle(protection, lease, &ended, now);
-        let after = pool.get(endpoint.id).map(|after| view(after, now));
         let has_changed = !matches!(
             step,
             Step::Late | Step::Unchanged | Step::Noted | Step::Probed
         );
-        if was_recovering || has_changed {
-            self.changed(state);
-        } else {
-            drop(state);
+        if !was_recovering && !has_changed {
+            return;
         }
+        let after = pool.get(endpoint.id).filter(|_| has_changed);
+        let after = after.map(|after| view(after, now));
+        self.notify_change(state);
         if let Some(after) = after {
-            self.tell(step, &after, now);
+            self.tell_step(&after, was_out, now);
         }
     }
 
     fn strategy(&self, key: &str) -> Strategy {
-        self.limiter.shared().settings_of(key).strategy()
+        let shared = self.limiter.shared();
+        shared.with_settings(key, GateSettings::strategy)
     }
 
     fn abandon(&self, lease: Lease) {
@@ -367,39 +438,48 @@ impl<E> Pool<E> {
         let was_recovering = state.is_recovering(lease.endpoint(), now);
         state.pool.abandon(lease);
         if was_recovering {
-            self.changed(state);
+            self.notify_change(state);
         }
     }
 
-    fn tell(&self, step: Step, after: &EndpointView, now: Timestamp) {
+    fn tell_step(&self, after: &EndpointView, was_out: bool, now: Timestamp) {
         let (pool, endpoint) = (&*self.name, &*after.name);
-        let event = match (step, after.disabled, after.paused_until) {
-            (Step::Late | Step::Unchanged | Step::Noted | Step::Probed, ..) => return,
-            (_, Some(why), _) => Event::EndpointDisabled {
+        let event = match (after.disabled, after.paused_until) {
+            (Some(why), _) => Event::EndpointDisabled {
                 pool,
                 endpoint,
                 why,
             },
-            (_, None, Some(until)) => Event::EndpointPaused {
+            (None, Some(until)) => Event::EndpointPaused {
                 pool,
                 endpoint,
                 until,
                 errors: after.consecutive_errors,
             },
-            (_, None, None) => Event::EndpointEnabled { pool, endpoint },
+            (None, None) if was_out => Event::EndpointEnabled { pool, endpoint },
+            (None, None) => return,
         };
         self.limiter.shared().tell(now, &event);
     }
 
-    /// Unlocks, and lets those who wait look again.
-    fn changed(&self, mut state: MutexGuard<'_, State<E>>) {
+    /// Unlocks, and makes all asks that wait look again.
+    fn notify_change(&self, mut state: MutexGuard<'_, PoolState<E>>) {
         state.changes += 1;
         drop(state);
         self.waiters.wake_all();
     }
 }
 
-impl<E> State<E> {
+impl<E> PoolState<E> {
+    /// Has it been paused or disabled, and neither succeeded nor been enabled since?
+    fn is_out(&self, id: EndpointId) -> bool {
+        let endpoint = self.pool.get(id);
+        endpoint.is_some_and(|endpoint| {
+            let ladder = endpoint.ladder();
+            !ladder.is_enabled() || ladder.paused_until().is_some()
+        })
+    }
+
     /// Does one request at a time go through it until one succeeds?
     fn is_recovering(&self, id: EndpointId, now: Timestamp) -> bool {
         let endpoint = self.pool.get(id);

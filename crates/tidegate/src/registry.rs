@@ -224,6 +224,30 @@ impl Registry {
         }
     }
 
+    /// Puts the gate of `key` under its new settings. Those of all other keys are as before, in
+    /// their old places.
+    pub(crate) fn adopt_key(
+        &self,
+        hosts: &Arc<Hosts<HostSettings>>,
+        key: &str,
+        now: Timestamp,
+        wakers: &mut Vec<Waker>,
+        mut served: impl FnMut(u32, &mut Shard),
+    ) {
+        let hash = self.hasher.hash(key);
+        let of_key = self.shard_of(hash);
+        for number in 0..self.shards() {
+            let mut shard = self.lock(number);
+            shard.set_hosts(hosts);
+            if number == of_key
+                && let Some(slot) = shard.find(hash, key)
+            {
+                shard.adopt_one(slot, now, wakers);
+                served(number, &mut shard);
+            }
+        }
+    }
+
     #[inline]
     #[expect(
         clippy::cast_possible_truncation,

@@ -614,3 +614,133 @@ fn a_success_of_any_endpoint_is_reason_to_go_on_hoping() {
     );
     assert_eq!(called.unwrap().sent, 3, "400 s, and no give-up after 300");
 }
+
+/// What a listener of a pool's limiter has seen of its endpoints.
+fn watched(
+    set: &[(&str, &str)],
+    names: &[&str],
+) -> (ManualClock, Pool<u32>, Arc<Mutex<Vec<String>>>) {
+    let clock = ManualClock::new();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let listener = {
+        let seen = Arc::clone(&seen);
+        move |_: Timestamp, event: &Event<'_>| {
+            if let Event::EndpointEnabled { endpoint, .. }
+            | Event::EndpointPaused { endpoint, .. }
+            | Event::EndpointDisabled { endpoint, .. } = event
+            {
+                let seen_now = format!("{} {endpoint}", event.name());
+                seen.lock().expect("no test panics here").push(seen_now);
+            }
+        }
+    };
+    let limiter = Limiter::builder()
+        .gate(gate(set))
+        .clock(clock.clock())
+        .listener(listener)
+        .build();
+    let pool = Pool::new("llm", &limiter);
+    for name in names {
+        assert!(pool.add(name, "llm.example.com", 1));
+    }
+    (clock, pool, seen)
+}
+
+fn settle_with(clock: &ManualClock, pool: &Pool<u32>, outcome: &Outcome) {
+    let permit = drive(clock, pool.acquire(any())).expect("a permit");
+    permit.settle(outcome);
+}
+
+#[test]
+fn an_endpoint_is_enabled_only_after_it_was_paused_or_disabled() {
+    let (clock, pool, seen) = watched(FAST, &["a", "b"]);
+    let take = || std::mem::take(&mut *seen.lock().unwrap());
+    pool.disable("b");
+    assert_eq!(take(), ["endpoint_disabled b"]);
+    settle_with(&clock, &pool, &status(404));
+    assert!(pool.view()[0].last_error.is_some());
+    settle_with(&clock, &pool, &status(200));
+    assert_eq!(pool.view()[0].last_error, None);
+    pool.enable("a");
+    assert_eq!(take(), [""; 0], "nothing was paused");
+    settle_with(&clock, &pool, &status(429));
+    clock.advance(Duration::from_secs(31));
+    settle_with(&clock, &pool, &status(200));
+    pool.enable("b");
+    assert_eq!(
+        take(),
+        [
+            "endpoint_paused a",
+            "endpoint_enabled a",
+            "endpoint_enabled b"
+        ]
+    );
+}
+
+#[test]
+fn enabling_an_endpoint_ends_the_isolation_that_a_used_up_quota_left() {
+    for names in [&["a", "b"][..], &["a"]] {
+        let (clock, pool, _) = watched(FAST, names);
+        let permit = drive(&clock, pool.acquire(any())).expect("a permit");
+        let exhausted = Some(policy::outcome::Verdict::QuotaExhausted);
+        permit.settle_as(&status(429), exhausted, "insufficient_quota");
+        let breaker = || pool.limiter().gate("llm/a").unwrap().gate.breaker.as_str();
+        assert_eq!(breaker(), "isolated");
+        assert!(pool.enable("a"));
+        assert_eq!(breaker(), "closed");
+        assert_eq!(pool.view()[0].disabled, None);
+    }
+}
+
+#[test]
+fn an_update_in_place_keeps_what_is_under_way_and_what_is_known() {
+    let (clock, pool, _) = watched(FAST, &["a", "b"]);
+    let under_way = drive(&clock, pool.acquire(any())).expect("a permit");
+    assert_eq!(
+        (under_way.endpoint().name(), *under_way.endpoint().data()),
+        ("a", 1)
+    );
+    settle_with(&clock, &pool, &status(429));
+    let paused = pool.view()[1].paused_until;
+    assert!(paused.is_some());
+
+    let mut options = LadderOptions::default();
+    options.set("pauses", "5s").unwrap();
+    pool.update(Balance::First, options.build().unwrap());
+    assert!(pool.replace("a", "llm.example.com", 2) && pool.replace("b", "llm.example.com", 2));
+    assert!(!pool.replace("c", "llm.example.com", 2));
+    assert!(pool.add("c", "llm.example.com", 2));
+    pool.reorder(&["c", "b", "a"]);
+
+    let names: Vec<String> = pool.view().into_iter().map(|view| view.name).collect();
+    assert_eq!(names, ["c", "b", "a"]);
+    assert_eq!(pool.view()[1].paused_until, paused, "it is still paused");
+    assert_eq!(pool.view()[2].in_flight, 1);
+    assert_eq!(*pool.endpoint("a").unwrap().data(), 2);
+    assert_eq!(pool.balance(), Balance::First);
+    under_way.settle(&status(503));
+    let view = &pool.view()[2];
+    assert_eq!((view.in_flight, view.consecutive_errors), (0, 1));
+    assert_eq!(
+        view.paused_until,
+        Some(Timestamp::from_secs(5)),
+        "by the new settings"
+    );
+    assert_eq!(pool.limiter().gate("llm/a").unwrap().gate.failed, 1);
+}
+
+#[test]
+fn a_response_that_streams_counts_as_load_of_its_endpoint() {
+    let (clock, pool) = pool(FAST, &["a", "b"]);
+    let permit = drive(&clock, pool.acquire(any())).expect("a permit");
+    assert_eq!(permit.endpoint().name(), "a");
+    let ok = status(200);
+    let in_flight = permit.settle_head(&ok, ok.judge().verdict, "");
+    assert_eq!(pool.view()[0].in_flight, 1);
+    for _ in 0..3 {
+        assert_eq!(send(&clock, &pool, &status(200)), "b");
+    }
+    drop(in_flight);
+    assert_eq!(pool.view()[0].in_flight, 0);
+    assert_eq!(send(&clock, &pool, &status(200)), "a");
+}

@@ -6,6 +6,25 @@ use super::EndpointId;
 use crate::ladder::Disabled;
 use crate::time::Timestamp;
 
+/// What the gate of an endpoint says about the next request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GateState {
+    /// When it would let a request leave: at or before now is at once, [`Timestamp::MAX`] unknown.
+    pub opens_at: Timestamp,
+    /// Attempts in flight, responses whose body is still being read included.
+    pub in_flight: u32,
+}
+
+impl From<Timestamp> for GateState {
+    /// A gate whose load is not known.
+    fn from(opens_at: Timestamp) -> Self {
+        Self {
+            opens_at,
+            in_flight: 0,
+        }
+    }
+}
+
 /// Where the next request goes.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Choice {

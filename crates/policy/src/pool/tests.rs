@@ -375,3 +375,27 @@ fn of_endpoints_that_are_free_at_the_same_time_the_first_is_named() {
     };
     assert_eq!((field.name(endpoint), until), ("a", Some(later)));
 }
+
+#[test]
+fn least_loaded_counts_what_the_gates_have_in_flight() {
+    let settings = LadderSettings::default();
+    let mut pool = Pool::new(Balance::LeastLoaded);
+    let [a, b] = ["a", "b"].map(|name| pool.add(name).unwrap());
+    let now = Timestamp::ZERO;
+    let choice = pool.choose(&settings, now, |endpoint| GateState {
+        opens_at: now,
+        in_flight: if endpoint.id() == a { 3 } else { 2 },
+    });
+    assert!(matches!(choice, Choice::Send(lease) if lease.endpoint() == b));
+}
+
+#[test]
+fn reordering_keeps_what_is_known_of_endpoints() {
+    let mut pool = Pool::new(Balance::First);
+    let [a, b, c] = ["a", "b", "c"].map(|name| pool.add(name).unwrap());
+    pool.disable(a);
+    pool.reorder(&["c", "unknown", "a"]);
+    let order: Vec<EndpointId> = pool.endpoints().iter().map(Endpoint::id).collect();
+    assert_eq!(order, [c, a, b]);
+    assert!(!pool.get(a).unwrap().ladder().is_enabled());
+}

@@ -151,7 +151,7 @@ impl<'a, E> CallState<'a, E> {
     ) -> Result<AnyPermit<'a, E>, ControlFlow<TerminalReason>> {
         let asked_at = self.limiter.clock().now();
         let mut delayed = None;
-        let answer = pool.wait_noting(ask, self.failed_at, &mut delayed).await;
+        let answer = pool.acquire_noting(ask, self.failed_at, &mut delayed).await;
         if let Some((at, refusal)) = delayed {
             self.note_waiting(at, pool.name().into(), refusal.reason(), refusal.until());
         }

@@ -8,11 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use policy::breaker::BreakerState;
 use policy::budget::BudgetSettings;
 use policy::gate::{self, Gate, GateMarks, GateRecord, GateSettings, ResponseBody};
 use policy::hosts::{HostPattern, Hosts};
 use policy::line::Tickets;
 use policy::outcome::{Outcome, Verdict};
+use policy::pool::GateState;
 use policy::random::Random;
 use policy::time::Timestamp;
 
@@ -368,9 +370,10 @@ impl Shared {
 
     /// What a gate would say that nobody has used yet.
     fn peek_new(&self, key: &str, ask: &Ask<'_>, now: Timestamp) -> Result<(), Refusal> {
-        let settings = self.settings_of(key);
-        let ask = ask.at_gate(&settings, now);
-        let answer = Gate::new(&settings, now).peek(&settings, &Tickets::new(), &ask, now);
+        let answer = self.with_settings(key, |settings| {
+            let ask = ask.at_gate(settings, now);
+            Gate::new(settings, now).peek(settings, &Tickets::new(), &ask, now)
+        });
         answer.map_err(|(reason, until)| Refusal::new(reason, until, now))
     }
 
@@ -386,8 +389,46 @@ impl Shared {
         }
     }
 
-    pub(crate) fn settings_of(&self, key: &str) -> GateSettings {
-        lock(&self.hosts).find(key).gate.clone()
+    /// Calls `look` with the settings for `key`.
+    pub(crate) fn with_settings<T>(&self, key: &str, look: impl FnOnce(&GateSettings) -> T) -> T {
+        let hosts = Arc::clone(&lock(&self.hosts));
+        look(&hosts.find(key).gate)
+    }
+
+    /// When the gate of an ask's first key would let it out, and how many are in flight there.
+    pub(crate) fn gate_state(&self, ask: &Ask<'_>, now: Timestamp) -> GateState {
+        let (answer, in_flight) = match self.known_gate(ask.key) {
+            Some((mut shard, place)) => {
+                let now = shard.time_at(place.slot, now);
+                let answer = shard.peek(place.slot, ask, now);
+                let in_flight = shard.with_gate(place.slot, |gate, _, _| gate.in_flight());
+                (answer, in_flight)
+            }
+            None => (self.peek_new(ask.key, ask, now), 0),
+        };
+        GateState {
+            opens_at: match answer {
+                Ok(()) => now,
+                Err(refusal) => refusal.until().unwrap_or(Timestamp::MAX),
+            },
+            in_flight,
+        }
+    }
+
+    /// Attempts in flight at the gate of `key`.
+    pub(crate) fn in_flight(&self, key: &str) -> u32 {
+        self.known_gate(key).map_or(0, |(mut shard, place)| {
+            shard.with_gate(place.slot, |gate, _, _| gate.in_flight())
+        })
+    }
+
+    /// A person ends the isolation of the gate of `key`, if it is Isolated.
+    pub(crate) fn end_isolation(&self, key: &str) {
+        self.interfere(key, |gate, settings, now| {
+            if gate.breaker_state(now) == BreakerState::Isolated {
+                gate.release(settings, now);
+            }
+        });
     }
 
     /// A person interferes with the gate of `key`. `false` if there is none.
@@ -477,15 +518,38 @@ impl Shared {
     }
 
     /// Gives the gate of `key` the settings of `host`, now and whenever settings change.
-    pub(crate) fn name_host(&self, key: &str, host: &str) {
-        lock(&self.aliases).insert(key.to_owned(), host.to_owned());
-        self.change_settings(|_| true);
+    pub(crate) fn alias_host(&self, key: &str, host: &str) {
+        let before = lock(&self.aliases).insert(key.to_owned(), host.to_owned());
+        if before.as_deref() != Some(host) {
+            self.change_alias(key, |hosts| hosts.alias(key, host));
+        }
     }
 
-    /// `key` has no settings of a host any more: nobody uses it.
-    pub(crate) fn forget_host(&self, key: &str) {
-        lock(&self.aliases).remove(key);
-        self.change_settings(|hosts| hosts.forget_alias(key));
+    /// `key` has no settings of a host any more: it is not used.
+    pub(crate) fn forget_alias(&self, key: &str) {
+        if lock(&self.aliases).remove(key).is_some() {
+            self.change_alias(key, |hosts| {
+                hosts.forget_alias(key);
+            });
+        }
+    }
+
+    /// Changes which settings `key` has, and puts its gate under them; no other gate is looked at.
+    fn change_alias(&self, key: &str, change: impl FnOnce(&mut Hosts<HostSettings>)) {
+        let mut present = lock(&self.hosts);
+        let mut hosts = present.as_ref().clone();
+        change(&mut hosts);
+        let hosts = Arc::new(hosts);
+        *present = Arc::clone(&hosts);
+        let now = self.clock.now();
+        let mut wakers = Vec::new();
+        self.registry
+            .adopt_key(&hosts, key, now, &mut wakers, |number, shard| {
+                self.set_alarm(number, shard);
+            });
+        drop(present);
+        self.clock.catch_up();
+        wake_all(wakers);
     }
 
     /// Changes settings and puts all gates under them. `false` if `change` says that it changed

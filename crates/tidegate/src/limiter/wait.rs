@@ -36,7 +36,8 @@ impl Shared {
         kept: &mut Option<Kept>,
     ) -> Result<Permit<'a>, Refusal> {
         if !ask.also.is_empty() {
-            return self.wait_for_all(ask, kept).await;
+            // Boxed, because it is rare and would make every other future larger.
+            return Box::pin(self.wait_for_all(ask, kept)).await;
         }
         let mut wait = self.wait(ask);
         let answer = (&mut wait).await;
@@ -137,8 +138,8 @@ impl Shared {
 
     /// The same ask with one deadline, for those who wait at more than one gate.
     fn with_deadline<'k>(&self, ask: Ask<'k>) -> Ask<'k> {
-        let settings = self.settings_of(ask.key);
-        let deadline = ask.at_gate(&settings, self.clock.now()).deadline;
+        let now = self.clock.now();
+        let deadline = self.with_settings(ask.key, |settings| ask.at_gate(settings, now).deadline);
         ask.until(deadline)
     }
 }

@@ -8,7 +8,7 @@ use std::task::Poll;
 use policy::pool::{self, Choice, EndpointId, Unusable};
 use policy::time::Timestamp;
 
-use super::{Endpoint, Pool, PoolPermit, PoolRefusal, State};
+use super::{Endpoint, Pool, PoolPermit, PoolRefusal, PoolState};
 use crate::ask::{Ask, Refusal};
 use crate::permit::Permit;
 use crate::sync::lock;
@@ -23,8 +23,8 @@ struct Waits<E> {
     changes: u64,
 }
 
-/// What kept an ask first, and since when.
-pub(crate) type Kept = (Timestamp, PoolRefusal);
+/// What an ask waited for first, and since when.
+pub(crate) type Delay = (Timestamp, PoolRefusal);
 
 /// What ended a wait.
 enum Ended<'a> {
@@ -39,31 +39,40 @@ enum Ended<'a> {
 }
 
 impl<E> Pool<E> {
-    /// Waits for an endpoint, and notes what kept it. Where somebody else can be used at once, it
-    /// is not the endpoint that has just failed.
-    pub(crate) async fn wait_noting<'a>(
+    /// A permit of an endpoint, at once or after waiting; `delayed` gets what it waited for first. An
+    /// endpoint other than `failed_at` is preferred if one is ready.
+    pub(crate) async fn acquire_noting<'a>(
         &'a self,
         ask: Ask<'_>,
         failed_at: Option<EndpointId>,
-        kept: &mut Option<Kept>,
+        delayed: &mut Option<Delay>,
     ) -> Result<PoolPermit<'a, E>, PoolRefusal> {
         if failed_at.is_some()
             && let Look::Send(permit) = self.look(&ask, failed_at)
         {
             return Ok(permit);
         }
+        match self.look(&ask, None) {
+            Look::Send(permit) => Ok(permit),
+            Look::NoEndpoint => Err(PoolRefusal::NoEndpoint),
+            // Boxed, so that callers that need not wait have a small future.
+            Look::Wait(waits) => Box::pin(self.wait(ask, waits, delayed)).await,
+        }
+    }
+
+    async fn wait<'a>(
+        &'a self,
+        ask: Ask<'_>,
+        mut waits: Waits<E>,
+        delayed: &mut Option<Delay>,
+    ) -> Result<PoolPermit<'a, E>, PoolRefusal> {
         let deadline = self.deadline(&ask).ok_or(PoolRefusal::NoEndpoint)?;
         loop {
-            let waits = match self.look(&ask, None) {
-                Look::Send(permit) => return Ok(permit),
-                Look::Wait(waits) => waits,
-                Look::Nobody => return Err(PoolRefusal::NoEndpoint),
-            };
             let until = waits.pause_ends;
             if waits.usable.is_empty() && until.is_some_and(|until| until > deadline) {
                 return Err(PoolRefusal::Paused { until });
             }
-            match self.wait_once(&ask, &waits, deadline, kept).await {
+            match self.wait_once(&ask, &waits, deadline, delayed).await {
                 Ended::Admitted(endpoint, permit) => {
                     if let Some(permit) = self.claim(&waits.usable[endpoint], permit) {
                         return Ok(permit);
@@ -73,6 +82,11 @@ impl<E> Pool<E> {
                 Ended::Late => return Err(PoolRefusal::Paused { until }),
                 Ended::Changed => {}
             }
+            waits = match self.look(&ask, None) {
+                Look::Send(permit) => return Ok(permit),
+                Look::Wait(waits) => waits,
+                Look::NoEndpoint => return Err(PoolRefusal::NoEndpoint),
+            };
         }
     }
 
@@ -83,8 +97,8 @@ impl<E> Pool<E> {
         let key = Arc::clone(&state.endpoints.values().next()?.key);
         drop(state);
         let shared = self.limiter.shared();
-        let settings = shared.settings_of(&key);
-        Some(ask.at_gate(&settings, shared.clock.now()).deadline)
+        let now = shared.clock.now();
+        Some(shared.with_settings(&key, |settings| ask.at_gate(settings, now).deadline))
     }
 
     /// When the gate of another endpoint that can be used would let a request out.
@@ -110,26 +124,21 @@ impl<E> Pool<E> {
         loop {
             let now = self.limiter.clock().now();
             let mut state = lock(&self.state);
-            let State {
+            let PoolState {
                 pool,
                 protection,
                 endpoints,
                 ..
             } = &mut *state;
-            let gate_says = |endpoint: &pool::Endpoint| {
-                if but == Some(endpoint.id()) {
-                    return Timestamp::MAX;
+            let gate_of = |endpoint: &pool::Endpoint| match endpoints.get(&endpoint.id()) {
+                Some(known) if but != Some(endpoint.id()) => {
+                    let ask = ask.alone_at(&known.key);
+                    self.limiter.shared().gate_state(&ask, now)
                 }
-                let key = endpoints.get(&endpoint.id()).map(|endpoint| &endpoint.key);
-                let ask = key.map(|key| Ask { key, ..*ask });
-                let answer = ask.map_or(Ok(()), |ask| self.limiter.peek(ask));
-                answer.map_or_else(
-                    |refusal| refusal.until().unwrap_or(Timestamp::MAX),
-                    |()| now,
-                )
+                _ => Timestamp::MAX.into(),
             };
-            let lease = match pool.choose(protection, now, gate_says) {
-                Choice::Nobody => return Look::Nobody,
+            let lease = match pool.choose(protection, now, gate_of) {
+                Choice::Nobody => return Look::NoEndpoint,
                 Choice::Wait { .. } => return Look::Wait(state.waits(now)),
                 Choice::Send(lease) => lease,
             };
@@ -143,7 +152,7 @@ impl<E> Pool<E> {
                 Some((endpoint, permit)) => {
                     return Look::Send(PoolPermit::new(self, endpoint, permit, lease));
                 }
-                // Somebody else was faster at that gate.
+                // Another ask was faster at that gate.
                 None => self.abandon(lease),
             }
         }
@@ -157,7 +166,7 @@ impl<E> Pool<E> {
     ) -> Option<PoolPermit<'a, E>> {
         let now = self.limiter.clock().now();
         let mut state = lock(&self.state);
-        let State {
+        let PoolState {
             pool, protection, ..
         } = &mut *state;
         let only = |candidate: &pool::Endpoint| {
@@ -181,9 +190,9 @@ impl<E> Pool<E> {
         }
     }
 
-    /// What an ask would be told that does not wait: of all that there is to wait for, what comes
+    /// How an ask would be refused that does not wait: of all that there is to wait for, what comes
     /// first.
-    fn what_keeps(&self, ask: &Ask<'_>, waits: &Waits<E>) -> PoolRefusal {
+    fn delay(&self, ask: &Ask<'_>, waits: &Waits<E>) -> PoolRefusal {
         let gates = waits.usable.iter().filter_map(|endpoint| {
             let key = &endpoint.key;
             let also = &[];
@@ -192,7 +201,7 @@ impl<E> Pool<E> {
         let pause = PoolRefusal::Paused {
             until: waits.pause_ends,
         };
-        // Of two that nobody knows the end of, the gate: a pause without end may be none at all.
+        // Of two whose end is unknown, the gate: a pause without an end may be none at all.
         let all = gates.map(PoolRefusal::Gate).chain([pause]);
         all.min_by_key(|refusal| refusal.until().unwrap_or(Timestamp::MAX))
             .unwrap_or(pause)
@@ -204,11 +213,11 @@ impl<E> Pool<E> {
         ask: &Ask<'_>,
         waits: &Waits<E>,
         deadline: Timestamp,
-        kept: &mut Option<Kept>,
+        delayed: &mut Option<Delay>,
     ) -> Ended<'a> {
         let shared = self.limiter.shared();
-        // Before it stands in the lines itself.
-        let keeps = (shared.clock.now(), self.what_keeps(ask, waits));
+        // Before it is in the lines itself.
+        let delay = (shared.clock.now(), self.delay(ask, waits));
         let keys = waits.usable.iter().map(|endpoint| &*endpoint.key);
         let mut any = pin!(shared.wait_for_any(keys, ask.until(deadline)));
         let pause_ends = waits.pause_ends.filter(|until| *until <= deadline);
@@ -239,7 +248,7 @@ impl<E> Pool<E> {
             };
             let slept = sleep.as_mut().poll(context);
             if slept.is_pending() {
-                kept.get_or_insert(keeps);
+                delayed.get_or_insert(delay);
             }
             slept.map(|()| ended)
         })
@@ -251,10 +260,10 @@ impl<E> Pool<E> {
 enum Look<'a, E> {
     Send(PoolPermit<'a, E>),
     Wait(Waits<E>),
-    Nobody,
+    NoEndpoint,
 }
 
-impl<E> State<E> {
+impl<E> PoolState<E> {
     fn waits(&self, now: Timestamp) -> Waits<E> {
         let mut waits = Waits {
             usable: Vec::new(),

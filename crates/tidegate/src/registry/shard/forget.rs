@@ -138,6 +138,34 @@ impl Shard {
     }
 }
 
+impl Shard {
+    /// Settings in which every index means what it did before.
+    pub(in crate::registry) fn set_hosts(&mut self, hosts: &Arc<Hosts<HostSettings>>) {
+        self.hosts = Arc::clone(hosts);
+    }
+
+    /// Puts a gate under the settings that its key has now.
+    pub(in crate::registry) fn adopt_one(
+        &mut self,
+        index: SlotIndex,
+        now: Timestamp,
+        wakers: &mut Vec<Waker>,
+    ) {
+        let new = self.hosts.index_for(self.key(index));
+        let Some(slot) = self.slab.get_mut(index) else {
+            return;
+        };
+        let old = std::mem::replace(&mut slot.settings, new);
+        let (old, new) = (&self.hosts.get(old).gate, &self.hosts.get(new).gate);
+        if old != new {
+            slot.gate.adopt(old, new, now);
+        }
+        if slot.gate.is_waited_for() {
+            self.serve(index, now, wakers);
+        }
+    }
+}
+
 /// What a look at some slots has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::registry) struct Swept {
