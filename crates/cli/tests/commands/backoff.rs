@@ -159,7 +159,7 @@ fn all_bad_settings_are_reported_in_one_run() {
     assert_snapshot!(run(args, ""), @"
     exit 2
     --- stderr
-    error: `base` is `1m`, expected at most `max` (30s)
+    error: `base` is `60s`, expected at most `max` (30s)
     hint: a setting is written as `--set max=10s`, by its name in the configuration, and overrides that of `--preset`
     ");
 }

@@ -438,9 +438,9 @@ fn bad_settings() {
     assert_snapshot!(check("protection --set pauses=0s --set disable_after=11 --set statuses=401"), @"
     exit 2
     --- stderr
-    error: `pauses` is `0s`, expected 1 to 100 durations of at least 1s each, such as `30s,60s`
+    error: `pauses` is `0s`, expected a duration of at least 1s
     error: `disable_after` is `11`, expected a whole number from 1 to 10
-    error: `statuses` is `401`, expected statuses from 400 to 999 without 401, 409 and 412, which never climb
+    error: `statuses` is `401`, expected a whole number from 400 to 999 except 401, 409, 412
     hint: a setting is written as `--set pauses=30s,60s`, by its name in `[pool.NAME.protection]`
     ");
     assert_snapshot!(check("poll --set base=20s --set max=10s --set early=3"), @"
