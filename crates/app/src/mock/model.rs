@@ -97,7 +97,7 @@ impl Model {
         let limits = first.iter().cloned().chain(further).zip(settings.seed..);
         let limits = limits.map(|(mut upstream, seed)| {
             upstream.headers |= settings.style.always_tells();
-            upstream.headers &= upstream.kind != UNLIMITED;
+            upstream.headers &= upstream.kind != UNLIMITED || !upstream.steps.is_empty();
             Limit::new(upstream, seed)
         });
         Self {

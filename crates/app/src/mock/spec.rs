@@ -14,6 +14,7 @@ use policy::setting;
 use policy::time::Timestamp;
 use sim::upstream::{Ban, Kind, Outage, Step};
 
+use super::UNLIMITED;
 use crate::settings::Size;
 
 /// Reads a limit: `50/s burst 10`, `600/1m` or `slots 20 100ms queue 200`.
@@ -101,6 +102,8 @@ impl Limit {
     /// What `before` becomes; `None` if it is of another kind, or its windows would be others.
     fn after(self, before: Kind) -> Option<Kind> {
         match (self.0, before) {
+            // It has no burst to keep.
+            (Written::Bucket { .. }, UNLIMITED) => Some(self.kind()),
             (Written::Bucket { rate, burst }, Kind::Bucket { burst: most, .. }) => {
                 Some(Kind::Bucket {
                     rate,
@@ -268,7 +271,12 @@ pub fn steps(first: Kind, written: &[(Duration, Limit)]) -> Result<Vec<Step>, (u
             ));
         }
         kind = limit.after(kind).ok_or_else(|| {
-            let expected = "a limit of the same kind as the first, windows of the same length";
+            let expected = match kind {
+                UNLIMITED => {
+                    "a rate such as `60s=20/s`, or `--limit` with the limit that it changes"
+                }
+                _ => "a limit of the same kind as the first, windows of the same length",
+            };
             (index, expected.to_owned())
         })?;
         steps.push(Step { at, kind });

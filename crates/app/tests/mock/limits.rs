@@ -22,6 +22,17 @@ fn upstream(limits: &[&str], change: impl FnOnce(&mut UpstreamSettings)) -> Fixt
 }
 
 #[test]
+fn limits_after_a_step_when_there_was_no_limit_before() {
+    let step = [spec::step("10s=2/s").unwrap()];
+    let fixture = upstream(&[], |upstream| {
+        upstream.steps = spec::steps(upstream.kind, &step).unwrap();
+    });
+    assert_eq!(fixture.statuses(20), [200; 20]);
+    fixture.advance(10_000);
+    assert!(fixture.statuses(20).contains(&429));
+}
+
+#[test]
 fn without_a_limit_everything_is_accepted() {
     let fixture = Fixture::new(MockSettings::default());
     assert_eq!(fixture.statuses(50), [200; 50]);

@@ -228,6 +228,17 @@ fn mock_reports_problems_as_json() {
 }
 
 #[test]
+fn mock_rejects_flags_that_change_nothing() {
+    assert_snapshot!(mock("--ban 5 in 30s for 60s --refuse-latency 5ms"), @"
+    exit 2
+    --- stderr
+    error: `--ban` is `5 in 30s for 60s`, expected a `--limit` with it: nothing is refused without one
+    error: `--refuse-latency` is `5ms`, expected a `--limit` with it: nothing is refused without one
+    hint: `tidegate mock --help` shows how limits, scripts and outages are written
+    ");
+}
+
+#[test]
 fn mock_rejects_steps_and_outages_that_overlap() {
     let words = "--limit 50/s --step 60s=20/s --step 90s=600/1m --outage 1s..5s --outage 4s..6s";
     assert_snapshot!(mock(words), @"

@@ -25,6 +25,15 @@ fn slots(slots: u32, millis: u64, queue: u32) -> Kind {
 }
 
 #[test]
+fn a_step_from_no_limit_at_all_has_a_burst_of_its_own() {
+    let read = |text: &str| vec![step(text).unwrap()];
+    let found = steps(UNLIMITED, &read("60s=20/s")).unwrap();
+    assert_eq!(found[0].kind, limit("20/s").unwrap().kind());
+    let (_, expected) = steps(UNLIMITED, &read("60s=600/1m")).unwrap_err();
+    assert!(expected.contains("`--limit`"), "{expected}");
+}
+
+#[test]
 fn limits_are_read_as_they_are_spoken() {
     for (text, kind) in [
         ("50/s burst 10", bucket(50.0, 10.0)),

@@ -135,6 +135,28 @@ impl Reader {
         upstream.ban = ban.or(upstream.ban);
         self.change_outages(args, upstream);
         self.change_steps(args, upstream);
+        self.reject_unused(args, upstream);
+    }
+
+    /// Reports flags that say how requests over the limit are refused, where there is no limit.
+    fn reject_unused(&mut self, args: &MockArgs, upstream: &UpstreamSettings) {
+        let has_limits = !args.limits.is_empty() || !args.steps.is_empty();
+        if has_limits || upstream.kind != UNLIMITED {
+            return;
+        }
+        let unused = [
+            ("--ban", &args.ban),
+            ("--refuse-latency", &args.refuse_latency),
+        ];
+        for (flag, text) in unused {
+            if let Some(text) = text {
+                self.wrong(
+                    flag,
+                    text,
+                    "a `--limit` with it: nothing is refused without one",
+                );
+            }
+        }
     }
 
     fn change_outages(&mut self, args: &MockArgs, upstream: &mut UpstreamSettings) {
