@@ -55,8 +55,19 @@ impl Names {
                 || address == self.address.ip()
                 || self.address.ip().is_unspecified()
         });
-        is_named || is_address || host.eq_ignore_ascii_case("localhost")
+        is_named || is_address || is_localhost(host)
     }
+}
+
+/// Is this `localhost` or a name below it? Those are loopback by definition (RFC 6761): nobody else
+/// can have them, and they need not be resolved. Any case, with or without a dot at the end.
+pub(crate) fn is_localhost(host: &str) -> bool {
+    let host = host.strip_suffix('.').unwrap_or(host);
+    let start = host.len().saturating_sub("localhost".len());
+    let Some((below, name)) = host.split_at_checked(start) else {
+        return false;
+    };
+    name.eq_ignore_ascii_case("localhost") && (below.is_empty() || below.ends_with('.'))
 }
 
 #[cfg(test)]
@@ -74,6 +85,24 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(header::HOST, HeaderValue::from_str(host).unwrap());
         names.is_host_ours(&headers)
+    }
+
+    #[test]
+    fn localhost_and_names_below_it_are_loopback() {
+        for name in ["localhost", "LocalHost.", "a.localhost", "a.b.LOCALHOST."] {
+            assert!(is_localhost(name), "{name}");
+        }
+        for name in [
+            "",
+            ".",
+            "host",
+            "mylocalhost",
+            "localhost.com",
+            "élocalhost",
+            "localhost..",
+        ] {
+            assert!(!is_localhost(name), "{name}");
+        }
     }
 
     #[test]

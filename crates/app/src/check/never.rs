@@ -20,6 +20,7 @@ use policy::text::same_name;
 use url::{Host, Url};
 
 use super::{Warning, backoff};
+use crate::host_check::is_localhost;
 use crate::settings::{Pool, Settings};
 
 pub(super) fn warnings(settings: &Settings) -> Vec<Warning> {
@@ -350,7 +351,7 @@ fn is_in_the_open(url: &Url) -> bool {
     let is_loopback = match url.host() {
         Some(Host::Ipv4(address)) => address.is_loopback(),
         Some(Host::Ipv6(address)) => address.is_loopback(),
-        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Domain(name)) => is_localhost(name),
         None => false,
     };
     url.scheme() == "http" && !is_loopback

@@ -21,6 +21,7 @@ use url::Url;
 use super::State;
 use super::overlay::with_changes;
 use super::watermark::redacted;
+use crate::host_check::is_localhost;
 use crate::settings::{self, Endpoint, PlainFiles, Settings};
 use crate::upstream::Addresses;
 
@@ -421,7 +422,7 @@ impl State {
         let address: Option<IpAddr> = match url.host() {
             Some(url::Host::Ipv4(address)) => Some(address.into()),
             Some(url::Host::Ipv6(address)) => Some(address.into()),
-            Some(url::Host::Domain(name)) if is_local(name) => Some(Ipv4Addr::LOCALHOST.into()),
+            Some(url::Host::Domain(name)) if is_localhost(name) => Some(Ipv4Addr::LOCALHOST.into()),
             Some(url::Host::Domain(_)) | None => None,
         };
         let configuration = self.configuration();
@@ -434,12 +435,6 @@ impl State {
             _ => Ok(()),
         }
     }
-}
-
-/// By definition these are loopback.
-fn is_local(name: &str) -> bool {
-    let name = name.trim_end_matches('.').to_ascii_lowercase();
-    name == "localhost" || name.ends_with(".localhost")
 }
 
 fn read_url(text: &str) -> Result<Url, InvalidValue> {

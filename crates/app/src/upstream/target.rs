@@ -9,6 +9,7 @@ use rustls::pki_types::ServerName;
 use url::{Host, Url};
 
 use super::Lane;
+use crate::host_check::is_localhost;
 
 /// One server: scheme, host and port. Connections to it are kept by worker.
 pub struct Target {
@@ -34,7 +35,7 @@ pub(super) enum Place {
 /// Who wrote an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// The operator: an address written out, and `localhost`, is meant.
+    /// The operator: an address written out, and `localhost` or a name below it, is meant.
     Operator,
     /// Someone else: every address is checked.
     Nobody,
@@ -130,10 +131,8 @@ impl Target {
         match (&self.host, self.trust) {
             (_, Trust::Nobody) => None,
             (Place::Address(address), Trust::Operator) => Some(vec![*address]),
-            (Place::Name(name), Trust::Operator) => {
-                let is_local = name.eq_ignore_ascii_case("localhost");
-                is_local.then(|| vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()])
-            }
+            (Place::Name(name), Trust::Operator) => is_localhost(name)
+                .then(|| vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]),
         }
     }
 }
