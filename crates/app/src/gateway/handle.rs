@@ -6,14 +6,15 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use hyper::body::{Body, Incoming};
+use policy::classify::{Because, Judgement};
 use policy::item::ItemKind;
 use policy::outcome::{Failure, Outcome, Phase, Verdict};
 use tidegate::call::TrailStep;
 use tidegate::http::Head;
 use tidegate::pool::Endpoint;
-use tidegate::{Answered, Attempt};
+use tidegate::{Answered, Attempt, LadderSettings};
 
 use super::answer::{self, Finish};
 use super::body::ServedBody;
@@ -258,7 +259,7 @@ async fn attempt_once(
         )
         .await;
     let answered = match sent {
-        Ok(answer) => answered(worker, &attempt, Arc::clone(&endpoint), answer).await,
+        Ok(answer) => answered(worker, route, &attempt, Arc::clone(&endpoint), answer).await,
         Err(error) => failed(&attempt, Arc::clone(&endpoint), error),
     };
     if let Some(outcome) = &answered.outcome {
@@ -292,6 +293,7 @@ fn request_for(
 /// the head, and the connection is free while the next attempt waits.
 async fn answered(
     worker: &Worker,
+    route: &Route,
     attempt: &Attempt,
     endpoint: Arc<Endpoint<UpstreamEndpoint>>,
     mut answer: Response<AnswerBody>,
@@ -308,12 +310,10 @@ async fn answered(
         };
         let head = Head::new(status, &headers).with_body(body);
         let outcome = head.outcome(latency, wall);
-        let verdict = head.judge(&endpoint.data().rules, &outcome.hint).verdict;
-        let is_good = matches!(verdict, None | Some(Verdict::Success));
-        let text = if is_good {
-            String::new()
-        } else {
-            endpoint.data().without_secrets(&message(body))
+        let Judgement { verdict, because } = head.judge(&endpoint.data().rules, &outcome.hint);
+        let text = match verdict {
+            None | Some(Verdict::Success) => String::new(),
+            Some(_) => describe_error(status, because, body, &route.pool.protection()),
         };
         *answer.headers_mut() = headers;
         (outcome, verdict, text)
@@ -350,28 +350,57 @@ fn is_worth_reading(answer: &Response<AnswerBody>) -> bool {
         && length.is_some_and(|length| length <= MOST_READ as u64)
 }
 
-/// What a server says about an error, for people.
+/// An error of an upstream as it may be stored and shown: its status, the code or words by which it
+/// was judged, and the phrase of the pool's protection that it contains. These are our own
+/// spellings; nothing else of the body is in it.
+fn describe_error(
+    status: StatusCode,
+    because: Because,
+    body: &[u8],
+    protection: &LadderSettings,
+) -> String {
+    let phrase = protection.phrase_in(&message(body)).map(str::to_owned);
+    let status = status.as_u16();
+    match (because, phrase) {
+        (Because::Code(code), None) => format!("HTTP {status} {code}"),
+        (Because::Code(code), Some(phrase)) => format!("HTTP {status} {code}: {phrase}"),
+        (_, Some(phrase)) => format!("HTTP {status}: {phrase}"),
+        // Protection looks for its phrases in this text, and only in the beginning of a message.
+        (Because::Text(words), None) if protection.phrase_in(words).is_none() => {
+            format!("HTTP {status}: {words}")
+        }
+        _ => format!("HTTP {status}"),
+    }
+}
+
+/// The beginning of what a server says about an error, in which phrases are looked for.
 fn message(body: &[u8]) -> String {
     let parsed: Option<serde_json::Value> = serde_json::from_slice(body).ok();
-    let said = parsed.as_ref().and_then(|json| {
-        let pointers = [
-            "/error/message",
-            "/message",
-            "/error_description",
-            "/detail",
-            "/error",
-            "/title",
-        ];
-        pointers
+    let pointers = [
+        "/error/message",
+        "/message",
+        "/error_description",
+        "/detail",
+        "/error",
+        "/title",
+    ];
+    let message = parsed.as_ref().and_then(|json| {
+        let mut texts = pointers
             .iter()
-            .find_map(|pointer| json.pointer(pointer)?.as_str())
+            .filter_map(|pointer| json.pointer(pointer)?.as_str());
+        texts.next()
     });
-    let text = match said {
-        Some(said) => said.to_owned(),
-        None => String::from_utf8_lossy(&body[..body.len().min(400)]).into_owned(),
-    };
-    text.chars().take(200).collect()
+    match message {
+        Some(message) => message.chars().take(MAX_MESSAGE).collect(),
+        None => {
+            let start = String::from_utf8_lossy(&body[..body.len().min(2 * MAX_MESSAGE)]);
+            start.chars().take(MAX_MESSAGE).collect()
+        }
+    }
 }
+
+/// Phrases count in the first 200 characters of a message.
+const MAX_MESSAGE: usize = 200;
 
 /// What it means that no answer came.
 fn failed(

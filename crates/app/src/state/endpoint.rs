@@ -6,7 +6,6 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use policy::classify::Rule;
 
 use crate::metrics::KeyMetrics;
-use crate::redact::Text;
 use crate::settings;
 use crate::upstream::{Target, TargetError, Trust};
 
@@ -74,16 +73,6 @@ impl UpstreamEndpoint {
     /// The host of its URL.
     pub fn host(&self) -> &str {
         self.settings.url.host_str().unwrap_or_default()
-    }
-
-    /// A text of the server as it may be stored and shown: servers may repeat what they were sent.
-    pub fn without_secrets(&self, said: &str) -> String {
-        let secrets = self.headers.iter().filter_map(|(_, value)| {
-            let secret = value.to_str().ok()?;
-            (!secret.is_empty()).then_some(secret)
-        });
-        let said = secrets.fold(said.to_owned(), |said, secret| said.replace(secret, "…"));
-        Text::new(&said).to_string()
     }
 
     /// Puts what its requests carry into `headers`.

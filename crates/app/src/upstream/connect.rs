@@ -24,6 +24,7 @@ use super::patience::Patience;
 use super::replay::RequestBody;
 use super::target::{Place, Target};
 use super::{Lane, Times};
+use crate::redact::Text;
 use crate::stall::Unstalled;
 
 /// Makes connections.
@@ -302,7 +303,8 @@ fn tls_in_words(error: &io::Error) -> String {
         .get_ref()
         .and_then(|cause| cause.downcast_ref::<rustls::Error>());
     match cause {
-        Some(cause) => format!("TLS failed: {cause}"),
+        // A certificate is written by the server.
+        Some(cause) => format!("TLS failed: {}", Text::new(&cause.to_string())),
         None => "TLS failed".to_owned(),
     }
 }

@@ -12,6 +12,9 @@ const MARKS: [&str; 6] = [
     "mark-of-cookie",
 ];
 
+/// What the upstream writes about an error, in its own words.
+const FREE_TEXT: &str = "Ann owes 12 EUR";
+
 fn shows_nothing(what: &str, text: &str) {
     for mark in MARKS {
         assert!(!text.contains(mark), "{mark} in {what}: {text}");
@@ -122,4 +125,56 @@ fn no_secret_shows_up_in_logs_problems_metrics_or_trails() {
     shows_nothing("what is served", &format!("{served:?}"));
     let trails = format!("{:?}", gateway.gateway.trails());
     shows_nothing("the trails", &trails);
+}
+
+/// The last errors of the endpoints after one request each, whose response is made from `body`.
+fn last_error(status: u16, body: &'static str) -> String {
+    let raw = Raw::start(move |_, mut client| {
+        client.request();
+        let length = body.len();
+        client.send(&format!(
+            "HTTP/1.1 {status} X\r\ncontent-length: {length}\r\n\r\n{body}"
+        ));
+    });
+    let gateway = Fixture::with(
+        &raw.url(),
+        "[pool.api.protection]\nenabled = true\ntexts = [\"out of paper\", \"rate limit\"]\n",
+    );
+    gateway
+        .connect()
+        .post("/api/x", &["tidegate-max-wait: 10ms"], "hello");
+    let log = gateway.logged();
+    assert!(!log.contains("Ann"), "{log}");
+    let routes = gateway.gateway.routes();
+    let view = routes.route("api").unwrap().pool.view();
+    view[0].last_error.clone().unwrap()
+}
+
+#[test]
+fn last_error_has_status_code_and_matched_phrase_but_no_free_text() {
+    for (status, body, expected) in [
+        (503, FREE_TEXT, "HTTP 503"),
+        (
+            500,
+            r#"{"error":{"message":"Ann owes 12 EUR"}}"#,
+            "HTTP 500",
+        ),
+        (
+            429,
+            r#"{"error":{"code":"rate_limit_exceeded","message":"Ann owes 12 EUR"}}"#,
+            "HTTP 429 rate_limit_exceeded",
+        ),
+        (
+            400,
+            r#"{"message":"Ann is Out Of Paper, call 555"}"#,
+            "HTTP 400: out of paper",
+        ),
+        (
+            400,
+            "Ann\u{1b}[2J: too many requests",
+            "HTTP 400: too many requests",
+        ),
+    ] {
+        assert_eq!(last_error(status, body), expected, "{body}");
+    }
 }

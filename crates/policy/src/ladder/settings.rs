@@ -107,10 +107,10 @@ impl LadderSettings {
             Some(Trouble::Failure(_)) => self.unreachable,
             Some(Trouble::Status(status)) if NEVER.contains(&status) => false,
             Some(Trouble::Status(status)) => {
-                self.statuses.contains(&status) || self.has_text(ended.text)
+                self.statuses.contains(&status) || self.phrase_in(ended.text).is_some()
             }
             Some(Trouble::Text) => {
-                self.status_in(ended.text).is_some() || self.has_text(ended.text)
+                self.status_in(ended.text).is_some() || self.phrase_in(ended.text).is_some()
             }
         }
     }
@@ -135,9 +135,10 @@ impl LadderSettings {
         listed.find(|status| contains_words(text.as_bytes(), &status.to_string()))
     }
 
-    fn has_text(&self, text: &str) -> bool {
+    /// The phrase of [`LadderSettings::texts`] that stands in `text`, if one does.
+    pub fn phrase_in(&self, text: &str) -> Option<&str> {
         let texts: Vec<&str> = self.texts.iter().map(AsRef::as_ref).collect();
-        first_of(text.as_bytes(), &texts).is_some()
+        first_of(text.as_bytes(), &texts)
     }
 }
 
