@@ -4,29 +4,35 @@
 //! nothing itself. One call of [`Limiter::try_acquire`] is one read of the clock, one hash and one
 //! lock; settling hashes no more.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
+use policy::budget::BudgetSettings;
 use policy::classify::Rule;
 use policy::gate::{Gate, GateRecord};
 use policy::hosts::{HostPattern, Hosts};
+use policy::random::Random;
+use policy::time::Timestamp;
 
 use crate::ask::{Ask, Refusal};
 use crate::call::Call;
-use crate::clock::Clock;
+use crate::clock::{Alarm, Clock};
+use crate::event::Listener;
 use crate::permit::Permit;
+use crate::registry::Registry;
 use crate::settings::HostSettings;
-use crate::sync::lock;
+use crate::sync::{Mutex, lock};
 
-mod bell;
 mod builder;
-mod shared;
+mod gates;
+mod notify;
 mod snapshot;
-mod telling;
 mod wait;
+mod wakeups;
 
 pub use builder::LimiterBuilder;
-pub(crate) use shared::Shared;
 pub use snapshot::{GateView, Snapshot, Sort, Totals};
 
 /// Gives out permits, for any number of keys. Cheap to clone; clones are the same limiter.
@@ -46,7 +52,26 @@ pub use snapshot::{GateView, Snapshot, Sort, Totals};
 /// ```
 #[derive(Clone)]
 pub struct Limiter {
-    shared: Arc<Shared>,
+    inner: Arc<Inner>,
+}
+
+/// What all clones of a limiter, its permits and its alarms share.
+///
+/// Locks are taken in one order, settings before shards before the clock, and wakers and listeners
+/// are called when none is held.
+struct Inner {
+    clock: Clock,
+    registry: Registry,
+    hosts: Mutex<Arc<Hosts<HostSettings>>>,
+    listener: Option<Arc<dyn Listener>>,
+    /// Seeds of the generators of calls.
+    chance: Mutex<Random>,
+    budget_settings: BudgetSettings,
+    /// Keys that have the settings of a host by another name.
+    aliases: Mutex<BTreeMap<String, String>>,
+    retries: AtomicU64,
+    /// The alarm for the next round of eviction, while there are gates.
+    round: Mutex<Option<Alarm>>,
 }
 
 impl Limiter {
@@ -61,14 +86,33 @@ impl Limiter {
     }
 
     fn from_builder(builder: LimiterBuilder) -> Self {
+        let LimiterBuilder {
+            clock,
+            hosts,
+            listener,
+            budget,
+            chance,
+        } = builder;
+        let hosts = Arc::new(hosts);
+        let inner = Inner {
+            clock: clock.unwrap_or_default(),
+            registry: Registry::new(&hosts),
+            hosts: Mutex::new(hosts),
+            listener,
+            chance: Mutex::new(chance),
+            budget_settings: budget,
+            aliases: Mutex::new(BTreeMap::new()),
+            retries: AtomicU64::new(0),
+            round: Mutex::new(None),
+        };
         Self {
-            shared: Shared::new(builder),
+            inner: Arc::new(inner),
         }
     }
 
     /// The clock that it and everything behind it lives by.
     pub fn clock(&self) -> &Clock {
-        &self.shared.clock
+        &self.inner.clock
     }
 
     /// A permit, if there is one now; never waits, however long the ask would.
@@ -85,9 +129,9 @@ impl Limiter {
     pub fn try_acquire<'k>(&self, ask: impl Into<Ask<'k>>) -> Result<Permit<'_>, Refusal> {
         let ask = ask.into();
         if ask.also.is_empty() {
-            self.shared.try_acquire(ask.key, ask.cost)
+            self.try_acquire_one(ask.key, ask.cost)
         } else {
-            self.shared.try_acquire_all(&ask)
+            self.try_acquire_all(&ask)
         }
     }
 
@@ -97,8 +141,7 @@ impl Limiter {
     /// Dropping the future gives its place back at once. A future that is neither polled nor
     /// dropped holds nobody up for longer than its deadline and five seconds.
     pub async fn acquire<'k>(&self, ask: impl Into<Ask<'k>>) -> Result<Permit<'_>, Refusal> {
-        let mut kept = None;
-        self.shared.wait_noting(ask.into(), &mut kept).await
+        self.acquire_noting(ask.into(), &mut None).await
     }
 
     /// A permit of whichever of these gates lets it through first, and which that is: the place of
@@ -111,7 +154,7 @@ impl Limiter {
         keys: &[&'k str],
         ask: Ask<'k>,
     ) -> Result<(usize, Permit<'_>), Refusal> {
-        self.shared.wait_for_any(keys.iter().copied(), ask).await
+        self.wait_for_any(keys.iter().copied(), ask).await
     }
 
     /// Something that somebody wants done through the gate of `ask`, with retries: see [`Call`].
@@ -122,41 +165,47 @@ impl Limiter {
     /// What [`Limiter::acquire`] would say, without taking anything: `Ok` if it would be admitted
     /// at once, else why it would wait or be refused, and until when.
     pub fn peek<'a>(&self, ask: impl Into<Ask<'a>>) -> Result<(), Refusal> {
-        self.shared.peek(&ask.into())
+        let (ask, now) = (ask.into(), self.inner.clock.now());
+        let refusals = ask
+            .keys()
+            .filter_map(|key| self.peek_one(key, &ask, now).err());
+        // Of several, the one that is last to let it through.
+        let last = refusals.max_by_key(|refusal| refusal.until().unwrap_or(Timestamp::MAX));
+        last.map_or(Ok(()), Err)
     }
 
     /// A person closes a gate to everyone, until [`Limiter::release`] or [`Limiter::reset`]. Makes
     /// the gate if there is none; an error only if there is no room for it.
     pub fn isolate(&self, key: &str) -> Result<(), Refusal> {
-        self.shared.interfere_or_insert(key, Gate::isolate)
+        self.interfere_or_insert(key, Gate::isolate)
     }
 
     /// A person ends hold, open breaker and isolation at once; those who wait leave at pace.
     /// `false` if there is no such gate.
     pub fn release(&self, key: &str) -> bool {
-        self.shared.interfere(key, Gate::release)
+        self.interfere(key, Gate::release)
     }
 
     /// A person makes a gate as new; who is in flight or in line stays. `false` if there is no such
     /// gate.
     pub fn reset(&self, key: &str) -> bool {
-        self.shared.interfere(key, Gate::reset)
+        self.interfere(key, Gate::reset)
     }
 
     /// The settings for `key`.
     pub fn settings(&self, key: &str) -> HostSettings {
-        lock(&self.shared.hosts).find(key).clone()
+        lock(&self.inner.hosts).find(key).clone()
     }
 
     /// What the owner of the settings knows of the answers of `key`'s host.
     pub fn rules(&self, key: &str) -> Arc<[Rule]> {
-        Arc::clone(&lock(&self.shared.hosts).find(key).rules)
+        Arc::clone(&lock(&self.inner.hosts).find(key).rules)
     }
 
     /// Replaces all settings. Gates keep what they have learned, as far as the new settings allow;
     /// those who wait stay in line. `shards` alone stays as it was built.
     pub fn set_settings(&self, hosts: Hosts<HostSettings>) {
-        self.shared.change_settings(|present| {
+        self.change_settings(|present| {
             *present = hosts;
             true
         });
@@ -167,14 +216,13 @@ impl Limiter {
     /// Returns `false`, and changes nothing, if [`Hosts::MOST`] hosts have settings of their own
     /// already.
     pub fn set_host(&self, pattern: HostPattern, settings: impl Into<HostSettings>) -> bool {
-        self.shared
-            .change_settings(|hosts| hosts.insert(pattern, settings.into()).is_some())
+        self.change_settings(|hosts| hosts.insert(pattern, settings.into()).is_some())
     }
 
     /// What must survive a restart, of every gate, with its key. Locks for a few gates at a time.
     pub fn records(&self) -> Vec<(String, GateRecord)> {
         let mut records = Vec::new();
-        self.shared.each_gate(|key, gate, _, _, now| {
+        self.each_gate(|key, gate, _, _, now| {
             records.push((key.to_owned(), gate.record(now)));
         });
         records
@@ -191,26 +239,21 @@ impl Limiter {
     /// # Ok::<(), tidegate::Refusal>(())
     /// ```
     pub fn record(&self, key: &str) -> Option<GateRecord> {
-        let now = self.shared.clock.now();
-        let (mut shard, place) = self.shared.known_gate(key)?;
+        let now = self.inner.clock.now();
+        let (mut shard, place) = self.known_gate(key)?;
         let now = shard.time_at(place.slot, now);
         Some(shard.with_gate(place.slot, |gate, _, _| gate.record(now)))
     }
 
     /// A gate as it was written down. `false` if there is one of that key already, or no room.
     pub fn restore(&self, key: &str, record: &GateRecord) -> bool {
-        self.shared.restore(key, record)
-    }
-
-    /// What can be seen now: totals, and the first `limit` gates in the order of `sort`. Locks for
-    /// a few gates at a time, so that traffic goes on meanwhile.
-    pub fn snapshot(&self, sort: Sort, limit: usize) -> Snapshot {
-        self.shared.snapshot(sort, limit)
-    }
-
-    /// What can be seen of one gate.
-    pub fn gate(&self, key: &str) -> Option<GateView> {
-        self.shared.view(key)
+        let round_after = self.round_after();
+        let now = self.inner.clock.now();
+        let is_new = self.inner.registry.restore(key, record, now);
+        if is_new {
+            self.begin_rounds(round_after, now);
+        }
+        is_new
     }
 
     /// Looks at some hundred gates for those that nobody has used for `idle_after`, and forgets
@@ -220,16 +263,12 @@ impl Limiter {
     /// The limiter does this by itself, a part of all gates every second or so. Call it to have
     /// memory back sooner.
     pub fn evict_idle(&self) -> bool {
-        self.shared.evict_slice().finished
+        self.evict_slice().finished
     }
 
     /// How many gates there are.
     pub fn gates(&self) -> usize {
-        self.shared.registry.len()
-    }
-
-    pub(crate) fn shared(&self) -> &Shared {
-        &self.shared
+        self.inner.registry.len()
     }
 }
 
@@ -243,7 +282,7 @@ impl fmt::Debug for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Limiter")
             .field("gates", &self.gates())
-            .field("clock", &self.shared.clock)
+            .field("clock", &self.inner.clock)
             .finish_non_exhaustive()
     }
 }

@@ -1,13 +1,12 @@
 //! The right to make one attempt.
 
 use std::fmt;
-use std::sync::Arc;
 
 use policy::gate::{self, ResponseBody};
 use policy::outcome::{Outcome, Verdict};
 use policy::time::Timestamp;
 
-use crate::limiter::Shared;
+use crate::limiter::Limiter;
 use crate::registry::Place;
 
 /// The right to make one attempt, of one gate or of several.
@@ -34,25 +33,25 @@ type Others = Option<Box<Vec<(Place, gate::Permit)>>>;
 /// Where a permit belongs.
 #[derive(Clone)]
 enum Home<'a> {
-    Borrowed(&'a Shared),
-    Owned(Arc<Shared>),
+    Borrowed(&'a Limiter),
+    Owned(Limiter),
 }
 
 impl Home<'_> {
     #[inline(always)]
-    fn shared(&self) -> &Shared {
+    fn limiter(&self) -> &Limiter {
         match self {
-            Self::Borrowed(shared) => shared,
-            Self::Owned(shared) => shared,
+            Self::Borrowed(limiter) => limiter,
+            Self::Owned(limiter) => limiter,
         }
     }
 }
 
 impl<'a> Permit<'a> {
     #[inline(always)]
-    pub(crate) fn new(shared: &'a Shared, place: Place, permit: gate::Permit) -> Self {
+    pub(crate) fn new(limiter: &'a Limiter, place: Place, permit: gate::Permit) -> Self {
         Self {
-            home: Home::Borrowed(shared),
+            home: Home::Borrowed(limiter),
             place,
             permit: Some(permit),
             others: None,
@@ -81,7 +80,7 @@ impl<'a> Permit<'a> {
     /// what it means.
     #[inline(always)]
     pub fn settle_as(mut self, outcome: &Outcome, verdict: Option<Verdict>) {
-        self.bring_back(|shared, place, permit| shared.settle(place, permit, outcome, verdict));
+        self.bring_back(|limiter, place, permit| limiter.settle(place, permit, outcome, verdict));
     }
 
     /// Says what came of the attempt at the head of a response whose body is still to come. The gate
@@ -102,12 +101,12 @@ impl<'a> Permit<'a> {
     /// # Ok::<(), tidegate::Refusal>(())
     /// ```
     pub fn settle_head(mut self, outcome: &Outcome, verdict: Option<Verdict>) -> InFlight {
-        let mut first = InFlight::new(self.home.shared(), self.place);
+        let mut first = InFlight::new(self.home.limiter(), self.place);
         if let Some(permit) = self.permit.take() {
             first.settle(permit, outcome, verdict);
         }
         while let Some((place, permit)) = self.others.as_mut().and_then(|others| others.pop()) {
-            let mut next = InFlight::new(self.home.shared(), place);
+            let mut next = InFlight::new(self.home.limiter(), place);
             next.settle(permit, outcome, verdict);
             first.others.push(next);
         }
@@ -117,15 +116,15 @@ impl<'a> Permit<'a> {
     /// Gives it back as if it had never been asked for: nothing was sent, so the tokens are there
     /// for somebody else.
     pub fn give_back(mut self) {
-        self.bring_back(Shared::give_back);
+        self.bring_back(Limiter::give_back);
     }
 
     /// Brings all it holds back by `way`; nothing the second time. Should that panic, for it calls
     /// a listener, the rest is brought back when `self` is dropped.
     #[inline(always)]
-    fn bring_back(&mut self, way: impl Fn(&Shared, Place, gate::Permit)) {
+    fn bring_back(&mut self, way: impl Fn(&Limiter, Place, gate::Permit)) {
         if let Some(permit) = self.permit.take() {
-            way(self.home.shared(), self.place, permit);
+            way(self.home.limiter(), self.place, permit);
         }
         if self.others.is_some() {
             self.bring_others_back(way);
@@ -133,9 +132,9 @@ impl<'a> Permit<'a> {
     }
 
     #[cold]
-    fn bring_others_back(&mut self, way: impl Fn(&Shared, Place, gate::Permit)) {
+    fn bring_others_back(&mut self, way: impl Fn(&Limiter, Place, gate::Permit)) {
         while let Some((place, permit)) = self.others.as_mut().and_then(|others| others.pop()) {
-            way(self.home.shared(), place, permit);
+            way(self.home.limiter(), place, permit);
         }
         self.others = None;
     }
@@ -157,7 +156,7 @@ impl<'a> Permit<'a> {
     /// The same permit without the borrow.
     pub fn into_owned(mut self) -> Permit<'static> {
         Permit {
-            home: Home::Owned(self.home.shared().to_arc()),
+            home: Home::Owned(self.home.limiter().clone()),
             place: self.place,
             permit: self.permit.take(),
             others: self.others.take(),
@@ -185,7 +184,7 @@ impl<'a> Permit<'a> {
 /// is dropped. Made by [`Permit::settle_head`].
 #[must_use = "dropped, it says that the body has ended"]
 pub struct InFlight {
-    shared: Arc<Shared>,
+    limiter: Limiter,
     place: Place,
     body: Option<ResponseBody>,
     /// Those of further gates that the same ask was for.
@@ -193,9 +192,9 @@ pub struct InFlight {
 }
 
 impl InFlight {
-    fn new(shared: &Shared, place: Place) -> Self {
+    fn new(limiter: &Limiter, place: Place) -> Self {
         Self {
-            shared: shared.to_arc(),
+            limiter: limiter.clone(),
             place,
             body: None,
             others: Vec::new(),
@@ -204,7 +203,7 @@ impl InFlight {
 
     fn settle(&mut self, permit: gate::Permit, outcome: &Outcome, verdict: Option<Verdict>) {
         let body = &mut self.body;
-        self.shared
+        self.limiter
             .settle_head(self.place, permit, outcome, verdict, body);
     }
 }
@@ -212,7 +211,7 @@ impl InFlight {
 impl Drop for InFlight {
     fn drop(&mut self) {
         if let Some(body) = self.body.take() {
-            self.shared.finish(self.place, body);
+            self.limiter.finish(self.place, body);
         }
     }
 }
@@ -227,7 +226,7 @@ impl Drop for Permit<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         let _others = self.split_off_others();
-        self.bring_back(Shared::abandon);
+        self.bring_back(Limiter::abandon);
     }
 }
 

@@ -182,7 +182,7 @@ impl<E> Pool<E> {
         state.endpoints.insert(id, Arc::new(endpoint));
         drop(state);
         // After the name was taken, and without the lock: it may wake asks that wait at the gate.
-        self.limiter.shared().alias_host(&key, host);
+        self.limiter.alias_host(&key, host);
         self.notify_change(lock(&self.state));
         true
     }
@@ -204,7 +204,7 @@ impl<E> Pool<E> {
             data,
         });
         drop(state);
-        self.limiter.shared().alias_host(&key, host);
+        self.limiter.alias_host(&key, host);
         self.notify_change(lock(&self.state));
         true
     }
@@ -233,7 +233,7 @@ impl<E> Pool<E> {
         });
         if is_removed {
             let key = endpoint_key(&self.name, name);
-            self.limiter.shared().forget_alias(&key);
+            self.limiter.forget_alias(&key);
         }
         is_removed
     }
@@ -248,7 +248,7 @@ impl<E> Pool<E> {
         });
         if is_known {
             let key = endpoint_key(&self.name, name);
-            self.limiter.shared().end_isolation(&key);
+            self.limiter.end_isolation(&key);
         }
         if was_out {
             let event = Event::EndpointEnabled {
@@ -256,7 +256,7 @@ impl<E> Pool<E> {
                 endpoint: name,
             };
             let now = self.limiter.clock().now();
-            self.limiter.shared().tell(now, &event);
+            self.limiter.tell(now, &event);
         }
         is_known
     }
@@ -272,7 +272,7 @@ impl<E> Pool<E> {
                 why: Disabled::Person,
             };
             let now = self.limiter.clock().now();
-            self.limiter.shared().tell(now, &event);
+            self.limiter.tell(now, &event);
         }
         is_known
     }
@@ -303,7 +303,7 @@ impl<E> Pool<E> {
         drop(state);
         for view in &mut views {
             let key = endpoint_key(&self.name, &view.name);
-            let at_gate = self.limiter.shared().in_flight(&key);
+            let at_gate = self.limiter.in_flight(&key);
             view.in_flight = view.in_flight.max(at_gate);
         }
         views
@@ -363,10 +363,10 @@ impl<E> Pool<E> {
     pub(crate) fn last_success(&self) -> Option<Timestamp> {
         let endpoints: Vec<Arc<Endpoint<E>>> =
             lock(&self.state).endpoints.values().cloned().collect();
-        let shared = self.limiter.shared();
+        let limiter = &self.limiter;
         let successes = endpoints
             .iter()
-            .filter_map(|endpoint| shared.last_success(&endpoint.key));
+            .filter_map(|endpoint| limiter.last_success(&endpoint.key));
         successes.max()
     }
 
@@ -428,8 +428,7 @@ impl<E> Pool<E> {
     }
 
     fn strategy(&self, key: &str) -> Strategy {
-        let shared = self.limiter.shared();
-        shared.with_settings(key, GateSettings::strategy)
+        self.limiter.with_settings(key, GateSettings::strategy)
     }
 
     fn abandon(&self, lease: Lease) {
@@ -459,7 +458,7 @@ impl<E> Pool<E> {
             (None, None) if was_out => Event::EndpointEnabled { pool, endpoint },
             (None, None) => return,
         };
-        self.limiter.shared().tell(now, &event);
+        self.limiter.tell(now, &event);
     }
 
     /// Unlocks, and makes all asks that wait look again.

@@ -127,7 +127,7 @@ impl<'a, E> CallState<'a, E> {
         let asked_at = limiter.clock().now();
         let key: Arc<str> = ask.key.into();
         let mut delayed = None;
-        let answer = limiter.shared().wait_noting(ask, &mut delayed).await;
+        let answer = limiter.acquire_noting(ask, &mut delayed).await;
         if let Some((at, reason, until)) = delayed {
             self.note_waiting(at, Arc::clone(&key), RefusalReason::Gate(reason), until);
         }
@@ -230,14 +230,14 @@ impl<'a, E> CallState<'a, E> {
     /// Pays for the attempt that is about to be made. The first is an ordinary request and adds to
     /// the retry budget of its gate; a retry takes from it, or waits until there is one.
     fn pay(&mut self, permit: &AnyPermit<'a, E>) -> Result<(), ControlFlow<TerminalReason>> {
-        let shared = self.limiter.shared();
-        let now = shared.clock.now();
+        let limiter = &self.limiter;
+        let now = limiter.clock().now();
         let place = permit.permit().place();
         if self.item.sent() == 0 {
-            shared.deposit(place, now);
+            limiter.deposit(place, now);
             return Ok(());
         }
-        let Err(until) = shared.withdraw(place, now) else {
+        let Err(until) = limiter.withdraw(place, now) else {
             return Ok(());
         };
         let key = match permit.endpoint() {
@@ -292,7 +292,7 @@ impl<'a, E> CallState<'a, E> {
             credential: credential.name(),
             succeeded,
         };
-        self.limiter.shared().tell(now, &event);
+        self.limiter.tell(now, &event);
         self.item.refreshed(succeeded, now)
     }
 
@@ -320,7 +320,7 @@ impl<'a, E> CallState<'a, E> {
                     delay,
                     reason,
                 };
-                self.limiter.shared().tell(now, &event);
+                self.limiter.tell(now, &event);
                 Next::Again
             }
             // The call has no credential to refresh.
@@ -362,7 +362,7 @@ impl<'a, E> CallState<'a, E> {
             sent,
             reason,
         };
-        self.limiter.shared().tell(now, &event);
+        self.limiter.tell(now, &event);
         CallError {
             reason,
             sent,
@@ -376,7 +376,7 @@ impl<'a, E> CallState<'a, E> {
     fn look_at_gate(&mut self) -> Timestamp {
         if self.item.kind().give_up_after.is_some() {
             let last_success = match self.source {
-                PermitSource::Limiter(limiter) => limiter.shared().last_success(self.ask.key),
+                PermitSource::Limiter(limiter) => limiter.last_success(self.ask.key),
                 PermitSource::Pool(pool) => pool.last_success(),
             };
             if let Some(at) = last_success {
@@ -388,7 +388,7 @@ impl<'a, E> CallState<'a, E> {
 }
 
 fn random<'r>(random: &'r mut Option<Random>, limiter: &Limiter) -> &'r mut Random {
-    random.get_or_insert_with(|| limiter.shared().random())
+    random.get_or_insert_with(|| limiter.random())
 }
 
 impl Backoff<'_> {

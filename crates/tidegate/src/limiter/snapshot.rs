@@ -7,7 +7,7 @@ use policy::breaker::BreakerState;
 use policy::gate::{GateSettings, GateSnapshot};
 use policy::rate::Strategy;
 
-use super::Shared;
+use super::Limiter;
 
 /// In which order gates are shown, the most remarkable first; of equals, by key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -109,8 +109,10 @@ pub struct GateView {
     pub gate: GateSnapshot,
 }
 
-impl Shared {
-    pub(super) fn snapshot(&self, sort: Sort, limit: usize) -> Snapshot {
+impl Limiter {
+    /// What can be seen now: totals, and the first `limit` gates in the order of `sort`. Locks for
+    /// a few gates at a time, so that traffic goes on meanwhile.
+    pub fn snapshot(&self, sort: Sort, limit: usize) -> Snapshot {
         let mut totals = self.counted();
         let mut first = First::new(limit);
         self.each_gate(|key, gate, settings, tickets, now| {
@@ -131,8 +133,9 @@ impl Shared {
         }
     }
 
-    pub(super) fn view(&self, key: &str) -> Option<GateView> {
-        let now = self.clock.now();
+    /// What can be seen of one gate.
+    pub fn gate(&self, key: &str) -> Option<GateView> {
+        let now = self.inner.clock.now();
         let (mut shard, place) = self.known_gate(key)?;
         let key = shard.key(place.slot).to_owned();
         let seen = shard.with_gate(place.slot, |gate, settings, tickets| {
@@ -143,11 +146,14 @@ impl Shared {
 
     fn counted(&self) -> Totals {
         let mut totals = Totals {
-            retries: self.retries.load(std::sync::atomic::Ordering::Relaxed),
+            retries: self
+                .inner
+                .retries
+                .load(std::sync::atomic::Ordering::Relaxed),
             ..Totals::default()
         };
-        for number in 0..self.registry.shards() {
-            let counts = self.registry.lock(number).counts;
+        for number in 0..self.inner.registry.shards() {
+            let counts = self.inner.registry.lock(number).counts;
             totals.requests += counts.requests;
             totals.throttled += counts.throttled;
             totals.denied += counts.denied;

@@ -10,17 +10,17 @@ use std::task::{Context, Poll};
 use policy::gate::Reason;
 use policy::time::Timestamp;
 
-use super::Shared;
+use super::Limiter;
 use crate::ask::{Ask, Refusal};
 use crate::event::Event;
 use crate::permit::Permit;
 use crate::registry::{Asked, Gone, Place, SeatId};
 
-impl Shared {
+impl Limiter {
     /// Waits at one gate.
     pub(super) fn wait<'a, 'k>(&'a self, ask: Ask<'k>) -> Wait<'a, 'k> {
         Wait {
-            shared: self,
+            limiter: self,
             ask,
             asked_at: None,
             kept: None,
@@ -30,7 +30,7 @@ impl Shared {
     }
 
     /// Waits at every gate of the ask, and notes what kept it first.
-    pub(crate) async fn wait_noting<'a>(
+    pub(crate) async fn acquire_noting<'a>(
         &'a self,
         ask: Ask<'_>,
         kept: &mut Option<Kept>,
@@ -60,11 +60,11 @@ impl Shared {
         kept: &mut Option<Kept>,
     ) -> Result<Permit<'a>, Refusal> {
         let ask = self.with_deadline(ask);
-        let asked_at = self.clock.now();
+        let asked_at = self.inner.clock.now();
         let mut keeper = ask.key;
         for _ in 0..TURNS {
             let mut permit = self.wait_for_one(ask.alone_at(keeper), kept).await?;
-            let now = self.clock.now();
+            let now = self.inner.clock.now();
             let others = ask.keys().filter(|key| *key != keeper);
             match self.take_all(others, ask.cost, now) {
                 Ok(others) => {
@@ -81,7 +81,7 @@ impl Shared {
             }
         }
         let permit = self.wait_in_order(&ask, kept).await?;
-        let now = self.clock.now();
+        let now = self.inner.clock.now();
         self.tell_admitted(&ask, now.since(asked_at), now);
         Ok(permit)
     }
@@ -132,13 +132,13 @@ impl Shared {
         WaitAny {
             waits: waits.collect(),
             refusal: None,
-            shared: self,
+            limiter: self,
         }
     }
 
     /// The same ask with one deadline, for those who wait at more than one gate.
     fn with_deadline<'k>(&self, ask: Ask<'k>) -> Ask<'k> {
-        let now = self.clock.now();
+        let now = self.inner.clock.now();
         let deadline = self.with_settings(ask.key, |settings| ask.at_gate(settings, now).deadline);
         ask.until(deadline)
     }
@@ -163,7 +163,7 @@ impl Drop for Unused<'_> {
 
 /// Waits for a permit of one gate.
 pub(super) struct Wait<'a, 'k> {
-    shared: &'a Shared,
+    limiter: &'a Limiter,
     ask: Ask<'k>,
     /// When it was first polled, and so asked.
     asked_at: Option<Timestamp>,
@@ -182,7 +182,7 @@ impl<'a> Future for Wait<'a, '_> {
         if let Some((place, seat)) = this.seat {
             // Before the lock, so that it is dropped after it.
             let mut unneeded = None;
-            let mut shard = this.shared.registry.lock(place.shard);
+            let mut shard = this.limiter.inner.registry.lock(place.shard);
             match shard.collect(seat, context.waker(), &mut unneeded) {
                 Ok(None) => return Poll::Pending,
                 Ok(Some(asked)) => {
@@ -200,22 +200,22 @@ impl<'a> Future for Wait<'a, '_> {
 
 impl<'a> Wait<'a, '_> {
     fn ask(&mut self, context: &Context<'_>) -> Poll<Result<Permit<'a>, Refusal>> {
-        let shared = self.shared;
-        let now = shared.clock.now();
+        let limiter = self.limiter;
+        let now = limiter.inner.clock.now();
         let ask = self.ask;
         let is_new = self.asked_at.is_none();
         let asked_at = *self.asked_at.get_or_insert(now);
-        let (mut shard, place) = match shared.gate_of(ask.key, now) {
+        let (mut shard, place) = match limiter.gate_of(ask.key, now) {
             Ok(found) => found,
             Err(refusal) => {
-                shared.tell_refused(ask.key, &refusal, now);
+                limiter.tell_refused(ask.key, &refusal, now);
                 return Poll::Ready(Err(refusal));
             }
         };
         if is_new {
             shard.counts.requests += 1;
         }
-        let asked = shared.at_gate(shard, place, now, |shard, now| {
+        let asked = limiter.at_gate(shard, place, now, |shard, now| {
             shard.acquire(place.slot, &ask, asked_at, context.waker(), now)
         });
         let Asked::Waits {
@@ -228,21 +228,21 @@ impl<'a> Wait<'a, '_> {
         };
         self.seat = Some((place, seat));
         self.kept = Some((now, reason, until));
-        shared.tell_of(ask.key, now, |key| Event::Waiting { key, reason, until });
+        limiter.tell_of(ask.key, now, |key| Event::Waiting { key, reason, until });
         Poll::Pending
     }
 
     fn collected(&self, place: Place, asked: Asked) -> Result<Permit<'a>, Refusal> {
-        let shared = self.shared;
-        let now = shared.clock.now();
+        let limiter = self.limiter;
+        let now = limiter.inner.clock.now();
         let waited = now.since(self.asked_at.unwrap_or(now));
         match asked {
             Asked::Admitted(permit) => {
                 // First of all, so that it is given back if the listener panics.
-                let permit = Permit::new(shared, place, permit);
-                shared.note_wait(place, waited);
+                let permit = Permit::new(limiter, place, permit);
+                limiter.note_wait(place, waited);
                 if self.is_alone {
-                    shared.tell_of(self.ask.key, now, |key| Event::Admitted {
+                    limiter.tell_of(self.ask.key, now, |key| Event::Admitted {
                         key,
                         waited,
                         is_probe: permit.is_probe(),
@@ -251,7 +251,7 @@ impl<'a> Wait<'a, '_> {
                 Ok(permit)
             }
             Asked::Refused(refusal) => {
-                shared.tell_refused(self.ask.key, &refusal, now);
+                limiter.tell_refused(self.ask.key, &refusal, now);
                 Err(refusal)
             }
             Asked::Waits { reason, until, .. } => Err(Refusal::new(reason, until, now)),
@@ -265,11 +265,11 @@ impl Drop for Wait<'_, '_> {
         let Some((place, seat)) = self.seat.take() else {
             return;
         };
-        let now = self.shared.clock.now();
+        let now = self.limiter.inner.clock.now();
         // Before the lock, so that it is dropped after it.
         let mut unneeded = None;
-        let shard = self.shared.registry.lock(place.shard);
-        self.shared.at_gate(shard, place, now, |shard, now| {
+        let shard = self.limiter.inner.registry.lock(place.shard);
+        self.limiter.at_gate(shard, place, now, |shard, now| {
             shard.cancel(seat, &mut unneeded, now);
         });
     }
@@ -281,7 +281,7 @@ pub(crate) struct WaitAny<'a, 'k> {
     waits: Vec<Option<Wait<'a, 'k>>>,
     /// Of those that refused, the one that is to be asked again first.
     refusal: Option<Refusal>,
-    shared: &'a Shared,
+    limiter: &'a Limiter,
 }
 
 impl<'a> Future for WaitAny<'a, '_> {
@@ -313,7 +313,7 @@ impl<'a> Future for WaitAny<'a, '_> {
         if this.waits.iter().any(Option::is_some) {
             return Poll::Pending;
         }
-        let nobody = || Refusal::new(Reason::Deadline, None, this.shared.clock.now());
+        let nobody = || Refusal::new(Reason::Deadline, None, this.limiter.inner.clock.now());
         Poll::Ready(Err(this.refusal.unwrap_or_else(nobody)))
     }
 }

@@ -96,9 +96,9 @@ impl<E> Pool<E> {
         let state = lock(&self.state);
         let key = Arc::clone(&state.endpoints.values().next()?.key);
         drop(state);
-        let shared = self.limiter.shared();
-        let now = shared.clock.now();
-        Some(shared.with_settings(&key, |settings| ask.at_gate(settings, now).deadline))
+        let limiter = &self.limiter;
+        let now = limiter.clock().now();
+        Some(limiter.with_settings(&key, |settings| ask.at_gate(settings, now).deadline))
     }
 
     /// When the gate of another endpoint that can be used would let a request out.
@@ -133,7 +133,7 @@ impl<E> Pool<E> {
             let gate_of = |endpoint: &pool::Endpoint| match endpoints.get(&endpoint.id()) {
                 Some(known) if but != Some(endpoint.id()) => {
                     let ask = ask.alone_at(&known.key);
-                    self.limiter.shared().gate_state(&ask, now)
+                    self.limiter.gate_state(&ask, now)
                 }
                 _ => Timestamp::MAX.into(),
             };
@@ -145,7 +145,7 @@ impl<E> Pool<E> {
             let endpoint = state.endpoints.get(&lease.endpoint()).cloned();
             drop(state);
             let permit = endpoint.and_then(|endpoint| {
-                let permit = self.limiter.shared().try_acquire(&endpoint.key, ask.cost);
+                let permit = self.limiter.try_acquire_one(&endpoint.key, ask.cost);
                 permit.ok().map(|permit| (endpoint, permit))
             });
             match permit {
@@ -215,13 +215,13 @@ impl<E> Pool<E> {
         deadline: Timestamp,
         delayed: &mut Option<Delay>,
     ) -> Ended<'a> {
-        let shared = self.limiter.shared();
+        let limiter = &self.limiter;
         // Before it is in the lines itself.
-        let delay = (shared.clock.now(), self.delay(ask, waits));
+        let delay = (limiter.clock().now(), self.delay(ask, waits));
         let keys = waits.usable.iter().map(|endpoint| &*endpoint.key);
-        let mut any = pin!(shared.wait_for_any(keys, ask.until(deadline)));
+        let mut any = pin!(limiter.wait_for_any(keys, ask.until(deadline)));
         let pause_ends = waits.pause_ends.filter(|until| *until <= deadline);
-        let mut sleep = pin!(shared.clock.sleep_until(pause_ends.unwrap_or(deadline)));
+        let mut sleep = pin!(limiter.clock().sleep_until(pause_ends.unwrap_or(deadline)));
         let mut asks = !waits.usable.is_empty();
         let mut place = self.waiters.place();
         poll_fn(|context| {

@@ -41,10 +41,10 @@ pub(crate) struct Shard {
     /// When to look at which gate again; only those where someone waits.
     due: BTreeSet<(Timestamp, SlotIndex)>,
     due_at: BTreeMap<SlotIndex, Timestamp>,
-    /// The alarm for the first of them, and when it rings.
+    /// The alarm for the first of them, and its time.
     pub(crate) alarm: Option<(Timestamp, Alarm)>,
-    /// Whom it wakes; made when it is first needed.
-    pub(crate) bell: Option<Waker>,
+    /// What it wakes; made when it is first needed.
+    pub(crate) wakeup: Option<Waker>,
     /// Where the search for idle gates goes on.
     hand: SlotIndex,
 }
@@ -87,7 +87,7 @@ impl Shard {
             due: BTreeSet::new(),
             due_at: BTreeMap::new(),
             alarm: None,
-            bell: None,
+            wakeup: None,
             hand: 0,
         }
     }

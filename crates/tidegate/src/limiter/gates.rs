@@ -1,16 +1,11 @@
-//! What all clones of a limiter, its permits and its alarms share.
-//!
-//! Locks are taken in one order, settings before shards before the clock, and wakers and listeners
-//! are called when none is held.
+//! What a limiter does at its gates: take permits, bring them back, change settings.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use policy::breaker::BreakerState;
-use policy::budget::BudgetSettings;
-use policy::gate::{self, Gate, GateMarks, GateRecord, GateSettings, ResponseBody};
+use policy::gate::{self, Gate, GateMarks, GateSettings, ResponseBody};
 use policy::hosts::{HostPattern, Hosts};
 use policy::line::Tickets;
 use policy::outcome::{Outcome, Verdict};
@@ -18,79 +13,33 @@ use policy::pool::GateState;
 use policy::random::Random;
 use policy::time::Timestamp;
 
-use super::LimiterBuilder;
+use super::Limiter;
 use crate::ask::{Ask, Refusal};
-use crate::clock::{Alarm, Clock};
-use crate::event::{Event, Listener};
+use crate::event::Event;
 use crate::permit::Permit;
-use crate::registry::{Place, Registry, Shard};
+use crate::registry::{Place, Shard};
 use crate::settings::HostSettings;
-use crate::sync::{Mutex, MutexGuard, lock};
+use crate::sync::{MutexGuard, lock};
 use crate::waking::wake_all;
 
-pub(crate) struct Shared {
-    pub(crate) clock: Clock,
-    pub(super) registry: Registry,
-    pub(super) hosts: Mutex<Arc<Hosts<HostSettings>>>,
-    pub(super) listener: Option<Arc<dyn Listener>>,
-    /// Where the random numbers of calls come from.
-    chance: Mutex<Random>,
-    budget_settings: BudgetSettings,
-    /// Keys that have the settings of a host by another name.
-    aliases: Mutex<BTreeMap<String, String>>,
-    pub(super) retries: AtomicU64,
-    /// The alarm for the next round of eviction, while there are gates.
-    pub(super) round: Mutex<Option<Alarm>>,
-    pub(super) me: Weak<Self>,
-}
-
-impl Shared {
-    pub(super) fn new(builder: LimiterBuilder) -> Arc<Self> {
-        let LimiterBuilder {
-            clock,
-            hosts,
-            listener,
-            budget,
-            chance,
-        } = builder;
-        let clock = clock.unwrap_or_default();
-        let hosts = Arc::new(hosts);
-        Arc::new_cyclic(|me| Self {
-            clock,
-            registry: Registry::new(&hosts),
-            hosts: Mutex::new(hosts),
-            listener,
-            chance: Mutex::new(chance),
-            budget_settings: budget,
-            aliases: Mutex::new(BTreeMap::new()),
-            retries: AtomicU64::new(0),
-            round: Mutex::new(None),
-            me: Weak::clone(me),
-        })
-    }
-
-    pub(crate) fn to_arc(&self) -> Arc<Self> {
-        let me = self.me.upgrade();
-        me.expect("whoever borrows from a limiter keeps it alive")
-    }
-
+impl Limiter {
     /// The permit is made in the one place where it is needed: handed on through the types of
     /// other answers it would be written and read back several times, and waited for each time.
     #[inline(always)]
-    pub(crate) fn try_acquire(&self, key: &str, cost: u32) -> Result<Permit<'_>, Refusal> {
-        let now = self.clock.now();
+    pub(crate) fn try_acquire_one(&self, key: &str, cost: u32) -> Result<Permit<'_>, Refusal> {
+        let now = self.inner.clock.now();
         if !self.is_heard_closely()
-            && let Some((mut shard, place)) = self.registry.find(key)
+            && let Some((mut shard, place)) = self.inner.registry.find(key)
             && let Some(permit) = shard.acquire_at_once(place.slot, cost, now)
         {
             drop(shard);
             return Ok(Permit::new(self, place, permit));
         }
-        self.try_acquire_the_long_way(key, cost, now)
+        self.try_acquire_slow_path(key, cost, now)
     }
 
     #[inline(never)]
-    fn try_acquire_the_long_way(
+    fn try_acquire_slow_path(
         &self,
         key: &str,
         cost: u32,
@@ -103,7 +52,7 @@ impl Shared {
 
     /// A permit of every gate of the ask, or of none.
     pub(super) fn try_acquire_all(&self, ask: &Ask<'_>) -> Result<Permit<'_>, Refusal> {
-        let now = self.clock.now();
+        let now = self.inner.clock.now();
         let answer = self.take_all(ask.keys(), ask.cost, now);
         match &answer {
             Ok(_) => self.tell_admitted(ask, Duration::ZERO, now),
@@ -154,7 +103,7 @@ impl Shared {
         key: &str,
         now: Timestamp,
     ) -> Result<(MutexGuard<'_, Shard>, Place), Refusal> {
-        match self.registry.find(key) {
+        match self.inner.registry.find(key) {
             Some(found) => Ok(found),
             None => self.new_gate(key, now),
         }
@@ -170,24 +119,25 @@ impl Shared {
         let round_after = self.round_after();
         let shared_key = self.shared_key(key);
         let key = shared_key.as_deref().unwrap_or(key);
-        let found = self.registry.find_or_insert(key, now);
+        let found = self.inner.registry.find_or_insert(key, now);
         match &found {
             Ok(_) => self.begin_rounds(round_after, now),
-            Err(_) => self.registry.count_no_room(),
+            Err(_) => self.inner.registry.count_no_room(),
         }
         found
     }
 
     /// The gate that asks for `key` go to, if it is there.
     pub(super) fn known_gate(&self, key: &str) -> Option<(MutexGuard<'_, Shard>, Place)> {
-        self.registry
+        self.inner
+            .registry
             .find(key)
-            .or_else(|| self.registry.find(&self.shared_key(key)?))
+            .or_else(|| self.inner.registry.find(&self.shared_key(key)?))
     }
 
     /// The key of the gate that all hosts of a pattern share, if `key` is of one that does.
     pub(super) fn shared_key(&self, key: &str) -> Option<String> {
-        let hosts = lock(&self.hosts);
+        let hosts = lock(&self.inner.hosts);
         let index = hosts.index_for(key);
         let pattern = hosts.pattern(index).filter(|_| hosts.get(index).share);
         pattern.map(HostPattern::to_string)
@@ -223,8 +173,8 @@ impl Shared {
 
     /// The body of a response has ended: its place in flight is free.
     pub(crate) fn finish(&self, place: Place, body: ResponseBody) {
-        let now = self.clock.now();
-        let mut shard = self.registry.lock(place.shard);
+        let now = self.inner.clock.now();
+        let mut shard = self.inner.registry.lock(place.shard);
         if shard.is_waited_for(place.slot) {
             self.at_gate(shard, place, now, |shard, now| {
                 shard.finish(place.slot, body, now);
@@ -242,11 +192,11 @@ impl Shared {
         verdict: Option<Verdict>,
         settle: impl FnOnce(&mut Shard, Timestamp),
     ) {
-        let now = self.clock.now();
-        let mut shard = self.registry.lock(place.shard);
+        let now = self.inner.clock.now();
+        let mut shard = self.inner.registry.lock(place.shard);
         if self.is_heard_closely() || shard.is_waited_for(place.slot) {
-            self.settle_the_long_way(shard, place, outcome, verdict, now, settle);
-        } else if self.listener.is_none() {
+            self.settle_slow_path(shard, place, outcome, verdict, now, settle);
+        } else if self.inner.listener.is_none() {
             settle(&mut shard, now);
         } else {
             let before = shard.marks(place.slot, now);
@@ -259,7 +209,7 @@ impl Shared {
 
     /// Someone waits at the gate, or someone listens.
     #[cold]
-    fn settle_the_long_way(
+    fn settle_slow_path(
         &self,
         shard: MutexGuard<'_, Shard>,
         place: Place,
@@ -304,8 +254,8 @@ impl Shared {
     }
 
     pub(crate) fn abandon(&self, place: Place, permit: gate::Permit) {
-        let now = self.clock.now();
-        let shard = self.registry.lock(place.shard);
+        let now = self.inner.clock.now();
+        let shard = self.inner.registry.lock(place.shard);
         let key = self.key_if_heard(&shard, place);
         self.at_gate(shard, place, now, |shard, now| {
             shard.abandon(place.slot, permit, now);
@@ -318,8 +268,8 @@ impl Shared {
     }
 
     pub(crate) fn give_back(&self, place: Place, permit: gate::Permit) {
-        let now = self.clock.now();
-        let shard = self.registry.lock(place.shard);
+        let now = self.inner.clock.now();
+        let shard = self.inner.registry.lock(place.shard);
         self.at_gate(shard, place, now, |shard, now| {
             shard.give_back(place.slot, permit, now);
         });
@@ -343,22 +293,12 @@ impl Shared {
         }
         self.set_alarm(place.shard, &mut shard);
         drop(shard);
-        self.clock.catch_up();
+        self.inner.clock.catch_up();
         wake_all(wakers);
         done
     }
 
-    pub(super) fn peek(&self, ask: &Ask<'_>) -> Result<(), Refusal> {
-        let now = self.clock.now();
-        let answers = ask.keys().map(|key| self.peek_one(key, ask, now));
-        // Of several, the one that is last to let it through.
-        let last = answers
-            .filter_map(Result::err)
-            .max_by_key(|refusal| refusal.until().unwrap_or(Timestamp::MAX));
-        last.map_or(Ok(()), Err)
-    }
-
-    fn peek_one(&self, key: &str, ask: &Ask<'_>, now: Timestamp) -> Result<(), Refusal> {
+    pub(super) fn peek_one(&self, key: &str, ask: &Ask<'_>, now: Timestamp) -> Result<(), Refusal> {
         match self.known_gate(key) {
             Some((mut shard, place)) => {
                 let now = shard.time_at(place.slot, now);
@@ -380,7 +320,7 @@ impl Shared {
     /// Counts a wait that is over, if it was long enough to be noticed.
     pub(super) fn note_wait(&self, place: Place, waited: Duration) {
         if !waited.is_zero() {
-            let mut shard = self.registry.lock(place.shard);
+            let mut shard = self.inner.registry.lock(place.shard);
             let throttled_after =
                 shard.with_gate(place.slot, |_, settings, _| settings.throttled_after());
             if waited > throttled_after {
@@ -391,7 +331,7 @@ impl Shared {
 
     /// Calls `look` with the settings for `key`.
     pub(crate) fn with_settings<T>(&self, key: &str, look: impl FnOnce(&GateSettings) -> T) -> T {
-        let hosts = Arc::clone(&lock(&self.hosts));
+        let hosts = Arc::clone(&lock(&self.inner.hosts));
         look(&hosts.find(key).gate)
     }
 
@@ -437,7 +377,7 @@ impl Shared {
         key: &str,
         act: fn(&mut Gate, &GateSettings, Timestamp),
     ) -> bool {
-        let now = self.clock.now();
+        let now = self.inner.clock.now();
         match self.known_gate(key) {
             Some((shard, place)) => {
                 self.act(shard, place, act, now);
@@ -453,7 +393,7 @@ impl Shared {
         key: &str,
         act: fn(&mut Gate, &GateSettings, Timestamp),
     ) -> Result<(), Refusal> {
-        let now = self.clock.now();
+        let now = self.inner.clock.now();
         let (shard, place) = self.gate_of(key, now)?;
         self.act(shard, place, act, now);
         Ok(())
@@ -477,35 +417,25 @@ impl Shared {
         }
     }
 
-    pub(super) fn restore(&self, key: &str, record: &GateRecord) -> bool {
-        let round_after = self.round_after();
-        let now = self.clock.now();
-        let is_new = self.registry.restore(key, record, now);
-        if is_new {
-            self.begin_rounds(round_after, now);
-        }
-        is_new
-    }
-
     /// A generator of its own for each call, so that they do not wait for each other.
     pub(crate) fn random(&self) -> Random {
-        Random::from_seed(lock(&self.chance).next_u64())
+        Random::from_seed(lock(&self.inner.chance).next_u64())
     }
 
     /// An ordinary request is about to be sent: it pays for a part of a retry at its gate.
     pub(crate) fn deposit(&self, place: Place, now: Timestamp) {
-        let mut shard = self.registry.lock(place.shard);
-        let budget = shard.retry_budget(place.slot, &self.budget_settings, now);
-        budget.deposit(&self.budget_settings, now);
+        let mut shard = self.inner.registry.lock(place.shard);
+        let budget = shard.retry_budget(place.slot, &self.inner.budget_settings, now);
+        budget.deposit(&self.inner.budget_settings, now);
     }
 
     /// Takes a retry out of the budget of a gate; if there is none, says when there is, if ever.
     pub(crate) fn withdraw(&self, place: Place, now: Timestamp) -> Result<(), Option<Timestamp>> {
-        let settings = &self.budget_settings;
-        let mut shard = self.registry.lock(place.shard);
+        let settings = &self.inner.budget_settings;
+        let mut shard = self.inner.registry.lock(place.shard);
         let budget = shard.retry_budget(place.slot, settings, now);
         if budget.withdraw(settings, now) {
-            self.retries.fetch_add(1, Ordering::Relaxed);
+            self.inner.retries.fetch_add(1, Ordering::Relaxed);
             return Ok(());
         }
         Err(budget.next_at(settings, now))
@@ -519,7 +449,7 @@ impl Shared {
 
     /// Gives the gate of `key` the settings of `host`, now and whenever settings change.
     pub(crate) fn alias_host(&self, key: &str, host: &str) {
-        let before = lock(&self.aliases).insert(key.to_owned(), host.to_owned());
+        let before = lock(&self.inner.aliases).insert(key.to_owned(), host.to_owned());
         if before.as_deref() != Some(host) {
             self.change_alias(key, |hosts| hosts.alias(key, host));
         }
@@ -527,7 +457,7 @@ impl Shared {
 
     /// `key` has no settings of a host any more: it is not used.
     pub(crate) fn forget_alias(&self, key: &str) {
-        if lock(&self.aliases).remove(key).is_some() {
+        if lock(&self.inner.aliases).remove(key).is_some() {
             self.change_alias(key, |hosts| {
                 hosts.forget_alias(key);
             });
@@ -536,19 +466,20 @@ impl Shared {
 
     /// Changes which settings `key` has, and puts its gate under them; no other gate is looked at.
     fn change_alias(&self, key: &str, change: impl FnOnce(&mut Hosts<HostSettings>)) {
-        let mut present = lock(&self.hosts);
+        let mut present = lock(&self.inner.hosts);
         let mut hosts = present.as_ref().clone();
         change(&mut hosts);
         let hosts = Arc::new(hosts);
         *present = Arc::clone(&hosts);
-        let now = self.clock.now();
+        let now = self.inner.clock.now();
         let mut wakers = Vec::new();
-        self.registry
+        self.inner
+            .registry
             .adopt_key(&hosts, key, now, &mut wakers, |number, shard| {
                 self.set_alarm(number, shard);
             });
         drop(present);
-        self.clock.catch_up();
+        self.inner.clock.catch_up();
         wake_all(wakers);
     }
 
@@ -558,25 +489,26 @@ impl Shared {
         &self,
         change: impl FnOnce(&mut Hosts<HostSettings>) -> bool,
     ) -> bool {
-        let mut present = lock(&self.hosts);
+        let mut present = lock(&self.inner.hosts);
         let mut hosts = present.as_ref().clone();
         if !change(&mut hosts) {
             return false;
         }
-        for (key, host) in &*lock(&self.aliases) {
+        for (key, host) in &*lock(&self.inner.aliases) {
             hosts.alias(key, host);
         }
         let hosts = &Arc::new(hosts);
         *present = Arc::clone(hosts);
-        let now = self.clock.now();
+        let now = self.inner.clock.now();
         let mut wakers = Vec::new();
         // Under the lock of the settings, so that two changes cannot cross on their way.
-        self.registry
+        self.inner
+            .registry
             .adopt(hosts, now, &mut wakers, |number, shard| {
                 self.set_alarm(number, shard);
             });
         drop(present);
-        self.clock.catch_up();
+        self.inner.clock.catch_up();
         wake_all(wakers);
         true
     }
@@ -586,11 +518,11 @@ impl Shared {
         &self,
         mut look: impl FnMut(&str, &mut Gate, &GateSettings, &Tickets, Timestamp),
     ) {
-        for number in 0..self.registry.shards() {
+        for number in 0..self.inner.registry.shards() {
             let mut from = 0;
             loop {
-                let now = self.clock.now();
-                let mut shard = self.registry.lock(number);
+                let now = self.inner.clock.now();
+                let mut shard = self.inner.registry.lock(number);
                 let next =
                     shard.look_at_some(from, GATES_PER_LOCK, |key, gate, settings, tickets| {
                         look(key, gate, settings, tickets, now);

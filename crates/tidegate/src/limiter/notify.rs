@@ -6,17 +6,17 @@ use policy::breaker::BreakerState;
 use policy::gate::{GateMarks, GateSnapshot};
 use policy::time::Timestamp;
 
-use super::Shared;
+use super::Limiter;
 use crate::ask::{Ask, Refusal};
 use crate::event::Event;
 use crate::permit::Permit;
 use crate::registry::{Place, Shard};
 
-impl Shared {
+impl Limiter {
     /// Passes an event on, if anyone listens.
     #[inline]
     pub(crate) fn tell(&self, at: Timestamp, event: &Event<'_>) {
-        if let Some(listener) = &self.listener {
+        if let Some(listener) = &self.inner.listener {
             listener.on_event(at, event);
         }
     }
@@ -24,13 +24,13 @@ impl Shared {
     /// Does anyone want to hear of every ask and answer?
     #[inline]
     pub(super) fn is_heard_closely(&self) -> bool {
-        let listener = self.listener.as_ref();
+        let listener = self.inner.listener.as_ref();
         listener.is_some_and(|listener| listener.wants_everything())
     }
 
     /// The key of a gate, if anyone would hear of it. A copy, for it is told after unlocking.
     pub(super) fn key_if_heard(&self, shard: &Shard, place: Place) -> Option<String> {
-        let is_heard = self.listener.is_some();
+        let is_heard = self.inner.listener.is_some();
         is_heard.then(|| shard.key(place.slot).to_owned())
     }
 

@@ -1,0 +1,106 @@
+//! Wake-ups by the clock: gates with a waiter that is due, and the next round of eviction.
+
+use std::sync::{Arc, Weak};
+use std::task::{Wake, Waker};
+use std::time::Duration;
+
+use policy::time::Timestamp;
+
+use super::{Inner, Limiter};
+use crate::registry::{Shard, Slice};
+use crate::sync::lock;
+use crate::waking::wake_all;
+
+/// Woken when a gate or a seat of a shard is due.
+struct ShardDue {
+    limiter: Weak<Inner>,
+    shard: u32,
+}
+
+impl Wake for ShardDue {
+    fn wake(self: Arc<Self>) {
+        if let Some(inner) = self.limiter.upgrade() {
+            Limiter { inner }.serve_due(self.shard);
+        }
+    }
+}
+
+/// Woken when it is time to look for idle gates.
+struct EvictionDue {
+    limiter: Weak<Inner>,
+}
+
+impl Wake for EvictionDue {
+    fn wake(self: Arc<Self>) {
+        if let Some(inner) = self.limiter.upgrade() {
+            Limiter { inner }.evict_round();
+        }
+    }
+}
+
+impl Limiter {
+    /// Sets the alarm of a shard for the first gate or seat that is due. One that is too early does no
+    /// harm, so it is set anew only if it would be too late.
+    pub(super) fn set_alarm(&self, number: u32, shard: &mut Shard) {
+        let Some(at) = shard.next_due() else {
+            shard.alarm = None;
+            return;
+        };
+        if shard.alarm.as_ref().is_some_and(|(set, _)| *set <= at) {
+            return;
+        }
+        let waker = shard.wakeup.get_or_insert_with(|| {
+            Waker::from(Arc::new(ShardDue {
+                limiter: Arc::downgrade(&self.inner),
+                shard: number,
+            }))
+        });
+        shard.alarm = Some((at, self.inner.clock.alarm(at, waker.clone())));
+    }
+
+    fn serve_due(&self, number: u32) {
+        let now = self.inner.clock.now();
+        let mut wakers = Vec::new();
+        let mut shard = self.inner.registry.lock(number);
+        shard.alarm = None;
+        shard.serve_due(now, &mut wakers);
+        self.set_alarm(number, &mut shard);
+        drop(shard);
+        wake_all(wakers);
+    }
+
+    /// Looks at some gates for idle ones, in the shard whose turn it is.
+    pub(super) fn evict_slice(&self) -> Slice {
+        self.inner.registry.evict_slice(self.inner.clock.now())
+    }
+
+    /// Sees to it that idle gates are looked for as long as there are gates, every `round_after`.
+    ///
+    /// Call it when there is a new one, not before: a round that ends in between would see none
+    /// and be the last.
+    pub(super) fn begin_rounds(&self, round_after: Duration, now: Timestamp) {
+        let mut round = lock(&self.inner.round);
+        if round.is_none() {
+            let waker = Waker::from(Arc::new(EvictionDue {
+                limiter: Arc::downgrade(&self.inner),
+            }));
+            *round = Some(self.inner.clock.alarm(now + round_after, waker));
+        }
+    }
+
+    fn evict_round(&self) {
+        while !self.evict_slice().shard_finished {}
+        let now = self.inner.clock.now();
+        *lock(&self.inner.round) = None;
+        if self.inner.registry.len() > 0 {
+            self.begin_rounds(self.round_after(), now);
+        }
+    }
+
+    /// Every shard has its turn twice in `idle_after`. Locks the settings, so call it without the
+    /// lock of a shard.
+    pub(super) fn round_after(&self) -> Duration {
+        let idle_after = lock(&self.inner.hosts).default_value().gate.idle_after();
+        (idle_after / (2 * self.inner.registry.shards())).max(Duration::from_millis(10))
+    }
+}
