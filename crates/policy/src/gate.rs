@@ -18,7 +18,7 @@ use crate::hint::Source;
 use crate::latency::Latency;
 use crate::limits::Limits;
 use crate::line::{LineId, Tickets};
-use crate::rate::{self, Adaptive, LastStir, Strategy, Why};
+use crate::rate::{self, Adaptive, LastProgress, Strategy, Why};
 use crate::time::{CoarseTime, Timestamp};
 use crate::window::Counts;
 
@@ -54,11 +54,11 @@ pub struct Gate {
     admitted: u32,
     /// When an attempt last succeeded.
     last_success: Option<CoarseTime>,
-    last_stir: LastStir,
+    last_progress: LastProgress,
     why: Why,
     /// Do tokens and places in flight alone decide? Nearly always: the breaker is Closed, no hold is
     /// to be accounted for, there are no known limits and no doubt whether anything passes. Kept
-    /// here so that an ask need not look at all of these; [`Gate::note_whether_plain`] keeps it up
+    /// here so that an ask need not look at all of these; [`Gate::update_is_plain`] keeps it up
     /// to date.
     is_plain: bool,
     adaptive: Adaptive,
@@ -83,7 +83,7 @@ impl Gate {
             line: LineId::NONE,
             admitted: 0,
             last_success: None,
-            last_stir: LastStir::at(now),
+            last_progress: LastProgress::at(now),
             why: Why::Initial,
             is_plain: false,
             adaptive: Adaptive::new(now),
@@ -96,7 +96,7 @@ impl Gate {
             breaker: Breaker::new(),
             hold_until: Timestamp::ZERO,
         };
-        gate.note_whether_plain();
+        gate.update_is_plain();
         gate
     }
 
@@ -105,7 +105,7 @@ impl Gate {
         self.advance(settings, now);
         self.breaker.isolate();
         self.begin_epoch();
-        self.note_whether_plain();
+        self.update_is_plain();
     }
 
     /// A person ends hold, open breaker and isolation at once. What was learned stays, and callers
@@ -117,7 +117,7 @@ impl Gate {
         self.breaker.reset();
         self.bucket.cut_to(1.0);
         self.begin_epoch();
-        self.note_whether_plain();
+        self.update_is_plain();
     }
 
     /// A person makes the gate as new. Who is in flight or in line stays there.
@@ -139,7 +139,7 @@ impl Gate {
             limits,
             ..Self::new(settings, now)
         };
-        self.note_whether_plain();
+        self.update_is_plain();
     }
 
     /// The settings were changed from `old` to `new`: goes on with what was learned, within the
@@ -175,7 +175,7 @@ impl Gate {
         if old.strategy != new.strategy {
             self.adaptive = Adaptive::new(now);
         }
-        self.note_whether_plain();
+        self.update_is_plain();
     }
 
     /// Tokens per second.
@@ -280,9 +280,9 @@ impl Gate {
 
     /// Called at the end of everything that can make a difference. What was only looked at, and
     /// what took a short cut, makes none.
-    fn note_whether_plain(&mut self) {
+    fn update_is_plain(&mut self) {
         let paused = self.hold_until > self.bucket.refilled_at() || !self.breaker.is_closed();
-        self.is_plain = !paused && self.limits.is_none() && !self.adaptive.doubts();
+        self.is_plain = !paused && self.limits.is_none() && !self.adaptive.is_probing_blind();
     }
 
     fn begin_epoch(&mut self) {

@@ -13,7 +13,7 @@ use crate::time::Timestamp;
 mod adaptive;
 mod aimd;
 
-pub(crate) use adaptive::{ALWAYS_IN_FLIGHT, Adaptive, LastStir};
+pub(crate) use adaptive::{ALWAYS_IN_FLIGHT, Adaptive, LastProgress};
 pub use aimd::AimdSettings;
 
 /// How the rate of a gate moves.
@@ -74,7 +74,7 @@ pub enum Why {
     /// The server refused and named a wait.
     Directed,
     /// The server says that hardly anything is left.
-    Landing,
+    NearlyUsedUp,
     /// The server failed or could not be reached.
     Failed,
     /// The breaker closed again; the upstream is given time to recover.
@@ -93,7 +93,7 @@ impl fmt::Display for Why {
             Self::SlowAnswers => "lowered: answers became slow",
             Self::Throttled => "lowered: the server refused",
             Self::Directed => "lowered: the server refused and named a wait",
-            Self::Landing => "lowered: the server says that hardly anything is left",
+            Self::NearlyUsedUp => "lowered: the server says that hardly anything is left",
             Self::Failed => "lowered: the server failed or could not be reached",
             Self::Recovered => "lowered: the breaker has just closed again",
             Self::Restored => "as learned before a restart",

@@ -51,7 +51,7 @@ pub async fn run() -> Result<u32, Box<dyn Error>> {
     println!("as a call: {:?}", called.value);
     for step in called.trail.steps() {
         let seconds = step.at.since(began).as_secs_f64();
-        println!("  {seconds:6.3} s  {}", step.what);
+        println!("  {seconds:6.3} s  {}", step.decision);
     }
     Ok(inventory.asked.get())
 }

@@ -89,7 +89,7 @@ impl Site {
 /// An error with all that led there.
 fn told<T>(error: CallError<T>) -> String {
     let steps = error.trail.steps().iter();
-    let steps: Vec<String> = steps.map(|step| format!("\n  {}", step.what)).collect();
+    let steps: Vec<String> = steps.map(|step| format!("\n  {}", step.decision)).collect();
     format!("{error}{}", steps.concat())
 }
 

@@ -56,7 +56,7 @@ pub async fn run() -> Result<(String, Vec<String>), Box<dyn Error>> {
     let response = client.oneshot(request).await?;
     let trail = response.extensions().get::<Trail>();
     let steps = trail.map(Trail::steps).unwrap_or_default();
-    let steps: Vec<String> = steps.iter().map(|step| step.what.to_string()).collect();
+    let steps: Vec<String> = steps.iter().map(|step| step.decision.to_string()).collect();
     let body = response.into_body().collect().await?.to_bytes();
     let body = String::from_utf8(body.to_vec())?;
     println!("{body}");

@@ -27,13 +27,13 @@ pub struct Ask<'a> {
     pub(crate) key: &'a str,
     pub(crate) also: &'a [&'a str],
     pub(crate) cost: u32,
-    pub(crate) patience: Patience,
+    pub(crate) max_wait: MaxWait,
     pub(crate) class: Class,
 }
 
 /// How long an ask may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Patience {
+pub(crate) enum MaxWait {
     /// As long as the gate's settings say.
     Default,
     Within(Duration),
@@ -47,7 +47,7 @@ impl<'a> Ask<'a> {
             key,
             also: &[],
             cost: 1,
-            patience: Patience::Default,
+            max_wait: MaxWait::Default,
             class: Class::Interactive,
         }
     }
@@ -82,7 +82,7 @@ impl<'a> Ask<'a> {
     /// Waits at most so long, and never longer than the gate's `max_wait`; zero: not at all.
     pub const fn within(self, wait: Duration) -> Self {
         Self {
-            patience: Patience::Within(wait),
+            max_wait: MaxWait::Within(wait),
             ..self
         }
     }
@@ -91,7 +91,7 @@ impl<'a> Ask<'a> {
     /// gate's `max_wait`.
     pub const fn until(self, deadline: Timestamp) -> Self {
         Self {
-            patience: Patience::Until(deadline),
+            max_wait: MaxWait::Until(deadline),
             ..self
         }
     }
@@ -118,10 +118,10 @@ impl<'a> Ask<'a> {
         let longest = asked_at + settings.max_wait();
         gate::Ask {
             cost: self.cost,
-            deadline: match self.patience {
-                Patience::Default => longest,
-                Patience::Within(wait) => longest.min(asked_at + wait),
-                Patience::Until(deadline) => longest.min(deadline),
+            deadline: match self.max_wait {
+                MaxWait::Default => longest,
+                MaxWait::Within(wait) => longest.min(asked_at + wait),
+                MaxWait::Until(deadline) => longest.min(deadline),
             },
             class: self.class,
             waits_for_breaker: true,

@@ -30,7 +30,7 @@ mod state;
 mod trail;
 
 pub use error::CallError;
-pub use trail::{Trail, TrailStep, What};
+pub use trail::{CallDecision, Trail, TrailStep};
 
 use state::{CallState, Next, PermitSource};
 
@@ -114,7 +114,7 @@ impl<T> Answered<T> {
 /// One attempt, as the function that makes it sees it.
 #[derive(Debug)]
 pub struct Attempt {
-    /// The how-manieth it is, from 1.
+    /// Its number, counted from 1.
     pub number: u32,
     clock: Clock,
     started: Timestamp,

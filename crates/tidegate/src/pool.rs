@@ -256,7 +256,7 @@ impl<E> Pool<E> {
                 endpoint: name,
             };
             let now = self.limiter.clock().now();
-            self.limiter.tell(now, &event);
+            self.limiter.emit(now, &event);
         }
         is_known
     }
@@ -272,7 +272,7 @@ impl<E> Pool<E> {
                 why: Disabled::Person,
             };
             let now = self.limiter.clock().now();
-            self.limiter.tell(now, &event);
+            self.limiter.emit(now, &event);
         }
         is_known
     }
@@ -423,7 +423,7 @@ impl<E> Pool<E> {
         let after = after.map(|after| view(after, now));
         self.notify_change(state);
         if let Some(after) = after {
-            self.tell_step(&after, was_out, now);
+            self.emit_step(&after, was_out, now);
         }
     }
 
@@ -441,7 +441,7 @@ impl<E> Pool<E> {
         }
     }
 
-    fn tell_step(&self, after: &EndpointView, was_out: bool, now: Timestamp) {
+    fn emit_step(&self, after: &EndpointView, was_out: bool, now: Timestamp) {
         let (pool, endpoint) = (&*self.name, &*after.name);
         let event = match (after.disabled, after.paused_until) {
             (Some(why), _) => Event::EndpointDisabled {
@@ -458,7 +458,7 @@ impl<E> Pool<E> {
             (None, None) if was_out => Event::EndpointEnabled { pool, endpoint },
             (None, None) => return,
         };
-        self.limiter.tell(now, &event);
+        self.limiter.emit(now, &event);
     }
 
     /// Unlocks, and makes all asks that wait look again.

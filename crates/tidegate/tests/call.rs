@@ -18,7 +18,7 @@ use policy::item::{ItemKind, TerminalReason};
 use policy::outcome::{Failure, Outcome, Phase};
 use policy::preset::Preset;
 use policy::time::Timestamp;
-use tidegate::call::{TrailStep, What};
+use tidegate::call::{CallDecision, TrailStep};
 use tidegate::event::{Event, Listener};
 use tidegate::{
     Answered, Call, CallError, Called, Clock, Credential, Limiter, ManualClock, Pool, Reason,
@@ -222,7 +222,7 @@ fn an_attempt_that_was_not_made_gives_all_back_and_is_the_end() {
         .run(async |_| Answered::unsent("no such file"));
     let called = drive(&clock, unsent).unwrap();
     assert_eq!((called.value, called.sent), ("no such file", 0));
-    let told = called.trail.steps().last().unwrap().what.to_string();
+    let told = called.trail.steps().last().unwrap().decision.to_string();
     assert_eq!(told, "not sent after all");
     let gate = limiter.gate(KEY).unwrap().gate;
     assert_eq!((gate.in_flight, gate.succeeded, gate.failed), (0, 0, 0));
@@ -346,7 +346,7 @@ fn an_expired_credential_is_refreshed_once_for_all() {
     assert!(
         steps
             .clone()
-            .any(|step| step.what == What::Refreshed { succeeded: true })
+            .any(|step| step.decision == CallDecision::Refreshed { succeeded: true })
     );
 }
 
@@ -400,8 +400,8 @@ fn each_key_has_a_retry_budget_of_its_own() {
     let took = |key: &str| {
         let before = limiter.clock().now();
         let error = run(&clock, limiter.call(key).backoff(&backoff), &[status(429)]).unwrap_err();
-        let is_no_budget = |step: &&TrailStep| match &step.what {
-            What::Refused {
+        let is_no_budget = |step: &&TrailStep| match &step.decision {
+            CallDecision::Refused {
                 key: of, reason, ..
             } => {
                 assert_eq!((&**of, reason.as_str()), (key, "retry_budget"));
@@ -590,7 +590,7 @@ fn the_trail_tells_the_whole_story() {
         .trail
         .steps()
         .iter()
-        .map(|step| step.what.to_string())
+        .map(|step| step.decision.to_string())
         .collect();
     assert_eq!(told[0], "admitted by `api.example.com` at once");
     assert_eq!(told[1], "HTTP 429, throttled");
@@ -607,7 +607,7 @@ fn what_kept_it_is_on_the_trail_with_its_end() {
     let (clock, limiter) = limiter(&[("strategy", "fixed"), ("initial_rate", "1")]);
     limiter.try_acquire(KEY).unwrap().settle(&status(200));
     let called = run(&clock, limiter.call(KEY), &[status(200)]).unwrap();
-    let What::Waiting { reason, until, .. } = &called.trail.steps()[0].what else {
+    let CallDecision::Waiting { reason, until, .. } = &called.trail.steps()[0].decision else {
         panic!("expected a wait, not {:?}", called.trail.steps()[0]);
     };
     assert_eq!(*reason, RefusalReason::Gate(Reason::Rate));

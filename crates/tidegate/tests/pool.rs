@@ -17,7 +17,7 @@ use policy::ladder::{Disabled, LadderOptions, LadderSettings};
 use policy::outcome::{Failure, Outcome, Phase};
 use policy::pool::Balance;
 use policy::time::Timestamp;
-use tidegate::call::What;
+use tidegate::call::CallDecision;
 use tidegate::event::Event;
 use tidegate::{Answered, Ask, Attempt, Limiter, ManualClock, Pool, PoolRefusal, Reason};
 
@@ -365,9 +365,9 @@ fn kept(clock: &ManualClock, pool: &Pool<()>) -> Option<(String, Option<Timestam
     let call = pool.call();
     let run = call.run(async |attempt, _| Answered::new((), attempt.status(200)));
     let called = drive(clock, run).expect("it may wait");
-    let first = &called.trail.steps()[0].what;
+    let first = &called.trail.steps()[0].decision;
     match first {
-        What::Waiting { until, .. } => Some((first.to_string(), *until)),
+        CallDecision::Waiting { until, .. } => Some((first.to_string(), *until)),
         _ => None,
     }
 }
@@ -422,7 +422,7 @@ fn who_is_refused_at_once_was_not_kept() {
         .trail
         .steps()
         .iter()
-        .map(|step| step.what.to_string())
+        .map(|step| step.decision.to_string())
         .collect();
     assert_eq!(told, ["refused by `llm`: deadline", "over: expired"]);
 }

@@ -12,7 +12,7 @@ use axum::extract::{Path, State};
 use policy::classify;
 use policy::outcome::Answer;
 use serde::Serialize;
-use tidegate::call::{TrailStep, What};
+use tidegate::call::{CallDecision, TrailStep};
 use tidegate::{Clock, Timestamp};
 use utoipa::{IntoParams, ToSchema};
 
@@ -173,31 +173,31 @@ impl Decision {
         let time = |at: Option<Timestamp>| at.map(|at| unix_millis(clock, at));
         let told = Self {
             at_ms: unix_millis(clock, step.at),
-            text: step.what.to_string(),
+            text: step.decision.to_string(),
             ..Self::default()
         };
-        match &step.what {
-            What::Waiting { key, reason, until } => Self {
+        match &step.decision {
+            CallDecision::Waiting { key, reason, until } => Self {
                 kind: DecisionKind::Waiting,
                 key: Some(key.to_string()),
                 reason: Some(reason.to_string()),
                 until_ms: time(*until),
                 ..told
             },
-            What::Admitted { key, waited } => Self {
+            CallDecision::Admitted { key, waited } => Self {
                 kind: DecisionKind::Admitted,
                 key: Some(key.to_string()),
                 waited_ms: Some(millis(*waited)),
                 ..told
             },
-            What::Refused { key, reason, until } => Self {
+            CallDecision::Refused { key, reason, until } => Self {
                 kind: DecisionKind::Refused,
                 key: Some(key.to_string()),
                 reason: Some(reason.to_string()),
                 until_ms: time(*until),
                 ..told
             },
-            What::Answered {
+            CallDecision::Answered {
                 answer,
                 verdict,
                 latency,
@@ -207,11 +207,11 @@ impl Decision {
                 latency_ms: Some(millis(*latency)),
                 ..told.with_answer(answer)
             },
-            What::Unsent => Self {
+            CallDecision::Unsent => Self {
                 kind: DecisionKind::Unsent,
                 ..told
             },
-            What::Scheduled {
+            CallDecision::Scheduled {
                 until,
                 delay,
                 source,
@@ -224,12 +224,12 @@ impl Decision {
                 reason: Some(reason.as_str().to_owned()),
                 ..told
             },
-            What::Refreshed { succeeded } => Self {
+            CallDecision::Refreshed { succeeded } => Self {
                 kind: DecisionKind::Refreshed,
                 reason: Some(if *succeeded { "succeeded" } else { "failed" }.to_owned()),
                 ..told
             },
-            What::Over { reason } => Self {
+            CallDecision::Over { reason } => Self {
                 kind: DecisionKind::Over,
                 reason: Some(reason.as_str().to_owned()),
                 ..told

@@ -165,7 +165,7 @@ fn lowered(why: Why) -> Option<&'static str> {
         Why::Throttled => Some("refused without Retry-After"),
         Why::SlowAnswers => Some("responses became slow"),
         Why::Failed => Some("it fails"),
-        Why::Landing => Some("the window's quota is nearly used up"),
+        Why::NearlyUsedUp => Some("the window's quota is nearly used up"),
         Why::Initial
         | Why::FastAnswers
         | Why::Directed

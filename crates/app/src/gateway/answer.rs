@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Status
 use policy::gate::Reason;
 use policy::item::TerminalReason;
 use policy::time::Timestamp;
-use tidegate::call::{Trail, TrailStep, What as Step};
+use tidegate::call::{CallDecision as Step, Trail, TrailStep};
 use tidegate::{CallError, Called, RefusalReason};
 
 use super::body::ServedBody;
@@ -171,8 +171,8 @@ impl From<BodyTrouble> for Own {
 /// What the gate or pool said that did not let it out, if that was the last word.
 fn refusal(trail: &Trail, now: Timestamp) -> Option<Own> {
     let last = trail.steps().iter().rev();
-    let mut last = last.filter(|step| !matches!(step.what, Step::Over { .. }));
-    let Step::Refused { reason, until, .. } = &last.next()?.what else {
+    let mut last = last.filter(|step| !matches!(step.decision, Step::Over { .. }));
+    let Step::Refused { reason, until, .. } = &last.next()?.decision else {
         return None;
     };
     // What failed before says more than that there is no retry for it.
@@ -213,10 +213,10 @@ impl<'a> Finish<'a> {
 
     /// Writes down that it will be sent again, with whose it is.
     pub(super) fn tell(&self, step: &TrailStep) {
-        if matches!(step.what, Step::Answered { .. }) {
+        if matches!(step.decision, Step::Answered { .. }) {
             self.sent.fetch_add(1, Ordering::Relaxed);
         }
-        let Step::Scheduled { delay, reason, .. } = &step.what else {
+        let Step::Scheduled { delay, reason, .. } = &step.decision else {
             return;
         };
         let log = self.worker.front.state.log();

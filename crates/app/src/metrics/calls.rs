@@ -6,7 +6,7 @@ use policy::gate::Reason;
 use policy::item::{DelaySource, ResendReason, TerminalReason};
 use policy::time::Timestamp;
 use tidegate::RefusalReason;
-use tidegate::call::{Trail, What};
+use tidegate::call::{CallDecision, Trail};
 
 use super::counter::Counter;
 use super::family::{self, Family};
@@ -46,22 +46,24 @@ impl Calls {
     pub(super) fn count(&self, trail: &Trail, sent: u32, succeeded: bool) {
         let mut kept = None;
         for step in trail.steps() {
-            match &step.what {
-                What::Waiting { reason, .. } => kept = Some((*reason, step.at)),
-                What::Admitted { waited, .. } => {
+            match &step.decision {
+                CallDecision::Waiting { reason, .. } => kept = Some((*reason, step.at)),
+                CallDecision::Admitted { waited, .. } => {
                     if let Some((reason, _)) = kept.take() {
                         self.waited(reason, *waited);
                     }
                 }
-                What::Refused { .. } => self.kept_in_vain(kept.take(), step.at),
-                What::Scheduled {
+                CallDecision::Refused { .. } => self.kept_in_vain(kept.take(), step.at),
+                CallDecision::Scheduled {
                     delay,
                     source,
                     reason,
                     ..
                 } => self.scheduled(*delay, *source, *reason),
-                What::Over { reason } => self.over(*reason),
-                What::Answered { .. } | What::Unsent | What::Refreshed { .. } => {}
+                CallDecision::Over { reason } => self.over(*reason),
+                CallDecision::Answered { .. }
+                | CallDecision::Unsent
+                | CallDecision::Refreshed { .. } => {}
             }
         }
         self.sent(sent, succeeded);

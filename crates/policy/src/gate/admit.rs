@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use super::{Ask, Counters, Decision, Gate, GateSettings, Permit, Reason};
 use crate::breaker::{BreakerState, Probe};
 use crate::line::{Ahead, Ticket, Tickets};
-use crate::rate::{self, LastStir, Strategy};
+use crate::rate::{self, LastProgress, Strategy};
 use crate::time::Timestamp;
 
 impl Gate {
@@ -20,7 +20,7 @@ impl Gate {
     ) -> Decision {
         match self.acquire_at_once(settings, ask, now) {
             Some(permit) => Decision::Admit(permit),
-            None => self.acquire_the_long_way(settings, tickets, ask, now),
+            None => self.acquire_slow_path(settings, tickets, ask, now),
         }
     }
 
@@ -50,7 +50,7 @@ impl Gate {
     }
 
     #[inline(never)]
-    pub(super) fn acquire_the_long_way(
+    pub(super) fn acquire_slow_path(
         &mut self,
         settings: &GateSettings,
         tickets: &mut Tickets,
@@ -58,7 +58,7 @@ impl Gate {
         now: Timestamp,
     ) -> Decision {
         let judged = self.judge(settings, tickets, ask, now);
-        self.note_whether_plain();
+        self.update_is_plain();
         match judged {
             Judged::Leave => match self.grant(settings, ask.cost(), now) {
                 Some(permit) => Decision::Admit(permit),
@@ -79,7 +79,7 @@ impl Gate {
         now: Timestamp,
     ) -> Result<(), (Reason, Option<Timestamp>)> {
         let judged = self.judge(settings, tickets, ask, now);
-        self.note_whether_plain();
+        self.update_is_plain();
         match judged {
             Judged::Leave => Ok(()),
             Judged::Wait { reason, until } | Judged::Refuse { reason, until } => {
@@ -98,9 +98,10 @@ impl Gate {
             return None;
         }
         let probe_at = self.breaker.probe_at_the_latest(&settings.breaker);
-        let answer_at = self
-            .is_waiting_for_answers(settings)
-            .then(|| self.last_stir.waits_until(looked_at, settings.lost_after()));
+        let answer_at = self.is_waiting_for_answers(settings).then(|| {
+            self.last_progress
+                .waits_until(looked_at, settings.lost_after())
+        });
         let leaves_at = self.leaves_at(settings, cost, looked_at)?;
         [Some(leaves_at), probe_at, answer_at]
             .into_iter()
@@ -135,7 +136,7 @@ impl Gate {
     ) -> Option<(Ticket, Permit)> {
         let cost = tickets.first_cost(self.line)?;
         self.advance(settings, now);
-        self.note_whether_plain();
+        self.update_is_plain();
         let barred = match self.breaker.state(now) {
             BreakerState::Closed => false,
             BreakerState::HalfOpen => self.breaker.free_probes(&settings.breaker) == 0,
@@ -387,7 +388,7 @@ impl Gate {
     fn is_full(&self, settings: &GateSettings, now: Timestamp) -> bool {
         self.in_flight() >= settings.max_in_flight
             || self.is_waiting_for_answers(settings)
-                && now < self.last_stir.waits_until(now, settings.lost_after())
+                && now < self.last_progress.waits_until(now, settings.lost_after())
     }
 
     #[inline]
@@ -449,7 +450,7 @@ impl Gate {
 
     #[inline]
     fn permit(&mut self, cost: u32, probe: Option<Probe>, now: Timestamp) -> Permit {
-        self.last_stir = LastStir::at(now);
+        self.last_progress = LastProgress::at(now);
         self.counters.admit();
         self.admitted = self.admitted.wrapping_add(1);
         Permit {

@@ -112,7 +112,7 @@ impl fmt::Display for Reason {
 pub struct Permit {
     pub(super) admitted_at: Timestamp,
     pub(super) epoch: u32,
-    /// The how-manieth of its gate it is, modulo 2^32.
+    /// Its number at its gate, counted from 1, modulo 2^32.
     pub(super) number: u32,
     /// Never zero, so that an optional permit is no larger.
     pub(super) cost: NonZeroU32,

@@ -6,7 +6,7 @@ use super::{Gate, GateSettings, Permit, ResponseBody};
 use crate::breaker::{self, Change};
 use crate::hint::Source;
 use crate::outcome::{Answer, Outcome, Verdict};
-use crate::rate::{self, LastStir, Moment, Reaction, Strategy, Why};
+use crate::rate::{self, LastProgress, Moment, Reaction, Strategy, Why};
 use crate::time::{CoarseTime, Timestamp};
 
 impl Gate {
@@ -44,7 +44,7 @@ impl Gate {
         let ResponseBody(()) = body;
         self.advance(settings, now);
         self.counters.finish();
-        self.note_whether_plain();
+        self.update_is_plain();
     }
 
     #[inline]
@@ -61,7 +61,7 @@ impl Gate {
         if is_plain && verdict == Some(Verdict::Success) && says_nothing_else {
             self.settle_plain_success(settings, permit.epoch, outcome, now);
         } else {
-            self.settle_the_long_way(settings, permit, outcome, verdict, now);
+            self.settle_slow_path(settings, permit, outcome, verdict, now);
         }
     }
 
@@ -78,7 +78,7 @@ impl Gate {
     ) {
         let burst = rate::burst(settings, self.bucket.rate());
         self.bucket.refill_unpaused(now, burst);
-        self.last_stir = LastStir::at(now);
+        self.last_progress = LastProgress::at(now);
         self.counters.answer();
         self.last_success = Some(CoarseTime::of(now));
         if let Answer::Status(_) = outcome.answer {
@@ -96,7 +96,7 @@ impl Gate {
     }
 
     #[inline(never)]
-    pub(super) fn settle_the_long_way(
+    pub(super) fn settle_slow_path(
         &mut self,
         settings: &GateSettings,
         permit: &Permit,
@@ -106,11 +106,11 @@ impl Gate {
     ) {
         self.advance(settings, now);
         let present = self.end_attempt(permit, now);
-        self.take_in(settings, permit, outcome, verdict, present, now);
-        self.note_whether_plain();
+        self.learn_outcome(settings, permit, outcome, verdict, present, now);
+        self.update_is_plain();
     }
 
-    fn take_in(
+    fn learn_outcome(
         &mut self,
         settings: &GateSettings,
         permit: &Permit,
@@ -135,7 +135,7 @@ impl Gate {
         self.count(verdict);
         let left = self.left(settings, permit, outcome);
         let exhausted = left == Some(0);
-        if let Some(wait) = told_to_wait(outcome, verdict, exhausted) {
+        if let Some(wait) = hinted_wait(outcome, verdict, exhausted) {
             self.hold(now + wait, outcome.hint.source.unwrap_or(Source::Assumed));
         }
         if present {
@@ -172,10 +172,10 @@ impl Gate {
     /// Nothing more comes for the permit but perhaps a body: frees what it held besides its place in
     /// flight. `true` if its outcome is of the present epoch.
     fn end_attempt(&mut self, permit: &Permit, now: Timestamp) -> bool {
-        self.last_stir = LastStir::at(now);
+        self.last_progress = LastProgress::at(now);
         self.counters.answer();
         let probing = self.breaker.give_back(permit.probe);
-        self.note_whether_plain();
+        self.update_is_plain();
         permit.epoch == self.counters.epoch() && probing
     }
 
@@ -213,12 +213,12 @@ impl Gate {
     /// another leaves: what is left is spread over the time that two answers like this take, or
     /// two and a half as they are lately, or until the reset if that is sooner. `true` if that is
     /// slower than the rate was.
-    fn land(&mut self, settings: &GateSettings, outcome: &Outcome, left: u64) -> bool {
+    fn spread_remaining(&mut self, settings: &GateSettings, outcome: &Outcome, left: u64) -> bool {
         let Some(reset) = outcome.hint.reset else {
             return false;
         };
         // One answer alone may be a fast one by chance, and the next takes more than twice as long.
-        let lately = LANDING * self.adaptive.mean_latency();
+        let lately = SPREAD_OVER_RESPONSES * self.adaptive.mean_latency();
         let spread = lately.max(2.0 * outcome.latency.as_secs_f64());
         let spread = spread.min(reset.as_secs_f64());
         let is_slower = self.bucket.rate() * spread > left as f64;
@@ -227,7 +227,7 @@ impl Gate {
                 .set_rate((left as f64 / spread).max(settings.min_rate));
             self.bucket.cut_to(0.0);
             self.adaptive.forget_growth();
-            self.why = Why::Landing;
+            self.why = Why::NearlyUsedUp;
             self.begin_epoch();
         }
         is_slower
@@ -253,15 +253,15 @@ impl Gate {
             self.begin_epoch();
         }
         let adaptive = settings.strategy == Strategy::Adaptive;
-        let lands = match left.filter(|_| adaptive && verdict == Verdict::Success) {
+        let is_spread = match left.filter(|_| adaptive && verdict == Verdict::Success) {
             Some(0) => true,
-            Some(left) => self.land(settings, outcome, left),
+            Some(left) => self.spread_remaining(settings, outcome, left),
             None => false,
         };
         let signal = match change {
             Some(Change::Closed) if adaptive => Some(rate::Signal::BreakerClosed),
             // Growing into a window that is used up proves nothing.
-            _ if lands => None,
+            _ if is_spread => None,
             _ => rate_signal(outcome, verdict),
         };
         if let Some(signal) = signal {
@@ -311,10 +311,10 @@ impl Gate {
 /// So many answers as they are lately. Chosen on 150 simulated runs of 30 windows each; on 150 others
 /// something was refused in none, and in 40 by the time of the last answer alone. With 3, more
 /// windows were not used up.
-const LANDING: f64 = 2.5;
+const SPREAD_OVER_RESPONSES: f64 = 2.5;
 
 /// How long the server wants this gate to be left alone.
-fn told_to_wait(outcome: &Outcome, verdict: Verdict, exhausted: bool) -> Option<Duration> {
+fn hinted_wait(outcome: &Outcome, verdict: Verdict, exhausted: bool) -> Option<Duration> {
     let hint = &outcome.hint;
     match verdict {
         Verdict::Throttled | Verdict::Overloaded => hint.wait,

@@ -108,7 +108,7 @@ impl Gate {
         if let Some(left) = record.hold {
             gate.hold(now + left, record.hold_source.unwrap_or(Source::Assumed));
         }
-        gate.note_whether_plain();
+        gate.update_is_plain();
         gate
     }
 

@@ -214,7 +214,7 @@ fn the_documented_layout_is_the_real_one() {
         line,
         admitted,
         last_success,
-        last_stir,
+        last_progress,
         why,
         is_plain,
         adaptive,

@@ -35,7 +35,7 @@ pub(crate) struct Adaptive {
     /// Decreases since the last success.
     streak: u8,
     /// How long to stay before probing the ceiling, in requests, where these are rare.
-    patience: u8,
+    probe_hold: u8,
 }
 
 impl Adaptive {
@@ -48,7 +48,7 @@ impl Adaptive {
             near: 0,
             successes: u8::MAX,
             streak: 0,
-            patience: PATIENCE,
+            probe_hold: INITIAL_PROBE_HOLD,
         }
     }
 
@@ -67,7 +67,7 @@ impl Adaptive {
     /// while it is doubtful that anything passes.
     #[inline]
     pub(crate) fn is_filled_by(&self, unanswered: u32, rate: f64) -> bool {
-        if self.doubts() {
+        if self.is_probing_blind() {
             return unanswered >= 1;
         }
         match self.latency.base() {
@@ -83,7 +83,7 @@ impl Adaptive {
 
     /// Is it doubtful that anything passes?
     #[inline]
-    pub(crate) fn doubts(&self) -> bool {
+    pub(crate) fn is_probing_blind(&self) -> bool {
         self.streak >= 2
     }
 
@@ -170,7 +170,7 @@ impl Adaptive {
         };
         if grown > 1.25 * f64::from(self.ceiling) + 0.5 {
             self.ceiling = f32::INFINITY;
-            self.patience = PATIENCE;
+            self.probe_hold = INITIAL_PROBE_HOLD;
         }
         if grown > rate {
             Reaction::raise(grown)
@@ -201,7 +201,7 @@ impl Adaptive {
             self.near_since = Coarse::of(now);
         }
         self.near = self.near.saturating_add(1);
-        if f64::from(self.near) <= f64::from(self.patience) * (1.0 / rate).min(1.0) {
+        if f64::from(self.near) <= f64::from(self.probe_hold) * (1.0 / rate).min(1.0) {
             self.near_since = Coarse::of(now);
             return 0.0;
         }
@@ -216,7 +216,7 @@ impl Adaptive {
         let doublings = i32::from(self.streak.saturating_sub(1)).min(20);
         let assumed_wait = (doublings > 0).then(|| {
             let seconds = (f64::from(1 << doublings) / rate).max(0.25 * 4f64.powi(doublings));
-            Duration::from_secs_f64(seconds.min(LONGEST_ASSUMED_WAIT_SECONDS))
+            Duration::from_secs_f64(seconds.min(MAX_ASSUMED_WAIT_SECONDS))
         });
         Reaction {
             drain: true,
@@ -241,15 +241,15 @@ impl Adaptive {
     fn fall_from(&mut self, rate: f64) -> f64 {
         let known = self.ceiling.is_finite();
         if known {
-            let probing = f64::from(self.near) > f64::from(self.patience) * (1.0 / rate).min(1.0);
-            self.patience = match probing {
-                true => self.patience.saturating_mul(2).min(32),
+            let probing = f64::from(self.near) > f64::from(self.probe_hold) * (1.0 / rate).min(1.0);
+            self.probe_hold = match probing {
+                true => self.probe_hold.saturating_mul(2).min(32),
                 false if rate < 1.0 => 16,
-                false => PATIENCE,
+                false => INITIAL_PROBE_HOLD,
             };
         }
         let factor = if known && self.successes >= 2 {
-            GENTLE
+            GENTLE_DECREASE
         } else {
             0.5
         };
@@ -263,7 +263,7 @@ impl Adaptive {
             .delivery
             .per_second(moment.now, self.stretch(moment.rate));
         let capacity = delivered.clamp(0.5 * moment.rate, moment.rate);
-        let rate = (GENTLE * capacity).max(settings.min_rate);
+        let rate = (GENTLE_DECREASE * capacity).max(settings.min_rate);
         self.ceiling = narrow(rate);
         self.forget_growth();
         self.latency.restart(moment.now);
@@ -283,7 +283,7 @@ impl Adaptive {
         let handful = if rate < 20.0 {
             6.0 / rate
         } else {
-            SHORTEST_STRETCH_SECONDS
+            MIN_STRETCH_SECONDS
         };
         let round_trips = 2.0 * self.latency.mean();
         if round_trips > handful {
@@ -297,9 +297,9 @@ impl Adaptive {
 /// When an attempt last began or ended, in seconds modulo 18 hours. Apart from the rest of what
 /// `adaptive` remembers, because every ask that is granted writes it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LastStir(u16);
+pub(crate) struct LastProgress(u16);
 
-impl LastStir {
+impl LastProgress {
     #[expect(clippy::cast_possible_truncation, reason = "modulo 18 hours is meant")]
     pub(crate) fn at(now: Timestamp) -> Self {
         Self((now.as_nanos() / 1_000_000_000) as u16)
@@ -317,14 +317,14 @@ impl LastStir {
 pub(crate) const ALWAYS_IN_FLIGHT: u32 = 6;
 
 /// Below this, what was delivered is more chance than measure.
-const SHORTEST_STRETCH_SECONDS: f64 = 0.3;
+const MIN_STRETCH_SECONDS: f64 = 0.3;
 
 /// How far the rate falls from a ceiling it knows.
-const GENTLE: f64 = 0.7;
+const GENTLE_DECREASE: f64 = 0.7;
 /// Requests to stay below a ceiling before probing it, at rates below one per second.
-const PATIENCE: u8 = 4;
+const INITIAL_PROBE_HOLD: u8 = 4;
 /// Ten seconds of one request at a time is patient enough to find a window opening.
-const LONGEST_ASSUMED_WAIT_SECONDS: f64 = 10.0;
+const MAX_ASSUMED_WAIT_SECONDS: f64 = 10.0;
 
 /// Does a queue build up at the server?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -357,9 +357,9 @@ struct LatencyGuard {
 
 /// Below that, in seconds, answers do not differ: a busy machine alone takes as long to notice one,
 /// and slowing down would not help it.
-const SHORTEST: f32 = 0.01;
+const MIN_LATENCY_SECONDS: f32 = 0.01;
 /// One answer after hours must not poison the mean for the next hour.
-const LONGEST: f32 = 600.0;
+const MAX_LATENCY_SECONDS: f32 = 600.0;
 
 /// The mean of a batch over the base, as far as anything is decided by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -406,7 +406,9 @@ impl LatencyGuard {
 
     #[inline]
     fn measure(&mut self, latency: Duration, now: Timestamp) -> Queueing {
-        let seconds = latency.as_secs_f32().clamp(SHORTEST, LONGEST);
+        let seconds = latency
+            .as_secs_f32()
+            .clamp(MIN_LATENCY_SECONDS, MAX_LATENCY_SECONDS);
         self.mean = if self.mean > 0.0 {
             0.8 * self.mean + 0.2 * seconds
         } else {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use policy::item::TerminalReason;
 
-use super::{Trail, TrailStep, What};
+use super::{CallDecision, Trail, TrailStep};
 use crate::permit::InFlight;
 
 /// Something will not be sent again by itself.
@@ -52,9 +52,9 @@ impl<T> fmt::Display for CallError<T> {
             1 => write!(f, "{reason} after 1 attempt")?,
             _ => write!(f, "{reason} after {sent} attempts")?,
         }
-        let is_cause = |step: &&TrailStep| !matches!(step.what, What::Over { .. });
+        let is_cause = |step: &&TrailStep| !matches!(step.decision, CallDecision::Over { .. });
         match self.trail.steps().iter().rev().find(is_cause) {
-            Some(step) => write!(f, "; last: {}", step.what),
+            Some(step) => write!(f, "; last: {}", step.decision),
             None => Ok(()),
         }
     }

@@ -13,7 +13,7 @@ use policy::preset::Preset;
 use policy::random::Random;
 use policy::time::Timestamp;
 
-use super::{Answered, Call, CallError, Called, Trail, Watcher, What};
+use super::{Answered, Call, CallDecision, CallError, Called, Trail, Watcher};
 use crate::ask::Ask;
 use crate::credential::Refresh;
 use crate::event::Event;
@@ -179,23 +179,23 @@ impl<'a, E> CallState<'a, E> {
         reason: RefusalReason,
         until: Option<Timestamp>,
     ) {
-        self.note(at, What::Waiting { key, reason, until });
+        self.note(at, CallDecision::Waiting { key, reason, until });
     }
 
     fn note_admitted(&mut self, key: Arc<str>, asked_at: Timestamp) {
         let now = self.limiter.clock().now();
         let waited = now.since(asked_at);
-        self.note(now, What::Admitted { key, waited });
+        self.note(now, CallDecision::Admitted { key, waited });
     }
 
     fn note_refused(&mut self, key: Arc<str>, reason: RefusalReason, until: Option<Timestamp>) {
         let now = self.limiter.clock().now();
-        self.note(now, What::Refused { key, reason, until });
+        self.note(now, CallDecision::Refused { key, reason, until });
     }
 
     /// Adds a step to the trail, and shows it to the watcher.
-    fn note(&mut self, at: Timestamp, what: What) {
-        self.trail.push(at, what);
+    fn note(&mut self, at: Timestamp, decision: CallDecision) {
+        self.trail.push(at, decision);
         if let (Some(watcher), Some(step)) = (self.watcher, self.trail.steps().last()) {
             watcher(step);
         }
@@ -262,12 +262,12 @@ impl<'a, E> CallState<'a, E> {
         let is_good = matches!(verdict, None | Some(Verdict::Success));
         self.failed_at = endpoint.filter(|_| !is_good);
         let now = self.look_at_gate();
-        let what = What::Answered {
+        let decision = CallDecision::Answered {
             answer: outcome.answer,
             verdict,
             latency: outcome.latency,
         };
-        self.note(now, what);
+        self.note(now, decision);
         if is_good {
             // Nothing is drawn after a success, so there is no need for a generator.
             let unused = &mut Random::from_seed(0);
@@ -287,12 +287,12 @@ impl<'a, E> CallState<'a, E> {
 
     pub(super) fn refreshed(&mut self, credential: &dyn Refresh, succeeded: bool) -> Step {
         let now = self.limiter.clock().now();
-        self.note(now, What::Refreshed { succeeded });
+        self.note(now, CallDecision::Refreshed { succeeded });
         let event = Event::Refreshed {
             credential: credential.name(),
             succeeded,
         };
-        self.limiter.tell(now, &event);
+        self.limiter.emit(now, &event);
         self.item.refreshed(succeeded, now)
     }
 
@@ -307,20 +307,20 @@ impl<'a, E> CallState<'a, E> {
                 reason,
             } => {
                 let now = self.limiter.clock().now();
-                let what = What::Scheduled {
+                let decision = CallDecision::Scheduled {
                     until: at,
                     delay,
                     source,
                     reason,
                 };
-                self.note(now, what);
+                self.note(now, decision);
                 let event = Event::RetryScheduled {
                     key: self.ask.key,
                     sent: self.item.sent(),
                     delay,
                     reason,
                 };
-                self.limiter.tell(now, &event);
+                self.limiter.emit(now, &event);
                 Next::Again
             }
             // The call has no credential to refresh.
@@ -334,7 +334,7 @@ impl<'a, E> CallState<'a, E> {
     /// retry budget stays so: that is an estimate of the load, and this is rare.
     pub(super) fn unsent<T>(mut self, value: T) -> Called<T> {
         let now = self.limiter.clock().now();
-        self.note(now, What::Unsent);
+        self.note(now, CallDecision::Unsent);
         self.done(value, None)
     }
 
@@ -355,14 +355,14 @@ impl<'a, E> CallState<'a, E> {
         in_flight: Option<InFlight>,
     ) -> CallError<T> {
         let now = self.limiter.clock().now();
-        self.note(now, What::Over { reason });
+        self.note(now, CallDecision::Over { reason });
         let sent = self.item.sent();
         let event = Event::Failed {
             key: self.ask.key,
             sent,
             reason,
         };
-        self.limiter.tell(now, &event);
+        self.limiter.emit(now, &event);
         CallError {
             reason,
             sent,

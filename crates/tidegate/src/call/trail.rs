@@ -14,7 +14,7 @@ use crate::pool::RefusalReason;
 
 /// Every decision about one call, in order.
 ///
-/// At most [`Trail::MOST`] steps are kept: the first ones, and the last two, for they say how it
+/// At most [`Trail::MAX_STEPS`] steps are kept: the first ones, and the last two, for they say how it
 /// ended. How many are missing between these is counted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trail {
@@ -25,7 +25,7 @@ pub struct Trail {
 
 impl Trail {
     /// A call with more steps than this repeats itself.
-    pub const MOST: usize = 100;
+    pub const MAX_STEPS: usize = 100;
 
     /// The steps.
     pub fn steps(&self) -> &[TrailStep] {
@@ -42,13 +42,13 @@ impl Trail {
         self.waited
     }
 
-    pub(super) fn push(&mut self, at: Timestamp, what: What) {
-        self.waited = self.waited.saturating_add(what.waited());
-        if self.steps.len() == Self::MOST {
-            self.steps.remove(Self::MOST - 2);
+    pub(super) fn push(&mut self, at: Timestamp, decision: CallDecision) {
+        self.waited = self.waited.saturating_add(decision.waited());
+        if self.steps.len() == Self::MAX_STEPS {
+            self.steps.remove(Self::MAX_STEPS - 2);
             self.left_out = self.left_out.saturating_add(1);
         }
-        self.steps.push(TrailStep { at, what });
+        self.steps.push(TrailStep { at, decision });
     }
 }
 
@@ -57,13 +57,13 @@ impl Trail {
 pub struct TrailStep {
     /// When, on the limiter's clock.
     pub at: Timestamp,
-    /// What.
-    pub what: What,
+    /// What was decided.
+    pub decision: CallDecision,
 }
 
 /// What was decided.
 #[derive(Clone, Debug, PartialEq)]
-pub enum What {
+pub enum CallDecision {
     /// It had to wait in the line of a gate, or for an endpoint of a pool; told once for each ask.
     Waiting {
         /// Which gate's, or which pool's.
@@ -123,7 +123,7 @@ pub enum What {
     },
 }
 
-impl What {
+impl CallDecision {
     /// How long it waited for this, or will have.
     fn waited(&self) -> Duration {
         match self {
@@ -144,7 +144,7 @@ fn is_at_once(time: Duration) -> bool {
     time < Duration::from_millis(1)
 }
 
-impl fmt::Display for What {
+impl fmt::Display for CallDecision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Waiting { key, reason, .. } => write!(f, "waits at `{key}`: {reason}"),
@@ -196,9 +196,9 @@ impl fmt::Display for What {
 mod tests {
     use super::*;
 
-    fn admitted(waited: Duration) -> What {
+    fn admitted(waited: Duration) -> CallDecision {
         let key = "api.example.com".into();
-        What::Admitted { key, waited }
+        CallDecision::Admitted { key, waited }
     }
 
     #[test]
@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(told(Duration::from_millis(1)), after);
         assert_eq!(told(Duration::from_secs(1)), after);
         let again = |delay| {
-            let scheduled = What::Scheduled {
+            let scheduled = CallDecision::Scheduled {
                 until: Timestamp::ZERO,
                 delay,
                 source: DelaySource::Refresh,
@@ -228,13 +228,16 @@ mod tests {
     #[test]
     fn a_long_trail_keeps_its_beginning_its_end_and_all_its_waits() {
         let mut trail = Trail::default();
-        for second in 0..Trail::MOST as u64 + 50 {
+        for second in 0..Trail::MAX_STEPS as u64 + 50 {
             trail.push(
                 Timestamp::from_secs(second),
                 admitted(Duration::from_secs(1)),
             );
         }
-        assert_eq!((trail.steps().len(), trail.left_out()), (Trail::MOST, 50));
+        assert_eq!(
+            (trail.steps().len(), trail.left_out()),
+            (Trail::MAX_STEPS, 50)
+        );
         let at: Vec<Timestamp> = trail.steps().iter().map(|step| step.at).collect();
         assert_eq!(at[..2], [0, 1].map(Timestamp::from_secs));
         assert_eq!(at[97..], [97, 148, 149].map(Timestamp::from_secs));

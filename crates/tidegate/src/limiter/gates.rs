@@ -28,7 +28,7 @@ impl Limiter {
     #[inline(always)]
     pub(crate) fn try_acquire_one(&self, key: &str, cost: u32) -> Result<Permit<'_>, Refusal> {
         let now = self.inner.clock.now();
-        if !self.is_heard_closely()
+        if !self.wants_every_event()
             && let Some((mut shard, place)) = self.inner.registry.find(key)
             && let Some(permit) = shard.acquire_at_once(place.slot, cost, now)
         {
@@ -46,7 +46,7 @@ impl Limiter {
         now: Timestamp,
     ) -> Result<Permit<'_>, Refusal> {
         let answer = self.take(key, cost, now);
-        self.tell_answer(key, &answer, now);
+        self.emit_decision(key, &answer, now);
         answer
     }
 
@@ -55,8 +55,8 @@ impl Limiter {
         let now = self.inner.clock.now();
         let answer = self.take_all(ask.keys(), ask.cost, now);
         match &answer {
-            Ok(_) => self.tell_admitted(ask, Duration::ZERO, now),
-            Err((key, refusal)) => self.tell_refused(key, refusal, now),
+            Ok(_) => self.emit_admitted(ask, Duration::ZERO, now),
+            Err((key, refusal)) => self.emit_refused(key, refusal, now),
         }
         match answer {
             Ok(permit) => Ok(permit.expect("an ask has a key")),
@@ -194,7 +194,7 @@ impl Limiter {
     ) {
         let now = self.inner.clock.now();
         let mut shard = self.inner.registry.lock(place.shard);
-        if self.is_heard_closely() || shard.is_waited_for(place.slot) {
+        if self.wants_every_event() || shard.is_waited_for(place.slot) {
             self.settle_slow_path(shard, place, outcome, verdict, now, settle);
         } else if self.inner.listener.is_none() {
             settle(&mut shard, now);
@@ -202,7 +202,7 @@ impl Limiter {
             let before = shard.marks(place.slot, now);
             settle(&mut shard, now);
             if !before.look_like(&shard.marks(place.slot, now)) {
-                self.tell_marks(shard, place, &before, now);
+                self.emit_gate_changes(shard, place, &before, now);
             }
         }
     }
@@ -218,7 +218,7 @@ impl Limiter {
         now: Timestamp,
         settle: impl FnOnce(&mut Shard, Timestamp),
     ) {
-        let key = self.key_if_heard(&shard, place);
+        let key = self.key_if_listening(&shard, place);
         let seen = self.at_gate(shard, place, now, |shard, now| {
             let before = shard.marks(place.slot, now);
             settle(shard, now);
@@ -231,16 +231,16 @@ impl Limiter {
                 verdict,
                 latency: outcome.latency,
             };
-            if self.is_heard_closely() {
-                self.tell(now, &event);
+            if self.wants_every_event() {
+                self.emit(now, &event);
             }
-            self.tell_change(&key, &before, &after, now);
+            self.emit_changes(&key, &before, &after, now);
         }
     }
 
     /// A hold or a breaker has changed, and someone listens.
     #[cold]
-    fn tell_marks(
+    fn emit_gate_changes(
         &self,
         mut shard: MutexGuard<'_, Shard>,
         place: Place,
@@ -250,20 +250,20 @@ impl Limiter {
         let key = shard.key(place.slot).to_owned();
         let after = shard.look(place.slot, now);
         drop(shard);
-        self.tell_change(&key, before, &after, now);
+        self.emit_changes(&key, before, &after, now);
     }
 
     pub(crate) fn abandon(&self, place: Place, permit: gate::Permit) {
         let now = self.inner.clock.now();
         let shard = self.inner.registry.lock(place.shard);
-        let key = self.key_if_heard(&shard, place);
+        let key = self.key_if_listening(&shard, place);
         self.at_gate(shard, place, now, |shard, now| {
             shard.abandon(place.slot, permit, now);
         });
         if let Some(key) = key
-            && self.is_heard_closely()
+            && self.wants_every_event()
         {
-            self.tell(now, &Event::Abandoned { key: &key });
+            self.emit(now, &Event::Abandoned { key: &key });
         }
     }
 
@@ -318,7 +318,7 @@ impl Limiter {
     }
 
     /// Counts a wait that is over, if it was long enough to be noticed.
-    pub(super) fn note_wait(&self, place: Place, waited: Duration) {
+    pub(super) fn count_wait(&self, place: Place, waited: Duration) {
         if !waited.is_zero() {
             let mut shard = self.inner.registry.lock(place.shard);
             let throttled_after =
@@ -406,14 +406,14 @@ impl Limiter {
         act: fn(&mut Gate, &GateSettings, Timestamp),
         now: Timestamp,
     ) {
-        let key = self.key_if_heard(&shard, place);
+        let key = self.key_if_listening(&shard, place);
         let (before, after) = self.at_gate(shard, place, now, |shard, now| {
             let before = shard.marks(place.slot, now);
             shard.with_gate(place.slot, |gate, settings, _| act(gate, settings, now));
             (before, shard.look(place.slot, now))
         });
         if let Some(key) = key {
-            self.tell_change(&key, &before, &after, now);
+            self.emit_changes(&key, &before, &after, now);
         }
     }
 

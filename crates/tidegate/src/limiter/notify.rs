@@ -15,7 +15,7 @@ use crate::registry::{Place, Shard};
 impl Limiter {
     /// Passes an event on, if anyone listens.
     #[inline]
-    pub(crate) fn tell(&self, at: Timestamp, event: &Event<'_>) {
+    pub(crate) fn emit(&self, at: Timestamp, event: &Event<'_>) {
         if let Some(listener) = &self.inner.listener {
             listener.on_event(at, event);
         }
@@ -23,35 +23,35 @@ impl Limiter {
 
     /// Does anyone want to hear of every ask and answer?
     #[inline]
-    pub(super) fn is_heard_closely(&self) -> bool {
+    pub(super) fn wants_every_event(&self) -> bool {
         let listener = self.inner.listener.as_ref();
         listener.is_some_and(|listener| listener.wants_everything())
     }
 
     /// The key of a gate, if anyone would hear of it. A copy, for it is told after unlocking.
-    pub(super) fn key_if_heard(&self, shard: &Shard, place: Place) -> Option<String> {
+    pub(super) fn key_if_listening(&self, shard: &Shard, place: Place) -> Option<String> {
         let is_heard = self.inner.listener.is_some();
         is_heard.then(|| shard.key(place.slot).to_owned())
     }
 
-    pub(super) fn tell_answer(
+    pub(super) fn emit_decision(
         &self,
         key: &str,
         answer: &Result<Permit<'_>, Refusal>,
         now: Timestamp,
     ) {
         match answer {
-            Ok(permit) => self.tell_of(key, now, |key| Event::Admitted {
+            Ok(permit) => self.emit_for(key, now, |key| Event::Admitted {
                 key,
                 waited: Duration::ZERO,
                 is_probe: permit.is_probe(),
             }),
-            Err(refusal) => self.tell_refused(key, refusal, now),
+            Err(refusal) => self.emit_refused(key, refusal, now),
         }
     }
 
-    pub(super) fn tell_refused(&self, key: &str, refusal: &Refusal, now: Timestamp) {
-        self.tell_of(key, now, |key| Event::Refused {
+    pub(super) fn emit_refused(&self, key: &str, refusal: &Refusal, now: Timestamp) {
+        self.emit_for(key, now, |key| Event::Refused {
             key,
             reason: refusal.reason(),
             until: refusal.until(),
@@ -59,9 +59,9 @@ impl Limiter {
     }
 
     /// Every gate of the ask has let it through.
-    pub(super) fn tell_admitted(&self, ask: &Ask<'_>, waited: Duration, now: Timestamp) {
+    pub(super) fn emit_admitted(&self, ask: &Ask<'_>, waited: Duration, now: Timestamp) {
         for key in ask.keys() {
-            self.tell_of(key, now, |key| Event::Admitted {
+            self.emit_for(key, now, |key| Event::Admitted {
                 key,
                 waited,
                 is_probe: false,
@@ -70,48 +70,48 @@ impl Limiter {
     }
 
     /// Tells of the gate that asks for `key` go to, by its own key.
-    pub(super) fn tell_of<'k>(
+    pub(super) fn emit_for<'k>(
         &self,
         key: &'k str,
         now: Timestamp,
         event: impl for<'e> FnOnce(&'e str) -> Event<'e>,
     ) {
-        if self.is_heard_closely() {
+        if self.wants_every_event() {
             let shared_key = self.shared_key(key);
-            self.tell(now, &event(shared_key.as_deref().unwrap_or(key)));
+            self.emit(now, &event(shared_key.as_deref().unwrap_or(key)));
         }
     }
 
     /// What differs between two looks at a gate.
-    pub(super) fn tell_change(
+    pub(super) fn emit_changes(
         &self,
         key: &str,
         before: &GateMarks,
         after: &GateSnapshot,
         now: Timestamp,
     ) {
-        if before.rate.to_bits() != after.rate.to_bits() && self.is_heard_closely() {
+        if before.rate.to_bits() != after.rate.to_bits() && self.wants_every_event() {
             let event = Event::RateChanged {
                 key,
                 from: before.rate,
                 to: after.rate,
                 why: after.why,
             };
-            self.tell(now, &event);
+            self.emit(now, &event);
         }
         if let Some((until, source)) = after.hold
             && before.hold != after.hold
         {
-            self.tell(now, &Event::HoldStarted { key, until, source });
+            self.emit(now, &Event::HoldStarted { key, until, source });
         }
         let is_shut =
             |state: BreakerState| matches!(state, BreakerState::Open | BreakerState::Isolated);
         if is_shut(after.breaker) && before.breaker != after.breaker {
             let until = after.breaker_until;
-            self.tell(now, &Event::BreakerOpened { key, until });
+            self.emit(now, &Event::BreakerOpened { key, until });
         }
         if after.breaker == BreakerState::Closed && before.breaker != BreakerState::Closed {
-            self.tell(now, &Event::BreakerClosed { key });
+            self.emit(now, &Event::BreakerClosed { key });
         }
     }
 }

@@ -23,25 +23,25 @@ impl Limiter {
             limiter: self,
             ask,
             asked_at: None,
-            kept: None,
+            delayed: None,
             seat: None,
             is_alone: true,
         }
     }
 
-    /// Waits at every gate of the ask, and notes what kept it first.
+    /// Waits at every gate of the ask, and notes what delayed it first.
     pub(crate) async fn acquire_noting<'a>(
         &'a self,
         ask: Ask<'_>,
-        kept: &mut Option<Kept>,
+        delayed: &mut Option<Delay>,
     ) -> Result<Permit<'a>, Refusal> {
         if !ask.also.is_empty() {
             // Boxed, because it is rare and would make every other future larger.
-            return Box::pin(self.wait_for_all(ask, kept)).await;
+            return Box::pin(self.wait_for_all(ask, delayed)).await;
         }
         let mut wait = self.wait(ask);
         let answer = (&mut wait).await;
-        *kept = wait.kept;
+        *delayed = wait.delayed;
         answer
     }
 
@@ -52,18 +52,18 @@ impl Limiter {
     /// keeps it, and when it may leave there it needs the others at once or waits at the next.
     ///
     /// Where many wait for several gates, that alone would go on for ever: each is given a token of
-    /// one gate while another has that of the other, and all pass them on. So whoever was kept
+    /// one gate while another has that of the other, and all pass them on. So whoever was delayed
     /// [`TURNS`] times keeps what it gets from then on.
     async fn wait_for_all<'a>(
         &'a self,
         ask: Ask<'_>,
-        kept: &mut Option<Kept>,
+        delayed: &mut Option<Delay>,
     ) -> Result<Permit<'a>, Refusal> {
         let ask = self.with_deadline(ask);
         let asked_at = self.inner.clock.now();
         let mut keeper = ask.key;
         for _ in 0..TURNS {
-            let mut permit = self.wait_for_one(ask.alone_at(keeper), kept).await?;
+            let mut permit = self.wait_for_one(ask.alone_at(keeper), delayed).await?;
             let now = self.inner.clock.now();
             let others = ask.keys().filter(|key| *key != keeper);
             match self.take_all(others, ask.cost, now) {
@@ -71,7 +71,7 @@ impl Limiter {
                     if let Some(others) = others {
                         permit.join(others);
                     }
-                    self.tell_admitted(&ask, now.since(asked_at), now);
+                    self.emit_admitted(&ask, now.since(asked_at), now);
                     return Ok(permit);
                 }
                 Err((key, _)) => {
@@ -80,9 +80,9 @@ impl Limiter {
                 }
             }
         }
-        let permit = self.wait_in_order(&ask, kept).await?;
+        let permit = self.wait_in_order(&ask, delayed).await?;
         let now = self.inner.clock.now();
-        self.tell_admitted(&ask, now.since(asked_at), now);
+        self.emit_admitted(&ask, now.since(asked_at), now);
         Ok(permit)
     }
 
@@ -91,13 +91,13 @@ impl Limiter {
     async fn wait_in_order<'a>(
         &'a self,
         ask: &Ask<'_>,
-        kept: &mut Option<Kept>,
+        delayed: &mut Option<Delay>,
     ) -> Result<Permit<'a>, Refusal> {
         let mut keys: Vec<&str> = ask.keys().collect();
         keys.sort_unstable();
         let mut all = Unused(None);
         for key in keys {
-            let permit = self.wait_for_one(ask.alone_at(key), kept).await?;
+            let permit = self.wait_for_one(ask.alone_at(key), delayed).await?;
             all.0 = Some(match all.0.take() {
                 Some(mut first) => {
                     first.join(permit);
@@ -113,12 +113,12 @@ impl Limiter {
     async fn wait_for_one<'a>(
         &'a self,
         ask: Ask<'_>,
-        kept: &mut Option<Kept>,
+        delayed: &mut Option<Delay>,
     ) -> Result<Permit<'a>, Refusal> {
         let mut wait = self.wait(ask);
         wait.is_alone = false;
         let answer = (&mut wait).await;
-        *kept = kept.or(wait.kept);
+        *delayed = delayed.or(wait.delayed);
         answer
     }
 
@@ -145,7 +145,7 @@ impl Limiter {
 }
 
 /// What keeps an ask: since when, why, and until when as things stood then.
-pub(crate) type Kept = (Timestamp, Reason, Option<Timestamp>);
+pub(crate) type Delay = (Timestamp, Reason, Option<Timestamp>);
 
 /// Twice for each of the two gates of most such asks: enough where nobody else waits for both.
 const TURNS: usize = 4;
@@ -167,8 +167,8 @@ pub(super) struct Wait<'a, 'k> {
     ask: Ask<'k>,
     /// When it was first polled, and so asked.
     asked_at: Option<Timestamp>,
-    /// What kept it when it last joined a line.
-    kept: Option<Kept>,
+    /// What delayed it when it last joined a line.
+    delayed: Option<Delay>,
     seat: Option<(Place, SeatId)>,
     /// Its permit is all that was asked for, so that whoever listens is told of it.
     is_alone: bool,
@@ -208,7 +208,7 @@ impl<'a> Wait<'a, '_> {
         let (mut shard, place) = match limiter.gate_of(ask.key, now) {
             Ok(found) => found,
             Err(refusal) => {
-                limiter.tell_refused(ask.key, &refusal, now);
+                limiter.emit_refused(ask.key, &refusal, now);
                 return Poll::Ready(Err(refusal));
             }
         };
@@ -227,8 +227,8 @@ impl<'a> Wait<'a, '_> {
             return Poll::Ready(self.collected(place, asked));
         };
         self.seat = Some((place, seat));
-        self.kept = Some((now, reason, until));
-        limiter.tell_of(ask.key, now, |key| Event::Waiting { key, reason, until });
+        self.delayed = Some((now, reason, until));
+        limiter.emit_for(ask.key, now, |key| Event::Waiting { key, reason, until });
         Poll::Pending
     }
 
@@ -240,9 +240,9 @@ impl<'a> Wait<'a, '_> {
             Asked::Admitted(permit) => {
                 // First of all, so that it is given back if the listener panics.
                 let permit = Permit::new(limiter, place, permit);
-                limiter.note_wait(place, waited);
+                limiter.count_wait(place, waited);
                 if self.is_alone {
-                    limiter.tell_of(self.ask.key, now, |key| Event::Admitted {
+                    limiter.emit_for(self.ask.key, now, |key| Event::Admitted {
                         key,
                         waited,
                         is_probe: permit.is_probe(),
@@ -251,7 +251,7 @@ impl<'a> Wait<'a, '_> {
                 Ok(permit)
             }
             Asked::Refused(refusal) => {
-                limiter.tell_refused(self.ask.key, &refusal, now);
+                limiter.emit_refused(self.ask.key, &refusal, now);
                 Err(refusal)
             }
             Asked::Waits { reason, until, .. } => Err(Refusal::new(reason, until, now)),

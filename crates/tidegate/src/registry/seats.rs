@@ -33,12 +33,12 @@ const COLLECT_WITHIN: Duration = Duration::from_secs(5);
 struct Seat {
     generation: u32,
     slot: SlotIndex,
-    state: State,
+    state: SeatState,
 }
 
 /// What is in a seat.
 #[derive(Debug)]
-pub(super) enum State {
+pub(super) enum SeatState {
     /// Someone in line.
     Waiting { ticket: Ticket, waker: Waker },
     /// A permit to collect.
@@ -56,13 +56,13 @@ pub(super) struct Seats {
     /// The seat of each ticket in line, by the ticket's index.
     by_ticket: Vec<u32>,
     /// What was put into seats, the oldest first; most of it has been collected since.
-    told: VecDeque<(Timestamp, SeatId)>,
+    filled: VecDeque<(Timestamp, SeatId)>,
 }
 
 impl Seats {
     /// A seat for someone who has just joined the line of `slot`.
     pub(super) fn take(&mut self, slot: SlotIndex, ticket: Ticket, waker: Waker) -> SeatId {
-        let state = State::Waiting { ticket, waker };
+        let state = SeatState::Waiting { ticket, waker };
         let index = self.free_seat();
         let seat = &mut self.seats[index as usize];
         seat.slot = slot;
@@ -76,14 +76,19 @@ impl Seats {
     }
 
     /// What is in a seat and for which gate, if it is still its owner's.
-    pub(super) fn look(&mut self, id: SeatId) -> Option<(SlotIndex, &mut State)> {
+    pub(super) fn look(&mut self, id: SeatId) -> Option<(SlotIndex, &mut SeatState)> {
         let seat = self.seats.get_mut(id.index as usize)?;
         (seat.generation == id.generation).then_some((seat.slot, &mut seat.state))
     }
 
     /// Says what became of someone who has just left the line; the waker is to be called after
     /// unlocking.
-    pub(super) fn tell(&mut self, ticket: Ticket, news: State, now: Timestamp) -> Option<Waker> {
+    pub(super) fn fill(
+        &mut self,
+        ticket: Ticket,
+        news: SeatState,
+        now: Timestamp,
+    ) -> Option<Waker> {
         let index = self.by_ticket[ticket.index()];
         let seat = &mut self.seats[index as usize];
         let id = SeatId {
@@ -92,41 +97,41 @@ impl Seats {
         };
         let before = std::mem::replace(&mut seat.state, news);
         self.forget_collected();
-        self.told.push_back((now, id));
+        self.filled.push_back((now, id));
         match before {
-            State::Waiting { waker, .. } => Some(waker),
-            State::Admitted(_) | State::Refused(_) | State::Free { .. } => None,
+            SeatState::Waiting { waker, .. } => Some(waker),
+            SeatState::Admitted(_) | SeatState::Refused(_) | SeatState::Free { .. } => None,
         }
     }
 
     /// Its owner leaves the seat and takes along what was in it.
-    pub(super) fn leave(&mut self, id: SeatId) -> Option<State> {
+    pub(super) fn leave(&mut self, id: SeatId) -> Option<SeatState> {
         let seat = self.seats.get_mut(id.index as usize)?;
         if seat.generation != id.generation {
             return None;
         }
         let next = self.free.replace(id.index);
         seat.generation = seat.generation.wrapping_add(1);
-        Some(std::mem::replace(&mut seat.state, State::Free { next }))
+        Some(std::mem::replace(&mut seat.state, SeatState::Free { next }))
     }
 
     /// When [`Seats::forfeit_next`] has something to do at the latest.
     pub(super) fn next_forfeit(&self) -> Option<Timestamp> {
-        let (told, _) = self.told.front()?;
+        let (told, _) = self.filled.front()?;
         Some(*told + COLLECT_WITHIN)
     }
 
     /// Takes back the permit of someone who never came for it, with its gate. Call again until
     /// `None`.
     pub(super) fn forfeit_next(&mut self, now: Timestamp) -> Option<(SlotIndex, gate::Permit)> {
-        while let Some(&(told, id)) = self.told.front() {
+        while let Some(&(told, id)) = self.filled.front() {
             let is_there = self.look(id).is_some();
             if is_there && now.since(told) < COLLECT_WITHIN {
                 return None;
             }
-            self.told.pop_front();
+            self.filled.pop_front();
             let slot = self.look(id).map(|(slot, _)| slot);
-            if let (Some(slot), Some(State::Admitted(permit))) = (slot, self.leave(id)) {
+            if let (Some(slot), Some(SeatState::Admitted(permit))) = (slot, self.leave(id)) {
                 return Some((slot, permit));
             }
         }
@@ -136,16 +141,16 @@ impl Seats {
     /// What was collected needs no more looking after. The list stays as short as the oldest news
     /// that nobody came for, and so five seconds long at most.
     fn forget_collected(&mut self) {
-        while let Some(&(_, id)) = self.told.front()
+        while let Some(&(_, id)) = self.filled.front()
             && self.look(id).is_none()
         {
-            self.told.pop_front();
+            self.filled.pop_front();
         }
     }
 
     fn free_seat(&mut self) -> u32 {
         if let Some(index) = self.free {
-            if let State::Free { next } = self.seats[index as usize].state {
+            if let SeatState::Free { next } = self.seats[index as usize].state {
                 self.free = next;
             }
             return index;
@@ -153,7 +158,7 @@ impl Seats {
         self.seats.push(Seat {
             generation: 0,
             slot: 0,
-            state: State::Free { next: None },
+            state: SeatState::Free { next: None },
         });
         u32::try_from(self.seats.len() - 1).expect("lines are bounded below 2^32")
     }
@@ -189,14 +194,14 @@ mod tests {
         }
 
         /// Refuses the first in line.
-        fn tell_first(&mut self, now: Timestamp) {
+        fn refuse_first(&mut self, now: Timestamp) {
             let ticket = self
                 .tickets
                 .leave_first(&mut self.line)
                 .expect("someone waits");
-            let refused = State::Refused(Refusal::new(gate::Reason::Deadline, None, now));
+            let refused = SeatState::Refused(Refusal::new(gate::Reason::Deadline, None, now));
             assert!(
-                self.seats.tell(ticket, refused, now).is_some(),
+                self.seats.fill(ticket, refused, now).is_some(),
                 "it is woken"
             );
         }
@@ -206,16 +211,19 @@ mod tests {
     fn news_go_to_the_seat_of_their_ticket() {
         let mut line = Line::new();
         let [first, second] = [line.join(), line.join()];
-        line.tell_first(Timestamp::ZERO);
+        line.refuse_first(Timestamp::ZERO);
         assert!(matches!(
             line.seats.look(first),
-            Some((0, State::Refused(_)))
+            Some((0, SeatState::Refused(_)))
         ));
         assert!(matches!(
             line.seats.look(second),
-            Some((0, State::Waiting { .. }))
+            Some((0, SeatState::Waiting { .. }))
         ));
-        assert!(matches!(line.seats.leave(first), Some(State::Refused(_))));
+        assert!(matches!(
+            line.seats.leave(first),
+            Some(SeatState::Refused(_))
+        ));
         assert!(line.seats.leave(first).is_none(), "once");
     }
 
@@ -223,7 +231,7 @@ mod tests {
     fn a_seat_that_is_taken_again_is_not_its_old_owners() {
         let mut line = Line::new();
         let old = line.join();
-        line.tell_first(Timestamp::ZERO);
+        line.refuse_first(Timestamp::ZERO);
         assert!(
             line.seats
                 .forfeit_next(Timestamp::ZERO + COLLECT_WITHIN)
@@ -242,7 +250,7 @@ mod tests {
         let at = Timestamp::from_secs(10);
         assert_eq!(line.seats.next_forfeit(), None);
         let seat = line.join();
-        line.tell_first(at);
+        line.refuse_first(at);
         assert_eq!(line.seats.next_forfeit(), Some(Timestamp::from_secs(15)));
         line.seats
             .forfeit_next(Timestamp::from_nanos(14_999_999_999));
@@ -260,7 +268,7 @@ mod tests {
             now = now + Duration::from_millis(10);
             line.seats.forfeit_next(now);
             let seat = line.join();
-            line.tell_first(now);
+            line.refuse_first(now);
             // Two of three are leaked.
             if round % 3 == 0 {
                 line.seats.leave(seat);
@@ -268,7 +276,11 @@ mod tests {
         }
         // What can come in five seconds.
         assert!(line.seats.seats.len() <= 510, "{}", line.seats.seats.len());
-        assert!(line.seats.told.len() <= 510, "{}", line.seats.told.len());
+        assert!(
+            line.seats.filled.len() <= 510,
+            "{}",
+            line.seats.filled.len()
+        );
         assert_eq!(line.seats.by_ticket.len(), 1);
     }
 
@@ -277,9 +289,9 @@ mod tests {
         let mut line = Line::new();
         for _ in 0..1000 {
             let seat = line.join();
-            line.tell_first(Timestamp::ZERO);
+            line.refuse_first(Timestamp::ZERO);
             line.seats.leave(seat);
         }
-        assert_eq!((line.seats.seats.len(), line.seats.told.len()), (1, 1));
+        assert_eq!((line.seats.seats.len(), line.seats.filled.len()), (1, 1));
     }
 }

@@ -13,7 +13,7 @@ use policy::line::Tickets;
 use policy::outcome::{Outcome, Verdict};
 use policy::time::Timestamp;
 
-use super::seats::{SeatId, Seats, State};
+use super::seats::{SeatId, SeatState, Seats};
 use super::slab::{Slab, Slot, SlotIndex};
 use super::table::Table;
 use super::text::Text;
@@ -281,16 +281,16 @@ impl Shard {
         unneeded: &mut Option<Waker>,
     ) -> Result<Option<Asked>, Gone> {
         let (_, state) = self.seats.look(seat).ok_or(Gone)?;
-        if let State::Waiting { waker: known, .. } = state {
+        if let SeatState::Waiting { waker: known, .. } = state {
             if !known.will_wake(waker) {
                 *unneeded = Some(std::mem::replace(known, waker.clone()));
             }
             return Ok(None);
         }
         match self.seats.leave(seat) {
-            Some(State::Admitted(permit)) => Ok(Some(Asked::Admitted(permit))),
-            Some(State::Refused(refusal)) => Ok(Some(Asked::Refused(refusal))),
-            Some(State::Waiting { .. } | State::Free { .. }) | None => Err(Gone),
+            Some(SeatState::Admitted(permit)) => Ok(Some(Asked::Admitted(permit))),
+            Some(SeatState::Refused(refusal)) => Ok(Some(Asked::Refused(refusal))),
+            Some(SeatState::Waiting { .. } | SeatState::Free { .. }) | None => Err(Gone),
         }
     }
 
@@ -301,14 +301,14 @@ impl Shard {
             return;
         };
         match self.seats.leave(seat) {
-            Some(State::Waiting { ticket, waker }) => {
+            Some(SeatState::Waiting { ticket, waker }) => {
                 *unneeded = Some(waker);
                 let (gate, _, tickets) = self.parts(index);
                 gate.cancel(tickets, ticket);
             }
-            Some(State::Admitted(permit)) => self.give_back(index, permit, now),
+            Some(SeatState::Admitted(permit)) => self.give_back(index, permit, now),
             // Who was refused is not in line any more, and its gate may be gone.
-            Some(State::Refused(_) | State::Free { .. }) | None => {}
+            Some(SeatState::Refused(_) | SeatState::Free { .. }) | None => {}
         }
     }
 

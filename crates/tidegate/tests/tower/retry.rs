@@ -12,7 +12,7 @@ use http::{Request, Response};
 use policy::item::TerminalReason;
 use policy::preset::Preset;
 use policy::time::Timestamp;
-use tidegate::call::{GIVE_UP_AFTER, Trail, What};
+use tidegate::call::{CallDecision, GIVE_UP_AFTER, Trail};
 use tidegate::http::Rule;
 use tidegate::tower::{RetryError, RetryLayer};
 use tidegate::{Credential, HostSettings, Limiter, ManualClock, Refresh, Verdict};
@@ -97,8 +97,8 @@ fn trail_of<R>(response: &Response<R>) -> &Trail {
 }
 
 fn end_of(trail: &Trail) -> Option<TerminalReason> {
-    match trail.steps().last()?.what {
-        What::Over { reason } => Some(reason),
+    match trail.steps().last()?.decision {
+        CallDecision::Over { reason } => Some(reason),
         _ => None,
     }
 }
@@ -118,8 +118,8 @@ fn what_failed_is_sent_again_with_everything_in_it() {
     assert_eq!(count(&seen), 3);
     let answers = trail_of(&response).steps().iter();
     let verdicts: Vec<Verdict> = answers
-        .filter_map(|step| match step.what {
-            What::Answered { verdict, .. } => verdict,
+        .filter_map(|step| match step.decision {
+            CallDecision::Answered { verdict, .. } => verdict,
             _ => None,
         })
         .collect();
@@ -288,7 +288,7 @@ fn what_was_not_sent_leaves_its_token_to_others() {
     let (error, _) = send(&clock, &layer, get(URL), &[impossible]);
     let error = error.unwrap_err();
     let last = error.trail().and_then(|trail| trail.steps().last());
-    assert_eq!(last.map(|step| &step.what), Some(&What::Unsent));
+    assert_eq!(last.map(|step| &step.decision), Some(&CallDecision::Unsent));
     limiter.try_acquire(KEY).unwrap().settle(&ok());
 }
 

@@ -124,7 +124,7 @@ impl Twins {
         let quick = self
             .quick
             .acquire(&self.settings, &mut self.quick_tickets, &ask, self.now);
-        let thorough = self.thorough.acquire_the_long_way(
+        let thorough = self.thorough.acquire_slow_path(
             &self.settings,
             &mut self.thorough_tickets,
             &ask,
@@ -151,7 +151,7 @@ impl Twins {
             .settle(&self.settings, one, &outcome, verdict, self.now);
         self.thorough.counters.finish();
         self.thorough
-            .settle_the_long_way(&self.settings, &other, &outcome, verdict, self.now);
+            .settle_slow_path(&self.settings, &other, &outcome, verdict, self.now);
     }
 
     fn bring_back_without_outcome(&mut self) {

@@ -8,7 +8,7 @@ use policy::time::Timestamp;
 
 use super::{Shard, not_back};
 use crate::ask::Refusal;
-use crate::registry::seats::State;
+use crate::registry::seats::SeatState;
 use crate::registry::slab::SlotIndex;
 
 impl Shard {
@@ -18,7 +18,7 @@ impl Shard {
     /// would be lost, and the rate with it. So a line is served as if it had been looked at in
     /// time.
     pub(crate) fn catch_up(&mut self, index: SlotIndex, now: Timestamp, wakers: &mut Vec<Waker>) {
-        let earliest = now.as_nanos().saturating_sub(MOST_LATE_NANOS);
+        let earliest = now.as_nanos().saturating_sub(MAX_LATE_NANOS);
         let earliest = Timestamp::from_nanos(earliest);
         let mut last = None;
         while let Some(&due) = self.due_at.get(&index)
@@ -55,7 +55,7 @@ impl Shard {
             let Some((ticket, permit)) = gate.admit_next(settings, tickets, now) else {
                 return;
             };
-            wakers.extend(self.seats.tell(ticket, State::Admitted(permit), now));
+            wakers.extend(self.seats.fill(ticket, SeatState::Admitted(permit), now));
         }
     }
 
@@ -67,8 +67,8 @@ impl Shard {
                 return;
             };
             self.counts.denied += 1;
-            let refused = State::Refused(Refusal::new(Reason::Deadline, until, now));
-            wakers.extend(self.seats.tell(ticket, refused, now));
+            let refused = SeatState::Refused(Refusal::new(Reason::Deadline, until, now));
+            wakers.extend(self.seats.fill(ticket, refused, now));
         }
     }
 
@@ -117,7 +117,7 @@ impl Shard {
 
 /// Longer than alarms are late on a busy machine; after longer than that the machine was asleep, and
 /// what came meanwhile must not leave at once.
-const MOST_LATE_NANOS: u64 = 100_000_000;
+const MAX_LATE_NANOS: u64 = 100_000_000;
 
 /// How close together wake-ups of one gate may be.
 const GRAIN: Duration = Duration::from_micros(500);

@@ -57,7 +57,7 @@ use crate::tower::UriHost;
 /// let response = client.oneshot(request).await?;
 /// assert_eq!((response.status().as_u16(), CALLS.load(Ordering::SeqCst)), (200, 2));
 /// for step in response.extensions().get::<Trail>().unwrap().steps() {
-///     println!("{}", step.what);
+///     println!("{}", step.decision);
 /// }
 /// # Ok(())
 /// # }
