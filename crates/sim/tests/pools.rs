@@ -137,14 +137,14 @@ impl World {
             panic!("{decision:?} after a look that said it may leave");
         };
         let reply = upstream.receive(0, now + NETWORK, &mut self.random);
-        let Reply::Answered { at, answer } = reply else {
+        let Reply::Response { at, response } = reply else {
             panic!("{reply:?} without an outage");
         };
         let response = Response {
             endpoint,
             permit,
             lease,
-            status: answer.status,
+            status: response.status,
             latency: (at + NETWORK).since(now),
         };
         self.events.push(at + NETWORK, Some(response));
