@@ -7,6 +7,7 @@
 //! The document at `/openapi.json` is made from the handlers themselves.
 
 mod api;
+pub mod bodies;
 mod body;
 pub mod client;
 mod events;

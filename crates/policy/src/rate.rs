@@ -13,6 +13,7 @@ use crate::time::Timestamp;
 mod adaptive;
 mod aimd;
 
+pub use adaptive::Phase;
 pub(crate) use adaptive::{ALWAYS_IN_FLIGHT, Adaptive, LastProgress};
 pub use aimd::AimdSettings;
 

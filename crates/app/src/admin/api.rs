@@ -16,7 +16,8 @@ use utoipa::{Modify, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::problem::{Kind, Problem, Refused};
+use super::bodies::Problem;
+use super::problem::{Kind, Refused};
 use super::{events, explain, gates, health, pools, protection, test_tool};
 use crate::gateway::RequestTrails;
 use crate::state::State;
@@ -56,7 +57,7 @@ impl AdminState {
     pub(super) fn closing(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut closing = self.closing.subscribe();
         async move {
-            // Without a desk there is nothing to look at either.
+            // Without a admin there is nothing to look at either.
             _ = closing.wait_for(|is_closing| *is_closing).await;
         }
     }
@@ -69,14 +70,14 @@ impl fmt::Debug for AdminState {
 }
 
 /// Everything that is answered.
-pub(super) fn router(desk: Arc<AdminState>) -> Router {
+pub(super) fn router(admin: Arc<AdminState>) -> Router {
     let (router, document) = described();
     let text = text(&document);
     let openapi = axum::routing::get(move || async move { health::json(text) });
     router
         .route("/openapi.json", openapi)
         .fallback(no_such_path)
-        .with_state(desk)
+        .with_state(admin)
 }
 
 /// The document as JSON.

@@ -1,4 +1,4 @@
-//! The other side of the admin API, for commands that ask a running server.
+//! A client of the admin API, with typed calls, for commands that ask a running server.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -10,13 +10,19 @@ use http::{HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use serde_json::Value;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use tokio::net::TcpStream;
 use url::Url;
 
+use super::bodies::{
+    AddEndpoint, ChangeProtection, Endpoint, Explanation, Gate, GateList, GateSort, Pool, PoolList,
+    Protection, Scenario, SwitchEndpoint, TestResult, TestRun,
+};
+use super::pools::encoded;
 use super::token::Token;
 
-/// Asks a running server.
+/// A client of a running server.
 #[derive(Clone, Debug)]
 pub struct Client {
     /// As `host:port`.
@@ -24,7 +30,7 @@ pub struct Client {
     token: Token,
 }
 
-/// Why there is no good answer.
+/// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// Nobody listens there.
@@ -52,7 +58,7 @@ pub enum ClientError {
         detail: String,
     },
     /// It is something else, or of another version.
-    #[error("what answers at http://{authority} is no admin API: {what}")]
+    #[error("what responds at http://{authority} is no admin API: {what}")]
     Strange {
         /// Where.
         authority: String,
@@ -107,73 +113,176 @@ impl Client {
         &self.authority
     }
 
-    /// Asks with `GET`.
+    /// The first `limit` gates, sorted, and all of them together.
     ///
     /// # Errors
     ///
-    /// Why there is no good answer.
-    pub async fn get(&self, path: &str) -> Result<Value, ClientError> {
-        self.call(Method::GET, path, None).await
+    /// If the call fails.
+    pub async fn gates(&self, sort: GateSort, limit: u32) -> Result<GateList, ClientError> {
+        let path = format!("/api/v1/gates?sort={}&limit={limit}", sort.as_str());
+        self.get(&path).await
     }
 
-    /// Asks with `POST` and a body.
+    /// One gate.
     ///
     /// # Errors
     ///
-    /// Why there is no good answer.
-    pub async fn post(&self, path: &str, body: &Value) -> Result<Value, ClientError> {
-        self.call(Method::POST, path, Some(body)).await
+    /// If the call fails.
+    pub async fn gate(&self, key: &str) -> Result<Gate, ClientError> {
+        self.get(&format!("/api/v1/gates/{}", encoded(key))).await
     }
 
-    /// Asks with `PATCH` and a body.
+    /// Overrides a gate; the gate afterwards.
     ///
     /// # Errors
     ///
-    /// Why there is no good answer.
-    pub async fn patch(&self, path: &str, body: &Value) -> Result<Value, ClientError> {
-        self.call(Method::PATCH, path, Some(body)).await
+    /// If the call fails.
+    pub async fn override_gate(&self, key: &str, action: GateAction) -> Result<Gate, ClientError> {
+        let path = format!("/api/v1/gates/{}/{}", encoded(key), action.as_str());
+        self.call(Method::POST, &path, NO_BODY).await
     }
 
-    /// Asks with `DELETE`.
+    /// All pools.
     ///
     /// # Errors
     ///
-    /// Why there is no good answer.
-    pub async fn delete(&self, path: &str) -> Result<Value, ClientError> {
-        self.call(Method::DELETE, path, None).await
+    /// If the call fails.
+    pub async fn pools(&self) -> Result<PoolList, ClientError> {
+        self.get("/api/v1/pools").await
     }
 
-    /// Asks with any method and a body, if there is one. Nothing but a status is `null`.
+    /// One pool.
     ///
     /// # Errors
     ///
-    /// Why there is no good answer.
-    pub async fn call(
+    /// If the call fails.
+    pub async fn pool(&self, pool: &str) -> Result<Pool, ClientError> {
+        self.get(&pool_path(pool)).await
+    }
+
+    /// Adds an endpoint to a pool; the endpoint.
+    ///
+    /// # Errors
+    ///
+    /// If the call fails.
+    pub async fn add_endpoint(
+        &self,
+        pool: &str,
+        endpoint: &AddEndpoint,
+    ) -> Result<Endpoint, ClientError> {
+        let path = format!("{}/endpoints", pool_path(pool));
+        self.call(Method::POST, &path, Some(endpoint)).await
+    }
+
+    /// Enables or disables an endpoint; the endpoint afterwards.
+    ///
+    /// # Errors
+    ///
+    /// If the call fails.
+    pub async fn switch_endpoint(
+        &self,
+        pool: &str,
+        name: &str,
+        enabled: bool,
+    ) -> Result<Endpoint, ClientError> {
+        let body = SwitchEndpoint { enabled };
+        let path = endpoint_path(pool, name);
+        self.call(Method::PATCH, &path, Some(&body)).await
+    }
+
+    /// Removes an endpoint.
+    ///
+    /// # Errors
+    ///
+    /// If the call fails.
+    pub async fn remove_endpoint(&self, pool: &str, name: &str) -> Result<(), ClientError> {
+        let path = endpoint_path(pool, name);
+        self.call(Method::DELETE, &path, NO_BODY).await
+    }
+
+    /// Changes the protection of a pool; all of it afterwards.
+    ///
+    /// # Errors
+    ///
+    /// If the call fails.
+    pub async fn change_protection(
+        &self,
+        pool: &str,
+        changes: &ChangeProtection,
+    ) -> Result<Protection, ClientError> {
+        let path = format!("{}/protection", pool_path(pool));
+        self.call(Method::PUT, &path, Some(changes)).await
+    }
+
+    /// Resets the protection of a pool; all of it afterwards.
+    ///
+    /// # Errors
+    ///
+    /// If the call fails.
+    pub async fn reset_protection(&self, pool: &str) -> Result<Protection, ClientError> {
+        let path = format!("{}/protection/reset", pool_path(pool));
+        self.call(Method::POST, &path, NO_BODY).await
+    }
+
+    /// What the protection of a pool would do.
+    ///
+    /// # Errors
+    ///
+    /// If the call fails.
+    pub async fn test_protection(
+        &self,
+        pool: &str,
+        scenario: Scenario,
+    ) -> Result<TestResult, ClientError> {
+        let path = format!("{}/test", pool_path(pool));
+        self.call(Method::POST, &path, Some(&TestRun { scenario }))
+            .await
+    }
+
+    /// Every decision about a request.
+    ///
+    /// # Errors
+    ///
+    /// If the call fails.
+    pub async fn explain(&self, request_id: &str) -> Result<Explanation, ClientError> {
+        let path = format!("/api/v1/explain/{}", encoded(request_id));
+        self.get(&path).await
+    }
+
+    async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        self.call(Method::GET, path, NO_BODY).await
+    }
+
+    async fn call<T: DeserializeOwned>(
         &self,
         method: Method,
         path: &str,
-        body: Option<&Value>,
-    ) -> Result<Value, ClientError> {
-        let answer = tokio::time::timeout(PATIENCE, self.exchange(method, path, body));
-        let (status, bytes) = answer.await.unwrap_or_else(|_| {
-            Err(self.unreachable(io::Error::new(io::ErrorKind::TimedOut, "no answer in time")))
+        body: Option<&impl Serialize>,
+    ) -> Result<T, ClientError> {
+        let body = body.map(serde_json::to_string).transpose();
+        let body = body.map_err(|error| self.strange(&error.to_string()))?;
+        let response = tokio::time::timeout(TIMEOUT, self.exchange(method, path, body));
+        let (status, bytes) = response.await.unwrap_or_else(|_| {
+            let error = io::Error::new(io::ErrorKind::TimedOut, "no response in time");
+            Err(self.unreachable(error))
         })?;
-        if status == StatusCode::NO_CONTENT {
-            return Ok(Value::Null);
+        if !status.is_success() {
+            return Err(self.refused(status, &bytes));
         }
-        let value = serde_json::from_slice(&bytes);
-        let value: Value = value.map_err(|_| self.strange("its answer is not JSON"))?;
-        if status.is_success() {
-            return Ok(value);
-        }
-        Err(self.refused(status, &value))
+        let text = match status {
+            StatusCode::NO_CONTENT => &b"null"[..],
+            _ => &bytes,
+        };
+        serde_json::from_slice(text).map_err(|error| {
+            self.strange(&format!("its response is not what was expected: {error}"))
+        })
     }
 
     async fn exchange(
         &self,
         method: Method,
         path: &str,
-        body: Option<&Value>,
+        body: Option<String>,
     ) -> Result<(StatusCode, Bytes), ClientError> {
         let stream = TcpStream::connect(&self.authority).await;
         let stream = stream.map_err(|error| self.unreachable(error))?;
@@ -184,7 +293,9 @@ impl Client {
         let answer = sender.send_request(request).await;
         let answer = answer.map_err(|error| self.broken(&error))?;
         let status = answer.status();
-        let body = Limited::new(answer.into_body(), MOST_BYTES).collect().await;
+        let body = Limited::new(answer.into_body(), MAX_RESPONSE)
+            .collect()
+            .await;
         task.abort();
         let body = body.map_err(|error| self.strange(&error.to_string()))?;
         Ok((status, body.to_bytes()))
@@ -194,12 +305,11 @@ impl Client {
         &self,
         method: Method,
         path: &str,
-        body: Option<&Value>,
+        body: Option<String>,
     ) -> Result<Request<Full<Bytes>>, ClientError> {
         let token = format!("Bearer {}", self.token.expose());
         let mut token = HeaderValue::from_str(&token).map_err(|_| self.strange("no such token"))?;
         token.set_sensitive(true);
-        let text = body.map(ToString::to_string).unwrap_or_default();
         let mut request = Request::builder()
             .method(method)
             .uri(path)
@@ -209,25 +319,23 @@ impl Client {
             request = request.header(CONTENT_TYPE, "application/json");
         }
         request
-            .body(Full::from(text))
+            .body(Full::from(body.unwrap_or_default()))
             .map_err(|error| self.strange(&error.to_string()))
     }
 
-    fn refused(&self, status: StatusCode, problem: &Value) -> ClientError {
-        let word = |name: &str| problem[name].as_str().unwrap_or_default().to_owned();
-        let (reason, detail) = (word("reason"), word("detail"));
+    fn refused(&self, status: StatusCode, body: &[u8]) -> ClientError {
         if status == StatusCode::UNAUTHORIZED {
             return ClientError::WrongToken {
                 authority: self.authority.clone(),
             };
         }
-        if reason.is_empty() {
-            return self.strange(&format!("it answers {status}"));
-        }
-        ClientError::Refused {
-            status,
-            reason,
-            detail,
+        match serde_json::from_slice(body) {
+            Ok(ProblemSummary { reason, detail }) => ClientError::Refused {
+                status,
+                reason,
+                detail,
+            },
+            Err(_) => self.strange(&format!("it answers {status}")),
         }
     }
 
@@ -250,16 +358,50 @@ impl Client {
     }
 }
 
-/// A name as a part of a path.
-pub fn encoded(name: &str) -> String {
-    super::pools::encoded(name)
+/// What a person does to a gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GateAction {
+    /// Rate, hold, breaker and counts start again.
+    Reset,
+    /// Everything is refused until it is released or reset.
+    Isolate,
+    /// Hold, open breaker and isolation end.
+    Release,
+}
+
+impl GateAction {
+    /// Its name in the path.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Reset => "reset",
+            Self::Isolate => "isolate",
+            Self::Release => "release",
+        }
+    }
+}
+
+/// What a command shows of a problem.
+#[derive(Deserialize)]
+struct ProblemSummary {
+    reason: String,
+    detail: String,
+}
+
+const NO_BODY: Option<&()> = None;
+
+fn pool_path(pool: &str) -> String {
+    format!("/api/v1/pools/{}", encoded(pool))
+}
+
+fn endpoint_path(pool: &str, name: &str) -> String {
+    format!("{}/endpoints/{}", pool_path(pool), encoded(name))
 }
 
 /// More than a thousand gates take.
-const MOST_BYTES: usize = 16 << 20;
+const MAX_RESPONSE: usize = 16 << 20;
 
-/// For one answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Of one call.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {

@@ -16,31 +16,35 @@ use http_body::Frame;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 use super::api::AdminState;
-use super::problem::{Kind, Problem, Refused};
+use super::bodies::Problem;
+use super::problem::{Kind, Refused};
 use crate::core::{EventHub, NextEvent, Subscription};
 
-/// What happens from now on
+/// Events from now on
 ///
-/// Server-sent events: `event` is the word for what happened, `data` an object with its values,
-/// times in milliseconds of Unix time. Whoever reads too slowly gets an event `missed` with a
-/// `count`. The stream has no end.
+/// Server-sent events: `event` is the kind, `data` an object with its values, times in
+/// milliseconds of Unix time. A client that reads too slowly gets an event `missed` with a `count`.
+/// The stream has no end.
 #[utoipa::path(
     get, operation_id = "watchEvents", path = "/api/v1/events", tag = "requests",
     responses(
         (status = 200, description = "A stream", body = String, content_type = "text/event-stream"),
-        (status = 503, description = "Too many look on already", body = Problem, content_type = "application/problem+json")
+        (status = 503, description = "There are too many streams already", body = Problem, content_type = "application/problem+json")
     )
 )]
-pub(super) async fn events(State(desk): State<Arc<AdminState>>) -> Result<Response, Refused> {
-    let Some(subscription) = desk.state.core().events().subscribe() else {
-        let detail = format!("at most {} may look on at once", EventHub::MAX_SUBSCRIBERS);
+pub(super) async fn events(State(admin): State<Arc<AdminState>>) -> Result<Response, Refused> {
+    let Some(subscription) = admin.state.core().events().subscribe() else {
+        let detail = format!(
+            "there may be {} streams at a time",
+            EventHub::MAX_SUBSCRIBERS
+        );
         return Err(Refused::new(Kind::TooManyStreams, detail));
     };
     let stream = Stream {
         subscription,
         has_begun: false,
         alive: alive(),
-        closing: Box::pin(desk.closing()),
+        closing: Box::pin(admin.closing()),
     };
     let mut answer = Response::new(Body::new(stream));
     let kind = HeaderValue::from_static("text/event-stream");

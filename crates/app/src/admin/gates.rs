@@ -1,4 +1,4 @@
-//! Gates: how they stand, and a person's override.
+//! Gates: their state, and a person's override.
 
 #![expect(
     unused_qualifications,
@@ -9,16 +9,20 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, RawQuery, State};
-use policy::breaker::BreakerState;
+use policy::gate::GateSnapshot;
 use policy::hint::Source;
-use policy::key;
 use policy::suggest::suggestion;
-use serde::Serialize;
-use tidegate::{Clock, GateView, Snapshot, Sort, Totals};
-use utoipa::{IntoParams, ToSchema};
+use policy::{breaker, key, rate};
+use serde::Deserialize;
+use tidegate::{Clock, GateView, Snapshot, Sort};
+use utoipa::IntoParams;
 
 use super::api::AdminState;
-use super::problem::{Kind, Problem, Refused};
+use super::bodies::{
+    Breaker, BreakerState, Counts, Gate, GateList, GateSort, GateTotals, Hold, Latency, Phase,
+    Problem, Strategy, Window,
+};
+use super::problem::{Kind, Refused};
 use crate::core::{millis, unix_millis};
 
 /// Every gate, or the first of many
@@ -27,12 +31,12 @@ use crate::core::{millis, unix_millis};
     responses((status = 200, description = "Totals, and gates in the order that was asked for", body = GateList))
 )]
 pub(super) async fn list(
-    State(desk): State<Arc<AdminState>>,
+    State(admin): State<Arc<AdminState>>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<GateList>, Refused> {
-    let (sort, limit) = read_query(query.as_deref().unwrap_or_default())?;
-    let limiter = desk.state.limiter();
-    Ok(Json(GateList::new(
+    let (sort, limit) = read_query(query.as_deref().unwrap_or_default())?.resolved();
+    let limiter = admin.state.limiter();
+    Ok(Json(gate_list(
         limiter.snapshot(sort, limit),
         limiter.clock(),
     )))
@@ -40,78 +44,78 @@ pub(super) async fn list(
 
 /// One gate
 #[utoipa::path(
-    get, operation_id = "showGate", path = "/api/v1/gates/{key}", tag = "gates", params(Key),
+    get, operation_id = "showGate", path = "/api/v1/gates/{key}", tag = "gates", params(GatePath),
     responses((status = 200, description = "The gate", body = Gate))
 )]
 pub(super) async fn show(
-    State(desk): State<Arc<AdminState>>,
-    Path(key): Path<String>,
+    State(admin): State<Arc<AdminState>>,
+    Path(GatePath { key }): Path<GatePath>,
 ) -> Result<Json<Gate>, Refused> {
-    gate(&desk, &key).map(Json)
+    gate(&admin, &key).map(Json)
 }
 
-/// Make a gate as new
+/// Reset a gate
 ///
-/// Rate, hold, breaker and counts start again; who is under way or waits stays.
+/// Rate, hold, breaker and counts start again; attempts in flight and callers in line stay.
 #[utoipa::path(
-    post, operation_id = "resetGate", path = "/api/v1/gates/{key}/reset", tag = "gates", params(Key),
+    post, operation_id = "resetGate", path = "/api/v1/gates/{key}/reset", tag = "gates", params(GatePath),
     responses((status = 200, description = "The gate afterwards", body = Gate))
 )]
 pub(super) async fn reset(
-    State(desk): State<Arc<AdminState>>,
-    Path(key): Path<String>,
+    State(admin): State<Arc<AdminState>>,
+    Path(GatePath { key }): Path<GatePath>,
 ) -> Result<Json<Gate>, Refused> {
-    desk.state.reset_gate(&key).await;
-    gate(&desk, &key).map(Json)
+    admin.state.reset_gate(&key).await;
+    gate(&admin, &key).map(Json)
 }
 
-/// Close a gate to everyone, until it is released or reset
+/// Isolate a gate: refuse everything until it is released or reset
 #[utoipa::path(
-    post, operation_id = "isolateGate", path = "/api/v1/gates/{key}/isolate", tag = "gates", params(Key),
+    post, operation_id = "isolateGate", path = "/api/v1/gates/{key}/isolate", tag = "gates", params(GatePath),
     responses(
         (status = 200, description = "The gate afterwards", body = Gate),
         (status = 503, description = "There is no room for another gate", body = Problem, content_type = "application/problem+json")
     )
 )]
 pub(super) async fn isolate(
-    State(desk): State<Arc<AdminState>>,
-    Path(key): Path<String>,
+    State(admin): State<Arc<AdminState>>,
+    Path(GatePath { key }): Path<GatePath>,
 ) -> Result<Json<Gate>, Refused> {
-    if !may_be(&desk, &key) {
-        return Err(no_gate(&desk, &key));
+    if !can_exist(&admin, &key) {
+        return Err(no_gate(&admin, &key));
     }
-    let isolated = desk.state.isolate_gate(&key).await;
+    let isolated = admin.state.isolate_gate(&key).await;
     isolated.map_err(|refusal| Refused::new(Kind::TooManyGates, refusal.to_string()))?;
-    gate(&desk, &key).map(Json)
+    gate(&admin, &key).map(Json)
 }
 
-/// End hold, open breaker and isolation of a gate at once
+/// Release a gate: end hold, open breaker and isolation
 ///
-/// Those who wait leave at the pace that was learned.
+/// Callers in line leave at the learned rate.
 #[utoipa::path(
-    post, operation_id = "releaseGate", path = "/api/v1/gates/{key}/release", tag = "gates", params(Key),
+    post, operation_id = "releaseGate", path = "/api/v1/gates/{key}/release", tag = "gates", params(GatePath),
     responses((status = 200, description = "The gate afterwards", body = Gate))
 )]
 pub(super) async fn release(
-    State(desk): State<Arc<AdminState>>,
-    Path(key): Path<String>,
+    State(admin): State<Arc<AdminState>>,
+    Path(GatePath { key }): Path<GatePath>,
 ) -> Result<Json<Gate>, Refused> {
-    desk.state.release_gate(&key).await;
-    gate(&desk, &key).map(Json)
+    admin.state.release_gate(&key).await;
+    gate(&admin, &key).map(Json)
 }
 
-fn gate(desk: &AdminState, key: &str) -> Result<Gate, Refused> {
-    let limiter = desk.state.limiter();
-    let view = limiter.gate(key).ok_or_else(|| no_gate(desk, key))?;
-    Ok(Gate::new(view, limiter.clock()))
+fn gate(admin: &AdminState, key: &str) -> Result<Gate, Refused> {
+    let limiter = admin.state.limiter();
+    let view = limiter.gate(key).ok_or_else(|| no_gate(admin, key))?;
+    Ok(gate_body(view, limiter.clock()))
 }
 
-/// A gate may be isolated before anybody has used it, if there can be one of that key.
-fn may_be(desk: &AdminState, key: &str) -> bool {
-    if desk.state.limiter().gate(key).is_some() {
+/// A gate may be isolated before its first request, if there can be one of that key.
+fn can_exist(admin: &AdminState, key: &str) -> bool {
+    if admin.state.limiter().gate(key).is_some() {
         return true;
     }
-    let configuration = desk.state.configuration();
+    let configuration = admin.state.configuration();
     match key.split_once('/') {
         Some((pool, endpoint)) => configuration
             .pool(pool)
@@ -120,8 +124,8 @@ fn may_be(desk: &AdminState, key: &str) -> bool {
     }
 }
 
-fn no_gate(desk: &AdminState, key: &str) -> Refused {
-    let first = desk.state.limiter().snapshot(Sort::Admitted, 1000).gates;
+fn no_gate(admin: &AdminState, key: &str) -> Refused {
+    let first = admin.state.limiter().snapshot(Sort::Admitted, 1000).gates;
     let keys: Vec<&str> = first.iter().map(|gate| gate.key.as_str()).collect();
     let close = suggestion(key, &keys).map_or_else(
         || "gates come with their first request".to_owned(),
@@ -132,67 +136,65 @@ fn no_gate(desk: &AdminState, key: &str) -> Refused {
 }
 
 /// The key of a gate in the path.
-#[derive(IntoParams)]
+#[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]
-#[expect(dead_code, reason = "it describes what handlers read by themselves")]
-struct Key {
+pub(super) struct GatePath {
     /// What the gate is for: `pool/endpoint` or `host[:port]`, with or without `%2F` for `/`
     #[param(example = "llm/a", min_length = 1)]
     key: String,
 }
 
-#[derive(IntoParams)]
+#[derive(Debug, Default, IntoParams)]
 #[into_params(parameter_in = Query)]
-#[expect(dead_code, reason = "it describes what `read_query` reads")]
 struct ListQuery {
-    /// The most remarkable first; by default those that admitted most
+    /// The figure to sort by, highest first; by default `admitted`
     #[param(inline)]
-    sort: Option<SortWord>,
-    /// At most so many
+    sort: Option<GateSort>,
+    /// The most gates to list
     #[param(minimum = 1, maximum = 1000, default = 100)]
-    limit: Option<u32>,
+    limit: Option<usize>,
 }
 
-/// In which order gates come
-#[derive(ToSchema)]
-#[schema(rename_all = "snake_case")]
-#[expect(dead_code, reason = "it describes the words of `Sort`")]
-enum SortWord {
-    Admitted,
-    Waiting,
-    InFlight,
-    ErrorRate,
-    Rate,
-    Key,
+impl ListQuery {
+    fn resolved(&self) -> (Sort, usize) {
+        let sort = self.sort.map_or_else(Sort::default, |sort| match sort {
+            GateSort::Admitted => Sort::Admitted,
+            GateSort::Waiting => Sort::Waiting,
+            GateSort::InFlight => Sort::InFlight,
+            GateSort::ErrorRate => Sort::ErrorRate,
+            GateSort::Rate => Sort::Rate,
+            GateSort::Key => Sort::Key,
+        });
+        (sort, self.limit.unwrap_or(100))
+    }
 }
 
-const MOST: usize = 1000;
+const MAX_LISTED: usize = 1000;
 
-fn read_query(query: &str) -> Result<(Sort, usize), Refused> {
-    let (mut sort, mut limit) = (Sort::default(), 100);
+fn read_query(query: &str) -> Result<ListQuery, Refused> {
+    let mut read = ListQuery::default();
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
         let value = value.trim();
-        let read = match &*name {
-            "sort" => read_sort(value).map(|read| sort = read),
-            "limit" => read_limit(value).map(|read| limit = read),
+        let result = match &*name {
+            "sort" => read_sort(value).map(|sort| read.sort = Some(sort)),
+            "limit" => read_limit(value).map(|limit| read.limit = Some(limit)),
             other => {
                 let other: String = other.chars().take(100).collect();
                 let detail = format!("there is no parameter `{other}`, expected `sort` or `limit`");
                 return Err(Refused::new(Kind::BadRequest, detail));
             }
         };
-        read.map_err(|expected| {
+        result.map_err(|expected| {
             let value: String = value.chars().take(100).collect();
             let detail = format!("`{name}` is `{value}`, expected {expected}");
             Refused::new(Kind::BadRequest, detail)
         })?;
     }
-    Ok((sort, limit))
+    Ok(read)
 }
 
-fn read_sort(text: &str) -> Result<Sort, String> {
-    let found = Sort::ALL.into_iter().find(|sort| sort.as_str() == text);
-    found.ok_or_else(|| {
+fn read_sort(text: &str) -> Result<GateSort, String> {
+    serde_json::from_value(text.into()).map_err(|_| {
         let words = Sort::ALL.map(|sort| format!("`{}`", sort.as_str()));
         format!("one of {}", words.join(", "))
     })
@@ -200,53 +202,17 @@ fn read_sort(text: &str) -> Result<Sort, String> {
 
 fn read_limit(text: &str) -> Result<usize, String> {
     let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
-    let limit = text.parse().ok().filter(|limit| (1..=MOST).contains(limit));
+    let limit = text.parse().ok();
     limit
-        .filter(|_| is_plain)
-        .ok_or_else(|| format!("a whole number from 1 to {MOST}"))
+        .filter(|limit| is_plain && (1..=MAX_LISTED).contains(limit))
+        .ok_or_else(|| format!("a whole number from 1 to {MAX_LISTED}"))
 }
 
-/// Gates, and all of them together
-#[derive(Serialize, ToSchema)]
-pub(super) struct GateList {
-    totals: GateTotals,
-    gates: Vec<Gate>,
-}
-
-impl GateList {
-    fn new(seen: Snapshot, clock: &Clock) -> Self {
-        let gates = seen.gates.into_iter();
-        Self {
-            totals: GateTotals::from(seen.totals),
-            gates: gates.map(|view| Gate::new(view, clock)).collect(),
-        }
-    }
-}
-
-/// All gates together, since the start
-#[derive(Serialize, ToSchema)]
-struct GateTotals {
-    /// Asks
-    requests: u64,
-    /// Asks that waited for longer than `throttled_after` and were admitted then
-    throttled: u64,
-    /// Asks that were refused, at once or after waiting
-    denied: u64,
-    /// Attempts that were not the first of their item
-    retries: u64,
-    /// Gates that let nobody through now
-    open: u64,
-    /// Gates that are probing now
-    half_open: u64,
-    /// Gates there are now
-    gates: u64,
-    /// Gates that were forgotten
-    evicted: u64,
-}
-
-impl From<Totals> for GateTotals {
-    fn from(totals: Totals) -> Self {
-        Self {
+fn gate_list(seen: Snapshot, clock: &Clock) -> GateList {
+    let totals = seen.totals;
+    let gates = seen.gates.into_iter();
+    GateList {
+        totals: GateTotals {
             requests: totals.requests,
             throttled: totals.throttled,
             denied: totals.denied,
@@ -255,174 +221,86 @@ impl From<Totals> for GateTotals {
             half_open: totals.half_open,
             gates: totals.gates,
             evicted: totals.evicted,
-        }
+        },
+        gates: gates.map(|view| gate_body(view, clock)).collect(),
     }
 }
 
-/// A gate
-#[derive(Serialize, ToSchema)]
-pub(super) struct Gate {
-    /// What it is for: `pool/endpoint` or `host[:port]`
-    key: String,
-    #[schema(inline)]
-    strategy: Strategy,
-    /// Tokens per second
-    rate_per_second: f64,
-    /// Tokens there now; below zero after a cost was corrected
-    tokens: f64,
-    /// Attempts under way
-    in_flight: u32,
-    /// How many wait
-    waiting: u32,
-    latency_ms: Latency,
-    /// The share of failures in the window
-    #[schema(minimum = 0.0, maximum = 1.0)]
-    error_rate: f64,
-    breaker: Breaker,
-    /// Failures since the last success
-    consecutive_failures: u16,
-    /// Nobody leaves before; null if everybody may
-    #[schema(required)]
-    hold: Option<Hold>,
-    counts: Counts,
-    window: Window,
-    /// The last change of the rate, in words
-    why: String,
-}
-
-impl Gate {
-    fn new(view: GateView, clock: &Clock) -> Self {
-        let seen = view.gate;
-        Self {
-            key: view.key,
-            strategy: view.strategy.into(),
-            rate_per_second: seen.rate,
-            tokens: seen.tokens,
-            in_flight: seen.in_flight,
-            waiting: seen.waiting,
-            latency_ms: Latency {
-                ewma: millis(seen.latency_ewma),
-                p95: seen.latency_p95.map(millis),
+fn gate_body(view: GateView, clock: &Clock) -> Gate {
+    let seen = view.gate;
+    Gate {
+        key: view.key,
+        strategy: match view.strategy {
+            tidegate::Strategy::Adaptive => Strategy::Adaptive,
+            tidegate::Strategy::Aimd => Strategy::Aimd,
+            tidegate::Strategy::Fixed => Strategy::Fixed,
+        },
+        rate_per_second: seen.rate,
+        tokens: seen.tokens,
+        in_flight: seen.in_flight,
+        waiting: seen.waiting,
+        latency_ms: Latency {
+            ewma: millis(seen.latency_ewma),
+            p95: seen.latency_p95.map(millis),
+        },
+        error_rate: seen.window.error_rate(),
+        breaker: Breaker {
+            state: match seen.breaker {
+                breaker::BreakerState::Closed => BreakerState::Closed,
+                breaker::BreakerState::Open => BreakerState::Open,
+                breaker::BreakerState::HalfOpen => BreakerState::HalfOpen,
+                breaker::BreakerState::Isolated => BreakerState::Isolated,
             },
-            error_rate: seen.window.error_rate(),
-            breaker: Breaker {
-                state: seen.breaker.into(),
-                until_ms: seen.breaker_until.map(|until| unix_millis(clock, until)),
-            },
-            consecutive_failures: seen.consecutive_failures,
-            hold: seen.hold.map(|(until, source)| Hold {
-                until_ms: unix_millis(clock, until),
-                reason: hold_reason(source),
-                source: source.as_str().to_owned(),
-            }),
-            counts: Counts {
-                admitted: seen.admitted,
-                success: seen.succeeded,
-                throttled: seen.throttled,
-                failed: seen.failed,
-            },
-            window: Window {
-                total: seen.window.total,
-                failed: seen.window.failed,
-            },
-            why: seen.why.to_string(),
-        }
+            until_ms: seen.breaker_until.map(|until| unix_millis(clock, until)),
+        },
+        consecutive_failures: seen.consecutive_failures,
+        hold: seen.hold.map(|(until, source)| Hold {
+            until_ms: unix_millis(clock, until),
+            reason: hold_reason(source),
+            source: source.as_str().to_owned(),
+        }),
+        counts: Counts {
+            admitted: seen.admitted,
+            success: seen.succeeded,
+            throttled: seen.throttled,
+            failed: seen.failed,
+        },
+        window: Window {
+            total: seen.window.total,
+            failed: seen.window.failed,
+        },
+        phase: seen.phase.map(|phase| match phase {
+            rate::Phase::Searching => Phase::Searching,
+            rate::Phase::Rising => Phase::Rising,
+            rate::Phase::Staying => Phase::Staying,
+            rate::Phase::Probing => Phase::Probing,
+        }),
+        ceiling: seen.ceiling,
+        why: why(&seen),
     }
 }
 
 fn hold_reason(source: Source) -> String {
     match source {
-        Source::Assumed => "no wait was named; this one is assumed".to_owned(),
-        Source::Body => "the server named a wait in its answer".to_owned(),
+        Source::Assumed => "the server named no wait; this one is assumed".to_owned(),
+        Source::Body => "the server named a wait in its response".to_owned(),
         source => format!("the server named a wait in `{source}`"),
     }
 }
 
-/// How the rate moves
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-enum Strategy {
-    Adaptive,
-    Aimd,
-    Fixed,
-}
-
-impl From<tidegate::Strategy> for Strategy {
-    fn from(strategy: tidegate::Strategy) -> Self {
-        match strategy {
-            tidegate::Strategy::Adaptive => Self::Adaptive,
-            tidegate::Strategy::Aimd => Self::Aimd,
-            tidegate::Strategy::Fixed => Self::Fixed,
+/// What the rate is doing, and what moved it last.
+fn why(seen: &GateSnapshot) -> String {
+    let ceiling = seen.ceiling.unwrap_or_default();
+    let phase = match seen.phase {
+        None => return seen.why.to_string(),
+        Some(rate::Phase::Searching) => {
+            "searching for the limit: no rate was refused yet".to_owned()
         }
-    }
-}
-
-/// From sending to the answer's head, in milliseconds
-#[derive(Serialize, ToSchema)]
-struct Latency {
-    /// A moving mean
-    ewma: f64,
-    /// 95 of 100 took no longer; null before the first answer
-    #[schema(required)]
-    p95: Option<f64>,
-}
-
-/// Whether anybody is let through
-#[derive(Serialize, ToSchema)]
-struct Breaker {
-    #[schema(inline)]
-    state: Passing,
-    /// The end of the open time in milliseconds of Unix time; null if it is not open
-    #[schema(required)]
-    until_ms: Option<i64>,
-}
-
-/// What a breaker lets through
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-enum Passing {
-    Closed,
-    Open,
-    HalfOpen,
-    Isolated,
-}
-
-impl From<BreakerState> for Passing {
-    fn from(state: BreakerState) -> Self {
-        match state {
-            BreakerState::Closed => Self::Closed,
-            BreakerState::Open => Self::Open,
-            BreakerState::HalfOpen => Self::HalfOpen,
-            BreakerState::Isolated => Self::Isolated,
-        }
-    }
-}
-
-/// Nobody leaves before a time
-#[derive(Serialize, ToSchema)]
-struct Hold {
-    /// In milliseconds of Unix time
-    until_ms: i64,
-    /// In words
-    reason: String,
-    /// The header that named it, `body`, or `assumed`
-    source: String,
-}
-
-/// What came of attempts, since the gate was made
-#[derive(Serialize, ToSchema)]
-struct Counts {
-    admitted: u32,
-    success: u32,
-    throttled: u32,
-    failed: u32,
-}
-
-/// What the breaker goes by
-#[derive(Serialize, ToSchema)]
-struct Window {
-    total: u32,
-    failed: u32,
+        Some(rate::Phase::Rising) => format!("rising to the ceiling of {ceiling:.2}/s"),
+        Some(rate::Phase::Staying) => format!("staying near the ceiling of {ceiling:.2}/s"),
+        Some(rate::Phase::Probing) => format!("probing above the ceiling of {ceiling:.2}/s"),
+    };
+    format!("{phase}; {}", seen.why)
 }
 
 #[cfg(test)]
@@ -430,11 +308,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_query_is_read_or_told_what_was_expected() {
-        assert_eq!(read_query("").unwrap(), (Sort::Admitted, 100));
+    fn reads_a_query_or_says_what_is_expected() {
+        let listing = |query: &str| read_query(query).unwrap().resolved();
+        assert_eq!(listing(""), (Sort::Admitted, 100));
         for sort in Sort::ALL {
             let query = format!("limit=7&sort={}", sort.as_str());
-            assert_eq!(read_query(&query).unwrap(), (sort, 7));
+            assert_eq!(listing(&query), (sort, 7));
         }
         let check = |query: &str, expected: &str| {
             assert_eq!(read_query(query).unwrap_err().detail, expected);

@@ -1,4 +1,4 @@
-//! For whoever watches over the process: is it alive, may it be sent requests, and its metrics.
+//! Liveness, readiness and metrics.
 
 use std::sync::Arc;
 
@@ -8,10 +8,9 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
-use serde::Serialize;
-use utoipa::ToSchema;
 
 use super::api::AdminState;
+use super::bodies::{Health, HealthStatus};
 use crate::metrics::Metrics;
 
 /// Is it alive?
@@ -21,7 +20,7 @@ use crate::metrics::Metrics;
 )]
 pub(super) async fn healthz() -> Json<Health> {
     Json(Health {
-        status: Word::Ok,
+        status: HealthStatus::Ok,
         reason: None,
     })
 }
@@ -34,17 +33,17 @@ pub(super) async fn healthz() -> Json<Health> {
         (status = 503, description = "It may not: it is stopping, or cannot store what must survive a restart", body = Health)
     )
 )]
-pub(super) async fn readyz(State(desk): State<Arc<AdminState>>) -> Response {
-    let (status, health) = if desk.is_draining() {
-        let reason = Some("what is under way is finished, nothing new is taken".to_owned());
-        let status = Word::Draining;
+pub(super) async fn readyz(State(admin): State<Arc<AdminState>>) -> Response {
+    let (status, health) = if admin.is_draining() {
+        let reason = Some("requests in flight are finished, new ones are refused".to_owned());
+        let status = HealthStatus::Draining;
         (StatusCode::SERVICE_UNAVAILABLE, Health { status, reason })
-    } else if let Some(error) = desk.state.store().state().degraded {
+    } else if let Some(error) = admin.state.store().state().degraded {
         let reason = Some(format!("what is learned cannot be stored: {error}"));
-        let status = Word::Degraded;
+        let status = HealthStatus::Degraded;
         (StatusCode::SERVICE_UNAVAILABLE, Health { status, reason })
     } else {
-        let (status, reason) = (Word::Ok, None);
+        let (status, reason) = (HealthStatus::Ok, None);
         (StatusCode::OK, Health { status, reason })
     };
     (status, Json(health)).into_response()
@@ -55,8 +54,8 @@ pub(super) async fn readyz(State(desk): State<Arc<AdminState>>) -> Response {
     get, operation_id = "showMetrics", path = "/metrics", tag = "health",
     responses((status = 200, description = "The metrics", body = String, content_type = "text/plain"))
 )]
-pub(super) async fn metrics(State(desk): State<Arc<AdminState>>) -> Response {
-    let text = desk.state.render_metrics();
+pub(super) async fn metrics(State(admin): State<Arc<AdminState>>) -> Response {
+    let text = admin.state.render_metrics();
     with_type(text, Metrics::CONTENT_TYPE)
 }
 
@@ -70,24 +69,4 @@ fn with_type(text: String, kind: &'static str) -> Response {
     let headers = answer.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     answer
-}
-
-/// How it stands
-#[derive(Serialize, ToSchema)]
-pub(super) struct Health {
-    #[schema(inline)]
-    status: Word,
-    /// Why it is not ok, in words
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    reason: Option<String>,
-}
-
-/// How it stands, in a word
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-enum Word {
-    Ok,
-    Draining,
-    Degraded,
 }

@@ -34,7 +34,7 @@ use crate::state::State;
 #[derive(Debug)]
 pub struct Admin {
     address: SocketAddr,
-    desk: Arc<AdminState>,
+    admin: Arc<AdminState>,
     stop: watch::Sender<bool>,
     thread: JoinHandle<()>,
 }
@@ -74,12 +74,12 @@ impl Admin {
         let listener = TcpListener::bind(address).map_err(listen)?;
         listener.set_nonblocking(true).map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
-        let desk = Arc::new(AdminState::new(state, trails));
+        let admin = Arc::new(AdminState::new(state, trails));
         let front = Arc::new(Front {
             token,
             address,
-            desk: Arc::clone(&desk),
-            router: api::router(Arc::clone(&desk)),
+            admin: Arc::clone(&admin),
+            router: api::router(Arc::clone(&admin)),
         });
         let (stop, stopping) = watch::channel(false);
         let runtime = runtime::Builder::new_current_thread().enable_all().build();
@@ -90,7 +90,7 @@ impl Admin {
             .map_err(AdminError::Thread)?;
         Ok(Self {
             address,
-            desk,
+            admin,
             stop,
             thread,
         })
@@ -103,7 +103,7 @@ impl Admin {
 
     /// Says from now on that no more requests should be sent here.
     pub fn drain(&self) {
-        self.desk.start_draining();
+        self.admin.start_draining();
     }
 
     /// Ends it. What is under way is finished; those who look on are sent away.
@@ -119,7 +119,7 @@ impl Admin {
 struct Front {
     token: Token,
     address: SocketAddr,
-    desk: Arc<AdminState>,
+    admin: Arc<AdminState>,
     router: Router,
 }
 
@@ -163,7 +163,7 @@ async fn accept(listener: TcpListener, front: Arc<Front>, mut stop: watch::Recei
     let finished = async {
         _ = seats.acquire_many(all).await;
         // A client may have left while its change was being stored.
-        front.desk.state.finish_changes().await;
+        front.admin.state.finish_changes().await;
     };
     // What takes longer than that ends with the process.
     _ = tokio::time::timeout(PATIENCE, finished).await;
@@ -192,7 +192,7 @@ impl Front {
             () = is_told(&mut stop) => {}
         }
         connection.as_mut().graceful_shutdown();
-        self.desk.close_streams();
+        self.admin.close_streams();
         _ = connection.await;
     }
 
@@ -213,7 +213,7 @@ impl Front {
 
     /// By the settings of now, for a reload may have changed our names.
     fn guard(&self) -> Guard {
-        let configuration = self.desk.state.configuration();
+        let configuration = self.admin.state.configuration();
         Guard {
             names: Names::new(configuration.settings(), self.address),
             token: self.token.clone(),

@@ -1,15 +1,14 @@
-//! What a call is told that cannot be answered: `application/problem+json`.
+//! Problems of calls: `application/problem+json`.
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, StatusCode};
-use serde::Serialize;
-use utoipa::ToSchema;
 
+use super::bodies::{InvalidField, Problem};
 use crate::state::{ChangeError, InvalidValue};
 
-/// Why a call is not answered.
+/// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refused {
     pub(super) kind: Kind,
@@ -94,15 +93,15 @@ impl Kind {
         match self {
             Self::BadRequest => "The request cannot be read",
             Self::NoToken => "The admin token is needed",
-            Self::CrossSite => "Pages of other sites may not ask",
+            Self::CrossSite => "Requests of other sites are refused",
             Self::AddressNotAllowed => "This address must not be dialled",
-            Self::NotFound => "There is no such thing",
-            Self::MethodNotAllowed => "Not with this method",
+            Self::NotFound => "Not found",
+            Self::MethodNotAllowed => "Method not allowed",
             Self::BodyTooLarge => "The body is too long",
             Self::NotJson => "The body is not JSON",
-            Self::WrongHost => "This is another host",
-            Self::Invalid => "Some values cannot be",
-            Self::TooManyStreams => "Too many look on",
+            Self::WrongHost => "Wrong host name",
+            Self::Invalid => "Some values are invalid",
+            Self::TooManyStreams => "Too many event streams",
             Self::StoreFailed => "The change cannot be stored",
             Self::TooManyGates => "Too many gates",
             Self::Draining => "The server is stopping",
@@ -125,10 +124,10 @@ impl Refused {
 
     /// Values that cannot be: all of them.
     pub(super) fn invalid(problems: Vec<InvalidValue>) -> Self {
-        let told: Vec<String> = problems.iter().map(told).collect();
+        let details: Vec<String> = problems.iter().map(described).collect();
         Self {
             kind: Kind::Invalid,
-            detail: told.join("; "),
+            detail: details.join("; "),
             problems,
         }
     }
@@ -147,7 +146,7 @@ impl Refused {
     }
 }
 
-fn told(wrong: &InvalidValue) -> String {
+fn described(wrong: &InvalidValue) -> String {
     let InvalidValue {
         field,
         value,
@@ -168,7 +167,7 @@ impl IntoResponse for Refused {
             status: status.as_u16(),
             detail: self.detail,
             reason: self.kind.reason().to_owned(),
-            problems: self.problems.into_iter().map(Fault::from).collect(),
+            problems: self.problems.into_iter().map(InvalidField::from).collect(),
         };
         let text = serde_json::to_string(&problem).unwrap_or_default();
         let mut answer = Response::new(Body::from(text));
@@ -202,41 +201,7 @@ impl From<ChangeError> for Refused {
     }
 }
 
-/// Why a call is not answered (RFC 9457).
-#[derive(Serialize, ToSchema)]
-pub(super) struct Problem {
-    /// `urn:tidegate:problem:` and the reason
-    #[serde(rename = "type")]
-    #[schema(example = "urn:tidegate:problem:not_found")]
-    kind: String,
-    /// The reason for people
-    title: String,
-    /// The status of the answer
-    #[schema(minimum = 400, maximum = 599)]
-    status: u16,
-    /// What happened, and what to do about it
-    detail: String,
-    /// The reason for programs
-    #[schema(example = "not_found")]
-    reason: String,
-    /// Every value that cannot be, with what was expected
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    problems: Vec<Fault>,
-}
-
-/// A value that cannot be
-#[derive(Serialize, ToSchema)]
-struct Fault {
-    /// Its name; the parts of a list by `[0]`
-    field: String,
-    /// The value, unless it is missing or may be a secret
-    #[schema(required)]
-    value: Option<String>,
-    /// What could be
-    expected: String,
-}
-
-impl From<InvalidValue> for Fault {
+impl From<InvalidValue> for InvalidField {
     fn from(wrong: InvalidValue) -> Self {
         Self {
             field: wrong.field,

@@ -116,6 +116,10 @@ fn write_schema(page: &mut String, name: &str, schema: &Value) {
             meaning.replace('\n', " ").trim_end_matches('.')
         );
     }
+    if schema["enum"].is_array() {
+        _ = writeln!(page, "One of {}.", kind(schema));
+        return;
+    }
     let required: Vec<&str> = list(&schema["required"]).map(word).collect();
     _ = writeln!(page, "| field | value | meaning |\n|---|---|---|");
     for (field, schema) in entries(&schema["properties"]) {

@@ -167,7 +167,7 @@ fn enabling_an_endpoint_whose_quota_was_used_up_releases_its_gate() {
     let path = "/api/v1/pools/llm/endpoints/a";
     assert_eq!(gate(&running).0, "isolated");
     let endpoint = running.get("/api/v1/pools/llm")["endpoints"][0].clone();
-    assert_eq!(endpoint["disabled_reason"], "an allowance is used up");
+    assert_eq!(endpoint["disabled_reason"], "its quota is used up");
     let answer = running.ask("PATCH", path, Some(r#"{"enabled":true}"#));
     assert_eq!(answer.json()["enabled"], true);
     assert_eq!(gate(&running), (json!("closed"), Value::Null));

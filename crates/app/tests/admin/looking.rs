@@ -38,6 +38,7 @@ fn a_gate_shows_everything_that_is_promised() {
         fields(gate),
         [
             "breaker",
+            "ceiling",
             "consecutive_failures",
             "counts",
             "error_rate",
@@ -45,6 +46,7 @@ fn a_gate_shows_everything_that_is_promised() {
             "in_flight",
             "key",
             "latency_ms",
+            "phase",
             "rate_per_second",
             "strategy",
             "tokens",

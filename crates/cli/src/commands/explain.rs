@@ -1,8 +1,8 @@
 //! `tidegate explain`: the decision trail of one request.
 
-use app::admin::client::encoded;
+use app::admin::bodies::{Decision, Explanation};
 use clap::Args;
-use serde_json::Value;
+use serde_json::json;
 
 use super::Failure;
 use super::server::{self, ServerArgs};
@@ -27,41 +27,38 @@ Examples:
 
 pub(super) fn run(args: &ExplainArgs, output: &Output) -> Result<(), Failure> {
     let client = server::client(&args.server, output)?;
-    let path = format!("/api/v1/explain/{}", encoded(&args.request_id));
-    let trail = server::call(client.get(&path))?;
+    let trail = server::call(client.explain(&args.request_id))?;
     match output.is_json() {
-        true => output.json(&trail),
+        true => output.json(&json!(trail)),
         false => output.text(&text(&trail)),
     }
 }
 
-fn text(trail: &Value) -> String {
-    let word = |name: &str| trail[name].as_str().unwrap_or_default();
+fn text(trail: &Explanation) -> String {
     let mut text = format!(
         "{} {} through `{}`: {} ({}), sent {}, waited {:.0} ms\n\n",
-        word("id"),
-        word("method"),
-        word("route"),
-        trail["status"],
-        word("outcome"),
-        times(&trail["attempts"]),
-        trail["waited_ms"].as_f64().unwrap_or_default(),
+        trail.id,
+        trail.method,
+        trail.route,
+        trail.status,
+        trail.outcome,
+        times(trail.attempts),
+        trail.waited_ms,
     );
-    let start = trail["at_ms"].as_i64().unwrap_or_default();
-    let steps = trail["steps"].as_array().into_iter().flatten();
-    let rows: Vec<Vec<String>> = steps.map(|step| row(step, start)).collect();
+    let steps = trail.steps.iter();
+    let rows: Vec<Vec<String>> = steps.map(|step| row(step, trail.at_ms)).collect();
     text.push_str(&columns(&rows));
-    let left_out = trail["left_out"].as_u64().unwrap_or_default();
-    if left_out > 0 {
+    if trail.left_out > 0 {
         text.push_str(&format!(
-            "({left_out} steps before the last two are not kept)\n"
+            "({} steps before the last two are not kept)\n",
+            trail.left_out
         ));
     }
     text
 }
 
-fn times(attempts: &Value) -> String {
-    match attempts.as_u64().unwrap_or_default() {
+fn times(attempts: u32) -> String {
+    match attempts {
         0 => "never".to_owned(),
         1 => "once".to_owned(),
         2 => "twice".to_owned(),
@@ -69,8 +66,7 @@ fn times(attempts: &Value) -> String {
     }
 }
 
-fn row(step: &Value, start: i64) -> Vec<String> {
-    let after = step["at_ms"].as_i64().unwrap_or(start) - start;
-    let text = step["text"].as_str().unwrap_or_default();
-    vec![format!("+{} ms", after.max(0)), text.to_owned()]
+fn row(step: &Decision, start: i64) -> Vec<String> {
+    let after = step.at_ms - start;
+    vec![format!("+{} ms", after.max(0)), step.text.clone()]
 }

@@ -4,11 +4,12 @@ use std::fmt;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use app::admin::client::{Client, encoded};
+use app::admin::bodies::{Gate, GateList, GateSort, GateTotals};
+use app::admin::client::{Client, GateAction};
 use clap::{Args, Subcommand, ValueEnum};
 use policy::duration::Rounded;
 use policy::setting;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::Failure;
 use super::server::{self, ServerArgs};
@@ -75,6 +76,19 @@ enum Sort {
     Key,
 }
 
+impl From<Sort> for GateSort {
+    fn from(sort: Sort) -> Self {
+        match sort {
+            Sort::Admitted => Self::Admitted,
+            Sort::Waiting => Self::Waiting,
+            Sort::InFlight => Self::InFlight,
+            Sort::ErrorRate => Self::ErrorRate,
+            Sort::Rate => Self::Rate,
+            Sort::Key => Self::Key,
+        }
+    }
+}
+
 #[derive(Debug, Args)]
 struct KeyArgs {
     /// Keys of gates: `pool/endpoint` or `host[:port]`
@@ -101,14 +115,14 @@ pub(super) fn run(args: &GatesArgs, output: &Output) -> Result<(), Failure> {
         Some(GatesCommand::List(list_args)) => {
             return list(&args.list.or(list_args), &args.server, output);
         }
-        Some(GatesCommand::Reset(args)) => (Action::Reset, &args.keys),
-        Some(GatesCommand::Isolate(args)) => (Action::Isolate, &args.keys),
-        Some(GatesCommand::Release(args)) => (Action::Release, &args.keys),
+        Some(GatesCommand::Reset(args)) => (GateAction::Reset, &args.keys),
+        Some(GatesCommand::Isolate(args)) => (GateAction::Isolate, &args.keys),
+        Some(GatesCommand::Release(args)) => (GateAction::Release, &args.keys),
     };
     if args.list.is_given() {
         let error = anyhow!(
             "`--watch`, `--sort` and `--limit` are options of `tidegate gates list`, not of `{}`",
-            action.name()
+            action.as_str()
         );
         let hint = "`tidegate gates --watch` shows the effect in another terminal";
         return Err(Failure::new(Exit::Usage, error).with_hint(hint));
@@ -131,22 +145,21 @@ impl ListArgs {
         }
     }
 
-    fn path(&self) -> String {
-        let sort = self.sort.unwrap_or_default().to_possible_value();
-        let sort = sort.expect("no figure is hidden");
-        let limit = self.limit.unwrap_or(20);
-        format!("/api/v1/gates?sort={}&limit={limit}", sort.get_name())
+    async fn load(&self, client: &Client) -> Result<GateList, Failure> {
+        let sort = self.sort.unwrap_or_default().into();
+        let gates = client.gates(sort, self.limit.unwrap_or(20)).await;
+        gates.map_err(server::failure)
     }
 }
 
 fn list(args: &ListArgs, server: &ServerArgs, output: &Output) -> Result<(), Failure> {
     let client = server::client(server, output)?;
     if args.watch {
-        return server::block_on(watch(&client, &args.path(), output));
+        return server::block_on(watch(&client, args, output));
     }
-    let gates = server::call(client.get(&args.path()))?;
+    let gates = server::block_on(args.load(&client))?;
     match output.is_json() {
-        true => output.json(&gates),
+        true => output.json(&json!(gates)),
         false => output.text(&table(&gates)),
     }
 }
@@ -154,14 +167,14 @@ fn list(args: &ListArgs, server: &ServerArgs, output: &Output) -> Result<(), Fai
 /// Often enough to watch, and no load for a server.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
-async fn watch(client: &Client, path: &str, output: &Output) -> Result<(), Failure> {
+async fn watch(client: &Client, args: &ListArgs, output: &Output) -> Result<(), Failure> {
     let show = async {
         let mut ticks = tokio::time::interval(WATCH_INTERVAL);
         loop {
             ticks.tick().await;
-            let gates = client.get(path).await.map_err(server::failure)?;
+            let gates = args.load(client).await?;
             match output.is_json() {
-                true => output.json_line(&gates)?,
+                true => output.json_line(&json!(gates))?,
                 false => output.text_in_place(&format!("{}\n", table(&gates)))?,
             }
         }
@@ -172,36 +185,18 @@ async fn watch(client: &Client, path: &str, output: &Output) -> Result<(), Failu
     }
 }
 
-/// What a person does to a gate.
-#[derive(Clone, Copy)]
-enum Action {
-    Reset,
-    Isolate,
-    Release,
-}
-
-impl Action {
-    /// As in the path of the admin API.
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Reset => "reset",
-            Self::Isolate => "isolate",
-            Self::Release => "release",
-        }
-    }
-
-    const fn done(self) -> &'static str {
-        match self {
-            Self::Reset => "reset",
-            Self::Isolate => "isolated",
-            Self::Release => "released",
-        }
+/// What was done, for people.
+const fn done(action: GateAction) -> &'static str {
+    match action {
+        GateAction::Reset => "reset",
+        GateAction::Isolate => "isolated",
+        GateAction::Release => "released",
     }
 }
 
 /// Overrides every gate of `keys`, also after one that failed; prints what changed.
 async fn override_all(
-    action: Action,
+    action: GateAction,
     keys: &[String],
     client: &Client,
     output: &Output,
@@ -229,21 +224,19 @@ async fn override_all(
 
 /// Overrides one gate. Gives it as it was, `None` if it did not exist, and as it is now.
 async fn override_gate(
-    action: Action,
+    action: GateAction,
     key: &str,
     client: &Client,
-) -> Result<(Option<Value>, Value), Failure> {
-    let path = format!("/api/v1/gates/{}", encoded(key));
-    let before = client.get(&path).await.ok();
-    let path = format!("{path}/{}", action.name());
-    match client.post(&path, &json!({})).await {
+) -> Result<(Option<Gate>, Gate), Failure> {
+    let before = client.gate(key).await.ok();
+    match client.override_gate(key, action).await {
         Ok(after) => Ok((before, after)),
         Err(error) => Err(server::named_failure(error, "tidegate gates")),
     }
 }
 
 /// One line: what was done, and what is different now.
-fn changes(action: Action, key: &str, before: Option<&Value>, after: &Value) -> String {
+fn changes(action: GateAction, key: &str, before: Option<&Gate>, after: &Gate) -> String {
     let mut parts = vec![
         change("rate", before.map(rate), rate(after)),
         change("breaker", before.map(breaker), breaker(after)),
@@ -253,14 +246,14 @@ fn changes(action: Action, key: &str, before: Option<&Value>, after: &Value) -> 
         (before, after) if after == NONE => parts.push(format!("hold {before} ended")),
         (_, after) => parts.push(format!("hold {after}")),
     }
-    if let waiting @ 1.. = after["waiting"].as_u64().unwrap_or_default() {
+    if let waiting @ 1.. = after.waiting {
         parts.push(format!("{waiting} waiting"));
     }
     let note = match action {
-        Action::Isolate => "; requests are refused until it is released or reset",
-        Action::Reset | Action::Release => "",
+        GateAction::Isolate => "; requests are refused until it is released or reset",
+        GateAction::Reset | GateAction::Release => "",
     };
-    format!("{} `{key}`: {}{note}\n", action.done(), parts.join(", "))
+    format!("{} `{key}`: {}{note}\n", done(action), parts.join(", "))
 }
 
 fn change<T: fmt::Display + PartialEq>(name: &str, before: Option<T>, after: T) -> String {
@@ -270,7 +263,7 @@ fn change<T: fmt::Display + PartialEq>(name: &str, before: Option<T>, after: T) 
     }
 }
 
-fn table(list: &Value) -> String {
+fn table(list: &GateList) -> String {
     let heading = [
         "key",
         "rate",
@@ -285,48 +278,44 @@ fn table(list: &Value) -> String {
         "failed",
     ];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
-    rows.extend(list["gates"].as_array().into_iter().flatten().map(row));
+    rows.extend(list.gates.iter().map(row));
     let mut text = match rows.len() {
         1 => "no gates yet: a gate is made by the first request to its key\n".to_owned(),
         _ => columns(&rows),
     };
-    text.push_str(&totals(&list["totals"]));
+    text.push_str(&totals(&list.totals));
     text
 }
 
-fn row(gate: &Value) -> Vec<String> {
-    let number = |value: &Value| value.as_u64().unwrap_or_default().to_string();
-    let p95 = gate["latency_ms"]["p95"].as_f64();
-    let error_rate = gate["error_rate"].as_f64().unwrap_or_default();
-    let counts = &gate["counts"];
+fn row(gate: &Gate) -> Vec<String> {
+    let p95 = gate.latency_ms.p95;
     vec![
-        gate["key"].as_str().unwrap_or_default().to_owned(),
+        gate.key.clone(),
         rate(gate),
-        number(&gate["in_flight"]),
-        number(&gate["waiting"]),
+        gate.in_flight.to_string(),
+        gate.waiting.to_string(),
         p95.map_or_else(|| NONE.to_owned(), |p95| format!("{p95:.0} ms")),
-        format!("{:.0} %", error_rate * 100.0),
-        format!("{}{}", breaker(gate), until(&gate["breaker"]["until_ms"])),
+        format!("{:.0} %", gate.error_rate * 100.0),
+        format!("{}{}", breaker(gate), until(gate.breaker.until_ms)),
         hold(gate),
-        number(&counts["admitted"]),
-        number(&counts["throttled"]),
-        number(&counts["failed"]),
+        gate.counts.admitted.to_string(),
+        gate.counts.throttled.to_string(),
+        gate.counts.failed.to_string(),
     ]
 }
 
-fn rate(gate: &Value) -> String {
-    let rate = gate["rate_per_second"].as_f64().unwrap_or_default();
-    format!("{rate:.2}/s")
+fn rate(gate: &Gate) -> String {
+    format!("{:.2}/s", gate.rate_per_second)
 }
 
-fn breaker(gate: &Value) -> &str {
-    gate["breaker"]["state"].as_str().unwrap_or_default()
+fn breaker(gate: &Gate) -> &'static str {
+    gate.breaker.state.as_str()
 }
 
 /// Where a hold comes from and how long it lasts.
-fn hold(gate: &Value) -> String {
-    match gate["hold"]["source"].as_str() {
-        Some(source) => format!("{source}{}", until(&gate["hold"]["until_ms"])),
+fn hold(gate: &Gate) -> String {
+    match &gate.hold {
+        Some(hold) => format!("{}{}", hold.source, until(Some(hold.until_ms))),
         None => NONE.to_owned(),
     }
 }
@@ -334,28 +323,25 @@ fn hold(gate: &Value) -> String {
 /// Stands in a table where there is no value.
 const NONE: &str = "-";
 
-fn totals(totals: &Value) -> String {
-    let names = [
-        "requests",
-        "throttled",
-        "denied",
-        "retries",
-        "open",
-        "half_open",
-        "gates",
-        "evicted",
+fn totals(totals: &GateTotals) -> String {
+    let counts = [
+        ("requests", totals.requests),
+        ("throttled", totals.throttled),
+        ("denied", totals.denied),
+        ("retries", totals.retries),
+        ("open", totals.open),
+        ("half-open", totals.half_open),
+        ("gates", totals.gates),
+        ("evicted", totals.evicted),
     ];
-    let counts = names.map(|name| {
-        let count = totals[name].as_u64().unwrap_or_default();
-        format!("{} {count}", name.replace('_', "-"))
-    });
+    let counts = counts.map(|(name, count)| format!("{name} {count}"));
     format!("\n{}\n", counts.join("  "))
 }
 
 /// How far away a time of the server's is, by the clock of this machine; empty once it has passed.
-pub(super) fn until(at_ms: &Value) -> String {
+pub(super) fn until(at_ms: Option<i64>) -> String {
     let now = now_ms();
-    match at_ms.as_i64().and_then(|at| u64::try_from(at - now).ok()) {
+    match at_ms.and_then(|at| u64::try_from(at - now).ok()) {
         Some(left) if left > 0 => format!(" {}", Rounded(Duration::from_millis(left))),
         _ => String::new(),
     }

@@ -1,9 +1,13 @@
 //! `tidegate pools`: the endpoints of a running server.
 
+use std::collections::BTreeMap;
+
 use anyhow::anyhow;
-use app::admin::client::{Client, ClientError, encoded};
+use app::admin::bodies::{self, AddEndpoint, Endpoint, Pool, TestResult};
+use app::admin::client::{Client, ClientError};
 use clap::{Args, Subcommand, ValueEnum};
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::Failure;
 use super::gates::until;
@@ -104,7 +108,7 @@ Examples:
 pub(super) fn run(args: &PoolsArgs, output: &Output) -> Result<(), Failure> {
     let headers = match &args.command {
         PoolsCommand::Add(args) => headers(&args.headers)?,
-        _ => Map::new(),
+        _ => BTreeMap::new(),
     };
     let client = server::client(&args.server, output)?;
     let (result, text) = server::block_on(async {
@@ -127,72 +131,70 @@ pub(super) fn run(args: &PoolsArgs, output: &Output) -> Result<(), Failure> {
 /// The server's response, and the same for people.
 type Shown = Result<(Value, String), ClientError>;
 
+/// Bodies are plain values, which can always be shown as JSON.
+fn shown(body: &impl Serialize, text: String) -> Shown {
+    Ok((json!(body), text))
+}
+
 async fn list(client: &Client, pool: Option<&str>) -> Shown {
-    let path = pool.map_or_else(|| "/api/v1/pools".to_owned(), pool_path);
-    let pools = client.get(&path).await?;
-    let text = table(&pools);
-    Ok((pools, text))
+    match pool {
+        Some(pool) => {
+            let pool = client.pool(pool).await?;
+            shown(&pool, table(std::slice::from_ref(&pool)))
+        }
+        None => {
+            let list = client.pools().await?;
+            shown(&list, table(&list.pools))
+        }
+    }
 }
 
 async fn switch(client: &Client, args: &EndpointArgs, is_enabled: bool) -> Shown {
-    let body = json!({ "enabled": is_enabled });
-    let endpoint = client.patch(&args.path(), &body).await?;
+    let endpoint = client
+        .switch_endpoint(&args.pool, &args.name, is_enabled)
+        .await?;
     let text = match is_enabled {
         true => format!("enabled {args}: its errors and its pause are cleared\n"),
         false => format!("disabled {args} until a person enables it\n"),
     };
-    Ok((endpoint, text))
+    shown(&endpoint, text)
 }
 
-async fn add(client: &Client, args: &AddArgs, headers: Map<String, Value>) -> Shown {
+async fn add(client: &Client, args: &AddArgs, headers: BTreeMap<String, String>) -> Shown {
     let EndpointArgs { pool, name } = &args.endpoint;
-    let body = json!({ "name": name, "url": args.url, "headers": headers });
-    let path = format!("{}/endpoints", pool_path(pool));
-    let endpoint = client.post(&path, &body).await?;
-    let url = endpoint["url"].as_str().unwrap_or_default();
+    let new = AddEndpoint {
+        name: name.clone(),
+        url: args.url.clone(),
+        headers,
+    };
+    let endpoint = client.add_endpoint(pool, &new).await?;
+    let url = &endpoint.url;
     let text = format!("added `{name}` to pool `{pool}`: {url}, used from now on\n");
-    Ok((endpoint, text))
+    shown(&endpoint, text)
 }
 
 async fn remove(client: &Client, args: &EndpointArgs) -> Shown {
-    client.delete(&args.path()).await?;
-    let pool = client.get(&pool_path(&args.pool)).await?;
-    let EndpointArgs {
-        pool: pool_name,
-        name,
-    } = args;
-    let mut text = format!("removed `{name}` from pool `{pool_name}`\n");
-    if pool["endpoints"].as_array().is_some_and(Vec::is_empty) {
+    let EndpointArgs { pool, name } = args;
+    client.remove_endpoint(pool, name).await?;
+    let left = client.pool(pool).await?;
+    let mut text = format!("removed `{name}` from pool `{pool}`\n");
+    if left.endpoints.is_empty() {
         text.push_str(&format!(
-            "pool `{pool_name}` has no endpoint left: its requests are refused with `no_endpoint`\n"
+            "pool `{pool}` has no endpoint left: its requests are refused with `no_endpoint`\n"
         ));
     }
-    Ok((pool, text))
+    shown(&left, text)
 }
 
 async fn test(client: &Client, pool: &str, scenario: Scenario) -> Shown {
-    let scenario = scenario.to_possible_value();
-    let scenario = scenario.expect("no scenario is hidden");
-    let body = json!({ "scenario": scenario.get_name() });
-    let result = client
-        .post(&format!("{}/test", pool_path(pool)), &body)
-        .await?;
-    let text = steps(pool, &result);
-    Ok((result, text))
-}
-
-fn pool_path(pool: &str) -> String {
-    format!("/api/v1/pools/{}", encoded(pool))
-}
-
-impl EndpointArgs {
-    fn path(&self) -> String {
-        format!(
-            "{}/endpoints/{}",
-            pool_path(&self.pool),
-            encoded(&self.name)
-        )
-    }
+    let scenario = match scenario {
+        Scenario::SingleError => bodies::Scenario::SingleError,
+        Scenario::RepeatedErrors => bodies::Scenario::RepeatedErrors,
+        Scenario::SuccessRecovery => bodies::Scenario::SuccessRecovery,
+        Scenario::AutoDisable => bodies::Scenario::AutoDisable,
+    };
+    let result = client.test_protection(pool, scenario).await?;
+    shown(&result, steps(pool, &result))
 }
 
 impl std::fmt::Display for EndpointArgs {
@@ -202,13 +204,13 @@ impl std::fmt::Display for EndpointArgs {
 }
 
 /// Headers by name. A value that is no reference may be a secret, so messages do not repeat it.
-fn headers(flags: &[String]) -> Result<Map<String, Value>, Failure> {
-    let mut headers = Map::new();
+fn headers(flags: &[String]) -> Result<BTreeMap<String, String>, Failure> {
+    let mut headers = BTreeMap::new();
     let mut errors = Vec::new();
     for flag in flags {
         match flag.split_once('=') {
             Some((name, value)) if value.contains("env:") || value.contains("file:") => {
-                headers.insert(name.trim().to_owned(), value.trim().into());
+                headers.insert(name.trim().to_owned(), value.trim().to_owned());
             }
             Some((name, _)) => errors.push(anyhow!(
                 "`--header {name}` has a literal value, expected a reference"
@@ -229,12 +231,7 @@ fn headers(flags: &[String]) -> Result<Map<String, Value>, Failure> {
     })
 }
 
-/// One pool, or all of them.
-fn table(pools: &Value) -> String {
-    let pools = match pools["pools"].as_array() {
-        Some(pools) => pools.as_slice(),
-        None => std::slice::from_ref(pools),
-    };
+fn table(pools: &[Pool]) -> String {
     let heading = [
         "pool",
         "endpoint",
@@ -246,9 +243,8 @@ fn table(pools: &Value) -> String {
     ];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
     for pool in pools {
-        let name = pool["name"].as_str().unwrap_or_default();
-        let endpoints = pool["endpoints"].as_array().into_iter().flatten();
-        rows.extend(endpoints.map(|endpoint| row(name, endpoint)));
+        let endpoints = pool.endpoints.iter();
+        rows.extend(endpoints.map(|endpoint| row(&pool.name, endpoint)));
     }
     match rows.len() {
         1 => {
@@ -259,36 +255,32 @@ fn table(pools: &Value) -> String {
     }
 }
 
-fn row(pool: &str, endpoint: &Value) -> Vec<String> {
-    let text = |name: &str| endpoint[name].as_str().unwrap_or_default().to_owned();
-    let number = |name: &str| endpoint[name].as_u64().unwrap_or_default().to_string();
+fn row(pool: &str, endpoint: &Endpoint) -> Vec<String> {
     vec![
         pool.to_owned(),
-        text("name"),
+        endpoint.name.clone(),
         state(endpoint),
-        number("consecutive_errors"),
-        number("in_flight"),
-        text("url"),
-        text("last_error"),
+        endpoint.consecutive_errors.to_string(),
+        endpoint.in_flight.to_string(),
+        endpoint.url.clone(),
+        endpoint.last_error.clone().unwrap_or_default(),
     ]
 }
 
-fn state(endpoint: &Value) -> String {
-    match endpoint["disabled_reason"].as_str() {
-        Some(reason) => format!("disabled: {}", reason.trim_start_matches("disabled ")),
-        None if endpoint["paused_until_ms"].is_null() => "enabled".to_owned(),
-        None => format!("paused{}", until(&endpoint["paused_until_ms"])),
+fn state(endpoint: &Endpoint) -> String {
+    match (&endpoint.disabled_reason, endpoint.paused_until_ms) {
+        (Some(reason), _) => format!("disabled: {}", reason.trim_start_matches("disabled ")),
+        (None, None) => "enabled".to_owned(),
+        (None, until_ms) => format!("paused{}", until(until_ms)),
     }
 }
 
-fn steps(pool: &str, result: &Value) -> String {
+fn steps(pool: &str, result: &TestResult) -> String {
     let mut text = String::new();
-    let steps = result["steps"].as_array().into_iter().flatten();
-    for (step, number) in steps.zip(1..) {
-        let step = step["text"].as_str().unwrap_or_default();
-        text.push_str(&format!("request {number}: {step}\n"));
+    for (step, number) in result.steps.iter().zip(1..) {
+        text.push_str(&format!("request {number}: {}\n", step.text));
     }
-    if result["protected"] == json!(false) {
+    if !result.protected {
         text.push_str(&format!(
             "\nprotection of pool `{pool}` is off: it has one endpoint, or `protection.enabled` is false\n"
         ));

@@ -8,7 +8,6 @@ use app::admin::Token;
 use app::admin::client::{Client, ClientError};
 use app::settings::{ADMIN_TOKEN_VARIABLE, Process, Server, Surroundings};
 use clap::Args;
-use serde_json::Value;
 
 use super::{Failure, problems, settings};
 use crate::args::ConfigFile;
@@ -97,9 +96,7 @@ pub(super) fn named_failure(error: ClientError, list: &str) -> Failure {
 }
 
 /// Runs one call to its end.
-pub(super) fn call(
-    call: impl Future<Output = Result<Value, ClientError>>,
-) -> Result<Value, Failure> {
+pub(super) fn call<T>(call: impl Future<Output = Result<T, ClientError>>) -> Result<T, Failure> {
     block_on(async { call.await.map_err(failure) })
 }
 

@@ -335,12 +335,23 @@ fn config_names_the_server_and_the_folder_of_its_token() {
 fn control_characters_of_a_server_are_escaped() {
     let evil = r"a\u001b]0;title\u0007\nb\u009b2J\u202e";
     let gates = format!(
-        r#"{{"totals":{{}},"gates":[{{"key":"{evil}","breaker":{{"state":"{evil}"}},"hold":{{"source":"{evil}"}}}}]}}"#
+        r#"{{"totals":{{"requests":0,"throttled":0,"denied":0,"retries":0,"open":0,"half_open":0,"gates":1,"evicted":0}},
+        "gates":[{{"key":"{evil}","strategy":"aimd","rate_per_second":1,"tokens":1,"in_flight":0,"waiting":0,
+        "latency_ms":{{"ewma":1,"p95":null}},"error_rate":0,"breaker":{{"state":"closed","until_ms":null}},
+        "consecutive_failures":0,"hold":{{"until_ms":0,"reason":"{evil}","source":"{evil}"}},
+        "counts":{{"admitted":0,"success":0,"throttled":0,"failed":0}},"window":{{"total":0,"failed":0}},
+        "phase":null,"ceiling":null,"why":"{evil}"}}]}}"#
     );
     let pools = format!(
-        r#"{{"pools":[{{"name":"{evil}","endpoints":[{{"name":"{evil}","last_error":"{evil}"}}]}}]}}"#
+        r#"{{"pools":[{{"name":"{evil}","balance":"first","protection":{{"enabled":true,"pauses":[],"disable_after":5,
+        "unreachable":false,"show_test_tool":false,"probing_after":20,"statuses":[],"texts":[]}},
+        "endpoints":[{{"name":"{evil}","url":"{evil}","enabled":true,"paused_until_ms":null,"consecutive_errors":0,
+        "last_error":"{evil}","disabled_reason":null,"in_flight":0}}]}}]}}"#
     );
-    let trail = format!(r#"{{"id":"{evil}","method":"{evil}","steps":[{{"text":"{evil}"}}]}}"#);
+    let trail = format!(
+        r#"{{"id":"{evil}","at_ms":0,"route":"{evil}","method":"{evil}","status":200,"endpoint":null,"outcome":"{evil}",
+        "attempts":1,"waited_ms":0,"steps":[{{"at_ms":0,"kind":"over","text":"{evil}"}}],"left_out":0}}"#
+    );
     let problem = format!(r#"{{"reason":"{evil}","detail":"{evil}"}}"#);
     let check = |args: &str, status: &str, body: &str| {
         let server = FakeServer::new(status, body);

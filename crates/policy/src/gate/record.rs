@@ -6,7 +6,7 @@ use super::{Gate, GateSettings};
 use crate::breaker::{Breaker, BreakerRecord, BreakerState};
 use crate::hint::Source;
 use crate::line::Tickets;
-use crate::rate::{self, Strategy, Why};
+use crate::rate::{self, Phase, Strategy, Why};
 use crate::time::Timestamp;
 use crate::window::Counts;
 
@@ -76,6 +76,10 @@ pub struct GateSnapshot {
     pub failed: u32,
     /// What the breaker's window holds.
     pub window: Counts,
+    /// The rate that was last refused, if one was.
+    pub ceiling: Option<f64>,
+    /// What `adaptive` is doing; `None` for other strategies.
+    pub phase: Option<Phase>,
     /// The last change of the rate.
     pub why: Why,
 }
@@ -151,6 +155,9 @@ impl Gate {
             throttled: self.throttled,
             failed: self.failed,
             window: self.window(settings, now),
+            ceiling: self.adaptive.ceiling(),
+            phase: (settings.strategy == Strategy::Adaptive)
+                .then(|| self.adaptive.phase(bucket.rate())),
             why: self.why,
         }
     }

@@ -19,6 +19,19 @@ use super::{Moment, Reaction, Signal, Why};
 use crate::gate::GateSettings;
 use crate::time::Timestamp;
 
+/// What the strategy is doing, for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// No rate was refused yet: the rate grows fast.
+    Searching,
+    /// The rate grows towards the ceiling.
+    Rising,
+    /// The rate stays near the ceiling.
+    Staying,
+    /// The rate grows slowly above the ceiling, in case the limit has risen.
+    Probing,
+}
+
 /// What the strategy remembers: 4-byte fields, because there is one for every gate.
 #[derive(Clone, Debug)]
 pub(crate) struct Adaptive {
@@ -55,6 +68,24 @@ impl Adaptive {
     /// The rate that was last refused, if one was.
     pub(crate) fn ceiling(&self) -> Option<f64> {
         self.ceiling.is_finite().then_some(f64::from(self.ceiling))
+    }
+
+    /// What it is doing at this rate.
+    pub(crate) fn phase(&self, rate: f64) -> Phase {
+        if !self.has_ceiling() {
+            Phase::Searching
+        } else if rate < NEAR * f64::from(self.ceiling) {
+            Phase::Rising
+        } else if self.is_staying(rate) {
+            Phase::Staying
+        } else {
+            Phase::Probing
+        }
+    }
+
+    /// Are there fewer successes near the ceiling than it takes to probe it?
+    fn is_staying(&self, rate: f64) -> bool {
+        f64::from(self.near) <= f64::from(self.probe_hold) * (1.0 / rate).min(1.0)
     }
 
     /// Takes up a ceiling learned before a restart.
@@ -194,14 +225,14 @@ impl Adaptive {
             rate,
             paused_until,
         } = moment;
-        if rate < 0.92 * f64::from(self.ceiling) {
+        if rate < NEAR * f64::from(self.ceiling) {
             return (0.1 * rate * rate.min(1.0)).min(1.0);
         }
         if self.near == 0 {
             self.near_since = Coarse::of(now);
         }
         self.near = self.near.saturating_add(1);
-        if f64::from(self.near) <= f64::from(self.probe_hold) * (1.0 / rate).min(1.0) {
+        if self.is_staying(rate) {
             self.near_since = Coarse::of(now);
             return 0.0;
         }
@@ -241,8 +272,7 @@ impl Adaptive {
     fn fall_from(&mut self, rate: f64) -> f64 {
         let known = self.ceiling.is_finite();
         if known {
-            let probing = f64::from(self.near) > f64::from(self.probe_hold) * (1.0 / rate).min(1.0);
-            self.probe_hold = match probing {
+            self.probe_hold = match !self.is_staying(rate) {
                 true => self.probe_hold.saturating_mul(2).min(32),
                 false if rate < 1.0 => 16,
                 false => INITIAL_PROBE_HOLD,
@@ -319,6 +349,8 @@ pub(crate) const ALWAYS_IN_FLIGHT: u32 = 6;
 /// Below this, what was delivered is more chance than measure.
 const MIN_STRETCH_SECONDS: f64 = 0.3;
 
+/// The share of the ceiling from which on the rate is near it.
+const NEAR: f64 = 0.92;
 /// How far the rate falls from a ceiling it knows.
 const GENTLE_DECREASE: f64 = 0.7;
 /// Requests to stay below a ceiling before probing it, at rates below one per second.
