@@ -98,6 +98,7 @@ fn own_answer(
     if let Some(error) = failed {
         match error.trouble {
             Trouble::NotAllowed { .. } => return Own::AddressNotAllowed,
+            Trouble::NoDescriptors => return Own::NoDescriptors,
             Trouble::Body => return body.trouble().map_or(Own::BodyIncomplete, Own::from),
             Trouble::Failed { .. } => {}
         }
@@ -187,8 +188,7 @@ fn refusal(trail: &Trail, now: Timestamp) -> Option<Own> {
             Reason::QueueFull => Own::QueueFull { wait },
             Reason::BreakerOpen => Own::BreakerOpen { wait },
             Reason::TooManyGates => Own::TooManyGates,
-            // It waited until its deadline; when an attempt ends is unknown.
-            Reason::InFlight => Own::Deadline,
+            Reason::InFlight => Own::InFlight,
             Reason::Rate | Reason::Hold | Reason::Deadline | Reason::RetryBudget => match wait {
                 Some(_) => Own::WaitTooLong { wait },
                 None => Own::Deadline,

@@ -422,7 +422,7 @@ fn failed(
                 ..Answered::new(got, outcome)
             }
         }
-        Trouble::NotAllowed { .. } => Answered::unsent(got),
+        Trouble::NotAllowed { .. } | Trouble::NoDescriptors => Answered::unsent(got),
         // The server has seen some of it, so its permit is used up; but nobody learns anything.
         Trouble::Body => {
             let outcome = Outcome::failure(Failure::Reset, Phase::Sending, attempt.elapsed());

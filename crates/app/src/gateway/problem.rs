@@ -35,6 +35,10 @@ pub enum Own {
         /// From now on; `None` if a person has to interfere.
         wait: Option<Duration>,
     },
+    /// No place in flight was free before its caller's deadline.
+    InFlight,
+    /// The process has no descriptor left for a connection.
+    NoDescriptors,
     /// There is no room for another gate.
     TooManyGates,
     /// The gateway is about to stop.
@@ -77,6 +81,8 @@ impl Own {
             Self::QueueFull { .. } => RequestOutcome::QueueFull,
             Self::BreakerOpen { .. } => RequestOutcome::BreakerOpen,
             Self::NoEndpoint { .. } => RequestOutcome::NoEndpoint,
+            Self::InFlight => RequestOutcome::InFlight,
+            Self::NoDescriptors => RequestOutcome::NoDescriptors,
             Self::TooManyGates => RequestOutcome::TooManyGates,
             Self::Draining => RequestOutcome::Draining,
             Self::Deadline => RequestOutcome::Deadline,
@@ -107,6 +113,8 @@ impl Own {
             Self::WaitTooLong { .. } | Self::QueueFull { .. } => StatusCode::TOO_MANY_REQUESTS,
             Self::BreakerOpen { .. }
             | Self::NoEndpoint { .. }
+            | Self::InFlight
+            | Self::NoDescriptors
             | Self::TooManyGates
             | Self::Draining => StatusCode::SERVICE_UNAVAILABLE,
             Self::Deadline => StatusCode::GATEWAY_TIMEOUT,
@@ -132,7 +140,9 @@ impl Own {
             Self::WaitTooLong { wait } | Self::BreakerOpen { wait } | Self::NoEndpoint { wait } => {
                 *wait
             }
-            Self::TooManyGates | Self::Draining => Some(Duration::from_secs(1)),
+            Self::InFlight | Self::NoDescriptors | Self::TooManyGates | Self::Draining => {
+                Some(Duration::from_secs(1))
+            }
             _ => None,
         }
     }
@@ -143,6 +153,8 @@ impl Own {
             Self::QueueFull { .. } => "Too many requests are waiting",
             Self::BreakerOpen { .. } => "The upstream is not working",
             Self::NoEndpoint { .. } => "No endpoint can be used",
+            Self::InFlight => "Too many requests are in flight",
+            Self::NoDescriptors => "No descriptors are left",
             Self::TooManyGates => "Too many gates",
             Self::Draining => "The gateway is stopping",
             Self::Deadline => "Your time was over",
@@ -181,6 +193,14 @@ impl Own {
                 "every endpoint of this pool is disabled: a person has to enable one".to_owned()
             }
             Self::NoEndpoint { wait } => after("every endpoint of this pool is paused", wait),
+            Self::InFlight => {
+                "as many requests are in flight as may be (`max_in_flight`), and none ended in time"
+                    .to_owned()
+            }
+            Self::NoDescriptors => {
+                "the process cannot open another connection; raise its limit (`ulimit -n`)"
+                    .to_owned()
+            }
             Self::TooManyGates => {
                 "there is no room for another gate (`max_gates`), and none can go".to_owned()
             }

@@ -59,6 +59,10 @@ outcomes! {
     Deadline = "deadline",
     /// No endpoint of its pool can be used.
     NoEndpoint = "no_endpoint",
+    /// No place in flight was free before its deadline.
+    InFlight = "in_flight",
+    /// The process has no descriptor left for a connection.
+    NoDescriptors = "no_descriptors",
     /// There is no room for another gate.
     TooManyGates = "too_many_gates",
     /// No answer came from the upstream.

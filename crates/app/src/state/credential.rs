@@ -297,7 +297,9 @@ impl TokenEndpoint {
                     Trouble::Failed { failure, phase } => {
                         Answered::new(None, Outcome::failure(failure, phase, attempt.elapsed()))
                     }
-                    Trouble::NotAllowed { .. } | Trouble::Body => Answered::unsent(None),
+                    Trouble::NotAllowed { .. } | Trouble::NoDescriptors | Trouble::Body => {
+                        Answered::unsent(None)
+                    }
                 };
             }
         };

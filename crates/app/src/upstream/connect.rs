@@ -148,7 +148,10 @@ impl Connector {
             Place::Address(address) => vec![*address],
             Place::Name(name) => {
                 let found = lookup_host((&**name, target.port())).await;
-                let found = found.map_err(|_| failed(Failure::Dns, "its name did not resolve"))?;
+                let found = found.map_err(|error| match is_out_of_descriptors(&error) {
+                    true => SendError::no_descriptors(),
+                    false => failed(Failure::Dns, "its name did not resolve"),
+                })?;
                 found.map(|address| address.ip()).collect()
             }
         };
@@ -185,6 +188,9 @@ async fn dial(addresses: &[IpAddr], port: u16, time: Duration) -> Result<TcpStre
         let dialling = TcpStream::connect(SocketAddr::new(*address, port));
         match timeout(share, dialling).await {
             Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) if is_out_of_descriptors(&error) => {
+                return Err(SendError::no_descriptors());
+            }
             Ok(Err(error)) => last = failed(Failure::Connect, dial_in_words(&error)),
             Err(_) => last = failed(Failure::Timeout, "no connection stood in time"),
         }
@@ -287,6 +293,12 @@ const BROKEN: &str = "the connection broke as soon as it stood";
 
 fn failed(failure: Failure, what: impl Into<String>) -> SendError {
     SendError::failed(failure, Phase::Connecting, what)
+}
+
+/// Has the process, or the whole system, no descriptor left? `EMFILE` and `ENFILE` have these numbers
+/// on every Unix; the standard library has no kind for them.
+fn is_out_of_descriptors(error: &io::Error) -> bool {
+    cfg!(unix) && matches!(error.raw_os_error(), Some(23 | 24))
 }
 
 fn dial_in_words(error: &io::Error) -> &'static str {

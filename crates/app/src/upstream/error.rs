@@ -29,6 +29,8 @@ pub enum Trouble {
         /// Which one.
         address: IpAddr,
     },
+    /// Ours: the process has no descriptor left for a connection. Nothing was sent.
+    NoDescriptors,
     /// The caller's: the body of the request ended early, or was too long.
     Body,
 }
@@ -46,6 +48,14 @@ impl SendError {
         Self {
             trouble: Trouble::NotAllowed { address },
             what: format!("{address} must not be dialled"),
+            may_try_another: false,
+        }
+    }
+
+    pub(super) fn no_descriptors() -> Self {
+        Self {
+            trouble: Trouble::NoDescriptors,
+            what: "the process has no descriptors left".to_owned(),
             may_try_another: false,
         }
     }

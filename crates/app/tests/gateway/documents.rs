@@ -18,6 +18,8 @@ fn all() -> Vec<Own> {
         Own::QueueFull { wait: None },
         Own::BreakerOpen { wait },
         Own::NoEndpoint { wait },
+        Own::InFlight,
+        Own::NoDescriptors,
         Own::TooManyGates,
         Own::Draining,
         Own::Deadline,
@@ -42,6 +44,8 @@ fn all() -> Vec<Own> {
             | Own::QueueFull { .. }
             | Own::BreakerOpen { .. }
             | Own::NoEndpoint { .. }
+            | Own::InFlight
+            | Own::NoDescriptors
             | Own::TooManyGates
             | Own::Draining
             | Own::Deadline

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::support::{Fixture, mock, request};
+use crate::support::{Fixture, OPEN, in_child_with_descriptors, mock, pool, request};
 
 /// What came of sending these bytes: the statuses of all answers, until the connection ended.
 fn outcome(gateway: &Fixture, bytes: &[u8]) -> Vec<u16> {
@@ -425,5 +425,34 @@ fn refuses_a_path_that_is_too_long_behind_the_endpoints_own() {
     assert!(
         log.iter().all(|entry| entry.path.starts_with("/v1/b")),
         "{log:?}"
+    );
+}
+
+#[test]
+fn refuses_with_no_descriptors_when_the_process_has_none_left() {
+    in_child_with_descriptors(
+        "hostile::refuses_with_no_descriptors_when_the_process_has_none_left",
+        128,
+        || {
+            let mock = mock();
+            let gateway = Fixture::new(&format!(
+                "{OPEN}consecutive_failures = 1\n{}",
+                pool(&[("a", &mock.url())])
+            ));
+            let mut client = gateway.connect();
+            assert_eq!(client.get("/nope").status, 404);
+            let mut files = Vec::new();
+            while let Ok(file) = std::fs::File::open("/dev/null") {
+                files.push(file);
+            }
+            for _ in 0..3 {
+                let reply = client.get("/api/echo");
+                reply.is_own(503, "no_descriptors");
+                assert!(reply.header("retry-after").is_some());
+            }
+            drop(files);
+            // It says nothing about the upstream: the breaker is closed.
+            assert_eq!(client.get("/api/echo").status, 200);
+        },
     );
 }

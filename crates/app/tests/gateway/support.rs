@@ -4,6 +4,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::num::NonZeroUsize;
 use std::path::Path;
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -439,16 +440,31 @@ pub(crate) fn in_child(name: &str, test: impl FnOnce()) {
 
 /// The same with these variables in its environment.
 pub(crate) fn in_child_with(name: &str, variables: &[(&str, &str)], test: impl FnOnce()) {
+    let program = std::env::current_exe().unwrap();
+    let mut command = Command::new(program);
+    command.envs(variables.iter().copied());
+    run_child(command, name, test);
+}
+
+/// The same in a process that may have so many descriptors open.
+pub(crate) fn in_child_with_descriptors(name: &str, count: u32, test: impl FnOnce()) {
+    let mut command = Command::new("sh");
+    let script = format!("ulimit -n {count} && exec \"$0\" \"$@\"");
+    command
+        .arg("-c")
+        .arg(script)
+        .arg(std::env::current_exe().unwrap());
+    run_child(command, name, test);
+}
+
+fn run_child(mut command: Command, name: &str, test: impl FnOnce()) {
     if std::env::var_os(CHILD).is_some() {
         return test();
     }
-    let program = std::env::current_exe().unwrap();
-    let ended = std::process::Command::new(program)
+    let command = command
         .args(["--exact", name, "--nocapture"])
-        .env(CHILD, "1")
-        .envs(variables.iter().copied())
-        .output()
-        .unwrap();
+        .env(CHILD, "1");
+    let ended = command.output().unwrap();
     let said = [ended.stdout, ended.stderr].concat();
     let said = String::from_utf8_lossy(&said);
     assert!(

