@@ -6,14 +6,14 @@
 //! `full` is drawn below the smaller of delay and maximum instead, as everywhere else where it has
 //! that name, and never gathers.
 //!
-//! A wait that the server names replaces all of that, be it shorter or longer: the server knows,
-//! we guess. Jitter is then only added (up to `retry_after_jitter`), so that many who were sent
-//! away together do not return together; nothing ever shortens it, and `max` does not apply.
+//! A wait that the server names replaces all of that, be it shorter or longer: the server knows, we
+//! guess. Jitter is then only added (up to `retry_after_jitter`), so that many callers that were
+//! sent away together do not return together; nothing ever shortens it, and `max` does not apply.
 //!
 //! `max_attempts` counts sends, the first included: five sends have four waits. Growing by doubling
-//! is the default because nobody knows how long an outage lasts, and doubling is within a factor
+//! is the default because the length of an outage is unknown, and doubling is within a factor
 //! of two of the right wait whatever it was; `linear` and a ladder of written steps are there for
-//! those who know better.
+//! upstreams that are known better.
 
 mod options;
 
@@ -109,7 +109,7 @@ impl BackoffSettings {
 
     /// A first guess at the time until an item is given up: the delays of all sends before jitter
     /// and maximum, `base · (2^max_attempts − 1)` when doubling. It counts the delay after the last
-    /// send, which nobody waits for; [`Self::total_bounds`] is what can really be waited.
+    /// send, which is never waited for; [`Self::total_bounds`] is what can really be waited.
     ///
     /// ```
     /// let standard = policy::backoff::BackoffSettings::default();
@@ -182,7 +182,7 @@ impl fmt::Display for Growth {
 pub struct Steps(Box<[Duration]>);
 
 impl Steps {
-    /// More than anyone writes by hand.
+    /// More than a person writes by hand.
     pub const MAX: usize = 32;
 
     /// `None` if there are none or too many.

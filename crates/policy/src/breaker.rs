@@ -1,11 +1,11 @@
 //! The breaker of a gate: Closed, Open, HalfOpen, Isolated.
 //!
-//! It opens on failures in a row or on a share of failures in a sliding window, lets nobody
+//! It opens on failures in a row or on a share of failures in a sliding window, lets nothing
 //! through while Open, and then probes: at most so many at once, as many successes close it, the
 //! first failure opens it again for longer. A trip is judged after failures only, so a success can
 //! never open it.
 //!
-//! Open turns into HalfOpen by time alone. Nothing runs at that instant: whoever looks next finds
+//! Open turns into HalfOpen by time alone. Nothing runs at that instant: the next call finds
 //! it so ([`Breaker::advance`]). A probe is not a number that can leak: a permit carries the
 //! *round* it was given out in, a new round begins at every change of state, and only a permit of
 //! the present round gives its place back. Probes that never come back at all count as lost after
@@ -147,7 +147,7 @@ impl Breaker {
         (self.state(now) == BreakerState::Open).then_some(self.until)
     }
 
-    /// The end of the open time if nobody has looked since it passed, or while it lasts.
+    /// The end of the open time while it lasts, and after it until the next call.
     pub(crate) fn pending_end(&self) -> Option<Timestamp> {
         (self.state == BreakerState::Open).then_some(self.until)
     }

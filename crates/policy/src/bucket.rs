@@ -3,7 +3,7 @@
 //! Tokens are kept, not a "theoretical arrival time": the rate changes with almost every answer,
 //! and tokens already earned must not change their worth when it does. They are a float, times are
 //! whole nanoseconds, and a wait is rounded up; `SLACK` absorbs the rounding of the float, so that
-//! whoever waits exactly as long as told finds a token. A grant always takes the whole cost, also
+//! an ask that waits exactly that long finds a token. A grant always takes the whole cost, also
 //! when that leaves a hair less than nothing: the debt is carried, so the rate is kept exactly.
 //!
 //! A bucket goes on filling while its gate is held or its breaker open, but what was saved
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(
             bucket.tokens(),
             2.0,
-            "one kept, one refilled since, whether or not anyone asked"
+            "one kept, one refilled since, asked or not"
         );
         bucket.refill(at(11.0), 4.0, pause);
         assert_eq!(bucket.tokens(), 3.0, "the pause is over for good");

@@ -3,7 +3,7 @@
 //! Attempts bound the retries of one item; nothing in that bounds their sum. When an upstream
 //! fails for everyone, five sends per item are five times the load, at the worst moment. A budget
 //! bounds the sum: a retry is paid for by ordinary requests, `ratio` of a retry each, or comes out
-//! of a minimum that is always there, so that those who send little may retry too.
+//! of a minimum that is always there, so that callers that send little may retry too.
 //!
 //! The minimum is a token bucket of `min_per_second` that holds one second's worth: as long as
 //! fewer than `min_per_second` retries were granted in the last second, the next is granted. What
@@ -11,8 +11,8 @@
 //! afterwards. Ten slices of a second keep it, so the size is fixed and every call takes the same
 //! few steps. All arithmetic is in whole numbers; a ratio of 0.1 and ten requests are one retry.
 //!
-//! Who is refused and has patience asks again at [`RetryBudget::next_at`]; that uses no attempt up,
-//! for nothing was sent. Who has none passes on the answer there was.
+//! A retry that is refused may wait until [`RetryBudget::next_at`]; that uses no attempt up, for
+//! nothing was sent. Otherwise the last response is passed on.
 //!
 //! What follows, and is tested: in any stretch of `t` seconds at most `ratio ·` (requests in it and
 //! in the ten seconds before it) `+ min_per_second · (t + 1)` retries are granted.
@@ -90,8 +90,8 @@ impl Default for BudgetSettings {
 /// What one retry costs, in the unit of what requests pay in.
 const RETRY: u64 = 1_000_000;
 
-/// What may still be sent again. One for everything that shares an upstream's goodwill; whoever
-/// owns it tells it of every ordinary request and asks it before every retry.
+/// How many retries may still be sent, for one key. Its owner reports every ordinary request and
+/// asks before every retry.
 ///
 /// ```
 /// use policy::budget::{BudgetSettings, RetryBudget};

@@ -1,13 +1,14 @@
-//! The gate: the state kept for one key, and the one place where it is decided who may send.
+//! The gate: the state kept for one key, and the one place that decides whether a request may
+//! leave.
 //!
-//! An [`Ask`] is admitted, told to wait, or refused, always with a reason and where possible with
+//! An [`Ask`] is admitted, waits, or is refused, always with a reason and where possible with
 //! an `until`. The order of questions is fixed: breaker, hold, tokens (and known limits), in
-//! flight, whose turn. Whoever is admitted gets a [`Permit`] and brings it back with what happened;
+//! flight, whose turn. An admitted ask gets a [`Permit`], which comes back with what happened;
 //! the gate then learns, once per real event: the permit carries the *epoch* it was given out in,
 //! every decrease, trip and close begins a new one, and results of an older epoch teach nothing:
 //! they are counted and may extend a hold, which only ever grows.
 //!
-//! Everything happens when somebody calls; nothing runs in between. A hold or an open breaker that
+//! Everything happens in calls; nothing runs in between. A hold or an open breaker that
 //! ended an hour ago is accounted for when the next ask looks, exactly as if it had been noticed
 //! at that instant. One `u32` names the waiting line, which lives in an arena of its own; the rest
 //! is a fixed 240 bytes, see [`Gate`].
@@ -56,10 +57,10 @@ pub struct Gate {
     last_success: Option<CoarseTime>,
     last_progress: LastProgress,
     why: Why,
-    /// Do tokens and places in flight alone decide? Nearly always: the breaker is Closed, no hold is
-    /// to be accounted for, there are no known limits and no doubt whether anything passes. Kept
-    /// here so that an ask need not look at all of these; [`Gate::update_is_plain`] keeps it up
-    /// to date.
+    /// Do tokens and places in flight alone decide? Nearly always: the breaker is Closed, no hold
+    /// is to be accounted for, there are no known limits and no doubt whether anything passes. Kept
+    /// here so that an ask need not look at all of these; [`Gate::update_is_plain`] keeps it up to
+    /// date.
     is_plain: bool,
     adaptive: Adaptive,
     throttled: u32,
@@ -73,7 +74,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// A gate nobody has used: a full bucket, a Closed breaker. All memory it ever needs is taken
+    /// An unused gate: a full bucket, a Closed breaker. All memory it ever needs is taken
     /// here.
     pub fn new(settings: &GateSettings, now: Timestamp) -> Self {
         let rate = settings.initial_rate;
@@ -120,7 +121,7 @@ impl Gate {
         self.update_is_plain();
     }
 
-    /// A person makes the gate as new. Who is in flight or in line stays there.
+    /// A person makes the gate as new. What is in flight or in line stays there.
     pub fn reset(&mut self, settings: &GateSettings, now: Timestamp) {
         self.release(settings, now);
         let Self {
@@ -145,7 +146,7 @@ impl Gate {
     /// The settings were changed from `old` to `new`: goes on with what was learned, within the
     /// new bounds.
     ///
-    /// Holds, the breaker's state, who is in flight and who is in line stay. The rate is brought
+    /// Holds, the breaker's state, what is in flight and what is in line stay. The rate is brought
     /// within the new bounds, or set to the initial one if it is fixed now; if it moved, attempts
     /// under way teach nothing any more. What was saved is cut to the new burst. A known limit
     /// that stays keeps its log, a new one starts with what the others know. The breaker's window
@@ -209,7 +210,7 @@ impl Gate {
         tickets.waiting(self.line)
     }
 
-    /// Does anyone wait?
+    /// Is its line not empty?
     #[inline]
     pub fn is_waited_for(&self) -> bool {
         self.line != LineId::NONE
@@ -232,20 +233,20 @@ impl Gate {
         self.counters.epoch()
     }
 
-    /// When anyone last asked or brought a permit back.
+    /// When it was last asked, or a permit came back.
     pub fn last_activity(&self) -> Timestamp {
         self.bucket.refilled_at()
     }
 
-    /// May it be forgotten? Not while it is held, not Closed, or while anyone is in flight or
-    /// waits.
+    /// May it be forgotten? Not while it is held, not Closed, or while anything is in flight or
+    /// in line.
     pub fn is_evictable(&self, now: Timestamp) -> bool {
         let busy = self.in_flight() > 0 || self.is_waited_for();
         let held = self.hold_until > now;
         !busy && !held && self.breaker.state(now) == BreakerState::Closed
     }
 
-    /// Has nobody used it for so long that it is to be forgotten?
+    /// Was it not used for `idle_after`, and may it be forgotten?
     pub fn is_idle(&self, settings: &GateSettings, now: Timestamp) -> bool {
         now.since(self.last_activity()) >= settings.idle_after && self.is_evictable(now)
     }

@@ -1,8 +1,7 @@
-//! One thing that someone wants done, over all its attempts: may it be sent again, and when?
+//! One logical request over all its attempts: may it be sent again, and when?
 //!
-//! Everyone who sends asks the same item: the gateway, durable operations, fetch, run and replay
-//! drive it, none of them decides. It is told what came of each attempt and answers with one
-//! [`Step`]:
+//! The gateway, durable operations, fetch, run and replay all drive the same item; none of them
+//! decides. It takes the outcome of each attempt and returns one [`Step`]:
 //!
 //! | verdict | uses an attempt up | then |
 //! |---|---|---|
@@ -16,8 +15,8 @@
 //! **Attempts are for failures we cannot explain.** A server that says when to come back has said
 //! that the request is welcome then; to count that would fail it for being patient. The same goes
 //! for what a gate refuses: nothing was sent. Time bounds these instead: `expires_after`, and
-//! `give_up_after` without any success at the gate. Whoever would be sent too late is told so at
-//! once, not at the end of a wait that cannot help.
+//! `give_up_after` without any success at the gate. An item that would be sent too late
+//! ends at once, not after a wait that cannot help.
 //!
 //! **Nothing is done twice.** An unsafe request (POST, PATCH …) is sent again only if the server
 //! cannot have acted on the last one: nothing of it was written, the stream was given back
@@ -48,7 +47,7 @@ use crate::outcome::{Answer, Outcome, Verdict};
 use crate::random::Random;
 use crate::time::Timestamp;
 
-/// An item that a server has told to wait this often is over: no server means it any more.
+/// An item that a server has made wait this often is `exhausted`.
 pub const MAX_DIRECTED_WAITS: u32 = 100;
 
 /// What does not change over an item's attempts.
@@ -172,7 +171,7 @@ impl Item {
         (self.expires_at < Timestamp::MAX).then_some(self.expires_at)
     }
 
-    /// Its gate had a success at `at`, of whatever item: whoever waits there may go on hoping.
+    /// Its gate had a success at `at`, of whatever item: `give_up_after` counts from there.
     pub fn gate_succeeded(&mut self, at: Timestamp) {
         if let Some(give_up_after) = self.kind.give_up_after {
             self.gives_up_at = self.gives_up_at.max(at + give_up_after);
@@ -229,7 +228,7 @@ impl Item {
     }
 
     /// What to do when its gate refused to let it out, for `reason` and until `until` if that is
-    /// known. Nothing was sent, so no attempt is used up; where nobody knows until when, it asks
+    /// known. Nothing was sent, so no attempt is used up; where the end is unknown, it asks
     /// again after the backoff's first step.
     pub fn refused(
         &mut self,

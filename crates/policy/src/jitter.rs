@@ -1,13 +1,13 @@
-//! What chance does to a delay, so that those who failed together do not come back together.
+//! What chance does to a delay, so that callers that failed together do not come back together.
 //!
 //! A jitter is a range of factors: `0.5..1.5` keeps the mean and spreads everyone over one whole
 //! delay, `full` (0 to 1) spreads further and is on average twice as fast. The second is right for
-//! many small requests, where only the sum matters; the first where somebody waits and a delay of
+//! many small requests, where only the sum matters; the first where a person waits and a delay of
 //! nothing at all would be a surprise.
 //!
 //! What is drawn is cut to whole milliseconds, so that what is logged is what is waited; where
 //! that would pass the lower bound, as in delays of a few milliseconds, it is left as drawn. A
-//! bound that has to hold in any case (a maximum) is kept by whoever draws, afterwards: jitter on
+//! bound that has to hold in any case (a maximum) is applied by the caller, afterwards: jitter on
 //! top of a bound is no bound.
 
 use std::fmt;
@@ -29,7 +29,7 @@ use crate::setting;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Jitter {
-    /// Not at all: everyone waits exactly as long. For tests and for those who are alone.
+    /// Not at all: all callers wait exactly as long. For tests and for a single caller.
     None,
     /// From nothing up to the whole delay.
     Full,
@@ -38,7 +38,7 @@ pub enum Jitter {
 }
 
 impl Jitter {
-    /// `0.5..1.5`: as long as meant on average, and nobody is back at once.
+    /// `0.5..1.5`: as long as meant on average, and never zero.
     pub const STANDARD: Self = Self::Range(Factors {
         low: 0.5,
         high: 1.5,
@@ -112,8 +112,8 @@ pub struct Factors {
 }
 
 impl Factors {
-    /// `None` if they are not in order or out of bounds. Not all zero, for then nobody would wait;
-    /// not above ten, for then the delay that was set says nothing any more.
+    /// `None` if they are not in order or out of bounds. Not all zero, for then there would be no
+    /// wait; not above ten, for then the delay that was set says nothing any more.
     pub fn new(low: f64, high: f64) -> Option<Self> {
         let in_order = 0.0 <= low && low <= high;
         // Adding zero makes -0 a plain one.

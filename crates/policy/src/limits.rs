@@ -89,7 +89,7 @@ impl Limits {
 
     /// Logs for `limits`, if there are any, that go on where those of `before` stand. A limit that
     /// was there keeps its log. A new one starts with the log that reaches back furthest, so that
-    /// a limit that is changed does not begin with an allowance nobody has.
+    /// a limit that is changed does not begin with an allowance that does not exist.
     pub(crate) fn boxed(limits: &[Limit], before: Option<&Self>) -> Option<Box<Self>> {
         if limits.is_empty() {
             return None;
@@ -248,7 +248,7 @@ impl Log {
     /// the one that would be forgotten first, so this errs on the safe side only.
     fn give_back(&mut self, cost: u32, taken_at: Timestamp, now: Timestamp) {
         if taken_at + self.limit.period <= now {
-            // The entry may be gone, and the next one is about somebody else.
+            // The entry may be gone, and the next one belongs to other asks.
             return;
         }
         let mut rest = cost;
@@ -543,7 +543,7 @@ mod tests {
             }
         }
 
-        /// Erring on the safe side costs little: who leaves when told keeps 98 % of the limit.
+        /// Erring on the safe side costs little: asks that leave when due use 98 % of the limit.
         #[test]
         fn an_endless_line_reaches_the_limit(count in 1u32..2000) {
             let mut log = Limits::new(&[Limit::new(count, Duration::from_secs(1)).unwrap()]);

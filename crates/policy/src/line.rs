@@ -1,11 +1,11 @@
-//! The waiting line of a gate: who leaves next, and whose deadline passes first.
+//! The waiting line of a gate: which ticket leaves next, and which deadline passes first.
 //!
 //! Tickets of a class leave strictly in the order they came. Interactive tickets leave before
 //! background ones, but never more than [`SHARE`] in a row while one of those waits: preferred is
-//! not the same as alone, and nobody waits for ever. The line knows nothing of tokens or breakers;
-//! the gate asks it whose turn it is, and takes that one out when it may leave.
+//! not the same as alone, and no ticket waits for ever. The line knows nothing of tokens or
+//! breakers; the gate asks it whose turn it is, and takes that one out when it may leave.
 //!
-//! All lines of many gates live in one arena, [`Tickets`]. A gate with nobody waiting holds four
+//! All lines of many gates live in one arena, [`Tickets`]. A gate with an empty line holds four
 //! bytes for it, joining and leaving allocate nothing once the arena has seen its peak, and a
 //! place given back is used again.
 
@@ -23,16 +23,16 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// A small number, unique among those who wait now: where an owner keeps what belongs to it.
+    /// A small number, unique among the tickets in line: an index for what belongs to it.
     pub fn index(&self) -> usize {
         self.index as usize
     }
 }
 
-/// Who leaves first when several wait.
+/// Which asks leave first when several wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Class {
-    /// Someone is looking at a screen. The default.
+    /// A person waits for the response. The default.
     #[default]
     Interactive,
     /// Work that can wait: leaves after interactive work, but at least every eighth time.
@@ -43,12 +43,12 @@ pub enum Class {
 /// is close to "first", and still bounds a background wait to eight times its share.
 pub const SHARE: u32 = 7;
 
-/// Names a line in its arena; [`LineId::NONE`] while nobody waits.
+/// Names a line in its arena; [`LineId::NONE`] while it is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineId(u32);
 
 impl LineId {
-    /// The line of a gate where nobody waits.
+    /// The line of a gate where nothing waits.
     pub const NONE: Self = Self(NIL);
 }
 
@@ -102,7 +102,7 @@ struct Queue {
 }
 
 impl Tickets {
-    /// An arena without anyone in it.
+    /// An arena without tickets.
     pub fn new() -> Self {
         Self {
             waiters: Vec::new(),
@@ -113,7 +113,7 @@ impl Tickets {
         }
     }
 
-    /// Puts someone at the end of the line of their class.
+    /// Adds a ticket at the end of the line of its class.
     pub fn join(
         &mut self,
         line: &mut LineId,
@@ -161,12 +161,12 @@ impl Tickets {
         line.interactive.len + line.background.len
     }
 
-    /// The cost of whoever's turn it is.
+    /// The cost of the ticket whose turn it is.
     pub fn first_cost(&self, line: LineId) -> Option<u32> {
         self.first(line).map(|index| self.waiter(index).cost)
     }
 
-    /// Takes out whoever's turn it is.
+    /// Takes out the ticket whose turn it is.
     pub fn leave_first(&mut self, line: &mut LineId) -> Option<Ticket> {
         let index = self.first(*line)?;
         let class = self.waiter(index).class;
@@ -533,7 +533,7 @@ mod tests {
 
     proptest! {
         /// Random joins, departures, expiries and cancellations over several lines: classes leave
-        /// in order, nobody is lost or doubled, and `ahead` foretells the exact place.
+        /// in order, no ticket is lost or doubled, and `ahead` foretells the exact place.
         #[test]
         fn lines_keep_their_promises(steps in prop::collection::vec((0usize..3, 0u8..10, 0u64..40), 1..400)) {
             let mut tickets = Tickets::new();

@@ -1,12 +1,12 @@
 //! The life of an operation: a request that was accepted for durable delivery.
 //!
 //! Only the moves live here, as one table, so that every store and every worker has the same: what
-//! is not in the table cannot happen, whoever asks for it. An illegal move is an answer and not a
+//! is not in the table cannot happen. An illegal move is an answer and not a
 //! fault: a worker whose lease was lost comes back late, a person clicks twice, two people decide
-//! at once. The loser of such a race is told what the state is, and nothing changes.
+//! at once. The loser of such a race gets the present state, and nothing changes.
 //!
 //! - **Nothing leaves on its own what a person has to look at.** `conflict` and `failed` keep their
-//!   reason until somebody decides; expiry does not touch them.
+//!   reason until a person decides; expiry does not touch them.
 //! - **A conflict is resolved, not retried.** A retry of everything that failed, by filter, must
 //!   not resend conflicts blindly, so `retry` does not apply to them.
 //! - **A new body is a new request.** After a merge or a replacement the idempotency key changes,
@@ -87,9 +87,9 @@ pub enum Event {
     Fail(TerminalReason),
     /// The server has something else.
     Conflict,
-    /// The worker gives it back unsent, as when it is told to stop.
+    /// The worker gives it back unsent, such as when it stops.
     Release,
-    /// The worker has not been heard of for too long.
+    /// The worker's lease has ended without a heartbeat.
     LeaseLost,
     /// Its time is over.
     Expire,
@@ -300,7 +300,7 @@ pub struct Move {
 pub enum Attempts {
     /// They stay used up.
     Kept,
-    /// It has all of them again: somebody decided to begin anew.
+    /// It has all of them again: a person began anew.
     Anew,
 }
 

@@ -52,7 +52,8 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// An ask for whatever gate it is brought to: those of a pool's endpoints, or of a list of keys.
+    /// An ask for whatever gate it is brought to: those of a pool's endpoints, or of a list of
+    /// keys.
     pub const fn any() -> Self {
         Self::new("")
     }
@@ -113,7 +114,7 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// The ask, made at `asked_at`, as a gate with these settings hears it.
+    /// The ask, made at `asked_at`, as a gate with these settings gets it.
     pub(crate) fn at_gate(&self, settings: &GateSettings, asked_at: Timestamp) -> gate::Ask {
         let longest = asked_at + settings.max_wait();
         gate::Ask {
@@ -146,7 +147,7 @@ impl<'a> From<&'a String> for Ask<'a> {
 /// Nothing was sent and nothing was taken. Every refusal may be asked again; before
 /// [`Refusal::until`] it would be in vain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}{}", told(self.reason), later(self.wait))]
+#[error("{}{}", describe(self.reason), later(self.wait))]
 pub struct Refusal {
     reason: Reason,
     until: Option<Timestamp>,
@@ -167,7 +168,7 @@ impl Refusal {
         self.reason
     }
 
-    /// When asking again may help, on the limiter's clock; `None` if nobody knows.
+    /// When asking again may help, on the limiter's clock; `None` if that is unknown.
     pub fn until(&self) -> Option<Timestamp> {
         self.until
     }
@@ -178,13 +179,13 @@ impl Refusal {
     }
 }
 
-fn told(reason: Reason) -> &'static str {
+fn describe(reason: Reason) -> &'static str {
     match reason {
         Reason::Rate => "not yet: the gate's rate or a known limit",
-        Reason::Hold => "not yet: the server asked to be left alone",
+        Reason::Hold => "not yet: the server asked for a delay (Retry-After)",
         Reason::BreakerOpen => "not now: the breaker is open",
         Reason::InFlight => "not yet: as many attempts as allowed are under way",
-        Reason::QueueFull => "not now: as many as allowed are waiting",
+        Reason::QueueFull => "not now: as many asks as allowed are waiting",
         Reason::Deadline => "not in time: it could not leave before its deadline",
         Reason::TooManyGates => "not now: there are as many gates as allowed and none can go",
         Reason::RetryBudget => "not yet: the retry budget is used up",

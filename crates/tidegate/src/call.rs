@@ -1,4 +1,4 @@
-//! The attempt loop: one thing that somebody wants done, over all its attempts.
+//! The attempt loop: one request over all its attempts.
 //!
 //! ask the gate → attempt → judge → settle → wait → again. The loop decides none of it: when an
 //! item may be sent again and when it is over is for [`policy::item`] to say, when it may leave for
@@ -63,7 +63,7 @@ impl<T> Answered<T> {
         Self::judged(value, outcome, verdict)
     }
 
-    /// Judged by someone who knows better, from the body or by rules of their own.
+    /// Judged by the caller, from the body or by its own rules.
     pub fn judged(value: T, outcome: Outcome, verdict: Option<Verdict>) -> Self {
         Self {
             value,
@@ -145,7 +145,7 @@ pub struct Called<T> {
     pub in_flight: Option<InFlight>,
 }
 
-/// Something that somebody wants done through a gate, or through a [`Pool`].
+/// A request through a gate, or through a [`Pool`], with retries.
 ///
 /// Made by [`Limiter::call`] or [`Pool::call`]. The defaults are a request that may be sent again
 /// without harm (GET), the preset `standard`, no deadline, and giving up after five minutes
@@ -184,10 +184,10 @@ pub struct Call<'a, P = Limiter> {
     is_in_line_only: bool,
 }
 
-/// Who is told of every step of a call as it is taken.
+/// Called with every step of a call as it is taken.
 type Watcher<'a> = &'a (dyn Fn(&TrailStep) + Sync);
 
-/// How long a gate may go without any success before those who wait there give up.
+/// How long a gate may go without any success before calls that wait there give up.
 pub const GIVE_UP_AFTER: Duration = Duration::from_secs(300);
 
 impl<'a, P> Call<'a, P> {
@@ -236,8 +236,8 @@ impl<'a, P> Call<'a, P> {
         Self { kind, ..self }
     }
 
-    /// It must be sent within this time, all attempts and waits included; who cannot be is told so
-    /// at once.
+    /// It must be sent within this time, all attempts and waits included; if it
+    /// cannot, it ends at once.
     pub fn within(self, time: Duration) -> Self {
         let kind = ItemKind {
             expires_after: Some(time),
@@ -247,7 +247,7 @@ impl<'a, P> Call<'a, P> {
     }
 
     /// How long its gate may go without any success, of whatever call; [`GIVE_UP_AFTER`] unless
-    /// told otherwise. With `None`, and without [`within`](Self::within), a call waits for its gate
+    /// set otherwise. With `None`, and without [`within`](Self::within), a call waits for its gate
     /// for as long as that takes.
     pub fn give_up_after(self, time: Option<Duration>) -> Self {
         let kind = ItemKind {
@@ -273,8 +273,8 @@ impl<'a, P> Call<'a, P> {
         }
     }
 
-    /// Who is told of every step as it is taken, and not only when all is over: for a log that
-    /// knows whose call it is. It should be quick.
+    /// Calls `watcher` with every step as it is taken, and not only at the end: for a log with the
+    /// request's id. It should be quick.
     pub fn watch(self, watcher: &'a (dyn Fn(&TrailStep) + Sync)) -> Self {
         Self {
             watcher: Some(watcher),
@@ -282,9 +282,9 @@ impl<'a, P> Call<'a, P> {
         }
     }
 
-    /// Who finds no place in the line of a gate, or no room for a gate, is told so at once; without
-    /// this it asks again as long as there is time. For callers that are many: lines have a bound,
-    /// and those who wait outside have none.
+    /// If the line of its gate is full, or there is no room for a gate, it ends at once; without
+    /// this it asks again as long as there is time. For many callers: lines have a bound, and calls
+    /// that wait outside of them have none.
     pub fn in_line_only(self) -> Self {
         Self {
             is_in_line_only: true,

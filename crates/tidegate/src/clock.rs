@@ -11,7 +11,7 @@
 //! | `Clock::tokio` (feature `tokio`) | the runtime's, which tests may pause | a task of the runtime |
 //!
 //! The system clock does not use a runtime's timers. Waiting works under every executor and
-//! across several, a runtime that shuts down takes nobody's timer with it, and a wait ends within
+//! across several, a runtime that shuts down takes no timer with it, and a wait ends within
 //! some 100 µs of its time where timer wheels have a tick of a millisecond.
 //!
 //! This is the only place that relates monotonic time to the calendar.
@@ -193,7 +193,7 @@ impl Future for Sleep {
         if !is_set {
             let alarm = self.clock.alarm(self.at, waker.clone());
             self.alarm = Some((alarm, waker.clone()));
-            // Time may have been moved by hand meanwhile, and then nobody rings.
+            // Time may have been moved by hand meanwhile, and then no alarm is due.
             self.clock.catch_up();
         }
         Poll::Pending

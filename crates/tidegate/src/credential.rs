@@ -1,10 +1,10 @@
-//! Credentials that can be refreshed, once for everyone who uses them.
+//! Credentials that can be refreshed, once for all calls that use them.
 //!
 //! When a token expires, every request that is under way comes back with 401 at about the same
 //! time. One refresh is enough for all of them, and most token servers treat a second as abuse. So
-//! a refresh is single-flight: the first who needs it runs it, the others wait for the result, and
-//! who comes later with a token of before does not run it again. If whoever runs it is cancelled,
-//! one of those who wait takes over.
+//! a refresh is single-flight: the first call that needs it runs it, the others wait for the
+//! result, and a later call with an old token does not run it again. If the call that runs it is
+//! cancelled, one of those that wait takes over.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -47,7 +47,7 @@ pub struct Credential<V> {
     name: Box<str>,
     make: Box<dyn Fn() -> Making<V> + Send + Sync>,
     state: Mutex<State<V>>,
-    /// Those who wait for the one who refreshes.
+    /// Calls that wait for the refresh under way.
     waiters: Waiters,
 }
 
@@ -95,7 +95,7 @@ impl<V: Send + Sync> Credential<V> {
         }
     }
 
-    /// Waits until it is known how it went, or until nobody else does it.
+    /// Waits until the refresh under way has ended, or was dropped.
     async fn turn(&self, used: u64, began: u64) -> Turn {
         let mut place = self.waiters.place();
         poll_fn(|context| {
@@ -162,7 +162,7 @@ enum Turn {
     Over(bool),
 }
 
-/// A refresh under way. Dropped before its end, somebody else takes over.
+/// A refresh under way. Dropped before its end, another call takes over.
 struct Running<'a, V: Send + Sync>(&'a Credential<V>);
 
 impl<V: Send + Sync> Running<'_, V> {

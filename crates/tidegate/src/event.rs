@@ -1,6 +1,6 @@
 //! What happens, as types: the one place that logs, metrics and consoles are fed from.
 //!
-//! A limiter has at most one [`Listener`], given when it is built; who wants several writes one
+//! A limiter has at most one [`Listener`], given when it is built; for several, write one
 //! that passes on. Without one nothing is gathered and nothing is called. Events borrow, so that
 //! hearing of one costs nothing that the listener does not ask for.
 
@@ -14,15 +14,15 @@ use policy::outcome::Verdict;
 use policy::rate::Why;
 use policy::time::Timestamp;
 
-/// Hears what happens.
+/// Receives events.
 ///
-/// It is called by whoever asks, settles or retries, after all locks are free. What takes long
-/// belongs into a channel. Its panic is that of whoever called: their permits are given back.
+/// It is called by the task that asks, settles or retries, after all locks are free. What takes
+/// long belongs into a channel. A panic in it is a panic of that task; its permits are given back.
 pub trait Listener: Send + Sync + 'static {
     /// Something happened at `at`, on the limiter's clock.
     fn on_event(&self, at: Timestamp, event: &Event<'_>);
 
-    /// Does it want to hear of every single ask and answer? If not, it is spared `Waiting`,
+    /// Does it want every single ask and response? If not, it does not get `Waiting`,
     /// `Admitted`, `Refused`, `Settled`, `Abandoned` and `RateChanged`, and asks and answers that
     /// change nothing else cost no more than without a listener. It may change its mind.
     fn wants_everything(&self) -> bool {
@@ -98,7 +98,7 @@ pub enum Event<'a> {
         key: &'a str,
         /// Until when.
         until: Timestamp,
-        /// Who asked for it.
+        /// Where it comes from.
         source: Source,
     },
     /// A breaker opened.
@@ -124,7 +124,7 @@ pub enum Event<'a> {
         /// Why.
         reason: ResendReason,
     },
-    /// A call is over without success, and will not be sent again. Told once for each.
+    /// A call is over without success, and will not be sent again. One event for each.
     Failed {
         /// Through which gate or pool.
         key: &'a str,

@@ -1,4 +1,4 @@
-//! The guide: one page for each thing that somebody wants to do.
+//! The guide: one page for each task.
 //!
 //! Every block of code in it is compiled and run by the tests. Those that wait do so in virtual
 //! time: hidden lines around them start a tokio runtime whose clock is paused, see [`time`].

@@ -1,8 +1,8 @@
 //! From an HTTP exchange to what gates and items learn from.
 //!
-//! Everything here looks at heads only: a body is read by whoever wants its content, at their
-//! pace, and a limiter that read it first would have to keep it. Who has the beginning of a body
-//! anyway can hand it in, and gets the waits and codes that it names.
+//! Everything here looks at heads only: a body is read by the code that wants its content, at its
+//! pace, and a limiter that read it first would have to keep it. Code that has the beginning of a
+//! body anyway can hand it in, and gets the waits and codes that it names.
 //!
 //! ```
 //! use std::time::Duration;
@@ -72,8 +72,8 @@ pub fn judge<B>(response: &Response<B>, rules: &[Rule], body: &[u8], hint: &Hint
     Head::of(response).with_body(body).judge(rules, hint)
 }
 
-/// The head of an answer, for those who have no [`Response`] at hand, and as much of its body as
-/// somebody has read.
+/// The head of a response, for code without a [`Response`] at hand, and as much of its body as was
+/// read.
 ///
 /// ```
 /// use std::time::Duration;

@@ -59,14 +59,14 @@
 //!
 //! An ask that is granted is one read of the clock, one hash and one lock, and allocates nothing;
 //! settling hashes no more. A gate with its key's place takes 256 bytes, and all memory has a
-//! bound. One thread wakes those who wait. [More](guide::performance).
+//! bound. One thread wakes what waits. [More](guide::performance).
 //!
 //! # What it does not do
 //!
 //! - **Send.** Your client does, whatever it is. Switch its own retries off, or gates see one
 //!   attempt where there were several.
 //! - **Count across processes.** Two processes are two limiters, and each learns its share.
-//! - **Hold others to a limit.** It is for the side that asks. To limit those who call *you*, a
+//! - **Hold others to a limit.** It is for the side that asks. To limit the callers of *your* service, a
 //!   plain rate limiter is simpler.
 //! - **Read bodies.** Who has read one can say what it meant.
 //! - **Block a thread.** Waiting is async; [`Limiter::try_acquire`] never waits.

@@ -139,7 +139,7 @@ impl Limiter {
     /// the ask's deadline.
     ///
     /// Dropping the future gives its place back at once. A future that is neither polled nor
-    /// dropped holds nobody up for longer than its deadline and five seconds.
+    /// dropped delays others for no longer than its deadline and five seconds.
     pub async fn acquire<'k>(&self, ask: impl Into<Ask<'k>>) -> Result<Permit<'_>, Refusal> {
         self.acquire_noting(ask.into(), &mut None).await
     }
@@ -157,7 +157,7 @@ impl Limiter {
         self.wait_for_any(keys.iter().copied(), ask).await
     }
 
-    /// Something that somebody wants done through the gate of `ask`, with retries: see [`Call`].
+    /// A request through the gate of `ask`, with retries: see [`Call`].
     pub fn call<'a>(&'a self, ask: impl Into<Ask<'a>>) -> Call<'a> {
         Call::new(self, ask.into())
     }
@@ -180,14 +180,14 @@ impl Limiter {
         self.interfere_or_insert(key, Gate::isolate)
     }
 
-    /// A person ends hold, open breaker and isolation at once; those who wait leave at pace.
+    /// A person ends hold, open breaker and isolation at once; asks that wait leave at pace.
     /// `false` if there is no such gate.
     pub fn release(&self, key: &str) -> bool {
         self.interfere(key, Gate::release)
     }
 
-    /// A person makes a gate as new; who is in flight or in line stays. `false` if there is no such
-    /// gate.
+    /// A person makes a gate as new; what is in flight or in line stays. `false` if there is no
+    /// such gate.
     pub fn reset(&self, key: &str) -> bool {
         self.interfere(key, Gate::reset)
     }
@@ -203,7 +203,7 @@ impl Limiter {
     }
 
     /// Replaces all settings. Gates keep what they have learned, as far as the new settings allow;
-    /// those who wait stay in line. `shards` alone stays as it was built.
+    /// asks that wait stay in line. `shards` alone stays as it was built.
     pub fn set_settings(&self, hosts: Hosts<HostSettings>) {
         self.change_settings(|present| {
             *present = hosts;
@@ -256,7 +256,7 @@ impl Limiter {
         is_new
     }
 
-    /// Looks at some hundred gates for those that nobody has used for `idle_after`, and forgets
+    /// Looks at some hundred gates for those unused for `idle_after`, and forgets
     /// them: less than a millisecond. `true` when all have been looked at once since the last
     /// `true`.
     ///

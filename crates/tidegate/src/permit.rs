@@ -76,16 +76,15 @@ impl<'a> Permit<'a> {
         verdict
     }
 
-    /// Says what came of the attempt, for those who have looked at the body too and know better
-    /// what it means.
+    /// Says what came of the attempt, with a verdict of the caller's, such as from the body.
     #[inline(always)]
     pub fn settle_as(mut self, outcome: &Outcome, verdict: Option<Verdict>) {
         self.bring_back(|limiter, place, permit| limiter.settle(place, permit, outcome, verdict));
     }
 
-    /// Says what came of the attempt at the head of a response whose body is still to come. The gate
-    /// learns from it now, and the attempt counts against `max_in_flight` until the returned guard is
-    /// dropped: keep it with the body.
+    /// Says what came of the attempt at the head of a response whose body is still to come. The
+    /// gate learns from it now, and the attempt counts against `max_in_flight` until the returned
+    /// guard is dropped: keep it with the body.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -113,8 +112,8 @@ impl<'a> Permit<'a> {
         first
     }
 
-    /// Gives it back as if it had never been asked for: nothing was sent, so the tokens are there
-    /// for somebody else.
+    /// Gives it back as if it had never been asked for: nothing was sent, so other asks can use
+    /// the tokens.
     pub fn give_back(mut self) {
         self.bring_back(Limiter::give_back);
     }

@@ -1,8 +1,8 @@
 //! Live pools: endpoints that can do the same work, each behind a gate of its own.
 //!
 //! [`policy::pool`] decides which endpoint is next, and its gate when it may send. A permit of a
-//! pool holds both, and settling it updates both: the gate learns the pace and the endpoint's ladder
-//! the errors, each from every response once.
+//! pool holds both, and settling it updates both: the gate learns the pace and the endpoint's
+//! ladder the errors, each from every response once.
 //!
 //! An ask that finds no endpoint ready waits for the earliest: in the lines of all gates that only
 //! lack a token, for the end of the first pause, and for any change by a person or a response,
@@ -340,7 +340,7 @@ impl<E> Pool<E> {
         self.acquire_noting(ask, None, &mut None).await
     }
 
-    /// Something that somebody wants done by any of the endpoints, with retries: see [`Call`].
+    /// A request to any of the endpoints, with retries: see [`Call`].
     ///
     /// ```
     /// # async fn example(pool: &tidegate::Pool<String>) {

@@ -1,11 +1,10 @@
 //! Gates by key, in shards that lock apart.
 //!
-//! A lookup is one hash, one lock and one search of a table of words; it
-//! allocates nothing. Who holds a permit or a seat names its gate by [`Place`] and hashes no more.
-//! A gate with anyone in flight or in line is never removed, so a place stays good for as long as
-//! anybody has it.
+//! A lookup is one hash, one lock and one search of a table of words; it allocates nothing. Permits
+//! and seats name their gate by [`Place`] and hash no more. A gate with anything in flight or in
+//! line is never removed, so a place stays valid for as long as it is used.
 //!
-//! Gates that nobody uses are forgotten by looking at a few slots at a time: when a key comes that
+//! Unused gates are evicted by looking at a few slots at a time: when a key comes that
 //! makes the registry grow, and from time to time otherwise. At `max_gates` the least recently used
 //! of those looked at goes; with [`SAMPLE`] gates or fewer that is the least recently used of all.
 
@@ -134,7 +133,7 @@ impl Registry {
             return Err(refused());
         }
         let mut shard = self.lock(number);
-        // Someone else may have been faster.
+        // Another thread may have been faster.
         let known = shard.find(hash, key);
         let slot = known.or_else(|| {
             let swept = shard.evict_idle(&self.hasher, SWEEP, now);
@@ -148,8 +147,8 @@ impl Registry {
         Ok((shard, Place::new(number, slot)))
     }
 
-    /// Counts an ask that was refused because there was no room for its gate. Any shard will do: only
-    /// their sum is shown.
+    /// Counts an ask that was refused because there was no room for its gate. Any shard will do:
+    /// only their sum is shown.
     pub(crate) fn count_no_room(&self) {
         let counts = &mut self.lock(0).counts;
         counts.requests += 1;
@@ -158,7 +157,7 @@ impl Registry {
 
     /// Forgets the least recently used gate that may go. `false` if none may.
     fn make_room(&self, first: u32, now: Timestamp) -> bool {
-        // It may be used before it is locked again. Then somebody else got on, and another is
+        // It may be used before it is locked again. Then another thread used it, and another is
         // looked for.
         while let Some(place) = self.least_recently_used(first, now) {
             if self.lock(place.shard).evict(&self.hasher, place.slot, now) {

@@ -12,7 +12,7 @@ pub struct HostSettings {
     pub gate: GateSettings,
     /// All hosts of the pattern have one gate together, and the pattern is its key.
     pub share: bool,
-    /// What the owner of the settings knows of their answers. For whoever judges with the whole
+    /// Rules for the responses of its hosts. For code that judges with the whole
     /// answer at hand; [`Permit::settle`](crate::Permit::settle) knows only its outcome.
     pub rules: Arc<[Rule]>,
 }

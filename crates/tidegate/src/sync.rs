@@ -1,7 +1,7 @@
 //! The locks and shared numbers of this crate, in one place, so that a model checker can put its
 //! own in their stead: `scripts/check-model`.
 //!
-//! The standard library's mutex: as fast as any when nobody else holds it, and it needs no
+//! The standard library's mutex: as fast as any when it is not contended, and it needs no
 //! dependency. Poison is ignored. It exists to warn of state that a panic left half changed, and
 //! nothing that can panic runs under these locks: policies do not, and wakers and listeners are
 //! called after unlocking.

@@ -1,12 +1,12 @@
-//! Those who wait until something shared changes: an endpoint of a pool, a credential.
+//! Wakers that wait for a change of something shared: an endpoint of a pool, a credential.
 //!
 //! A place here belongs to the future that waits. Polled again it replaces its waker, and dropped
 //! it takes that along, so there are never more wakers than futures that wait, whatever they are
 //! polled for and however they end.
 //!
 //! The lock is one of its own and not that of what is waited for, so that a place can leave by
-//! itself. Nobody is missed for that if both sides keep their order: who waits takes a place first
-//! and looks then; who changes something does so first and wakes then.
+//! itself. No change is missed if both sides keep their order: a waiter takes a place first
+//! and looks then; a change is made first and wakes then.
 
 use std::collections::BTreeMap;
 use std::task::Waker;
@@ -56,7 +56,7 @@ impl WaitersPlace<'_> {
     /// Keeps `waker` for the next change, in place of the one before. Look for that change after
     /// this, not before.
     pub(crate) fn keep(&mut self, waker: &Waker) {
-        // Wakers are the code of whoever waits: cloned before the lock, dropped after it.
+        // Wakers run foreign code: cloned before the lock, dropped after it.
         let waker = waker.clone();
         let mut wakers = lock(&self.waiters.0);
         let number = *self.number.get_or_insert_with(|| {

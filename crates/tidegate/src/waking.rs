@@ -1,6 +1,6 @@
 //! Calling wakers.
 //!
-//! A waker is the code of whoever waits, and it is called by whoever happens to settle, to drop
+//! A waker is foreign code, and it is called by the thread that happens to settle, to drop
 //! a permit or to move time on. One that panics is no matter of theirs, must not end the thread of
 //! the system's clock, and must not keep those behind it from being woken. So its panic ends here;
 //! the panic hook has reported it by then.

@@ -1,4 +1,4 @@
-//! Who may leave, who waits, who is refused: what a gate says to an ask.
+//! Asks: which are admitted, which wait, which are refused.
 
 use std::num::NonZeroU32;
 
@@ -24,10 +24,10 @@ impl Gate {
         }
     }
 
-    /// The short cut for nearly every ask: nobody is in line, nothing but tokens and places in
-    /// flight decides, and there are enough of both. Then the long way would ask much and find
-    /// nothing. `None` says only that the long way has to be gone: call [`Gate::acquire`], which
-    /// takes the short cut by itself, but hands its permit on through a larger type.
+    /// The fast path of nearly every ask: the line is empty, nothing but tokens and places in
+    /// flight decides, and there are enough of both. Then the slow path would check much and find
+    /// nothing. `None` says only that the slow path is needed: call [`Gate::acquire`], which tries
+    /// the fast path by itself, but returns its permit in a larger type.
     #[inline]
     pub fn acquire_at_once(
         &mut self,
@@ -88,8 +88,8 @@ impl Gate {
         }
     }
 
-    /// When whoever is first in line would leave, if time alone decides it; never before the last
-    /// event at this gate. `None` if nobody waits, or if it takes an answer or a person.
+    /// When the first in line would leave, if time alone decides it; never before the last
+    /// event at this gate. `None` if the line is empty, or if it takes a response or a person.
     pub fn next_admission(&self, settings: &GateSettings, tickets: &Tickets) -> Option<Timestamp> {
         let cost = tickets.first_cost(self.line)?;
         let looked_at = self.bucket.refilled_at();
@@ -109,7 +109,7 @@ impl Gate {
             .max()
     }
 
-    /// When to call again at the latest: someone may leave then, or will have waited in vain.
+    /// When to call again at the latest: a ticket may leave then, or its deadline passes.
     pub fn next_wake(
         &self,
         settings: &GateSettings,
@@ -127,7 +127,7 @@ impl Gate {
         [deadline, admission].into_iter().flatten().min()
     }
 
-    /// Lets whoever is first in line leave, if they may at `now`. Call again until `None`.
+    /// Lets the first in line leave, if it may at `now`. Call again until `None`.
     pub fn admit_next(
         &mut self,
         settings: &GateSettings,
@@ -150,7 +150,7 @@ impl Gate {
         Some((ticket, permit))
     }
 
-    /// Takes someone out of the line whose deadline has passed, or will certainly pass before a
+    /// Takes a ticket out of the line whose deadline has passed, or will certainly pass before a
     /// hold or an open breaker ends. Call again until `None`.
     pub fn expire_next(&mut self, tickets: &mut Tickets, now: Timestamp) -> Option<Ticket> {
         let deadline = tickets.next_deadline(self.line)?;
@@ -214,7 +214,7 @@ impl Gate {
                 reason: Reason::InFlight,
                 until: None,
             },
-            // Someone is first and about to leave: no overtaking.
+            // The first in line is about to leave: no overtaking.
             None if ahead.tickets > 0 => Judged::Wait {
                 reason: Reason::Rate,
                 until,
@@ -248,7 +248,7 @@ impl Gate {
                     Err(Judged::Refuse { reason, until })
                 }
             }
-            // Who waits already leaves first, as a probe.
+            // Tickets in line leave first, as probes.
             BreakerState::HalfOpen => {
                 let waiting = tickets.waiting(self.line);
                 let probe_left = self.breaker.free_probes(&settings.breaker) > waiting;
@@ -292,7 +292,7 @@ impl Gate {
         Ok(Some(Reason::Hold))
     }
 
-    /// When an ask leaves that has nobody before it, by rate and known limits. `None`: never.
+    /// When an ask leaves that has none before it, by rate and known limits. `None`: never.
     fn leaves_at(&self, settings: &GateSettings, cost: u32, now: Timestamp) -> Option<Timestamp> {
         let burst = rate::burst(settings, self.bucket.rate());
         let pause = self.pause(settings);
@@ -462,7 +462,7 @@ impl Gate {
         }
     }
 
-    /// Nobody leaves before this.
+    /// No ask leaves before this.
     fn blocked_until(&self, now: Timestamp) -> Timestamp {
         let open_until = self.breaker.open_until(now).unwrap_or(Timestamp::ZERO);
         self.hold_until.max(open_until)

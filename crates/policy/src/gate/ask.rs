@@ -14,7 +14,7 @@ pub struct Ask {
     pub cost: u32,
     /// Until when the caller is ready to wait; at or before now: not at all.
     pub deadline: Timestamp,
-    /// Who leaves first when several wait.
+    /// Which asks leave first when several wait.
     pub class: Class,
     /// Wait for an open breaker too, if the deadline allows, instead of being refused.
     pub waits_for_breaker: bool,
@@ -104,9 +104,10 @@ impl fmt::Display for Reason {
     }
 }
 
-/// The right to make one attempt: 24 bytes. Bring it back with [`Gate::settle`](super::Gate::settle),
-/// with [`Gate::settle_head`](super::Gate::settle_head) if the response's body is still to come, with [`Gate::give_back`](super::Gate::give_back) if it was not used, or with
-/// [`Gate::abandon`](super::Gate::abandon) if nobody knows.
+/// The right to make one attempt: 24 bytes. Bring it back with
+/// [`Gate::settle`](super::Gate::settle), with [`Gate::settle_head`](super::Gate::settle_head) if
+/// the response's body is still to come, with [`Gate::give_back`](super::Gate::give_back) if it was
+/// not used, or with [`Gate::abandon`](super::Gate::abandon) if that is unknown.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a permit that is not brought back stays in flight for ever"]
 pub struct Permit {

@@ -10,8 +10,8 @@ use crate::rate::{self, LastProgress, Moment, Reaction, Strategy, Why};
 use crate::time::{CoarseTime, Timestamp};
 
 impl Gate {
-    /// Brings a permit back with what happened; the attempt is over. `verdict` is `None` for answers
-    /// that change nothing.
+    /// Brings a permit back with what happened; the attempt is over. `verdict` is `None` for
+    /// answers that change nothing.
     #[inline]
     pub fn settle(
         &mut self,
@@ -146,7 +146,7 @@ impl Gate {
     }
 
     /// Brings a permit back that was not used: certainly nothing was sent. As [`Gate::abandon`],
-    /// and the tokens come back, up to the burst, as do the units of known limits. Whoever waits
+    /// and the tokens come back, up to the burst, as do the units of known limits. Tickets in line
     /// may be able to leave now.
     pub fn give_back(&mut self, settings: &GateSettings, permit: Permit, now: Timestamp) {
         self.advance(settings, now);
@@ -162,15 +162,15 @@ impl Gate {
         }
     }
 
-    /// Brings a permit back without an outcome: nobody knows whether anything was sent.
+    /// Brings a permit back without an outcome: it is unknown whether anything was sent.
     pub fn abandon(&mut self, settings: &GateSettings, permit: Permit, now: Timestamp) {
         self.advance(settings, now);
         self.counters.finish();
         self.end_attempt(&permit, now);
     }
 
-    /// Nothing more comes for the permit but perhaps a body: frees what it held besides its place in
-    /// flight. `true` if its outcome is of the present epoch.
+    /// Nothing more comes for the permit but perhaps a body: frees what it held besides its place
+    /// in flight. `true` if its outcome is of the present epoch.
     fn end_attempt(&mut self, permit: &Permit, now: Timestamp) -> bool {
         self.last_progress = LastProgress::at(now);
         self.counters.answer();
@@ -308,12 +308,12 @@ impl Gate {
     }
 }
 
-/// So many answers as they are lately. Chosen on 150 simulated runs of 30 windows each; on 150 others
-/// something was refused in none, and in 40 by the time of the last answer alone. With 3, more
-/// windows were not used up.
+/// So many answers as they are lately. Chosen on 150 simulated runs of 30 windows each; on 150
+/// others something was refused in none, and in 40 by the time of the last answer alone. With 3,
+/// more windows were not used up.
 const SPREAD_OVER_RESPONSES: f64 = 2.5;
 
-/// How long the server wants this gate to be left alone.
+/// The delay that the server asks for.
 fn hinted_wait(outcome: &Outcome, verdict: Verdict, exhausted: bool) -> Option<Duration> {
     let hint = &outcome.hint;
     match verdict {
@@ -335,7 +335,7 @@ fn breaker_signal(settings: &GateSettings, outcome: &Outcome, verdict: Verdict) 
     match verdict {
         Verdict::Success => Signal::Success,
         Verdict::Rejected => Signal::Neutral,
-        // Who names a wait is well enough to talk.
+        // A server that names a wait is well enough to respond.
         Verdict::Overloaded | Verdict::Unreachable if !outcome.is_directed() => Signal::Failure,
         Verdict::Throttled if counts_throttled && !outcome.is_directed() => Signal::Failure,
         Verdict::Overloaded

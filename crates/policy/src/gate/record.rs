@@ -19,18 +19,18 @@ pub struct GateRecord {
     pub ceiling: Option<f64>,
     /// What was left of the hold.
     pub hold: Option<Duration>,
-    /// Who asked for it.
+    /// Where it comes from.
     pub hold_source: Option<Source>,
     /// The breaker.
     pub breaker: BreakerRecord,
 }
 
-/// What tells whether anything has happened to a gate that others want to hear of.
+/// The parts of a gate whose changes are events.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GateMarks {
     /// Tokens per second.
     pub rate: f64,
-    /// The hold's end and who asked for it.
+    /// The hold's end and where it comes from.
     pub hold: Option<(Timestamp, Source)>,
     /// The breaker's state.
     pub breaker: BreakerState,
@@ -64,7 +64,7 @@ pub struct GateSnapshot {
     pub breaker_until: Option<Timestamp>,
     /// Failures since the last success.
     pub consecutive_failures: u16,
-    /// The hold's end and who asked for it.
+    /// The hold's end and where it comes from.
     pub hold: Option<(Timestamp, Source)>,
     /// Permits given out, modulo 2^32.
     pub admitted: u32,

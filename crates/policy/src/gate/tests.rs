@@ -15,7 +15,7 @@ mod probing;
 mod short_cuts;
 mod waiting;
 
-/// A gate with its line and a person who asks and answers at given seconds.
+/// A gate with its line, driven at given seconds.
 struct Bench {
     settings: GateSettings,
     tickets: Tickets,
@@ -127,7 +127,7 @@ impl Bench {
                 break;
             }
             let admitted = self.gate.admit_next(&self.settings, &mut self.tickets, due);
-            assert!(admitted.is_some(), "who is due at {due:?} leaves then");
+            assert!(admitted.is_some(), "the first in line is due at {due:?}");
             left.push(due.seconds_since(Timestamp::ZERO));
         }
         left

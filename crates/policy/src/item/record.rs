@@ -6,15 +6,15 @@ use std::time::Duration;
 use super::{Item, ItemKind};
 use crate::time::Timestamp;
 
-/// The state of an item as it is kept. Its kind is kept beside it by whoever knows the request.
+/// The state of an item as it is kept. Its kind is stored beside it, with the request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ItemRecord {
     /// How often it was sent.
     pub sent: u32,
     /// How many of these count against `max_attempts`.
     pub attempts: u32,
-    /// How often a server has named a wait; [`MAX_DIRECTED_WAITS`](super::MAX_DIRECTED_WAITS) is the
-    /// bound.
+    /// How often a server has named a wait; [`MAX_DIRECTED_WAITS`](super::MAX_DIRECTED_WAITS) is
+    /// the bound.
     pub directed_waits: u32,
     /// Was the credential refreshed, and nothing but 401 answered since?
     pub refreshed: bool,
@@ -41,7 +41,7 @@ impl Item {
         }
     }
 
-    /// The item that was recorded, as of `now`. Time in between is for whoever knows of it to take
+    /// The item that was recorded, as of `now`. Time in between is for the caller to take
     /// off the record; what is left on it only makes the item wait longer.
     pub fn restore(kind: ItemKind, record: &ItemRecord, now: Timestamp) -> Self {
         let after = |wait: Option<Duration>| wait.map_or(Timestamp::MAX, |wait| now + wait);

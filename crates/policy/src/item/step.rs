@@ -26,16 +26,16 @@ pub enum Step {
     /// Refresh the credential, once for all items that use it, and say how that went with
     /// [`Item::refreshed`](super::Item::refreshed).
     Refresh,
-    /// Someone has to reconcile first: a rule, or a person. Sending it again as it is would only
-    /// conflict again, or undo what somebody else did.
+    /// A rule or a person has to reconcile first. Sending it again as it is would only conflict
+    /// again, or undo another change.
     Conflict,
     /// Nothing more: it will not be sent again by itself.
     Failed(TerminalReason),
 }
 
 impl Step {
-    /// Why it is over, if it is over without success; a conflict is, for those who cannot
-    /// reconcile.
+    /// Why it is over, if it is over without success; a conflict is, for callers that
+    /// cannot reconcile.
     pub fn terminal_reason(self) -> Option<TerminalReason> {
         match self {
             Self::Failed(reason) => Some(reason),
@@ -103,7 +103,7 @@ pub enum TerminalReason {
     Rejected,
     /// The credential was refreshed and is still not accepted, or could not be refreshed.
     AuthFailed,
-    /// It contradicts what the server has, and nobody has reconciled them.
+    /// It contradicts what the server has, and they were not reconciled.
     Conflict,
     /// An allowance is used up.
     QuotaExhausted,

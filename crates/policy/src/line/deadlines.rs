@@ -2,7 +2,7 @@
 //!
 //! Joining is O(1) and allocates nothing beyond the waiter's own place; leaving from anywhere is
 //! O(log n) amortised. A sorted list would be O(n) for callers with mixed deadlines, a heap beside
-//! the line would keep the places of those who left long ago.
+//! the line would keep the places of tickets that left long ago.
 
 use crate::time::Timestamp;
 

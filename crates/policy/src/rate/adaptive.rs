@@ -93,9 +93,9 @@ impl Adaptive {
         self.ceiling = ceiling.map_or(f32::INFINITY, narrow);
     }
 
-    /// Are as many attempts without a response as make sense? That is what the rate fills at the usual
-    /// latency, twice over, and [`ALWAYS_IN_FLIGHT`]. More would only queue up at the server. One,
-    /// while it is doubtful that anything passes.
+    /// Are as many attempts without a response as make sense? That is what the rate fills at the
+    /// usual latency, twice over, and [`ALWAYS_IN_FLIGHT`]. More would only queue up at the server.
+    /// One, while it is doubtful that anything passes.
     #[inline]
     pub(crate) fn is_filled_by(&self, unanswered: u32, rate: f64) -> bool {
         if self.is_probing_blind() {
@@ -192,7 +192,7 @@ impl Adaptive {
         let Moment { now, rate, .. } = moment;
         let step = self.step(moment);
         let grown = if rate < settings.max_rate {
-            // Use it or lose it: a rate that nobody uses proves nothing. This limits growth only;
+            // An unused rate proves nothing. This limits growth only;
             // it never lowers the rate.
             let used = 1.6 * self.delivery.per_second(now, self.stretch(rate)) + 4.0;
             rate.max((rate + step).min(settings.max_rate).min(used))

@@ -14,8 +14,8 @@ use crate::pool::RefusalReason;
 
 /// Every decision about one call, in order.
 ///
-/// At most [`Trail::MAX_STEPS`] steps are kept: the first ones, and the last two, for they say how it
-/// ended. How many are missing between these is counted.
+/// At most [`Trail::MAX_STEPS`] steps are kept: the first ones, and the last two, for they say how
+/// it ended. How many are missing between these is counted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trail {
     steps: Vec<TrailStep>,
@@ -68,7 +68,7 @@ pub struct TrailStep {
 /// What was decided.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CallDecision {
-    /// It had to wait in the line of a gate, or for an endpoint of a pool; told once for each ask.
+    /// It had to wait in the line of a gate, or for an endpoint of a pool; once for each ask.
     Waiting {
         /// Which gate's, or which pool's.
         key: Arc<str>,
@@ -149,7 +149,7 @@ impl CallDecision {
     }
 }
 
-/// A time that nobody notices reads as none: rounded up it would be a second.
+/// A time too short to notice reads as none: rounded up it would be a second.
 fn is_at_once(time: Duration) -> bool {
     time < Duration::from_millis(1)
 }

@@ -1,4 +1,4 @@
-//! Who is to be woken when: a list in the order of time.
+//! Wakers in the order of time.
 //!
 //! A map from time to waker instead of a heap, because most alarms are taken back before they
 //! ring, and a heap would carry them until their time has come.

@@ -1,4 +1,4 @@
-//! A clock for tests: time stands still until somebody moves it.
+//! A clock for tests: time stands still until it is moved.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::{Clock, after};
 use crate::sync::{Mutex, lock};
 use crate::waking::wake;
 
-/// A clock that is moved by hand. Whoever waits on its [`Clock`] is woken by the call that moves
+/// A clock that is moved by hand. What waits on its [`Clock`] is woken by the call that moves
 /// it, in the order of their times, each at exactly its own.
 ///
 /// It begins at an arbitrary moment of the calendar, 2026-01-01T00:00:00Z, which is the same in
@@ -50,7 +50,7 @@ impl ManualClock {
         }
     }
 
-    /// When the next one who waits is to be woken, if anyone waits: as far as a test may jump
+    /// When the next alarm is due, if there is one: as far as a test may jump
     /// without missing anything.
     pub fn next_alarm(&self) -> Option<Timestamp> {
         lock(&self.0.state).alarms.next_at()

@@ -1,4 +1,4 @@
-//! The machine's clock, and the thread that wakes those who wait on it.
+//! The machine's clock, and the thread that wakes what waits on it.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -107,7 +107,7 @@ struct State {
     alarms: Alarms,
     started: bool,
     stopped: bool,
-    /// The thread waits, and has to be told of an earlier alarm.
+    /// The thread waits, and has to be woken for an earlier alarm.
     waits: bool,
 }
 

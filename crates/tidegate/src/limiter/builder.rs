@@ -78,7 +78,7 @@ impl LimiterBuilder {
         }
     }
 
-    /// Who hears what happens. There is one; a second call replaces the first.
+    /// What receives events. There is one; a second call replaces the first.
     pub fn listener(self, listener: impl Listener) -> Self {
         Self {
             listener: Some(Arc::new(listener)),

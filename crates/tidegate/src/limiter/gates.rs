@@ -88,7 +88,7 @@ impl Limiter {
         Ok(all)
     }
 
-    /// A permit of one gate, if there is one now. Nobody is told.
+    /// A permit of one gate, if there is one now. Emits no event.
     pub(super) fn take(&self, key: &str, cost: u32, now: Timestamp) -> Result<Permit<'_>, Refusal> {
         let (shard, place) = self.gate_of(key, now)?;
         let answer = self.at_gate(shard, place, now, |shard, now| {
@@ -207,7 +207,7 @@ impl Limiter {
         }
     }
 
-    /// Someone waits at the gate, or someone listens.
+    /// The gate's line is not empty, or there is a listener.
     #[cold]
     fn settle_slow_path(
         &self,
@@ -238,7 +238,7 @@ impl Limiter {
         }
     }
 
-    /// A hold or a breaker has changed, and someone listens.
+    /// A hold or a breaker has changed, and there is a listener.
     #[cold]
     fn emit_gate_changes(
         &self,
@@ -275,7 +275,7 @@ impl Limiter {
         });
     }
 
-    /// Does something to a gate, lets everyone leave who may before and after it, and unlocks.
+    /// Does something to a gate, serves its line before and after it, and unlocks.
     pub(super) fn at_gate<T>(
         &self,
         mut shard: MutexGuard<'_, Shard>,
@@ -308,7 +308,7 @@ impl Limiter {
         }
     }
 
-    /// What a gate would say that nobody has used yet.
+    /// What a new gate would say.
     fn peek_new(&self, key: &str, ask: &Ask<'_>, now: Timestamp) -> Result<(), Refusal> {
         let answer = self.with_settings(key, |settings| {
             let ask = ask.at_gate(settings, now);
@@ -536,5 +536,5 @@ impl Limiter {
     }
 }
 
-/// Some ten microseconds: nobody who asks meanwhile notices.
+/// Some ten microseconds: too short to delay other asks.
 const GATES_PER_LOCK: usize = 128;

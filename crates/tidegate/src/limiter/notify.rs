@@ -13,7 +13,7 @@ use crate::permit::Permit;
 use crate::registry::{Place, Shard};
 
 impl Limiter {
-    /// Passes an event on, if anyone listens.
+    /// Passes an event to the listener, if there is one.
     #[inline]
     pub(crate) fn emit(&self, at: Timestamp, event: &Event<'_>) {
         if let Some(listener) = &self.inner.listener {
@@ -21,14 +21,14 @@ impl Limiter {
         }
     }
 
-    /// Does anyone want to hear of every ask and answer?
+    /// Does the listener want every ask and response?
     #[inline]
     pub(super) fn wants_every_event(&self) -> bool {
         let listener = self.inner.listener.as_ref();
         listener.is_some_and(|listener| listener.wants_everything())
     }
 
-    /// The key of a gate, if anyone would hear of it. A copy, for it is told after unlocking.
+    /// The key of a gate, if there is a listener. A copy, because events follow after unlocking.
     pub(super) fn key_if_listening(&self, shard: &Shard, place: Place) -> Option<String> {
         let is_heard = self.inner.listener.is_some();
         is_heard.then(|| shard.key(place.slot).to_owned())

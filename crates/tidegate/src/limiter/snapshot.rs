@@ -84,7 +84,7 @@ pub struct Totals {
     pub denied: u64,
     /// Attempts that were not the first of their item.
     pub retries: u64,
-    /// Gates that let nobody through now: Open or Isolated.
+    /// Gates that let nothing through now: Open or Isolated.
     pub open: u64,
     /// Gates that are probing now.
     pub half_open: u64,

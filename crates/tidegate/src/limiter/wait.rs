@@ -48,12 +48,12 @@ impl Limiter {
     /// Waits until every gate of the ask has a permit at the same time.
     ///
     /// At first nothing is held while waiting: a permit of one gate that waits for another takes
-    /// its tokens from those who could use them. So it waits at one gate at a time, the one that
+    /// its tokens from asks that could use them. So it waits at one gate at a time, the one that
     /// keeps it, and when it may leave there it needs the others at once or waits at the next.
     ///
     /// Where many wait for several gates, that alone would go on for ever: each is given a token of
-    /// one gate while another has that of the other, and all pass them on. So whoever was delayed
-    /// [`TURNS`] times keeps what it gets from then on.
+    /// one gate while another has that of the other, and all pass them on. So an ask that was
+    /// delayed [`TURNS`] times keeps what it gets from then on.
     async fn wait_for_all<'a>(
         &'a self,
         ask: Ask<'_>,
@@ -87,7 +87,7 @@ impl Limiter {
     }
 
     /// Waits at one gate after the other and keeps what it has. In the order of the keys, which is
-    /// the same for everyone: so nobody has what another waits for and waits for what that one has.
+    /// the same for all asks: so no two wait for what the other has.
     async fn wait_in_order<'a>(
         &'a self,
         ask: &Ask<'_>,
@@ -109,7 +109,7 @@ impl Limiter {
         Ok(all.0.take().expect("an ask has at least one key"))
     }
 
-    /// Waits at one gate of several; whoever listens is told when all have let it through.
+    /// Waits at one gate of several; the event follows when all have admitted it.
     async fn wait_for_one<'a>(
         &'a self,
         ask: Ask<'_>,
@@ -136,7 +136,7 @@ impl Limiter {
         }
     }
 
-    /// The same ask with one deadline, for those who wait at more than one gate.
+    /// The same ask with one deadline, for waiting at more than one gate.
     fn with_deadline<'k>(&self, ask: Ask<'k>) -> Ask<'k> {
         let now = self.inner.clock.now();
         let deadline = self.with_settings(ask.key, |settings| ask.at_gate(settings, now).deadline);
@@ -147,7 +147,7 @@ impl Limiter {
 /// What keeps an ask: since when, why, and until when as things stood then.
 pub(crate) type Delay = (Timestamp, Reason, Option<Timestamp>);
 
-/// Twice for each of the two gates of most such asks: enough where nobody else waits for both.
+/// Twice for each of the two gates of most such asks: enough where no other ask waits for both.
 const TURNS: usize = 4;
 
 /// A permit that was not used yet: dropped, it is given back with its tokens.
@@ -170,7 +170,7 @@ pub(super) struct Wait<'a, 'k> {
     /// What delayed it when it last joined a line.
     delayed: Option<Delay>,
     seat: Option<(Place, SeatId)>,
-    /// Its permit is all that was asked for, so that whoever listens is told of it.
+    /// Its permit is all that was asked for, so that it emits an event.
     is_alone: bool,
 }
 
@@ -313,7 +313,7 @@ impl<'a> Future for WaitAny<'a, '_> {
         if this.waits.iter().any(Option::is_some) {
             return Poll::Pending;
         }
-        let nobody = || Refusal::new(Reason::Deadline, None, this.limiter.inner.clock.now());
-        Poll::Ready(Err(this.refusal.unwrap_or_else(nobody)))
+        let no_gate = || Refusal::new(Reason::Deadline, None, this.limiter.inner.clock.now());
+        Poll::Ready(Err(this.refusal.unwrap_or_else(no_gate)))
     }
 }

@@ -52,7 +52,7 @@ impl<'a, E> PoolPermit<'a, E> {
         verdict
     }
 
-    /// Says what came of the attempt, for those who have looked at the body too. `text` is the
+    /// Says what came of the attempt, with a verdict of the caller's. `text` is the
     /// beginning of an error's message: pools may know errors by their words, and people see it.
     pub fn settle_as(mut self, outcome: &Outcome, verdict: Option<Verdict>, text: &str) {
         if let Some((permit, lease)) = self.rights.take() {

@@ -1,12 +1,12 @@
-//! Where those who wait are told that they may leave.
+//! Seats: where futures that wait collect their permit or refusal.
 //!
 //! A ticket of [`policy::line`] ends the moment it leaves the line, but the future it belongs to
-//! hears of it only when it is polled next. The seat is what it has meanwhile: first the waker to
+//! can collect only when it is polled next. The seat is what it has meanwhile: first the waker to
 //! call, then the permit or the refusal to collect.
 //!
 //! A future may be leaked and never polled again. What it does not collect within
 //! [`COLLECT_WITHIN`] is taken back and its seat is free; a future that was only slow finds
-//! somebody else's or nobody's seat by its generation, and asks anew.
+//! by its generation that the seat is not its own any more, and asks anew.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -39,13 +39,13 @@ struct Seat {
 /// What is in a seat.
 #[derive(Debug)]
 pub(super) enum SeatState {
-    /// Someone in line.
+    /// A ticket in line.
     Waiting { ticket: Ticket, waker: Waker },
     /// A permit to collect.
     Admitted(gate::Permit),
     /// A refusal to collect.
     Refused(Refusal),
-    /// Nothing: it is nobody's.
+    /// Nothing: it is free.
     Free { next: Option<u32> },
 }
 
@@ -60,7 +60,7 @@ pub(super) struct Seats {
 }
 
 impl Seats {
-    /// A seat for someone who has just joined the line of `slot`.
+    /// A seat for a ticket that has just joined the line of `slot`.
     pub(super) fn take(&mut self, slot: SlotIndex, ticket: Ticket, waker: Waker) -> SeatId {
         let state = SeatState::Waiting { ticket, waker };
         let index = self.free_seat();
@@ -81,7 +81,7 @@ impl Seats {
         (seat.generation == id.generation).then_some((seat.slot, &mut seat.state))
     }
 
-    /// Says what became of someone who has just left the line; the waker is to be called after
+    /// Puts in what became of a ticket that has just left the line; the waker is to be called after
     /// unlocking.
     pub(super) fn fill(
         &mut self,
@@ -117,16 +117,16 @@ impl Seats {
 
     /// When [`Seats::forfeit_next`] has something to do at the latest.
     pub(super) fn next_forfeit(&self) -> Option<Timestamp> {
-        let (told, _) = self.filled.front()?;
-        Some(*told + COLLECT_WITHIN)
+        let (filled_at, _) = self.filled.front()?;
+        Some(*filled_at + COLLECT_WITHIN)
     }
 
-    /// Takes back the permit of someone who never came for it, with its gate. Call again until
+    /// Takes back a permit that was not collected, with its gate. Call again until
     /// `None`.
     pub(super) fn forfeit_next(&mut self, now: Timestamp) -> Option<(SlotIndex, gate::Permit)> {
-        while let Some(&(told, id)) = self.filled.front() {
+        while let Some(&(filled_at, id)) = self.filled.front() {
             let is_there = self.look(id).is_some();
-            if is_there && now.since(told) < COLLECT_WITHIN {
+            if is_there && now.since(filled_at) < COLLECT_WITHIN {
                 return None;
             }
             self.filled.pop_front();
@@ -139,7 +139,7 @@ impl Seats {
     }
 
     /// What was collected needs no more looking after. The list stays as short as the oldest news
-    /// that nobody came for, and so five seconds long at most.
+    /// that was not collected, and so five seconds long at most.
     fn forget_collected(&mut self) {
         while let Some(&(_, id)) = self.filled.front()
             && self.look(id).is_none()
@@ -198,7 +198,7 @@ mod tests {
             let ticket = self
                 .tickets
                 .leave_first(&mut self.line)
-                .expect("someone waits");
+                .expect("a ticket is in line");
             let refused = SeatState::Refused(Refusal::new(gate::Reason::Deadline, None, now));
             assert!(
                 self.seats.fill(ticket, refused, now).is_some(),

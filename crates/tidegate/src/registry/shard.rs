@@ -1,4 +1,4 @@
-//! A part of the registry under one lock: its gates, who waits at them, and who is due when.
+//! A part of the registry under one lock: its gates, their lines, and what is due when.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub(crate) struct Shard {
     seats: Seats,
     /// Of gates that calls were sent through; they go with their gates.
     retry_budgets: BTreeMap<SlotIndex, RetryBudget>,
-    /// When to look at which gate again; only those where someone waits.
+    /// When to look at which gate again; only those whose line is not empty.
     due: BTreeSet<(Timestamp, SlotIndex)>,
     due_at: BTreeMap<SlotIndex, Timestamp>,
     /// The alarm for the first of them, and its time.
@@ -128,8 +128,8 @@ impl Shard {
         self.slab.len()
     }
 
-    /// Takes a permit if nothing but tokens decides and there are enough: nearly always. `None` says
-    /// only that [`Shard::try_acquire`] has to be asked.
+    /// Takes a permit if nothing but tokens decides and there are enough: nearly always. `None`
+    /// says only that [`Shard::try_acquire`] has to be asked.
     #[inline(always)]
     pub(crate) fn acquire_at_once(
         &mut self,
@@ -165,8 +165,8 @@ impl Shard {
         }
     }
 
-    /// Takes a permit, joins the line with a seat for `waker`, or is refused. Who asks once more
-    /// says when it did so first.
+    /// Takes a permit, joins the line with a seat for `waker`, or is refused. `asked_at` is when
+    /// it asked first.
     pub(crate) fn acquire(
         &mut self,
         index: SlotIndex,
@@ -248,7 +248,7 @@ impl Shard {
         gate.finish(settings, body, not_back(gate, now));
     }
 
-    /// Brings a permit back of whose attempt nobody knows.
+    /// Brings a permit back whose outcome is unknown.
     pub(crate) fn abandon(&mut self, index: SlotIndex, permit: gate::Permit, now: Timestamp) {
         let (gate, settings, _) = self.parts(index);
         gate.abandon(settings, permit, not_back(gate, now));
@@ -294,7 +294,7 @@ impl Shard {
         }
     }
 
-    /// Someone no longer waits, or does not want what is in the seat. The waker goes to
+    /// The owner of a seat no longer waits, or does not want what is in it. The waker goes to
     /// `unneeded`, see [`Shard::collect`].
     pub(crate) fn cancel(&mut self, seat: SeatId, unneeded: &mut Option<Waker>, now: Timestamp) {
         let Some((index, _)) = self.seats.look(seat) else {
@@ -307,7 +307,7 @@ impl Shard {
                 gate.cancel(tickets, ticket);
             }
             Some(SeatState::Admitted(permit)) => self.give_back(index, permit, now),
-            // Who was refused is not in line any more, and its gate may be gone.
+            // A refused ticket is not in line any more, and its gate may be gone.
             Some(SeatState::Refused(_) | SeatState::Free { .. }) | None => {}
         }
     }
@@ -318,7 +318,7 @@ impl Shard {
         slot.map_or(now, |slot| not_back(&slot.gate, now))
     }
 
-    /// Does someone wait at this gate?
+    /// Is the line of this gate not empty?
     #[inline(always)]
     pub(crate) fn is_waited_for(&self, index: SlotIndex) -> bool {
         let slot = self.slab.get(index);
@@ -331,7 +331,7 @@ impl Shard {
         let slot = self
             .slab
             .get_mut(index)
-            .expect("a gate stays as long as anyone is in flight or in line");
+            .expect("a gate stays as long as anything is in flight or in line");
         let settings = &self.hosts.get(slot.settings).gate;
         (&mut slot.gate, settings, &mut self.tickets)
     }
@@ -368,7 +368,7 @@ impl Shard {
         Some(from)
     }
 
-    /// What of a gate others may want to hear of.
+    /// The parts of a gate whose changes are events.
     #[inline]
     pub(crate) fn marks(&mut self, index: SlotIndex, now: Timestamp) -> GateMarks {
         let (gate, ..) = self.parts(index);
@@ -393,7 +393,7 @@ impl Shard {
     }
 }
 
-/// Who does not wait at all has no deadline to miss: what keeps it is the reason.
+/// An ask that does not wait has no deadline to miss: the reason is what it would wait for.
 fn without_deadline(reason: Reason, gate: &Gate, now: Timestamp) -> Reason {
     match reason {
         Reason::Deadline if gate.hold_until(now).is_some() => Reason::Hold,
@@ -402,8 +402,8 @@ fn without_deadline(reason: Reason, gate: &Gate, now: Timestamp) -> Reason {
     }
 }
 
-/// Who reads the clock first need not get the lock first. To a gate time does not go back: it would
-/// refuse whoever comes from before its last event, and keep a log of it in the wrong order.
+/// The first thread to read the clock need not be the first to get the lock. At a gate time does
+/// not go back: it would refuse an ask from before its last event, and log it in the wrong order.
 #[inline]
 fn not_back(gate: &Gate, now: Timestamp) -> Timestamp {
     now.max(gate.last_activity())

@@ -14,7 +14,7 @@ pub(super) struct TextRef {
 #[derive(Debug, Default)]
 pub(super) struct Text {
     buffer: String,
-    /// Bytes of the buffer that belong to nobody any more.
+    /// Bytes of the buffer that are not used any more.
     holes: usize,
 }
 

@@ -13,7 +13,7 @@ use crate::registry::text::Text;
 use crate::settings::HostSettings;
 
 impl Shard {
-    /// Forgets gates that nobody has used for long, looking at no more than `most` slots.
+    /// Evicts idle gates, looking at no more than `most` slots.
     /// `false` when the end was reached.
     pub(in crate::registry) fn evict_idle(
         &mut self,
@@ -110,7 +110,7 @@ impl Shard {
         self.text = packed;
     }
 
-    /// Puts every gate under new settings, those where someone waits first of all into effect.
+    /// Puts every gate under new settings, and serves the lines.
     pub(in crate::registry) fn adopt(
         &mut self,
         hosts: &Arc<Hosts<HostSettings>>,

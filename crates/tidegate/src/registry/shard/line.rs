@@ -1,4 +1,4 @@
-//! Who leaves a line, and when to look at it again.
+//! Serving lines: which tickets leave, and when to look again.
 
 use std::task::Waker;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::registry::seats::SeatState;
 use crate::registry::slab::SlotIndex;
 
 impl Shard {
-    /// Lets everyone leave who was due before `now`, each at the time they were due.
+    /// Lets every ticket leave that was due before `now`, each at the time it was due.
     ///
     /// Alarms ring late, by milliseconds on a busy machine, and what a bucket cannot hold meanwhile
     /// would be lost, and the rate with it. So a line is served as if it had been looked at in
@@ -33,7 +33,7 @@ impl Shard {
         }
     }
 
-    /// Lets everyone leave the line who may or must, and notes when to look again.
+    /// Lets every ticket leave that may or must, and notes when to look again.
     pub(crate) fn serve(&mut self, index: SlotIndex, now: Timestamp, wakers: &mut Vec<Waker>) {
         let now = not_back(self.parts(index).0, now);
         loop {
@@ -120,8 +120,8 @@ impl Shard {
     }
 }
 
-/// Longer than alarms are late on a busy machine; after longer than that the machine was asleep, and
-/// what came meanwhile must not leave at once.
+/// Longer than alarms are late on a busy machine; after longer than that the machine was asleep,
+/// and what came meanwhile must not leave at once.
 const MAX_LATE_NANOS: u64 = 100_000_000;
 
 /// How close together wake-ups of one gate may be.
@@ -187,7 +187,7 @@ mod tests {
         for at in (7..=200).step_by(7) {
             let now = Timestamp::from_millis(at);
             shard.catch_up(index, now, &mut left);
-            // Whoever asks looks at the tokens, and so forgets what the bucket cannot hold.
+            // An ask refills the bucket, and so drops what that cannot hold.
             assert!(shard.try_acquire(index, 1, now).is_err(), "no overtaking");
         }
         shard.serve_due(Timestamp::from_millis(200), &mut left);

@@ -1,4 +1,4 @@
-//! What became of a request on its way, for those who see its answer.
+//! What became of a request on its way, for code that sees its response.
 
 use std::time::Duration;
 
