@@ -1,4 +1,4 @@
-//! How many changes per second become durable, for one who waits for each and for many together.
+//! How many changes per second become durable: one at a time, and many together.
 //!
 //! `cargo run --release -p tidegate-store --example write_rate -- FOLDER`
 
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use policy::breaker::{BreakerRecord, BreakerState};
 use policy::gate::GateRecord;
 use policy::time::WallTime;
-use store::{Change, KeptGate, Store};
+use store::{Change, Store, StoredGate};
 
 const LENGTH: Duration = Duration::from_secs(3);
 
@@ -66,7 +66,7 @@ fn behind(store: &Store) -> f64 {
 }
 
 fn gate(key: &str, count: u64) -> Change {
-    Change::Gate(KeptGate {
+    Change::Gate(StoredGate {
         key: key.to_owned(),
         record: GateRecord {
             rate: count as f64,

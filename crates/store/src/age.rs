@@ -4,8 +4,8 @@
 //! calendar is taken off: a hold of an hour that was written half an hour ago is one of half an
 //! hour, and one that has ended is gone.
 //!
-//! The calendar may be set while nobody runs. If it stands before the time of writing, nobody
-//! knows how much has passed: nothing is taken off, but nothing is held for longer than `max_hold`
+//! The wall clock may be set between runs. If it is before the time of writing, it is unknown how
+//! much has passed: nothing is taken off, but nothing is held for longer than `max_hold`
 //! from now either, for what was written may have been over for long. A calendar that is right
 //! leaves longer holds as they are: what a server asked for is not shortened. One that was set
 //! forward cannot be told from a long stop, and ends holds early.
@@ -17,9 +17,9 @@ use policy::gate::GateRecord;
 use policy::ladder::LadderRecord;
 use policy::time::WallTime;
 
-use crate::record::{KeptEndpoint, KeptGate};
+use crate::record::{StoredEndpoint, StoredGate};
 
-impl KeptGate {
+impl StoredGate {
     /// The record to restore at `now`: without what has passed, and after a jump of the calendar
     /// at most `max_hold`.
     ///
@@ -28,14 +28,14 @@ impl KeptGate {
     /// use policy::breaker::{BreakerRecord, BreakerState};
     /// use policy::gate::GateRecord;
     /// use policy::time::WallTime;
-    /// use store::KeptGate;
+    /// use store::StoredGate;
     ///
     /// let breaker = BreakerRecord {
     ///     state: BreakerState::Closed,
     ///     open_for: Duration::ZERO,
     ///     openings: 0,
     /// };
-    /// let kept = KeptGate {
+    /// let kept = StoredGate {
     ///     key: "api.example.com".to_owned(),
     ///     record: GateRecord {
     ///         rate: 5.0,
@@ -63,7 +63,7 @@ impl KeptGate {
     }
 }
 
-impl KeptEndpoint {
+impl StoredEndpoint {
     /// The record to restore at `now`: without what has passed, and after a jump of the calendar
     /// at most `max_hold`. A pause that has ended is one of zero length, as in every record of a
     /// ladder.
@@ -93,7 +93,7 @@ fn breaker_at(record: &BreakerRecord, age: Age) -> BreakerRecord {
 enum Age {
     /// So much has passed.
     Passed(Duration),
-    /// The calendar was set back: nobody knows, so at most this much is left.
+    /// The wall clock was set back: the age is unknown, so at most this much is left.
     Unknown(Duration),
 }
 
@@ -130,8 +130,8 @@ mod tests {
         WallTime::from_unix_millis(seconds * 1000)
     }
 
-    fn gate(hold: Option<u64>, state: BreakerState, open_for: u64) -> KeptGate {
-        KeptGate {
+    fn gate(hold: Option<u64>, state: BreakerState, open_for: u64) -> StoredGate {
+        StoredGate {
             key: "a".to_owned(),
             record: GateRecord {
                 rate: 7.5,
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_pause_passes_and_the_count_stays() {
-        let kept = KeptEndpoint {
+        let kept = StoredEndpoint {
             pool: "llm".to_owned(),
             name: "a".to_owned(),
             record: LadderRecord {

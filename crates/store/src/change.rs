@@ -1,24 +1,24 @@
-//! What can happen to what is stored.
+//! Changes of what is stored.
 
 use policy::time::WallTime;
 
-use crate::record::{AddedEndpoint, KeptEndpoint, KeptGate, Protection, RotatedToken};
+use crate::record::{AddedEndpoint, Protection, RotatedToken, StoredEndpoint, StoredGate};
 
 /// One change.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// A gate was written down, in the place of its last record.
-    Gate(KeptGate),
+    /// The record of a gate, in place of its last one.
+    Gate(StoredGate),
     /// A gate is gone.
     ForgetGate {
         /// Its key.
         key: String,
     },
-    /// Every gate that was last written before this time is gone: nobody has asked there for
-    /// long. Keys come and go, and without this the file would only grow.
+    /// Every gate that was last written before this time is gone: it has not been used for long.
+    /// Without this the file would only grow.
     ForgetGatesBefore(WallTime),
-    /// The state of an endpoint was written down, in the place of its last record.
-    Endpoint(KeptEndpoint),
+    /// The state of an endpoint, in place of its last record.
+    Endpoint(StoredEndpoint),
     /// The state of an endpoint is gone. Says nothing about whether there is such an endpoint.
     ForgetEndpoint {
         /// Its pool.

@@ -14,8 +14,8 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use crate::{
-    AddedEndpoint, Change, KeptEndpoint, KeptGate, Protection, RemovedEndpoint, RotatedToken,
-    Store, Stored,
+    AddedEndpoint, Change, Protection, RemovedEndpoint, RotatedToken, Store, StoredEndpoint,
+    StoredGate, StoredState,
 };
 
 /// Every behaviour is a test of its own for every kind of store.
@@ -50,7 +50,7 @@ suite! {
     an_endpoint_is_added_or_removed_or_neither,
     every_word_comes_back,
     extremes_come_back,
-    a_rate_that_is_no_number_hurts_nobody,
+    a_rate_that_is_no_number_leaves_other_rows_intact,
     a_rotated_token_is_replaced_and_forgotten,
     several_changes_go_together,
     clones_are_one_store,
@@ -58,9 +58,9 @@ suite! {
 }
 
 fn a_new_store_is_empty(subject: &mut Subject) {
-    assert_eq!(subject.load(), Stored::default());
+    assert_eq!(subject.load(), StoredState::default());
     subject.restart();
-    assert_eq!(subject.load(), Stored::default());
+    assert_eq!(subject.load(), StoredState::default());
     assert_eq!(subject.store().flush().wait(), Ok(()));
     assert_eq!(subject.store().save_all([]).wait(), Ok(()));
 }
@@ -83,7 +83,7 @@ fn what_is_saved_is_there_after_a_restart(subject: &mut Subject) {
     ] {
         assert_eq!(subject.store().save(change).wait(), Ok(()));
     }
-    let expected = Stored {
+    let expected = StoredState {
         gates: vec![gate("a", 1.5, 10)],
         endpoints: vec![state("llm", "a", 2, 20)],
         protections: [("llm".to_owned(), protection)].into(),
@@ -157,7 +157,7 @@ fn what_is_forgotten_is_gone(subject: &mut Subject) {
 
 fn old_gates_are_forgotten_by_the_time_they_were_written(subject: &mut Subject) {
     let before = Change::ForgetGatesBefore(WallTime::from_unix_millis(100));
-    // One that is saved afterwards stays, also if it was written down before.
+    // One that is saved afterwards stays, even if its time is earlier.
     subject.save([
         Change::Gate(gate("old", 1.0, 99)),
         Change::Gate(gate("edge", 1.0, 100)),
@@ -264,7 +264,7 @@ fn every_word_comes_back(subject: &mut Subject) {
         gate.record.breaker.state = state;
         gate
     });
-    let gates: Vec<KeptGate> = gates.collect();
+    let gates: Vec<StoredGate> = gates.collect();
     let reasons = [
         None,
         Some(Disabled::Errors(5)),
@@ -276,7 +276,7 @@ fn every_word_comes_back(subject: &mut Subject) {
         endpoint.record.disabled = disabled;
         endpoint
     });
-    let endpoints: Vec<KeptEndpoint> = endpoints.collect();
+    let endpoints: Vec<StoredEndpoint> = endpoints.collect();
     subject.save(gates.iter().cloned().map(Change::Gate));
     subject.save(endpoints.iter().cloned().map(Change::Endpoint));
     subject.restart();
@@ -287,7 +287,7 @@ fn every_word_comes_back(subject: &mut Subject) {
 fn extremes_come_back(subject: &mut Subject) {
     let longest = Duration::from_nanos(i64::MAX.cast_unsigned());
     let strange = "a'b\"c\0d\u{1F300}\n; DROP TABLE gates --";
-    let gate = KeptGate {
+    let gate = StoredGate {
         key: strange.to_owned(),
         record: GateRecord {
             rate: f64::MAX,
@@ -302,7 +302,7 @@ fn extremes_come_back(subject: &mut Subject) {
         },
         at: WallTime::from_unix_millis(i64::MAX),
     };
-    let state = KeptEndpoint {
+    let state = StoredEndpoint {
         pool: String::new(),
         name: strange.to_owned(),
         record: LadderRecord {
@@ -330,7 +330,7 @@ fn extremes_come_back(subject: &mut Subject) {
     assert_eq!(stored.added, [added]);
 }
 
-fn a_rate_that_is_no_number_hurts_nobody(subject: &mut Subject) {
+fn a_rate_that_is_no_number_leaves_other_rows_intact(subject: &mut Subject) {
     subject.save([
         Change::Gate(gate("a", 1.0, 1)),
         Change::Gate(gate("b", f64::NAN, 1)),
@@ -342,7 +342,7 @@ fn a_rate_that_is_no_number_hurts_nobody(subject: &mut Subject) {
 }
 
 fn several_changes_go_together(subject: &mut Subject) {
-    let gates: Vec<KeptGate> = (0..1000)
+    let gates: Vec<StoredGate> = (0..1000)
         .map(|number| gate(&format!("{number:04}"), f64::from(number), 1))
         .collect();
     let saved = subject
@@ -441,14 +441,14 @@ fn any_change() -> impl Strategy<Value = Change> {
     ]
 }
 
-fn any_gate() -> impl Strategy<Value = KeptGate> {
+fn any_gate() -> impl Strategy<Value = StoredGate> {
     let lengths = (option::of(any::<u32>()), any::<u32>());
     let rates = (any::<f64>(), option::of(any::<f64>()));
     let rates = rates.prop_filter("a number", |(rate, ceiling)| {
         !rate.is_nan() && !ceiling.is_some_and(f64::is_nan)
     });
     (name(), rates, lengths, any::<u8>(), 0..10_i64).prop_map(
-        |(key, (rate, ceiling), (hold, open), openings, at)| KeptGate {
+        |(key, (rate, ceiling), (hold, open), openings, at)| StoredGate {
             key,
             record: GateRecord {
                 rate,
@@ -466,10 +466,10 @@ fn any_gate() -> impl Strategy<Value = KeptGate> {
     )
 }
 
-fn any_state() -> impl Strategy<Value = KeptEndpoint> {
+fn any_state() -> impl Strategy<Value = StoredEndpoint> {
     let record = (any::<u32>(), option::of(any::<u32>()), option::of(".*"));
     (name(), name(), record, any::<i64>()).prop_map(
-        |(pool, name, (consecutive_errors, pause, last_error), at)| KeptEndpoint {
+        |(pool, name, (consecutive_errors, pause, last_error), at)| StoredEndpoint {
             pool,
             name,
             record: LadderRecord {
@@ -514,7 +514,7 @@ impl Subject {
         assert_eq!(self.store().save_all(changes).wait(), Ok(()));
     }
 
-    fn load(&self) -> Stored {
+    fn load(&self) -> StoredState {
         self.store().load().unwrap()
     }
 
@@ -527,8 +527,8 @@ impl Subject {
 }
 
 /// A gate with a rate, written at a time.
-pub(crate) fn gate(key: &str, rate: f64, at: i64) -> KeptGate {
-    KeptGate {
+pub(crate) fn gate(key: &str, rate: f64, at: i64) -> StoredGate {
+    StoredGate {
         key: key.to_owned(),
         record: GateRecord {
             rate,
@@ -546,8 +546,8 @@ pub(crate) fn gate(key: &str, rate: f64, at: i64) -> KeptGate {
 }
 
 /// The state of an endpoint with so many errors, written at a time.
-pub(crate) fn state(pool: &str, name: &str, errors: u32, at: i64) -> KeptEndpoint {
-    KeptEndpoint {
+pub(crate) fn state(pool: &str, name: &str, errors: u32, at: i64) -> StoredEndpoint {
+    StoredEndpoint {
         pool: pool.to_owned(),
         name: name.to_owned(),
         record: LadderRecord {

@@ -43,8 +43,8 @@ impl Faults {
         Self { shared: None }
     }
 
-    /// A call is made: does it fail?
-    pub(crate) fn strike(&self) -> Result<(), StoreError> {
+    /// Counts a call, and fails it if the plan says so.
+    pub(crate) fn next_call(&self) -> Result<(), StoreError> {
         let Some(shared) = &self.shared else {
             return Ok(());
         };

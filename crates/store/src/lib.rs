@@ -1,9 +1,9 @@
 //! What must survive a restart: in memory, or in one SQLite file.
 //!
 //! A gate that learned its rate, an endpoint that is paused, what a person changed at run time.
-//! [`Store::load`] has all of it at the start; afterwards every change is told to [`Store::save`],
-//! which never waits: it puts the change in a queue and gives back a [`Saved`], ready when the
-//! change is durable. Who must not answer before that awaits it, who writes behind drops it.
+//! [`Store::load`] reads all of it at start; afterwards every change is passed to [`Store::save`],
+//! which never waits: it puts the change in a queue and gives back a [`SaveFuture`], ready when the
+//! change is durable. Callers that need durability await it, the others drop it.
 //!
 //! Records hold lengths of time and no instants, next to the calendar's time at which they were
 //! written. What has passed since then is taken off when they are read again: [`age`].
@@ -14,10 +14,10 @@
 //!
 //! ```
 //! use policy::time::WallTime;
-//! use store::{Change, KeptEndpoint, Store};
+//! use store::{Change, StoredEndpoint, Store};
 //!
 //! let store = Store::memory();
-//! let endpoint = KeptEndpoint {
+//! let endpoint = StoredEndpoint {
 //!     pool: "llm".to_owned(),
 //!     name: "a".to_owned(),
 //!     record: Default::default(),
@@ -39,7 +39,7 @@ mod faulty;
 mod memory;
 mod queue;
 mod record;
-mod saved;
+mod save;
 mod sqlite;
 
 #[cfg(test)]
@@ -52,10 +52,10 @@ pub use change::Change;
 pub use error::{OpenError, StoreError};
 pub use queue::MAX_QUEUED;
 pub use record::{
-    AddedEndpoint, KeptEndpoint, KeptGate, NotStorable, Protection, Reference, RemovedEndpoint,
-    RotatedToken, Stored,
+    AddedEndpoint, InvalidReference, Protection, Reference, RemovedEndpoint, RotatedToken,
+    StoredEndpoint, StoredGate, StoredState,
 };
-pub use saved::Saved;
+pub use save::SaveFuture;
 
 use memory::Memory;
 use sqlite::Sqlite;
@@ -63,7 +63,7 @@ use sqlite::Sqlite;
 /// Where things are kept. Cheap to clone; all clones are one store.
 ///
 /// When the last clone goes, what is still queued is written first. That may take as long as the
-/// disk takes, so who must not block awaits [`Store::flush`] before.
+/// disk takes; callers that must not block await [`Store::flush`] first.
 #[derive(Clone, Debug)]
 pub struct Store {
     backend: Arc<Backend>,
@@ -98,7 +98,7 @@ impl Store {
     /// The store in `folder/tidegate.db`. What is missing is created, readable by its owner only.
     /// Blocks as long as the disk takes.
     ///
-    /// One process at a time has a folder; a second one is told so. A file that cannot be used is
+    /// One process at a time has a folder; a second one gets an error. A file that cannot be used is
     /// left as it is, whatever is wrong with it.
     pub fn open(folder: &Path) -> Result<Self, OpenError> {
         Sqlite::open(folder, faulty::Faults::none()).map(|sqlite| Self::of(Backend::Sqlite(sqlite)))
@@ -124,7 +124,7 @@ impl Store {
 
     /// Everything that is stored, as it was written. Waits for changes that are queued, and blocks
     /// as long as the disk takes: it is meant for the start.
-    pub fn load(&self) -> Result<Stored, StoreError> {
+    pub fn load(&self) -> Result<StoredState, StoreError> {
         match &*self.backend {
             Backend::Memory(memory) => memory.load(),
             Backend::Sqlite(sqlite) => sqlite.load(),
@@ -135,14 +135,14 @@ impl Store {
     ///
     /// Changes are written in the order in which they were saved. Of several records of one gate
     /// or endpoint that wait together, only the last is written. A change that failed is not tried
-    /// again: who needs it saves it again, and records of gates are saved again anyway.
-    pub fn save(&self, change: Change) -> Saved {
+    /// again: callers that need it save it again, and records of gates are saved again anyway.
+    pub fn save(&self, change: Change) -> SaveFuture {
         self.save_all([change])
     }
 
     /// Queues several changes that are written together: after a crash all of them are there, or
     /// none. More than [`MAX_QUEUED`] at once are refused.
-    pub fn save_all(&self, changes: impl IntoIterator<Item = Change>) -> Saved {
+    pub fn save_all(&self, changes: impl IntoIterator<Item = Change>) -> SaveFuture {
         let changes: Vec<Change> = changes.into_iter().collect();
         match &*self.backend {
             Backend::Memory(memory) => memory.save(changes),
@@ -152,9 +152,9 @@ impl Store {
 
     /// Ready when everything saved before has been written or has failed. Its result is that of
     /// what was still under way.
-    pub fn flush(&self) -> Saved {
+    pub fn flush(&self) -> SaveFuture {
         match &*self.backend {
-            Backend::Memory(_) => Saved::ready(Ok(())),
+            Backend::Memory(_) => SaveFuture::ready(Ok(())),
             Backend::Sqlite(sqlite) => sqlite.flush(),
         }
     }

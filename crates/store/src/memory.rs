@@ -12,9 +12,10 @@ use crate::change::Change;
 use crate::error::StoreError;
 use crate::faulty::Faults;
 use crate::record::{
-    AddedEndpoint, KeptEndpoint, KeptGate, Protection, RemovedEndpoint, RotatedToken, Stored,
+    AddedEndpoint, Protection, RemovedEndpoint, RotatedToken, StoredEndpoint, StoredGate,
+    StoredState,
 };
-use crate::saved::Saved;
+use crate::save::SaveFuture;
 
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
@@ -25,8 +26,8 @@ pub(crate) struct Memory {
 /// What is stored, such that every row can be found.
 #[derive(Clone, Debug, Default)]
 struct Content {
-    gates: BTreeMap<String, KeptGate>,
-    endpoints: BTreeMap<(String, String), KeptEndpoint>,
+    gates: BTreeMap<String, StoredGate>,
+    endpoints: BTreeMap<(String, String), StoredEndpoint>,
     protections: BTreeMap<String, Protection>,
     added: Vec<AddedEndpoint>,
     removed: BTreeSet<RemovedEndpoint>,
@@ -42,9 +43,9 @@ impl Memory {
         }
     }
 
-    pub(crate) fn load(&self) -> Result<Stored, StoreError> {
+    pub(crate) fn load(&self) -> Result<StoredState, StoreError> {
         let content = self.lock().0.clone();
-        Ok(Stored {
+        Ok(StoredState {
             gates: content.gates.into_values().collect(),
             endpoints: content.endpoints.into_values().collect(),
             protections: content.protections,
@@ -54,10 +55,10 @@ impl Memory {
         })
     }
 
-    pub(crate) fn save(&self, changes: Vec<Change>) -> Saved {
+    pub(crate) fn save(&self, changes: Vec<Change>) -> SaveFuture {
         let rows = changes.len() as u64;
         let mut content = self.lock();
-        let result = self.faults.strike();
+        let result = self.faults.next_call();
         match &result {
             Ok(()) => {
                 content.1.written += rows;
@@ -69,7 +70,7 @@ impl Memory {
         }
         content.1.degraded = result.clone().err();
         drop(content);
-        Saved::ready(result)
+        SaveFuture::ready(result)
     }
 
     pub(crate) fn state(&self) -> StoreState {

@@ -1,11 +1,11 @@
 //! Changes that wait to be written.
 //!
-//! Whoever saves only locks, puts the change at the end and leaves. Whoever writes takes all that
-//! has gathered, so that one commit is for many: the slower the disk, the more go together.
+//! Saving only locks the queue and appends. The writer takes everything at once, so that one commit
+//! is for many changes: the slower the disk, the more share a commit.
 //!
 //! The queue has a bound. A record whose gate or endpoint has one waiting takes its place, so a
-//! disk that is stuck lets the queue grow to one record for each of them and no further; what has
-//! no place any more is refused, and its owner told.
+//! disk that is stuck lets the queue grow to one record for each of them and no further; what does
+//! not fit is refused.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -14,7 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use crate::StoreState;
 use crate::change::Change;
 use crate::error::StoreError;
-use crate::saved::{Batch, Saved};
+use crate::save::{Batch, SaveFuture};
 
 /// At most this many rows wait. More than the 100 000 gates that a limiter has at most by default,
 /// each of which is there once; some 40 MB with keys of ordinary length.
@@ -50,27 +50,27 @@ enum Phase {
     Running,
     /// What waits is written, and then it ends.
     Ending,
-    /// Nobody writes any more.
+    /// The writer has ended.
     Ended,
 }
 
 impl Queue {
     /// Puts changes where they belong, all or none.
-    pub(crate) fn save(&self, changes: Vec<Change>) -> Saved {
+    pub(crate) fn save(&self, changes: Vec<Change>) -> SaveFuture {
         if changes.is_empty() {
-            return Saved::ready(Ok(()));
+            return SaveFuture::ready(Ok(()));
         }
         let rows = changes.len();
         let mut state = self.lock();
         if let Err(error) = self.check(&state, &changes) {
             state.lost += rows as u64;
-            return Saved::ready(Err(error));
+            return SaveFuture::ready(Err(error));
         }
         for change in changes {
             self.put(&mut state, change);
         }
         self.ready.notify_one();
-        Saved::with(&state.batch)
+        SaveFuture::with(&state.batch)
     }
 
     fn check(&self, state: &State, changes: &[Change]) -> Result<(), StoreError> {
@@ -113,17 +113,17 @@ impl Queue {
     }
 
     /// Ready when all that was saved before has been written or has failed.
-    pub(crate) fn flush(&self) -> Saved {
+    pub(crate) fn flush(&self) -> SaveFuture {
         let state = self.lock();
         if state.phase == Phase::Ended {
-            return Saved::ready(Err(StoreError::Stopped));
+            return SaveFuture::ready(Err(StoreError::Stopped));
         }
         if !state.waiting.is_empty() {
-            return Saved::with(&state.batch);
+            return SaveFuture::with(&state.batch);
         }
         match &state.writing {
-            Some(batch) => Saved::with(batch),
-            None => Saved::ready(Ok(())),
+            Some(batch) => SaveFuture::with(batch),
+            None => SaveFuture::ready(Ok(())),
         }
     }
 
@@ -178,7 +178,7 @@ impl Queue {
         self.ready.notify_one();
     }
 
-    /// For the writer: it is gone. Whoever still waits hears of it.
+    /// For the writer: it has ended. Futures that still wait fail.
     pub(crate) fn ended(&self) {
         let mut state = self.lock();
         state.phase = Phase::Ended;
@@ -207,13 +207,13 @@ mod tests {
     use policy::time::WallTime;
     use std::task::{Context, Poll};
 
-    fn is_pending(saved: &mut Saved) -> bool {
+    fn is_pending(saved: &mut SaveFuture) -> bool {
         let mut context = Context::from_waker(std::task::Waker::noop());
         std::pin::Pin::new(saved).poll(&mut context) == Poll::Pending
     }
 
     #[test]
-    fn of_several_records_the_last_waits() {
+    fn a_newer_record_replaces_one_that_waits() {
         let queue = Queue::default();
         queue.save(vec![Change::Gate(gate("a", 1.0, 1))]);
         queue.save(vec![Change::Gate(gate("b", 1.0, 1))]);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_waits_in_its_order() {
+    fn changes_that_are_no_records_stay_in_order() {
         let queue = Queue::default();
         queue.save(vec![removed("llm", "a"), removed("llm", "a")]);
         assert_eq!(queue.take().unwrap().len(), 2);
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_refuses_what_is_new_and_takes_what_is_newer() {
+    fn a_full_queue_refuses_new_keys_and_takes_newer_records() {
         let queue = Queue::default();
         let gates = (0..MAX_QUEUED).map(|number| Change::Gate(gate(&number.to_string(), 1.0, 1)));
         let mut saved = queue.save(gates.collect());
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_writer_that_is_gone() {
+    fn futures_fail_when_the_writer_has_ended() {
         let queue = Queue::default();
         let taken = queue.save(vec![removed("llm", "a")]);
         queue.take().unwrap();

@@ -12,11 +12,11 @@ use thiserror::Error;
 
 /// Everything that is stored.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Stored {
+pub struct StoredState {
     /// Gates, by key.
-    pub gates: Vec<KeptGate>,
+    pub gates: Vec<StoredGate>,
     /// The states of endpoints, by pool and name.
-    pub endpoints: Vec<KeptEndpoint>,
+    pub endpoints: Vec<StoredEndpoint>,
     /// How endpoints are protected, by pool. A pool that is missing is as configured.
     pub protections: BTreeMap<String, Protection>,
     /// Endpoints added at run time, in the order in which they were added.
@@ -27,27 +27,27 @@ pub struct Stored {
     pub rotated: Vec<RotatedToken>,
 }
 
-/// A gate that was written down.
+/// The record of a gate.
 #[derive(Clone, Debug, PartialEq)]
-pub struct KeptGate {
+pub struct StoredGate {
     /// What the gate is for.
     pub key: String,
     /// The gate.
     pub record: GateRecord,
-    /// When it was written down.
+    /// When it was written.
     pub at: WallTime,
 }
 
-/// The state of an endpoint that was written down.
+/// The state of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeptEndpoint {
+pub struct StoredEndpoint {
     /// Its pool.
     pub pool: String,
     /// Its name there.
     pub name: String,
     /// Its ladder.
     pub record: LadderRecord,
-    /// When it was written down.
+    /// When it was written.
     pub at: WallTime,
 }
 
@@ -59,7 +59,7 @@ pub struct Protection {
 }
 
 impl Protection {
-    /// Settings, written down. A list is separated by commas, so a phrase with a comma in it comes
+    /// The values of settings. A list is separated by commas, so a phrase with a comma in it comes
     /// back as two.
     pub fn of(settings: &LadderSettings) -> Self {
         let written = settings.written().into_iter();
@@ -70,7 +70,7 @@ impl Protection {
         }
     }
 
-    /// The settings that were written down, or everything that is wrong with them: a newer version
+    /// The settings, or everything that is invalid about them: a newer version
     /// may have written what this one does not know.
     pub fn settings(&self) -> Result<LadderSettings, SettingErrors> {
         let mut options = LadderOptions::default();
@@ -93,8 +93,7 @@ pub struct AddedEndpoint {
     pub pool: String,
     /// Its name there.
     pub name: String,
-    /// What the rest of a request's path is put behind. Whoever takes it from a person refuses
-    /// user info in it: here it is text.
+    /// The base of its requests' URLs. Checked before it is stored: here it is text.
     pub url: String,
     /// Headers that every request gets.
     pub headers: Vec<(String, Reference)>,
@@ -151,9 +150,9 @@ impl Reference {
 }
 
 impl FromStr for Reference {
-    type Err = NotStorable;
+    type Err = InvalidReference;
 
-    fn from_str(text: &str) -> Result<Self, NotStorable> {
+    fn from_str(text: &str) -> Result<Self, InvalidReference> {
         let text = text.trim();
         let reference = match text.split_once(' ') {
             Some((word, rest)) if is_scheme(word) => rest.trim_start(),
@@ -164,7 +163,7 @@ impl FromStr for Reference {
             .or_else(|| reference.strip_prefix("file:"));
         match place {
             Some(place) if !place.is_empty() => Ok(Self(text.into())),
-            _ => Err(NotStorable),
+            _ => Err(InvalidReference),
         }
     }
 }
@@ -177,7 +176,7 @@ fn is_scheme(word: &str) -> bool {
 /// A value that is not a reference. It is not shown, for it may be a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("a secret must not be written out, expected `env:NAME` or `file:PATH`")]
-pub struct NotStorable;
+pub struct InvalidReference;
 
 #[cfg(test)]
 mod tests {
@@ -205,7 +204,7 @@ mod tests {
             "averyveryverylongword env:KEY",
             "ENV:KEY",
         ] {
-            assert_eq!(text.parse::<Reference>(), Err(NotStorable), "{text}");
+            assert_eq!(text.parse::<Reference>(), Err(InvalidReference), "{text}");
         }
     }
 

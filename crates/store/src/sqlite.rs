@@ -1,8 +1,8 @@
 //! A store in one SQLite file, the only place that speaks SQL.
 //!
 //! One thread writes: it takes all that has gathered, puts it into one transaction and syncs once,
-//! so a change is durable when its owner hears of it, and the cost of a sync is shared by all that
-//! came while the last one was under way. Every value has a column, so that
+//! so a change is durable when its future is ready, and the cost of a sync is shared by all that
+//! were saved while the last one was running. Every value has a column, so that
 //! `sqlite3 tidegate.db 'select * from gates'` answers an operator's question; reading is possible
 //! while the process runs.
 //!
@@ -31,9 +31,9 @@ use crate::StoreState;
 use crate::change::Change;
 use crate::error::{OpenError, StoreError};
 use crate::faulty::Faults;
-use crate::record::Stored;
-use crate::saved::Saved;
-use problem::Problem;
+use crate::record::StoredState;
+use crate::save::SaveFuture;
+use problem::SqliteError;
 use writer::Writer;
 
 #[derive(Debug)]
@@ -53,21 +53,21 @@ impl Sqlite {
         Ok(Self { path, writer })
     }
 
-    pub(crate) fn load(&self) -> Result<Stored, StoreError> {
-        // Those whose changes failed have heard of it.
+    pub(crate) fn load(&self) -> Result<StoredState, StoreError> {
+        // Changes that failed have reported it to their callers.
         let _ = self.flush().wait();
         let load = || {
             let mut connection = connect(&self.path)?;
             read(&connection.transaction()?)
         };
-        load().map_err(|problem: Problem| problem.at(&self.path))
+        load().map_err(|problem: SqliteError| problem.at(&self.path))
     }
 
-    pub(crate) fn save(&self, changes: Vec<Change>) -> Saved {
+    pub(crate) fn save(&self, changes: Vec<Change>) -> SaveFuture {
         self.writer.queue().save(changes)
     }
 
-    pub(crate) fn flush(&self) -> Saved {
+    pub(crate) fn flush(&self) -> SaveFuture {
         self.writer.queue().flush()
     }
 
@@ -111,8 +111,8 @@ impl Database {
     }
 }
 
-/// The file must be there: one that somebody took away is not begun anew behind their back.
-fn connect(path: &Path) -> Result<Connection, Problem> {
+/// The file must exist: one that was removed meanwhile is not silently replaced by an empty one.
+fn connect(path: &Path) -> Result<Connection, SqliteError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY)?;
@@ -125,14 +125,18 @@ fn connect(path: &Path) -> Result<Connection, Problem> {
 /// How long to wait for an operator's own transaction on the file.
 const BUSY: Duration = Duration::from_secs(5);
 
-fn write(connection: &mut Connection, changes: &[Change], faults: &Faults) -> Result<(), Problem> {
-    faults.strike()?;
+fn write(
+    connection: &mut Connection,
+    changes: &[Change],
+    faults: &Faults,
+) -> Result<(), SqliteError> {
+    faults.next_call()?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     for change in changes {
-        faults.strike()?;
+        faults.next_call()?;
         apply(&transaction, change)?;
     }
-    faults.strike()?;
+    faults.next_call()?;
     transaction.commit()?;
     Ok(())
 }
@@ -158,8 +162,8 @@ fn apply(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Result<()>
 }
 
 /// All of it, as of one moment.
-fn read(transaction: &Transaction<'_>) -> Result<Stored, Problem> {
-    Ok(Stored {
+fn read(transaction: &Transaction<'_>) -> Result<StoredState, SqliteError> {
+    Ok(StoredState {
         gates: gates::read(transaction)?,
         endpoints: endpoints::read(transaction)?,
         protections: settings::protections(transaction)?,

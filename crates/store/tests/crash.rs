@@ -15,7 +15,7 @@ use policy::breaker::{BreakerRecord, BreakerState};
 use policy::gate::GateRecord;
 use policy::random::Random;
 use policy::time::WallTime;
-use store::{AddedEndpoint, Change, KeptGate, OpenError, Store, Stored};
+use store::{AddedEndpoint, Change, OpenError, Store, StoredGate, StoredState};
 
 /// The folder that a child writes to.
 const FOLDER: &str = "TIDEGATE_CRASH_FOLDER";
@@ -75,7 +75,7 @@ fn a_child_writes_until_it_is_killed() {
     });
 }
 
-/// Writes gates that change together, and endpoints that nobody else writes.
+/// Writes gates that change together, and endpoints of its own.
 fn write(store: &Store, thread: u64, first: u64) {
     for number in first.. {
         let gates = (0..GATES).map(|gate| Change::Gate(kept(&format!("{thread}/{gate}"), number)));
@@ -97,8 +97,8 @@ fn acknowledge(what: &str) {
     writeln!(std::io::stdout().lock(), "\n{what} .").unwrap();
 }
 
-fn kept(key: &str, number: u64) -> KeptGate {
-    KeptGate {
+fn kept(key: &str, number: u64) -> StoredGate {
+    StoredGate {
         key: key.to_owned(),
         record: GateRecord {
             rate: number as f64,
@@ -137,14 +137,14 @@ fn read(child: &mut Child, lines: u64, folder: &Path, acknowledged: &mut Acknowl
     while count < lines {
         let line = output
             .next()
-            .expect("the child is killed by nobody else")
+            .expect("only this test kills the child")
             .unwrap();
         if acknowledged.note(&line) {
             count += 1;
         }
     }
     if count > 0 {
-        // Nobody else can have the folder meanwhile, and it is said who has it.
+        // No other process can open the folder meanwhile, and the error names the owner.
         let error = Store::open(folder).unwrap_err();
         let process = Some(child.id());
         assert!(
@@ -182,7 +182,7 @@ impl Acknowledged {
         true
     }
 
-    fn check(&self, stored: &Stored) {
+    fn check(&self, stored: &StoredState) {
         for name in &self.endpoints {
             let mut added = stored.added.iter();
             assert!(added.any(|endpoint| endpoint.name == *name), "lost: {name}");

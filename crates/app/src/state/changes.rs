@@ -13,7 +13,8 @@ use policy::ladder::Disabled;
 use policy::setting::SettingErrors;
 use policy::suggest::suggestion;
 use store::{
-    AddedEndpoint, Change, KeptEndpoint, Protection, Reference, RotatedToken, StoreError, Stored,
+    AddedEndpoint, Change, Protection, Reference, RotatedToken, StoreError, StoredEndpoint,
+    StoredState,
 };
 use tidegate::LadderRecord;
 use url::Url;
@@ -96,7 +97,7 @@ pub struct NewEndpoint {
 
 impl State {
     /// Continues with the refresh tokens that were stored, and forgets those of other settings.
-    pub(super) fn restore_tokens(&self, stored: &Stored) {
+    pub(super) fn restore_tokens(&self, stored: &StoredState) {
         let configuration = self.configuration();
         let is_unused = |rotated: &&RotatedToken| {
             let token = configuration.credential(&rotated.credential);
@@ -139,8 +140,7 @@ impl State {
     }
 
     /// Enables an endpoint, which clears all its error state, or disables it until it is enabled.
-    /// Enabling one that was disabled because its quota was used up also releases its gate, which
-    /// was isolated for the same reason. Completes even if the returned future is dropped.
+    /// Enabling one whose quota was used up, or whose gate is isolated, also releases its gate. Completes even if the returned future is dropped.
     ///
     /// # Errors
     ///
@@ -158,8 +158,9 @@ impl State {
 
     async fn switch(&self, pool: &str, name: &str, is_enabled: bool) -> Result<(), ChangeError> {
         let record = self.record_of(pool, name)?;
-        let is_quota_reset = is_enabled && record.disabled == Some(Disabled::QuotaExhausted);
         let key = endpoint_key(pool, name);
+        let is_quota_reset = is_enabled
+            && (record.disabled == Some(Disabled::QuotaExhausted) || self.is_isolated(&key));
         let record = if is_enabled {
             LadderRecord::default()
         } else {
@@ -168,7 +169,7 @@ impl State {
                 ..record
             }
         };
-        let kept = KeptEndpoint {
+        let kept = StoredEndpoint {
             pool: pool.to_owned(),
             name: name.to_owned(),
             record: redacted(record),
@@ -463,7 +464,7 @@ fn read_header(
         settings::endpoint_header(written).map_err(|expected| invalid_header(written, expected))?;
     let reference: Reference = value
         .parse()
-        .map_err(|error: store::NotStorable| invalid_header(written, &error.to_string()))?;
+        .map_err(|error: store::InvalidReference| invalid_header(written, &error.to_string()))?;
     if !settings.allows_reference(reference.as_str()) {
         // Not read: whether a file exists is not for everyone with the token to learn.
         return Err(invalid_header(written, NOT_ALLOWED));

@@ -65,7 +65,8 @@ impl Configuration {
         for pool in new.settings.pools.values() {
             let live = match before.pools.get(&*pool.name) {
                 Some(live) => {
-                    update_pool(live, pool, &new.settings, core, overlay, is_same_network)
+                    update_pool(live, pool, &new.settings, core, overlay, is_same_network);
+                    Arc::clone(live)
                 }
                 None => make_pool(pool, &new.settings, core, overlay, |_| None),
             };
@@ -184,33 +185,44 @@ fn make_pool(
     Arc::new(live)
 }
 
-/// Makes a live pool as it is configured now.
+/// Makes a live pool as it is configured now, in place: endpoints that stay keep their gate, their
+/// ladder and their requests in flight.
 fn update_pool(
-    live: &Arc<UpstreamPool>,
+    live: &UpstreamPool,
     pool: &settings::Pool,
     settings: &Settings,
     core: &Core,
     overlay: &Overlay,
     is_same_network: bool,
-) -> Arc<UpstreamPool> {
-    let known = live.endpoints();
+) {
+    live.update(pool.balance, overlay.protection(pool));
     let wanted = overlay.endpoints(pool);
-    let is_same = live.balance() == pool.balance
-        && known.len() == wanted.len()
-        && known.iter().zip(&wanted).all(|(known, (endpoint, trust))| {
-            let rules = rules(pool, settings, endpoint);
-            // An open connection may lead to an address that is not allowed any more.
-            let is_allowed = is_same_network || *trust == Trust::Operator;
-            is_allowed && known.data().is_same(endpoint, &rules, *trust)
-        });
-    if is_same {
-        live.set_protection(overlay.protection(pool));
-        return Arc::clone(live);
+    for known in live.endpoints() {
+        let mut names = wanted.iter().map(|(endpoint, _)| &endpoint.name);
+        if !names.any(|name| name == known.name()) {
+            live.remove(known.name());
+        }
     }
-    let records: BTreeMap<String, LadderRecord> = live.records().into_iter().collect();
-    make_pool(pool, settings, core, overlay, |name| {
-        records.get(name).cloned()
-    })
+    for (endpoint, trust) in &wanted {
+        let rules = rules(pool, settings, endpoint);
+        let Some(known) = live.endpoint(&endpoint.name) else {
+            _ = add_to(live, endpoint, rules, *trust, core, None);
+            continue;
+        };
+        // An open connection may lead to an address that is not allowed any more.
+        let is_allowed = is_same_network || *trust == Trust::Operator;
+        if is_allowed && known.data().is_same(endpoint, &rules, *trust) {
+            continue;
+        }
+        if let Ok(data) = make_endpoint(live, endpoint, rules, *trust, core) {
+            live.replace(&endpoint.name, host(endpoint), data);
+        }
+    }
+    let names: Vec<&str> = wanted
+        .iter()
+        .map(|(endpoint, _)| endpoint.name.as_str())
+        .collect();
+    live.reorder(&names);
 }
 
 fn add_to(
@@ -221,17 +233,34 @@ fn add_to(
     core: &Core,
     record: Option<LadderRecord>,
 ) -> Result<(), TargetError> {
+    let data = make_endpoint(pool, endpoint, rules, trust, core)?;
+    pool.restore(
+        &endpoint.name,
+        host(endpoint),
+        data,
+        record.unwrap_or_default(),
+    );
+    Ok(())
+}
+
+fn make_endpoint(
+    pool: &UpstreamPool,
+    endpoint: &Endpoint,
+    rules: Arc<[Rule]>,
+    trust: Trust,
+    core: &Core,
+) -> Result<UpstreamEndpoint, TargetError> {
     let key = endpoint_key(pool.name(), &endpoint.name);
     let metrics = core.metrics().key(&key);
-    let data = UpstreamEndpoint::new(endpoint, rules, trust, metrics, core.workers())?;
-    let host = endpoint.url.host_str().unwrap_or_default();
-    pool.restore(&endpoint.name, host, data, record.unwrap_or_default());
-    Ok(())
+    UpstreamEndpoint::new(endpoint, rules, trust, metrics, core.workers())
+}
+
+fn host(endpoint: &Endpoint) -> &str {
+    endpoint.url.host_str().unwrap_or_default()
 }
 
 /// The rules for the responses of an endpoint: those of the pool, then those of its host.
 fn rules(pool: &settings::Pool, settings: &Settings, endpoint: &Endpoint) -> Arc<[Rule]> {
-    let host = endpoint.url.host_str().unwrap_or_default();
-    let of_host = &settings.gates.find(host).rules;
+    let of_host = &settings.gates.find(host(endpoint)).rules;
     pool.rules.iter().chain(of_host.iter()).cloned().collect()
 }

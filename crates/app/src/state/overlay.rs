@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use policy::setting::SettingErrors;
-use store::{AddedEndpoint, Stored};
+use store::{AddedEndpoint, StoredState};
 use tidegate::{LadderOptions, LadderSettings};
 
 use crate::settings::{self, Endpoint, Settings, Surroundings};
@@ -31,7 +31,7 @@ struct Changes {
 impl Overlay {
     /// The changes that were stored before a restart, and warnings about those that cannot be used.
     pub(super) fn restore(
-        stored: &Stored,
+        stored: &StoredState,
         settings: &Settings,
         surroundings: &dyn Surroundings,
     ) -> (Self, Vec<String>) {

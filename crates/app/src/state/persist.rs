@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use policy::breaker::BreakerState;
 use policy::time::WallTime;
-use store::{Change, KeptGate, Saved, StoreError, Stored};
+use store::{Change, SaveFuture, StoreError, StoredGate, StoredState};
 use tidegate::{Refusal, Timestamp};
 
 use super::State;
@@ -124,6 +124,11 @@ impl State {
         }
     }
 
+    pub(super) fn is_isolated(&self, key: &str) -> bool {
+        let record = self.limiter().record(key);
+        record.is_some_and(|record| record.breaker.state == BreakerState::Isolated)
+    }
+
     /// The record of a gate as it is after its release, to be stored together with another change.
     pub(super) fn released_gate(&self, key: &str) -> Option<Change> {
         let mut record = self.limiter().record(key)?;
@@ -133,12 +138,12 @@ impl State {
         record.breaker.open_for = Duration::ZERO;
         let at = self.limiter().clock().wall();
         let key = key.to_owned();
-        Some(Change::Gate(KeptGate { key, record, at }))
+        Some(Change::Gate(StoredGate { key, record, at }))
     }
 
     /// Restores the gates that were stored, and drops from the store what belongs to endpoints that
     /// do not exist any more. Pools come first, because gates have their settings.
-    pub(super) fn restore_gates(&self, stored: &Stored) {
+    pub(super) fn restore_gates(&self, stored: &StoredState) {
         let live = self.live_endpoints();
         // One that was added and is left out for want of a secret may come back.
         let is_added = |pool: &str, name: &str| {
@@ -186,13 +191,13 @@ impl State {
             .collect()
     }
 
-    fn save_gates<'k>(&self, keys: impl Iterator<Item = &'k str>) -> Saved {
+    fn save_gates<'k>(&self, keys: impl Iterator<Item = &'k str>) -> SaveFuture {
         let mut watermarks = self.persistence.watermarks();
         let changes = watermarks.gate_changes(self.limiter(), keys);
         self.store.save_all(changes)
     }
 
-    fn save_pools<'p>(&self, pools: impl Iterator<Item = &'p str>) -> Saved {
+    fn save_pools<'p>(&self, pools: impl Iterator<Item = &'p str>) -> SaveFuture {
         let configuration = self.configuration();
         let mut watermarks = self.persistence.watermarks();
         let changes = watermarks.pool_changes(&configuration, self.limiter(), pools);
@@ -200,7 +205,7 @@ impl State {
     }
 
     /// Writes every endpoint that has changed.
-    fn save_endpoints(&self) -> Saved {
+    fn save_endpoints(&self) -> SaveFuture {
         let configuration = self.configuration();
         let mut watermarks = self.persistence.watermarks();
         let pools = configuration.pools().map(|(name, _)| name);

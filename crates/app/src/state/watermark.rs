@@ -13,7 +13,7 @@ use std::time::Duration;
 use policy::breaker::BreakerState;
 use policy::ladder::Disabled;
 use policy::time::WallTime;
-use store::{Change, KeptEndpoint, KeptGate};
+use store::{Change, StoredEndpoint, StoredGate};
 use tidegate::{GateRecord, LadderRecord, Limiter};
 
 use super::Configuration;
@@ -33,13 +33,13 @@ pub(super) type EndpointId = (String, String);
 
 impl Watermarks {
     /// A gate that was restored.
-    pub(super) fn insert_gate(&mut self, gate: &KeptGate) {
+    pub(super) fn insert_gate(&mut self, gate: &StoredGate) {
         let watermark = GateWatermark::of(&gate.record, gate.at);
         self.gates.insert(gate.key.as_str().into(), Some(watermark));
     }
 
     /// An endpoint that was restored.
-    pub(super) fn insert_endpoint(&mut self, endpoint: &KeptEndpoint) {
+    pub(super) fn insert_endpoint(&mut self, endpoint: &StoredEndpoint) {
         let id = (endpoint.pool.clone(), endpoint.name.clone());
         let watermark = EndpointWatermark::of(&endpoint.record, endpoint.at);
         self.endpoints.insert(id, Some(watermark));
@@ -120,7 +120,7 @@ impl Watermarks {
         let watermark = GateWatermark::of(&record, at);
         self.gates.insert(key.into(), Some(watermark));
         let key = key.to_owned();
-        Some(Change::Gate(KeptGate { key, record, at }))
+        Some(Change::Gate(StoredGate { key, record, at }))
     }
 
     /// The changes for the endpoints of these pools, as far as they differ.
@@ -163,7 +163,7 @@ impl Watermarks {
         }
         let (pool, name) = id.clone();
         self.endpoints.insert(id, Some(watermark));
-        Some(Change::Endpoint(KeptEndpoint {
+        Some(Change::Endpoint(StoredEndpoint {
             pool,
             name,
             record,

@@ -147,13 +147,13 @@ fn enabling_an_endpoint_whose_quota_was_used_up_releases_its_gate() {
         disabled: Some(Disabled::QuotaExhausted),
         ..LadderRecord::default()
     };
-    let endpoint = store::KeptEndpoint {
+    let endpoint = store::StoredEndpoint {
         pool: "llm".to_owned(),
         name: "a".to_owned(),
         record: quota,
         at: running.state.limiter().clock().wall(),
     };
-    let gate_record = store::KeptGate {
+    let gate_record = store::StoredGate {
         key: "llm/a".to_owned(),
         record: running.state.limiter().record("llm/a").unwrap(),
         at: endpoint.at,
@@ -378,7 +378,7 @@ fn a_change_is_completed_when_its_client_disconnects() {
     // The one thread of the admin API sees the end of that connection before it answers this.
     assert_eq!(running.ask("GET", "/healthz", None).status, 200);
     faults.heal();
-    let is_disabled = |endpoint: &store::KeptEndpoint| endpoint.record.disabled.is_some();
+    let is_disabled = |endpoint: &store::StoredEndpoint| endpoint.record.disabled.is_some();
     assert!(store.load().unwrap().endpoints.iter().any(is_disabled));
     let expected = [("a".to_owned(), true), ("b".to_owned(), false)];
     wait_until("the live endpoint is as stored", || {

@@ -1,11 +1,13 @@
 //! What is written, and what is not.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use app::server::{Logs, Server};
 use policy::ladder::Disabled;
 use policy::outcome::Verdict;
 use store::Store;
+use tidegate::pool::EndpointView;
 use tidegate::{Ask, Outcome};
 
 use crate::support::{Kept, folder, settings, wait, wait_until};
@@ -97,6 +99,36 @@ fn more_than_can_be_noted_is_written_all_the_same() {
     let gates = store.load().unwrap().gates;
     assert_eq!(gates.len(), count);
     assert!(gates.iter().all(|gate| gate.record.hold.is_some()));
+}
+
+#[test]
+fn results_in_flight_are_counted_after_a_reload_that_changes_everything() {
+    let (_folder, data) = folder();
+    let kept = Kept::start(POOL, &data, Store::open(&data).unwrap());
+    let pool = kept.state.pool("p").unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let permit = runtime.block_on(pool.acquire(Ask::new(""))).unwrap();
+    let name = permit.endpoint().name().to_owned();
+    let changed = "[pool.p]\nbalance = \"first\"\nendpoints = [\
+        { name = \"c\", url = \"http://127.0.0.1:10\" }, \
+        { name = \"b\", url = \"http://127.0.0.1:10/b\" }, \
+        { name = \"a\", url = \"http://127.0.0.1:10/a\" }]";
+    kept.state.reload(Arc::new(settings(changed, &data)));
+    permit.settle(&Outcome::throttled(Duration::from_millis(5), None));
+    let views = kept.state.pool("p").unwrap().view();
+    let names: Vec<&str> = views.iter().map(|view| view.name.as_str()).collect();
+    assert_eq!(names, ["c", "b", "a"]);
+    let errors = |view: &&EndpointView| view.consecutive_errors == 1;
+    let failed: Vec<&str> = views
+        .iter()
+        .filter(errors)
+        .map(|view| view.name.as_str())
+        .collect();
+    assert_eq!(failed, [name.as_str()]);
+    kept.state.reload(Arc::new(settings("", &data)));
+    assert!(kept.state.pool("p").is_err());
 }
 
 #[test]

@@ -4,11 +4,11 @@ use policy::ladder::{Disabled, LadderRecord};
 use policy::time::WallTime;
 use rusqlite::{Connection, Row, named_params};
 
-use super::problem::Problem;
+use super::problem::SqliteError;
 use super::{duration, nanoseconds};
-use crate::record::KeptEndpoint;
+use crate::record::StoredEndpoint;
 
-pub(super) fn write(connection: &Connection, endpoint: &KeptEndpoint) -> rusqlite::Result<()> {
+pub(super) fn write(connection: &Connection, endpoint: &StoredEndpoint) -> rusqlite::Result<()> {
     let record = &endpoint.record;
     let (disabled, disabled_errors) = match record.disabled {
         None => (None, None),
@@ -40,7 +40,7 @@ pub(super) fn forget(connection: &Connection, pool: &str, name: &str) -> rusqlit
     Ok(())
 }
 
-pub(super) fn read(connection: &Connection) -> Result<Vec<KeptEndpoint>, Problem> {
+pub(super) fn read(connection: &Connection) -> Result<Vec<StoredEndpoint>, SqliteError> {
     let mut statement = connection.prepare("SELECT * FROM endpoints ORDER BY pool, name")?;
     let mut rows = statement.query([])?;
     let mut endpoints = Vec::new();
@@ -50,10 +50,10 @@ pub(super) fn read(connection: &Connection) -> Result<Vec<KeptEndpoint>, Problem
     Ok(endpoints)
 }
 
-fn endpoint(row: &Row<'_>) -> Result<KeptEndpoint, Problem> {
+fn endpoint(row: &Row<'_>) -> Result<StoredEndpoint, SqliteError> {
     let disabled: Option<String> = row.get("disabled")?;
     let errors: Option<u32> = row.get("disabled_errors")?;
-    Ok(KeptEndpoint {
+    Ok(StoredEndpoint {
         pool: row.get("pool")?,
         name: row.get("name")?,
         record: LadderRecord {
@@ -69,12 +69,12 @@ fn endpoint(row: &Row<'_>) -> Result<KeptEndpoint, Problem> {
     })
 }
 
-fn reason(word: &str, errors: Option<u32>) -> Result<Disabled, Problem> {
+fn reason(word: &str, errors: Option<u32>) -> Result<Disabled, SqliteError> {
     match word {
         ERRORS => Ok(Disabled::Errors(errors.unwrap_or(0))),
         QUOTA_EXHAUSTED => Ok(Disabled::QuotaExhausted),
         PERSON => Ok(Disabled::Person),
-        word => Err(Problem::Row {
+        word => Err(SqliteError::Row {
             table: "endpoints",
             reason: format!("`{word}` is no reason to disable an endpoint"),
         }),

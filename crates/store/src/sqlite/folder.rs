@@ -1,4 +1,4 @@
-//! The folder: who has it, and who may read it.
+//! The data folder: its lock and its permissions.
 //!
 //! A lock on a file of its own says whose the folder is. The system frees it with the process,
 //! however that ends, and the database stays readable for others meanwhile; the number in the file

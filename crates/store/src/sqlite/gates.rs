@@ -6,11 +6,11 @@ use policy::hint::Source;
 use policy::time::WallTime;
 use rusqlite::{Connection, Row, named_params};
 
-use super::problem::Problem;
+use super::problem::SqliteError;
 use super::{duration, nanoseconds};
-use crate::record::KeptGate;
+use crate::record::StoredGate;
 
-pub(super) fn write(connection: &Connection, gate: &KeptGate) -> rusqlite::Result<()> {
+pub(super) fn write(connection: &Connection, gate: &StoredGate) -> rusqlite::Result<()> {
     let record = &gate.record;
     let mut statement = connection.prepare_cached(
         "INSERT OR REPLACE INTO gates VALUES (
@@ -43,7 +43,7 @@ pub(super) fn forget_before(connection: &Connection, at: WallTime) -> rusqlite::
     Ok(())
 }
 
-pub(super) fn read(connection: &Connection) -> Result<Vec<KeptGate>, Problem> {
+pub(super) fn read(connection: &Connection) -> Result<Vec<StoredGate>, SqliteError> {
     let mut statement = connection.prepare("SELECT * FROM gates ORDER BY key")?;
     let mut rows = statement.query([])?;
     let mut gates = Vec::new();
@@ -53,9 +53,9 @@ pub(super) fn read(connection: &Connection) -> Result<Vec<KeptGate>, Problem> {
     Ok(gates)
 }
 
-fn gate(row: &Row<'_>) -> Result<KeptGate, Problem> {
+fn gate(row: &Row<'_>) -> Result<StoredGate, SqliteError> {
     let hold_source: Option<String> = row.get("hold_source")?;
-    Ok(KeptGate {
+    Ok(StoredGate {
         key: row.get("key")?,
         record: GateRecord {
             rate: row
@@ -82,9 +82,9 @@ fn source(name: &str) -> Source {
     }
 }
 
-fn state(word: &str) -> Result<BreakerState, Problem> {
+fn state(word: &str) -> Result<BreakerState, SqliteError> {
     let known = STATES.into_iter().find(|state| state.as_str() == word);
-    known.ok_or_else(|| Problem::Row {
+    known.ok_or_else(|| SqliteError::Row {
         table: "gates",
         reason: format!("`{word}` is no state of a breaker"),
     })

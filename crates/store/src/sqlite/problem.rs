@@ -7,7 +7,7 @@ use rusqlite::ErrorCode;
 use crate::error::{OpenError, StoreError};
 
 #[derive(Debug)]
-pub(super) enum Problem {
+pub(super) enum SqliteError {
     /// SQLite says so.
     Sql(rusqlite::Error),
     /// A row says what nothing here can have written.
@@ -16,8 +16,8 @@ pub(super) enum Problem {
     Known(StoreError),
 }
 
-impl Problem {
-    /// For those who read and write.
+impl SqliteError {
+    /// As the error of a read or a write.
     pub(super) fn at(self, path: &Path) -> StoreError {
         let path = path.to_owned();
         let error = match self {
@@ -41,7 +41,7 @@ impl Problem {
         }
     }
 
-    /// For those who start.
+    /// As the error of opening the file.
     pub(super) fn opening(self, path: &Path) -> OpenError {
         match self.at(path) {
             StoreError::Damaged { path, reason } => OpenError::Damaged { path, reason },
@@ -50,13 +50,13 @@ impl Problem {
     }
 }
 
-impl From<rusqlite::Error> for Problem {
+impl From<rusqlite::Error> for SqliteError {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sql(error)
     }
 }
 
-impl From<StoreError> for Problem {
+impl From<StoreError> for SqliteError {
     fn from(error: StoreError) -> Self {
         Self::Known(error)
     }

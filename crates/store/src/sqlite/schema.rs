@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::problem::Problem;
+use super::problem::SqliteError;
 use crate::error::OpenError;
 
 /// The steps, each from one version to the next.
@@ -87,7 +87,7 @@ const CHECKED_UP_TO: u64 = 64 << 20;
 /// Brings a file to the present version, after a look at whether it is one of ours and whole. A
 /// file that is not is left as it is.
 pub(super) fn prepare(connection: &mut Connection, path: &Path) -> Result<(), OpenError> {
-    let opening = |problem: Problem| problem.opening(path);
+    let opening = |problem: SqliteError| problem.opening(path);
     let found = version(connection).map_err(opening)?;
     let known = STEPS.len() as i64;
     let Some(found) = found else {
@@ -104,7 +104,7 @@ pub(super) fn prepare(connection: &mut Connection, path: &Path) -> Result<(), Op
 }
 
 /// How many steps the file has had; `None` if it is not ours.
-fn version(connection: &Connection) -> Result<Option<i64>, Problem> {
+fn version(connection: &Connection) -> Result<Option<i64>, SqliteError> {
     let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let application = number("application_id")?;
     let version = number("user_version")?;
@@ -122,7 +122,7 @@ fn check(connection: &Connection, path: &Path) -> Result<(), OpenError> {
     }
     let found: rusqlite::Result<String> =
         connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0));
-    match found.map_err(|error| Problem::from(error).opening(path))? {
+    match found.map_err(|error| SqliteError::from(error).opening(path))? {
         fine if fine == "ok" => Ok(()),
         reason => Err(OpenError::Damaged {
             path: path.to_owned(),
@@ -131,13 +131,13 @@ fn check(connection: &Connection, path: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// With a log of its own, a commit is one sync, and nobody who reads waits for who writes.
-fn use_log(connection: &Connection) -> Result<(), Problem> {
+/// With a write-ahead log a commit is one sync, and readers do not wait for the writer.
+fn use_log(connection: &Connection) -> Result<(), SqliteError> {
     connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
     Ok(())
 }
 
-fn migrate(connection: &mut Connection, found: i64) -> Result<(), Problem> {
+fn migrate(connection: &mut Connection, found: i64) -> Result<(), SqliteError> {
     let done = usize::try_from(found).unwrap_or(0);
     let Some(missing) = STEPS.get(done..).filter(|steps| !steps.is_empty()) else {
         return Ok(());

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rusqlite::{Connection, Row};
 
-use super::problem::Problem;
+use super::problem::SqliteError;
 use crate::record::{AddedEndpoint, Protection, Reference, RemovedEndpoint, RotatedToken};
 
 pub(super) fn protect(
@@ -111,7 +111,7 @@ fn run<const N: usize>(
 
 pub(super) fn protections(
     connection: &Connection,
-) -> Result<BTreeMap<String, Protection>, Problem> {
+) -> Result<BTreeMap<String, Protection>, SqliteError> {
     let mut protections = BTreeMap::new();
     let mut statement = connection.prepare("SELECT pool FROM protections")?;
     let mut rows = statement.query([])?;
@@ -129,7 +129,7 @@ pub(super) fn protections(
     Ok(protections)
 }
 
-pub(super) fn added(connection: &Connection) -> Result<Vec<AddedEndpoint>, Problem> {
+pub(super) fn added(connection: &Connection) -> Result<Vec<AddedEndpoint>, SqliteError> {
     let mut statement = connection.prepare("SELECT * FROM added_endpoints ORDER BY number")?;
     let mut rows = statement.query([])?;
     let mut added = Vec::new();
@@ -139,7 +139,7 @@ pub(super) fn added(connection: &Connection) -> Result<Vec<AddedEndpoint>, Probl
     Ok(added)
 }
 
-fn endpoint(row: &Row<'_>) -> Result<AddedEndpoint, Problem> {
+fn endpoint(row: &Row<'_>) -> Result<AddedEndpoint, SqliteError> {
     let headers: String = row.get("headers")?;
     Ok(AddedEndpoint {
         pool: row.get("pool")?,
@@ -149,7 +149,7 @@ fn endpoint(row: &Row<'_>) -> Result<AddedEndpoint, Problem> {
     })
 }
 
-pub(super) fn removed(connection: &Connection) -> Result<Vec<RemovedEndpoint>, Problem> {
+pub(super) fn removed(connection: &Connection) -> Result<Vec<RemovedEndpoint>, SqliteError> {
     let mut statement =
         connection.prepare("SELECT pool, name FROM removed_endpoints ORDER BY pool, name")?;
     let mut rows = statement.query([])?;
@@ -163,7 +163,7 @@ pub(super) fn removed(connection: &Connection) -> Result<Vec<RemovedEndpoint>, P
     Ok(removed)
 }
 
-pub(super) fn rotated(connection: &Connection) -> Result<Vec<RotatedToken>, Problem> {
+pub(super) fn rotated(connection: &Connection) -> Result<Vec<RotatedToken>, SqliteError> {
     let mut statement = connection.prepare("SELECT * FROM refresh_tokens ORDER BY credential")?;
     let mut rows = statement.query([])?;
     let mut rotated = Vec::new();
@@ -184,9 +184,9 @@ fn headers_to_text(headers: &[(String, Reference)]) -> String {
     serde_json::Value::Array(pairs.collect()).to_string()
 }
 
-/// Neither the text nor a value of it is shown: somebody may have put a secret there by hand.
-fn headers_from_text(text: &str) -> Result<Vec<(String, Reference)>, Problem> {
-    let problem = |reason: String| Problem::Row {
+/// Neither the text nor a value of it is shown: it may be a secret that was put there by hand.
+fn headers_from_text(text: &str) -> Result<Vec<(String, Reference)>, SqliteError> {
+    let problem = |reason: String| SqliteError::Row {
         table: "added_endpoints",
         reason,
     };

@@ -1,4 +1,4 @@
-//! What is true of the file alone: who may read it, whose it is, what is said about one that
+//! What is true of the file alone: its permissions, its lock, what is said about one that
 //! cannot be used, and what happens when the disk fails.
 
 use std::fs;
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use super::{Database, folder};
 use crate::conformance::{endpoint, forget_gate, gate, removed, state};
 use crate::faulty::Faults;
-use crate::{Change, OpenError, Protection, Saved, Store, StoreError, Stored};
+use crate::{Change, OpenError, Protection, SaveFuture, Store, StoreError, StoredState};
 
 fn temporary() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
@@ -22,7 +22,7 @@ fn temporary() -> (TempDir, PathBuf) {
     (folder, path)
 }
 
-/// A file with a hundred gates, and nobody who has it.
+/// A file with a hundred gates that no process has open.
 fn written() -> (TempDir, PathBuf) {
     let (folder, path) = temporary();
     let store = Store::open(folder.path()).unwrap();
@@ -126,8 +126,8 @@ mod ownership {
         }
     }
 
-    /// A change that nobody has written yet when this returns: the disk is somebody else's.
-    fn blocked(store: &Store, path: &Path) -> (Saved, Connection) {
+    /// A change that is not written yet when this returns: another connection has the file locked.
+    fn blocked(store: &Store, path: &Path) -> (SaveFuture, Connection) {
         let other = Connection::open(path).unwrap();
         other.execute_batch("BEGIN IMMEDIATE").unwrap();
         let saved = store.save(Change::Gate(gate("a", 1.0, 1)));
@@ -241,7 +241,7 @@ mod unusable {
         fs::write(path, "").unwrap();
         assert_eq!(
             Store::open(folder.path()).unwrap().load(),
-            Ok(Stored::default())
+            Ok(StoredState::default())
         );
     }
 
@@ -269,7 +269,7 @@ mod unusable {
     }
 
     #[test]
-    fn a_secret_that_somebody_put_there_is_not_shown() {
+    fn a_literal_secret_in_a_row_is_not_shown() {
         let (folder, path) = written();
         run(
             &path,

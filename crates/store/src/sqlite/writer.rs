@@ -40,7 +40,7 @@ impl Drop for Writer {
         // A waker that drops the last store does so on this very thread, which cannot wait for
         // itself. It ends by itself when it comes back.
         if thread.thread().id() != thread::current().id() {
-            // A panic of the thread was told to everyone who waited.
+            // A panic of the thread was reported to every waiting future.
             let _ = thread.join();
         }
     }
@@ -53,7 +53,7 @@ fn write_all(queue: &Queue, mut database: Database) {
     }
 }
 
-/// However the thread ends, nobody waits for it any longer.
+/// However the thread ends, every waiting future is completed.
 struct Ending(Arc<Queue>);
 
 impl Drop for Ending {

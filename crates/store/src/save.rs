@@ -1,8 +1,8 @@
-//! A change on its way to the disk, as a future.
+//! A change that is being written, as a future.
 //!
 //! Everything that is written together shares one [`Batch`], so a change costs no more than a
-//! counter, and one that nobody waits for leaves nothing behind. No runtime is needed: a batch has
-//! the wakers of those who poll and a condition for those who block.
+//! counter, and one whose future is dropped leaves nothing behind. No runtime is needed: a batch has
+//! wakers for futures that are polled and a condition variable for threads that block.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,13 +16,13 @@ use crate::error::StoreError;
 ///
 /// Dropping it changes nothing: the change is written all the same.
 #[derive(Debug)]
-pub struct Saved {
+pub struct SaveFuture {
     batch: Arc<Batch>,
     /// Where the waker is kept, once there is one.
     place: Option<u64>,
 }
 
-impl Saved {
+impl SaveFuture {
     /// Blocks until the change is durable, or has failed.
     pub fn wait(self) -> Result<(), StoreError> {
         self.batch.wait()
@@ -42,7 +42,7 @@ impl Saved {
     }
 }
 
-impl Future for Saved {
+impl Future for SaveFuture {
     type Output = Result<(), StoreError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -60,7 +60,7 @@ impl Future for Saved {
     }
 }
 
-impl Drop for Saved {
+impl Drop for SaveFuture {
     fn drop(&mut self) {
         let waker = self
             .place
@@ -69,7 +69,7 @@ impl Drop for Saved {
     }
 }
 
-/// What is written together, and who waits for it.
+/// Changes that are written together, and the futures that wait for them.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     state: Mutex<State>,
@@ -91,7 +91,7 @@ impl State {
 }
 
 impl Batch {
-    /// Tells everyone. Only the first result counts.
+    /// Completes every future. Only the first result counts.
     pub(crate) fn finish(&self, result: Result<(), StoreError>) {
         let mut state = self.lock();
         if state.result.is_some() {
@@ -102,7 +102,7 @@ impl Batch {
         drop(state);
         self.finished.notify_all();
         for waker in wakers.into_values() {
-            // One that panics must not keep the others from hearing of it.
+            // A waker that panics must not keep the others from being woken.
             let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
         }
     }
@@ -147,16 +147,16 @@ mod tests {
         }
     }
 
-    fn poll(saved: &mut Saved, waker: &Waker) -> Poll<Result<(), StoreError>> {
+    fn poll(saved: &mut SaveFuture, waker: &Waker) -> Poll<Result<(), StoreError>> {
         Pin::new(saved).poll(&mut Context::from_waker(waker))
     }
 
     #[test]
-    fn everyone_who_waits_is_woken_once() {
+    fn wakes_every_future_once() {
         let batch = Arc::new(Batch::default());
         let count = Arc::new(Count::default());
         let waker = Waker::from(Arc::clone(&count));
-        let mut all = [Saved::with(&batch), Saved::with(&batch)];
+        let mut all = [SaveFuture::with(&batch), SaveFuture::with(&batch)];
         for saved in &mut all {
             assert!(poll(saved, &waker).is_pending());
             assert!(poll(saved, &waker).is_pending());
@@ -170,10 +170,10 @@ mod tests {
     }
 
     #[test]
-    fn who_no_longer_waits_leaves_nothing_behind() {
+    fn a_dropped_future_leaves_no_waker() {
         let batch = Arc::new(Batch::default());
         let count = Arc::new(Count::default());
-        let mut saved = Saved::with(&batch);
+        let mut saved = SaveFuture::with(&batch);
         assert!(poll(&mut saved, &Waker::from(Arc::clone(&count))).is_pending());
         drop(saved);
         assert_eq!(Arc::strong_count(&count), 1);
@@ -182,10 +182,10 @@ mod tests {
     }
 
     #[test]
-    fn a_waker_that_panics_keeps_nobody_from_waking() {
+    fn wakes_the_others_when_a_waker_panics() {
         let batch = Arc::new(Batch::default());
         let count = Arc::new(Count::default());
-        let (mut first, mut second) = (Saved::with(&batch), Saved::with(&batch));
+        let (mut first, mut second) = (SaveFuture::with(&batch), SaveFuture::with(&batch));
         assert!(poll(&mut first, &Waker::from(Arc::new(Panics))).is_pending());
         assert!(poll(&mut second, &Waker::from(Arc::clone(&count))).is_pending());
         batch.finish(Ok(()));
@@ -195,10 +195,10 @@ mod tests {
     #[test]
     fn blocking_ends_with_the_batch() {
         let batch = Arc::new(Batch::default());
-        let saved = Saved::with(&batch);
+        let saved = SaveFuture::with(&batch);
         let waiting = thread::spawn(|| saved.wait());
         batch.finish(Ok(()));
         assert_eq!(waiting.join().unwrap(), Ok(()));
-        assert_eq!(Saved::ready(Ok(())).wait(), Ok(()));
+        assert_eq!(SaveFuture::ready(Ok(())).wait(), Ok(()));
     }
 }
