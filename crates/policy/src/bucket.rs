@@ -294,7 +294,7 @@ mod tests {
         /// The measured fault of the original: a wait truncated to whole nanoseconds left less
         /// than a token, and was granted all the same, without limit.
         #[test]
-        fn who_waits_as_long_as_told_is_granted_and_one_token_is_taken(
+        fn token_is_there_after_the_predicted_wait(
             rate in 0.001f64..20_000.0, start in 0u64..1 << 60, skip in 0u64..1 << 40,
         ) {
             let mut bucket = Bucket::full(rate, 1.0, Timestamp::from_nanos(start));

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn the_average_starts_where_it_is_told_and_settles_on_a_constant() {
+    fn average_starts_at_the_given_value_and_settles_on_a_constant() {
         let mut latency = Latency::new(Duration::from_secs(3));
         assert_eq!(latency.ewma(), Duration::from_secs(3));
         for _ in 0..200 {

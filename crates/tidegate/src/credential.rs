@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn if_who_refreshes_is_cancelled_one_of_those_who_wait_takes_over() {
+    fn waiter_takes_over_a_cancelled_refresh() {
         let (server, credential) = served();
         let mut leader = credential.refresh(0);
         let [mut second, mut third] = [credential.refresh(0), credential.refresh(0)];
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_shared_by_those_who_waited_and_by_nobody_else() {
+    fn failed_refresh_is_shared_by_its_waiters_only() {
         let (server, credential) = served();
         let [mut first, mut second] = [credential.refresh(0), credential.refresh(0)];
         assert!(poll(&mut first).is_pending() && poll(&mut second).is_pending());
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_used_the_newest_refreshes_again() {
+    fn only_a_call_with_the_newest_token_refreshes_again() {
         let (server, credential) = served();
         answer(&server, Some(7));
         assert_eq!(poll(&mut credential.refresh(0)), Poll::Ready(true));
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_polled_for_nothing_is_kept_once() {
+    fn spurious_poll_keeps_one_waker() {
         let (_server, credential) = served();
         let [mut leader, mut follower] = [credential.refresh(0), credential.refresh(0)];
         assert!(poll(&mut leader).is_pending());

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_takes_its_waker_along() {
+    fn dropped_place_drops_its_waker() {
         let waiters = Waiters::default();
         let (count, waker) = counted();
         let mut leaves = waiters.place();
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_woken_is_woken_again_only_if_it_stays() {
+    fn woken_place_is_woken_again_only_if_kept() {
         let waiters = Waiters::default();
         let (count, waker) = counted();
         let mut place = waiters.place();
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waker_that_panics_keeps_nobody_from_being_woken() {
+    fn panicking_waker_does_not_stop_later_wakers() {
         struct Panics;
         impl Wake for Panics {
             fn wake(self: Arc<Self>) {

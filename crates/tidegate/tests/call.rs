@@ -124,7 +124,7 @@ fn an_answer_is_let_go_before_the_next_attempt() {
 }
 
 #[test]
-fn the_answer_before_is_kept_for_who_cannot_be_sent_again() {
+fn last_response_is_returned_when_not_sent_again() {
     let (clock, limiter) = limiter(FAST);
     let call = limiter.call(KEY).within(Duration::from_secs(60));
     let run = call.run(async |attempt| {
@@ -170,7 +170,7 @@ fn an_unsafe_request_is_not_sent_twice_if_the_server_may_have_acted() {
 }
 
 #[test]
-fn who_cannot_be_sent_in_time_is_told_at_once() {
+fn refuses_at_once_when_fixed_rate_passes_deadline() {
     let (clock, limiter) = limiter(FAST);
     let call = limiter.call(KEY).within(Duration::from_secs(10));
     let error = run(&clock, call, &[directed(503, 60)]).unwrap_err();
@@ -190,7 +190,7 @@ fn who_cannot_be_sent_in_time_is_told_at_once() {
 }
 
 #[test]
-fn who_has_no_time_to_wait_leaves_where_nobody_has_to() {
+fn ask_without_time_is_admitted_by_a_free_gate() {
     // The machine's clock goes on between the beginning of a call and its ask.
     let gates = gate(&[("strategy", "adaptive"), ("initial_rate", "2")]);
     let limiter = Limiter::builder()
@@ -303,7 +303,7 @@ fn a_kind_keeps_the_bounds_of_time_that_it_leaves_open() {
 }
 
 #[test]
-fn who_never_gives_up_is_kept_until_its_gate_is_free() {
+fn waits_without_bound_until_the_gate_is_free() {
     let (clock, limiter) = limiter(FAST);
     limiter.isolate(KEY).unwrap();
     let call = limiter.call(KEY).give_up_after(None);
@@ -439,7 +439,7 @@ fn without_any_budget_the_first_answer_is_the_last() {
 }
 
 #[test]
-fn every_call_that_is_over_is_told_once() {
+fn emits_one_failed_event_per_call() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let clock = ManualClock::new();
     let listener = {
@@ -582,7 +582,7 @@ fn the_message_of_a_credential_that_cannot_be_refreshed_says_so() {
 }
 
 #[test]
-fn the_trail_tells_the_whole_story() {
+fn trail_has_every_decision() {
     let (clock, limiter) = limiter(&[]);
     let outcomes = [directed(429, 2), status(200)];
     let called = run(&clock, limiter.call(KEY), &outcomes).unwrap();
@@ -651,7 +651,7 @@ fn what_cannot_be_sent_again_is_over_with_its_answer() {
 }
 
 #[test]
-fn who_watches_a_call_sees_every_step_of_its_trail() {
+fn watcher_sees_every_step_of_the_trail() {
     let (clock, limiter) = limiter(FAST);
     let seen = Mutex::new(Vec::new());
     let watcher = |step: &TrailStep| seen.lock().expect("nobody panics").push(step.clone());
@@ -681,7 +681,7 @@ impl Listener for Sparing {
 }
 
 #[test]
-fn who_does_not_want_everything_hears_what_changes_and_may_change_its_mind() {
+fn listener_without_every_event_gets_changes_only() {
     let clock = ManualClock::new();
     let (closely, heard) = (Arc::new(AtomicBool::new(false)), Arc::default());
     let limiter = Limiter::builder()

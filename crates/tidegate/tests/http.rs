@@ -64,7 +64,7 @@ fn url_of(address: SocketAddr) -> String {
 }
 
 #[tokio::test]
-async fn a_port_where_nobody_listens_was_never_connected_to() {
+async fn refused_connection_was_never_connected() {
     // Bound and not listening, so that nobody else gets the port meanwhile.
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();

@@ -111,7 +111,7 @@ fn when_all_are_paused_the_earliest_is_waited_for() {
 }
 
 #[test]
-fn who_cannot_wait_that_long_is_told_at_once() {
+fn refuses_at_once_when_deadline_precedes_turn() {
     let (clock, pool) = pool(FAST, &["a", "b"]);
     send(&clock, &pool, &status(503));
     send(&clock, &pool, &status(503));
@@ -138,7 +138,7 @@ fn the_gate_that_is_first_lets_it_through() {
 }
 
 #[test]
-fn a_person_who_enables_an_endpoint_frees_those_who_wait() {
+fn enabling_an_endpoint_wakes_waiters() {
     let (clock, pool) = pool(
         &[
             ("strategy", "fixed"),
@@ -206,7 +206,7 @@ fn one_request_at_a_time_goes_through_a_recovering_endpoint() {
 }
 
 #[test]
-fn without_endpoints_nobody_waits() {
+fn pool_without_endpoints_refuses_at_once() {
     let (clock, pool) = pool(FAST, &[]);
     let refusal = drive(&clock, pool.acquire(any())).unwrap_err();
     assert_eq!(refusal, PoolRefusal::NoEndpoint);
@@ -412,7 +412,7 @@ fn what_kept_a_call_is_on_the_trail_with_its_end() {
 }
 
 #[test]
-fn who_is_refused_at_once_was_not_kept() {
+fn immediate_refusal_is_no_wait() {
     let (clock, pool) = pool(SLOW, &["a"]);
     send(&clock, &pool, &status(200));
     let call = pool.call().within(Duration::from_millis(100));
@@ -477,7 +477,7 @@ fn a_hint_pauses_for_as_long_as_it_says() {
 }
 
 #[test]
-fn a_name_that_is_taken_changes_nothing_for_who_has_it() {
+fn adding_a_taken_name_changes_nothing() {
     let clock = ManualClock::new();
     let fixed = |rate: &str| gate(&[("strategy", "fixed"), ("initial_rate", rate)]);
     let limiter = Limiter::builder()
@@ -508,7 +508,7 @@ impl Wake for Woken {
 }
 
 #[test]
-fn who_waits_is_woken_by_a_probe_that_says_nothing_and_by_no_ordinary_answer() {
+fn neutral_probe_wakes_waiters_and_ordinary_response_does_not() {
     let (clock, pool) = pool(PATIENT, &["a", "b"]);
     pool.disable("b");
     let ordinary = drive(&clock, pool.acquire(any())).unwrap();
@@ -545,7 +545,7 @@ const PATIENT: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn what_happens_to_endpoints_is_told() {
+fn emits_events_of_endpoints() {
     let clock = ManualClock::new();
     let heard = Arc::new(Mutex::new(Vec::new()));
     let listener = {

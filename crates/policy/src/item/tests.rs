@@ -296,7 +296,7 @@ fn a_key_the_route_or_the_method_makes_a_second_copy_harmless() {
 }
 
 #[test]
-fn who_would_be_sent_too_late_is_told_at_once() {
+fn ends_at_once_when_next_send_is_too_late() {
     let kind = ItemKind {
         expires_after: Some(secs(60)),
         ..ItemKind::of("GET")
@@ -346,7 +346,7 @@ fn what_a_gate_refuses_uses_no_attempt_up() {
 }
 
 #[test]
-fn who_cannot_wait_for_a_breaker_ends_with_it() {
+fn ends_as_breaker_open_when_deadline_precedes_it() {
     let kind = ItemKind {
         expires_after: Some(secs(3)),
         ..ItemKind::of("GET")

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_notices_reads_as_at_once_and_the_rest_is_rounded_up() {
+    fn short_times_read_as_at_once_and_others_round_up() {
         let told = |waited| admitted(waited).to_string();
         let at_once = "admitted by `api.example.com` at once";
         assert_eq!(told(Duration::ZERO), at_once);

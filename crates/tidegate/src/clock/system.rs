@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_nobody_waits_on_has_no_thread() {
+    fn clock_without_alarms_has_no_thread() {
         let system = System::new();
         assert!(!system.ringing.lock().started);
     }

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_knows_may_have_been_done() {
+    fn unknown_outcome_may_have_been_applied() {
         let unknown = says("something odd");
         assert_eq!(failure(&unknown), (Failure::Reset, Phase::Waiting));
     }

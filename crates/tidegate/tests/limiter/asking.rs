@@ -13,7 +13,7 @@ use crate::support::{Caller, KEY, limiter, load, ok, secs, settings};
 const SLOW: &[(&str, &str)] = &[("strategy", "fixed"), ("initial_rate", "1")];
 
 #[test]
-fn who_does_not_wait_is_told_what_keeps_it() {
+fn refusal_without_waiting_names_its_reason() {
     let (_, limiter) = limiter(SLOW);
     limiter.try_acquire(KEY).unwrap().settle(&ok());
     let refusal = limiter.try_acquire(KEY).unwrap_err();
@@ -121,7 +121,7 @@ fn hosts_that_share_a_gate_share_everything_of_it() {
 }
 
 #[test]
-fn of_several_gates_each_is_told_of_once_when_all_have_let_it_through() {
+fn emits_one_admitted_event_per_gate_of_an_ask() {
     let (clock, limiter, heard) = sharing();
     limiter.try_acquire("account").unwrap().settle(&ok());
     limiter

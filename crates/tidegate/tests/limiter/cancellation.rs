@@ -168,7 +168,7 @@ fn any_of<'a>(limiter: &'a Limiter, keys: &'a [&'a str]) -> Caller<'a> {
 }
 
 #[test]
-fn who_forfeits_its_permit_asks_anew() {
+fn forfeited_permit_is_asked_for_anew() {
     let (clock, limiter) = used_up(ONE_AT_A_TIME);
     let mut slow = Caller::new(limiter.acquire(KEY));
     assert!(slow.poll().is_pending());
@@ -186,7 +186,7 @@ fn who_forfeits_its_permit_asks_anew() {
 }
 
 #[test]
-fn who_asks_anew_is_one_ask_with_one_deadline() {
+fn asking_anew_keeps_the_deadline() {
     let (clock, limiter) = used_up(ONE_AT_A_TIME);
     let mut slow = Caller::new(limiter.acquire(KEY));
     assert!(slow.poll().is_pending());

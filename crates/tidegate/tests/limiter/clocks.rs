@@ -94,7 +94,7 @@ fn a_dropped_sleep_forgets_its_alarm() {
 }
 
 #[test]
-fn a_sleep_wakes_whoever_polled_it_last() {
+fn sleep_wakes_the_last_task_that_polled_it() {
     let manual = ManualClock::new();
     let clock = manual.clock();
     let [first, second] = [(); 2].map(|()| Arc::new(Woken::default()));
@@ -129,7 +129,7 @@ fn the_calendar_is_told_of_times_before_and_after() {
 }
 
 #[test]
-fn the_systems_clock_wakes_those_who_wait() {
+fn system_clock_wakes_waiters() {
     let clock = Clock::system();
     let (waker, woken) = sender();
     let at = clock.now() + millis(3);
@@ -222,7 +222,7 @@ mod tokio_clock {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_deadline_is_told_when_it_comes() {
+    async fn refuses_when_the_deadline_comes() {
         let limiter = limiter(&[("max_in_flight", "1")]);
         let permit = limiter.acquire(KEY).await.unwrap();
         let began = Instant::now();

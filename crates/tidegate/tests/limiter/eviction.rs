@@ -18,7 +18,7 @@ fn keys(limiter: &Limiter) -> Vec<String> {
 }
 
 #[test]
-fn a_gate_that_nobody_uses_is_forgotten() {
+fn idle_gate_is_evicted() {
     let (clock, limiter) = limiter(&[("idle_after", "10s")]);
     use_once(&limiter, KEY);
     clock.advance(millis(9999));

@@ -35,7 +35,7 @@ fn a_leaked_waiter_holds_the_next_up_until_its_permit_is_taken_back() {
 }
 
 #[test]
-fn what_is_taken_back_is_not_lost_to_those_who_need_more_than_that() {
+fn given_back_tokens_add_up_for_larger_costs() {
     let (clock, limiter) = limiter(&[
         ("strategy", "fixed"),
         ("initial_rate", "1"),
@@ -65,7 +65,7 @@ fn a_leaked_waiter_leaves_the_line_at_its_deadline() {
 }
 
 #[test]
-fn a_gate_whose_waiters_were_leaked_is_forgotten_like_any_other() {
+fn gate_with_leaked_waiters_is_evicted() {
     let (clock, limiter) = limiter(ONE_PER_SECOND);
     limiter.try_acquire(KEY).unwrap().settle(&ok());
     leak(&limiter, Ask::new(KEY));

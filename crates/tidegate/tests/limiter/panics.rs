@@ -83,7 +83,7 @@ fn hostile() -> Waker {
 }
 
 #[test]
-fn a_waker_that_panics_keeps_nobody_else_from_being_woken() {
+fn panicking_waker_does_not_stop_other_wakers() {
     let (clock, limiter) = limiter(&[("strategy", "fixed"), ("initial_rate", "1000")]);
     while let Ok(permit) = limiter.try_acquire(KEY) {
         permit.settle(&ok());
@@ -98,7 +98,7 @@ fn a_waker_that_panics_keeps_nobody_else_from_being_woken() {
 }
 
 #[test]
-fn a_waker_that_panics_is_no_matter_of_whoever_brings_a_permit_back() {
+fn panicking_waker_does_not_reach_settle() {
     let (clock, limiter) = limiter(&[("max_in_flight", "1")]);
     let permit = limiter.try_acquire(KEY).unwrap();
     clock.advance(secs(10));
@@ -166,7 +166,7 @@ fn a_listener_that_panics_when_a_waiter_leaves_does_not_keep_its_permit() {
 }
 
 #[test]
-fn a_listener_that_panics_when_someone_waits_leaves_nobody_in_line() {
+fn panic_in_waiting_event_leaves_the_line_empty() {
     let (_, limiter, _) = with_listener(&[], |event| matches!(event, Event::Waiting { .. }));
     limiter.try_acquire(KEY).unwrap().settle(&ok());
     expect_panic(|| Caller::new(limiter.acquire(KEY)).poll());

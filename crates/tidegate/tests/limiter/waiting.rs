@@ -76,7 +76,7 @@ fn an_admitted_waiter_that_is_dropped_passes_its_token_on() {
 }
 
 #[test]
-fn who_waits_past_the_deadline_is_told_so_then() {
+fn refuses_a_waiter_at_its_deadline() {
     let (clock, limiter) = limiter(&[("max_in_flight", "1")]);
     let permit = limiter.try_acquire(KEY).unwrap();
     clock.advance(Duration::from_secs(10));

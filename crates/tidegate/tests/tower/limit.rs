@@ -282,7 +282,7 @@ fn an_informational_answer_changes_nothing() {
 }
 
 #[test]
-fn who_is_refused_learns_why_and_until_when() {
+fn refusal_names_reason_and_end() {
     let (_clock, limiter) = limiter(SLOW);
     let mock = Mock::default();
     let layer = LimitLayer::new(limiter).within(Duration::ZERO);

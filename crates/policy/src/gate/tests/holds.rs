@@ -14,7 +14,7 @@ fn a_directed_wait_holds_and_callers_leave_at_pace_afterwards() {
 }
 
 #[test]
-fn tokens_saved_during_a_hold_do_not_leave_together_even_if_nobody_waited() {
+fn tokens_saved_during_a_hold_do_not_burst_without_waiters() {
     let mut bench = Bench::aimd(&[]);
     bench.throttle(0.0, 10);
     assert_eq!(bench.says(10.5), "admit", "one token was kept");
@@ -111,7 +111,7 @@ fn an_exhausted_quota_holds_until_the_reset_or_isolates() {
 }
 
 #[test]
-fn who_can_wait_exactly_until_the_hold_ends_is_not_sent_away() {
+fn waits_when_deadline_equals_end_of_hold() {
     let mut bench = Bench::aimd(&[("max_hold", "30s")]);
     bench.throttle(0.0, 30);
     assert_eq!(bench.says(0.0), "wait hold 30");

@@ -312,7 +312,7 @@ fn the_last_success_is_known_to_the_second() {
 }
 
 #[test]
-fn a_gate_says_whether_anyone_waits() {
+fn gate_shows_whether_its_line_is_empty() {
     let mut bench = Bench::aimd(&[("burst", "1")]);
     let _permit = bench.permit(0.0);
     assert!(!bench.gate.is_waited_for());

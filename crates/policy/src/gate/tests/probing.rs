@@ -189,7 +189,7 @@ fn open_times_grow_and_start_anew_after_closing() {
 }
 
 #[test]
-fn who_waits_when_the_breaker_opens_stays_and_leaves_first_as_a_probe() {
+fn waiters_stay_when_the_breaker_opens_and_leave_as_probes() {
     let mut bench = Bench::aimd(&[
         ("consecutive_failures", "1"),
         ("max_in_flight", "1"),

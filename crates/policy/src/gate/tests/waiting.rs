@@ -16,7 +16,7 @@ fn admits_from_a_full_bucket_then_makes_wait_in_order() {
 }
 
 #[test]
-fn nobody_overtakes_those_who_wait() {
+fn new_ask_does_not_overtake_the_line() {
     let mut bench = Bench::aimd(&[("burst", "1")]);
     assert_eq!(bench.says(0.0), "admit");
     assert_eq!(bench.says(0.0), "wait rate 0.5");
@@ -68,7 +68,7 @@ fn peeking_takes_nothing() {
 }
 
 #[test]
-fn waiters_who_would_wait_in_vain_are_told_at_once() {
+fn refuses_waiters_at_once_when_a_hold_passes_their_deadline() {
     let mut bench = Bench::aimd(&[("burst", "1")]);
     let under_way = bench.permit(0.0);
     assert_eq!(bench.says(0.0), "wait rate 0.5");
@@ -345,7 +345,7 @@ fn a_clock_that_steps_back_is_no_reason_to_panic_or_to_send() {
 }
 
 #[test]
-fn a_token_that_is_there_belongs_to_who_waits() {
+fn token_goes_to_the_first_in_line() {
     let mut bench = Bench::aimd(&[("max_in_flight", "1")]);
     let first = bench.permit(0.0);
     assert_eq!(bench.says(0.0), "wait in_flight -");
@@ -359,7 +359,7 @@ fn a_token_that_is_there_belongs_to_who_waits() {
 }
 
 #[test]
-fn nobody_leaves_before_they_may_however_often_one_asks() {
+fn asking_often_does_not_leave_early() {
     let early = |bench: &mut Bench, seconds: f64| {
         let left = bench
             .gate

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alarm_that_is_late_costs_nobody_their_token() {
+    fn late_alarm_does_not_lose_tokens() {
         let (mut shard, _) = shard(1000);
         let mut left = Vec::new();
         for ring in [3, 17, 90, 95, 180, 200] {
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_look_by_someone_else_costs_nobody_their_token_either() {
+    fn late_ask_does_not_lose_tokens_of_waiters() {
         let (mut shard, index) = shard(1000);
         let mut left = Vec::new();
         for at in (7..=200).step_by(7) {
