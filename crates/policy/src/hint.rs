@@ -1,18 +1,18 @@
-//! What a server says about pace, in every dialect we know.
+//! Hints: what a server says about pace, in headers and bodies.
 //!
-//! One reader for all of them, because the field's readers fail in the same places: `1m30s` read
-//! as a second, a date ignored, Unix time waited for as seconds. The wait is, in this order,
+//! One reader for all dialects, because hand-written ones fail in the same places: `1m30s` read as
+//! one second, a date ignored, Unix time waited for as seconds. The wait is, in this order,
 //! 1. the longest of `Retry-After` and its forms in milliseconds;
 //! 2. the reset of the limit that binds, when nothing remains of it, or on a 429 or 503 whose
 //!    headers do not say what remains;
-//! 3. the longest that the body names, unless the answer is a 2xx or 3xx: there it is content.
+//! 3. the longest that the body names, unless the response is a 2xx or 3xx: there it is content.
 //!
-//! Every value is rounded up to milliseconds, never down: coming early is what gets clients
-//! banned. Moments are read against the server's own `Date`, so that a wrong clock on either
-//! side does not matter; a moment that has passed is no hint.
+//! Every value is rounded up to milliseconds: clients that return early get banned. Absolute times
+//! are read against the server's `Date`, so that a wrong clock on either side does not matter; one
+//! that is now is a wait of zero, one that has passed is no hint.
 //!
-//! Reading is total and takes linear time on any bytes, in one pass over the headers. It
-//! allocates nothing, except for the name of a limit that has one.
+//! Reading never fails and takes linear time on any bytes, in one pass over the headers. It
+//! allocates only for the name of a limit.
 
 mod body;
 mod date;
@@ -30,23 +30,23 @@ use self::limits::Limits;
 pub use self::source::Source;
 use crate::time::WallTime;
 
-/// What a server said about pace.
+/// What a server says about pace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hint {
-    /// Do not come back before this much time has passed. A hint with a wait is *directed*.
+    /// Send nothing before this much time has passed. A hint with a wait is *directed*.
     pub wait: Option<Duration>,
-    /// Where the wait, or else the rest, was read: of the rest, the reset's header, else that of
-    /// what remains, else the limit's.
+    /// Where the wait was read; without a wait, the header of the reset, of what remains or of the
+    /// limit, the first that is there.
     pub source: Option<Source>,
-    /// Requests (or tokens) left in the present period.
+    /// Requests or tokens left in the current period.
     pub remaining: Option<u64>,
-    /// Time until the present period ends.
+    /// Time until the current period ends.
     pub reset: Option<Duration>,
-    /// How many the period allows.
+    /// Requests or tokens per period.
     pub limit: Option<u64>,
     /// The period's length.
     pub period: Option<Duration>,
-    /// What is counted, where the server says so.
+    /// What is counted, if the server says so.
     pub scope: Option<Scope>,
 }
 
@@ -71,8 +71,8 @@ impl Scope {
         }
     }
 
-    /// The scope that a server calls `name`. Names are shown to people: what is not text is
-    /// replaced.
+    /// The scope that a server calls `name`. Names are shown to people, so control characters and
+    /// invalid UTF-8 are replaced.
     fn named(name: &[u8]) -> Self {
         match name {
             b"requests" => Self::Requests,
@@ -94,25 +94,25 @@ fn printable(letter: char) -> char {
     }
 }
 
-/// An answer as hints and verdicts read it: borrowed, in one pass, without copying headers.
+/// A response as hints and verdicts read it: borrowed, without copying headers.
 #[derive(Clone, Debug)]
 pub struct Response<'a, H> {
     /// The status code.
     pub status: u16,
     /// Header names (any case) and values, in the order received.
     pub headers: H,
-    /// The beginning of the body, as much of it as was kept; may be empty.
+    /// The beginning of the body; may be empty.
     pub body: &'a [u8],
 }
 
 impl<'a, H> Response<'a, H> {
-    /// The part of the body that is looked at.
+    /// The part of the body that is read.
     pub(crate) fn read_body(&self) -> &'a [u8] {
         self.body.get(..MAX_BODY).unwrap_or(self.body)
     }
 }
 
-/// Errors say what is wrong within a few KiB; the rest of a long page is not worth the time.
+/// Errors say what is wrong within a few KiB.
 const MAX_BODY: usize = 64 * 1024;
 
 /// Reads the hint of `response`. Absolute times are read against its `Date` header, else against
@@ -133,21 +133,21 @@ pub fn read<'a, H>(response: &Response<'a, H>, now: Option<WallTime>) -> Hint
 where
     H: IntoIterator<Item = (&'a str, &'a [u8])> + Clone,
 {
-    let mut told = Told::default();
+    let mut statements = Statements::default();
     for (name, value) in response.headers.clone() {
-        told.header(name, value, now);
+        statements.header(name, value, now);
     }
-    let names_nothing = told.limits.is_none() && told.waits == Longest::default();
+    let names_nothing = statements.limits.is_none() && statements.waits == Longest::default();
     let may_be_content = matches!(response.status, 200..400);
     let mut hint = Hint::default();
     if names_nothing && (may_be_content || response.body.is_empty()) {
         return hint;
     }
-    let server_now = told.server_date(now).or(now);
-    if let Some(limits) = &mut told.limits {
+    let server_now = statements.server_date(now).or(now);
+    if let Some(limits) = &mut statements.limits {
         limits.fill(&mut hint, response.status, server_now);
     }
-    let mut wait = told.waits.from(server_now);
+    let mut wait = statements.waits.from(server_now);
     if wait.is_none() && hint.wait.is_none() && !may_be_content {
         wait = body::read(response.read_body(), now).from(server_now);
     }
@@ -158,17 +158,17 @@ where
     hint
 }
 
-/// What the headers told so far.
+/// What the headers read so far say.
 #[derive(Debug, Default)]
-struct Told<'a> {
+struct Statements<'a> {
     waits: Longest,
-    /// Read only when there is a moment to compare it with: nearly every answer has one.
+    /// Parsed only if an absolute time needs it: nearly every response has the header.
     date: Option<&'a [u8]>,
-    /// Made at the first header that needs it: most answers have none.
+    /// Created by the first header about a limit: most responses have none.
     limits: Option<Limits<'a>>,
 }
 
-impl<'a> Told<'a> {
+impl<'a> Statements<'a> {
     fn header(&mut self, name: &str, value: &'a [u8], now: Option<WallTime>) {
         if name.eq_ignore_ascii_case("date") {
             self.date = self.date.or(Some(value));
@@ -177,7 +177,7 @@ impl<'a> Told<'a> {
         let Some(source) = Source::of_header(name) else {
             return;
         };
-        // A longer value is no hint at all: a part of one could be a shorter wait.
+        // A longer value is no hint: a part of it could be a shorter wait.
         if value.len() > MAX_VALUE {
             return;
         }
@@ -205,5 +205,5 @@ impl<'a> Told<'a> {
     }
 }
 
-/// Many times the longest sensible value, and still nothing to read.
+/// Many times the longest sensible value.
 const MAX_VALUE: usize = 4 * 1024;

@@ -43,7 +43,7 @@ pub use self::safety::Safety;
 pub use self::step::{DelaySource, ResendReason, Step, TerminalReason};
 use crate::backoff::BackoffSettings;
 use crate::gate::Reason;
-use crate::outcome::{Answer, Outcome, Verdict};
+use crate::outcome::{Outcome, UpstreamResponse, Verdict};
 use crate::random::Random;
 use crate::time::Timestamp;
 
@@ -203,7 +203,9 @@ impl Item {
         random: &mut Random,
     ) -> Step {
         self.sent = self.sent.saturating_add(1);
-        if verdict != Some(Verdict::Unauthorized) && matches!(outcome.answer, Answer::Status(_)) {
+        if verdict != Some(Verdict::Unauthorized)
+            && matches!(outcome.response, UpstreamResponse::Status(_))
+        {
             self.refreshed = false;
         }
         match verdict {

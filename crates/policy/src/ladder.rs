@@ -1,28 +1,26 @@
-//! The growing pauses of an endpoint, and the point at which only a person can help.
+//! The growing pauses of an endpoint, and when it is disabled.
 //!
 //! A gate paces one upstream; a ladder takes an endpoint out of its pool for a while, so that the
-//! others do the work. Each error that climbs pauses for longer than the one before, and after
-//! `disable_after` of them in a row the endpoint is disabled: whoever owns it has to look.
+//! other endpoints do the work. Each counted error pauses for longer than the one before, and
+//! `disable_after` of them in a row disable the endpoint until a person enables it.
 //!
-//! Answers come late and in any order, so every attempt carries the [epoch](Ladder::epoch) it
+//! Responses arrive late and in any order, so every attempt carries the [epoch](Ladder::epoch) it
 //! started in, and every pause begins a new one. Ten refusals of one burst are one step, a
-//! success that was under way when the pause began does not end it, and what was sent before a
-//! person enabled the endpoint cannot disable it again. Results of an older epoch change nothing
-//! at all, not even the last error.
+//! success of a request sent before the pause does not end it, and requests sent before a person
+//! enabled the endpoint cannot disable it again. Results of an older epoch change nothing, not
+//! even the last error.
 //!
-//! At the edges: an endpoint is free at the very instant its pause ends; the count stays until a
-//! success or a person clears it, so the next error goes on where the last one stopped; the last
-//! pause repeats past the end of the list; a wait that the server names replaces the step, however
-//! long or short it is.
+//! At the edges: an endpoint is free at the instant its pause ends; the count stays until a
+//! success or a person clears it, so the next error takes the next step; the last pause repeats
+//! past the end of the list; a wait that the server names replaces the step, but a pause never
+//! gets shorter.
 
-mod ended;
-mod record;
+mod result;
 mod settings;
 
 use std::time::Duration;
 
-pub use ended::{Ended, Trouble};
-pub use record::LadderRecord;
+pub use result::{EndpointError, EndpointResult};
 pub use settings::{LadderOptions, LadderSettings};
 
 use crate::duration::Rounded;
@@ -30,16 +28,16 @@ use crate::hint::Source;
 use crate::outcome::Verdict;
 use crate::time::Timestamp;
 
-/// What is kept about the errors of one endpoint.
+/// The error state of one endpoint.
 ///
 /// ```
-/// use policy::ladder::{Ended, Ladder, LadderSettings};
+/// use policy::ladder::{EndpointResult, Ladder, LadderSettings};
 /// use policy::time::Timestamp;
 ///
 /// let settings = LadderSettings::default();
 /// let mut ladder = Ladder::new();
 /// let epoch = ladder.epoch();
-/// ladder.settle(&settings, epoch, &Ended::status(429), Timestamp::ZERO);
+/// ladder.settle(&settings, epoch, &EndpointResult::status(429), Timestamp::ZERO);
 /// assert!(ladder.is_paused(Timestamp::from_secs(29)));
 /// assert!(!ladder.is_paused(Timestamp::from_secs(30)));
 /// ```
@@ -57,11 +55,11 @@ pub struct Ladder {
 /// Why an endpoint is disabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disabled {
-    /// So many errors came in a row.
+    /// This many errors in a row.
     Errors(u32),
-    /// Its server says that an allowance is used up.
+    /// The server says that a quota is used up.
     QuotaExhausted,
-    /// A person switched it off.
+    /// A person disabled it.
     Person,
 }
 
@@ -78,39 +76,38 @@ impl Disabled {
 
 /// What a result changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Nothing: it was sent before the present epoch began.
+pub enum LadderStep {
+    /// Nothing: the attempt started in an older epoch.
     Late,
-    /// Nothing: there was nothing to clear, the endpoint is disabled, or no answer came that says
-    /// anything.
+    /// Nothing: a success with nothing to clear or on a disabled endpoint, or a 1xx.
     Unchanged,
     /// A success cleared pause, count and last error.
     Cleared,
-    /// An error that does not climb: only the last error changed.
-    Noted,
-    /// The gate asked for more than the limit, as `adaptive` does to find it: only the last error
-    /// changed, and responses to what was sent before no longer count.
+    /// An error that does not count: only the last error changed.
+    NotCounted,
+    /// The gate's own probing, not an error: only the last error changed, and a new epoch began.
     Probed,
-    /// An error climbed: a pause began.
+    /// An error counted: the endpoint is paused.
     Paused {
-        /// How long it lasts.
+        /// What is left of the pause.
         pause: Duration,
-        /// Who named it; `assumed` for a step of the ladder.
+        /// Where the wait was read; `assumed` for a step of the ladder.
         source: Source,
     },
-    /// An error climbed for the last time: a pause began, and only a person ends this.
+    /// As many errors in a row as disable: the endpoint is paused, and disabled until a person
+    /// enables it.
     DisabledByErrors {
-        /// How long the pause lasts.
+        /// What is left of the pause.
         pause: Duration,
-        /// Who named it; `assumed` for a step of the ladder.
+        /// Where the wait was read; `assumed` for a step of the ladder.
         source: Source,
     },
-    /// An allowance is used up: only a person ends this.
+    /// A quota is used up: the endpoint is disabled until a person enables it.
     DisabledByQuota,
 }
 
 impl Ladder {
-    /// An endpoint that has had no error.
+    /// A ladder without any error.
     pub const fn new() -> Self {
         Self {
             epoch: 0,
@@ -127,89 +124,93 @@ impl Ladder {
         self.epoch
     }
 
-    /// Tells how an attempt ended that started in `epoch`.
+    /// Takes the result of an attempt that started in `epoch`.
     pub fn settle(
         &mut self,
         settings: &LadderSettings,
         epoch: u32,
-        ended: &Ended<'_>,
+        result: &EndpointResult<'_>,
         now: Timestamp,
-    ) -> Step {
-        let is_success = ended.verdict == Some(Verdict::Success);
+    ) -> LadderStep {
+        let is_success = result.verdict == Some(Verdict::Success);
         if is_success && (epoch == self.epoch || self.consecutive_errors == 0) {
-            // Also of those sent before the last probe: that the endpoint took them is no less
-            // true.
+            // Requests sent before the last probe show as well that the endpoint accepts work.
             self.successes = self.successes.saturating_add(1);
         }
         if epoch != self.epoch {
-            return Step::Late;
+            return LadderStep::Late;
         }
-        match ended.verdict {
+        match result.verdict {
             Some(Verdict::Success) => self.succeed(),
-            None if ended.trouble.is_none() => Step::Unchanged,
-            _ => self.fail(settings, ended, now),
+            None if result.error.is_none() => LadderStep::Unchanged,
+            _ => self.fail(settings, result, now),
         }
     }
 
-    fn succeed(&mut self) -> Step {
+    fn succeed(&mut self) -> LadderStep {
         let is_clear = self.consecutive_errors == 0 && self.last_error.is_none();
         if self.disabled.is_some() || is_clear {
-            return Step::Unchanged;
+            return LadderStep::Unchanged;
         }
         self.clear();
-        Step::Cleared
+        LadderStep::Cleared
     }
 
-    fn fail(&mut self, settings: &LadderSettings, ended: &Ended<'_>, now: Timestamp) -> Step {
-        self.last_error = Some(ended.shown());
+    fn fail(
+        &mut self,
+        settings: &LadderSettings,
+        result: &EndpointResult<'_>,
+        now: Timestamp,
+    ) -> LadderStep {
+        self.last_error = Some(result.summary());
         let successes = std::mem::take(&mut self.successes);
-        if ended.verdict == Some(Verdict::QuotaExhausted) {
+        if result.verdict == Some(Verdict::QuotaExhausted) {
             self.epoch = self.epoch.wrapping_add(1);
             self.disabled = Some(Disabled::QuotaExhausted);
-            return Step::DisabledByQuota;
+            return LadderStep::DisabledByQuota;
         }
-        if !settings.climbs(ended) {
-            return Step::Noted;
+        if !settings.climbs(result) {
+            return LadderStep::NotCounted;
         }
-        if settings.is_probing(ended, successes) {
+        if settings.is_probing(result, successes) {
             // The other refusals of the same burst are no errors either.
             self.epoch = self.epoch.wrapping_add(1);
-            return Step::Probed;
+            return LadderStep::Probed;
         }
-        self.climb(settings, ended.wait, now)
+        self.climb(settings, result.wait, now)
     }
 
     fn climb(
         &mut self,
         settings: &LadderSettings,
-        told: Option<(Duration, Source)>,
+        named: Option<(Duration, Source)>,
         now: Timestamp,
-    ) -> Step {
+    ) -> LadderStep {
         self.epoch = self.epoch.wrapping_add(1);
         self.consecutive_errors = self.consecutive_errors.saturating_add(1);
         let step = settings.pause(self.consecutive_errors);
-        let (pause, source) = told.unwrap_or((step, Source::Assumed));
+        let (pause, source) = named.unwrap_or((step, Source::Assumed));
         // A pause only ever grows, also if an attempt made during it names a shorter one.
         let until = self.paused_until.unwrap_or(now).max(now + pause);
         self.paused_until = Some(until);
         let pause = until.since(now);
         if self.consecutive_errors < settings.disable_after() {
-            return Step::Paused { pause, source };
+            return LadderStep::Paused { pause, source };
         }
         self.disabled = Some(Disabled::Errors(self.consecutive_errors));
-        Step::DisabledByErrors { pause, source }
+        LadderStep::DisabledByErrors { pause, source }
     }
 
-    /// A person enables the endpoint: all error state is cleared, and what is still under way no
-    /// longer counts.
+    /// A person enables the endpoint: all error state is cleared, and results of requests in
+    /// flight no longer count.
     pub fn enable(&mut self) {
         self.epoch = self.epoch.wrapping_add(1);
         self.disabled = None;
         self.clear();
     }
 
-    /// A person disables the endpoint: it stays so until a person enables it, and what is still
-    /// under way no longer counts. What is known of its errors stays visible.
+    /// A person disables the endpoint until a person enables it. Results of requests in flight no
+    /// longer count; the error state stays visible.
     pub fn disable(&mut self) {
         self.epoch = self.epoch.wrapping_add(1);
         self.disabled = Some(Disabled::Person);
@@ -236,7 +237,7 @@ impl Ladder {
         self.paused_until.is_some_and(|until| now < until)
     }
 
-    /// The end of the last pause, also when it has passed, until a success or a person clears it.
+    /// The end of the last pause, also after it has passed, until a success or a person clears it.
     pub fn paused_until(&self) -> Option<Timestamp> {
         self.paused_until
     }
@@ -247,7 +248,7 @@ impl Ladder {
             .map_or(Duration::ZERO, |until| until.since(now))
     }
 
-    /// Errors that climbed since the last success.
+    /// Counted errors since the last success.
     pub fn consecutive_errors(&self) -> u32 {
         self.consecutive_errors
     }
@@ -257,12 +258,12 @@ impl Ladder {
         self.is_enabled() && self.consecutive_errors > 0 && !self.is_paused(now)
     }
 
-    /// The last error, for people: its text, or its status.
+    /// The last error as shown to people: its text, or its status.
     pub fn last_error(&self) -> Option<&str> {
         self.last_error.as_deref()
     }
 
-    /// Why it cannot be used, for people; `None` if it can.
+    /// Why it cannot be used, as a sentence; `None` if it can.
     pub fn describe(&self, now: Timestamp) -> Option<String> {
         let last = self.last_error().unwrap_or("no error");
         match self.disabled {
@@ -279,6 +280,44 @@ impl Ladder {
                 Rounded(self.remaining(now))
             )),
             None => None,
+        }
+    }
+}
+
+/// A ladder as it is stored: durations, no instants.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LadderRecord {
+    /// Counted errors since the last success.
+    pub consecutive_errors: u32,
+    /// What is left of the pause; zero if it is over, `None` if there is none.
+    pub pause: Option<Duration>,
+    /// The last error as shown to people.
+    pub last_error: Option<Box<str>>,
+    /// Why it is disabled, if it is.
+    pub disabled: Option<Disabled>,
+}
+
+impl Ladder {
+    /// The state that survives a restart.
+    pub fn record(&self, now: Timestamp) -> LadderRecord {
+        LadderRecord {
+            consecutive_errors: self.consecutive_errors,
+            pause: self.paused_until.map(|until| until.since(now)),
+            last_error: self.last_error.clone(),
+            disabled: self.disabled,
+        }
+    }
+
+    /// A ladder from its record. Epochs and the count of successes start at zero: no attempt
+    /// survives a restart.
+    pub fn restore(record: LadderRecord, now: Timestamp) -> Self {
+        Self {
+            epoch: 0,
+            consecutive_errors: record.consecutive_errors,
+            successes: 0,
+            paused_until: record.pause.map(|left| now + left),
+            last_error: record.last_error,
+            disabled: record.disabled,
         }
     }
 }

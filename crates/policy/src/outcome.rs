@@ -1,45 +1,45 @@
-//! What an attempt did, and the class it falls into.
+//! The outcome of an attempt, and its verdict.
 
 use std::time::Duration;
 
 use crate::classify::{self, Judgement};
 use crate::hint::{Hint, Source};
 
-/// What one attempt did, as the gate, the pool and the item learn of it.
+/// What one attempt did: the input of gate, pool and item.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// The answer's status, or the way in which none came.
-    pub answer: Answer,
-    /// From sending to the answer's head, or to the failure.
+    /// The response's status, or how the attempt failed without one.
+    pub response: UpstreamResponse,
+    /// From sending to the response's head, or to the failure.
     pub latency: Duration,
     /// What the server said about pace.
     pub hint: Hint,
-    /// What the attempt really cost, where that is known only afterwards (the tokens of a
-    /// language model); `None` leaves the cost that was asked for.
+    /// The real cost, where it is known only afterwards (the tokens of a language model); `None`
+    /// leaves the cost of the ask.
     pub used: Option<u32>,
 }
 
 impl Outcome {
-    /// An answer with `status` after `latency`, without any hint.
+    /// A response with `status` after `latency`, without a hint.
     pub fn status(status: u16, latency: Duration) -> Self {
         Self {
-            answer: Answer::Status(status),
+            response: UpstreamResponse::Status(status),
             latency,
             hint: Hint::default(),
             used: None,
         }
     }
 
-    /// It worked, after `latency`: status 200, for what does not speak HTTP.
+    /// A success after `latency`: status 200, for protocols other than HTTP.
     pub fn success(latency: Duration) -> Self {
         Self::status(200, latency)
     }
 
-    /// "Slower", after `latency`, and when to come back, where that was said: status 429, for what
-    /// does not speak HTTP.
+    /// Throttled after `latency`, with the wait if the server named one: status 429, for protocols
+    /// other than HTTP.
     ///
-    /// The source of the wait is [`Source::Body`], for the answer itself named it. A wait of zero
-    /// is kept as a `Retry-After: 0` is: nothing is held back, and a retry uses no attempt up.
+    /// The source of the wait is [`Source::Body`]. A wait of zero is what `Retry-After: 0` is: no
+    /// hold, and a retry that counts as an attempt.
     ///
     /// ```
     /// use std::time::Duration;
@@ -58,8 +58,7 @@ impl Outcome {
         })
     }
 
-    /// It cannot keep up or is broken, after `latency`: status 503 without a hint, for what does
-    /// not speak HTTP.
+    /// Overloaded after `latency`: status 503 without a hint, for protocols other than HTTP.
     pub fn overloaded(latency: Duration) -> Self {
         Self::status(503, latency)
     }
@@ -67,7 +66,7 @@ impl Outcome {
     /// A transport failure after `latency`.
     pub fn failure(failure: Failure, phase: Phase, latency: Duration) -> Self {
         Self {
-            answer: Answer::Failed { failure, phase },
+            response: UpstreamResponse::Failed { failure, phase },
             latency,
             hint: Hint::default(),
             used: None,
@@ -79,12 +78,12 @@ impl Outcome {
         Self { hint, ..self }
     }
 
-    /// The judgement on it where nothing but the outcome is known: no body and no rules.
+    /// Its judgement without a body and without rules.
     #[inline]
     pub fn judge(&self) -> Judgement {
-        match self.answer {
-            Answer::Status(status) => classify::status(status, &self.hint),
-            Answer::Failed { failure, .. } => classify::failure(failure),
+        match self.response {
+            UpstreamResponse::Status(status) => classify::status(status, &self.hint),
+            UpstreamResponse::Failed { failure, .. } => classify::failure(failure),
         }
     }
 
@@ -93,12 +92,12 @@ impl Outcome {
         self.hint.wait.is_some()
     }
 
-    /// Can the server have acted on the request? Certainly not if nothing of it was written, or if
-    /// the server gave it back untouched. Of an answer only its verdict can say, so here it can.
+    /// Can the server have acted on the request? Not if nothing of it was written, or if the
+    /// server refused the stream. For a response only the verdict can exclude it.
     pub fn server_may_have_acted(&self) -> bool {
-        match self.answer {
-            Answer::Status(_) => true,
-            Answer::Failed { failure, phase } => {
+        match self.response {
+            UpstreamResponse::Status(_) => true,
+            UpstreamResponse::Failed { failure, phase } => {
                 phase > Phase::Connecting && failure != Failure::RefusedStream
             }
         }
@@ -107,19 +106,19 @@ impl Outcome {
 
 /// How an attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// The server answered with this status code.
+pub enum UpstreamResponse {
+    /// A response with this status code.
     Status(u16),
-    /// No answer came.
+    /// No response.
     Failed {
-        /// What went wrong.
+        /// The kind of failure.
         failure: Failure,
         /// How far the attempt had got.
         phase: Phase,
     },
 }
 
-/// Ways in which no answer comes.
+/// Why there was no response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// The connection was refused or could not be routed.
@@ -132,7 +131,7 @@ pub enum Failure {
     Reset,
     /// Nothing came in time.
     Timeout,
-    /// The server gave the request back untouched: HTTP/2 `REFUSED_STREAM`, or a `GOAWAY` that
+    /// The server refused the request unprocessed: HTTP/2 `REFUSED_STREAM`, or a `GOAWAY` that
     /// does not cover it.
     RefusedStream,
 }
@@ -144,9 +143,9 @@ pub enum Phase {
     Connecting,
     /// Part of the request was written.
     Sending,
-    /// All of the request was written, nothing of the answer was read.
+    /// All of the request was written, nothing of the response was read.
     Waiting,
-    /// Part of the answer was read.
+    /// Part of the response was read.
     Receiving,
 }
 
@@ -156,17 +155,17 @@ pub enum Phase {
 pub enum Verdict {
     /// 2xx and 3xx.
     Success,
-    /// The server says: slower. 429, 503 with a hint, other 4xx that say so.
+    /// The server refuses for being too fast: 429, 503 with a hint, other 4xx that say so.
     Throttled,
-    /// The server cannot keep up or is broken: 5xx, 408.
+    /// The server is overloaded or broken: 5xx, 408.
     Overloaded,
-    /// No answer came.
+    /// No response: connect, DNS, TLS, reset, timeout.
     Unreachable,
-    /// An allowance is used up; sending again soon cannot help.
+    /// A quota is used up; sending again soon does not help.
     QuotaExhausted,
     /// 401: the credential may need a refresh.
     Unauthorized,
-    /// 409 and 412: someone has to reconcile.
+    /// 409 and 412: the request needs reconciliation.
     Conflict,
     /// Any other 4xx: this request will never succeed.
     Rejected,
@@ -219,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_http_is_judged_by_its_name() {
+    fn outcomes_without_http_are_judged_by_their_constructor() {
         let latency = Duration::from_millis(40);
         let wait = Duration::from_secs(3);
         let judged = |outcome: &Outcome| (outcome.judge().verdict, outcome.is_directed());
@@ -237,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wrote_nothing_or_was_given_it_back_cannot_have_caused_anything() {
+    fn server_cannot_have_acted_if_nothing_was_written_or_the_stream_was_refused() {
         let acted = |failure, phase| {
             Outcome::failure(failure, phase, Duration::ZERO).server_may_have_acted()
         };

@@ -1,18 +1,17 @@
-//! Following a job that takes a while: when to ask for its status next, and when to stop.
+//! Polling a job: when to ask for its status next, and when to stop.
 //!
-//! How often to ask follows the job's own progress: a job that has hardly begun will not be done
-//! in two seconds. A 429 says that asking itself is too much; the waits then double up to a cap,
-//! and the first success brings the usual pace back at once. That is the whole ladder of `poll`:
-//! it replaces the undirected reaction of a gate, for one job's status is no traffic to learn a
-//! rate from.
+//! The interval follows the job's own progress: a job that has hardly begun is not done in two
+//! seconds. A 429 means that polling itself is too fast; the waits then double up to a cap, and the
+//! first success restores the usual interval. This replaces a gate's undirected reaction: one
+//! job's status is no traffic to learn a rate from.
 //!
-//! Polling ends for good: when the job is done or has failed, when it does not exist, when other
-//! errors do not stop, or when there was no success for `give_up_after`. That time is counted from
-//! the last answer that was a success, and only from real answers: data kept from an earlier one
-//! proves nothing. A `Retry-After` that ends later than that is not waited for at all.
+//! Polling ends for good: when the job is done or has failed, when it does not exist, after too
+//! many other errors, or without a success for `give_up_after`, counted from the last successful
+//! response. A `Retry-After` that ends later than that gives up at once. Giving up is judged first,
+//! on every response that is no success; only the job's own end comes before it.
 //!
 //! At the edges: exactly `give_up_after` is not yet too long; a progress that is missing, negative
-//! or no number is 0, one above 100 is late; what comes after the end changes nothing.
+//! or no number is 0, one above 100 is late; responses after the end change nothing.
 
 mod notice;
 mod settings;
@@ -25,64 +24,63 @@ pub use settings::{PollOptions, PollSettings};
 
 use crate::time::Timestamp;
 
-/// One job that is followed.
+/// The polling of one job.
 ///
 /// ```
 /// use std::time::Duration;
 ///
-/// use policy::poll::{Answer, Poll, PollSettings, State, Told};
+/// use policy::poll::{Poll, PollSettings, PollState, ResponseKind, StatusResponse};
 /// use policy::time::Timestamp;
 ///
 /// let settings = PollSettings::default();
 /// let mut poll = Poll::new(Timestamp::ZERO);
-/// let told = Told::from(Answer::Throttled { wait: None });
-/// let next = poll.answered(&settings, &told, Timestamp::ZERO);
-/// assert_eq!(next.state, State::Slowed);
+/// let refused = StatusResponse::from(ResponseKind::Throttled { wait: None });
+/// let next = poll.after(&settings, &refused, Timestamp::ZERO);
+/// assert_eq!(next.state, PollState::Slowed);
 /// assert_eq!(next.wait, Some(Duration::from_secs(2)));
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Poll {
-    /// The last success, before any: the first request.
-    alive_at: Timestamp,
+    /// Before any success: the first request.
+    last_success: Timestamp,
     progress: Option<f64>,
     consecutive_429: u32,
     other_errors: u32,
-    end: Option<State>,
+    end: Option<PollState>,
 }
 
-/// What came of one request for the status.
+/// The response to a request for the status.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Told {
-    /// What the server answered.
-    pub answer: Answer,
-    /// What is known of the job with it, wherever it stands: an answer's body, or data that came
-    /// along with an error.
-    pub job: Option<Job>,
+pub struct StatusResponse {
+    /// What kind of response it is.
+    pub kind: ResponseKind,
+    /// What it says about the job; an error may say something too.
+    pub job: Option<JobStatus>,
 }
 
-/// A server's answer to a request for the status.
+/// What kind of response a request for the status got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum ResponseKind {
     /// 2xx or 3xx.
     Success,
     /// 429.
     Throttled {
-        /// How long the server asks to wait.
+        /// The wait that the server names.
         wait: Option<Duration>,
     },
     /// 404: there is no such job.
     NotFound,
-    /// Any other error, or no answer at all.
+    /// Any other error, or no response.
     Failed {
-        /// How long the server asks to wait.
+        /// The wait that the server names.
         wait: Option<Duration>,
     },
 }
 
 /// What is known of a job.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Job {
-    /// It goes on.
+pub enum JobStatus {
+    /// It is running.
     Running {
         /// In per cent; missing counts as 0.
         progress: Option<f64>,
@@ -93,24 +91,24 @@ pub enum Job {
     Failed,
 }
 
-/// Where the polling of a job stands.
+/// The state of polling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// At the usual pace.
+pub enum PollState {
+    /// At the usual interval.
     Polling,
     /// Slower, because of 429s.
     Slowed,
     /// Ended: the job is done.
     Done,
-    /// Ended: the job failed or was cancelled, or other errors did not stop.
+    /// Ended: the job failed or was cancelled, or there were too many other errors.
     Failed,
-    /// Ended: there was no success for too long.
+    /// Ended: no success for too long.
     GaveUp,
     /// Ended: there is no such job.
     NotFound,
 }
 
-impl State {
+impl PollState {
     /// The word for it in replay, logs and the API.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -123,55 +121,55 @@ impl State {
         }
     }
 
-    /// Is nothing asked any more?
+    /// Has polling ended?
     pub const fn is_end(self) -> bool {
         !matches!(self, Self::Polling | Self::Slowed)
     }
 }
 
-/// What to do after an answer.
+/// What to do after a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Next {
-    /// Where it stands.
-    pub state: State,
-    /// How long to wait before asking again; `None` once it has ended.
+pub struct PollStep {
+    /// The state after it.
+    pub state: PollState,
+    /// The wait before the next request; `None` once polling has ended.
     pub wait: Option<Duration>,
     /// Why.
-    pub why: Why,
+    pub reason: PollReason,
 }
 
-/// Why to wait so long, or why it ended.
+/// Why to wait, or why polling ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum PollReason {
     /// Nothing is known of the job yet.
     NoData,
-    /// The job has just begun.
+    /// The job is below 30 %.
     Early,
-    /// The job is somewhere in the middle.
+    /// The job is from 30 % to below 70 %.
     Middle,
-    /// The job is nearly done.
+    /// The job is at 70 % or more.
     Late,
-    /// The server refused: a step of the ladder.
+    /// A 429: a step of the ladder.
     Throttled,
     /// The server named a longer wait than our own step.
     Directed,
-    /// An error that may pass: one of a few retries.
+    /// Another error: one of a few retries.
     Retry,
-    /// The job said so itself.
+    /// The job's own status.
     Job,
     /// There is no such job.
     NotFound,
-    /// As many errors in a row as are retried.
+    /// Too many other errors in a row.
     Errors,
     /// No success for too long.
-    Silence,
-    /// The server asks to wait until after we would have given up.
-    TooLongAWait,
+    NoSuccess,
+    /// The server names a wait that ends after we would give up.
+    WaitTooLong,
     /// It had ended before.
     Ended,
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for PollReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NoData => "nothing is known of the job yet",
@@ -184,18 +182,18 @@ impl fmt::Display for Why {
             Self::Job => "the job itself says so",
             Self::NotFound => "there is no such job",
             Self::Errors => "too many errors in a row",
-            Self::Silence => "no success for too long",
-            Self::TooLongAWait => "the server asks to wait until after we would give up",
+            Self::NoSuccess => "no success for too long",
+            Self::WaitTooLong => "the server asks to wait until after we would give up",
             Self::Ended => "it ended before",
         })
     }
 }
 
 impl Poll {
-    /// A job that was first asked for at `started`.
+    /// A job whose first request is sent at `started`.
     pub fn new(started: Timestamp) -> Self {
         Self {
-            alive_at: started,
+            last_success: started,
             progress: None,
             consecutive_429: 0,
             other_errors: 0,
@@ -203,112 +201,126 @@ impl Poll {
         }
     }
 
-    /// Takes an answer and says what is next.
-    pub fn answered(&mut self, settings: &PollSettings, told: &Told, now: Timestamp) -> Next {
+    /// Takes a response and returns what to do next.
+    pub fn after(
+        &mut self,
+        settings: &PollSettings,
+        response: &StatusResponse,
+        now: Timestamp,
+    ) -> PollStep {
         if let Some(state) = self.end {
-            return Next {
+            return PollStep {
                 state,
                 wait: None,
-                why: Why::Ended,
+                reason: PollReason::Ended,
             };
         }
-        let is_over = matches!(told.job, Some(Job::Done | Job::Failed));
-        // The response that ends the job is not counted as an error, whatever its status.
-        let wait = match told.answer {
-            Answer::NotFound | Answer::Throttled { .. } | Answer::Failed { .. } if is_over => None,
-            answer => self.count(answer, now),
-        };
-        match told.job {
-            Some(Job::Done) => return self.ends(State::Done, Why::Job),
-            Some(Job::Failed) => return self.ends(State::Failed, Why::Job),
-            Some(Job::Running { progress }) => self.progress = Some(progress.unwrap_or(0.0)),
+        if response.kind == ResponseKind::Success {
+            self.last_success = self.last_success.max(now);
+            self.consecutive_429 = 0;
+            self.other_errors = 0;
+        }
+        match response.job {
+            Some(JobStatus::Done) => return self.finish(PollState::Done, PollReason::Job),
+            Some(JobStatus::Failed) => return self.finish(PollState::Failed, PollReason::Job),
+            Some(JobStatus::Running { progress }) => self.progress = Some(progress.unwrap_or(0.0)),
             None => {}
         }
-        if told.answer == Answer::Success {
-            return self.usual(settings);
-        }
-        if self.is_silent(settings, now) {
-            return self.ends(State::GaveUp, Why::Silence);
-        }
-        if wait.is_some_and(|wait| self.is_silent(settings, now + wait)) {
-            return self.ends(State::GaveUp, Why::TooLongAWait);
-        }
-        let (step, why) = match told.answer {
-            Answer::Success | Answer::NotFound => {
-                return self.ends(State::NotFound, Why::NotFound);
-            }
-            Answer::Throttled { .. } => (settings.throttled(self.consecutive_429), Why::Throttled),
-            Answer::Failed { .. } if self.other_errors > settings.other_retries() => {
-                return self.ends(State::Failed, Why::Errors);
-            }
-            Answer::Failed { .. } => (settings.retry(self.other_errors - 1), Why::Retry),
-        };
-        match wait.filter(|&wait| wait > step) {
-            Some(wait) => self.wait(wait, Why::Directed),
-            None => self.wait(step, why),
+        match response.kind {
+            ResponseKind::Success => self.stage_interval(settings),
+            error => self.after_error(settings, error, now),
         }
     }
 
-    /// Counts an answer, and says how long the server asks to wait.
-    fn count(&mut self, answer: Answer, now: Timestamp) -> Option<Duration> {
-        match answer {
-            Answer::Success => {
-                self.alive_at = self.alive_at.max(now);
-                self.consecutive_429 = 0;
-                self.other_errors = 0;
-                None
+    fn after_error(
+        &mut self,
+        settings: &PollSettings,
+        error: ResponseKind,
+        now: Timestamp,
+    ) -> PollStep {
+        let named = self.count(error);
+        if self.gives_up_at(settings, now) {
+            return self.finish(PollState::GaveUp, PollReason::NoSuccess);
+        }
+        if named.is_some_and(|wait| self.gives_up_at(settings, now + wait)) {
+            return self.finish(PollState::GaveUp, PollReason::WaitTooLong);
+        }
+        let (step, reason) = match error {
+            ResponseKind::Success | ResponseKind::NotFound => {
+                return self.finish(PollState::NotFound, PollReason::NotFound);
             }
-            Answer::NotFound => None,
-            Answer::Throttled { wait } => {
+            ResponseKind::Throttled { .. } => {
+                let step = settings.throttled(self.consecutive_429);
+                (step, PollReason::Throttled)
+            }
+            ResponseKind::Failed { .. } if self.other_errors > settings.other_retries() => {
+                return self.finish(PollState::Failed, PollReason::Errors);
+            }
+            ResponseKind::Failed { .. } => {
+                (settings.retry(self.other_errors - 1), PollReason::Retry)
+            }
+        };
+        match named.filter(|&wait| wait > step) {
+            Some(wait) => self.wait(wait, PollReason::Directed),
+            None => self.wait(step, reason),
+        }
+    }
+
+    /// Counts an error and returns the wait that the server names.
+    fn count(&mut self, error: ResponseKind) -> Option<Duration> {
+        match error {
+            ResponseKind::Success | ResponseKind::NotFound => None,
+            ResponseKind::Throttled { wait } => {
                 self.consecutive_429 = self.consecutive_429.saturating_add(1);
                 self.other_errors = 0;
                 wait
             }
-            Answer::Failed { wait } => {
+            ResponseKind::Failed { wait } => {
                 self.other_errors = self.other_errors.saturating_add(1);
                 wait
             }
         }
     }
 
-    /// The interval of the job's stage.
-    fn usual(&self, settings: &PollSettings) -> Next {
+    fn stage_interval(&self, settings: &PollSettings) -> PollStep {
         match self.progress {
-            None => self.wait(settings.first(), Why::NoData),
-            Some(progress) if progress >= LATE => self.wait(settings.late(), Why::Late),
-            Some(progress) if progress >= MIDDLE => self.wait(settings.middle(), Why::Middle),
-            Some(_) => self.wait(settings.early(), Why::Early),
+            None => self.wait(settings.first(), PollReason::NoData),
+            Some(progress) if progress >= LATE => self.wait(settings.late(), PollReason::Late),
+            Some(progress) if progress >= MIDDLE => {
+                self.wait(settings.middle(), PollReason::Middle)
+            }
+            Some(_) => self.wait(settings.early(), PollReason::Early),
         }
     }
 
-    fn wait(&self, wait: Duration, why: Why) -> Next {
-        Next {
+    fn wait(&self, wait: Duration, reason: PollReason) -> PollStep {
+        PollStep {
             state: self.state(),
             wait: Some(wait),
-            why,
+            reason,
         }
     }
 
-    fn ends(&mut self, state: State, why: Why) -> Next {
+    fn finish(&mut self, state: PollState, reason: PollReason) -> PollStep {
         self.end = Some(state);
-        Next {
+        PollStep {
             state,
             wait: None,
-            why,
+            reason,
         }
     }
 
-    /// Would there have been no success for too long at `then`?
-    fn is_silent(&self, settings: &PollSettings, then: Timestamp) -> bool {
-        then.since(self.alive_at) > settings.give_up_after()
+    /// Is `at` too long after the last success?
+    fn gives_up_at(&self, settings: &PollSettings, at: Timestamp) -> bool {
+        at.since(self.last_success) > settings.give_up_after()
     }
 
-    /// Where it stands.
-    pub fn state(&self) -> State {
+    /// The present state.
+    pub fn state(&self) -> PollState {
         match self.end {
             Some(end) => end,
-            None if self.consecutive_429 > 0 => State::Slowed,
-            None => State::Polling,
+            None if self.consecutive_429 > 0 => PollState::Slowed,
+            None => PollState::Polling,
         }
     }
 
@@ -317,8 +329,7 @@ impl Poll {
         self.consecutive_429
     }
 
-    /// Should people be told that checks are slower? Exactly while there were 429s since the last
-    /// success.
+    /// Is the slowing-down notice shown? While there were 429s since the last success.
     pub fn banner(&self) -> bool {
         self.consecutive_429 > 0
     }
@@ -328,15 +339,15 @@ impl Poll {
         self.other_errors
     }
 
-    /// The job's progress as last heard of; it stays visible while checks are slower.
+    /// The job's last known progress; it stays visible while polling is slowed.
     pub fn progress(&self) -> Option<f64> {
         self.progress
     }
 }
 
-impl From<Answer> for Told {
-    fn from(answer: Answer) -> Self {
-        Self { answer, job: None }
+impl From<ResponseKind> for StatusResponse {
+    fn from(kind: ResponseKind) -> Self {
+        Self { kind, job: None }
     }
 }
 

@@ -1,17 +1,16 @@
-//! Endpoints that can do the same work, and which of them does it next.
+//! Pools: endpoints that can do the same work, and which of them gets the next request.
 //!
-//! A pool owns the [ladders](crate::ladder) of its endpoints and counts what is under way through
-//! each. It does not own gates: whoever chooses brings what each gate says, and gets back an
-//! endpoint that is enabled, not paused and let through by its gate, or the earliest at which one
-//! will be. So limiter and pool never disagree about who may leave.
+//! A pool owns the [ladders](crate::ladder) of its endpoints and counts the requests in flight
+//! through each. It does not own gates: the caller of [`Pool::choose`] supplies when each gate
+//! admits, and gets an endpoint that is enabled, not paused and admitted by its gate, or the
+//! earliest time at which one will be.
 //!
-//! An endpoint whose pause has just ended is *recovering*: one request at a time goes through it
-//! until one succeeds, and then everything may. Letting the whole backlog through at the end of a
-//! pause would fell it again. Requests that left before the pause do not count for this; they may
-//! hang for long and say nothing about how it is now. One that never comes back is given up after
-//! two minutes, so that nothing lost closes an endpoint for ever.
+//! An endpoint whose pause has ended is *recovering*: it gets one request at a time until one
+//! succeeds. The whole backlog at the end of a pause would overload it again. Requests sent before
+//! the pause do not count for this: they may hang and say nothing about the endpoint now. A request
+//! without a result counts as lost after two minutes, so that it cannot block the endpoint.
 //!
-//! Choosing looks at every endpoint once. Pools have a handful; [`Pool::MOST`] is the bound.
+//! Choosing looks at every endpoint once; [`Pool::MAX_ENDPOINTS`] is the bound.
 
 mod choice;
 
@@ -21,19 +20,19 @@ use std::time::Duration;
 
 pub use choice::{Choice, GateState, Lease, Unusable};
 
-use crate::ladder::{Ended, Ladder, LadderRecord, LadderSettings, Step};
+use crate::ladder::{EndpointResult, Ladder, LadderRecord, LadderSettings, LadderStep};
 use crate::time::Timestamp;
 
 /// How a pool chooses among endpoints that could all be used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Balance {
-    /// The one with the fewest requests under way; of several, the one that waited longest for
-    /// its turn. The default.
+    /// The endpoint with the fewest requests in flight; of several, the one chosen least
+    /// recently. The default.
     #[default]
     LeastLoaded,
-    /// The one that waited longest for its turn.
+    /// The endpoint chosen least recently.
     RoundRobin,
-    /// The first of the list: the others are there for when it cannot be used.
+    /// The first of the list that can be used.
     First,
 }
 
@@ -63,14 +62,14 @@ impl FromStr for Balance {
 
 crate::setting_values!(Balance);
 
-/// Names an endpoint of one pool; never used again for another.
+/// Identifies an endpoint of one pool; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EndpointId(u64);
 
 /// Endpoints that can do the same work.
 ///
 /// ```
-/// use policy::ladder::{Ended, LadderSettings};
+/// use policy::ladder::{EndpointResult, LadderSettings};
 /// use policy::pool::{Balance, Choice, Pool};
 /// use policy::time::Timestamp;
 ///
@@ -81,7 +80,7 @@ pub struct EndpointId(u64);
 /// let now = Timestamp::ZERO;
 /// let Choice::Send(lease) = pool.choose(&settings, now, |_| now) else { unreachable!() };
 /// assert_eq!(lease.endpoint(), a);
-/// pool.settle(&settings, lease, &Ended::status(429), now);
+/// pool.settle(&settings, lease, &EndpointResult::status(429), now);
 /// // The first is paused: its work goes to the other.
 /// let Choice::Send(lease) = pool.choose(&settings, now, |_| now) else { unreachable!() };
 /// assert_eq!(lease.endpoint(), b);
@@ -91,10 +90,10 @@ pub struct EndpointId(u64);
 pub struct Pool {
     balance: Balance,
     endpoints: Vec<Endpoint>,
-    /// How many endpoints there ever were: the next name.
-    named: u64,
-    /// How many choices there were: who waits longest for a turn is found by it.
-    turns: u64,
+    /// Endpoints ever added: the next id.
+    added: u64,
+    /// Choices so far.
+    choices: u64,
 }
 
 /// One member of a pool.
@@ -104,29 +103,29 @@ pub struct Endpoint {
     name: Box<str>,
     ladder: Ladder,
     in_flight: u32,
-    /// Those of them that left in the ladder's present epoch.
+    /// Those of them sent in the ladder's current epoch.
     in_epoch: u32,
-    /// When the last of them left.
-    left_at: Timestamp,
-    /// The turn it was last chosen in; zero if never.
-    turn: u64,
+    /// When the last of them was sent.
+    sent_at: Timestamp,
+    /// The number of the choice that it last was; zero if never.
+    last_choice: u64,
 }
 
 impl Pool {
-    /// More endpoints than anyone has, few enough to look at all of them for every request.
-    pub const MOST: usize = 1000;
+    /// Few enough to look at all of them for every request.
+    pub const MAX_ENDPOINTS: usize = 1000;
 
     /// A pool without endpoints.
     pub const fn new(balance: Balance) -> Self {
         Self {
             balance,
             endpoints: Vec::new(),
-            named: 0,
-            turns: 0,
+            added: 0,
+            choices: 0,
         }
     }
 
-    /// How it chooses.
+    /// How it chooses among usable endpoints.
     pub fn balance(&self) -> Balance {
         self.balance
     }
@@ -148,31 +147,31 @@ impl Pool {
         self.restore(name, LadderRecord::default(), Timestamp::ZERO)
     }
 
-    /// Adds an endpoint as it was written down before a restart.
+    /// Adds an endpoint with its state from before a restart.
     pub fn restore(
         &mut self,
         name: &str,
         record: LadderRecord,
         now: Timestamp,
     ) -> Option<EndpointId> {
-        if self.endpoints.len() >= Self::MOST || self.find(name).is_some() {
+        if self.endpoints.len() >= Self::MAX_ENDPOINTS || self.find(name).is_some() {
             return None;
         }
-        let id = EndpointId(self.named);
-        self.named += 1;
+        let id = EndpointId(self.added);
+        self.added += 1;
         self.endpoints.push(Endpoint {
             id,
             name: name.into(),
             ladder: Ladder::restore(record, now),
             in_flight: 0,
             in_epoch: 0,
-            left_at: Timestamp::ZERO,
-            turn: 0,
+            sent_at: Timestamp::ZERO,
+            last_choice: 0,
         });
         Some(id)
     }
 
-    /// Removes an endpoint. What is under way through it ends without effect.
+    /// Removes an endpoint. Results of its requests in flight have no effect.
     pub fn remove(&mut self, id: EndpointId) -> bool {
         let before = self.endpoints.len();
         self.endpoints.retain(|endpoint| endpoint.id != id);
@@ -181,15 +180,15 @@ impl Pool {
 
     /// A person enables an endpoint: all its error state is cleared.
     pub fn enable(&mut self, id: EndpointId) -> bool {
-        self.interfere(id, Ladder::enable)
+        self.override_ladder(id, Ladder::enable)
     }
 
     /// A person disables an endpoint, until a person enables it.
     pub fn disable(&mut self, id: EndpointId) -> bool {
-        self.interfere(id, Ladder::disable)
+        self.override_ladder(id, Ladder::disable)
     }
 
-    fn interfere(&mut self, id: EndpointId, act: impl FnOnce(&mut Ladder)) -> bool {
+    fn override_ladder(&mut self, id: EndpointId, act: impl FnOnce(&mut Ladder)) -> bool {
         let Some(endpoint) = self.get_mut(id) else {
             return false;
         };
@@ -226,10 +225,10 @@ impl Pool {
         self.get(id)?.unusable(protects, now)
     }
 
-    /// Chooses where the next request goes. `gate_of` returns the state of each endpoint's gate, or
-    /// only when it would let a request leave.
+    /// Chooses the endpoint of the next request. `gate_of` returns the state of an endpoint's gate,
+    /// or only when it would admit a request.
     ///
-    /// The owner of a [`Lease`] brings it back with [`Pool::settle`] or [`Pool::abandon`].
+    /// Return the [`Lease`] with [`Pool::settle`] or [`Pool::abandon`].
     pub fn choose<G: Into<GateState>>(
         &mut self,
         settings: &LadderSettings,
@@ -262,17 +261,17 @@ impl Pool {
         match (best, earliest) {
             (Some((_, index)), _) => Choice::Send(self.lease(index, now)),
             (None, Some((until, index))) => self.wait(protects, index, until, now),
-            (None, None) => Choice::Nobody,
+            (None, None) => Choice::NoEndpoint,
         }
     }
 
     fn lease(&mut self, index: usize, now: Timestamp) -> Lease {
-        self.turns += 1;
+        self.choices += 1;
         let endpoint = &mut self.endpoints[index];
-        endpoint.turn = self.turns;
+        endpoint.last_choice = self.choices;
         endpoint.in_flight = endpoint.in_flight.saturating_add(1);
         endpoint.in_epoch = endpoint.in_epoch.saturating_add(1);
-        endpoint.left_at = now;
+        endpoint.sent_at = now;
         Lease {
             endpoint: endpoint.id,
             epoch: endpoint.ladder.epoch(),
@@ -284,35 +283,35 @@ impl Pool {
         Choice::Wait {
             endpoint: endpoint.id,
             until: (until < Timestamp::MAX).then_some(until),
-            because: endpoint.unusable(protects, now),
+            reason: endpoint.unusable(protects, now),
         }
     }
 
-    /// Brings a lease back with how its attempt ended, and says what that changed.
+    /// Returns a lease with the result of its attempt; what that changed.
     pub fn settle(
         &mut self,
         settings: &LadderSettings,
         lease: Lease,
-        ended: &Ended<'_>,
+        result: &EndpointResult<'_>,
         now: Timestamp,
-    ) -> Step {
+    ) -> LadderStep {
         let protects = settings.protects(self.endpoints.len());
         let Some(endpoint) = self.get_mut(lease.endpoint) else {
-            return Step::Late;
+            return LadderStep::Late;
         };
         endpoint.give_back(lease.epoch);
         if !protects {
-            return Step::Unchanged;
+            return LadderStep::Unchanged;
         }
         let before = endpoint.ladder.epoch();
-        let step = endpoint.ladder.settle(settings, lease.epoch, ended, now);
+        let step = endpoint.ladder.settle(settings, lease.epoch, result, now);
         if endpoint.ladder.epoch() != before {
             endpoint.in_epoch = 0;
         }
         step
     }
 
-    /// Brings a lease back whose attempt was never made, or of which nobody knows how it ended.
+    /// Returns a lease whose attempt was not made or whose result is unknown.
     pub fn abandon(&mut self, lease: Lease) {
         if let Some(endpoint) = self.get_mut(lease.endpoint) {
             endpoint.give_back(lease.epoch);
@@ -325,22 +324,22 @@ impl Pool {
 }
 
 impl Endpoint {
-    /// What names it in its pool.
+    /// Its id in the pool.
     pub fn id(&self) -> EndpointId {
         self.id
     }
 
-    /// What people call it.
+    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What is known of its errors.
+    /// Its error state.
     pub fn ladder(&self) -> &Ladder {
         &self.ladder
     }
 
-    /// Requests under way through it.
+    /// Requests in flight through it.
     pub fn in_flight(&self) -> u32 {
         self.in_flight
     }
@@ -356,15 +355,15 @@ impl Endpoint {
         if let Some(until) = paused_until {
             return Some(Unusable::Paused { until });
         }
-        let is_out = self.in_epoch > 0 && now.since(self.left_at) < LOST_AFTER;
-        (self.ladder.is_recovering(now) && is_out).then_some(Unusable::Busy)
+        let has_request = self.in_epoch > 0 && now.since(self.sent_at) < LOST_AFTER;
+        (self.ladder.is_recovering(now) && has_request).then_some(Unusable::Busy)
     }
 
-    /// Who has the least is chosen.
+    /// The endpoint with the lowest rank is chosen.
     fn rank(&self, balance: Balance, in_flight_at_gate: u32) -> Rank {
         match balance {
-            Balance::LeastLoaded => (self.in_flight.max(in_flight_at_gate), self.turn),
-            Balance::RoundRobin => (0, self.turn),
+            Balance::LeastLoaded => (self.in_flight.max(in_flight_at_gate), self.last_choice),
+            Balance::RoundRobin => (0, self.last_choice),
             Balance::First => (0, 0),
         }
     }
@@ -379,7 +378,7 @@ impl Endpoint {
 
 type Rank = (u32, u64);
 
-/// Longer than the usual timeouts of HTTP clients: whatever is not back by then never comes.
+/// Longer than the usual timeouts of HTTP clients.
 const LOST_AFTER: Duration = Duration::from_secs(120);
 
 impl fmt::Display for Balance {

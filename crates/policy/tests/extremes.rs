@@ -9,7 +9,7 @@ use policy::breaker::{BreakerRecord, BreakerState};
 use policy::gate::{Ask, Decision, Gate, GateOptions, GateRecord, GateSettings, Permit};
 use policy::hint::{Hint, Source};
 use policy::line::{Class, Tickets};
-use policy::outcome::{Answer, Failure, Outcome, Phase, Verdict};
+use policy::outcome::{Failure, Outcome, Phase, UpstreamResponse, Verdict};
 use policy::time::Timestamp;
 use proptest::prelude::*;
 
@@ -34,8 +34,8 @@ fn span() -> impl Strategy<Value = Duration> {
 
 fn outcome() -> impl Strategy<Value = Outcome> {
     let answer = prop_oneof![
-        any::<u16>().prop_map(Answer::Status),
-        Just(Answer::Failed {
+        any::<u16>().prop_map(UpstreamResponse::Status),
+        Just(UpstreamResponse::Failed {
             failure: Failure::Timeout,
             phase: Phase::Receiving
         }),
@@ -57,7 +57,7 @@ fn outcome() -> impl Strategy<Value = Outcome> {
         });
     (answer, span(), hint, prop::option::of(any::<u32>())).prop_map(
         |(answer, latency, hint, used)| Outcome {
-            answer,
+            response: answer,
             latency,
             hint,
             used,

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use policy::ladder::{Ended, LadderOptions, LadderSettings};
+use policy::ladder::{EndpointResult, LadderOptions, LadderSettings};
 use policy::pool::{Balance, Choice, EndpointId, Lease, Pool, Unusable};
 use policy::time::Timestamp;
 use proptest::prelude::*;
@@ -103,7 +103,7 @@ proptest! {
                             }
                             out.push((lease, now));
                         }
-                        Choice::Wait { endpoint, until, because } => {
+                        Choice::Wait { endpoint, until, reason } => {
                             let when = |id: EndpointId| {
                                 let gate = gate_says(before.get(id).unwrap().name(), now);
                                 match before.unusable(&settings, id, now) {
@@ -116,9 +116,9 @@ proptest! {
                             prop_assert_eq!(until, all.flatten().min(), "the earliest");
                             prop_assert!(until.is_none_or(|until| until > now));
                             prop_assert_eq!(until, when(endpoint));
-                            prop_assert_eq!(because, before.unusable(&settings, endpoint, now));
+                            prop_assert_eq!(reason, before.unusable(&settings, endpoint, now));
                         }
-                        Choice::Nobody => {
+                        Choice::NoEndpoint => {
                             let mut all = before.endpoints().iter();
                             prop_assert!(all.all(|it| !it.ladder().is_enabled()));
                         }
@@ -126,7 +126,7 @@ proptest! {
                 }
                 Event::End(n, status) if !out.is_empty() => {
                     let (lease, _) = out.swap_remove(n % out.len());
-                    pool.settle(&settings, lease, &Ended::status(status), now);
+                    pool.settle(&settings, lease, &EndpointResult::status(status), now);
                 }
                 Event::Abandon(n) if !out.is_empty() => {
                     let (lease, _) = out.swap_remove(n % out.len());
@@ -170,7 +170,7 @@ proptest! {
             match pool.choose(&settings, now, |_| now) {
                 Choice::Send(lease) => *chosen.entry(lease.endpoint()).or_default() += 1,
                 other => {
-                    prop_assert_eq!(other, Choice::Nobody);
+                    prop_assert_eq!(other, Choice::NoEndpoint);
                     return Ok(());
                 }
             }
@@ -196,7 +196,7 @@ proptest! {
             let now = Timestamp::from_nanos(nanos);
             let says = Timestamp::from_nanos(gate);
             if let Choice::Send(lease) = pool.choose(&settings, now, |_| says) {
-                pool.settle(&settings, lease, &Ended::status(status), now);
+                pool.settle(&settings, lease, &EndpointResult::status(status), now);
             }
         }
     }

@@ -78,10 +78,10 @@ fn states() {
         State::as_str,
         "available running completed retryable failed conflict cancelled",
     );
-    use poll::State::{Done, Failed, GaveUp, NotFound, Polling, Slowed};
+    use poll::PollState::{Done, Failed, GaveUp, NotFound, Polling, Slowed};
     check(
         &[Polling, Slowed, Done, Failed, GaveUp, NotFound],
-        poll::State::as_str,
+        poll::PollState::as_str,
         "polling slowed done failed gave_up not_found",
     );
 }
@@ -144,19 +144,19 @@ fn sentences_differ() {
         Why::Settings,
     ];
     let polls = [
-        poll::Why::NoData,
-        poll::Why::Early,
-        poll::Why::Middle,
-        poll::Why::Late,
-        poll::Why::Throttled,
-        poll::Why::Directed,
-        poll::Why::Retry,
-        poll::Why::Job,
-        poll::Why::NotFound,
-        poll::Why::Errors,
-        poll::Why::Silence,
-        poll::Why::TooLongAWait,
-        poll::Why::Ended,
+        poll::PollReason::NoData,
+        poll::PollReason::Early,
+        poll::PollReason::Middle,
+        poll::PollReason::Late,
+        poll::PollReason::Throttled,
+        poll::PollReason::Directed,
+        poll::PollReason::Retry,
+        poll::PollReason::Job,
+        poll::PollReason::NotFound,
+        poll::PollReason::Errors,
+        poll::PollReason::NoSuccess,
+        poll::PollReason::WaitTooLong,
+        poll::PollReason::Ended,
     ];
     let mut sentences: Vec<String> = rates.iter().map(ToString::to_string).collect();
     sentences.extend(polls.iter().map(ToString::to_string));

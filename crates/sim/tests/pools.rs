@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use policy::gate::{Ask, Decision, Gate, GateSettings, Permit};
-use policy::ladder::{Ended, LadderOptions, LadderSettings};
+use policy::ladder::{EndpointResult, LadderOptions, LadderSettings};
 use policy::line::Tickets;
 use policy::outcome::Outcome;
 use policy::pool::{Balance, Choice, EndpointId, Lease, Pool};
@@ -120,7 +120,7 @@ impl World {
             let lease = match self.pool.choose(&self.protection, now, leaves_at) {
                 Choice::Send(lease) => lease,
                 Choice::Wait { until, .. } => return until,
-                Choice::Nobody => return None,
+                Choice::NoEndpoint => return None,
             };
             self.dial(lease, &ask, now);
         }
@@ -156,7 +156,7 @@ impl World {
         let verdict = outcome.judge().verdict;
         let (_, gate, _) = &mut self.endpoints[response.endpoint];
         gate.settle(&self.settings, response.permit, &outcome, verdict, now);
-        let ended = Ended::answered(response.status, verdict, "", &outcome.hint)
+        let ended = EndpointResult::response(response.status, verdict, "", &outcome.hint)
             .under(self.settings.strategy());
         self.pool
             .settle(&self.protection, response.lease, &ended, now);

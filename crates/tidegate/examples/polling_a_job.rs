@@ -12,7 +12,9 @@
 use std::error::Error;
 use std::time::Duration;
 
-use tidegate::policy::poll::{Answer, Job, Poll, PollSettings, State, Told};
+use tidegate::policy::poll::{
+    JobStatus, Poll, PollSettings, PollState, ResponseKind, StatusResponse,
+};
 use tidegate::{Clock, Limiter, Outcome};
 
 #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -21,7 +23,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Returns where the polling ended, and how often it asked.
-pub async fn run() -> Result<(State, usize), Box<dyn Error>> {
+pub async fn run() -> Result<(PollState, usize), Box<dyn Error>> {
     let limiter = Limiter::builder().clock(Clock::tokio()).build();
     let clock = limiter.clock();
     let settings = PollSettings::default();
@@ -31,16 +33,16 @@ pub async fn run() -> Result<(State, usize), Box<dyn Error>> {
     for (asked, &(status, progress)) in ANSWERS.iter().enumerate() {
         let permit = limiter.acquire("scans.example.com").await?;
         let outcome = Outcome::status(status, Duration::from_millis(30));
-        let told = told(status, progress);
+        let response = response(status, progress);
         // A 429 about one job's status is for the ladder of `poll`, not for the gate.
         permit.settle_as(&outcome, None);
 
-        let next = poll.answered(&settings, &told, clock.now());
+        let next = poll.after(&settings, &response, clock.now());
         let seconds = clock.now().since(began).as_secs_f64();
         println!(
             "{seconds:6.1} s  HTTP {status}: {} ({})",
             next.state.as_str(),
-            next.why
+            next.reason
         );
         match next.wait {
             Some(wait) => clock.sleep_until(clock.now() + wait).await,
@@ -61,17 +63,17 @@ const ANSWERS: [(u16, f64); 7] = [
     (200, 100.0),
 ];
 
-fn told(status: u16, progress: f64) -> Told {
+fn response(status: u16, progress: f64) -> StatusResponse {
     match status {
-        429 => Told::from(Answer::Throttled { wait: None }),
-        _ => Told {
-            answer: Answer::Success,
+        429 => StatusResponse::from(ResponseKind::Throttled { wait: None }),
+        _ => StatusResponse {
+            kind: ResponseKind::Success,
             job: Some(if progress < 100.0 {
-                Job::Running {
+                JobStatus::Running {
                     progress: Some(progress),
                 }
             } else {
-                Job::Done
+                JobStatus::Done
             }),
         },
     }

@@ -206,7 +206,7 @@ mod tests {
     use policy::classify::HeaderRule;
     use policy::hint::Source;
     use policy::item::Safety;
-    use policy::outcome::{Answer, Verdict};
+    use policy::outcome::{UpstreamResponse, Verdict};
 
     const WALL: WallTime = WallTime::from_unix_millis(1_767_225_600_000);
 
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn an_outcome_has_status_latency_and_hint() {
         let outcome = outcome_of(429, &[("retry-after", b"30")]);
-        assert_eq!(outcome.answer, Answer::Status(429));
+        assert_eq!(outcome.response, UpstreamResponse::Status(429));
         assert_eq!(outcome.latency, Duration::from_millis(5));
         assert_eq!(outcome.hint.wait, Some(Duration::from_secs(30)));
         assert_eq!(outcome.hint.source, Some(Source::RetryAfter));

@@ -17,8 +17,8 @@ use std::sync::Arc;
 
 use policy::gate::GateSettings;
 use policy::key::endpoint_key;
-use policy::ladder::{Disabled, Ended, Ladder, LadderRecord, LadderSettings, Step};
-use policy::outcome::{Answer, Outcome, Verdict};
+use policy::ladder::{Disabled, EndpointResult, Ladder, LadderRecord, LadderSettings, LadderStep};
+use policy::outcome::{Outcome, UpstreamResponse, Verdict};
 use policy::pool::{self, Balance, EndpointId, Lease};
 use policy::rate::Strategy;
 use policy::time::Timestamp;
@@ -394,16 +394,16 @@ impl<E> Pool<E> {
         text: &str,
     ) {
         let now = self.limiter.clock().now();
-        let ended = match outcome.answer {
-            Answer::Status(status) => {
-                let ended = Ended::answered(status, verdict, text, &outcome.hint);
+        let ended = match outcome.response {
+            UpstreamResponse::Status(status) => {
+                let ended = EndpointResult::response(status, verdict, text, &outcome.hint);
                 // Only there does it matter whether the gate looks for its limit.
                 match verdict {
                     Some(Verdict::Throttled) => ended.under(self.strategy(&endpoint.key)),
                     _ => ended,
                 }
             }
-            Answer::Failed { failure, .. } => Ended::failure(failure, text),
+            UpstreamResponse::Failed { failure, .. } => EndpointResult::failure(failure, text),
         };
         let mut state = lock(&self.state);
         let was_recovering = state.is_recovering(endpoint.id, now);
@@ -414,7 +414,7 @@ impl<E> Pool<E> {
         let step = pool.settle(protection, lease, &ended, now);
         let has_changed = !matches!(
             step,
-            Step::Late | Step::Unchanged | Step::Noted | Step::Probed
+            LadderStep::Late | LadderStep::Unchanged | LadderStep::NotCounted | LadderStep::Probed
         );
         if !was_recovering && !has_changed {
             return;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Path, State};
 use policy::classify;
-use policy::outcome::Answer;
+use policy::outcome::UpstreamResponse;
 use serde::Deserialize;
 use tidegate::call::{CallDecision, TrailStep};
 use tidegate::{Clock, Timestamp};
@@ -143,13 +143,13 @@ impl Decision {
         }
     }
 
-    fn with_answer(self, answer: &Answer) -> Self {
+    fn with_answer(self, answer: &UpstreamResponse) -> Self {
         match answer {
-            Answer::Status(status) => Self {
+            UpstreamResponse::Status(status) => Self {
                 status: Some(*status),
                 ..self
             },
-            Answer::Failed { failure, .. } => Self {
+            UpstreamResponse::Failed { failure, .. } => Self {
                 failure: Some(classify::failure(*failure).because.to_string()),
                 ..self
             },

@@ -10,7 +10,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::{Path, State};
 use policy::duration::Rounded;
-use policy::ladder::{Ended, Ladder, LadderSettings};
+use policy::ladder::{EndpointResult, Ladder, LadderSettings};
 use policy::time::Timestamp;
 
 use super::api::AdminState;
@@ -85,7 +85,7 @@ fn play(scenario: Scenario, settings: &LadderSettings) -> Vec<TestStep> {
         };
         if settings.enabled() != Some(false) {
             let epoch = ladder.epoch();
-            ladder.settle(settings, epoch, &Ended::status(status), now);
+            ladder.settle(settings, epoch, &EndpointResult::status(status), now);
         }
         TestStep::new(event, Some(status), &ladder, now)
     });

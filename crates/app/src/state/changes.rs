@@ -377,7 +377,7 @@ impl State {
                 expected: "a name that no other endpoint of the pool has".to_owned(),
             });
         }
-        if known.len() >= policy::pool::Pool::MOST {
+        if known.len() >= policy::pool::Pool::MAX_ENDPOINTS {
             invalid.push(InvalidValue {
                 field: "name".to_owned(),
                 value: Some(name.clone()),

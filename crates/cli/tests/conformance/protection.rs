@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use policy::duration::Rounded;
-use policy::ladder::{Ended, Ladder, LadderRecord, LadderSettings};
+use policy::ladder::{EndpointResult, Ladder, LadderRecord, LadderSettings};
 use policy::pool::{Balance, Choice, Pool};
 use policy::time::Timestamp;
 use serde_json::{Value, json};
@@ -523,7 +523,12 @@ fn stale(case: &Value) {
     let mut ladder = Ladder::new();
     let old = ladder.epoch();
     ladder.enable();
-    ladder.settle(&settings, old, &Ended::status(429), Timestamp::ZERO);
+    ladder.settle(
+        &settings,
+        old,
+        &EndpointResult::status(429),
+        Timestamp::ZERO,
+    );
     let delta = &case["expect"]["batch_failures_delta"];
     assert_eq!(&json!(ladder.consecutive_errors()), delta);
 }
@@ -592,7 +597,7 @@ impl Field {
     fn end_all_of(&mut self, name: &str, count: usize, status: u16) {
         let leases: Vec<_> = (0..count).map(|_| self.send_to(name)).collect();
         for lease in leases {
-            let ended = Ended::status(status);
+            let ended = EndpointResult::status(status);
             self.pool.settle(&self.settings, lease, &ended, self.now);
         }
     }

@@ -326,13 +326,20 @@ impl Gate {
         let mut bucket = self.bucket;
         let mut limits = limits.clone();
         let mut departure = now.max(pause.until);
+        bucket.refill(departure, burst, pause);
+        // Taken since the bucket was last refilled: one division for many tickets rounds once.
+        let mut taken = 0.0;
         let costs = tickets.costs_ahead(self.line, ask.class);
         for cost in costs.chain([ask.cost()]) {
-            let at_rate = bucket.ready_at(0.0, f64::from(cost), burst, pause);
+            let tokens = f64::from(cost);
+            let at_rate = bucket.ready_at(taken, tokens, burst, pause);
             departure = limits.ready_at(0, cost, departure.max(at_rate))?;
-            bucket.refill(departure, burst, pause);
-            // The bucket has the tokens at `departure`; a cost above the burst leaves it in debt.
-            bucket.correct(f64::from(cost), burst);
+            if departure > at_rate {
+                bucket.correct(taken, burst);
+                bucket.refill(departure, burst, pause);
+                taken = 0.0;
+            }
+            taken += tokens;
             limits.take(cost, departure);
         }
         Some(departure)

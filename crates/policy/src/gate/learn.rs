@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Gate, GateSettings, Permit, ResponseBody};
 use crate::breaker::{self, Change};
 use crate::hint::Source;
-use crate::outcome::{Answer, Outcome, Verdict};
+use crate::outcome::{Outcome, UpstreamResponse, Verdict};
 use crate::rate::{self, LastProgress, Moment, Reaction, Strategy, Why};
 use crate::time::{CoarseTime, Timestamp};
 
@@ -81,7 +81,7 @@ impl Gate {
         self.last_progress = LastProgress::at(now);
         self.counters.answer();
         self.last_success = Some(CoarseTime::of(now));
-        if let Answer::Status(_) = outcome.answer {
+        if let UpstreamResponse::Status(_) = outcome.response {
             self.latency.record(outcome.latency);
         }
         self.succeeded = self.succeeded.saturating_add(1);
@@ -128,7 +128,7 @@ impl Gate {
         if let Some(used) = outcome.used {
             self.correct(settings, permit.cost.get(), used);
         }
-        if let Answer::Status(_) = outcome.answer {
+        if let UpstreamResponse::Status(_) = outcome.response {
             self.latency.record(outcome.latency);
         }
         let Some(verdict) = verdict else { return };
@@ -356,7 +356,7 @@ fn rate_signal(outcome: &Outcome, verdict: Verdict) -> Option<rate::Signal> {
             latency: outcome.latency,
         }),
         Verdict::Throttled => Some(refused),
-        Verdict::Overloaded if outcome.answer == Answer::Status(503) => Some(refused),
+        Verdict::Overloaded if outcome.response == UpstreamResponse::Status(503) => Some(refused),
         Verdict::Overloaded | Verdict::Unreachable => Some(rate::Signal::Failed),
         Verdict::QuotaExhausted | Verdict::Unauthorized | Verdict::Conflict | Verdict::Rejected => {
             None

@@ -1,8 +1,7 @@
-//! Waits that stand in a body: JSON keys such as `retry_after`, and sentences such as "try again
-//! in 20s".
+//! Waits in a body: JSON keys such as `retry_after`, and sentences such as "try again in 20s".
 //!
-//! The longest of all is the hint, because servers round the one and not the other: an answer
-//! that says "retry in 3.5s" beside `"retryDelay": "3s"` is not to be asked again after 3 s.
+//! The longest of all is the hint, because servers round one and not the other: after a body with
+//! "retry in 3.5s" and `"retryDelay": "3s"`, 3 s are too short.
 
 use super::delay::{Delay, Longest, Unit};
 use super::number::Decimal;

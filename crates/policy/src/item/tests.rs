@@ -554,7 +554,7 @@ proptest! {
                 prop_assert!(refreshes_in_a_row <= 1, "one refresh until another answer");
                 at.item.refreshed(true, at.now)
             } else {
-                if outcome.as_ref().is_some_and(|o| matches!(o.answer, Answer::Status(_))) {
+                if outcome.as_ref().is_some_and(|o| matches!(o.response, UpstreamResponse::Status(_))) {
                     refreshes_in_a_row = 0;
                 }
                 step

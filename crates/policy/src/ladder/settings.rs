@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::ended::{Ended, Trouble};
+use super::result::{EndpointError, EndpointResult};
 use crate::setting::{Kind, Options, SettingErrors, Values};
 use crate::text::{contains_words, first_of};
 
@@ -100,31 +100,31 @@ impl LadderSettings {
         &self.texts
     }
 
-    /// Is this an error that climbs?
-    pub fn climbs(&self, ended: &Ended<'_>) -> bool {
-        match ended.trouble {
+    /// Does this error climb?
+    pub fn climbs(&self, result: &EndpointResult<'_>) -> bool {
+        match result.error {
             None => false,
-            Some(Trouble::Failure(_)) => self.unreachable,
-            Some(Trouble::Status(status)) if NEVER.contains(&status) => false,
-            Some(Trouble::Status(status)) => {
-                self.statuses.contains(&status) || self.phrase_in(ended.text).is_some()
+            Some(EndpointError::Failure(_)) => self.unreachable,
+            Some(EndpointError::Status(status)) if NEVER.contains(&status) => false,
+            Some(EndpointError::Status(status)) => {
+                self.statuses.contains(&status) || self.phrase_in(result.text).is_some()
             }
-            Some(Trouble::Text) => {
-                self.status_in(ended.text).is_some() || self.phrase_in(ended.text).is_some()
+            Some(EndpointError::Text) => {
+                self.status_in(result.text).is_some() || self.phrase_in(result.text).is_some()
             }
         }
     }
 
     /// Is this error the gate's own probing, after so many `successes` since the last error? An
     /// endpoint that took many requests is not failing; the gate asked for more than its limit.
-    pub(super) fn is_probing(&self, ended: &Ended<'_>, successes: u32) -> bool {
-        let status = match ended.trouble {
-            Some(Trouble::Status(status)) => Some(status),
-            Some(Trouble::Text) => self.status_in(ended.text),
-            Some(Trouble::Failure(_)) | None => None,
+    pub(super) fn is_probing(&self, result: &EndpointResult<'_>, successes: u32) -> bool {
+        let status = match result.error {
+            Some(EndpointError::Status(status)) => Some(status),
+            Some(EndpointError::Text) => self.status_in(result.text),
+            Some(EndpointError::Failure(_)) | None => None,
         };
-        let is_undirected_429 = status == Some(429) && ended.wait.is_none();
-        let is_on = ended.is_probed && self.probing_after > 0;
+        let is_undirected_429 = status == Some(429) && result.wait.is_none();
+        let is_on = result.is_probed && self.probing_after > 0;
         is_on && is_undirected_429 && successes >= self.probing_after
     }
 
@@ -269,7 +269,7 @@ mod tests {
     fn exactly_the_listed_statuses_climb() {
         let defaults = LadderSettings::default();
         for status in 400..=999 {
-            let climbs = defaults.climbs(&Ended::status(status));
+            let climbs = defaults.climbs(&EndpointResult::status(status));
             assert_eq!(
                 climbs,
                 [429, 500, 502, 503, 504, 529].contains(&status),
@@ -277,17 +277,18 @@ mod tests {
             );
         }
         let own = settings(&[("statuses", "418")]);
-        assert!(own.climbs(&Ended::status(418)));
-        assert!(!own.climbs(&Ended::status(429)));
-        assert!(!settings(&[("statuses", "")]).climbs(&Ended::status(429)));
+        assert!(own.climbs(&EndpointResult::status(418)));
+        assert!(!own.climbs(&EndpointResult::status(429)));
+        assert!(!settings(&[("statuses", "")]).climbs(&EndpointResult::status(429)));
     }
 
     #[test]
     fn exactly_the_listed_texts_climb_as_whole_words_in_any_case() {
         let check = |text: &str, climbs: bool| {
-            let ended = Ended::answered(400, Some(Verdict::Rejected), text, &Hint::default());
+            let ended =
+                EndpointResult::response(400, Some(Verdict::Rejected), text, &Hint::default());
             assert_eq!(LadderSettings::default().climbs(&ended), climbs, "{text}");
-            let ended = Ended::message(text);
+            let ended = EndpointResult::message(text);
             assert_eq!(LadderSettings::default().climbs(&ended), climbs, "{text}");
         };
         check("Rate Limit reached", true);
@@ -305,7 +306,7 @@ mod tests {
     fn a_status_in_a_text_counts_only_where_no_status_is_known() {
         let defaults = LadderSettings::default();
         for text in ["HTTP 429", "429 Too Many Requests", "status=502;"] {
-            assert!(defaults.climbs(&Ended::message(text)), "{text}");
+            assert!(defaults.climbs(&EndpointResult::message(text)), "{text}");
         }
         for text in [
             "took 502ms then socket reset",
@@ -313,9 +314,10 @@ mod tests {
             "HTTP 401",
             "404",
         ] {
-            assert!(!defaults.climbs(&Ended::message(text)), "{text}");
+            assert!(!defaults.climbs(&EndpointResult::message(text)), "{text}");
         }
-        let known = Ended::answered(400, Some(Verdict::Rejected), "HTTP 429", &Hint::default());
+        let known =
+            EndpointResult::response(400, Some(Verdict::Rejected), "HTTP 429", &Hint::default());
         assert!(!defaults.climbs(&known));
     }
 
@@ -326,14 +328,15 @@ mod tests {
             (409, Verdict::Conflict),
             (412, Verdict::Conflict),
         ] {
-            let ended = Ended::answered(status, Some(verdict), "rate limit", &Hint::default());
+            let ended =
+                EndpointResult::response(status, Some(verdict), "rate limit", &Hint::default());
             assert!(!LadderSettings::default().climbs(&ended));
         }
     }
 
     #[test]
     fn transport_failures_climb_only_if_asked_for() {
-        let failed = Ended::failure(Failure::Connect, "service unavailable");
+        let failed = EndpointResult::failure(Failure::Connect, "service unavailable");
         assert!(!LadderSettings::default().climbs(&failed));
         assert!(settings(&[("unreachable", "true")]).climbs(&failed));
     }

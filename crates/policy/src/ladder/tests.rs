@@ -32,13 +32,13 @@ impl Line {
     }
 
     /// An attempt that starts and ends now.
-    fn attempt(&mut self, ended: &Ended<'_>) -> Step {
+    fn attempt(&mut self, ended: &EndpointResult<'_>) -> LadderStep {
         let epoch = self.ladder.epoch();
         self.ladder.settle(&self.settings, epoch, ended, self.now)
     }
 
-    fn status(&mut self, status: u16) -> Step {
-        self.attempt(&Ended::status(status))
+    fn status(&mut self, status: u16) -> LadderStep {
+        self.attempt(&EndpointResult::status(status))
     }
 
     fn remaining(&self) -> u64 {
@@ -50,8 +50,8 @@ impl Line {
     }
 }
 
-fn paused(seconds: u64) -> Step {
-    Step::Paused {
+fn paused(seconds: u64) -> LadderStep {
+    LadderStep::Paused {
         pause: Duration::from_secs(seconds),
         source: Source::Assumed,
     }
@@ -63,7 +63,7 @@ fn a_temporary_rate_limit_pauses_once_and_a_success_clears_it() {
     assert_eq!(line.status(429), paused(30));
     line.pass(30);
     assert!(line.ladder.is_recovering(line.now));
-    assert_eq!(line.status(200), Step::Cleared);
+    assert_eq!(line.status(200), LadderStep::Cleared);
     assert_eq!(line.ladder.consecutive_errors(), 0);
     assert_eq!(line.ladder.paused_until(), None);
     assert_eq!(line.ladder.last_error(), None);
@@ -78,7 +78,7 @@ fn persistent_errors_climb_and_the_fifth_disables() {
         assert!(line.ladder.is_enabled());
         line.pass(pause);
     }
-    let last = Step::DisabledByErrors {
+    let last = LadderStep::DisabledByErrors {
         pause: Duration::from_secs(600),
         source: Source::Assumed,
     };
@@ -99,7 +99,7 @@ fn a_recovery_in_between_starts_from_the_first_step() {
     let mut line = Line::new(&[]);
     assert_eq!(line.status(429), paused(30));
     assert_eq!(line.status(429), paused(60));
-    assert_eq!(line.status(200), Step::Cleared);
+    assert_eq!(line.status(200), LadderStep::Cleared);
     assert_eq!(line.status(429), paused(30));
 }
 
@@ -127,7 +127,7 @@ fn a_pause_during_a_pause_never_shortens_it() {
         source: Some(Source::Assumed),
         ..Hint::default()
     };
-    let short = Ended::answered(429, Some(Verdict::Throttled), "", &hint);
+    let short = EndpointResult::response(429, Some(Verdict::Throttled), "", &hint);
     assert_eq!(line.attempt(&short), paused(25));
     assert_eq!(line.ladder.paused_until(), Some(Timestamp::from_secs(30)));
     assert_eq!(line.ladder.consecutive_errors(), 2);
@@ -135,8 +135,8 @@ fn a_pause_during_a_pause_never_shortens_it() {
 
 #[test]
 fn an_undirected_429_after_enough_successes_is_the_gates_own_probing() {
-    let refused = Ended::status(429).under(rate::Strategy::Adaptive);
-    let after = |successes: u32, given: &[(&str, &str)], ended: &Ended<'_>| {
+    let refused = EndpointResult::status(429).under(rate::Strategy::Adaptive);
+    let after = |successes: u32, given: &[(&str, &str)], ended: &EndpointResult<'_>| {
         let mut line = Line::new(given);
         for _ in 0..successes {
             line.status(200);
@@ -144,13 +144,13 @@ fn an_undirected_429_after_enough_successes_is_the_gates_own_probing() {
         (line.attempt(ended), line)
     };
     let (step, mut line) = after(20, &[], &refused);
-    assert_eq!(step, Step::Probed);
+    assert_eq!(step, LadderStep::Probed);
     assert_eq!(line.ladder.last_error(), Some("HTTP 429"));
     assert_eq!(line.ladder.consecutive_errors(), 0);
     assert!(!line.ladder.is_paused(line.now));
     assert_eq!(
         line.ladder.settle(&line.settings, 0, &refused, line.now),
-        Step::Late,
+        LadderStep::Late,
         "a refusal of the same burst"
     );
     assert_eq!(line.attempt(&refused), paused(30), "no success in between");
@@ -160,23 +160,29 @@ fn an_undirected_429_after_enough_successes_is_the_gates_own_probing() {
         source: Some(Source::RetryAfter),
         ..Hint::default()
     };
-    let directed = Ended::answered(429, Some(Verdict::Throttled), "", &directed);
+    let directed = EndpointResult::response(429, Some(Verdict::Throttled), "", &directed);
     let counted = [
         (19, refused),
-        (20, Ended::status(503).under(rate::Strategy::Adaptive)),
-        (20, Ended::status(429).under(rate::Strategy::Aimd)),
-        (20, Ended::status(429).under(rate::Strategy::Fixed)),
-        (20, Ended::status(429)),
+        (
+            20,
+            EndpointResult::status(503).under(rate::Strategy::Adaptive),
+        ),
+        (20, EndpointResult::status(429).under(rate::Strategy::Aimd)),
+        (20, EndpointResult::status(429).under(rate::Strategy::Fixed)),
+        (20, EndpointResult::status(429)),
         (20, directed.under(rate::Strategy::Adaptive)),
     ];
     for (successes, ended) in counted {
         let (step, line) = after(successes, &[], &ended);
-        assert!(matches!(step, Step::Paused { .. }), "{successes} {ended:?}");
+        assert!(
+            matches!(step, LadderStep::Paused { .. }),
+            "{successes} {ended:?}"
+        );
         assert_eq!(line.ladder.consecutive_errors(), 1);
     }
     assert_eq!(
         after(3, &[("probing_after", "3")], &refused).0,
-        Step::Probed
+        LadderStep::Probed
     );
     assert_eq!(after(99, &[("probing_after", "0")], &refused).0, paused(30));
 }
@@ -185,7 +191,7 @@ fn an_undirected_429_after_enough_successes_is_the_gates_own_probing() {
 fn ten_refusals_of_one_burst_are_one_step() {
     let mut line = Line::new(&[]);
     let epoch = line.ladder.epoch();
-    let refused = Ended::status(429);
+    let refused = EndpointResult::status(429);
     let steps: Vec<_> = (0..10)
         .map(|_| {
             line.ladder
@@ -193,7 +199,7 @@ fn ten_refusals_of_one_burst_are_one_step() {
         })
         .collect();
     assert_eq!(steps[0], paused(30));
-    assert!(steps[1..].iter().all(|step| *step == Step::Late));
+    assert!(steps[1..].iter().all(|step| *step == LadderStep::Late));
     assert_eq!(line.ladder.consecutive_errors(), 1);
 }
 
@@ -206,8 +212,8 @@ fn a_late_success_ends_no_pause() {
     line.pass(2);
     let step = line
         .ladder
-        .settle(&line.settings, before, &Ended::success(), line.now);
-    assert_eq!(step, Step::Late);
+        .settle(&line.settings, before, &EndpointResult::success(), line.now);
+    assert_eq!(step, LadderStep::Late);
     assert!(line.ladder.is_paused(line.now));
     assert_eq!(line.ladder.consecutive_errors(), 1);
 }
@@ -217,8 +223,12 @@ fn a_late_error_leaves_the_last_error_alone() {
     let mut line = Line::new(&[]);
     let before = line.ladder.epoch();
     line.status(429);
-    line.ladder
-        .settle(&line.settings, before, &Ended::status(400), line.now);
+    line.ladder.settle(
+        &line.settings,
+        before,
+        &EndpointResult::status(400),
+        line.now,
+    );
     assert_eq!(line.ladder.last_error(), Some("HTTP 429"));
 }
 
@@ -227,7 +237,7 @@ fn a_success_of_the_present_epoch_clears_also_during_the_pause() {
     let mut line = Line::new(&[]);
     line.status(429);
     line.pass(1);
-    assert_eq!(line.status(200), Step::Cleared);
+    assert_eq!(line.status(200), LadderStep::Cleared);
     assert!(!line.ladder.is_paused(line.now));
 }
 
@@ -236,7 +246,7 @@ fn a_success_enables_nothing() {
     let mut line = Line::new(&[("disable_after", "1")]);
     line.status(429);
     let before = line.ladder.clone();
-    assert_eq!(line.status(200), Step::Unchanged);
+    assert_eq!(line.status(200), LadderStep::Unchanged);
     assert_eq!(visible(&line.ladder), visible(&before));
 }
 
@@ -264,10 +274,13 @@ fn a_person_clears_everything_and_what_is_under_way_counts_no_more() {
     line.ladder.enable();
     assert_ne!(line.ladder.epoch(), under_way);
     for epoch in [epoch, under_way] {
-        let step = line
-            .ladder
-            .settle(&line.settings, epoch, &Ended::status(429), line.now);
-        assert_eq!(step, Step::Late);
+        let step = line.ladder.settle(
+            &line.settings,
+            epoch,
+            &EndpointResult::status(429),
+            line.now,
+        );
+        assert_eq!(step, LadderStep::Late);
     }
     let cleared = Ladder {
         epoch: line.ladder.epoch(),
@@ -298,8 +311,13 @@ fn a_hint_replaces_the_step_and_the_count_rises_all_the_same() {
             source: Some(Source::RetryAfter),
             ..Hint::default()
         };
-        let step = line.attempt(&Ended::answered(429, Some(Verdict::Throttled), "", &hint));
-        let expected = Step::Paused {
+        let step = line.attempt(&EndpointResult::response(
+            429,
+            Some(Verdict::Throttled),
+            "",
+            &hint,
+        ));
+        let expected = LadderStep::Paused {
             pause: Duration::from_secs(wait),
             source: Source::RetryAfter,
         };
@@ -318,32 +336,41 @@ fn an_error_that_does_not_climb_is_only_noted() {
     line.status(429);
     let until = line.ladder.paused_until();
     for status in [400, 401, 404, 409, 412] {
-        assert_eq!(line.status(status), Step::Noted);
+        assert_eq!(line.status(status), LadderStep::NotCounted);
         assert_eq!(line.ladder.consecutive_errors(), 1);
         assert_eq!(line.ladder.paused_until(), until);
         assert_eq!(line.ladder.last_error(), Some(&*format!("HTTP {status}")));
     }
-    let failed = Ended::failure(Failure::Timeout, "");
-    assert_eq!(line.attempt(&failed), Step::Noted);
+    let failed = EndpointResult::failure(Failure::Timeout, "");
+    assert_eq!(line.attempt(&failed), LadderStep::NotCounted);
     assert_eq!(line.ladder.last_error(), Some("timeout"));
 }
 
 #[test]
 fn a_success_clears_an_error_that_was_only_noted_and_else_changes_nothing() {
     let mut line = Line::new(&[]);
-    assert_eq!(line.status(200), Step::Unchanged);
+    assert_eq!(line.status(200), LadderStep::Unchanged);
     line.status(400);
-    assert_eq!(line.status(200), Step::Cleared);
+    assert_eq!(line.status(200), LadderStep::Cleared);
     assert_eq!(line.ladder.last_error(), None);
-    assert_eq!(line.status(200), Step::Unchanged);
+    assert_eq!(line.status(200), LadderStep::Unchanged);
 }
 
 #[test]
 fn an_error_of_which_only_words_are_known_climbs_by_them() {
     let mut line = Line::new(&[]);
-    assert_eq!(line.attempt(&Ended::message("Rate limit")), paused(30));
-    assert_eq!(line.attempt(&Ended::message("HTTP 502")), paused(60));
-    assert_eq!(line.attempt(&Ended::message("out of paper")), Step::Noted);
+    assert_eq!(
+        line.attempt(&EndpointResult::message("Rate limit")),
+        paused(30)
+    );
+    assert_eq!(
+        line.attempt(&EndpointResult::message("HTTP 502")),
+        paused(60)
+    );
+    assert_eq!(
+        line.attempt(&EndpointResult::message("out of paper")),
+        LadderStep::NotCounted
+    );
     assert_eq!(line.ladder.last_error(), Some("out of paper"));
 }
 
@@ -352,7 +379,7 @@ fn an_informational_answer_changes_nothing() {
     let mut line = Line::new(&[]);
     line.status(429);
     let before = line.ladder.clone();
-    assert_eq!(line.status(101), Step::Unchanged);
+    assert_eq!(line.status(101), LadderStep::Unchanged);
     assert_eq!(line.ladder, before);
 }
 
@@ -361,8 +388,8 @@ fn a_used_up_allowance_disables_at_once_with_its_reason() {
     let mut line = Line::new(&[]);
     let hint = Hint::default();
     let text = "You exceeded your current quota";
-    let ended = Ended::answered(429, Some(Verdict::QuotaExhausted), text, &hint);
-    assert_eq!(line.attempt(&ended), Step::DisabledByQuota);
+    let ended = EndpointResult::response(429, Some(Verdict::QuotaExhausted), text, &hint);
+    assert_eq!(line.attempt(&ended), LadderStep::DisabledByQuota);
     assert_eq!(line.ladder.disabled(), Some(Disabled::QuotaExhausted));
     assert_eq!(
         line.ladder.describe(line.now).as_deref(),
@@ -387,6 +414,36 @@ enum Event {
     Finish(usize, u16),
     Enable,
     Pass(u32),
+}
+
+#[test]
+fn a_pause_goes_on_after_a_restart() {
+    let settings = LadderSettings::default();
+    let mut ladder = Ladder::new();
+    ladder.settle(&settings, 0, &EndpointResult::status(429), Timestamp::ZERO);
+    ladder.settle(
+        &settings,
+        1,
+        &EndpointResult::status(503),
+        Timestamp::from_secs(40),
+    );
+    let record = ladder.record(Timestamp::from_secs(55));
+    assert_eq!(record.pause, Some(Duration::from_secs(45)));
+
+    // The new process has a clock of its own.
+    let ladder = Ladder::restore(record, Timestamp::from_secs(1000));
+    assert!(ladder.is_paused(Timestamp::from_secs(1044)));
+    assert!(!ladder.is_paused(Timestamp::from_secs(1045)));
+    assert_eq!(ladder.consecutive_errors(), 2);
+    assert_eq!(ladder.last_error(), Some("HTTP 503"));
+}
+
+#[test]
+fn a_disabled_endpoint_stays_disabled_after_a_restart() {
+    let mut ladder = Ladder::new();
+    ladder.disable();
+    let ladder = Ladder::restore(ladder.record(Timestamp::ZERO), Timestamp::ZERO);
+    assert_eq!(ladder.disabled(), Some(Disabled::Person));
 }
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
@@ -426,14 +483,14 @@ proptest! {
                 Event::Finish(_, _) if out.is_empty() => {}
                 Event::Finish(n, status) => {
                     let epoch = out.swap_remove(n % out.len());
-                    let step = ladder.settle(&settings, epoch, &Ended::status(status), now);
+                    let step = ladder.settle(&settings, epoch, &EndpointResult::status(status), now);
                     if epoch != before.epoch() {
-                        prop_assert_eq!(step, Step::Late);
+                        prop_assert_eq!(step, LadderStep::Late);
                         prop_assert_eq!(visible(&ladder), visible(&before));
                         continue;
                     }
                     match step {
-                        Step::Paused { pause, .. } | Step::DisabledByErrors { pause, .. } => {
+                        LadderStep::Paused { pause, .. } | LadderStep::DisabledByErrors { pause, .. } => {
                             prop_assert!(!stepped.contains(&epoch), "a second step");
                             stepped.push(epoch);
                             let count = before.consecutive_errors() + 1;
@@ -442,20 +499,20 @@ proptest! {
                             prop_assert_eq!(ladder.paused_until(), Some(now + pause));
                             prop_assert_eq!(ladder.is_enabled(), count < disable_after && before.is_enabled());
                         }
-                        Step::Cleared => {
+                        LadderStep::Cleared => {
                             prop_assert!(before.is_enabled() && status == 200);
                             prop_assert_eq!(ladder.consecutive_errors(), 0);
                             prop_assert_eq!(ladder.paused_until(), None);
                         }
-                        Step::Noted => {
+                        LadderStep::NotCounted => {
                             prop_assert!(matches!(status, 400 | 401));
                             prop_assert_eq!(ladder.paused_until(), before.paused_until());
                             prop_assert_eq!(ladder.consecutive_errors(), before.consecutive_errors());
                         }
-                        Step::Unchanged => {
+                        LadderStep::Unchanged => {
                             prop_assert_eq!(visible(&ladder), visible(&before));
                         }
-                        Step::Late | Step::Probed | Step::DisabledByQuota => {
+                        LadderStep::Late | LadderStep::Probed | LadderStep::DisabledByQuota => {
                             prop_assert!(false, "{:?}", step);
                         }
                     }
@@ -477,7 +534,7 @@ proptest! {
         let hint = Hint { wait: Some(Duration::from_secs(wait)), ..Hint::default() };
         for nanos in nanos {
             let now = Timestamp::from_nanos(nanos);
-            let ended = Ended::answered(429, Some(Verdict::Throttled), "", &hint);
+            let ended = EndpointResult::response(429, Some(Verdict::Throttled), "", &hint);
             let epoch = ladder.epoch();
             ladder.settle(&settings, epoch, &ended, now);
             let _ = (ladder.remaining(now), ladder.describe(now), ladder.is_recovering(now));

@@ -1,35 +1,35 @@
-//! What is worth telling people about a poll, in the words of the log.
+//! The log events of polling.
 
 use std::fmt;
 use std::time::Duration;
 
-use super::{Next, Poll, State};
+use super::{Poll, PollState, PollStep};
 
-/// A change that is worth a line in the log. Nothing is while all is normal.
+/// A change that is logged. Nothing is while all is normal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// A 429: the next check comes later.
     RateLimited {
-        /// How much later.
+        /// The wait before it.
         wait: Duration,
-        /// The how-manieth 429 in a row it is.
+        /// The number of the 429 in a row, counted from 1.
         attempt: u32,
     },
     /// The first success after 429s.
     Recovered,
-    /// There was no success for too long.
+    /// No success for too long.
     GaveUp,
 }
 
 impl Notice {
-    /// What changed from `before` to `after`, which is the same poll after an answer and `next`.
-    pub fn of(before: &Poll, after: &Poll, next: &Next) -> Option<Self> {
+    /// What changed from `before` to `after`, the same poll after a response and its `next`.
+    pub fn of(before: &Poll, after: &Poll, next: &PollStep) -> Option<Self> {
         if before.state().is_end() {
             return None;
         }
         let attempt = after.consecutive_429();
         match (next.state, next.wait) {
-            (State::GaveUp, _) => Some(Self::GaveUp),
+            (PollState::GaveUp, _) => Some(Self::GaveUp),
             (_, Some(wait)) if attempt > before.consecutive_429() => {
                 Some(Self::RateLimited { wait, attempt })
             }
@@ -38,7 +38,7 @@ impl Notice {
         }
     }
 
-    /// The name of the log's event.
+    /// The name of the log event.
     pub const fn event(self) -> &'static str {
         match self {
             Self::RateLimited { .. } => "poll_rate_limited",
@@ -67,21 +67,21 @@ impl fmt::Display for Notice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::poll::{Answer, Job, PollSettings, Told};
+    use crate::poll::{JobStatus, PollSettings, ResponseKind, StatusResponse};
     use crate::time::Timestamp;
 
     #[test]
-    fn every_change_is_told_once_and_the_normal_never() {
+    fn every_change_is_logged_once() {
         let settings = PollSettings::default();
         let mut poll = Poll::new(Timestamp::ZERO);
         let mut said = Vec::new();
-        let success = Told {
-            answer: Answer::Success,
-            job: Some(Job::Running { progress: None }),
+        let success = StatusResponse {
+            kind: ResponseKind::Success,
+            job: Some(JobStatus::Running { progress: None }),
         };
-        let refused = Told::from(Answer::Throttled { wait: None });
-        let failed = Told::from(Answer::Failed { wait: None });
-        for (told, seconds) in [
+        let refused = StatusResponse::from(ResponseKind::Throttled { wait: None });
+        let failed = StatusResponse::from(ResponseKind::Failed { wait: None });
+        for (response, seconds) in [
             (success, 0),
             (refused, 3),
             (refused, 5),
@@ -92,7 +92,7 @@ mod tests {
             (refused, 402),
         ] {
             let before = poll.clone();
-            let next = poll.answered(&settings, &told, Timestamp::from_secs(seconds));
+            let next = poll.after(&settings, &response, Timestamp::from_secs(seconds));
             let notice = Notice::of(&before, &poll, &next);
             said.extend(notice.map(|notice| format!("{}: {notice}", notice.event())));
         }

@@ -5,25 +5,25 @@ use proptest::prelude::*;
 use super::*;
 
 /// A poll that is always asked again when it said.
-struct Watch {
+struct Poller {
     settings: PollSettings,
     poll: Poll,
     now: Timestamp,
 }
 
-const REFUSED: Answer = Answer::Throttled { wait: None };
-const BROKEN: Answer = Answer::Failed { wait: None };
+const REFUSED: ResponseKind = ResponseKind::Throttled { wait: None };
+const BROKEN: ResponseKind = ResponseKind::Failed { wait: None };
 
-fn running(progress: f64) -> Told {
-    Told {
-        answer: Answer::Success,
-        job: Some(Job::Running {
+fn running(progress: f64) -> StatusResponse {
+    StatusResponse {
+        kind: ResponseKind::Success,
+        job: Some(JobStatus::Running {
             progress: Some(progress),
         }),
     }
 }
 
-impl Watch {
+impl Poller {
     fn new(given: &[(&str, &str)]) -> Self {
         let mut options = PollOptions::default();
         for (name, value) in given {
@@ -36,14 +36,14 @@ impl Watch {
         }
     }
 
-    fn told(&mut self, told: impl Into<Told>) -> Next {
-        let next = self.poll.answered(&self.settings, &told.into(), self.now);
+    fn respond(&mut self, response: impl Into<StatusResponse>) -> PollStep {
+        let next = self.poll.after(&self.settings, &response.into(), self.now);
         self.now = self.now + next.wait.unwrap_or_default();
         next
     }
 
-    fn millis(&mut self, told: impl Into<Told>) -> Option<u128> {
-        self.told(told).wait.map(|wait| wait.as_millis())
+    fn millis(&mut self, response: impl Into<StatusResponse>) -> Option<u128> {
+        self.respond(response).wait.map(|wait| wait.as_millis())
     }
 }
 
@@ -60,39 +60,39 @@ fn the_interval_follows_the_jobs_stage() {
         (-5.0, 3000),
         (f64::NAN, 3000),
     ] {
-        let mut watch = Watch::new(&[]);
-        assert_eq!(watch.millis(running(progress)), Some(millis), "{progress}");
-        assert_eq!(watch.poll.state(), State::Polling);
+        let mut poller = Poller::new(&[]);
+        assert_eq!(poller.millis(running(progress)), Some(millis), "{progress}");
+        assert_eq!(poller.poll.state(), PollState::Polling);
     }
 }
 
 #[test]
-fn without_data_the_first_interval_and_without_progress_none_made() {
-    let mut watch = Watch::new(&[]);
-    assert_eq!(watch.millis(Answer::Success), Some(2000));
-    let no_progress = Told {
-        answer: Answer::Success,
-        job: Some(Job::Running { progress: None }),
+fn without_data_waits_the_first_interval_and_missing_progress_is_zero() {
+    let mut poller = Poller::new(&[]);
+    assert_eq!(poller.millis(ResponseKind::Success), Some(2000));
+    let no_progress = StatusResponse {
+        kind: ResponseKind::Success,
+        job: Some(JobStatus::Running { progress: None }),
     };
-    assert_eq!(watch.millis(no_progress), Some(3000));
+    assert_eq!(poller.millis(no_progress), Some(3000));
 }
 
 #[test]
 fn refusals_slow_down_and_a_success_returns_to_the_stage() {
-    let mut watch = Watch::new(&[]);
-    assert_eq!(watch.millis(running(40.0)), Some(2500));
+    let mut poller = Poller::new(&[]);
+    assert_eq!(poller.millis(running(40.0)), Some(2500));
     for (n, millis) in [(1, 2000), (2, 4000), (3, 8000), (4, 15_000), (5, 15_000)] {
-        assert_eq!(watch.millis(REFUSED), Some(millis));
-        assert_eq!(watch.poll.consecutive_429(), n);
-        assert!(watch.poll.banner());
-        assert_eq!(watch.poll.state(), State::Slowed);
-        assert_eq!(watch.poll.progress(), Some(40.0), "progress stays visible");
+        assert_eq!(poller.millis(REFUSED), Some(millis));
+        assert_eq!(poller.poll.consecutive_429(), n);
+        assert!(poller.poll.banner());
+        assert_eq!(poller.poll.state(), PollState::Slowed);
+        assert_eq!(poller.poll.progress(), Some(40.0), "progress stays visible");
     }
-    assert_eq!(watch.millis(running(10.0)), Some(3000));
-    assert!(!watch.poll.banner());
-    assert_eq!(watch.poll.state(), State::Polling);
+    assert_eq!(poller.millis(running(10.0)), Some(3000));
+    assert!(!poller.poll.banner());
+    assert_eq!(poller.poll.state(), PollState::Polling);
     assert_eq!(
-        watch.millis(REFUSED),
+        poller.millis(REFUSED),
         Some(2000),
         "from the first step again"
     );
@@ -100,211 +100,239 @@ fn refusals_slow_down_and_a_success_returns_to_the_stage() {
 
 #[test]
 fn the_longer_of_step_and_header_is_waited() {
-    let mut watch = Watch::new(&[]);
+    let mut poller = Poller::new(&[]);
     let mut refused = |seconds| {
         let wait = Some(Duration::from_secs(seconds));
-        let next = watch.told(Answer::Throttled { wait });
-        (next.wait.map(|wait| wait.as_secs()), next.why)
+        let next = poller.respond(ResponseKind::Throttled { wait });
+        (next.wait.map(|wait| wait.as_secs()), next.reason)
     };
-    assert_eq!(refused(1), (Some(2), Why::Throttled));
-    assert_eq!(refused(7), (Some(7), Why::Directed));
-    assert_eq!(refused(60), (Some(60), Why::Directed), "not capped");
-    assert_eq!(refused(0), (Some(15), Why::Throttled));
+    assert_eq!(refused(1), (Some(2), PollReason::Throttled));
+    assert_eq!(refused(7), (Some(7), PollReason::Directed));
+    assert_eq!(refused(60), (Some(60), PollReason::Directed), "not capped");
+    assert_eq!(refused(0), (Some(15), PollReason::Throttled));
 }
 
 #[test]
 fn gives_up_strictly_after_five_minutes_without_success_and_for_good() {
-    let mut watch = Watch::new(&[]);
-    watch.now = Timestamp::from_millis(1000);
-    watch.told(running(1.0));
-    watch.now = Timestamp::from_millis(301_000);
-    assert_eq!(watch.told(REFUSED).state, State::Slowed);
-    watch.now = Timestamp::from_nanos(301_000_000_001);
-    let next = watch.told(REFUSED);
-    assert_eq!((next.state, next.wait), (State::GaveUp, None));
-    assert_eq!(next.why, Why::Silence);
-    for told in [running(50.0), REFUSED.into(), Answer::NotFound.into()] {
-        let next = watch.told(told);
-        assert_eq!((next.state, next.wait), (State::GaveUp, None));
-        assert_eq!(next.why, Why::Ended);
+    let mut poller = Poller::new(&[]);
+    poller.now = Timestamp::from_millis(1000);
+    poller.respond(running(1.0));
+    poller.now = Timestamp::from_millis(301_000);
+    assert_eq!(poller.respond(REFUSED).state, PollState::Slowed);
+    poller.now = Timestamp::from_nanos(301_000_000_001);
+    let next = poller.respond(REFUSED);
+    assert_eq!((next.state, next.wait), (PollState::GaveUp, None));
+    assert_eq!(next.reason, PollReason::NoSuccess);
+    for response in [running(50.0), REFUSED.into(), ResponseKind::NotFound.into()] {
+        let next = poller.respond(response);
+        assert_eq!((next.state, next.wait), (PollState::GaveUp, None));
+        assert_eq!(next.reason, PollReason::Ended);
     }
 }
 
 #[test]
 fn before_any_success_the_first_request_counts() {
-    let mut watch = Watch::new(&[]);
-    watch.now = Timestamp::from_secs(300);
-    assert_eq!(watch.told(REFUSED).state, State::Slowed);
-    watch.now = Timestamp::from_millis(300_001);
-    assert_eq!(watch.told(REFUSED).state, State::GaveUp);
+    let mut poller = Poller::new(&[]);
+    poller.now = Timestamp::from_secs(300);
+    assert_eq!(poller.respond(REFUSED).state, PollState::Slowed);
+    poller.now = Timestamp::from_millis(300_001);
+    assert_eq!(poller.respond(REFUSED).state, PollState::GaveUp);
 }
 
 #[test]
 fn refused_for_ever_it_gives_up_at_304_seconds() {
-    let mut watch = Watch::new(&[]);
-    watch.told(running(40.0));
-    watch.told(running(40.0));
-    while !watch.told(REFUSED).state.is_end() {}
-    assert_eq!(watch.now, Timestamp::from_secs(304));
-    assert_eq!(watch.poll.consecutive_429(), 23);
+    let mut poller = Poller::new(&[]);
+    poller.respond(running(40.0));
+    poller.respond(running(40.0));
+    while !poller.respond(REFUSED).state.is_end() {}
+    assert_eq!(poller.now, Timestamp::from_secs(304));
+    assert_eq!(poller.poll.consecutive_429(), 23);
 }
 
 #[test]
 fn a_wait_that_ends_after_giving_up_gives_up_at_once() {
-    let mut watch = Watch::new(&[]);
+    let mut poller = Poller::new(&[]);
     let wait = |seconds| Some(Duration::from_secs(seconds));
-    let next = watch.told(Answer::Throttled { wait: wait(300) });
+    let next = poller.respond(ResponseKind::Throttled { wait: wait(300) });
     assert_eq!(next.wait, wait(300), "exactly as long is waited for");
-    let mut watch = Watch::new(&[]);
-    let next = watch.told(Answer::Throttled { wait: wait(301) });
-    assert_eq!((next.state, next.why), (State::GaveUp, Why::TooLongAWait));
-    let mut watch = Watch::new(&[]);
-    let next = watch.told(Answer::Failed { wait: wait(301) });
-    assert_eq!(next.state, State::GaveUp);
+    let mut poller = Poller::new(&[]);
+    let next = poller.respond(ResponseKind::Throttled { wait: wait(301) });
+    assert_eq!(
+        (next.state, next.reason),
+        (PollState::GaveUp, PollReason::WaitTooLong)
+    );
+    let mut poller = Poller::new(&[]);
+    let next = poller.respond(ResponseKind::Failed { wait: wait(301) });
+    assert_eq!(next.state, PollState::GaveUp);
 }
 
 #[test]
 fn other_errors_are_retried_three_times_in_a_row() {
-    let mut watch = Watch::new(&[]);
+    let mut poller = Poller::new(&[]);
     for millis in [1000, 2000, 4000] {
-        assert_eq!(watch.millis(BROKEN), Some(millis));
+        assert_eq!(poller.millis(BROKEN), Some(millis));
     }
-    let next = watch.told(BROKEN);
-    assert_eq!((next.state, next.why), (State::Failed, Why::Errors));
+    let next = poller.respond(BROKEN);
+    assert_eq!(
+        (next.state, next.reason),
+        (PollState::Failed, PollReason::Errors)
+    );
 
-    let mut watch = Watch::new(&[("other_retries", "4")]);
+    let mut poller = Poller::new(&[("other_retries", "4")]);
     for millis in [1000, 2000, 4000, 5000] {
-        assert_eq!(watch.millis(BROKEN), Some(millis));
+        assert_eq!(poller.millis(BROKEN), Some(millis));
     }
-    let mut watch = Watch::new(&[("other_retries", "0")]);
-    assert_eq!(watch.told(BROKEN).state, State::Failed);
+    let mut poller = Poller::new(&[("other_retries", "0")]);
+    assert_eq!(poller.respond(BROKEN).state, PollState::Failed);
 }
 
 #[test]
-fn a_named_wait_that_is_no_longer_than_our_own_is_not_the_reason() {
-    let why = |seconds: u64| {
+fn a_named_wait_is_the_reason_only_if_longer_than_the_step() {
+    let reason = |seconds: u64| {
         let wait = Some(Duration::from_secs(seconds));
-        Watch::new(&[]).told(Answer::Throttled { wait }).why
+        Poller::new(&[])
+            .respond(ResponseKind::Throttled { wait })
+            .reason
     };
-    assert_eq!((why(2), why(3)), (Why::Throttled, Why::Directed));
+    assert_eq!(
+        (reason(2), reason(3)),
+        (PollReason::Throttled, PollReason::Directed)
+    );
 }
 
 #[test]
 fn a_success_or_a_429_starts_the_count_of_other_errors_anew() {
     for between in [running(1.0), REFUSED.into()] {
-        let mut watch = Watch::new(&[]);
-        for told in [BROKEN.into(), BROKEN.into(), BROKEN.into(), between] {
-            assert!(!watch.told(told).state.is_end());
+        let mut poller = Poller::new(&[]);
+        for response in [BROKEN.into(), BROKEN.into(), BROKEN.into(), between] {
+            assert!(!poller.respond(response).state.is_end());
         }
-        assert_eq!(watch.poll.other_errors(), 0);
-        assert_eq!(watch.millis(BROKEN), Some(1000));
+        assert_eq!(poller.poll.other_errors(), 0);
+        assert_eq!(poller.millis(BROKEN), Some(1000));
     }
 }
 
 #[test]
 fn other_errors_neither_raise_nor_clear_the_count_of_429s() {
-    let mut watch = Watch::new(&[]);
-    watch.told(REFUSED);
-    watch.told(REFUSED);
-    let next = watch.told(BROKEN);
-    assert_eq!(watch.poll.consecutive_429(), 2);
-    assert_eq!(next.state, State::Slowed);
-    assert!(watch.poll.banner());
-    assert_eq!(watch.millis(REFUSED), Some(8000));
+    let mut poller = Poller::new(&[]);
+    poller.respond(REFUSED);
+    poller.respond(REFUSED);
+    let next = poller.respond(BROKEN);
+    assert_eq!(poller.poll.consecutive_429(), 2);
+    assert_eq!(next.state, PollState::Slowed);
+    assert!(poller.poll.banner());
+    assert_eq!(poller.millis(REFUSED), Some(8000));
 }
 
 #[test]
 fn other_errors_give_up_too() {
-    let mut watch = Watch::new(&[]);
-    watch.now = Timestamp::from_secs(301);
-    assert_eq!(watch.told(BROKEN).state, State::GaveUp);
+    let mut poller = Poller::new(&[]);
+    poller.now = Timestamp::from_secs(301);
+    assert_eq!(poller.respond(BROKEN).state, PollState::GaveUp);
 }
 
 #[test]
 fn gives_up_before_it_fails_or_finds_nothing() {
-    let mut watch = Watch::new(&[("other_retries", "0")]);
+    let mut poller = Poller::new(&[("other_retries", "0")]);
     let wait = Some(Duration::from_secs(301));
-    let next = watch.told(Answer::Failed { wait });
-    assert_eq!((next.state, next.why), (State::GaveUp, Why::TooLongAWait));
-    let mut watch = Watch::new(&[]);
-    watch.now = Timestamp::from_secs(301);
-    assert_eq!(watch.told(Answer::NotFound).state, State::GaveUp);
+    let next = poller.respond(ResponseKind::Failed { wait });
+    assert_eq!(
+        (next.state, next.reason),
+        (PollState::GaveUp, PollReason::WaitTooLong)
+    );
+    let mut poller = Poller::new(&[]);
+    poller.now = Timestamp::from_secs(301);
+    assert_eq!(
+        poller.respond(ResponseKind::NotFound).state,
+        PollState::GaveUp
+    );
 }
 
 #[test]
 fn a_longer_retry_after_of_another_error_is_waited() {
-    let mut watch = Watch::new(&[]);
+    let mut poller = Poller::new(&[]);
     let wait = Some(Duration::from_secs(20));
-    assert_eq!(watch.told(Answer::Failed { wait }).wait, wait);
+    assert_eq!(poller.respond(ResponseKind::Failed { wait }).wait, wait);
     let wait = Some(Duration::from_millis(1));
-    assert_eq!(watch.millis(Answer::Failed { wait }), Some(2000));
+    assert_eq!(poller.millis(ResponseKind::Failed { wait }), Some(2000));
 }
 
 #[test]
-fn a_job_that_does_not_exist_ends_it() {
-    let mut watch = Watch::new(&[]);
-    watch.told(running(1.0));
-    let next = watch.told(Answer::NotFound);
-    assert_eq!((next.state, next.wait), (State::NotFound, None));
-    assert_eq!(watch.told(running(1.0)).state, State::NotFound);
+fn a_404_ends_polling() {
+    let mut poller = Poller::new(&[]);
+    poller.respond(running(1.0));
+    let next = poller.respond(ResponseKind::NotFound);
+    assert_eq!((next.state, next.wait), (PollState::NotFound, None));
+    assert_eq!(poller.respond(running(1.0)).state, PollState::NotFound);
 }
 
 #[test]
-fn what_the_job_says_itself_wins_over_everything() {
-    for answer in [Answer::Success, REFUSED, Answer::NotFound, BROKEN] {
-        for (job, state) in [(Job::Done, State::Done), (Job::Failed, State::Failed)] {
-            let mut watch = Watch::new(&[("other_retries", "0")]);
-            watch.now = Timestamp::from_secs(1000);
+fn the_jobs_own_end_comes_before_everything_else() {
+    for kind in [
+        ResponseKind::Success,
+        REFUSED,
+        ResponseKind::NotFound,
+        BROKEN,
+    ] {
+        for (job, state) in [
+            (JobStatus::Done, PollState::Done),
+            (JobStatus::Failed, PollState::Failed),
+        ] {
+            let mut poller = Poller::new(&[("other_retries", "0")]);
+            poller.now = Timestamp::from_secs(1000);
             let job = Some(job);
-            let next = watch.told(Told { answer, job });
-            assert_eq!((next.state, next.wait, next.why), (state, None, Why::Job));
+            let next = poller.respond(StatusResponse { kind, job });
+            assert_eq!(
+                (next.state, next.wait, next.reason),
+                (state, None, PollReason::Job)
+            );
         }
     }
 }
 
-fn answers() -> impl Strategy<Value = Told> {
+fn responses() -> impl Strategy<Value = StatusResponse> {
     let wait = prop::option::of((0_u64..400).prop_map(Duration::from_secs));
     prop_oneof![
         2 => (0.0..120.0).prop_map(running),
-        4 => wait.clone().prop_map(|wait| Answer::Throttled { wait }.into()),
-        2 => wait.prop_map(|wait| Answer::Failed { wait }.into()),
+        4 => wait.clone().prop_map(|wait| ResponseKind::Throttled { wait }.into()),
+        2 => wait.prop_map(|wait| ResponseKind::Failed { wait }.into()),
     ]
 }
 
 proptest! {
     #[test]
     fn it_gives_up_only_after_silence_and_never_comes_early(
-        told in prop::collection::vec((answers(), 0_u64..20_000), 0..100),
+        responses in prop::collection::vec((responses(), 0_u64..20_000), 0..100),
     ) {
         let settings = PollSettings::default();
         let mut poll = Poll::new(Timestamp::ZERO);
         let mut now = Timestamp::ZERO;
         let mut alive = Timestamp::ZERO;
-        let mut ended: Option<State> = None;
-        for (told, later) in told {
-            let next = poll.answered(&settings, &told, now);
+        let mut ended: Option<PollState> = None;
+        for (response, later) in responses {
+            let next = poll.after(&settings, &response, now);
             if let Some(state) = ended {
                 prop_assert_eq!((next.state, next.wait), (state, None), "it ended for good");
                 continue;
             }
-            if told.answer == Answer::Success {
+            if response.kind == ResponseKind::Success {
                 alive = now;
                 prop_assert_eq!(poll.consecutive_429(), 0);
             }
-            let told_wait = match told.answer {
-                Answer::Throttled { wait } | Answer::Failed { wait } => wait.unwrap_or_default(),
-                Answer::Success | Answer::NotFound => Duration::ZERO,
+            let named_wait = match response.kind {
+                ResponseKind::Throttled { wait } | ResponseKind::Failed { wait } => wait.unwrap_or_default(),
+                ResponseKind::Success | ResponseKind::NotFound => Duration::ZERO,
             };
-            let silent = (now + told_wait).since(alive) > settings.give_up_after();
-            let is_success = told.answer == Answer::Success;
+            let silent = (now + named_wait).since(alive) > settings.give_up_after();
+            let is_success = response.kind == ResponseKind::Success;
             prop_assert_eq!(poll.banner(), poll.consecutive_429() > 0);
             match next.state {
-                State::GaveUp => prop_assert!(silent && !is_success),
-                State::Failed => prop_assert!(!is_success && poll.other_errors() > 3),
+                PollState::GaveUp => prop_assert!(silent && !is_success),
+                PollState::Failed => prop_assert!(!is_success && poll.other_errors() > 3),
                 _ => {
                     prop_assert!(is_success || !silent);
                     let wait = next.wait.unwrap();
-                    prop_assert!(wait >= told_wait, "a wait that the server named is kept");
+                    prop_assert!(wait >= named_wait, "a wait that the server named is kept");
                     now = now + wait + Duration::from_millis(later);
                 }
             }
@@ -314,13 +342,13 @@ proptest! {
 
     #[test]
     fn the_ends_of_time_are_ordinary(
-        told in prop::collection::vec((answers(), any::<u64>()), 0..30),
+        responses in prop::collection::vec((responses(), any::<u64>()), 0..30),
         started: u64,
     ) {
         let settings = PollSettings::default();
         let mut poll = Poll::new(Timestamp::from_nanos(started));
-        for (told, nanos) in told {
-            let next = poll.answered(&settings, &told, Timestamp::from_nanos(nanos));
+        for (response, nanos) in responses {
+            let next = poll.after(&settings, &response, Timestamp::from_nanos(nanos));
             prop_assert_eq!(next.wait.is_none(), next.state.is_end());
         }
     }

@@ -1,4 +1,4 @@
-//! What a pool answers when asked where a request may go.
+//! The choice of an endpoint.
 
 use std::fmt;
 
@@ -25,22 +25,22 @@ impl From<Timestamp> for GateState {
     }
 }
 
-/// Where the next request goes.
+/// Which endpoint gets the next request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// Through this endpoint, now.
+    /// This one, now.
     Send(Lease),
-    /// Nowhere yet.
+    /// None yet.
     Wait {
         /// The endpoint that will be first.
         endpoint: EndpointId,
-        /// When; `None` if that depends on an answer still to come.
+        /// When; `None` if that depends on a response.
         until: Option<Timestamp>,
-        /// What keeps it; `None` if that is only its gate.
-        because: Option<Unusable>,
+        /// Why not now; `None` if only its gate does not admit.
+        reason: Option<Unusable>,
     },
-    /// Nowhere until a person interferes: there is no endpoint, or all are disabled.
-    Nobody,
+    /// None until a person acts: there is no endpoint, or all are disabled.
+    NoEndpoint,
 }
 
 /// Why an endpoint cannot be used.
@@ -48,12 +48,12 @@ pub enum Choice {
 pub enum Unusable {
     /// Until a person enables it.
     Disabled(Disabled),
-    /// Its pause is not over.
+    /// Paused.
     Paused {
-        /// When it is.
+        /// The end of the pause.
         until: Timestamp,
     },
-    /// It is recovering, and the one request it gets is under way.
+    /// It is recovering, and its one request is in flight.
     Busy,
 }
 
@@ -75,15 +75,15 @@ impl fmt::Display for Unusable {
             Self::Disabled(Disabled::QuotaExhausted) => "disabled: an allowance is used up",
             Self::Disabled(Disabled::Person) => "disabled by a person",
             Self::Paused { .. } => "paused after an error",
-            Self::Busy => "recovering: one request at a time, and that is under way",
+            Self::Busy => "recovering: one request at a time, and one is in flight",
         })
     }
 }
 
-/// One request under way through an endpoint. Bring it back with
+/// One request in flight through an endpoint. Return it with
 /// [`Pool::settle`](super::Pool::settle) or [`Pool::abandon`](super::Pool::abandon).
 #[derive(Debug, PartialEq, Eq)]
-#[must_use = "a lease that is not brought back counts as a request under way"]
+#[must_use = "a lease that is not returned counts as a request in flight"]
 pub struct Lease {
     pub(super) endpoint: EndpointId,
     pub(super) epoch: u32,
@@ -95,7 +95,7 @@ impl Lease {
         self.endpoint
     }
 
-    /// The epoch of its ladder that it was given out in.
+    /// The epoch of its ladder when it was granted.
     pub fn epoch(&self) -> u32 {
         self.epoch
     }

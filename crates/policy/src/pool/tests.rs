@@ -60,9 +60,13 @@ impl Field {
         names
     }
 
-    fn end(&mut self, lease: Lease, status: u16) -> Step {
-        self.pool
-            .settle(&self.settings, lease, &Ended::status(status), self.now)
+    fn end(&mut self, lease: Lease, status: u16) -> LadderStep {
+        self.pool.settle(
+            &self.settings,
+            lease,
+            &EndpointResult::status(status),
+            self.now,
+        )
     }
 
     fn fail(&mut self, name: &str) {
@@ -137,10 +141,10 @@ fn one_request_at_a_time_goes_through_a_recovering_endpoint() {
         Some(Unusable::Busy)
     );
     assert_eq!(field.leave(1), "b");
-    assert_eq!(field.end(probe, 404), Step::Noted);
+    assert_eq!(field.end(probe, 404), LadderStep::NotCounted);
     let probe = field.send();
     assert_eq!(field.name(probe.endpoint()), "a", "its place is free again");
-    assert_eq!(field.end(probe, 200), Step::Cleared);
+    assert_eq!(field.end(probe, 200), LadderStep::Cleared);
     assert_eq!(field.leave(3), "aaa");
 }
 
@@ -152,7 +156,7 @@ fn what_left_before_the_pause_does_not_block_recovery() {
     field.at(30);
     assert_eq!(field.leave(2), "ab");
     for lease in old {
-        assert_eq!(field.end(lease, 200), Step::Late);
+        assert_eq!(field.end(lease, 200), LadderStep::Late);
     }
     assert_eq!(field.leave(1), "b", "the probe is still out");
     assert_eq!(field.pool.find("a").unwrap().in_flight(), 1);
@@ -168,7 +172,7 @@ fn a_lost_probe_blocks_for_two_minutes_at_most() {
     assert_eq!(field.leave(1), "b");
     field.at(150);
     assert_eq!(field.leave(2), "ab");
-    assert_eq!(field.end(lost, 200), Step::Cleared);
+    assert_eq!(field.end(lost, 200), LadderStep::Cleared);
 }
 
 #[test]
@@ -193,7 +197,7 @@ fn the_earliest_is_named_when_all_are_paused() {
         Choice::Wait {
             endpoint: a,
             until: Some(until),
-            because: Some(Unusable::Paused { until }),
+            reason: Some(Unusable::Paused { until }),
         }
     );
 }
@@ -214,7 +218,7 @@ fn gates_are_asked_too() {
         Choice::Wait {
             endpoint: field.id("b"),
             until: Some(Timestamp::from_secs(4)),
-            because: None,
+            reason: None,
         }
     );
     // A pause that ends before the gate opens does not make it earlier.
@@ -225,7 +229,7 @@ fn gates_are_asked_too() {
         Choice::Wait {
             endpoint: a,
             until: Some(Timestamp::from_secs(45)),
-            because: Some(Unusable::Paused { until }),
+            reason: Some(Unusable::Paused { until }),
         }
     );
     let unknown = field.pool.choose(&field.settings, now, |_| Timestamp::MAX);
@@ -239,7 +243,7 @@ fn nobody_is_left_when_all_are_disabled() {
         let id = field.id(name);
         assert!(field.pool.disable(id));
     }
-    assert_eq!(field.choose(), Choice::Nobody);
+    assert_eq!(field.choose(), Choice::NoEndpoint);
     let a = field.id("a");
     assert_eq!(
         field.pool.unusable(&field.settings, a, field.now),
@@ -248,7 +252,7 @@ fn nobody_is_left_when_all_are_disabled() {
     assert!(field.pool.enable(a));
     assert_eq!(field.leave(2), "aa");
     assert_eq!(Pool::new(Balance::First).endpoints().len(), 0);
-    assert_eq!(Field::new(Balance::First, &[]).choose(), Choice::Nobody);
+    assert_eq!(Field::new(Balance::First, &[]).choose(), Choice::NoEndpoint);
 }
 
 #[test]
@@ -256,7 +260,7 @@ fn endpoints_come_and_go_at_run_time() {
     let mut field = Field::new(Balance::RoundRobin, &["a", "b"]);
     let under_way = field.send();
     assert!(field.pool.remove(under_way.endpoint()));
-    assert_eq!(field.end(under_way, 429), Step::Late, "it is gone");
+    assert_eq!(field.end(under_way, 429), LadderStep::Late, "it is gone");
     assert_eq!(field.pool.add("b"), None, "the name is taken");
     let again = field.pool.add("a").unwrap();
     assert_eq!(field.sequence(4), "baba");
@@ -269,7 +273,7 @@ fn endpoints_come_and_go_at_run_time() {
 #[test]
 fn a_pool_has_a_bound() {
     let mut pool = Pool::new(Balance::First);
-    for number in 0..Pool::MOST {
+    for number in 0..Pool::MAX_ENDPOINTS {
         assert!(pool.add(&number.to_string()).is_some());
     }
     assert_eq!(pool.add("one more"), None);
@@ -279,7 +283,7 @@ fn a_pool_has_a_bound() {
 fn one_endpoint_alone_is_left_to_its_gate() {
     let mut field = Field::new(Balance::First, &["a"]);
     let lease = field.send();
-    assert_eq!(field.end(lease, 429), Step::Unchanged);
+    assert_eq!(field.end(lease, 429), LadderStep::Unchanged);
     assert_eq!(field.leave(2), "aa");
 
     let mut options = LadderOptions::default();

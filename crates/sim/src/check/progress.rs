@@ -78,7 +78,7 @@ impl Progress {
                 }
             }
             ClientEvent::Ended { result, .. } => {
-                if result.outcome.answer == policy::outcome::Answer::Status(403) {
+                if result.outcome.response == policy::outcome::UpstreamResponse::Status(403) {
                     excuse.until = excuse.until.max(observation.now + self.ban);
                 }
             }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use policy::outcome::Answer as OutcomeAnswer;
-use policy::poll::{Answer, Job, Poll, PollSettings, Told};
+use policy::outcome::UpstreamResponse;
+use policy::poll::{JobStatus, Poll, PollSettings, ResponseKind, StatusResponse};
 use policy::random::Random;
 use policy::time::Timestamp;
 
@@ -73,13 +73,13 @@ impl Controller for PollController {
         let Some(current) = &mut self.current else {
             return FollowUp::Done;
         };
-        let answer = answer(result);
-        let is_success = answer == Answer::Success;
-        let told = Told {
-            answer,
+        let kind = response_kind(result);
+        let is_success = kind == ResponseKind::Success;
+        let response = StatusResponse {
+            kind,
             job: is_success.then(|| job_at(self.job_length, now.since(current.started))),
         };
-        let next = current.poll.answered(&self.settings, &told, now);
+        let next = current.poll.after(&self.settings, &response, now);
         current.next_at = next.wait.map(|wait| now + wait);
         if current.next_at.is_none() {
             self.current = None;
@@ -100,23 +100,25 @@ impl Controller for PollController {
 /// There is only one job at a time.
 const CURRENT_JOB: ResendId = ResendId(0);
 
-fn answer(result: &AttemptResult) -> Answer {
+fn response_kind(result: &AttemptResult) -> ResponseKind {
     let wait = result.outcome.hint.wait;
-    match result.outcome.answer {
-        OutcomeAnswer::Status(200..400) => Answer::Success,
-        OutcomeAnswer::Status(404) => Answer::NotFound,
-        OutcomeAnswer::Status(429) => Answer::Throttled { wait },
-        OutcomeAnswer::Status(_) | OutcomeAnswer::Failed { .. } => Answer::Failed { wait },
+    match result.outcome.response {
+        UpstreamResponse::Status(200..400) => ResponseKind::Success,
+        UpstreamResponse::Status(404) => ResponseKind::NotFound,
+        UpstreamResponse::Status(429) => ResponseKind::Throttled { wait },
+        UpstreamResponse::Status(_) | UpstreamResponse::Failed { .. } => {
+            ResponseKind::Failed { wait }
+        }
     }
 }
 
 /// The job's state after `elapsed`. Its progress is linear.
-fn job_at(length: Option<Duration>, elapsed: Duration) -> Job {
+fn job_at(length: Option<Duration>, elapsed: Duration) -> JobStatus {
     match length {
-        Some(length) if elapsed >= length => Job::Done,
-        Some(length) => Job::Running {
+        Some(length) if elapsed >= length => JobStatus::Done,
+        Some(length) => JobStatus::Running {
             progress: Some(100.0 * elapsed.as_secs_f64() / length.as_secs_f64()),
         },
-        None => Job::Running { progress: None },
+        None => JobStatus::Running { progress: None },
     }
 }

@@ -1,7 +1,7 @@
 //! A client with a pool of endpoints that all lead to the upstream, each protected by its ladder.
 
-use policy::ladder::{Ended, LadderSettings};
-use policy::outcome::{Answer, Outcome, Verdict};
+use policy::ladder::{EndpointResult, LadderSettings};
+use policy::outcome::{Outcome, UpstreamResponse, Verdict};
 use policy::pool::{Choice, Lease, Pool};
 use policy::random::Random;
 use policy::time::Timestamp;
@@ -54,7 +54,7 @@ impl Controller for PoolController {
                 Action::Send
             }
             Choice::Wait { until, .. } => Action::Wait { until },
-            Choice::Nobody => Action::Wait { until: None },
+            Choice::NoEndpoint => Action::Wait { until: None },
         }
     }
 
@@ -89,9 +89,11 @@ impl Controller for PoolController {
     }
 }
 
-fn ended(outcome: &Outcome, verdict: Option<Verdict>) -> Ended<'static> {
-    match outcome.answer {
-        Answer::Status(status) => Ended::answered(status, verdict, "", &outcome.hint),
-        Answer::Failed { failure, .. } => Ended::failure(failure, ""),
+fn ended(outcome: &Outcome, verdict: Option<Verdict>) -> EndpointResult<'static> {
+    match outcome.response {
+        UpstreamResponse::Status(status) => {
+            EndpointResult::response(status, verdict, "", &outcome.hint)
+        }
+        UpstreamResponse::Failed { failure, .. } => EndpointResult::failure(failure, ""),
     }
 }

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use policy::classify::{self, Judgement};
 use policy::hint::{self, Hint};
-use policy::outcome::{Answer, Outcome};
+use policy::outcome::{Outcome, UpstreamResponse};
 
 use super::event::{Event, Reply, phase};
 use super::problem::Problem;
 
 #[derive(Debug)]
 pub(super) struct Attempt {
-    answer: Answer,
+    response: UpstreamResponse,
     hint: Hint,
     latency: Option<Duration>,
     /// What it means, and what decided that.
@@ -27,14 +27,14 @@ impl Attempt {
                 let response = answered.response();
                 let hint = hint::read(&response, now);
                 Self {
-                    answer: Answer::Status(response.status),
+                    response: UpstreamResponse::Status(response.status),
                     judgement: classify::response(&[], &response, &hint),
                     hint,
                     latency,
                 }
             }
             Reply::Failed(failure) => Self {
-                answer: Answer::Failed {
+                response: UpstreamResponse::Failed {
                     failure,
                     phase: phase(failure),
                 },
@@ -48,7 +48,7 @@ impl Attempt {
     /// The outcome, with `otherwise` where the event names no latency.
     pub(super) fn outcome(self, otherwise: Duration) -> Outcome {
         Outcome {
-            answer: self.answer,
+            response: self.response,
             latency: self.latency.unwrap_or(otherwise),
             hint: self.hint,
             used: None,

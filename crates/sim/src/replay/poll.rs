@@ -1,10 +1,10 @@
-//! `poll`: answers to requests for a job's status, and when to ask next.
+//! `poll`: responses to requests for a job's status, and when to ask next.
 //!
-//! The first event is the first request; each event is an answer at its time.
+//! The first event is the first request; each event is the response at its time.
 
 use policy::duration::Exact;
 use policy::hint;
-use policy::poll::{Answer, Job, Next, Poll, PollSettings, Told};
+use policy::poll::{JobStatus, Poll, PollSettings, PollStep, ResponseKind, StatusResponse};
 
 use super::Replay;
 use super::at::Timeline;
@@ -37,13 +37,13 @@ impl Replay for PollReplay {
     fn line(&mut self, line: &str, out: &mut Vec<u8>) -> Result<(), Problem> {
         let event = Event::read(line)?;
         let at = event.required_at()?;
-        let told = Told {
-            answer: answer(&event)?,
+        let response = StatusResponse {
+            kind: kind(&event)?,
             job: job(&event)?,
         };
         let now = self.timeline.advance(at)?;
         let poll = self.poll.get_or_insert_with(|| Poll::new(now));
-        let next = poll.answered(&self.settings, &told, now);
+        let next = poll.after(&self.settings, &response, now);
         Object::answering(Some(at), out)
             .text("state", Some(next.state.as_str()))
             .number("next_ms", next.wait.map(millis))
@@ -55,37 +55,37 @@ impl Replay for PollReplay {
     }
 }
 
-fn answer(event: &Event<'_>) -> Result<Answer, Problem> {
+fn kind(event: &Event<'_>) -> Result<ResponseKind, Problem> {
     let answered = match event.reply()? {
-        Reply::Failed(_) => return Ok(Answer::Failed { wait: None }),
+        Reply::Failed(_) => return Ok(ResponseKind::Failed { wait: None }),
         Reply::Answered(answered) => answered,
     };
     let response = answered.response();
     let wait = hint::read(&response, event.now()?).wait;
     Ok(match response.status {
-        200..400 => Answer::Success,
-        404 => Answer::NotFound,
-        429 => Answer::Throttled { wait },
-        _ => Answer::Failed { wait },
+        200..400 => ResponseKind::Success,
+        404 => ResponseKind::NotFound,
+        429 => ResponseKind::Throttled { wait },
+        _ => ResponseKind::Failed { wait },
     })
 }
 
 /// What the event knows of the job: any word but those that end it means that it goes on.
-fn job(event: &Event<'_>) -> Result<Option<Job>, Problem> {
+fn job(event: &Event<'_>) -> Result<Option<JobStatus>, Problem> {
     let progress = event.progress()?;
     Ok(match (event.job()?.as_deref(), progress) {
-        (Some("done"), _) => Some(Job::Done),
-        (Some("error" | "cancelled"), _) => Some(Job::Failed),
-        (Some(_), _) | (None, Some(_)) => Some(Job::Running { progress }),
+        (Some("done"), _) => Some(JobStatus::Done),
+        (Some("error" | "cancelled"), _) => Some(JobStatus::Failed),
+        (Some(_), _) | (None, Some(_)) => Some(JobStatus::Running { progress }),
         (None, None) => None,
     })
 }
 
-fn explained(next: &Next, poll: &Poll) -> String {
+fn explained(next: &PollStep, poll: &Poll) -> String {
     let why = match poll.consecutive_429() {
-        0 => next.why.to_string(),
-        1 => format!("{} (one 429 since the last success)", next.why),
-        count => format!("{} ({count} times 429 since the last success)", next.why),
+        0 => next.reason.to_string(),
+        1 => format!("{} (one 429 since the last success)", next.reason),
+        count => format!("{} ({count} times 429 since the last success)", next.reason),
     };
     match next.wait {
         Some(wait) => format!("asks again in {}: {why}", Exact(wait)),

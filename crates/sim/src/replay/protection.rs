@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use policy::duration::{Rounded, whole_seconds};
 use policy::hint::Source;
-use policy::ladder::{Ended, Ladder, LadderSettings, Step};
+use policy::ladder::{EndpointResult, Ladder, LadderSettings, LadderStep};
 use policy::rate::Strategy;
 use policy::time::Timestamp;
 
@@ -51,7 +51,7 @@ impl ProtectionReplay {
     fn finish(
         &mut self,
         number: u64,
-        ended: &Ended<'_>,
+        ended: &EndpointResult<'_>,
         now: Timestamp,
     ) -> Result<String, Problem> {
         let Some(epoch) = self.under_way.remove(&number) else {
@@ -69,26 +69,28 @@ impl ProtectionReplay {
     }
 
     /// What a result changed.
-    fn told(&self, step: Step) -> String {
+    fn told(&self, step: LadderStep) -> String {
         let last = self.ladder.last_error().unwrap_or("no error");
         match step {
-            Step::Late => "changes nothing: it started before the last pause, or before a person \
+            LadderStep::Late => {
+                "changes nothing: it started before the last pause, or before a person \
                            interfered"
-                .to_owned(),
-            Step::Unchanged if self.ladder.is_enabled() => {
+                    .to_owned()
+            }
+            LadderStep::Unchanged if self.ladder.is_enabled() => {
                 "changes nothing: it says nothing, or there is nothing to clear".to_owned()
             }
-            Step::Unchanged => "changes nothing: only a person enables it again".to_owned(),
-            Step::Cleared => "a success: pause, count and last error are cleared".to_owned(),
-            Step::Noted => format!("noted, no step: not an error that climbs ({last})"),
-            Step::Probed => format!("noted, no step: our own probing ({last})"),
-            Step::Paused { pause, source } => self.climbed(pause, source, "paused for"),
-            Step::DisabledByErrors { pause, source } => self.climbed(
+            LadderStep::Unchanged => "changes nothing: only a person enables it again".to_owned(),
+            LadderStep::Cleared => "a success: pause, count and last error are cleared".to_owned(),
+            LadderStep::NotCounted => format!("noted, no step: not an error that climbs ({last})"),
+            LadderStep::Probed => format!("noted, no step: our own probing ({last})"),
+            LadderStep::Paused { pause, source } => self.climbed(pause, source, "paused for"),
+            LadderStep::DisabledByErrors { pause, source } => self.climbed(
                 pause,
                 source,
                 "disabled until a person enables it, and paused for",
             ),
-            Step::DisabledByQuota => {
+            LadderStep::DisabledByQuota => {
                 format!("disabled until a person enables it: an allowance is used up ({last})")
             }
         }
@@ -149,15 +151,22 @@ impl Replay for ProtectionReplay {
                 let (ending, words, now) = (event.ending()?, event.words()?, event.now()?);
                 let text = words.as_deref().unwrap_or_default();
                 let ended = match &ending {
-                    Ending::Success => Ended::success(),
-                    Ending::Failed(failure) => Ended::failure(*failure, text),
+                    Ending::Success => EndpointResult::success(),
+                    Ending::Failed(failure) => EndpointResult::failure(*failure, text),
                     Ending::Answered(status, answered) => {
                         let response = answered.response();
                         let body = match response.body {
                             [] => text.as_bytes(),
                             body => body,
                         };
-                        Ended::read(&self.settings, *status, response.headers, body, text, now)
+                        EndpointResult::read(
+                            &self.settings,
+                            *status,
+                            response.headers,
+                            body,
+                            text,
+                            now,
+                        )
                     }
                 };
                 self.timeline.advance(at)?;

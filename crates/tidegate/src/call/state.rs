@@ -263,7 +263,7 @@ impl<'a, E> CallState<'a, E> {
         self.failed_at = endpoint.filter(|_| !is_good);
         let now = self.look_at_gate();
         let decision = CallDecision::Answered {
-            answer: outcome.answer,
+            answer: outcome.response,
             verdict,
             latency: outcome.latency,
         };

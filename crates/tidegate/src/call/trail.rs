@@ -7,7 +7,7 @@ use std::time::Duration;
 use policy::classify;
 use policy::duration::Rounded;
 use policy::item::{DelaySource, ResendReason, TerminalReason};
-use policy::outcome::{Answer, Verdict};
+use policy::outcome::{UpstreamResponse, Verdict};
 use policy::time::Timestamp;
 
 use crate::pool::RefusalReason;
@@ -96,7 +96,7 @@ pub enum CallDecision {
     /// It was sent, and that came of it.
     Answered {
         /// The status, or the way in which no answer came.
-        answer: Answer,
+        answer: UpstreamResponse,
         /// The class of that.
         verdict: Option<Verdict>,
         /// From sending to the answer's head, or to the failure.
@@ -169,8 +169,8 @@ impl fmt::Display for CallDecision {
                 answer, verdict, ..
             } => {
                 match answer {
-                    Answer::Status(status) => write!(f, "HTTP {status}")?,
-                    Answer::Failed { failure, .. } => {
+                    UpstreamResponse::Status(status) => write!(f, "HTTP {status}")?,
+                    UpstreamResponse::Failed { failure, .. } => {
                         write!(f, "{}", classify::failure(*failure).because)?;
                     }
                 }

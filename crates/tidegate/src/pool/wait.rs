@@ -138,7 +138,7 @@ impl<E> Pool<E> {
                 _ => Timestamp::MAX.into(),
             };
             let lease = match pool.choose(protection, now, gate_of) {
-                Choice::Nobody => return Look::NoEndpoint,
+                Choice::NoEndpoint => return Look::NoEndpoint,
                 Choice::Wait { .. } => return Look::Wait(state.waits(now)),
                 Choice::Send(lease) => lease,
             };
@@ -183,7 +183,7 @@ impl<E> Pool<E> {
                 let endpoint = Arc::clone(endpoint);
                 Some(PoolPermit::new(self, endpoint, permit, lease))
             }
-            Choice::Wait { .. } | Choice::Nobody => {
+            Choice::Wait { .. } | Choice::NoEndpoint => {
                 permit.give_back();
                 None
             }

@@ -6,7 +6,7 @@
 //! response change nothing. As in Scrapy by default, each delay is drawn from 0.5 to 1.5 of its value,
 //! and at most 8 requests are in flight.
 
-use policy::outcome::Answer;
+use policy::outcome::UpstreamResponse;
 use policy::random::Random;
 use policy::time::Timestamp;
 use sim::client::{Action, AttemptId, AttemptResult, Controller, ControllerState, FollowUp};
@@ -88,11 +88,11 @@ impl Controller for AutoThrottle {
         _: &mut Random,
     ) -> FollowUp {
         self.in_flight = self.in_flight.saturating_sub(1);
-        match result.outcome.answer {
-            Answer::Status(status) => {
+        match result.outcome.response {
+            UpstreamResponse::Status(status) => {
                 self.adjust(status, result.outcome.latency.as_secs_f64());
             }
-            Answer::Failed { .. } => {}
+            UpstreamResponse::Failed { .. } => {}
         }
         FollowUp::until_accepted(result)
     }

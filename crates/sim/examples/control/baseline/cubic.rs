@@ -12,7 +12,7 @@
 
 use std::time::Duration;
 
-use policy::outcome::{Answer, Verdict};
+use policy::outcome::{UpstreamResponse, Verdict};
 use policy::random::Random;
 use policy::time::Timestamp;
 use sim::client::{Action, AttemptId, AttemptResult, Controller, ControllerState, FollowUp};
@@ -115,7 +115,7 @@ impl Controller for Cubic {
     ) -> FollowUp {
         self.in_flight = self.in_flight.saturating_sub(1);
         self.measured.count(now);
-        if matches!(result.outcome.answer, Answer::Failed { .. }) {
+        if matches!(result.outcome.response, UpstreamResponse::Failed { .. }) {
             self.not_before = now + AFTER_FAILURE;
         }
         if is_throttling(result) {
@@ -136,7 +136,7 @@ impl Controller for Cubic {
 
 /// What the SDKs know as throttling: 429, and a 503 that means "slow down".
 fn is_throttling(result: &AttemptResult) -> bool {
-    let is_503 = result.outcome.answer == Answer::Status(503);
+    let is_503 = result.outcome.response == UpstreamResponse::Status(503);
     result.verdict == Some(Verdict::Throttled) || is_503
 }
 

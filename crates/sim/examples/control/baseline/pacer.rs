@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use policy::hint::{Hint, Source};
-use policy::outcome::Answer;
+use policy::outcome::UpstreamResponse;
 use policy::random::Random;
 use policy::time::Timestamp;
 use sim::client::{Action, AttemptId, AttemptResult, ControllerState, InFlight};
@@ -149,11 +149,11 @@ impl Pacer {
             .filter(|_| hint.source == Some(Source::RetryAfter));
         let health = health(result, directed.is_some());
         let closed = self.breaker.attempt_ended(health, sent.at, now, random);
-        let kind = match result.outcome.answer {
+        let kind = match result.outcome.response {
             _ if result.is_accepted() => self.accepted(result, now),
-            Answer::Status(429 | 503) => self.throttled(directed, now, random),
-            Answer::Status(403) if self.is_banned(now) => self.banned(now),
-            Answer::Status(_) | Answer::Failed { .. } => SignalKind::Other,
+            UpstreamResponse::Status(429 | 503) => self.throttled(directed, now, random),
+            UpstreamResponse::Status(403) if self.is_banned(now) => self.banned(now),
+            UpstreamResponse::Status(_) | UpstreamResponse::Failed { .. } => SignalKind::Other,
         };
         Some(RateSignal {
             sent_at: sent.at,
@@ -247,12 +247,12 @@ const BAN_WINDOW: Duration = Duration::from_secs(120);
 const LADDER_S: [f64; 5] = [30.0, 60.0, 120.0, 300.0, 600.0];
 
 fn health(result: &AttemptResult, directed: bool) -> Health {
-    match result.outcome.answer {
+    match result.outcome.response {
         _ if result.is_accepted() => Health::Good,
         _ if directed => Health::Unknown,
-        Answer::Status(503) => Health::Overloaded,
-        Answer::Status(500..) | Answer::Failed { .. } => Health::Bad,
-        Answer::Status(_) => Health::Unknown,
+        UpstreamResponse::Status(503) => Health::Overloaded,
+        UpstreamResponse::Status(500..) | UpstreamResponse::Failed { .. } => Health::Bad,
+        UpstreamResponse::Status(_) => Health::Unknown,
     }
 }
 
