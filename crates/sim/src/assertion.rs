@@ -1,12 +1,12 @@
-//! What a run has to come to: comparisons of figures, joined by `and`.
+//! Assertions about the figures of a run: comparisons, joined by `and`.
 //!
 //! ```text
 //! goodput_ratio >= 95% and refused_ratio <= 0.01 and outages[0].recovery_s <= 4
 //! ```
 //!
-//! There is no `or` and there are no brackets on purpose: whatever is not met can then be named by
-//! its own comparison, with the value that it had. A figure that does not apply meets nothing, not
-//! even `!=`, because a test that cannot tell should not be green.
+//! Without `or` and brackets, each failure can be reported as one comparison with its values. A
+//! figure that does not apply fails every comparison, also `!=`: a check that cannot be made must
+//! not pass.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -19,7 +19,7 @@ use thiserror::Error;
 use crate::measure::{Named, Summary};
 use crate::written::problem::shortened;
 
-/// Comparisons that all have to hold.
+/// Comparisons, all of which have to hold.
 ///
 /// ```
 /// use sim::assertion::Assertion;
@@ -33,7 +33,7 @@ pub struct Assertion {
 }
 
 impl Assertion {
-    /// Every name that can be compared; `N` stands for an index from 0.
+    /// The names of all figures; `N` stands for an index from 0.
     pub const NAMES: [&'static str; 19] = [
         "goodput_ratio",
         "goodput_ratio_settled",
@@ -56,17 +56,17 @@ impl Assertion {
         "steps[N].settle_s",
     ];
 
-    /// The comparisons that are not met.
-    pub fn unmet(&self, summary: &Summary) -> Vec<Unmet> {
+    /// The comparisons that do not hold.
+    pub fn failures(&self, summary: &Summary) -> Vec<FailedComparison> {
         let comparisons = self.comparisons.iter();
         comparisons
-            .filter_map(|comparison| comparison.unmet(summary))
+            .filter_map(|comparison| comparison.check(summary))
             .collect()
     }
 }
 
 impl FromStr for Assertion {
-    type Err = Malformed;
+    type Err = SyntaxError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let mut parser = Parser { text, at: 0 };
@@ -79,15 +79,14 @@ impl FromStr for Assertion {
     }
 }
 
-/// A comparison that did not hold, and why.
+/// A comparison that does not hold, with the values of its figures.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Unmet {
+pub struct FailedComparison {
     comparison: Comparison,
-    /// The figures in it, with their values.
-    values: Vec<(Path, Option<f64>)>,
+    values: Vec<(FigurePath, Option<f64>)>,
 }
 
-impl fmt::Display for Unmet {
+impl fmt::Display for FailedComparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}` is not met", self.comparison)?;
         for (index, (path, value)) in self.values.iter().enumerate() {
@@ -101,15 +100,15 @@ impl fmt::Display for Unmet {
     }
 }
 
-/// Something that is no assertion.
+/// A syntax error in an assertion.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("column {column}: {found}, expected {expected}")]
-pub struct Malformed {
-    /// Where, in characters from 1.
+pub struct SyntaxError {
+    /// Where, in characters, counted from 1.
     pub column: usize,
-    /// What is written there.
+    /// The text there.
     pub found: String,
-    /// What should have been.
+    /// What should be there.
     pub expected: String,
 }
 
@@ -121,7 +120,8 @@ struct Comparison {
 }
 
 impl Comparison {
-    fn unmet(&self, summary: &Summary) -> Option<Unmet> {
+    /// `None` if it holds.
+    fn check(&self, summary: &Summary) -> Option<FailedComparison> {
         let (left, right) = (self.left.value(summary), self.right.value(summary));
         let order = left
             .zip(right)
@@ -136,7 +136,7 @@ impl Comparison {
                 Operand::Figure(path) => Some((*path, value)),
                 Operand::Number { .. } => None,
             });
-        Some(Unmet {
+        Some(FailedComparison {
             comparison: self.clone(),
             values: values.collect(),
         })
@@ -145,17 +145,17 @@ impl Comparison {
 
 impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} {}", self.left, self.operator.sign(), self.right)
+        write!(f, "{} {} {}", self.left, self.operator.symbol(), self.right)
     }
 }
 
 #[derive(Clone, Debug, PartialEq)]
 enum Operand {
-    Figure(Path),
-    /// With the text in which it was written.
+    Figure(FigurePath),
+    /// A number and its text.
     Number {
         value: f64,
-        written: String,
+        text: String,
     },
 }
 
@@ -172,34 +172,34 @@ impl fmt::Display for Operand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Figure(path) => write!(f, "{path}"),
-            Self::Number { written, .. } => f.write_str(written),
+            Self::Number { text, .. } => f.write_str(text),
         }
     }
 }
 
-/// Where a figure is found.
+/// The name of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Path {
+enum FigurePath {
     Figure(&'static str),
     Outage(usize, &'static str),
     Step(usize, &'static str),
 }
 
-impl Path {
+impl FigurePath {
     fn value(self, summary: &Summary) -> Option<f64> {
-        let of = |row: &Vec<Named>, name: &str| {
+        let find = |row: &Vec<Named>, name: &str| {
             let found = row.iter().find(|(known, _)| *known == name);
             found.and_then(|(_, value)| *value)
         };
         match self {
             Self::Figure(name) => summary.figure(name),
-            Self::Outage(index, name) => summary.outages.get(index).and_then(|row| of(row, name)),
-            Self::Step(index, name) => summary.steps.get(index).and_then(|row| of(row, name)),
+            Self::Outage(index, name) => summary.outages.get(index).and_then(|row| find(row, name)),
+            Self::Step(index, name) => summary.steps.get(index).and_then(|row| find(row, name)),
         }
     }
 }
 
-impl fmt::Display for Path {
+impl fmt::Display for FigurePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Figure(name) => f.write_str(name),
@@ -214,29 +214,29 @@ enum Operator {
     AtLeast,
     AtMost,
     Equal,
-    Other,
-    More,
+    NotEqual,
+    Greater,
     Less,
 }
 
 impl Operator {
-    /// The longer before their own beginnings.
+    /// In the order in which they are tried: `>=` before `>`.
     const ALL: [Self; 6] = [
         Self::AtLeast,
         Self::AtMost,
         Self::Equal,
-        Self::Other,
-        Self::More,
+        Self::NotEqual,
+        Self::Greater,
         Self::Less,
     ];
 
-    const fn sign(self) -> &'static str {
+    const fn symbol(self) -> &'static str {
         match self {
             Self::AtLeast => ">=",
             Self::AtMost => "<=",
             Self::Equal => "==",
-            Self::Other => "!=",
-            Self::More => ">",
+            Self::NotEqual => "!=",
+            Self::Greater => ">",
             Self::Less => "<",
         }
     }
@@ -246,28 +246,28 @@ impl Operator {
             Self::AtLeast => order.is_ge(),
             Self::AtMost => order.is_le(),
             Self::Equal => order.is_eq(),
-            Self::Other => order.is_ne(),
-            Self::More => order.is_gt(),
+            Self::NotEqual => order.is_ne(),
+            Self::Greater => order.is_gt(),
             Self::Less => order.is_lt(),
         }
     }
 }
 
-/// Reads from left to right; `at` is always between two characters.
+/// A position in the text, on a character boundary.
 struct Parser<'a> {
     text: &'a str,
     at: usize,
 }
 
 impl<'a> Parser<'a> {
-    fn comparison(&mut self) -> Result<Comparison, Malformed> {
-        let start = self.skip_blanks();
+    fn comparison(&mut self) -> Result<Comparison, SyntaxError> {
+        let start = self.skip_whitespace();
         let left = self.operand()?;
         let operator = self.operator()?;
         let right = self.operand()?;
         if let (Operand::Number { .. }, Operand::Number { .. }) = (&left, &right) {
             self.at = start;
-            return Err(self.malformed("a figure on one side of the comparison"));
+            return Err(self.error("a figure on one side of the comparison"));
         }
         Ok(Comparison {
             left,
@@ -276,76 +276,75 @@ impl<'a> Parser<'a> {
         })
     }
 
-    fn and(&mut self) -> Result<(), Malformed> {
-        let start = self.skip_blanks();
+    fn and(&mut self) -> Result<(), SyntaxError> {
+        let start = self.skip_whitespace();
         if self.word().eq_ignore_ascii_case("and") {
             return Ok(());
         }
         self.at = start;
-        Err(self.malformed("`and` or the end"))
+        Err(self.error("`and` or the end"))
     }
 
-    fn operator(&mut self) -> Result<Operator, Malformed> {
-        self.skip_blanks();
-        let operators = Operator::ALL.into_iter();
-        for operator in operators {
-            if self.take(operator.sign()) {
+    fn operator(&mut self) -> Result<Operator, SyntaxError> {
+        self.skip_whitespace();
+        for operator in Operator::ALL {
+            if self.take(operator.symbol()) {
                 return Ok(operator);
             }
         }
         let known = "`>=`, `<=`, `>`, `<`, `==` or `!=`";
         if self.rest().starts_with('=') {
-            return Err(self.malformed(format!("{known}; did you mean `==`?")));
+            return Err(self.error(format!("{known}; did you mean `==`?")));
         }
-        Err(self.malformed(known))
+        Err(self.error(known))
     }
 
-    fn operand(&mut self) -> Result<Operand, Malformed> {
-        self.skip_blanks();
+    fn operand(&mut self) -> Result<Operand, SyntaxError> {
+        self.skip_whitespace();
         match self.rest().chars().next() {
             Some(c) if c.is_alphabetic() || c == '_' => self.path().map(Operand::Figure),
             Some(c) if c.is_ascii_digit() || "+-.".contains(c) => self.number(),
-            _ => Err(self.malformed("a figure or a number")),
+            _ => Err(self.error("a figure or a number")),
         }
     }
 
-    fn path(&mut self) -> Result<Path, Malformed> {
+    fn path(&mut self) -> Result<FigurePath, SyntaxError> {
         let start = self.at;
         match self.word() {
             "outages" => {
                 let index = self.index("outages")?;
                 let name = self.field(["sent", "recovery_s"])?;
-                Ok(Path::Outage(index, name))
+                Ok(FigurePath::Outage(index, name))
             }
             "steps" => {
                 let index = self.index("steps")?;
                 let name = self.field(["at_s", "settle_s"])?;
-                Ok(Path::Step(index, name))
+                Ok(FigurePath::Step(index, name))
             }
             word => {
-                let known = Self::plain_names().find(|name| *name == word);
-                known.map(Path::Figure).ok_or_else(|| {
+                let known = Self::scalar_names().find(|name| *name == word);
+                known.map(FigurePath::Figure).ok_or_else(|| {
                     self.at = start;
-                    self.malformed(expected_name(word))
+                    self.error(expected_name(word))
                 })
             }
         }
     }
 
-    fn plain_names() -> impl Iterator<Item = &'static str> {
+    fn scalar_names() -> impl Iterator<Item = &'static str> {
         let names = Assertion::NAMES.into_iter();
         names.filter(|name| !name.contains('['))
     }
 
-    /// Which of a list: `[0]` is the first.
-    fn index(&mut self, list: &str) -> Result<usize, Malformed> {
+    /// An index into a list: `[0]` is the first.
+    fn index(&mut self, list: &str) -> Result<usize, SyntaxError> {
         let expected = format!("which of them, such as `{list}[0]`");
-        self.skip_blanks();
+        self.skip_whitespace();
         let start = self.at;
         if self.take("[") {
-            self.skip_blanks();
-            let index = self.while_next(|c| c.is_ascii_digit()).parse();
-            self.skip_blanks();
+            self.skip_whitespace();
+            let index = self.take_while(|c| c.is_ascii_digit()).parse();
+            self.skip_whitespace();
             if let Ok(index) = index
                 && self.take("]")
             {
@@ -353,10 +352,10 @@ impl<'a> Parser<'a> {
             }
         }
         self.at = start;
-        Err(self.malformed(expected))
+        Err(self.error(expected))
     }
 
-    fn field(&mut self, names: [&'static str; 2]) -> Result<&'static str, Malformed> {
+    fn field(&mut self, names: [&'static str; 2]) -> Result<&'static str, SyntaxError> {
         let start = self.at;
         if self.take(".") {
             let word = self.word();
@@ -365,58 +364,58 @@ impl<'a> Parser<'a> {
             }
         }
         self.at = start;
-        Err(self.malformed(format!("`.{}` or `.{}`", names[0], names[1])))
+        Err(self.error(format!("`.{}` or `.{}`", names[0], names[1])))
     }
 
-    /// A number, of which `%` takes the hundredth.
-    fn number(&mut self) -> Result<Operand, Malformed> {
+    /// A number; `%` divides it by 100.
+    fn number(&mut self) -> Result<Operand, SyntaxError> {
         let start = self.at;
-        // What belongs to it is read whole, so that `4s` is one wrong number and not `4` and `s`.
-        self.while_next(|c| c.is_alphanumeric() || "+-._".contains(c));
+        // Takes letters too, so that `4s` is reported as one malformed number.
+        self.take_while(|c| c.is_alphanumeric() || "+-._".contains(c));
         self.take("%");
-        let written = &self.text[start..self.at];
-        let (digits, of) = match written.strip_suffix('%') {
+        let text = &self.text[start..self.at];
+        let (digits, divisor) = match text.strip_suffix('%') {
             Some(digits) => (digits, 100.0),
-            None => (written, 1.0),
+            None => (text, 1.0),
         };
         match setting::number(digits).filter(|number: &f64| number.is_finite()) {
             Some(number) => Ok(Operand::Number {
-                value: number / of,
-                written: written.to_owned(),
+                value: number / divisor,
+                text: text.to_owned(),
             }),
             None => {
                 self.at = start;
-                Err(self.malformed("a number such as `4`, `0.95` or `95%`"))
+                Err(self.error("a number such as `4`, `0.95` or `95%`"))
             }
         }
     }
 
     fn word(&mut self) -> &'a str {
-        self.while_next(|c| c.is_alphanumeric() || c == '_')
+        self.take_while(|c| c.is_alphanumeric() || c == '_')
     }
 
-    fn while_next(&mut self, belongs: impl Fn(char) -> bool) -> &'a str {
+    fn take_while(&mut self, matches: impl Fn(char) -> bool) -> &'a str {
         let rest = self.rest();
-        let length = rest.find(|c| !belongs(c)).unwrap_or(rest.len());
+        let length = rest.find(|c| !matches(c)).unwrap_or(rest.len());
         self.at += length;
         &rest[..length]
     }
 
-    fn take(&mut self, sign: &str) -> bool {
-        let is_next = self.rest().starts_with(sign);
+    fn take(&mut self, text: &str) -> bool {
+        let is_next = self.rest().starts_with(text);
         if is_next {
-            self.at += sign.len();
+            self.at += text.len();
         }
         is_next
     }
 
-    fn skip_blanks(&mut self) -> usize {
-        self.while_next(char::is_whitespace);
+    fn skip_whitespace(&mut self) -> usize {
+        self.take_while(char::is_whitespace);
         self.at
     }
 
     fn is_at_end(&mut self) -> bool {
-        self.skip_blanks();
+        self.skip_whitespace();
         self.rest().is_empty()
     }
 
@@ -424,10 +423,10 @@ impl<'a> Parser<'a> {
         &self.text[self.at..]
     }
 
-    /// What is next is not what was expected.
-    fn malformed(&self, expected: impl Into<String>) -> Malformed {
+    /// The error that `expected` was not found here.
+    fn error(&self, expected: impl Into<String>) -> SyntaxError {
         let next = self.rest().split_whitespace().next();
-        Malformed {
+        SyntaxError {
             column: self.text[..self.at].chars().count() + 1,
             found: next.map_or_else(
                 || "the end".to_owned(),
@@ -438,12 +437,12 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Half a name is meant as well as a misspelt one.
+/// Suggests a name for a misspelt one or for its beginning.
 fn expected_name(word: &str) -> String {
-    let mut names: Vec<&str> = Parser::plain_names().collect();
+    let mut names: Vec<&str> = Parser::scalar_names().collect();
     names.extend(["outages", "steps"]);
-    let begun = || names.iter().copied().find(|name| name.starts_with(word));
-    match suggestion(word, &names).or_else(begun) {
+    let completed = || names.iter().copied().find(|name| name.starts_with(word));
+    match suggestion(word, &names).or_else(completed) {
         Some(close) => format!("a figure; did you mean `{close}`?"),
         None => "a figure".to_owned(),
     }
@@ -472,19 +471,18 @@ mod tests {
         }
     }
 
-    /// What is not met, in words.
-    fn unmet(text: &str) -> Vec<String> {
+    fn failures(text: &str) -> Vec<String> {
         let assertion: Assertion = text.parse().unwrap();
-        let unmet = assertion.unmet(&summary());
-        unmet.iter().map(ToString::to_string).collect()
+        let failures = assertion.failures(&summary());
+        failures.iter().map(ToString::to_string).collect()
     }
 
-    fn malformed(text: &str) -> String {
+    fn syntax_error(text: &str) -> String {
         text.parse::<Assertion>().unwrap_err().to_string()
     }
 
     #[test]
-    fn what_holds_is_met() {
+    fn comparisons_that_hold_are_not_reported() {
         for text in [
             "goodput_ratio >= 0.95",
             "goodput_ratio>=95%and bans==0",
@@ -493,14 +491,14 @@ mod tests {
             "100 < sent and accepted <= sent",
             "bans > -1",
         ] {
-            assert_eq!(unmet(text), [""; 0], "{text}");
+            assert_eq!(failures(text), [""; 0], "{text}");
         }
     }
 
     #[test]
-    fn what_is_not_met_is_named_with_its_value() {
+    fn failed_comparisons_are_reported_with_their_values() {
         assert_eq!(
-            unmet(
+            failures(
                 "goodput_ratio > 95% and bans == 0 and outages[0].recovery_s<=3 and sent < accepted"
             ),
             [
@@ -512,15 +510,14 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_apply_meets_nothing() {
+    fn figures_that_do_not_apply_fail_every_comparison() {
         for (text, path) in [
             ("jain != 2", "jain"),
             ("steps[1].settle_s <= 100", "steps[1].settle_s"),
             ("outages[1].sent >= 0", "outages[1].sent"),
         ] {
-            let said = unmet(text);
             assert_eq!(
-                said,
+                failures(text),
                 [format!(
                     "`{text}` is not met: `{path}` is null, it does not apply"
                 )]
@@ -529,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_malformed_is_told_with_its_place() {
+    fn syntax_errors_are_reported_with_their_column() {
         let operators = "`>=`, `<=`, `>`, `<`, `==` or `!=`";
         let cases = [
             (
@@ -596,8 +593,8 @@ mod tests {
                 "column 9: `(`, expected a figure or a number".into(),
             ),
         ];
-        for (text, said) in cases {
-            assert_eq!(malformed(text), said, "{text}");
+        for (text, message) in cases {
+            assert_eq!(syntax_error(text), message, "{text}");
         }
     }
 
@@ -606,8 +603,8 @@ mod tests {
         let scenario = Shipped::find("o7").unwrap().scenario();
         let summary = Summary::of(&simulate(&scenario, 1));
         let names: Vec<&str> = summary.figures.iter().map(|(name, _)| *name).collect();
-        assert_eq!(names, Parser::plain_names().collect::<Vec<_>>());
+        assert_eq!(names, Parser::scalar_names().collect::<Vec<_>>());
         let assertion: Assertion = "outages[0].sent > 0".parse().unwrap();
-        assert_eq!(assertion.unmet(&summary), []);
+        assert_eq!(assertion.failures(&summary), []);
     }
 }

@@ -12,7 +12,6 @@ pub mod check;
 pub mod client;
 pub mod load;
 pub mod measure;
-mod number;
 pub mod replay;
 pub mod report;
 pub mod scenario;
@@ -21,3 +20,13 @@ pub mod swarm;
 pub mod upstream;
 pub mod world;
 pub mod written;
+
+/// The whole part of a number; zero if it is negative or NaN.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "`as` saturates and turns NaN into zero"
+)]
+fn whole(value: f64) -> u64 {
+    value as u64
+}

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use policy::time::Timestamp;
 
-use crate::number::whole;
+use crate::whole;
 
 /// How much there is to send.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

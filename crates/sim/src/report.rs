@@ -1,20 +1,19 @@
-//! A simulation as a page to look at: what every strategy did over time, its figures, and how to
-//! repeat it.
+//! A simulation as an HTML page: what every strategy did over time, its figures, and the command
+//! that repeats it.
 //!
-//! The page is one file that needs no network and no script, so that it can be attached, archived
-//! and opened years later. Plots are drawings inside the page whose colours are names: the page
-//! says what they are in light, in dark and on paper. The same report always gives the same bytes.
+//! The page is one file without scripts or external resources, so that it can be attached and
+//! archived. Plots are inline SVG with colours by name, which the page's style sets for light, dark
+//! and print. The same report always gives the same bytes.
 //!
-//! Whatever others wrote, the scenario above all, is text on the page and never part of it.
+//! Text from outside, such as the scenario, is escaped.
 
+mod axis;
 mod bins;
 mod canvas;
 mod clients;
 mod colour;
-mod markup;
 mod page;
 mod plots;
-mod scale;
 mod states;
 mod table;
 #[cfg(test)]
@@ -24,37 +23,37 @@ use std::time::Duration;
 
 use crate::measure::{Figures, Series};
 
-/// What a page is about.
+/// The content of a page.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report<'a> {
     /// The scenario's name.
     pub name: &'a str,
-    /// What it is about, in a phrase; may be empty.
+    /// Its description, a phrase; may be empty.
     pub about: &'a str,
     /// The scenario as it was written.
     pub text: &'a str,
-    /// How long it lasts.
+    /// Its duration.
     pub duration: Duration,
-    /// What random numbers came from.
+    /// The seed of the random numbers.
     pub seed: u64,
     /// The command that gives the same page.
     pub command: &'a str,
-    /// The same scenario with one strategy after the other, in the order in which they are shown.
+    /// The runs of the scenario, one per strategy, in the order in which they are shown.
     pub runs: Vec<StrategyRun>,
 }
 
-/// What came of one strategy.
+/// The result of one strategy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StrategyRun {
-    /// The strategy, in words.
+    /// The strategy's name.
     pub strategy: String,
-    /// What it came to.
+    /// Its figures.
     pub figures: Figures,
-    /// What happened over time; best in slices of [`step_for`].
+    /// Its course over time; best in slices of [`step_for`].
     pub series: Series,
 }
 
-/// The whole page.
+/// Renders the page.
 ///
 /// ```
 /// use sim::report::{self, Report, StrategyRun};
@@ -80,9 +79,29 @@ pub fn html(report: &Report<'_>) -> String {
     page::page(report)
 }
 
-/// The length of a slice that suits a plot of this duration: a plot is about 800 points wide, and
-/// no line needs more than that.
+/// The length of a slice for a run of this duration: a plot is 800 pixels wide, so more slices than
+/// that would not be seen.
 pub fn step_for(duration: Duration) -> Duration {
     const SLICES: u32 = 600;
     (duration / SLICES).max(Duration::from_millis(1))
+}
+
+/// Escapes text for elements and quoted attributes. Control characters that HTML does not allow
+/// become U+FFFD.
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            '\n' | '\t' => escaped.push(c),
+            '\r' => {}
+            c if c.is_control() => escaped.push(char::REPLACEMENT_CHARACTER),
+            c => escaped.push(c),
+        }
+    }
+    escaped
 }

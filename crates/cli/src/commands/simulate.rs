@@ -232,9 +232,9 @@ fn judge(assertions: &[Assertion], outcomes: &[Outcome<'_>]) -> Result<(), Failu
     let mut errors = Vec::new();
     for outcome in outcomes {
         let strategy = &outcome.variant.strategy;
-        let unmet = assertions.iter();
-        let unmet = unmet.flat_map(|assertion| assertion.unmet(&outcome.summary));
-        errors.extend(unmet.map(|unmet| anyhow!("{strategy}: {unmet}")));
+        let failures = assertions.iter();
+        let failures = failures.flat_map(|assertion| assertion.failures(&outcome.summary));
+        errors.extend(failures.map(|failure| anyhow!("{strategy}: {failure}")));
     }
     if errors.is_empty() {
         return Ok(());

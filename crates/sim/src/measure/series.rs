@@ -8,7 +8,7 @@ use policy::time::Timestamp;
 use super::AttemptClass;
 use super::capacity::Capacity;
 use crate::client::ControllerState;
-use crate::number::whole;
+use crate::whole;
 
 /// A run over time, in slices of equal length.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,27 +1,27 @@
-//! Slices put together until a count in them says something.
+//! Bins: several slices per_bin, so that a few dozen requests fall into each.
 //!
-//! One request in two seconds, counted in slices of half a second, is a row of noughts and twos. A
-//! bin is so many slices that a few dozen requests fall into it.
+//! One request in two seconds, counted in slices of half a second, would give a rate that alternates
+//! between 0 and 2.
 
 use std::ops::Range;
 
 use super::StrategyRun;
-use super::scale::round_up;
+use super::axis::round_up;
 use crate::measure::{Series, Slice};
-use crate::number::whole;
+use crate::whole;
 
-/// A run, cut into bins.
+/// A run, divided into bins.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Bins {
     bins: Vec<Bin>,
 }
 
-/// Who got how much in a bin.
+/// The clients' shares of the accepted requests in a bin.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Shares {
     pub(super) from_s: f64,
     pub(super) to_s: f64,
-    /// Of each client, from 0 to 1; `None` where nothing was accepted.
+    /// Each from 0 to 1; `None` if nothing was accepted.
     pub(super) of_clients: Option<Vec<f64>>,
 }
 
@@ -33,23 +33,23 @@ struct Bin {
 }
 
 impl Bins {
-    /// Cuts a run of `end_s` into bins of about `width_s`.
+    /// Divides a run of `end_s` into bins of about `width_s`.
     pub(super) fn of(series: &Series, width_s: f64, end_s: f64) -> Self {
         let step_s = series.step.as_secs_f64();
-        let together = usize::try_from(whole((width_s / step_s).round())).unwrap_or(usize::MAX);
-        let together = together.clamp(1, series.slices.len().max(1));
-        let starts = (0..series.slices.len()).step_by(together);
+        let per_bin = usize::try_from(whole((width_s / step_s).round())).unwrap_or(usize::MAX);
+        let per_bin = per_bin.clamp(1, series.slices.len().max(1));
+        let starts = (0..series.slices.len()).step_by(per_bin);
         let mut bins: Vec<Bin> = Vec::new();
         for start in starts {
-            let end = (start + together).min(series.slices.len());
+            let end = (start + per_bin).min(series.slices.len());
             let bin = Bin {
                 from_s: start as f64 * step_s,
                 to_s: (end as f64 * step_s).min(end_s),
                 slices: start..end,
             };
             match bins.last_mut() {
-                // A remainder counts too little to be shown on its own.
-                Some(last) if bin.to_s - bin.from_s < step_s * together as f64 / 2.0 => {
+                // A short remainder joins the bin before it.
+                Some(last) if bin.to_s - bin.from_s < step_s * per_bin as f64 / 2.0 => {
                     last.to_s = bin.to_s;
                     last.slices.end = bin.slices.end;
                 }
@@ -59,7 +59,7 @@ impl Bins {
         Self { bins }
     }
 
-    /// What was counted in each bin, per second: a line that is level within a bin.
+    /// The count per second in each bin: a line that is level within a bin.
     pub(super) fn per_second(
         &self,
         slices: &[Slice],
@@ -75,8 +75,7 @@ impl Bins {
         bins.collect()
     }
 
-    /// Mean latency in each bin, as stretches without gaps: where nothing was accepted there is
-    /// no latency.
+    /// The mean latency in each bin, as lines that are interrupted where nothing was accepted.
     pub(super) fn latency_ms(&self, slices: &[Slice]) -> Vec<Vec<(f64, f64)>> {
         let means = self.bins.iter().map(|bin| {
             let (mut count, mut sum) = (0.0, 0.0);
@@ -89,15 +88,12 @@ impl Bins {
             (count > 0.0).then(|| bin.level(sum / count))
         });
         let means: Vec<_> = means.collect();
-        let stretches = means.split(Option::is_none);
-        let stretches =
-            stretches.map(|stretch| stretch.iter().copied().flatten().flatten().collect());
-        stretches
-            .filter(|stretch: &Vec<_>| !stretch.is_empty())
-            .collect()
+        let lines = means.split(Option::is_none);
+        let lines = lines.map(|line| line.iter().copied().flatten().flatten().collect());
+        lines.filter(|line: &Vec<_>| !line.is_empty()).collect()
     }
 
-    /// How much of what was accepted in each bin each client had.
+    /// The clients' shares of the accepted requests in each bin.
     pub(super) fn shares(&self, series: &Series) -> Vec<Shares> {
         let bins = self.bins.iter().map(|bin| {
             let clients = series.clients.iter();
@@ -107,12 +103,12 @@ impl Bins {
                     accepted.iter().map(|count| f64::from(*count)).sum()
                 })
                 .collect();
-            let all: f64 = counts.iter().sum();
-            let shares = counts.into_iter().map(|count| count / all).collect();
+            let total: f64 = counts.iter().sum();
+            let shares = counts.into_iter().map(|count| count / total).collect();
             Shares {
                 from_s: bin.from_s,
                 to_s: bin.to_s,
-                of_clients: (all > 0.0).then_some(shares),
+                of_clients: (total > 0.0).then_some(shares),
             }
         });
         bins.collect()
@@ -125,19 +121,18 @@ impl Bin {
     }
 }
 
-/// How wide bins must be so that a few dozen requests fall into each, whichever of these runs it
-/// is. No plot shows more than some hundred of them, and none fewer than twenty.
+/// The width at which each bin of each of these runs has [`REQUESTS_PER_BIN`], within
+/// [`MIN_BINS`] and [`MAX_BINS`] per plot.
 pub(super) fn width_s(runs: &[StrategyRun], end_s: f64) -> f64 {
-    let rarest = runs.iter().map(|run| needed_s(run, end_s));
-    let needed = rarest.fold(0.0, f64::max);
-    let (least, most) = (end_s / MOST_BINS, end_s / FEWEST_BINS);
-    round_up(needed.clamp(least, most).max(f64::MIN_POSITIVE))
+    let needed = runs.iter().map(|run| {
+        let sent = (run.figures.sent as f64).max(1.0);
+        REQUESTS_PER_BIN * end_s / sent
+    });
+    let needed = needed.fold(0.0, f64::max);
+    let (min, max) = (end_s / MAX_BINS, end_s / MIN_BINS);
+    round_up(needed.clamp(min, max).max(f64::MIN_POSITIVE))
 }
 
-const ENOUGH: f64 = 30.0;
-const MOST_BINS: f64 = 300.0;
-pub(super) const FEWEST_BINS: f64 = 20.0;
-
-fn needed_s(run: &StrategyRun, end_s: f64) -> f64 {
-    ENOUGH * end_s / (run.figures.sent as f64).max(1.0)
-}
+const REQUESTS_PER_BIN: f64 = 30.0;
+const MAX_BINS: f64 = 300.0;
+pub(super) const MIN_BINS: f64 = 20.0;

@@ -1,133 +1,114 @@
-//! Colours by name. What is drawn does not know whether the page is light, dark or on paper.
+//! Colours by name, so that the page's style decides them for light, dark and print.
 //!
-//! The drawing library wants numbers, so each name is drawn as a number of its own, and afterwards
-//! the number is replaced by the name of a variable, which the page's style gives a value. Values
-//! are those of Okabe and Ito, which people with any kind of colour vision can tell apart.
+//! The drawing library takes only RGB values. Each colour is drawn as an RGB value of its own, which
+//! [`name_colours`] replaces by the name of a CSS variable. The values are those of Okabe and Ito,
+//! which can be told apart with any kind of colour vision.
 
 use plotters::style::RGBColor;
 
-/// What something is painted with.
+/// A colour, named after what has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Paint {
-    /// Words that belong to the axes.
+pub(super) enum Colour {
+    /// Text at the axes.
     Label,
-    /// Lines of the grid.
+    /// Grid lines.
     Grid,
-    /// The axes themselves.
+    /// The axes.
     Axis,
-    /// What keeps neighbours apart, and words on something dark.
+    /// The background; separates neighbouring areas, and is the text on dark areas.
     Paper,
-    /// What the upstream could take.
+    /// The upstream's capacity.
     Capacity,
-    /// The rate that a client allows itself.
+    /// A client's rate.
     Rate,
-    /// Several clients taken together.
-    Together,
+    /// The sum over several clients.
+    AllClients,
     /// Accepted requests.
     Accepted,
     /// Refused requests.
     Refused,
     /// Requests that failed otherwise.
     Failed,
-    /// Time to the answer.
+    /// Latency.
     Latency,
     /// A hold.
     Held,
-    /// The breaker is Open.
+    /// An Open breaker.
     Open,
-    /// The breaker is HalfOpen.
+    /// A HalfOpen breaker.
     HalfOpen,
-    /// The breaker is Isolated.
+    /// An Isolated breaker.
     Isolated,
-    /// One of several clients; there are [`CLIENT_PAINTS`] of these.
+    /// One of several clients, below [`CLIENT_COLOURS`].
     Client(u8),
 }
 
 /// How many clients have a colour of their own.
-pub(super) const CLIENT_PAINTS: u8 = 8;
+pub(super) const CLIENT_COLOURS: u8 = 8;
 
-impl Paint {
-    /// What the drawing library is told: a number that stands for the name.
-    pub(super) fn stand_in(self) -> RGBColor {
-        RGBColor(1, 2, self.number())
+impl Colour {
+    fn all() -> impl Iterator<Item = Self> {
+        let named = [
+            Self::Label,
+            Self::Grid,
+            Self::Axis,
+            Self::Paper,
+            Self::Capacity,
+            Self::Rate,
+            Self::AllClients,
+            Self::Accepted,
+            Self::Refused,
+            Self::Failed,
+            Self::Latency,
+            Self::Held,
+            Self::Open,
+            Self::HalfOpen,
+            Self::Isolated,
+        ];
+        let clients = (0..CLIENT_COLOURS).map(Self::Client);
+        named.into_iter().chain(clients)
     }
 
-    /// How the page's style calls it.
+    /// The RGB value that stands for it until [`name_colours`].
+    pub(super) fn placeholder(self) -> RGBColor {
+        let index = Self::all().position(|colour| colour == self);
+        let index = index.and_then(|index| u8::try_from(index).ok());
+        RGBColor(1, 2, index.unwrap_or(u8::MAX))
+    }
+
+    /// Its CSS variable.
     pub(super) fn variable(self) -> String {
-        match self {
-            Self::Label => "var(--label)".into(),
-            Self::Grid => "var(--grid)".into(),
-            Self::Axis => "var(--axis)".into(),
-            Self::Paper => "var(--paper)".into(),
-            Self::Capacity => "var(--capacity)".into(),
-            Self::Rate => "var(--rate)".into(),
-            Self::Together => "var(--together)".into(),
-            Self::Accepted => "var(--accepted)".into(),
-            Self::Refused => "var(--refused)".into(),
-            Self::Failed => "var(--failed)".into(),
-            Self::Latency => "var(--latency)".into(),
-            Self::Held => "var(--held)".into(),
-            Self::Open => "var(--open)".into(),
-            Self::HalfOpen => "var(--half-open)".into(),
-            Self::Isolated => "var(--isolated)".into(),
-            Self::Client(number) => format!("var(--client-{})", number % CLIENT_PAINTS),
-        }
-    }
-
-    fn number(self) -> u8 {
-        match self {
-            Self::Label => 1,
-            Self::Grid => 2,
-            Self::Axis => 3,
-            Self::Paper => 4,
-            Self::Capacity => 5,
-            Self::Rate => 6,
-            Self::Together => 15,
-            Self::Accepted => 7,
-            Self::Refused => 8,
-            Self::Failed => 9,
-            Self::Latency => 10,
-            Self::Held => 11,
-            Self::Open => 12,
-            Self::HalfOpen => 13,
-            Self::Isolated => 14,
-            Self::Client(number) => 100 + number % CLIENT_PAINTS,
-        }
+        let name = match self {
+            Self::Label => "label",
+            Self::Grid => "grid",
+            Self::Axis => "axis",
+            Self::Paper => "paper",
+            Self::Capacity => "capacity",
+            Self::Rate => "rate",
+            Self::AllClients => "together",
+            Self::Accepted => "accepted",
+            Self::Refused => "refused",
+            Self::Failed => "failed",
+            Self::Latency => "latency",
+            Self::Held => "held",
+            Self::Open => "open",
+            Self::HalfOpen => "half-open",
+            Self::Isolated => "isolated",
+            Self::Client(index) => return format!("var(--client-{index})"),
+        };
+        format!("var(--{name})")
     }
 }
 
-/// The drawing with names in place of the numbers that stand for them.
+/// Replaces the RGB values in a drawing by CSS variables.
 pub(super) fn name_colours(drawing: &str) -> String {
     let mut named = drawing.to_owned();
-    for paint in every_paint() {
-        let RGBColor(red, green, blue) = paint.stand_in();
-        let number = format!("#{red:02X}{green:02X}{blue:02X}");
-        named = named.replace(&number, &paint.variable());
+    for colour in Colour::all() {
+        let RGBColor(red, green, blue) = colour.placeholder();
+        let value = format!("#{red:02X}{green:02X}{blue:02X}");
+        named = named.replace(&value, &colour.variable());
     }
     named
-}
-
-fn every_paint() -> impl Iterator<Item = Paint> {
-    let named = [
-        Paint::Label,
-        Paint::Grid,
-        Paint::Axis,
-        Paint::Paper,
-        Paint::Capacity,
-        Paint::Rate,
-        Paint::Together,
-        Paint::Accepted,
-        Paint::Refused,
-        Paint::Failed,
-        Paint::Latency,
-        Paint::Held,
-        Paint::Open,
-        Paint::HalfOpen,
-        Paint::Isolated,
-    ];
-    named
-        .into_iter()
-        .chain((0..CLIENT_PAINTS).map(Paint::Client))
 }
 
 #[cfg(test)]
@@ -137,18 +118,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_paints_are_mixed_up() {
-        let numbers: BTreeSet<_> = every_paint().map(Paint::number).collect();
-        let variables: BTreeSet<_> = every_paint().map(Paint::variable).collect();
-        assert_eq!(numbers.len(), every_paint().count());
-        assert_eq!(variables.len(), every_paint().count());
+    fn every_colour_has_its_own_placeholder_and_variable() {
+        let count = Colour::all().count();
+        let placeholders = Colour::all().map(|colour| colour.placeholder().2);
+        assert_eq!(placeholders.collect::<BTreeSet<_>>().len(), count);
+        let variables = Colour::all().map(Colour::variable);
+        assert_eq!(variables.collect::<BTreeSet<_>>().len(), count);
     }
 
     #[test]
-    fn the_style_has_a_value_for_every_paint_in_light_and_in_dark() {
+    fn style_sets_every_colour_for_light_and_dark() {
         let style = include_str!("style.css");
-        for paint in every_paint() {
-            let variable = paint.variable();
+        for colour in Colour::all() {
+            let variable = colour.variable();
             let name = variable.trim_start_matches("var(").trim_end_matches(')');
             assert_eq!(style.matches(&format!("{name}: #")).count(), 2, "{name}");
         }

@@ -1,16 +1,15 @@
-//! The page around the plots: what was simulated, what came of it, how to repeat it.
+//! The page around the plots.
 
-use super::canvas::{Plot, draw};
+use super::axis::number;
+use super::canvas::draw;
 use super::clients;
-use super::colour::Paint;
-use super::markup::escape;
+use super::colour::Colour;
 use super::plots::{self, Figure, Frame};
-use super::scale::number;
 use super::states;
 use super::table::{self, Unit, shown};
-use super::{Report, StrategyRun, bins};
+use super::{Report, StrategyRun, bins, escape};
 
-/// The whole page. Every element is closed, so that it can be read as XML too.
+/// The page, which is also well-formed XML: every element is closed.
 pub(super) fn page(report: &Report<'_>) -> String {
     let name = escape(report.name);
     format!(
@@ -44,7 +43,7 @@ fn heading(report: &Report<'_>) -> String {
     html
 }
 
-/// A phrase made a sentence, or nothing.
+/// A phrase as a sentence; nothing for an empty one.
 fn about(about: &str) -> String {
     let mut letters = about.chars();
     match letters.next() {
@@ -57,45 +56,45 @@ fn about(about: &str) -> String {
     }
 }
 
-/// What came of a strategy, in a sentence.
+/// The result of a strategy in a sentence.
 fn result(run: &StrategyRun) -> String {
     let figures = &run.figures;
-    let reached = match figures.goodput_ratio {
+    let used = match figures.goodput_ratio {
         Some(_) => format!(
-            "<b>{}</b> of what was possible was accepted",
+            "<b>{}</b> of the capacity was used",
             escape(&shown(figures.goodput_ratio, Unit::Share))
         ),
-        None => "nothing could be accepted".to_owned(),
+        None => "the upstream had no capacity".to_owned(),
     };
     let refused = match figures.refused_ratio {
         Some(_) => format!(
-            "<b>{}</b> of what was sent was refused",
+            "<b>{}</b> of the requests were refused",
             escape(&shown(figures.refused_ratio, Unit::Share))
         ),
-        None => "nothing was sent".to_owned(),
+        None => "no requests were sent".to_owned(),
     };
-    format!("<b>{}</b>: {reached}, {refused}.", escape(&run.strategy))
+    format!("<b>{}</b>: {used}, {refused}.", escape(&run.strategy))
 }
 
-/// Several strategies next to each other, all on one scale.
+/// Several strategies side by side, on one scale.
 fn overview(report: &Report<'_>) -> String {
     if report.runs.len() < 2 {
         return String::new();
     }
     let frame = frame(report, &report.runs);
-    let most = report.runs.iter();
-    let most = most.map(|run| plots::most_accepted(run, frame));
-    let most = most.fold(0.0, f64::max);
+    let runs = report.runs.iter();
+    let max = runs.map(|run| plots::max_accepted(run, frame));
+    let max = max.fold(0.0, f64::max);
     let mut html = format!(
-        "<section>\n<h2>Side by side</h2>\n<p class=\"caption\">What was accepted{}, and what the \
-         upstream could take. All on one scale.</p>\n<div class=\"multiples\">\n",
+        "<section>\n<h2>Side by side</h2>\n<p class=\"caption\">Accepted requests{}, and the \
+         upstream's capacity. All on one scale.</p>\n<div class=\"multiples\">\n",
         frame.mean_over()
     );
     for run in &report.runs {
         html += &format!(
             "<figure>\n<h3>{}</h3>\n{}</figure>\n",
             escape(&run.strategy),
-            draw(&plots::overview(run, frame, most))
+            draw(&plots::overview(run, frame, max))
         );
     }
     html += "</div>\n</section>\n";
@@ -111,17 +110,14 @@ fn runs(report: &Report<'_>) -> String {
 fn section(run: &StrategyRun, frame: Frame) -> String {
     let mut html = format!("<section>\n<h2>{}</h2>\n", escape(&run.strategy));
     html += &figure(&plots::rate(run, frame), &[]);
-    html += &figure(&plots::answers(run, frame), &[]);
+    html += &figure(&plots::responses(run, frame), &[]);
     html += &match plots::latency(run, frame) {
         Some(latency) => figure(&latency, &[]),
-        None => absent("Latency", "Nothing was accepted, so there is none."),
+        None => absent("Latency", "No request was accepted."),
     };
     html += &match states::states(run, frame) {
         Some(states) => figure(&states, &states::legend(run)),
-        None => absent(
-            "Holds and breakers",
-            "Nobody was ever held, and no breaker opened.",
-        ),
+        None => absent("Holds and breakers", "No holds, and no breaker opened."),
     };
     if let Some(shares) = clients::shares(run, frame) {
         html += &figure(&shares, &[]);
@@ -130,40 +126,37 @@ fn section(run: &StrategyRun, frame: Frame) -> String {
     html
 }
 
-fn figure(figure: &Figure, legend: &[(Paint, &str)]) -> String {
+fn figure(figure: &Figure, legend: &[(Colour, &str)]) -> String {
     let Figure {
         heading,
         caption,
         plot,
     } = figure;
+    // Narrow screens scroll a plot instead of shrinking its text.
     format!(
-        "<figure>\n<h3>{}</h3>\n<p class=\"caption\">{}</p>\n{}{}</figure>\n",
+        "<figure>\n<h3>{}</h3>\n<p class=\"caption\">{}</p>\n{}<div class=\"scroll\">\n{}</div>\n\
+         </figure>\n",
         escape(heading),
         escape(caption),
         legend_html(legend),
-        drawing(plot)
+        draw(plot)
     )
 }
 
-/// Narrow screens scroll a plot instead of shrinking its words.
-fn drawing(plot: &Plot) -> String {
-    format!("<div class=\"scroll\">\n{}</div>\n", draw(plot))
-}
-
-fn legend_html(legend: &[(Paint, &str)]) -> String {
+fn legend_html(legend: &[(Colour, &str)]) -> String {
     if legend.is_empty() {
         return String::new();
     }
-    let items = legend.iter().map(|(paint, word)| {
-        let colour = paint.variable();
+    let items = legend.iter().map(|(colour, word)| {
+        let colour = colour.variable();
         format!("<li><span class=\"swatch\" style=\"background: {colour}\"></span>{word}</li>")
     });
     format!("<ul class=\"legend\">{}</ul>\n", items.collect::<String>())
 }
 
-/// Words in place of an empty plot.
-fn absent(heading: &str, words: &str) -> String {
-    format!("<h3>{heading}</h3>\n<p class=\"caption\">{words}</p>\n")
+/// Text in place of an empty plot.
+fn absent(heading: &str, text: &str) -> String {
+    format!("<h3>{heading}</h3>\n<p class=\"caption\">{text}</p>\n")
 }
 
 fn figures(report: &Report<'_>) -> String {
@@ -175,16 +168,15 @@ fn figures(report: &Report<'_>) -> String {
 
 fn repeat(report: &Report<'_>) -> String {
     format!(
-        "<section>\n<h2>Again</h2>\n<p class=\"caption\">The same scenario with the same seed \
-         always comes to the same.</p>\n<pre>{}</pre>\n</section>\n\
+        "<section>\n<h2>Repeat</h2>\n<p class=\"caption\">The same scenario with the same seed \
+         always gives the same result.</p>\n<pre>{}</pre>\n</section>\n\
          <section>\n<h2>Scenario</h2>\n<pre>{}</pre>\n</section>\n",
         escape(report.command),
         escape(report.text)
     )
 }
 
-/// The frame for plots of these runs: alone, each has bins that suit it; side by side, all have the
-/// same.
+/// The frame for plots of these runs, with bins that suit all of them.
 fn frame(report: &Report<'_>, runs: &[StrategyRun]) -> Frame {
     let end_s = report.duration.as_secs_f64();
     Frame {

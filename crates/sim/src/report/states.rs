@@ -1,24 +1,25 @@
-//! Holds and breakers as bands along time.
+//! The plot of holds and breaker states: bands over time.
 
 use policy::breaker::BreakerState;
 use policy::time::Timestamp;
 
 use super::StrategyRun;
+use super::axis::Axis;
 use super::canvas::{Mark, Plot};
-use super::clients::{self, SHOWN};
-use super::colour::Paint;
+use super::clients::{self, MAX_CLIENTS};
+use super::colour::Colour;
 use super::plots::{Figure, Frame, WIDE, size};
-use super::scale::Axis;
 use crate::measure::{Band, ClientSeries};
 
-/// When clients were held and breakers not Closed; `None` if that never happened.
+/// When clients were held and breakers not Closed; `None` if never.
 pub(super) fn states(run: &StrategyRun, frame: Frame) -> Option<Figure> {
     let clients = &run.series.clients;
-    if !clients::any_band(clients) {
+    let has_bands = |client: &ClientSeries| !client.holds.is_empty() || !client.breaker.is_empty();
+    if !clients.iter().any(has_bands) {
         return None;
     }
     let lanes = lanes(clients, frame.end_s);
-    let height = if lanes.len() > FEW { THIN } else { THICK };
+    let height = if lanes.len() > 6 { THIN } else { THICK };
     let count = lanes.len() as f64;
     let marks = lanes
         .iter()
@@ -45,13 +46,13 @@ pub(super) fn states(run: &StrategyRun, frame: Frame) -> Option<Figure> {
     })
 }
 
-/// With more lanes than this, lanes are thin and without words.
-const FEW: usize = 6;
+/// The height of a lane with words on its bands.
 const THICK: f64 = 20.0;
+/// The height of one of many lanes, too low for words.
 const THIN: f64 = 13.0;
 
-/// What is in the plot: colours with their words.
-pub(super) fn legend(run: &StrategyRun) -> Vec<(Paint, &'static str)> {
+/// The colours in the plot, with their words.
+pub(super) fn legend(run: &StrategyRun) -> Vec<(Colour, &'static str)> {
     let clients = &run.series.clients;
     let is_held = clients.iter().any(|client| !client.holds.is_empty());
     let states = [
@@ -63,50 +64,53 @@ pub(super) fn legend(run: &StrategyRun) -> Vec<(Paint, &'static str)> {
         let mut bands = clients.iter().flat_map(|client| &client.breaker);
         bands.any(|band| band.what == *state)
     });
-    let held = is_held.then_some((Paint::Held, "held"));
-    let legend: Vec<_> = held.into_iter().chain(seen.map(look)).collect();
-    // A single lane has the word next to it.
-    let is_obvious = clients.len() == 1 && legend == [(Paint::Held, "held")];
-    if is_obvious { Vec::new() } else { legend }
+    let held = is_held.then_some((Colour::Held, "held"));
+    let legend: Vec<_> = held.into_iter().chain(seen.map(appearance)).collect();
+    // A single lane of holds is named at its axis.
+    let is_named = clients.len() == 1 && legend == [(Colour::Held, "held")];
+    if is_named { Vec::new() } else { legend }
 }
 
 fn caption(clients: &[ClientSeries]) -> String {
     let mut caption =
-        "While held, by the server's word or a step of its own, a client sends nothing. An Open \
-         breaker refuses, a HalfOpen one lets single requests try."
+        "During a hold, named by the server or assumed, a client sends nothing. An Open breaker \
+         refuses requests, a HalfOpen one admits single probes."
             .to_owned();
-    if clients.len() > SHOWN {
-        caption += &format!(" The first {SHOWN} clients are shown.");
+    if clients.len() > MAX_CLIENTS {
+        caption += &format!(" The first {MAX_CLIENTS} clients are shown.");
     }
     caption
 }
 
-/// Bands next to each other that never overlap.
+/// One row of bands.
 struct Lane {
     name: String,
-    bands: Vec<(f64, f64, Paint, &'static str)>,
+    bands: Vec<PlotBand>,
 }
+
+/// From second, to second, colour and word.
+type PlotBand = (f64, f64, Colour, &'static str);
 
 impl Lane {
     fn marks(&self, floor: f64) -> impl Iterator<Item = Mark> + '_ {
         self.bands
             .iter()
-            .map(move |(from_s, to_s, paint, word)| Mark::Band {
+            .map(move |(from_s, to_s, colour, word)| Mark::Band {
                 seconds: *from_s..*to_s,
                 lane: floor + 0.1..floor + 0.9,
-                paint: *paint,
+                colour: *colour,
                 word,
             })
     }
 }
 
-/// For one client a lane for holds and one for the breaker, by name; for several one lane each, in
-/// which the breaker covers the hold, since it is the rarer and graver of the two.
+/// For one client a lane for holds and one for the breaker; for several one lane each, in which the
+/// breaker covers the hold, because it is rarer and matters more.
 fn lanes(clients: &[ClientSeries], end_s: f64) -> Vec<Lane> {
-    let narrowest_s = end_s / WIDE;
+    let min_gap_s = end_s / WIDE;
     let lane = |name: String, bands: Vec<_>| Lane {
         name,
-        bands: joined(bands, narrowest_s),
+        bands: joined(bands, min_gap_s),
     };
     if let [client] = clients {
         let lanes = [
@@ -118,49 +122,48 @@ fn lanes(clients: &[ClientSeries], end_s: f64) -> Vec<Lane> {
             .filter(|lane| !lane.bands.is_empty())
             .collect();
     }
-    let shown = clients.iter().take(SHOWN).enumerate();
+    let shown = clients.iter().take(MAX_CLIENTS).enumerate();
     shown
         .map(|(index, client)| {
             let mut both = lane(clients::name(index), holds(client));
-            both.bands.extend(joined(breaker(client), narrowest_s));
+            both.bands.extend(joined(breaker(client), min_gap_s));
             both
         })
         .collect()
 }
 
-type Stretch = (f64, f64, Paint, &'static str);
-
-fn holds(client: &ClientSeries) -> Vec<Stretch> {
+fn holds(client: &ClientSeries) -> Vec<PlotBand> {
     let holds = client.holds.iter();
     holds
-        .map(|band| stretch(band, (Paint::Held, "held")))
+        .map(|band| plot_band(band, (Colour::Held, "held")))
         .collect()
 }
 
-fn breaker(client: &ClientSeries) -> Vec<Stretch> {
+fn breaker(client: &ClientSeries) -> Vec<PlotBand> {
     let bands = client.breaker.iter();
-    bands.map(|band| stretch(band, look(band.what))).collect()
+    bands
+        .map(|band| plot_band(band, appearance(band.what)))
+        .collect()
 }
 
-fn stretch<T>(band: &Band<T>, (paint, word): (Paint, &'static str)) -> Stretch {
+fn plot_band<T>(band: &Band<T>, (colour, word): (Colour, &'static str)) -> PlotBand {
     let seconds = |at: Timestamp| at.seconds_since(Timestamp::ZERO);
-    (seconds(band.from), seconds(band.to), paint, word)
+    (seconds(band.from), seconds(band.to), colour, word)
 }
 
-/// Bands of one kind between which nobody could see a gap become one: a page does not grow with
-/// what is too small to be seen.
-fn joined(bands: Vec<Stretch>, narrowest_s: f64) -> Vec<Stretch> {
-    let mut joined: Vec<Stretch> = Vec::new();
+/// Joins bands of one kind whose gap is too narrow to be seen, which bounds the size of the page.
+fn joined(bands: Vec<PlotBand>, min_gap_s: f64) -> Vec<PlotBand> {
+    let mut joined: Vec<PlotBand> = Vec::new();
     for band in bands {
-        // Another kind may stand between: an Open breaker tries now and then.
+        // Bands of other kinds may lie between: an Open breaker is HalfOpen now and then.
         let last = joined.iter_mut().rev().take(KINDS);
-        let mut last = last.filter(|last| last.2 == band.2 && band.0 - last.1 < narrowest_s);
+        let mut last = last.filter(|last| last.2 == band.2 && band.0 - last.1 < min_gap_s);
         match last.next() {
             Some(last) => last.1 = last.1.max(band.1),
             None => joined.push(band),
         }
     }
-    // Short ones are drawn wider than they are, so they come last and are not covered.
+    // Short bands are widened when drawn; drawn last, they are not covered.
     joined.sort_by(|one, other| (other.1 - other.0).total_cmp(&(one.1 - one.0)));
     joined
 }
@@ -168,11 +171,11 @@ fn joined(bands: Vec<Stretch>, narrowest_s: f64) -> Vec<Stretch> {
 /// Held, Open, HalfOpen and Isolated.
 const KINDS: usize = 4;
 
-fn look(state: BreakerState) -> (Paint, &'static str) {
+fn appearance(state: BreakerState) -> (Colour, &'static str) {
     match state {
-        BreakerState::Open => (Paint::Open, "Open"),
-        BreakerState::HalfOpen => (Paint::HalfOpen, "HalfOpen"),
-        BreakerState::Isolated => (Paint::Isolated, "Isolated"),
-        BreakerState::Closed => (Paint::Accepted, "Closed"),
+        BreakerState::Open => (Colour::Open, "Open"),
+        BreakerState::HalfOpen => (Colour::HalfOpen, "HalfOpen"),
+        BreakerState::Isolated => (Colour::Isolated, "Isolated"),
+        BreakerState::Closed => (Colour::Accepted, "Closed"),
     }
 }

@@ -1,10 +1,9 @@
-//! The figures as a table: a row each, a column for every strategy, and what it means in words.
+//! The table of figures: a row for each, a column for every strategy, and its meaning.
 
-use super::Report;
-use super::markup::escape;
-use super::scale::{number, thousands};
+use super::axis::{number, thousands};
+use super::{Report, StrategyRun, escape};
 
-/// The table as an element of a page.
+/// The table as an HTML element.
 pub(super) fn table(report: &Report<'_>) -> String {
     let mut html = String::from("<table>\n<thead><tr><th scope=\"col\">Figure</th>");
     for run in &report.runs {
@@ -13,7 +12,7 @@ pub(super) fn table(report: &Report<'_>) -> String {
             escape(&run.strategy)
         );
     }
-    html += "<th scope=\"col\">What it is</th></tr></thead>\n<tbody>\n";
+    html += "<th scope=\"col\">Meaning</th></tr></thead>\n<tbody>\n";
     for row in rows(report) {
         row_html(&mut html, &row);
     }
@@ -21,7 +20,7 @@ pub(super) fn table(report: &Report<'_>) -> String {
     html
 }
 
-/// The value of a figure as people read it.
+/// The value of a figure as text; `–` for none.
 pub(super) fn shown(value: Option<f64>, unit: Unit) -> String {
     let Some(value) = value else {
         return "–".to_owned();
@@ -38,21 +37,21 @@ pub(super) fn shown(value: Option<f64>, unit: Unit) -> String {
 /// How the value of a figure is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
-    /// A part of a whole, in per cent.
+    /// A share, in per cent.
     Share,
-    /// How many.
+    /// A count.
     Count,
-    /// A time.
+    /// A time in seconds.
     Seconds,
-    /// A short time.
+    /// A time in milliseconds.
     Milliseconds,
-    /// From 0 to 1, where the third digit counts.
+    /// From 0 to 1, with three decimals.
     Index,
 }
 
 fn share(value: f64) -> String {
     let percent = value * 100.0;
-    // A few of many are not none, and most are not all.
+    // Few is not shown as none, and most not as all.
     if percent > 0.0 && percent < 0.1 {
         return "< 0.1 %".to_owned();
     }
@@ -62,39 +61,31 @@ fn share(value: f64) -> String {
     format!("{percent:.1} %")
 }
 
-/// How each figure is shown and what it means, by its name.
+/// The unit and the meaning of each figure, by its name.
 pub(super) const MEANINGS: [(&str, Unit, &str); 15] = [
     (
         "goodput_ratio",
         Unit::Share,
-        "Accepted, of all that could have been accepted.",
+        "Accepted requests over the upstream's capacity.",
     ),
     (
         "goodput_ratio_settled",
         Unit::Share,
         "The same from 60 s on, when the limit should be known.",
     ),
-    ("sent", Unit::Count, "Requests that left a client."),
-    ("accepted", Unit::Count, "Answers with 2xx or 3xx."),
-    (
-        "refused",
-        Unit::Count,
-        "Answers with 429, 403 or 503: too much, or banned.",
-    ),
+    ("sent", Unit::Count, "Requests sent."),
+    ("accepted", Unit::Count, "Responses with 2xx or 3xx."),
+    ("refused", Unit::Count, "Responses with 429, 403 or 503."),
     (
         "failed",
         Unit::Count,
         "Everything else: 500s, refused connections, timeouts.",
     ),
-    (
-        "refused_ratio",
-        Unit::Share,
-        "Refused, of all that was sent.",
-    ),
+    ("refused_ratio", Unit::Share, "Refused over sent."),
     (
         "early_after_hint",
         Unit::Count,
-        "Requests that left although the server had said to wait longer.",
+        "Requests sent before the end of a wait that the server had named.",
     ),
     (
         "bans",
@@ -105,27 +96,27 @@ pub(super) const MEANINGS: [(&str, Unit, &str); 15] = [
     (
         "max_queue",
         Unit::Count,
-        "The most that waited in the server's queue, if it has one.",
+        "The longest queue at the upstream, if it has one.",
     ),
     (
         "time_to_90_s",
         Unit::Seconds,
-        "Until 90 % of what was possible got through for the first time.",
+        "Time until 90 % of the capacity was used.",
     ),
     (
         "mean_latency_ms",
         Unit::Milliseconds,
-        "From sending to answer, accepted requests from 60 s on, on average.",
+        "From sending to response, accepted requests from 60 s on: mean.",
     ),
     (
         "p99_latency_ms",
         Unit::Milliseconds,
-        "99 in 100 of those took no longer.",
+        "The same: 99th percentile.",
     ),
     (
         "jain",
         Unit::Index,
-        "Fairness among clients from 100 s on: 1 if all got the same.",
+        "Fairness among clients from 100 s on; 1 is equal.",
     ),
 ];
 
@@ -148,7 +139,7 @@ fn rows(report: &Report<'_>) -> Vec<Row> {
         .collect();
     rows.extend(outage_rows(report));
     rows.extend(step_rows(report));
-    // What no strategy has a value for is not what this scenario is about.
+    // Figures that apply to no strategy are left out.
     rows.retain(|row| row.values.iter().any(|value| value != "–"));
     rows
 }
@@ -158,13 +149,13 @@ fn outage_rows(report: &Report<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
     for index in 0..count.max().unwrap_or(0) {
         let outage = format!("outages[{index}]");
-        let sent = format!("Requests that left during outage {}.", index + 1);
+        let sent = format!("Requests sent during outage {}.", index + 1);
         rows.push(row(report, format!("{outage}.sent"), &sent, |run| {
             let outage = run.figures.outages.get(index);
             shown(outage.map(|outage| outage.sent as f64), Unit::Count)
         }));
         let recovery = format!(
-            "From the end of outage {} until 90 % of what was possible got through.",
+            "From the end of outage {} until 90 % of the capacity was used.",
             index + 1
         );
         rows.push(row(
@@ -173,7 +164,7 @@ fn outage_rows(report: &Report<'_>) -> Vec<Row> {
             &recovery,
             |run| {
                 let outage = run.figures.outages.get(index);
-                never(outage.and_then(|outage| outage.recovery_s))
+                time_until(outage.and_then(|outage| outage.recovery_s))
             },
         ));
     }
@@ -187,7 +178,7 @@ fn step_rows(report: &Report<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
     for (index, step) in first.figures.steps.iter().enumerate() {
         let meaning = format!(
-            "From the step at {} s until 90 % of what was possible got through.",
+            "From the step at {} s until 90 % of the capacity was used.",
             number(step.at_s)
         );
         rows.push(row(
@@ -196,15 +187,15 @@ fn step_rows(report: &Report<'_>) -> Vec<Row> {
             &meaning,
             |run| {
                 let step = run.figures.steps.get(index);
-                never(step.and_then(|step| step.settle_s))
+                time_until(step.and_then(|step| step.settle_s))
             },
         ));
     }
     rows
 }
 
-/// A time that may not have come.
-fn never(seconds: Option<f64>) -> String {
+/// The time until something that may never have happened.
+fn time_until(seconds: Option<f64>) -> String {
     match seconds {
         Some(_) => shown(seconds, Unit::Seconds),
         None => "never".to_owned(),
@@ -215,7 +206,7 @@ fn row(
     report: &Report<'_>,
     name: String,
     meaning: &str,
-    value: impl Fn(&super::StrategyRun) -> String,
+    value: impl Fn(&StrategyRun) -> String,
 ) -> Row {
     Row {
         name,

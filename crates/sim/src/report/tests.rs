@@ -1,5 +1,4 @@
-//! What a page promises: it is whole, it says the figures, nothing written becomes part of it, and
-//! whatever came of a run can be shown.
+//! The page is well-formed, shows the figures, escapes text, and can show any result of a run.
 
 use std::collections::BTreeSet;
 
@@ -16,10 +15,10 @@ use crate::simulate::simulate_with_series;
 use crate::upstream::{Kind, Outage, UpstreamSettings};
 
 #[test]
-fn every_shipped_scenario_gives_a_whole_page() {
+fn every_shipped_scenario_gives_a_well_formed_page() {
     for shipped in SHIPPED {
         let page = html(&shipped_report(shipped.name, &["adaptive"]));
-        check_whole(&page);
+        check_well_formed(&page);
         assert!(page.len() < 1_000_000, "{}: {}", shipped.name, page.len());
     }
 }
@@ -31,15 +30,15 @@ fn the_same_report_gives_the_same_bytes() {
 }
 
 #[test]
-fn a_page_needs_nothing_from_elsewhere() {
+fn a_page_has_no_scripts_or_external_resources() {
     let page = html(&shipped_report("o9", &["adaptive", "none"]));
-    for foreign in ["http", "<script", "<link", "<img", "@import", "url("] {
-        assert!(!page.contains(foreign), "{foreign}");
+    for forbidden in ["http", "<script", "<link", "<img", "@import", "url("] {
+        assert!(!page.contains(forbidden), "{forbidden}");
     }
 }
 
 #[test]
-fn every_colour_of_a_plot_has_a_name() {
+fn plots_use_named_colours_only() {
     let page = html(&shipped_report("o8-16", &["adaptive"]));
     let (_, body) = page.split_once("</style>").unwrap();
     assert!(!body.contains("=\"#"));
@@ -58,7 +57,7 @@ fn every_figure_has_a_meaning() {
 }
 
 #[test]
-fn the_table_has_a_value_for_every_strategy() {
+fn the_table_has_the_values_of_every_strategy() {
     let mut report = shipped_report("o5", &["adaptive", "none"]);
     report.runs[0].figures.sent = 1_234_567;
     report.runs[0].figures.refused_ratio = Some(0.0004);
@@ -72,14 +71,14 @@ fn the_table_has_a_value_for_every_strategy() {
 }
 
 #[test]
-fn a_figure_that_no_strategy_has_is_left_out() {
+fn a_figure_that_applies_to_no_strategy_is_left_out() {
     let page = html(&shipped_report("o5", &["adaptive"]));
     assert!(!page.contains("<code>max_queue</code>"));
     assert!(html(&shipped_report("o4", &["adaptive"])).contains("<code>max_queue</code>"));
 }
 
 #[test]
-fn nothing_written_becomes_part_of_the_page() {
+fn text_from_outside_is_escaped() {
     let hostile = "</pre><script>alert(\"1\")</script>'\" onload=x & \u{0}";
     let mut report = shipped_report("o5", &["adaptive"]);
     report.name = hostile;
@@ -88,14 +87,22 @@ fn nothing_written_becomes_part_of_the_page() {
     report.command = hostile;
     report.runs[0].strategy = hostile.to_owned();
     let page = html(&report);
-    check_whole(&page);
+    check_well_formed(&page);
     assert!(!page.contains("<script"));
     assert!(!page.contains("\" onload"));
     assert!(page.contains("&lt;script&gt;"));
 }
 
 #[test]
-fn states_are_bands_with_their_words() {
+fn escapes_markup_and_control_characters() {
+    assert_eq!(
+        escape("<a b=\"c\" d='e'>&amp;\u{0}\u{1b}\r\n"),
+        "&lt;a b=&quot;c&quot; d=&#39;e&#39;&gt;&amp;amp;\u{fffd}\u{fffd}\n"
+    );
+}
+
+#[test]
+fn breaker_states_are_bands_with_their_names() {
     let mut report = shipped_report("o5", &["adaptive"]);
     let band = |from, to, what| Band {
         from: Timestamp::from_secs(from),
@@ -113,34 +120,31 @@ fn states_are_bands_with_their_words() {
     for word in ["Open", "HalfOpen", "Isolated"] {
         assert!(page.contains(&format!("</span>{word}</li>")), "{word}");
     }
-    assert!(
-        page.contains(">\nOpen\n</text>"),
-        "long bands have words on them"
-    );
+    assert!(page.contains(">\nOpen\n</text>"), "long bands are labelled");
     assert!(!page.contains(">\nHalfOpen\n</text>"), "short ones do not");
 }
 
 #[test]
-fn what_never_happened_is_said_in_words() {
+fn plots_without_data_are_replaced_by_text() {
     let mut report = shipped_report("o5", &["adaptive"]);
     report.runs[0].series.clients[0].holds.clear();
     for slice in &mut report.runs[0].series.slices {
         (slice.accepted, slice.latency_ms) = (0, None);
     }
     let page = html(&report);
-    check_whole(&page);
-    assert!(page.contains("Nobody was ever held, and no breaker opened."));
-    assert!(page.contains("Nothing was accepted, so there is none."));
+    check_well_formed(&page);
+    assert!(page.contains("No holds, and no breaker opened."));
+    assert!(page.contains("No request was accepted."));
 }
 
 #[test]
-fn several_clients_have_shares_and_one_has_none() {
+fn shares_are_shown_for_several_clients_only() {
     assert!(html(&shipped_report("o8", &["adaptive"])).contains("<h3>Shares</h3>"));
     assert!(!html(&shipped_report("o5", &["adaptive"])).contains("<h3>Shares</h3>"));
 }
 
 #[test]
-fn more_clients_than_colours_are_put_together() {
+fn more_than_sixteen_clients_are_shown_as_others() {
     let mut clients = vec![ClientSettings::of(Strategy::Adaptive)];
     clients[0].count = 40;
     let scenario = Scenario {
@@ -148,12 +152,12 @@ fn more_clients_than_colours_are_put_together() {
         ..Scenario::of(bucket(200.0), clients)
     };
     let page = html(&report_of(&scenario, Strategy::Adaptive));
-    check_whole(&page);
+    check_well_formed(&page);
     assert!(page.contains("24 others"));
 }
 
 #[test]
-fn rates_of_all_sizes_have_axes_that_can_be_read() {
+fn axes_suit_rates_of_every_magnitude() {
     for (rate, mark) in [(0.1, "0.1"), (50.0, "50"), (10_000.0, "10\u{202f}000")] {
         let client = ClientSettings::of(Strategy::Fixed(rate));
         let scenario = Scenario {
@@ -161,13 +165,13 @@ fn rates_of_all_sizes_have_axes_that_can_be_read() {
             ..Scenario::of(bucket(rate), vec![client])
         };
         let page = html(&report_of(&scenario, Strategy::Fixed(rate)));
-        check_whole(&page);
+        check_well_formed(&page);
         assert!(page.contains(&format!(">\n{mark}\n</text>")), "{mark}");
     }
 }
 
 #[test]
-fn an_upstream_that_is_never_there_can_be_shown() {
+fn a_run_that_is_one_outage_can_be_shown() {
     let mut upstream = bucket(50.0);
     upstream.outages = vec![Outage {
         from: Timestamp::ZERO,
@@ -181,23 +185,23 @@ fn an_upstream_that_is_never_there_can_be_shown() {
         ..Scenario::of(upstream, vec![ClientSettings::of(Strategy::Adaptive)])
     };
     let page = html(&report_of(&scenario, Strategy::Adaptive));
-    check_whole(&page);
-    assert!(page.contains("nothing could be accepted"));
+    check_well_formed(&page);
+    assert!(page.contains("the upstream had no capacity"));
 }
 
 #[test]
-fn odd_durations_end_where_the_run_ends() {
+fn durations_that_are_no_multiple_of_a_slice_can_be_shown() {
     for millis in [1, 7, 999, 7_001, 61_003] {
         let scenario = Scenario {
             duration: Duration::from_millis(millis),
             ..Scenario::of(bucket(50.0), vec![ClientSettings::of(Strategy::Adaptive)])
         };
-        check_whole(&html(&report_of(&scenario, Strategy::Adaptive)));
+        check_well_formed(&html(&report_of(&scenario, Strategy::Adaptive)));
     }
 }
 
 #[test]
-fn the_smallest_series_can_be_shown() {
+fn empty_and_single_slice_series_can_be_shown() {
     let series = |slices: Vec<Slice>, clients| Series {
         step: Duration::from_secs(1),
         slices,
@@ -215,7 +219,7 @@ fn the_smallest_series_can_be_shown() {
         accepted: vec![1],
         ..ClientSeries::default()
     };
-    let usual = shipped_report("o9", &["adaptive", "aimd"]);
+    let template = shipped_report("o9", &["adaptive", "aimd"]);
     for series in [
         series(vec![], vec![]),
         series(vec![], vec![ClientSeries::default(); 2]),
@@ -223,16 +227,16 @@ fn the_smallest_series_can_be_shown() {
         series(vec![one], vec![client.clone()]),
         series(vec![one], vec![client; 2]),
     ] {
-        let mut report = usual.clone();
+        let mut report = template.clone();
         report.duration = Duration::from_secs(1);
         report.runs[0].series = series.clone();
         report.runs[1].series = series;
-        check_whole(&html(&report));
+        check_well_formed(&html(&report));
     }
     let mut nothing = shipped_report("o9", &[]);
-    check_whole(&html(&nothing));
+    check_well_formed(&html(&nothing));
     nothing.duration = Duration::ZERO;
-    check_whole(&html(&nothing));
+    check_well_formed(&html(&nothing));
 }
 
 fn bucket(rate: f64) -> UpstreamSettings {
@@ -282,8 +286,8 @@ fn run(scenario: Scenario, strategy: Strategy) -> StrategyRun {
     }
 }
 
-/// Every element is closed, every attribute quoted and there once, and no place is missing.
-fn check_whole(page: &str) {
+/// The page is well-formed, no attribute is repeated, and all coordinates are finite.
+fn check_well_formed(page: &str) {
     let mut reader = Reader::from_str(page);
     let mut depth = 0;
     loop {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use policy::time::Timestamp;
 
 use super::response::LimitStatus;
-use crate::number::whole;
+use crate::whole;
 
 #[derive(Clone, Debug)]
 pub(super) struct Bucket {
