@@ -1,25 +1,23 @@
-//! A local upstream that limits, fails and answers like real ones, over real HTTP.
+//! A local upstream that limits, fails and responds like real ones, over real HTTP.
 //!
-//! What becomes of a request is decided by the models that the simulator plays, asked with a real
-//! clock: a client meets the same server in virtual time and on a socket. Everything is decided
-//! when a request arrives, so the one lock that all threads share is held for a moment only, and an
-//! answer that takes no time passes no timer.
+//! The simulator's upstream models decide about each request, with a real clock instead of virtual
+//! time. They decide when the request arrives, so the one lock that all threads share is held only
+//! briefly, and a response without latency uses no timer.
 //!
-//! A [`Mock`] runs on threads of its own, each with its own runtime and listener, whatever the
-//! program that starts it runs on. Clients are told apart by their addresses; everything behind one
-//! gateway is one client.
+//! A [`Mock`] runs on its own threads, each with its own runtime and listener. A client is an IP
+//! address; everything behind one gateway is one client.
 //!
-//! Paths below `/_mock/` are about the mock itself and never limited.
+//! Paths below `/_mock/` show and reset the mock's state. They are never limited or counted.
 
 mod body;
-mod desk;
 mod endpoint;
 mod handle;
-mod journal;
 mod model;
 mod script;
 mod serve;
 pub mod spec;
+mod state;
+mod stats;
 mod style;
 
 use std::io;
@@ -31,32 +29,32 @@ use std::time::Duration;
 use sim::upstream::UpstreamSettings;
 use tidegate::Clock;
 
-use desk::Desk;
-pub use journal::{LogEntry, MockStats};
 pub use model::UNLIMITED;
 pub use script::Script;
 use serve::Threads;
+use state::MockState;
+pub use stats::{LogEntry, MockStats};
 pub use style::Style;
 
-/// What a mock is like. By default it has no limit and answers everything at once.
+/// The settings of a mock. By default it has no limit and responds at once.
 #[derive(Clone, Debug)]
 pub struct MockSettings {
-    /// Its limit, its times and its troubles; [`UNLIMITED`] is a kind for one without a limit. Its
-    /// `network` is added to what answers take, for both ways.
+    /// Its limit, latencies and failures; the kind [`UNLIMITED`] has no limit. Its `network` is
+    /// added to the latency twice.
     pub upstream: Option<UpstreamSettings>,
-    /// Further limits: a request has to be within all of them.
+    /// Further limits; a request has to be within all limits.
     pub further: Vec<sim::upstream::Kind>,
-    /// What those get that are within the limits; `None`: a 200.
+    /// The responses to requests within the limits; `None`: 200.
     pub script: Option<Script>,
-    /// Whom it speaks like.
+    /// The API that it imitates.
     pub style: Style,
-    /// Where random numbers come from.
+    /// The seed of the random numbers.
     pub seed: u64,
-    /// The length of the bodies of ordinary answers; `None`: as long as they are.
+    /// The length of the bodies of ordinary responses; `None`: their natural length.
     pub body_size: Option<usize>,
-    /// From one part of a streamed answer to the next. 20 ms.
+    /// The time between the parts of a streamed response, 20 ms by default.
     pub stream_every: Duration,
-    /// What time it is. The machine's.
+    /// The clock, the system's by default.
     pub clock: Clock,
 }
 
@@ -75,7 +73,7 @@ impl Default for MockSettings {
     }
 }
 
-/// A mock that runs. Dropping it stops it at once.
+/// A running mock. Dropping it stops it at once.
 ///
 /// ```
 /// use std::io::{Read, Write};
@@ -88,25 +86,25 @@ impl Default for MockSettings {
 /// let mock = Mock::start(MockSettings::default(), listen, NonZeroUsize::MIN)?;
 /// let mut stream = TcpStream::connect(mock.address())?;
 /// stream.write_all(b"GET / HTTP/1.1\r\nhost: mock\r\nconnection: close\r\n\r\n")?;
-/// let mut answer = String::new();
-/// stream.read_to_string(&mut answer)?;
-/// assert!(answer.starts_with("HTTP/1.1 200 OK"));
+/// let mut response = String::new();
+/// stream.read_to_string(&mut response)?;
+/// assert!(response.starts_with("HTTP/1.1 200 OK"));
 /// assert_eq!(mock.stats().accepted, 1);
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Mock {
     address: SocketAddr,
-    desk: Arc<Desk>,
+    state: Arc<MockState>,
     threads: Threads,
 }
 
 impl Mock {
-    /// Starts a mock that listens at `listen`; port 0 is any that is free.
+    /// Starts a mock that listens at `listen`; port 0 takes any free port.
     ///
     /// # Errors
     ///
-    /// Those of listening: somebody else has the port, or the address is not ours.
+    /// Those of listening: the port is taken, or this machine does not have the address.
     pub fn start(
         settings: MockSettings,
         listen: SocketAddr,
@@ -114,44 +112,44 @@ impl Mock {
     ) -> io::Result<Self> {
         let listeners = serve::listen(listen, threads)?;
         let address = listeners[0].local_addr()?;
-        let desk = Desk::new(settings);
-        let threads = Threads::start(listeners, &desk)?;
+        let state = MockState::new(settings);
+        let threads = Threads::start(listeners, &state)?;
         Ok(Self {
             address,
-            desk,
+            state,
             threads,
         })
     }
 
-    /// Where it listens.
+    /// The address that it listens at.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The same as a URL, without a slash at its end.
+    /// The same as a URL, without a trailing slash.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// What it has seen so far.
+    /// The counts so far.
     pub fn stats(&self) -> MockStats {
-        self.desk.stats()
+        self.state.stats()
     }
 
-    /// The last 10 000 requests, in the order in which they arrived.
+    /// The last 10 000 requests, in order of arrival.
     pub fn log(&self) -> Vec<LogEntry> {
-        self.desk.log().0
+        self.state.log().0
     }
 
-    /// Begins anew: limits, script, counts and time; connections stay.
+    /// Resets limits, script, counts, log and time; connections stay open.
     pub fn reset(&self) {
-        self.desk.reset();
+        self.state.reset();
     }
 
-    /// Takes nothing more, lets what is under way end for at most `patience`, and tells what it has
-    /// seen. Blocks for as long.
-    pub fn stop(mut self, patience: Duration) -> MockStats {
-        self.threads.stop(patience);
-        self.desk.stats()
+    /// Accepts no more connections, waits up to `timeout` for requests in flight, and returns the
+    /// counts. Blocks meanwhile.
+    pub fn stop(mut self, timeout: Duration) -> MockStats {
+        self.threads.stop(timeout);
+        self.state.stats()
     }
 }

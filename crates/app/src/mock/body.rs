@@ -1,4 +1,4 @@
-//! Bodies of answers. None is longer in memory than a piece of it.
+//! Response bodies. Long ones are produced piece by piece and never held in memory.
 
 use std::io;
 use std::iter::Peekable;
@@ -12,25 +12,25 @@ use http_body::{Body, Frame, SizeHint};
 use tidegate::Clock;
 use tidegate::clock::Sleep;
 
-use super::desk::Ticket;
+use super::state::RequestGuard;
 
-/// The body of an answer. The request is under way until this is sent to the end.
+/// The body of a response. Its request is in flight until the body is sent or dropped.
 pub(super) struct MockBody {
     content: Content,
-    ticket: Option<Ticket>,
+    guard: Option<RequestGuard>,
 }
 
 enum Content {
     Whole(Option<Bytes>),
-    /// So many bytes of the same.
+    /// This many more filler bytes.
     Filler(u64),
-    /// Half of it is there, all of it was promised.
+    /// The first half of a body, then an error; `content-length` is that of the whole.
     Cut {
         half: Option<Bytes>,
-        promised: u64,
-        is_sent: bool,
+        length: u64,
+        is_flushed: bool,
     },
-    /// Pieces that follow each other in time.
+    /// Pieces with time between them.
     Pieces(Box<Pieces>),
 }
 
@@ -38,7 +38,7 @@ struct Pieces {
     pieces: Peekable<Box<dyn Iterator<Item = Bytes> + Send>>,
     every: Duration,
     clock: Clock,
-    /// Until the next may leave.
+    /// Until the next piece may be sent.
     pause: Option<Sleep>,
     trailers: Option<HeaderMap>,
 }
@@ -53,12 +53,12 @@ impl MockBody {
         Self::of(Content::Whole((!bytes.is_empty()).then_some(bytes)))
     }
 
-    /// So many bytes.
+    /// This many filler bytes.
     pub(super) fn filler(length: u64) -> Self {
         Self::of(Content::Filler(length))
     }
 
-    /// Pieces, so long from one to the next; the first at once.
+    /// Pieces, the first at once, each further one `every` later.
     pub(super) fn pieces(
         clock: &Clock,
         every: Duration,
@@ -74,7 +74,7 @@ impl MockBody {
         })))
     }
 
-    /// The same with headers behind it, if it is in pieces.
+    /// Adds trailers, if the body is in pieces.
     pub(super) fn with_trailers(mut self, trailers: HeaderMap) -> Self {
         if let Content::Pieces(pieces) = &mut self.content {
             pieces.trailers = Some(trailers);
@@ -82,9 +82,9 @@ impl MockBody {
         self
     }
 
-    /// The same, breaking off in its middle; something that is in pieces breaks off at once.
+    /// Cuts the body off in the middle; a body in pieces is cut off at once.
     pub(super) fn cut(self) -> Self {
-        let (half, promised) = match self.content {
+        let (half, length) = match self.content {
             Content::Whole(bytes) => {
                 let bytes = bytes.unwrap_or_else(|| Bytes::from_static(b"  "));
                 (bytes.slice(..bytes.len() / 2), bytes.len() as u64)
@@ -95,17 +95,17 @@ impl MockBody {
         Self {
             content: Content::Cut {
                 half: (!half.is_empty()).then_some(half),
-                promised,
-                is_sent: false,
+                length,
+                is_flushed: false,
             },
-            ticket: self.ticket,
+            guard: self.guard,
         }
     }
 
-    /// The same; the request is under way until it is sent.
-    pub(super) fn with_ticket(self, ticket: Ticket) -> Self {
+    /// Keeps the request in flight until the body is sent or dropped.
+    pub(super) fn with_guard(self, guard: RequestGuard) -> Self {
         Self {
-            ticket: Some(ticket),
+            guard: Some(guard),
             ..self
         }
     }
@@ -113,15 +113,15 @@ impl MockBody {
     fn of(content: Content) -> Self {
         Self {
             content,
-            ticket: None,
+            guard: None,
         }
     }
 }
 
-/// As much as goes into a pipe at once.
+/// One frame of filler.
 static FILLER: [u8; 64 << 10] = [b'x'; 64 << 10];
 
-/// The next piece, if so much is left.
+/// The next frame of filler, with `left` bytes to go.
 fn filler_piece(left: u64) -> Bytes {
     let length = usize::try_from(left).map_or(FILLER.len(), |left| left.min(FILLER.len()));
     Bytes::from_static(&FILLER[..length])
@@ -143,16 +143,18 @@ impl Body for MockBody {
                 *left -= piece.len() as u64;
                 Poll::Ready(Some(Ok(Frame::data(piece))))
             }
-            Content::Cut { half, is_sent, .. } => {
+            Content::Cut {
+                half, is_flushed, ..
+            } => {
                 if let Some(half) = half.take() {
                     return Poll::Ready(Some(Ok(Frame::data(half))));
                 }
-                if !std::mem::replace(is_sent, true) {
-                    // Whoever sends it writes out what there is when there is a pause.
+                if !std::mem::replace(is_flushed, true) {
+                    // hyper flushes the first half when the body is pending.
                     context.waker().wake_by_ref();
                     return Poll::Pending;
                 }
-                let error = io::Error::other("it breaks off here, as it was told to");
+                let error = io::Error::other("cut off by the script");
                 Poll::Ready(Some(Err(error)))
             }
             Content::Pieces(pieces) => pieces.poll_next(context).map(|frame| frame.map(Ok)),
@@ -169,9 +171,7 @@ impl Body for MockBody {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
             }
             Content::Filler(left) => SizeHint::with_exact(*left),
-            Content::Cut { promised, .. } if *promised < u64::MAX => {
-                SizeHint::with_exact(*promised)
-            }
+            Content::Cut { length, .. } if *length < u64::MAX => SizeHint::with_exact(*length),
             Content::Cut { .. } | Content::Pieces(_) => SizeHint::default(),
         }
     }

@@ -1,4 +1,4 @@
-//! Paths that every mock has: what a test of a client needs, and what the mock tells of itself.
+//! Paths that every mock has: responses for tests of clients, and the mock's own state.
 
 use std::time::Duration;
 
@@ -8,35 +8,37 @@ use policy::{duration, setting};
 use serde_json::{Map, Value, json};
 
 use super::body::MockBody;
-use super::desk::Desk;
-use super::handle::{self, Answer, Call, typed};
-use super::journal::LogEntry;
+use super::handle::{self, MockRequest, MockResponse, typed};
+use super::state::MockState;
+use super::stats::LogEntry;
+use super::style::has_no_body;
 
-/// One of those paths, as a request asks for it.
+/// A path for tests of clients, with its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Endpoint {
-    /// `/echo`: what was received.
+    /// `/echo`: the request as JSON.
     Echo,
-    /// `/bytes/N`: so many bytes.
+    /// `/bytes/N`: N bytes.
     Bytes(u64),
-    /// `/sse?n=5&every=100ms`: so many events, so far apart.
+    /// `/sse?n=5&every=100ms`: server-sent events.
     Events { count: u64, every: Duration },
-    /// `/status/CODE`: an answer of this status.
+    /// `/status/CODE`: a response with this status.
     Status(u16),
-    /// `/slow?first=2s&n=1&every=0s`: the first byte after so long, then more.
+    /// `/slow?first=2s&n=1&every=0s`: the first byte after a delay, then more pieces.
     Slow {
         first: Duration,
         count: u64,
         every: Duration,
     },
-    /// `/trailers`: a body in pieces with a header behind it.
+    /// `/trailers`: a chunked body and a trailer.
     Trailers,
-    /// One of them, with something that does not fit.
-    Wrong(String),
+    /// A parameter is invalid; what was expected.
+    Invalid(String),
 }
 
 impl Endpoint {
-    pub(super) fn of(path: &str, query: Option<&str>) -> Option<Self> {
+    /// `None` if the path is none of these.
+    pub(super) fn parse(path: &str, query: Option<&str>) -> Option<Self> {
         let mut parts = path.split('/').skip(1);
         let (name, value) = (parts.next()?, parts.next());
         if parts.next().is_some() {
@@ -45,7 +47,7 @@ impl Endpoint {
         let read = match (name, value) {
             ("echo", None) => Ok(Self::Echo),
             ("trailers", None) => Ok(Self::Trailers),
-            ("bytes", Some(count)) => setting::whole(count, 0, MOST_BYTES)
+            ("bytes", Some(count)) => setting::whole(count, 0, MAX_BYTES)
                 .map(Self::Bytes)
                 .map_err(|expected| format!("expected {expected}, as in `/bytes/1024`")),
             ("status", Some(status)) => setting::whole(status, 200, 599)
@@ -55,16 +57,16 @@ impl Endpoint {
             ("slow", None) => slow(query.unwrap_or_default()),
             _ => return None,
         };
-        Some(read.unwrap_or_else(Self::Wrong))
+        Some(read.unwrap_or_else(Self::Invalid))
     }
 
-    pub(super) async fn answer(self, mut call: Call<'_>) -> Answer {
-        let (length, trailers) = handle::drain(&mut call.body).await;
-        let clock = call.desk.clock();
+    pub(super) async fn respond(self, mut request: MockRequest<'_>) -> MockResponse {
+        let (length, trailers) = handle::drain(&mut request.body).await;
+        let clock = request.state.clock();
         match self {
-            Self::Echo => echo(&call, length, trailers.as_ref()),
+            Self::Echo => echo(&request, length, trailers.as_ref()),
             Self::Bytes(count) => typed(200, "application/octet-stream", MockBody::filler(count)),
-            Self::Status(status) => of_status(status),
+            Self::Status(status) => status_response(status),
             Self::Events { count, every } => {
                 let events = (0..count).map(|n| format!("id: {n}\ndata: {{\"n\":{n}}}\n\n").into());
                 typed(200, EVENT_STREAM, MockBody::pieces(clock, every, events))
@@ -78,8 +80,8 @@ impl Endpoint {
                 let pieces = (0..count).map(|_| Bytes::from_static(b"slow\n"));
                 typed(200, TEXT, MockBody::pieces(clock, every, pieces))
             }
-            Self::Trailers => with_trailers(&call),
-            Self::Wrong(expected) => handle::json(400, &json!({ "error": expected })),
+            Self::Trailers => with_trailers(&request),
+            Self::Invalid(expected) => handle::json(400, &json!({ "error": expected })),
         }
     }
 }
@@ -87,8 +89,8 @@ impl Endpoint {
 pub(super) const EVENT_STREAM: &str = "text/event-stream; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// A pebibyte: nobody reads it to its end, and counting it does not overflow.
-const MOST_BYTES: u64 = 1 << 50;
+/// A pebibyte: more than any client reads, and far from overflow.
+const MAX_BYTES: u64 = 1 << 50;
 
 fn events(query: &str) -> Result<Endpoint, String> {
     Ok(Endpoint::Events {
@@ -105,28 +107,28 @@ fn slow(query: &str) -> Result<Endpoint, String> {
     })
 }
 
-fn count(query: &str, usual: u64) -> Result<u64, String> {
-    parameter(query, "n").map_or(Ok(usual), |text| {
+fn count(query: &str, default: u64) -> Result<u64, String> {
+    parameter(query, "n").map_or(Ok(default), |text| {
         setting::whole(text, 0, 1_000_000_000)
             .map_err(|expected| format!("`n` is `{text}`, expected {expected}"))
     })
 }
 
-fn time(query: &str, name: &str, usual: Duration) -> Result<Duration, String> {
-    parameter(query, name).map_or(Ok(usual), |text| {
+fn time(query: &str, name: &str, default: Duration) -> Result<Duration, String> {
+    parameter(query, name).map_or(Ok(default), |text| {
         duration::parse(text)
             .map_err(|expected| format!("`{name}` is `{text}`, expected {expected}"))
     })
 }
 
-/// A parameter as it stands: none of ours needs escapes.
+/// The raw value of a parameter; none of ours needs percent-decoding.
 fn parameter<'a>(query: &'a str, name: &str) -> Option<&'a str> {
     let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
 }
 
-fn echo(call: &Call<'_>, length: u64, trailers: Option<&HeaderMap>) -> Answer {
-    let head = &call.head;
+fn echo(request: &MockRequest<'_>, length: u64, trailers: Option<&HeaderMap>) -> MockResponse {
+    let head = &request.head;
     handle::json(
         200,
         &json!({
@@ -137,12 +139,12 @@ fn echo(call: &Call<'_>, length: u64, trailers: Option<&HeaderMap>) -> Answer {
             "headers": headers_json(&head.headers),
             "trailers": trailers.map(headers_json),
             "body_length": length,
-            "client": call.peer.address.to_string(),
+            "client": request.connection.address.to_string(),
         }),
     )
 }
 
-/// Values by name; several of one name are a list.
+/// Values by name; a repeated header is a list.
 fn headers_json(headers: &HeaderMap) -> Value {
     let mut map = Map::new();
     for name in headers.keys() {
@@ -159,53 +161,53 @@ fn headers_json(headers: &HeaderMap) -> Value {
     Value::Object(map)
 }
 
-/// Statuses without content have none.
-fn of_status(status: u16) -> Answer {
-    if matches!(status, 204 | 205 | 304) {
-        let mut answer = typed(status, "application/json", MockBody::empty());
-        answer.headers_mut().clear();
-        return answer;
+fn status_response(status: u16) -> MockResponse {
+    if has_no_body(status) {
+        let mut response = typed(status, "application/json", MockBody::empty());
+        response.headers_mut().clear();
+        return response;
     }
     handle::json(status, &json!({ "status": status }))
 }
 
-fn with_trailers(call: &Call<'_>) -> Answer {
+fn with_trailers(request: &MockRequest<'_>) -> MockResponse {
     let pieces = ["first\n", "second\n"].map(|piece| Bytes::from_static(piece.as_bytes()));
-    let body = MockBody::pieces(call.desk.clock(), Duration::ZERO, pieces.into_iter());
+    let body = MockBody::pieces(request.state.clock(), Duration::ZERO, pieces.into_iter());
     let name = HeaderName::from_static("x-mock-trailer");
     let trailers = HeaderMap::from_iter([(name, HeaderValue::from_static("behind"))]);
-    let mut answer = typed(200, TEXT, body.with_trailers(trailers));
+    let mut response = typed(200, TEXT, body.with_trailers(trailers));
     let announced = HeaderValue::from_static("x-mock-trailer");
-    answer
+    response
         .headers_mut()
         .insert(http::header::TRAILER, announced);
-    answer
+    response
 }
 
-/// What a mock tells of itself, or does to itself.
-pub(super) fn about(desk: &Desk, method: &Method, name: &str) -> Answer {
+/// The response at `/_mock/NAME`.
+pub(super) fn control(state: &MockState, method: &Method, name: &str) -> MockResponse {
     match (name, method) {
-        ("stats", &Method::GET | &Method::HEAD) => handle::json(200, &json!(desk.stats())),
-        ("log", &Method::GET | &Method::HEAD) => handle::json(200, &log(desk)),
+        ("stats", &Method::GET | &Method::HEAD) => handle::json(200, &json!(state.stats())),
+        ("log", &Method::GET | &Method::HEAD) => handle::json(200, &log(state)),
         ("reset", &Method::POST) => {
-            desk.reset();
+            state.reset();
             handle::json(200, &json!({ "ok": true }))
         }
-        ("stats" | "log" | "reset", _) => handle::json(405, &json!({ "error": ABOUT })),
-        _ => handle::json(404, &json!({ "error": ABOUT })),
+        ("stats" | "log" | "reset", _) => handle::json(405, &json!({ "error": EXPECTED_CONTROL })),
+        _ => handle::json(404, &json!({ "error": EXPECTED_CONTROL })),
     }
 }
 
-const ABOUT: &str = "expected `GET /_mock/stats`, `GET /_mock/log` or `POST /_mock/reset`";
+const EXPECTED_CONTROL: &str =
+    "expected `GET /_mock/stats`, `GET /_mock/log` or `POST /_mock/reset`";
 
-fn log(desk: &Desk) -> Value {
-    let (entries, forgotten) = desk.log();
+fn log(state: &MockState) -> Value {
+    let (entries, dropped) = state.log();
     let requests: Vec<Value> = entries.iter().map(entry_json).collect();
-    json!({ "forgotten": forgotten, "requests": requests })
+    json!({ "forgotten": dropped, "requests": requests })
 }
 
 fn entry_json(entry: &LogEntry) -> Value {
-    // Whole microseconds: beyond that, digits are noise.
+    // With microseconds; finer digits are noise.
     let millis = |time: Duration| time.as_micros() as f64 / 1000.0;
     json!({
         "at_ms": millis(entry.at),

@@ -1,4 +1,4 @@
-//! One request, one answer.
+//! From a request to its response.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -14,140 +14,130 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
 use super::body::MockBody;
-use super::desk::{Desk, Ticket};
 use super::endpoint::{self, Endpoint};
-use super::journal::End;
-use super::model::{Fate, Planned};
+use super::model::{Decision, PlannedResponse};
+use super::state::{MockState, RequestGuard};
+use super::stats::RequestEnd;
 
-/// An answer.
-pub(super) type Answer = Response<MockBody>;
+pub(super) type MockResponse = Response<MockBody>;
 
-/// Who is at the other end of a connection.
+/// A client's connection.
 #[derive(Debug)]
-pub(super) struct Peer {
-    pub(super) desk: Arc<Desk>,
-    /// Their number.
+pub(super) struct Connection {
+    pub(super) state: Arc<MockState>,
+    /// The client's number.
     pub(super) client: usize,
     pub(super) address: IpAddr,
-    /// Is the connection to end with a reset?
+    /// Whether it ends with a TCP reset.
     pub(super) is_reset: Arc<AtomicBool>,
 }
 
-/// A request and what is known about it.
+/// A request to which a response is planned.
 #[derive(Debug)]
-pub(super) struct Call<'a> {
-    pub(super) desk: &'a Arc<Desk>,
-    pub(super) peer: &'a Peer,
+pub(super) struct MockRequest<'a> {
+    pub(super) state: &'a Arc<MockState>,
+    pub(super) connection: &'a Connection,
     pub(super) head: Parts,
     pub(super) body: Incoming,
-    pub(super) planned: Planned,
-    /// The number of the request.
+    pub(super) planned: PlannedResponse,
+    /// Its number, counted from 0.
     pub(super) number: u64,
 }
 
-/// The connection ends without an answer.
+/// The connection is reset instead of a response.
 #[derive(Debug)]
-pub(super) struct HungUp;
+pub(super) struct ConnectionReset;
 
-impl fmt::Display for HungUp {
+impl fmt::Display for ConnectionReset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("it hung up, as it was told to")
+        f.write_str("reset as decided")
     }
 }
 
-impl std::error::Error for HungUp {}
+impl std::error::Error for ConnectionReset {}
 
-pub(super) async fn handle(peer: Arc<Peer>, request: Request<Incoming>) -> Result<Answer, HungUp> {
-    let desk = &peer.desk;
+pub(super) async fn handle(
+    connection: Arc<Connection>,
+    request: Request<Incoming>,
+) -> Result<MockResponse, ConnectionReset> {
+    let state = &connection.state;
     let (head, body) = request.into_parts();
     let is_head = head.method == Method::HEAD;
-    if let Some(answer) = unlimited(desk, &head) {
-        return Ok(for_head(answer, is_head));
+    if let Some(response) = unlimited(state, &head) {
+        return Ok(for_head(response, is_head));
     }
-    let (mut ticket, fate) = desk.arrive(peer.client, &head.method, head.uri.path());
-    match fate {
-        Fate::Reset => {
-            ticket.end(End::Unanswered);
-            peer.is_reset.store(true, Ordering::Relaxed);
-            Err(HungUp)
+    let (mut guard, decision) = state.receive(connection.client, &head.method, head.uri.path());
+    match decision {
+        Decision::Reset => {
+            guard.end(RequestEnd::NoResponse);
+            connection.is_reset.store(true, Ordering::Relaxed);
+            Err(ConnectionReset)
         }
-        Fate::Silent => {
-            ticket.end(End::Unanswered);
-            match silence(desk, body).await {}
+        Decision::Silent => {
+            guard.end(RequestEnd::NoResponse);
+            match never_respond(state, body).await {}
         }
-        Fate::Answered(planned) => {
-            let call = Call {
-                desk,
-                peer: &peer,
+        Decision::Respond(planned) => {
+            let request = MockRequest {
+                state,
+                connection: &connection,
                 head,
                 body,
                 planned,
-                number: ticket.number(),
+                number: guard.number(),
             };
-            Ok(answer(call, ticket).await)
+            Ok(respond(request, guard).await)
         }
     }
 }
 
-/// The answer at a path that no limit is asked for.
-fn unlimited(desk: &Desk, head: &Parts) -> Option<Answer> {
+/// The response at a path that is not limited.
+fn unlimited(state: &MockState, head: &Parts) -> Option<MockResponse> {
     let path = head.uri.path();
     match path.strip_prefix("/_mock/") {
-        Some(name) => Some(endpoint::about(desk, &head.method, name)),
-        None => desk.settings.style.free(desk, path),
+        Some(name) => Some(endpoint::control(state, &head.method, name)),
+        None => state.settings.style.unlimited(state, path),
     }
 }
 
-async fn answer(call: Call<'_>, mut ticket: Ticket) -> Answer {
-    let (desk, planned) = (call.desk, call.planned);
-    let is_head = call.head.method == Method::HEAD;
-    let style = desk.settings.style;
-    let mut answer = if planned.status == 200 {
-        match Endpoint::of(call.head.uri.path(), call.head.uri.query()) {
-            Some(endpoint) => endpoint.answer(call).await,
-            None => style.content(call).await,
+async fn respond(mut request: MockRequest<'_>, mut guard: RequestGuard) -> MockResponse {
+    let (state, planned) = (request.state, request.planned);
+    let is_head = request.head.method == Method::HEAD;
+    let style = state.settings.style;
+    let mut response = if planned.status == 200 {
+        match Endpoint::parse(request.head.uri.path(), request.head.uri.query()) {
+            Some(endpoint) => endpoint.respond(request).await,
+            None => style.success(request).await,
         }
     } else {
-        let call = call.without_body().await;
-        style.without_content(&call)
+        drain(&mut request.body).await;
+        style.failure(&request)
     };
-    style.tell(desk, &planned, answer.headers_mut());
-    desk.sleep_until(&ticket, planned.at).await;
-    ticket.end(match planned.is_cut {
-        true => End::Unanswered,
-        false => End::Answered(answer.status().as_u16()),
+    style.add_headers(state, &planned, response.headers_mut());
+    state.sleep_until(&guard, planned.at).await;
+    guard.end(match planned.is_cut {
+        true => RequestEnd::NoResponse,
+        false => RequestEnd::Response(response.status().as_u16()),
     });
     if planned.is_cut {
-        answer = answer.map(MockBody::cut);
+        response = response.map(MockBody::cut);
     }
-    for_head(answer, is_head).map(|body| body.with_ticket(ticket))
+    for_head(response, is_head).map(|body| body.with_guard(guard))
 }
 
-/// The answer without its body, if only its head was asked for; it still says how long that is.
-fn for_head(mut answer: Answer, is_head: bool) -> Answer {
+/// For HEAD, removes the body and keeps its `content-length`.
+fn for_head(mut response: MockResponse, is_head: bool) -> MockResponse {
     if !is_head {
-        return answer;
+        return response;
     }
-    if let Some(length) = answer.body().size_hint().exact() {
-        let headers = answer.headers_mut();
+    if let Some(length) = response.body().size_hint().exact() {
+        let headers = response.headers_mut();
         headers.insert(header::CONTENT_LENGTH, length.into());
     }
-    answer.map(|_| MockBody::empty())
+    response.map(|_| MockBody::empty())
 }
 
-impl Call<'_> {
-    /// Reads the request to its end and forgets it piece by piece; gives its length.
-    pub(super) async fn drain(&mut self) -> u64 {
-        drain(&mut self.body).await.0
-    }
-
-    async fn without_body(mut self) -> Self {
-        self.drain().await;
-        self
-    }
-}
-
-/// Reads a body to its end and forgets it piece by piece; gives its length and its trailers.
+/// Reads a body to its end and discards it; returns its length and its trailers.
 pub(super) async fn drain(body: &mut Incoming) -> (u64, Option<http::HeaderMap>) {
     let (mut length, mut trailers) = (0, None);
     while !body.is_end_stream() {
@@ -162,17 +152,17 @@ pub(super) async fn drain(body: &mut Incoming) -> (u64, Option<http::HeaderMap>)
     (length, trailers)
 }
 
-/// Says nothing until the client goes away or the mock ends.
-async fn silence(desk: &Desk, mut body: Incoming) -> Infallible {
+/// Waits until the client disconnects or the mock stops.
+async fn never_respond(state: &MockState, mut body: Incoming) -> Infallible {
     drain(&mut body).await;
     loop {
-        let later = desk.clock().now() + Duration::from_secs(3600);
-        desk.clock().sleep_until(later).await;
+        let later = state.clock().now() + Duration::from_secs(3600);
+        state.clock().sleep_until(later).await;
     }
 }
 
-/// A JSON body.
-pub(super) fn json(status: u16, value: &serde_json::Value) -> Answer {
+/// A response with a JSON body.
+pub(super) fn json(status: u16, value: &serde_json::Value) -> MockResponse {
     typed(
         status,
         "application/json",
@@ -180,10 +170,11 @@ pub(super) fn json(status: u16, value: &serde_json::Value) -> Answer {
     )
 }
 
-pub(super) fn typed(status: u16, media_type: &'static str, body: MockBody) -> Answer {
-    let mut answer = Response::new(body);
-    *answer.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
+/// A response with a body of this media type.
+pub(super) fn typed(status: u16, media_type: &'static str, body: MockBody) -> MockResponse {
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
     let value = http::HeaderValue::from_static(media_type);
-    answer.headers_mut().insert(header::CONTENT_TYPE, value);
-    answer
+    response.headers_mut().insert(header::CONTENT_TYPE, value);
+    response
 }

@@ -1,11 +1,10 @@
-//! What becomes of a request, and when: the simulator's upstreams and the script, one after the other.
+//! Decides what happens to a request, and when: first the limits, then the script.
 //!
-//! The limits are the models that `tidegate simulate` plays, asked with a real clock. With several,
-//! a request has to be within all of them: the first that has nothing left refuses it, and the
-//! others are not touched. Outages, failures by chance and steps belong to the first.
+//! The limits are the upstream models of `tidegate simulate`, with a real clock. With several, a
+//! request has to be within all of them: the first that is exhausted refuses it, and the others are
+//! not charged. Outages, random failures and steps belong to the first.
 //!
-//! A script answers what the limits let through. Its n-th answer is for the n-th request that gets
-//! that far, so that a script and a limit can be written together.
+//! The n-th response of a script is for the n-th request within the limits.
 
 use std::time::Duration;
 
@@ -14,61 +13,61 @@ use policy::time::Timestamp;
 use sim::upstream::{Kind, LimitStatus, Reply, Upstream, UpstreamResponse, UpstreamSettings};
 
 use super::MockSettings;
-use super::script::{Cue, Script};
+use super::script::{Script, ScriptStep};
 
-/// A limit that nobody reaches, for upstreams that only fail or take their time.
+/// A limit that is never reached, for upstreams that only fail or have latency.
 pub const UNLIMITED: Kind = Kind::Bucket {
     rate: 1e9,
     burst: 1e9,
 };
 
-/// What becomes of a request.
+/// What happens to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
-    /// It is answered.
-    Answered(Planned),
-    /// The connection is reset.
+pub(super) enum Decision {
+    /// It gets this response.
+    Respond(PlannedResponse),
+    /// Its connection is reset.
     Reset,
-    /// Nothing ever comes.
+    /// It never gets a response.
     Silent,
 }
 
-/// An answer before it has a body.
+/// A response without its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Planned {
-    /// When it leaves.
+pub(super) struct PlannedResponse {
+    /// When it is sent.
     pub(super) at: Timestamp,
     pub(super) status: u16,
-    pub(super) why: Why,
-    /// `Retry-After`, in whole seconds.
+    pub(super) reason: ResponseReason,
+    /// `Retry-After` in seconds.
     pub(super) retry_after: Option<u64>,
-    /// The limit that refuses or, of those that let it through, has the least left.
+    /// The limit that refuses or, if none does, the one with the least remaining.
     pub(super) limit: Option<LimitStatus>,
-    /// The quota for a window, or else the first limit.
+    /// The first window, else the first limit.
     pub(super) quota: Option<LimitStatus>,
-    /// Does it break off in its middle?
+    /// Whether its body is cut off in the middle.
     pub(super) is_cut: bool,
 }
 
-/// Why an answer is what it is.
+/// ResponseReason a response has its status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Why {
-    /// It is within every limit.
-    Served,
-    /// It fails by chance.
-    Chance,
-    /// It is one too many for a rate.
+pub(super) enum ResponseReason {
+    /// The request is within every limit.
+    Success,
+    /// A random failure.
+    RandomFailure,
+    /// The request exceeds a rate.
     Rate,
-    /// It is one too many for a window.
+    /// The request exceeds the quota of a window.
     Quota,
-    /// The client was refused too often.
+    /// The client is banned.
     Banned,
-    /// All slots are taken, and so is the queue.
+    /// All slots and the queue are full.
     QueueFull,
-    /// The server is away, and something in front of it says so.
-    Away,
-    /// The script has it so.
-    Scripted,
+    /// An outage with a status.
+    Outage,
+    /// The script says so.
+    Script,
 }
 
 /// Limits and script.
@@ -76,7 +75,7 @@ pub(super) enum Why {
 pub(super) struct Model {
     limits: Vec<Limit>,
     script: Option<Script>,
-    /// How many requests the script has answered.
+    /// How many requests the script has decided.
     scripted: u64,
 }
 
@@ -96,7 +95,7 @@ impl Model {
             .map(|kind| further(first.as_ref(), *kind));
         let limits = first.iter().cloned().chain(further).zip(settings.seed..);
         let limits = limits.map(|(mut upstream, seed)| {
-            upstream.headers |= settings.style.always_tells();
+            upstream.headers |= settings.style.always_sends_limit();
             upstream.headers &= upstream.kind != UNLIMITED || !upstream.steps.is_empty();
             Limit::new(upstream, seed)
         });
@@ -107,26 +106,26 @@ impl Model {
         }
     }
 
-    /// Takes a request of `client` that arrives at `now`, which is never before an earlier one.
-    pub(super) fn receive(&mut self, client: usize, now: Timestamp) -> Fate {
-        match self.ask_limits(client, now) {
-            Fate::Answered(planned) if planned.status == 200 => self.ask_script(planned, now),
-            fate => fate,
+    /// Decides about a request of `client` that arrives at `now`, which never decreases.
+    pub(super) fn receive(&mut self, client: usize, now: Timestamp) -> Decision {
+        match self.check_limits(client, now) {
+            Decision::Respond(planned) if planned.status == 200 => self.apply_script(planned, now),
+            decision => decision,
         }
     }
 
-    /// How often a client was banned.
+    /// The number of bans so far.
     pub(super) fn bans(&self) -> u64 {
         self.limits.iter().map(|limit| limit.upstream.bans()).sum()
     }
 
-    /// The most that ever waited for a slot.
+    /// The longest queue for slots so far.
     pub(super) fn max_queue(&self) -> Option<u64> {
         let queues = self.limits.iter();
         queues.filter_map(|limit| limit.upstream.max_queue()).max()
     }
 
-    /// What is left of the quota, if there is a limit to tell of.
+    /// The state of the quota, if responses carry it.
     pub(super) fn quota(&mut self, now: Timestamp) -> Option<LimitStatus> {
         let index = self.quota_index()?;
         let limit = &mut self.limits[index];
@@ -136,42 +135,44 @@ impl Model {
             .then(|| limit.upstream.limit_status(now))
     }
 
-    fn ask_limits(&mut self, client: usize, now: Timestamp) -> Fate {
-        let fate = match self.limits.as_mut_slice() {
-            [] => Fate::Answered(Planned::served(now)),
+    fn check_limits(&mut self, client: usize, now: Timestamp) -> Decision {
+        let decision = match self.limits.as_mut_slice() {
+            [] => Decision::Respond(PlannedResponse::success(now)),
             [only] => only.receive(client, now),
             [first, ..] if first.settings.outage_at(now).is_some() => first.receive(client, now),
-            several => ask_several(several, client, now),
+            several => check_several(several, client, now),
         };
-        match fate {
-            Fate::Answered(planned) if self.limits.len() > 1 => Fate::Answered(Planned {
-                quota: self.quota(now),
-                ..planned
-            }),
-            fate => fate,
+        match decision {
+            Decision::Respond(planned) if self.limits.len() > 1 => {
+                Decision::Respond(PlannedResponse {
+                    quota: self.quota(now),
+                    ..planned
+                })
+            }
+            decision => decision,
         }
     }
 
-    fn ask_script(&mut self, planned: Planned, now: Timestamp) -> Fate {
+    fn apply_script(&mut self, planned: PlannedResponse, now: Timestamp) -> Decision {
         let Some(script) = &self.script else {
-            return Fate::Answered(planned);
+            return Decision::Respond(planned);
         };
-        let cue = script.cue(self.scripted);
+        let step = script.step(self.scripted);
         self.scripted += 1;
-        match cue {
-            Cue::Reset => Fate::Reset,
-            Cue::Silent => Fate::Silent,
-            Cue::Cut => Fate::Answered(Planned {
+        match step {
+            ScriptStep::Reset => Decision::Reset,
+            ScriptStep::Silent => Decision::Silent,
+            ScriptStep::Cut => Decision::Respond(PlannedResponse {
                 is_cut: true,
                 ..planned
             }),
-            Cue::Answer {
+            ScriptStep::Respond {
                 status,
                 retry_after,
                 latency,
-            } => Fate::Answered(Planned {
+            } => Decision::Respond(PlannedResponse {
                 status,
-                why: Why::Scripted,
+                reason: ResponseReason::Script,
                 retry_after,
                 at: latency.map_or(planned.at, |latency| now + latency),
                 ..planned
@@ -186,7 +187,7 @@ impl Model {
     }
 }
 
-/// A further limit: it refuses as the first does, and adds nothing to what is served.
+/// A further limit: it refuses like the first, and adds no latency, failures or outages.
 fn further(first: Option<&UpstreamSettings>, kind: Kind) -> UpstreamSettings {
     let alone = UpstreamSettings::of(kind);
     UpstreamSettings {
@@ -199,24 +200,24 @@ fn further(first: Option<&UpstreamSettings>, kind: Kind) -> UpstreamSettings {
     }
 }
 
-/// The first that has nothing left refuses; else all of them take the request.
-fn ask_several(limits: &mut [Limit], client: usize, now: Timestamp) -> Fate {
-    let is_spent = |limit: &mut Limit| limit.upstream.limit_status(now).remaining == 0;
-    if let Some(spent) = limits
+/// The first exhausted limit refuses; if there is none, the request is charged to all.
+fn check_several(limits: &mut [Limit], client: usize, now: Timestamp) -> Decision {
+    let is_exhausted = |limit: &mut Limit| limit.upstream.limit_status(now).remaining == 0;
+    if let Some(exhausted) = limits
         .iter_mut()
-        .find_map(|limit| is_spent(limit).then_some(limit))
+        .find_map(|limit| is_exhausted(limit).then_some(limit))
     {
-        return spent.receive(client, now);
+        return exhausted.receive(client, now);
     }
-    let mut all: Option<Planned> = None;
+    let mut combined: Option<PlannedResponse> = None;
     for limit in limits {
-        match (limit.receive(client, now), all) {
-            (Fate::Answered(planned), None) => all = Some(planned),
-            (Fate::Answered(planned), Some(before)) => all = Some(before.and(planned)),
-            (fate, _) => return fate,
+        match (limit.receive(client, now), combined) {
+            (Decision::Respond(planned), None) => combined = Some(planned),
+            (Decision::Respond(planned), Some(before)) => combined = Some(before.and(planned)),
+            (decision, _) => return decision,
         }
     }
-    Fate::Answered(all.unwrap_or_else(|| Planned::served(now)))
+    Decision::Respond(combined.unwrap_or_else(|| PlannedResponse::success(now)))
 }
 
 impl Limit {
@@ -228,15 +229,15 @@ impl Limit {
         }
     }
 
-    fn receive(&mut self, client: usize, now: Timestamp) -> Fate {
+    fn receive(&mut self, client: usize, now: Timestamp) -> Decision {
         match self.upstream.receive(client, now, &mut self.random) {
-            Reply::Unreachable => Fate::Reset,
-            Reply::Silent { .. } => Fate::Silent,
-            Reply::Response { at, response } => Fate::Answered(Planned {
-                // Both ways at once: only the client could tell them apart.
+            Reply::Unreachable => Decision::Reset,
+            Reply::Silent { .. } => Decision::Silent,
+            Reply::Response { at, response } => Decision::Respond(PlannedResponse {
+                // The client cannot tell the two ways apart.
                 at: at + self.settings.network * 2,
                 status: response.status,
-                why: self.why(&response, now),
+                reason: self.reason(&response, now),
                 retry_after: response.retry_after,
                 limit: response.limit,
                 quota: response.limit,
@@ -245,26 +246,26 @@ impl Limit {
         }
     }
 
-    fn why(&self, response: &UpstreamResponse, now: Timestamp) -> Why {
+    fn reason(&self, response: &UpstreamResponse, now: Timestamp) -> ResponseReason {
         let is_window = matches!(self.settings.kind, Kind::Window { .. });
         match response.status {
-            _ if self.settings.outage_at(now).is_some() => Why::Away,
-            500 => Why::Chance,
-            403 => Why::Banned,
-            429 if is_window => Why::Quota,
-            429 => Why::Rate,
-            503 => Why::QueueFull,
-            _ => Why::Served,
+            _ if self.settings.outage_at(now).is_some() => ResponseReason::Outage,
+            500 => ResponseReason::RandomFailure,
+            403 => ResponseReason::Banned,
+            429 if is_window => ResponseReason::Quota,
+            429 => ResponseReason::Rate,
+            503 => ResponseReason::QueueFull,
+            _ => ResponseReason::Success,
         }
     }
 }
 
-impl Planned {
-    fn served(at: Timestamp) -> Self {
+impl PlannedResponse {
+    fn success(at: Timestamp) -> Self {
         Self {
             at,
             status: 200,
-            why: Why::Served,
+            reason: ResponseReason::Success,
             retry_after: None,
             limit: None,
             quota: None,
@@ -272,7 +273,7 @@ impl Planned {
         }
     }
 
-    /// Both at once: the worse status, the later time, and what has less left.
+    /// Combines two: the higher status, the later time, and the limit with less remaining.
     fn and(self, other: Self) -> Self {
         let at = self.at.max(other.at);
         let worse = if other.status > self.status {
@@ -280,8 +281,8 @@ impl Planned {
         } else {
             self
         };
-        let left = |planned: &Self| planned.limit.map_or(u64::MAX, |limit| limit.remaining);
-        let limit = if left(&other) < left(&self) {
+        let remaining = |planned: &Self| planned.limit.map_or(u64::MAX, |limit| limit.remaining);
+        let limit = if remaining(&other) < remaining(&self) {
             other.limit
         } else {
             self.limit
@@ -310,16 +311,16 @@ mod tests {
         })
     }
 
-    fn status(fate: Fate) -> u16 {
-        match fate {
-            Fate::Answered(planned) => planned.status,
-            Fate::Reset => 0,
-            Fate::Silent => 1,
+    fn status(decision: Decision) -> u16 {
+        match decision {
+            Decision::Respond(planned) => planned.status,
+            Decision::Reset => 0,
+            Decision::Silent => 1,
         }
     }
 
     #[test]
-    fn what_happens_is_what_the_simulator_plays() {
+    fn decides_like_the_simulated_upstream() {
         for shipped in SHIPPED {
             let upstream = shipped.scenario().upstream;
             let mut simulated = Upstream::new(&upstream);
@@ -339,37 +340,41 @@ mod tests {
                     }
                     Reply::Unreachable | Reply::Silent { .. } => None,
                 };
-                let met = match model.receive(0, now) {
-                    Fate::Answered(met) => Some((met.at, met.status, met.retry_after)),
-                    Fate::Reset | Fate::Silent => None,
+                let decided = match model.receive(0, now) {
+                    Decision::Respond(planned) => {
+                        Some((planned.at, planned.status, planned.retry_after))
+                    }
+                    Decision::Reset | Decision::Silent => None,
                 };
-                assert_eq!(met, expected, "{} at {now:?}", shipped.name);
+                assert_eq!(decided, expected, "{} at {now:?}", shipped.name);
             }
         }
     }
 
     #[test]
-    fn it_says_which_limit_refuses_and_what_is_left_of_the_quota() {
+    fn names_the_limit_that_refuses_and_the_remaining_quota() {
         let mut model = Model::new(&MockSettings {
             style: crate::mock::Style::Github,
             upstream: Some(UpstreamSettings::of(spec::limit("1/s").unwrap().kind())),
             further: vec![spec::limit("2/1h").unwrap().kind()],
             ..MockSettings::default()
         });
-        let mut met = |seconds| match model.receive(0, Timestamp::from_secs(seconds)) {
-            Fate::Answered(met) => (met.why, met.quota.map(|quota| quota.remaining)),
-            fate => panic!("{fate:?}"),
+        let mut receive = |seconds| match model.receive(0, Timestamp::from_secs(seconds)) {
+            Decision::Respond(planned) => {
+                (planned.reason, planned.quota.map(|quota| quota.remaining))
+            }
+            decision => panic!("{decision:?}"),
         };
-        assert_eq!(met(0), (Why::Served, Some(1)));
-        assert_eq!(met(0), (Why::Rate, Some(1)));
-        assert_eq!(met(1), (Why::Served, Some(0)));
-        assert_eq!(met(2), (Why::Quota, Some(0)));
+        assert_eq!(receive(0), (ResponseReason::Success, Some(1)));
+        assert_eq!(receive(0), (ResponseReason::Rate, Some(1)));
+        assert_eq!(receive(1), (ResponseReason::Success, Some(0)));
+        assert_eq!(receive(2), (ResponseReason::Quota, Some(0)));
     }
 
     proptest! {
-        /// Whoever is accepted is accepted by each limit alone, and who is refused takes nothing.
+        /// A request is accepted if each limit alone accepts it; a refused one is charged to none.
         #[test]
-        fn several_limits_are_all_or_nothing(
+        fn charges_all_limits_or_none(
             gaps in prop::collection::vec(0_u64..400, 1..200),
         ) {
             let limits = ["5/s burst 3", "10/3s", "slots 2 300ms queue 1"];

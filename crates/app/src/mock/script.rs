@@ -1,52 +1,52 @@
-//! Answers in a given order: what the n-th request gets.
+//! Scripts: the response to the n-th request.
 //!
-//! After the last answer the last one is given again and again, so that `503*3,200` is a server
-//! that recovers; with `repeat` at the end, all of them begin anew.
+//! The last response repeats, so that `503*3,200` is a server that recovers; with `repeat` at the
+//! end, the whole script starts over.
 
 use std::time::Duration;
 
 use policy::{duration, setting};
 
-/// Answers, one per request.
+/// Responses in order, one per request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
-    runs: Vec<Run>,
-    /// Does it begin anew after the last?
+    parts: Vec<Part>,
+    /// Whether it starts over after the last.
     repeats: bool,
 }
 
-/// The same answer, so many times.
+/// One step, repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Run {
-    cue: Cue,
+struct Part {
+    step: ScriptStep,
     times: u64,
 }
 
-/// What one request gets.
+/// What happens to one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cue {
-    /// An answer.
-    Answer {
+pub(super) enum ScriptStep {
+    /// A response.
+    Respond {
         status: u16,
-        /// Seconds of `Retry-After`.
+        /// `Retry-After` in seconds.
         retry_after: Option<u64>,
-        /// How long it takes; `None`: as long as usual.
+        /// `None`: the latency of the upstream.
         latency: Option<Duration>,
     },
-    /// The connection is reset without an answer.
+    /// The connection is reset without a response.
     Reset,
-    /// Nothing ever comes.
+    /// No response ever.
     Silent,
-    /// The answer breaks off in its middle.
+    /// The body of the response is cut off in the middle.
     Cut,
 }
 
 impl Script {
-    /// Reads answers with commas between them: `200,200@2500ms,429:3,503*2,reset,200`.
+    /// Parses responses separated by commas: `200,200@2500ms,429:3,503*2,reset,200`.
     ///
     /// # Errors
     ///
-    /// What was expected instead of the first part that is wrong.
+    /// What was expected instead of the first invalid part.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut parts: Vec<&str> = text.split(',').map(str::trim).collect();
         let repeats = parts.last() == Some(&"repeat");
@@ -56,58 +56,61 @@ impl Script {
         if parts.is_empty() {
             return Err(format!("{AN_ANSWER} before `repeat`"));
         }
-        let runs = parts.into_iter().map(run);
+        let parts = parts.into_iter().map(part);
         Ok(Self {
-            runs: runs.collect::<Result<_, _>>()?,
+            parts: parts.collect::<Result<_, _>>()?,
             repeats,
         })
     }
 
-    /// The cue of the request with this number, counted from 0.
-    pub(super) fn cue(&self, number: u64) -> Cue {
-        let length: u64 = self.runs.iter().map(|run| run.times).sum();
+    /// The step for the request with this number, counted from 0.
+    pub(super) fn step(&self, number: u64) -> ScriptStep {
+        let length: u64 = self.parts.iter().map(|part| part.times).sum();
         let mut left = if self.repeats {
             number % length
         } else {
             number
         };
-        for run in &self.runs {
-            if left < run.times {
-                return run.cue;
+        for part in &self.parts {
+            if left < part.times {
+                return part.step;
             }
-            left -= run.times;
+            left -= part.times;
         }
-        self.runs.last().map_or(Cue::Reset, |run| run.cue)
+        self.parts
+            .last()
+            .map_or(ScriptStep::Reset, |part| part.step)
     }
 }
 
 const AN_ANSWER: &str =
     "an answer such as `200`, `200@2500ms`, `429:3`, `503*5`, `reset`, `silent` or `cut`";
 
-fn run(part: &str) -> Result<Run, String> {
-    let (cue, times) = match part.split_once('*') {
-        Some((cue, times)) => (
-            cue,
-            setting::whole(times, 1, 1_000_000)
-                .map_err(|expected| wrong(part, format!("{expected} after `*`, as in `503*5`")))?,
+fn part(text: &str) -> Result<Part, String> {
+    let (step, times) = match text.split_once('*') {
+        Some((step, times)) => (
+            step,
+            setting::whole(times, 1, 1_000_000).map_err(|expected| {
+                invalid(text, format!("{expected} after `*`, as in `503*5`"))
+            })?,
         ),
-        None => (part, 1),
+        None => (text, 1),
     };
-    Ok(Run {
-        cue: self::cue(cue).map_err(|expected| wrong(part, expected))?,
+    Ok(Part {
+        step: self::step(step).map_err(|expected| invalid(text, expected))?,
         times,
     })
 }
 
-fn wrong(part: &str, expected: impl std::fmt::Display) -> String {
-    format!("{expected}, not `{part}`")
+fn invalid(text: &str, expected: impl std::fmt::Display) -> String {
+    format!("{expected}, not `{text}`")
 }
 
-fn cue(text: &str) -> Result<Cue, String> {
+fn step(text: &str) -> Result<ScriptStep, String> {
     match text {
-        "reset" => return Ok(Cue::Reset),
-        "silent" | "timeout" => return Ok(Cue::Silent),
-        "cut" => return Ok(Cue::Cut),
+        "reset" => return Ok(ScriptStep::Reset),
+        "silent" | "timeout" => return Ok(ScriptStep::Silent),
+        "cut" => return Ok(ScriptStep::Cut),
         _ => {}
     }
     let (rest, latency) = match text.split_once('@') {
@@ -126,8 +129,8 @@ fn cue(text: &str) -> Result<Cue, String> {
         }
         None => (rest, None),
     };
-    Ok(Cue::Answer {
-        // What is below 200 is no answer but a word before it.
+    Ok(ScriptStep::Respond {
+        // A status below 200 is an interim response.
         status: setting::whole(status, 200, 599).map_err(|_| AN_ANSWER.to_owned())?,
         retry_after,
         latency,
@@ -140,52 +143,58 @@ mod tests {
 
     use super::*;
 
-    fn answer(status: u16, retry_after: Option<u64>, latency_ms: Option<u64>) -> Cue {
-        Cue::Answer {
+    fn respond(status: u16, retry_after: Option<u64>, latency_ms: Option<u64>) -> ScriptStep {
+        ScriptStep::Respond {
             status,
             retry_after,
             latency: latency_ms.map(Duration::from_millis),
         }
     }
 
-    fn cues(text: &str, count: u64) -> Vec<Cue> {
+    fn steps(text: &str, count: u64) -> Vec<ScriptStep> {
         let script = Script::parse(text).unwrap();
-        (0..count).map(|number| script.cue(number)).collect()
+        (0..count).map(|number| script.step(number)).collect()
     }
 
     #[test]
-    fn answers_come_in_their_order_and_the_last_for_ever() {
-        let ok = answer(200, None, None);
+    fn steps_are_in_order_and_the_last_repeats() {
+        let ok = respond(200, None, None);
         assert_eq!(
-            cues("200, 200@2500ms,429:3,503:1@5ms", 6),
+            steps("200, 200@2500ms,429:3,503:1@5ms", 6),
             [
                 ok,
-                answer(200, None, Some(2500)),
-                answer(429, Some(3), None),
-                answer(503, Some(1), Some(5)),
-                answer(503, Some(1), Some(5)),
-                answer(503, Some(1), Some(5)),
+                respond(200, None, Some(2500)),
+                respond(429, Some(3), None),
+                respond(503, Some(1), Some(5)),
+                respond(503, Some(1), Some(5)),
+                respond(503, Some(1), Some(5)),
             ]
         );
         assert_eq!(
-            cues("reset,silent,timeout,cut,200", 5),
-            [Cue::Reset, Cue::Silent, Cue::Silent, Cue::Cut, ok]
+            steps("reset,silent,timeout,cut,200", 5),
+            [
+                ScriptStep::Reset,
+                ScriptStep::Silent,
+                ScriptStep::Silent,
+                ScriptStep::Cut,
+                ok
+            ]
         );
     }
 
     #[test]
-    fn answers_can_be_counted_and_repeated() {
-        let (bad, ok) = (answer(503, None, None), answer(200, None, None));
-        assert_eq!(cues("503*2,200", 5), [bad, bad, ok, ok, ok]);
+    fn parts_have_counts_and_scripts_may_start_over() {
+        let (bad, ok) = (respond(503, None, None), respond(200, None, None));
+        assert_eq!(steps("503*2,200", 5), [bad, bad, ok, ok, ok]);
         assert_eq!(
-            cues("503*2,200,repeat", 7),
+            steps("503*2,200,repeat", 7),
             [bad, bad, ok, bad, bad, ok, bad]
         );
-        assert_eq!(cues("200*1000000", 1), [ok]);
+        assert_eq!(steps("200*1000000", 1), [ok]);
     }
 
     #[test]
-    fn what_is_no_answer_is_named() {
+    fn invalid_parts_are_reported() {
         for text in [
             "",
             "200,",
@@ -212,12 +221,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_written_is_read_or_refused(
+        fn any_text_is_parsed_or_rejected(
             text in "[0-9a-z ,@:*é]{0,24}",
             number: u64,
         ) {
             if let Ok(script) = Script::parse(&text) {
-                script.cue(number);
+                script.step(number);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Listeners, threads and connections.
 //!
-//! Every thread has a runtime and a listener of its own, and the system deals connections out to
-//! them: no connection ever moves, and no thread waits for another but at the desk.
+//! Every thread has its own runtime and listener, and the kernel distributes connections among them.
+//! Threads share nothing but [`MockState`].
 
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
@@ -23,18 +23,18 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime;
 use tokio::sync::watch;
 
-use super::desk::Desk;
-use super::handle::{self, Peer};
+use super::handle::{self, Connection};
+use super::state::MockState;
 
-/// Listens once for every thread, all at one port.
+/// One listener per thread, all at one port.
 pub(super) fn listen(address: SocketAddr, threads: NonZeroUsize) -> io::Result<Vec<StdListener>> {
     if threads == NonZeroUsize::MIN {
         return Ok(vec![listener(address, false)?]);
     }
-    // Sharing a port would also share it with a stranger who shares his: so first alone.
-    let alone = listener(address, false)?;
-    let address = alone.local_addr()?;
-    drop(alone);
+    // A shared port could be shared with another program, so first bind it exclusively.
+    let exclusive = listener(address, false)?;
+    let address = exclusive.local_addr()?;
+    drop(exclusive);
     (0..threads.get())
         .map(|_| listener(address, true))
         .collect()
@@ -46,7 +46,7 @@ fn listener(address: SocketAddr, is_shared: bool) -> io::Result<StdListener> {
         Type::STREAM,
         Some(Protocol::TCP),
     )?;
-    // Connections of a mock that is gone do not keep its port.
+    // Old connections in TIME_WAIT do not block the port.
     #[cfg(unix)]
     socket.set_reuse_address(true)?;
     #[cfg(unix)]
@@ -59,35 +59,35 @@ fn listener(address: SocketAddr, is_shared: bool) -> io::Result<StdListener> {
     Ok(socket.into())
 }
 
-/// A thousand clients may come at the same moment.
+/// A thousand clients may connect at once.
 const BACKLOG: i32 = 4096;
 
 /// The threads of a mock.
 #[derive(Debug)]
 pub(super) struct Threads {
-    /// Says when to stop, and how long to wait for what is under way.
+    /// Set to stop; the value is how long to wait for requests in flight.
     stop: watch::Sender<Option<Duration>>,
     handles: Vec<JoinHandle<()>>,
 }
 
 impl Threads {
-    pub(super) fn start(listeners: Vec<StdListener>, desk: &Arc<Desk>) -> io::Result<Self> {
+    pub(super) fn start(listeners: Vec<StdListener>, state: &Arc<MockState>) -> io::Result<Self> {
         let mut threads = Self {
             stop: watch::Sender::new(None),
             handles: Vec::new(),
         };
         for listener in listeners {
-            let handle = thread(listener, Arc::clone(desk), threads.stop.subscribe())?;
+            let handle = thread(listener, Arc::clone(state), threads.stop.subscribe())?;
             threads.handles.push(handle);
         }
         Ok(threads)
     }
 
-    /// Returns when all of them have ended.
-    pub(super) fn stop(&mut self, patience: Duration) {
-        self.stop.send_replace(Some(patience));
+    /// Stops all threads and waits for them.
+    pub(super) fn stop(&mut self, timeout: Duration) {
+        self.stop.send_replace(Some(timeout));
         for handle in self.handles.drain(..) {
-            // If it panicked, that was told already.
+            // A panic was reported already.
             _ = handle.join();
         }
     }
@@ -101,7 +101,7 @@ impl Drop for Threads {
 
 fn thread(
     listener: StdListener,
-    desk: Arc<Desk>,
+    state: Arc<MockState>,
     stop: watch::Receiver<Option<Duration>>,
 ) -> io::Result<JoinHandle<()>> {
     let runtime = runtime::Builder::new_current_thread()
@@ -113,65 +113,73 @@ fn thread(
     };
     thread::Builder::new()
         .name("tidegate-mock".to_owned())
-        .spawn(move || runtime.block_on(serve(listener, desk, stop)))
+        .spawn(move || runtime.block_on(serve(listener, state, stop)))
 }
 
 async fn serve(
     listener: TcpListener,
-    desk: Arc<Desk>,
+    state: Arc<MockState>,
     mut stop: watch::Receiver<Option<Duration>>,
 ) {
     let graceful = GracefulShutdown::new();
-    let patience = tokio::select! {
-        patience = stopped(&mut stop) => patience,
-        never = accept(&listener, &desk, &graceful) => match never {},
+    let timeout = tokio::select! {
+        timeout = stopped(&mut stop) => timeout,
+        never = accept(&listener, &state, &graceful) => match never {},
     };
     drop(listener);
-    // What is not done by then ends with the runtime.
-    _ = tokio::time::timeout(patience, graceful.shutdown()).await;
+    // Connections that are left end with the runtime.
+    _ = tokio::time::timeout(timeout, graceful.shutdown()).await;
 }
 
 async fn stopped(stop: &mut watch::Receiver<Option<Duration>>) -> Duration {
-    let told = stop.wait_for(Option::is_some).await;
-    told.ok().and_then(|patience| *patience).unwrap_or_default()
+    let timeout = stop.wait_for(Option::is_some).await;
+    timeout
+        .ok()
+        .and_then(|timeout| *timeout)
+        .unwrap_or_default()
 }
 
 async fn accept(
     listener: &TcpListener,
-    desk: &Arc<Desk>,
+    state: &Arc<MockState>,
     graceful: &GracefulShutdown,
 ) -> std::convert::Infallible {
     loop {
         match listener.accept().await {
             Ok((stream, address)) => {
-                let desk = Arc::clone(desk);
-                tokio::spawn(connection(desk, stream, address, graceful.watcher()));
+                let state = Arc::clone(state);
+                tokio::spawn(serve_connection(state, stream, address, graceful.watcher()));
             }
-            // Out of file descriptors, most likely: others have to end first.
+            // Probably out of file descriptors: other connections have to end first.
             Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
         }
     }
 }
 
-async fn connection(desk: Arc<Desk>, stream: TcpStream, address: SocketAddr, watcher: Watcher) {
-    // An answer in two pieces would wait for the client's acknowledgement in between.
+async fn serve_connection(
+    state: Arc<MockState>,
+    stream: TcpStream,
+    address: SocketAddr,
+    watcher: Watcher,
+) {
+    // Otherwise the second packet of a response waits for the client's acknowledgement.
     _ = stream.set_nodelay(true);
     let is_reset = Arc::new(AtomicBool::new(false));
-    let peer = Arc::new(Peer {
-        client: desk.connected(address.ip()),
+    let connection = Arc::new(Connection {
+        client: state.connect(address.ip()),
         address: address.ip(),
         is_reset: Arc::clone(&is_reset),
-        desk,
+        state,
     });
     let stream = Resettable { stream, is_reset };
-    let service = service_fn(move |request| handle::handle(Arc::clone(&peer), request));
+    let service = service_fn(move |request| handle::handle(Arc::clone(&connection), request));
     let builder = auto::Builder::new(TokioExecutor::new());
     let serving = builder.serve_connection(TokioIo::new(stream), service);
-    // How a connection ends is the client's matter, or was meant so.
+    // Errors are the client's, or intended.
     _ = watcher.watch(serving).await;
 }
 
-/// A connection that can end with a reset instead of a farewell.
+/// A stream that is reset when dropped, if asked to.
 struct Resettable {
     stream: TcpStream,
     is_reset: Arc<AtomicBool>,
@@ -180,7 +188,7 @@ struct Resettable {
 impl Drop for Resettable {
     fn drop(&mut self) {
         if self.is_reset.load(Ordering::Relaxed) {
-            // Closing without lingering is what sends the reset.
+            // Closing with a linger time of zero sends a reset.
             _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
         }
     }

@@ -1,11 +1,9 @@
-//! What people write about a mock: limits, steps, outages, bans, each in a few words.
+//! The text forms of limits, steps, outages and bans.
 //!
-//! A number over a bare unit is a rate, kept by a token bucket (`50/s`), and a number over a length
-//! of time is a quota for each window of that length (`600/1m`): so people tell the two apart when
-//! they speak. The words `bucket` and `window` in front say it outright.
+//! A number per bare unit is the rate of a token bucket (`50/s`), a number per duration the quota of
+//! a fixed window (`600/1m`). `bucket` or `window` in front makes it explicit.
 //!
-//! A burst that is not written is what one second brings, at least 1: who writes `50/s` finds that
-//! fifty at once are within it.
+//! The default burst is the tokens of one second, at least 1.
 
 use std::time::Duration;
 
@@ -17,7 +15,7 @@ use sim::upstream::{Ban, Kind, Outage, Step};
 use super::UNLIMITED;
 use crate::settings::Size;
 
-/// Reads a limit: `50/s burst 10`, `600/1m` or `slots 20 100ms queue 200`.
+/// Parses a limit: `50/s burst 10`, `600/1m` or `slots 20 100ms queue 200`.
 ///
 /// ```
 /// use app::mock::spec;
@@ -48,7 +46,7 @@ pub fn limit(text: &str) -> Result<Limit, String> {
 const A_LIMIT: &str = "a token bucket such as `50/s burst 10`, a fixed window such as `600/1m`, \
                        or slots such as `slots 20 100ms queue 200`";
 
-/// A limit as written, with what was left out still open: a step keeps it as it was.
+/// A limit as written: what is left out has a default in a limit, and is kept by a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limit(Written);
 
@@ -71,7 +69,7 @@ enum Written {
 }
 
 impl Limit {
-    /// The limit, with the usual values for what was not written.
+    /// The limit, with defaults for what is left out.
     pub fn kind(self) -> Kind {
         match self.0 {
             Written::Bucket { rate, burst } => Kind::Bucket {
@@ -94,20 +92,20 @@ impl Limit {
             } => Kind::Slots {
                 slots,
                 service,
-                queue: queue.unwrap_or(USUAL_QUEUE),
+                queue: queue.unwrap_or(DEFAULT_QUEUE),
             },
         }
     }
 
-    /// What `before` becomes; `None` if it is of another kind, or its windows would be others.
+    /// `before` changed to this; `None` if the kind, the period or the phase differs.
     fn after(self, before: Kind) -> Option<Kind> {
         match (self.0, before) {
-            // It has no burst to keep.
+            // There is no burst to keep.
             (Written::Bucket { .. }, UNLIMITED) => Some(self.kind()),
-            (Written::Bucket { rate, burst }, Kind::Bucket { burst: most, .. }) => {
+            (Written::Bucket { rate, burst }, Kind::Bucket { burst: before, .. }) => {
                 Some(Kind::Bucket {
                     rate,
-                    burst: burst.unwrap_or(most),
+                    burst: burst.unwrap_or(before),
                 })
             }
             (
@@ -128,11 +126,11 @@ impl Limit {
                     service,
                     queue,
                 },
-                Kind::Slots { queue: places, .. },
+                Kind::Slots { queue: before, .. },
             ) => Some(Kind::Slots {
                 slots,
                 service,
-                queue: queue.unwrap_or(places),
+                queue: queue.unwrap_or(before),
             }),
             _ => None,
         }
@@ -140,7 +138,7 @@ impl Limit {
 }
 
 /// As in a scenario.
-const USUAL_QUEUE: u32 = 100;
+const DEFAULT_QUEUE: u32 = 100;
 
 fn bucket(amount: &str, rest: &[&str]) -> Result<Limit, String> {
     let (count, per) = amount.split_once('/').ok_or(A_LIMIT)?;
@@ -241,7 +239,7 @@ fn number(text: &str) -> Option<f64> {
     text.replace('_', "").parse().ok()
 }
 
-/// Reads a change of the limit: `60s=20/s`.
+/// Parses a step, a change of the limit: `60s=20/s`.
 ///
 /// # Errors
 ///
@@ -253,11 +251,11 @@ pub fn step(text: &str) -> Result<(Duration, Limit), String> {
     Ok((at, limit(to)?))
 }
 
-/// Lays changes over the limit that they change: each keeps what it does not name.
+/// Applies steps to the first limit; each keeps what it does not name.
 ///
 /// # Errors
 ///
-/// The place of the first that does not fit, and what was expected instead.
+/// The index of the first invalid step, and what was expected instead.
 pub fn steps(first: Kind, written: &[(Duration, Limit)]) -> Result<Vec<Step>, (usize, String)> {
     let mut steps: Vec<Step> = Vec::new();
     let mut kind = first;
@@ -284,9 +282,8 @@ pub fn steps(first: Kind, written: &[(Duration, Limit)]) -> Result<Vec<Step>, (u
     Ok(steps)
 }
 
-/// Reads an outage: `60s..90s`, or `60s..90s=503` for one that something in front answers for.
-/// `timeout_share` of its requests get no answer at all; the usual share is a half, and none where
-/// there is a status.
+/// Parses an outage: `60s..90s`, or `60s..90s=503` for responses with a status. `timeout_share` of
+/// its requests get no response; the default is 0.5, with a status 0.
 ///
 /// # Errors
 ///
@@ -308,21 +305,21 @@ pub fn outage(text: &str, timeout_share: Option<f64>) -> Result<Outage, String> 
             .map_err(|_| "a status from 400 to 599 after `=`, as in `60s..90s=503`".to_owned())
     });
     let status = status.transpose()?;
-    let usual_share = if status.is_some() { 0.0 } else { 0.5 };
+    let default_share = if status.is_some() { 0.0 } else { 0.5 };
     Ok(Outage {
         from: Timestamp::ZERO + from,
         to: Timestamp::ZERO + to,
-        timeout_share: timeout_share.unwrap_or(usual_share),
+        timeout_share: timeout_share.unwrap_or(default_share),
         timeout: Duration::from_secs(5),
         status,
     })
 }
 
-/// Puts outages in order.
+/// Sorts outages.
 ///
 /// # Errors
 ///
-/// The place of the first that overlaps with one before it, and what was expected instead.
+/// The index of the first that overlaps with one before it, and what was expected instead.
 pub fn outages(written: Vec<Outage>) -> Result<Vec<Outage>, (usize, String)> {
     for (index, outage) in written.iter().enumerate() {
         let overlaps = |other: &&Outage| outage.from < other.to && other.from < outage.to;
@@ -340,7 +337,7 @@ pub fn outages(written: Vec<Outage>) -> Result<Vec<Outage>, (usize, String)> {
     Ok(outages)
 }
 
-/// Reads a ban: `5 in 30s for 60s`.
+/// Parses a ban: `5 in 30s for 60s`.
 ///
 /// # Errors
 ///
@@ -358,7 +355,7 @@ pub fn ban(text: &str) -> Result<Ban, String> {
     })
 }
 
-/// Reads a share, from 0 to 1; `3%` is one too.
+/// Parses a share from 0 to 1, such as `0.03` or `3%`.
 ///
 /// # Errors
 ///
@@ -372,23 +369,23 @@ pub fn share(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| "a share from 0 to 1, such as `0.03` or `3%`".to_owned())
 }
 
-/// Reads a length in bytes, `128` or `64KiB`, at most 64 MiB: a body is kept in memory.
+/// Parses a length in bytes, `128` or `64KiB`, of at most 64 MiB: the body is held in memory.
 ///
 /// # Errors
 ///
 /// What was expected instead.
 pub fn size(text: &str) -> Result<usize, String> {
-    const MOST: usize = 64 << 20;
+    const MAX: usize = 64 << 20;
     let bytes = match text.parse() {
         Ok(Size::Bytes(bytes)) => usize::try_from(bytes).ok(),
         Ok(Size::None) => None,
-        Err(_) => setting::whole(text, 0, MOST).ok(),
+        Err(_) => setting::whole(text, 0, MAX).ok(),
     };
-    let bytes = bytes.filter(|bytes| *bytes <= MOST);
+    let bytes = bytes.filter(|bytes| *bytes <= MAX);
     bytes.ok_or_else(|| "a number of bytes such as `128` or `64KiB`, up to `64MiB`".to_owned())
 }
 
-/// Reads how much times are spread, as in a scenario.
+/// Parses the spread of latencies, as in a scenario.
 ///
 /// # Errors
 ///

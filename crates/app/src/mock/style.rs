@@ -1,4 +1,4 @@
-//! Whom a mock speaks like: headers that tell of the limit, words that refuse, and contents.
+//! The APIs that a mock can imitate: headers about the limit, refusals and contents.
 
 mod github;
 mod openai;
@@ -8,63 +8,68 @@ use http::{HeaderMap, HeaderValue};
 
 pub(super) use plain::body as plain_body;
 
-use super::desk::Desk;
-use super::handle::{Answer, Call};
-use super::model::Planned;
+use super::handle::{MockRequest, MockResponse};
+use super::model::PlannedResponse;
+use super::state::MockState;
 
-/// Whom a mock speaks like.
+/// The API that a mock imitates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Style {
-    /// Like nobody in particular: short JSON, and words that say what happened.
+    /// No particular API: short JSON.
     #[default]
     Plain,
-    /// Like GitHub's API: its headers on every answer, a quota and secondary limits.
+    /// GitHub: its headers on every response, a quota and secondary limits.
     Github,
-    /// Like OpenAI's API: chat completions, also streamed, embeddings and models.
+    /// OpenAI: chat completions, also streamed, embeddings and models.
     Openai,
 }
 
 impl Style {
-    /// Does it tell of its limit on every answer, whether asked to or not?
-    pub(super) fn always_tells(self) -> bool {
+    /// Whether every response carries the limit, also without `headers`.
+    pub(super) fn always_sends_limit(self) -> bool {
         match self {
             Self::Plain => false,
             Self::Github | Self::Openai => true,
         }
     }
 
-    /// The answer at a path that takes nothing from the limit, if this is one.
-    pub(super) fn free(self, desk: &Desk, path: &str) -> Option<Answer> {
-        (self == Self::Github && path == github::RATE_LIMIT).then(|| github::rate_limit(desk))
+    /// The response at a path that is not limited; `None` for other paths.
+    pub(super) fn unlimited(self, state: &MockState, path: &str) -> Option<MockResponse> {
+        (self == Self::Github && path == github::RATE_LIMIT).then(|| github::rate_limit(state))
     }
 
-    /// The answer to a request that is served.
-    pub(super) async fn content(self, call: Call<'_>) -> Answer {
+    /// The response with status 200.
+    pub(super) async fn success(self, request: MockRequest<'_>) -> MockResponse {
         match self {
-            Self::Plain => plain::content(call).await,
-            Self::Github => github::content(call).await,
-            Self::Openai => openai::content(call).await,
+            Self::Plain => plain::success(request).await,
+            Self::Github => github::success(request).await,
+            Self::Openai => openai::success(request).await,
         }
     }
 
-    /// The answer to a request that is not.
-    pub(super) fn without_content(self, call: &Call<'_>) -> Answer {
+    /// The response with another status.
+    pub(super) fn failure(self, request: &MockRequest<'_>) -> MockResponse {
         match self {
-            Self::Plain => plain::without_content(call),
-            Self::Github => github::without_content(call),
-            Self::Openai => openai::without_content(call),
+            Self::Plain => plain::failure(request),
+            Self::Github => github::failure(request),
+            Self::Openai => openai::failure(request),
         }
     }
 
-    /// Adds what every answer tells of the limit.
-    pub(super) fn tell(self, desk: &Desk, planned: &Planned, headers: &mut HeaderMap) {
+    /// Adds the headers about the limit.
+    pub(super) fn add_headers(
+        self,
+        state: &MockState,
+        planned: &PlannedResponse,
+        headers: &mut HeaderMap,
+    ) {
         if let Some(seconds) = planned.retry_after {
             headers.insert(http::header::RETRY_AFTER, seconds.into());
         }
         match self {
-            Self::Plain => plain::tell(planned, headers),
-            Self::Github => github::tell(desk, planned, headers),
-            Self::Openai => openai::tell(planned, headers),
+            Self::Plain => plain::add_headers(planned, headers),
+            Self::Github => github::add_headers(state, planned, headers),
+            Self::Openai => openai::add_headers(planned, headers),
         }
     }
 }
@@ -73,14 +78,14 @@ fn set(headers: &mut HeaderMap, name: &'static str, value: impl Into<HeaderValue
     headers.insert(name, value.into());
 }
 
-/// The same for a text that is made here and has no strange characters.
+/// The same for text; nothing if it is no valid header value.
 fn set_text(headers: &mut HeaderMap, name: &'static str, text: &[u8]) {
     if let Ok(value) = HeaderValue::from_bytes(text) {
         headers.insert(name, value);
     }
 }
 
-/// Statuses that never have a body.
-fn is_bare(status: u16) -> bool {
+/// Whether responses with this status have no body.
+pub(super) fn has_no_body(status: u16) -> bool {
     matches!(status, 204 | 205 | 304)
 }

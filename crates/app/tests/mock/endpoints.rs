@@ -9,13 +9,13 @@ use serde_json::json;
 
 use crate::support::{Fixture, limited};
 
-fn open() -> Fixture {
+fn unlimited() -> Fixture {
     Fixture::new(MockSettings::default())
 }
 
 #[test]
-fn echo_shows_what_was_received() {
-    let fixture = open();
+fn echo_returns_the_request() {
+    let fixture = unlimited();
     let mut client = fixture.connect();
     client.send(
         "PUT /echo?a=1 HTTP/1.1\r\nhost: mock\r\nx-one: 1\r\nx-two: a\r\nx-two: b\r\n\
@@ -43,8 +43,8 @@ fn echo_shows_what_was_received() {
 }
 
 #[test]
-fn bodies_in_pieces_and_trailers_are_read() {
-    let fixture = open();
+fn chunked_bodies_and_trailers_are_read() {
+    let fixture = unlimited();
     let mut client = fixture.connect();
     client.send(
         "POST /echo HTTP/1.1\r\nhost: mock\r\ntransfer-encoding: chunked\r\ntrailer: x-sum\r\n\r\n\
@@ -58,8 +58,8 @@ fn bodies_in_pieces_and_trailers_are_read() {
 }
 
 #[test]
-fn trailers_are_sent_to_who_takes_them() {
-    let fixture = open();
+fn trailers_are_sent_if_the_client_accepts_them() {
+    let fixture = unlimited();
     let mut client = fixture.connect();
     client.send("GET /trailers HTTP/1.1\r\nhost: mock\r\nte: trailers\r\n\r\n");
     let reply = client.reply(false).unwrap();
@@ -71,8 +71,8 @@ fn trailers_are_sent_to_who_takes_them() {
 }
 
 #[test]
-fn bytes_are_as_many_as_asked_for() {
-    let fixture = open();
+fn bytes_returns_the_requested_length() {
+    let fixture = unlimited();
     for count in [0, 1, 65_536, 65_537, 1_000_000] {
         let reply = fixture.get(&format!("/bytes/{count}"));
         assert_eq!(reply.body.len(), count);
@@ -81,8 +81,8 @@ fn bytes_are_as_many_as_asked_for() {
 }
 
 #[test]
-fn head_has_everything_but_the_body() {
-    let fixture = open();
+fn head_returns_headers_without_a_body() {
+    let fixture = unlimited();
     let mut client = fixture.connect();
     let reply = client.head("/bytes/1000000");
     assert_eq!(
@@ -91,15 +91,15 @@ fn head_has_everything_but_the_body() {
     );
     let plain = client.head("/");
     assert_eq!(plain.header("content-length"), Some("11"));
-    // The connection is as good as before.
+    // The connection can be reused.
     assert_eq!(client.get("/").text(), r#"{"ok":true}"#);
 }
 
 #[test]
-fn long_bodies_pass_in_pieces() {
-    let fixture = open();
+fn long_bodies_are_streamed() {
+    let fixture = unlimited();
     let mut client = fixture.connect();
-    // More than anybody would keep: 64 MiB up, and a tebibyte down of which nobody reads on.
+    // 64 MiB up, and a tebibyte down that is not read.
     let length = 64 << 20;
     client.send(&format!(
         "POST /echo HTTP/1.1\r\nhost: mock\r\ncontent-length: {length}\r\n\r\n"
@@ -119,8 +119,8 @@ fn long_bodies_pass_in_pieces() {
 }
 
 #[test]
-fn events_come_one_by_one() {
-    let fixture = open();
+fn events_are_sent_at_their_interval() {
+    let fixture = unlimited();
     let mut client = fixture.connect();
     client.send("GET /sse?n=3&every=100ms HTTP/1.1\r\nhost: mock\r\n\r\n");
     let head = client.reply_head().unwrap();
@@ -134,7 +134,7 @@ fn events_come_one_by_one() {
             event,
             format!("id: {n}\ndata: {{\"n\":{n}}}\n\n").into_bytes()
         );
-        // The next waits for its time, which is what makes it a stream.
+        // The next is sent only after the interval.
         if n < 2 {
             assert_eq!(fixture.mock.stats().in_flight, 1);
             fixture.advance(100);
@@ -144,11 +144,11 @@ fn events_come_one_by_one() {
 }
 
 #[test]
-fn slow_keeps_one_waiting_for_the_first_byte() {
-    let fixture = open();
+fn slow_delays_the_first_byte() {
+    let fixture = unlimited();
     thread::scope(|scope| {
         let slow = scope.spawn(|| fixture.get("/slow?first=2s&n=2").body);
-        // It may not have begun to wait yet, so time passes until it has waited.
+        // The request may arrive after the first advance, so time passes until it has ended.
         while !slow.is_finished() {
             fixture.advance(2000);
             thread::yield_now();
@@ -159,8 +159,8 @@ fn slow_keeps_one_waiting_for_the_first_byte() {
 }
 
 #[test]
-fn statuses_are_as_asked_for() {
-    let fixture = open();
+fn status_returns_the_requested_status() {
+    let fixture = unlimited();
     for status in [200, 204, 304, 404, 429, 500, 503, 599] {
         assert_eq!(fixture.get(&format!("/status/{status}")).status, status);
     }
@@ -169,8 +169,8 @@ fn statuses_are_as_asked_for() {
 }
 
 #[test]
-fn what_does_not_fit_is_told() {
-    let fixture = open();
+fn invalid_parameters_get_400_with_what_was_expected() {
+    let fixture = unlimited();
     for path in [
         "/bytes/x",
         "/bytes/-1",
@@ -190,7 +190,7 @@ fn what_does_not_fit_is_told() {
 }
 
 #[test]
-fn they_are_limited_like_everything_else() {
+fn endpoints_are_limited() {
     let fixture = Fixture::new(limited(Style::Openai, &["2/1m"]));
     assert_eq!(fixture.get("/echo").status, 200);
     assert_eq!(fixture.get("/bytes/3").text(), "xxx");

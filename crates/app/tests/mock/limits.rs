@@ -1,4 +1,4 @@
-//! Every kind of limit, alone and with others, and the troubles of an upstream.
+//! Every kind of limit, alone and combined, and the failures of an upstream.
 
 use std::thread;
 use std::time::Duration;
@@ -33,13 +33,13 @@ fn limits_after_a_step_when_there_was_no_limit_before() {
 }
 
 #[test]
-fn without_a_limit_everything_is_accepted() {
+fn accepts_everything_without_a_limit() {
     let fixture = Fixture::new(MockSettings::default());
     assert_eq!(fixture.statuses(50), [200; 50]);
 }
 
 #[test]
-fn a_bucket_is_full_at_first_and_refills() {
+fn a_bucket_starts_full_and_refills() {
     let fixture = Fixture::of(Style::Plain, &["2/s burst 3"]);
     assert_eq!(fixture.statuses(5), [200, 200, 200, 429, 429]);
     fixture.advance(499);
@@ -49,7 +49,7 @@ fn a_bucket_is_full_at_first_and_refills() {
 }
 
 #[test]
-fn a_window_is_whole_again_at_its_border() {
+fn a_window_has_its_full_quota_at_its_start() {
     let fixture = upstream(&["2/10s"], |upstream| upstream.retry_after = true);
     fixture.advance(3500);
     assert_eq!(fixture.statuses(2), [200, 200]);
@@ -65,7 +65,7 @@ fn a_window_is_whole_again_at_its_border() {
 }
 
 #[test]
-fn slots_queue_and_what_finds_no_place_is_refused() {
+fn slots_queue_requests_and_refuse_when_the_queue_is_full() {
     let fixture = Fixture::of(Style::Plain, &["slots 1 100ms queue 1"]);
     thread::scope(|scope| {
         let served = scope.spawn(|| fixture.get("/").status);
@@ -86,9 +86,9 @@ fn slots_queue_and_what_finds_no_place_is_refused() {
 }
 
 #[test]
-fn with_several_limits_a_request_has_to_be_within_all() {
+fn a_request_has_to_be_within_all_limits() {
     let fixture = Fixture::of(Style::Plain, &["3/10s", "1/s burst 2"]);
-    // The rate refuses the third, which takes nothing from the quota.
+    // The rate refuses the third, which is not charged to the quota.
     assert_eq!(fixture.statuses(3), [200, 200, 429]);
     fixture.advance(2000);
     assert_eq!(fixture.statuses(2), [200, 429]);
@@ -97,29 +97,29 @@ fn with_several_limits_a_request_has_to_be_within_all() {
 }
 
 #[test]
-fn headers_tell_what_is_left_of_the_tightest_limit() {
+fn headers_show_the_limit_with_the_least_remaining() {
     let fixture = upstream(&["100/10s", "1/s burst 2"], |upstream| {
         upstream.headers = true
     });
-    let told = |reply: &crate::support::Reply| {
+    let shown = |reply: &crate::support::Reply| {
         ["limit", "remaining", "reset"].map(|name| {
             let name = format!("x-ratelimit-{name}");
             reply.header(&name).map(str::to_owned)
         })
     };
     let expected = |values: [&str; 3]| values.map(|value| Some(value.to_owned()));
-    assert_eq!(told(&fixture.get("/")), expected(["2", "1", "1"]));
+    assert_eq!(shown(&fixture.get("/")), expected(["2", "1", "1"]));
     fixture.get("/");
-    assert_eq!(told(&fixture.get("/")), expected(["2", "0", "1"]));
+    assert_eq!(shown(&fixture.get("/")), expected(["2", "0", "1"]));
     let single = upstream(&["1/s burst 2"], |upstream| upstream.headers = true);
-    assert_eq!(told(&single.get("/")), expected(["2", "1", "1"]));
+    assert_eq!(shown(&single.get("/")), expected(["2", "1", "1"]));
     single.get("/");
     single.advance(250);
-    assert_eq!(told(&single.get("/")), expected(["2", "0", "0.750"]));
+    assert_eq!(shown(&single.get("/")), expected(["2", "0", "0.750"]));
 }
 
 #[test]
-fn answers_take_their_time() {
+fn responses_have_their_latency() {
     let fixture = upstream(&["5/s burst 1"], |upstream| {
         upstream.latency = Duration::from_millis(70);
         upstream.refuse_latency = Duration::from_millis(15);
@@ -141,7 +141,7 @@ fn answers_take_their_time() {
 }
 
 #[test]
-fn answers_really_take_at_least_their_time() {
+fn responses_have_their_latency_on_the_system_clock() {
     let mut settings = limited(Style::Plain, &["5/s"]);
     settings.upstream.as_mut().unwrap().latency = Duration::from_millis(30);
     let mock = crate::support::start(settings);
@@ -151,7 +151,7 @@ fn answers_really_take_at_least_their_time() {
 }
 
 #[test]
-fn the_limit_steps_when_it_is_told_to() {
+fn the_limit_changes_at_a_step() {
     let fixture = upstream(&["2/10s"], |upstream| {
         let step = spec::step("10s=1/10s").unwrap();
         upstream.steps = spec::steps(upstream.kind, &[step]).unwrap();
@@ -162,7 +162,7 @@ fn the_limit_steps_when_it_is_told_to() {
 }
 
 #[test]
-fn some_fail_by_chance_and_the_same_ones_for_the_same_seed() {
+fn random_failures_are_the_same_for_the_same_seed() {
     let fixture = || upstream(&[], |upstream| upstream.failure_rate = 0.5);
     let statuses = fixture().statuses(64);
     assert!(statuses.contains(&200) && statuses.contains(&500));
@@ -172,7 +172,7 @@ fn some_fail_by_chance_and_the_same_ones_for_the_same_seed() {
 }
 
 #[test]
-fn in_an_outage_connections_are_reset_or_answered_for() {
+fn outages_reset_connections_or_respond_with_a_status() {
     let fixture = upstream(&[], |upstream| {
         upstream.outages = vec![spec::outage("1s..2s", Some(0.0)).unwrap()];
     });
@@ -185,11 +185,11 @@ fn in_an_outage_connections_are_reset_or_answered_for() {
     assert_eq!(fixture.statuses(1), [200]);
     assert_eq!(fixture.mock.stats().failed, 1);
 
-    let told = upstream(&[], |upstream| {
+    let with_status = upstream(&[], |upstream| {
         upstream.retry_after = true;
         upstream.outages = vec![spec::outage("0s..2s=503", None).unwrap()];
     });
-    let reply = told.get("/");
+    let reply = with_status.get("/");
     assert_eq!(
         (reply.status, reply.header("retry-after")),
         (503, Some("2"))
@@ -197,7 +197,7 @@ fn in_an_outage_connections_are_reset_or_answered_for() {
 }
 
 #[test]
-fn who_is_refused_too_often_is_banned() {
+fn bans_a_client_that_is_refused_too_often() {
     let fixture = upstream(&["1/10s"], |upstream| {
         upstream.ban = Some(spec::ban("2 in 5s for 20s").unwrap());
     });
@@ -210,7 +210,7 @@ fn who_is_refused_too_often_is_banned() {
 }
 
 #[test]
-fn every_shipped_upstream_can_be_called() {
+fn serves_every_shipped_upstream() {
     for name in ["o1", "o2", "o3", "o4", "o5", "o6", "o7", "o8", "o9"] {
         let scenario = Shipped::find(name).unwrap().scenario();
         let fixture = Fixture::new(MockSettings {
@@ -218,10 +218,10 @@ fn every_shipped_upstream_can_be_called() {
             ..MockSettings::default()
         });
         thread::scope(|scope| {
-            let answered = scope.spawn(|| fixture.get("/").status);
+            let response = scope.spawn(|| fixture.get("/").status);
             fixture.wait_until(|mock| mock.stats().received == 1);
             fixture.advance(10_000);
-            assert_eq!(answered.join().unwrap(), 200, "{name}");
+            assert_eq!(response.join().unwrap(), 200, "{name}");
         });
     }
 }

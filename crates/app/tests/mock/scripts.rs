@@ -1,4 +1,4 @@
-//! Answers in a written order.
+//! Scripted responses.
 
 use std::io::Read;
 use std::thread;
@@ -9,19 +9,19 @@ use app::mock::{MockSettings, Script, Style};
 use crate::support::{Fixture, limited};
 
 #[test]
-fn answers_come_one_by_one_and_then_the_last() {
+fn responses_are_in_order_and_the_last_repeats() {
     let fixture = Fixture::scripted("200,503*2,404,200");
     assert_eq!(fixture.statuses(6), [200, 503, 503, 404, 200, 200]);
 }
 
 #[test]
-fn a_script_may_begin_anew() {
+fn a_script_may_start_over() {
     let fixture = Fixture::scripted("200,503,repeat");
     assert_eq!(fixture.statuses(5), [200, 503, 200, 503, 200]);
 }
 
 #[test]
-fn an_answer_may_say_how_long_to_wait() {
+fn a_response_may_have_a_retry_after() {
     let fixture = Fixture::scripted("429:3,200");
     let reply = fixture.get("/");
     assert_eq!(
@@ -32,7 +32,7 @@ fn an_answer_may_say_how_long_to_wait() {
 }
 
 #[test]
-fn an_answer_may_take_its_time() {
+fn a_response_may_have_its_own_latency() {
     let fixture = Fixture::scripted("200@2500ms");
     thread::scope(|scope| {
         let slow = scope.spawn(|| fixture.get("/").status);
@@ -45,7 +45,7 @@ fn an_answer_may_take_its_time() {
 }
 
 #[test]
-fn what_the_limit_refuses_uses_nothing_of_the_script() {
+fn refused_requests_do_not_advance_the_script() {
     let fixture = Fixture::new(MockSettings {
         script: Some(Script::parse("404,200").unwrap()),
         ..limited(Style::Plain, &["1/10s"])
@@ -56,7 +56,7 @@ fn what_the_limit_refuses_uses_nothing_of_the_script() {
 }
 
 #[test]
-fn statuses_without_content_have_none() {
+fn statuses_without_a_body_have_none() {
     let fixture = Fixture::scripted("204,304,201,302");
     for status in [204, 304] {
         let reply = fixture.get("/");
@@ -67,7 +67,7 @@ fn statuses_without_content_have_none() {
 }
 
 #[test]
-fn a_reset_breaks_the_connection() {
+fn reset_resets_the_connection() {
     let fixture = Fixture::scripted("reset,200");
     let mut client = fixture.connect();
     client.send("GET / HTTP/1.1\r\nhost: mock\r\n\r\n");
@@ -79,7 +79,7 @@ fn a_reset_breaks_the_connection() {
 }
 
 #[test]
-fn silence_lasts_until_the_client_goes() {
+fn silent_lasts_until_the_client_disconnects() {
     let fixture = Fixture::scripted("silent,200");
     let mut client = fixture.connect();
     client.send("POST / HTTP/1.1\r\nhost: mock\r\ncontent-length: 2\r\n\r\nhi");
@@ -92,7 +92,7 @@ fn silence_lasts_until_the_client_goes() {
 }
 
 #[test]
-fn an_answer_may_break_off_in_its_middle() {
+fn cut_ends_the_body_in_the_middle() {
     let fixture = Fixture::scripted("cut,200");
     let mut client = fixture.connect();
     client.send("GET /bytes/1000 HTTP/1.1\r\nhost: mock\r\n\r\n");

@@ -1,4 +1,4 @@
-//! Whom a mock speaks like.
+//! The APIs that a mock imitates.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use crate::support::{Fixture, Reply, limited};
 
-/// What the policies read in an answer: how long to wait.
-fn wait_read(reply: &Reply) -> Option<Duration> {
+/// The wait that the product reads from a response.
+fn hinted_wait(reply: &Reply) -> Option<Duration> {
     let headers = reply.headers.iter();
     let headers = headers.map(|(name, value)| (name.as_str(), value.as_bytes()));
     let response = hint::Response {
@@ -21,7 +21,7 @@ fn wait_read(reply: &Reply) -> Option<Duration> {
 }
 
 #[test]
-fn plain_bodies_are_as_long_as_asked_for() {
+fn plain_bodies_have_the_requested_length() {
     for size in [0, 1, 2, 10, 11, 128, 100_000] {
         let fixture = Fixture::new(MockSettings {
             body_size: Some(size),
@@ -34,7 +34,7 @@ fn plain_bodies_are_as_long_as_asked_for() {
 }
 
 #[test]
-fn plain_refusals_say_so_in_words_and_hint_at_nothing() {
+fn plain_refusals_have_a_message_and_no_hint() {
     let fixture = Fixture::of(Style::Plain, &["1/1m"]);
     fixture.get("/");
     let reply = fixture.get("/");
@@ -42,37 +42,36 @@ fn plain_refusals_say_so_in_words_and_hint_at_nothing() {
         reply.json(),
         json!({ "error": "too many requests: the quota of this window is used up" })
     );
-    assert_eq!(wait_read(&reply), None);
+    assert_eq!(hinted_wait(&reply), None);
 }
 
 #[test]
-fn github_tells_of_its_quota_on_every_answer() {
+fn github_sends_its_quota_with_every_response() {
     let fixture = Fixture::of(Style::Github, &["2/1h", "1/s burst 1"]);
-    let told = |reply: &Reply| {
+    let shown = |reply: &Reply| {
         ["limit", "remaining", "used"].map(|name| {
             let value = reply.header(&format!("x-ratelimit-{name}")).unwrap();
             value.parse::<u64>().unwrap()
         })
     };
     let served = fixture.get("/repos/tide/gate");
-    assert_eq!((served.status, told(&served)), (200, [2, 1, 1]));
+    assert_eq!((served.status, shown(&served)), (200, [2, 1, 1]));
     assert_eq!(served.json()["full_name"], "tide/gate");
     assert_eq!(served.header("x-ratelimit-resource"), Some("core"));
-    // The wall clock of a clock that is moved by hand began at zero.
     let wall = fixture.clock.clock().wall().as_unix_millis() / 1000;
     let reset = served.header("x-ratelimit-reset").unwrap();
     assert_eq!(reset.parse::<i64>().unwrap(), wall + 3600);
 
-    // Too fast: a secondary limit, and the quota is not touched.
+    // A secondary limit refuses, and the quota is not charged.
     let secondary = fixture.get("/user");
-    assert_eq!((secondary.status, told(&secondary)), (429, [2, 1, 1]));
+    assert_eq!((secondary.status, shown(&secondary)), (429, [2, 1, 1]));
     assert!(secondary.text().contains("secondary rate limit"));
 
     fixture.advance(1000);
     assert_eq!(fixture.get("/user").status, 200);
     fixture.advance(1000);
     let primary = fixture.get("/user");
-    assert_eq!((primary.status, told(&primary)), (403, [2, 0, 2]));
+    assert_eq!((primary.status, shown(&primary)), (403, [2, 0, 2]));
     assert!(
         primary
             .text()
@@ -81,7 +80,7 @@ fn github_tells_of_its_quota_on_every_answer() {
 
     let asked = fixture.get("/rate_limit");
     assert_eq!(asked.json()["resources"]["core"]["remaining"], 0);
-    assert_eq!(fixture.mock.stats().received, 4, "asking for it is free");
+    assert_eq!(fixture.mock.stats().received, 4, "it is not limited");
 }
 
 #[test]
@@ -90,14 +89,14 @@ fn openai_completes_chats() {
     let mut client = fixture.connect();
     let request = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
     let reply = client.post("/v1/chat/completions", request);
-    let told = [
+    let names = [
         "limit-requests",
         "remaining-requests",
         "reset-requests",
         "limit-tokens",
     ];
     assert_eq!(
-        told.map(|name| reply.header(&format!("x-ratelimit-{name}")).unwrap()),
+        names.map(|name| reply.header(&format!("x-ratelimit-{name}")).unwrap()),
         ["60", "59", "1m0s", "60000"]
     );
     let completion = reply.json();
@@ -107,7 +106,7 @@ fn openai_completes_chats() {
     assert_eq!(choice["message"]["content"], "This is an answer of a mock.");
     assert_eq!(choice["finish_reason"], "stop");
     assert_eq!(completion["usage"]["completion_tokens"], 7);
-    // Also where the address has no version.
+    // Also without the version in the path.
     assert_eq!(client.post("/chat/completions", request).status, 200);
 }
 
@@ -158,7 +157,7 @@ fn openai_has_embeddings_and_models() {
 }
 
 #[test]
-fn openai_refuses_with_a_wait_that_can_be_read() {
+fn openai_refusals_name_a_wait_that_is_read_as_a_hint() {
     let fixture = Fixture::of(Style::Openai, &["3/1m"]);
     fixture.statuses(3);
     fixture.advance(40_000);
@@ -171,11 +170,11 @@ fn openai_refuses_with_a_wait_that_can_be_read() {
     );
     let message = error["message"].as_str().unwrap();
     assert!(message.ends_with("Please try again in 20s."), "{message}");
-    assert_eq!(wait_read(&reply), Some(Duration::from_secs(20)));
+    assert_eq!(hinted_wait(&reply), Some(Duration::from_secs(20)));
 }
 
 #[test]
-fn openai_tells_what_is_wrong_with_a_request() {
+fn openai_rejects_invalid_requests_with_a_message() {
     let fixture = Fixture::of(Style::Openai, &[]);
     let mut client = fixture.connect();
     for (path, body, status) in [
@@ -194,7 +193,7 @@ fn openai_tells_what_is_wrong_with_a_request() {
 }
 
 #[test]
-fn scripted_answers_are_in_the_words_of_the_style() {
+fn scripted_errors_have_the_format_of_the_style() {
     for (style, pointer) in [
         (Style::Plain, "/error"),
         (Style::Github, "/message"),
@@ -208,10 +207,10 @@ fn scripted_answers_are_in_the_words_of_the_style() {
         for status in [400, 401, 403, 404, 429, 500, 503] {
             let reply = fixture.get("/");
             assert_eq!(reply.status, status);
-            let told = reply.json();
+            let body = reply.json();
             assert!(
-                told.pointer(pointer).unwrap().is_string(),
-                "{style:?} {told}"
+                body.pointer(pointer).unwrap().is_string(),
+                "{style:?} {body}"
             );
         }
         assert_eq!(fixture.get("/").text(), "");

@@ -1,4 +1,4 @@
-//! A mock, its clock, and a client that shows all that it gets.
+//! A mock with a manual clock, and a client that shows raw responses.
 
 use std::io::{self, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,7 +13,7 @@ use tidegate::ManualClock;
 use crate::wire;
 pub(crate) use crate::wire::Reply;
 
-/// A mock by a clock that is moved by hand.
+/// A mock with a manual clock.
 pub(crate) struct Fixture {
     pub(crate) mock: Mock,
     pub(crate) clock: ManualClock,
@@ -51,35 +51,35 @@ impl Fixture {
         Client::connect(self.mock.address())
     }
 
-    /// One request on a connection of its own.
+    /// One request on a new connection.
     pub(crate) fn get(&self, path: &str) -> Reply {
         self.connect().get(path)
     }
 
-    /// The statuses of so many requests, one after the other.
+    /// The statuses of `count` requests, one after the other.
     pub(crate) fn statuses(&self, count: usize) -> Vec<u16> {
         let mut client = self.connect();
         (0..count).map(|_| client.get("/").status).collect()
     }
 
-    /// Waits until something holds; whoever has to do something for it does it by himself.
-    pub(crate) fn wait_until(&self, holds: impl Fn(&Mock) -> bool) {
-        while !holds(&self.mock) {
+    /// Waits until a condition on the mock holds.
+    pub(crate) fn wait_until(&self, condition: impl Fn(&Mock) -> bool) {
+        while !condition(&self.mock) {
             thread::yield_now();
         }
     }
 }
 
 pub(crate) fn start(settings: MockSettings) -> Mock {
-    Mock::start(settings, free(), NonZeroUsize::MIN).unwrap()
+    Mock::start(settings, any_port(), NonZeroUsize::MIN).unwrap()
 }
 
-/// Any free port.
-pub(crate) fn free() -> SocketAddr {
+/// An address with any free port.
+pub(crate) fn any_port() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
 }
 
-/// These limits, and nothing takes any time.
+/// A mock with these limits and without latency.
 pub(crate) fn limited(style: Style, limits: &[&str]) -> MockSettings {
     let mut kinds = limits.iter().map(|text| spec::limit(text).unwrap().kind());
     MockSettings {
@@ -96,7 +96,7 @@ pub(crate) fn limited(style: Style, limits: &[&str]) -> MockSettings {
     }
 }
 
-/// A connection.
+/// A client's connection.
 pub(crate) struct Client(BufReader<TcpStream>);
 
 impl Client {
@@ -130,22 +130,22 @@ impl Client {
         self.0.get_mut()
     }
 
-    /// Reads whatever comes until the connection ends.
+    /// Reads until the connection ends.
     pub(crate) fn rest(&mut self, bytes: &mut Vec<u8>) -> io::Result<usize> {
         self.0.read_to_end(bytes)
     }
 
-    /// Reads an answer to its end.
+    /// Reads a whole response.
     pub(crate) fn reply(&mut self, is_head: bool) -> io::Result<Reply> {
         Reply::read(&mut self.0, is_head)
     }
 
-    /// Reads an answer up to its body.
+    /// Reads a response up to its body.
     pub(crate) fn reply_head(&mut self) -> io::Result<Reply> {
         Reply::read_head(&mut self.0)
     }
 
-    /// The next piece of a body in pieces; `None` after the last.
+    /// Reads the next chunk of a chunked body; `None` after the last.
     pub(crate) fn chunk(&mut self) -> io::Result<Option<Vec<u8>>> {
         wire::chunk(&mut self.0)
     }

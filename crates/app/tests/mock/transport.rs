@@ -1,4 +1,4 @@
-//! Connections, protocols, threads, and how it all ends.
+//! Connections, protocols, threads and stopping.
 
 use std::net::TcpStream;
 use std::num::NonZeroUsize;
@@ -12,10 +12,10 @@ use hyper::Request;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 
-use crate::support::{Client, Fixture, free, start};
+use crate::support::{Client, Fixture, any_port, start};
 
 #[test]
-fn http2_is_spoken_to_who_begins_with_it() {
+fn serves_http2_with_prior_knowledge() {
     let fixture = Fixture::scripted("200,503,200,reset,200");
     let address = fixture.mock.address();
     let runtime = tokio::runtime::Builder::new_current_thread();
@@ -37,13 +37,13 @@ fn http2_is_spoken_to_who_begins_with_it() {
             let request = Request::builder().method(method);
             let request = request.uri(format!("http://{address}{path}"));
             let request = request.body(Empty::<Bytes>::new()).unwrap();
-            let Ok(answer) = sender.send_request(request).await else {
+            let Ok(response) = sender.send_request(request).await else {
+                // A reset ends the stream and not the connection.
                 seen.push((0, 0));
-                // What stands for a reset ends one stream and not the connection.
                 continue;
             };
-            let status = answer.status().as_u16();
-            let body = answer.into_body().collect().await.unwrap().to_bytes();
+            let status = response.status().as_u16();
+            let body = response.into_body().collect().await.unwrap().to_bytes();
             seen.push((status, body.len()));
         }
         assert_eq!((seen[0].0, seen[1].0), (200, 503));
@@ -52,7 +52,7 @@ fn http2_is_spoken_to_who_begins_with_it() {
 }
 
 #[test]
-fn requests_may_follow_each_other_without_waiting() {
+fn serves_pipelined_requests() {
     let fixture = Fixture::scripted("200,404,200");
     let mut client = fixture.connect();
     client.send(&"GET / HTTP/1.1\r\nhost: mock\r\n\r\n".repeat(3));
@@ -61,7 +61,7 @@ fn requests_may_follow_each_other_without_waiting() {
 }
 
 #[test]
-fn what_is_no_http_does_no_harm() {
+fn invalid_http_gets_400_and_affects_no_other_connection() {
     let fixture = Fixture::new(MockSettings::default());
     let mut client = fixture.connect();
     client.send("nonsense\r\n\r\n");
@@ -70,13 +70,13 @@ fn what_is_no_http_does_no_harm() {
 }
 
 #[test]
-fn several_threads_share_one_limit_and_one_port() {
+fn threads_share_one_script_and_one_port() {
     let settings = MockSettings {
         script: Some(Script::parse("200*50,429").unwrap()),
         ..MockSettings::default()
     };
     let threads = NonZeroUsize::new(3).unwrap();
-    let mock = Mock::start(settings, free(), threads).unwrap();
+    let mock = Mock::start(settings, any_port(), threads).unwrap();
     let address = mock.address();
     thread::scope(|scope| {
         for _ in 0..8 {
@@ -96,10 +96,10 @@ fn several_threads_share_one_limit_and_one_port() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_an_error_with_any_number_of_threads() {
+fn starting_at_a_taken_port_fails_with_any_number_of_threads() {
     for threads in [1, 2] {
         let threads = NonZeroUsize::new(threads).unwrap();
-        let first = Mock::start(MockSettings::default(), free(), threads).unwrap();
+        let first = Mock::start(MockSettings::default(), any_port(), threads).unwrap();
         for threads in [1, 2] {
             let threads = NonZeroUsize::new(threads).unwrap();
             let taken = Mock::start(MockSettings::default(), first.address(), threads);
@@ -110,7 +110,7 @@ fn a_port_that_is_taken_is_an_error_with_any_number_of_threads() {
 }
 
 #[test]
-fn a_mock_that_is_dropped_is_gone() {
+fn dropping_a_mock_closes_connections_and_frees_its_port() {
     let mock = start(MockSettings::default());
     let address = mock.address();
     let mut client = Client::connect(address);
@@ -119,12 +119,11 @@ fn a_mock_that_is_dropped_is_gone() {
     client.send("GET / HTTP/1.1\r\nhost: mock\r\n\r\n");
     client.reply_head().unwrap_err();
     TcpStream::connect(address).unwrap_err();
-    // The address is free for the next.
     Mock::start(MockSettings::default(), address, NonZeroUsize::MIN).unwrap();
 }
 
 #[test]
-fn stopping_lets_what_is_under_way_end() {
+fn stopping_waits_for_requests_in_flight() {
     let fixture = Fixture::scripted("200@1s");
     let Fixture { mock, clock } = fixture;
     let mut client = Client::connect(mock.address());
@@ -139,7 +138,7 @@ fn stopping_lets_what_is_under_way_end() {
 }
 
 #[test]
-fn stopping_does_not_wait_for_ever() {
+fn stopping_waits_no_longer_than_the_timeout() {
     let Fixture {
         mock,
         clock: _clock,

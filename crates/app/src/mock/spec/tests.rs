@@ -1,4 +1,4 @@
-//! What is a limit, a step, an outage or a ban, and what is none.
+//! Valid and invalid limits, steps, outages and bans.
 
 use proptest::prelude::*;
 
@@ -25,7 +25,7 @@ fn slots(slots: u32, millis: u64, queue: u32) -> Kind {
 }
 
 #[test]
-fn a_step_from_no_limit_at_all_has_a_burst_of_its_own() {
+fn a_step_without_a_limit_before_it_has_the_default_burst() {
     let read = |text: &str| vec![step(text).unwrap()];
     let found = steps(UNLIMITED, &read("60s=20/s")).unwrap();
     assert_eq!(found[0].kind, limit("20/s").unwrap().kind());
@@ -34,7 +34,7 @@ fn a_step_from_no_limit_at_all_has_a_burst_of_its_own() {
 }
 
 #[test]
-fn limits_are_read_as_they_are_spoken() {
+fn parses_limits_with_their_defaults() {
     for (text, kind) in [
         ("50/s burst 10", bucket(50.0, 10.0)),
         ("50/s", bucket(50.0, 50.0)),
@@ -55,7 +55,7 @@ fn limits_are_read_as_they_are_spoken() {
 }
 
 #[test]
-fn what_is_no_limit_is_told_with_an_example_of_one() {
+fn rejects_other_limits_with_an_example() {
     for text in [
         "",
         "50",
@@ -134,7 +134,7 @@ fn a_step_keeps_what_it_does_not_name() {
 }
 
 #[test]
-fn outages_have_two_times_and_are_apart() {
+fn parses_outages_and_rejects_overlaps() {
     let read = outage("60s..90s", None).unwrap();
     assert_eq!(
         (read.from, read.to, read.timeout_share, read.status),
@@ -145,8 +145,11 @@ fn outages_have_two_times_and_are_apart() {
             None
         )
     );
-    let told = outage("0s..1m30s=503", None).unwrap();
-    assert_eq!((told.timeout_share, told.status), (0.0, Some(503)));
+    let with_status = outage("0s..1m30s=503", None).unwrap();
+    assert_eq!(
+        (with_status.timeout_share, with_status.status),
+        (0.0, Some(503))
+    );
     let share = outage("0s..1s", Some(0.1)).map(|outage| outage.timeout_share);
     assert_eq!(share, Ok(0.1));
     for text in [
@@ -174,7 +177,7 @@ fn outages_have_two_times_and_are_apart() {
 }
 
 #[test]
-fn bans_and_shares_are_read() {
+fn parses_bans_shares_sizes_and_spreads() {
     let read = ban("5 in 30s for 60s").unwrap();
     assert_eq!(
         (read.excesses, read.within.as_secs(), read.length.as_secs()),
@@ -208,7 +211,7 @@ fn bans_and_shares_are_read() {
 
 proptest! {
     #[test]
-    fn whatever_is_written_is_read_or_refused(text in "[0-9a-z ./:=_%*é-]{0,24}") {
+    fn any_text_is_parsed_or_rejected(text in "[0-9a-z ./:=_%*é-]{0,24}") {
         _ = limit(&text);
         _ = step(&text);
         _ = outage(&text, None);
@@ -219,7 +222,7 @@ proptest! {
     }
 
     #[test]
-    fn what_looks_like_a_limit_gives_one_that_can_be(
+    fn parsed_limits_are_within_bounds(
         count in 0_u64..2_000_000_000,
         per in prop::sample::select(vec!["s", "m", "h", "d", "1s", "10ms", "1m", "0s", "9999999d"]),
         rest in prop::sample::select(vec!["", " burst 3", " burst 0", " phase 1s", " queue 3"]),

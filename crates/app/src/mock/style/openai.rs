@@ -1,8 +1,7 @@
-//! Like OpenAI's API, as far as its clients and those of compatible servers go: chat completions,
-//! also streamed, embeddings and models.
+//! OpenAI's API, as its clients use it: chat completions, also streamed, embeddings and models.
 //!
-//! The limit counts requests. What is told of tokens follows from it, a thousand for each request,
-//! because clients look for those headers too.
+//! The limit counts requests. The headers about tokens, which clients read too, are those of
+//! requests times a thousand.
 
 mod chat;
 mod embeddings;
@@ -15,46 +14,46 @@ use http::{HeaderMap, Method};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
-use super::{is_bare, set, set_text};
+use super::{has_no_body, set, set_text};
 use crate::mock::body::MockBody;
-use crate::mock::handle::{self, Answer, Call};
-use crate::mock::model::{Planned, Why};
+use crate::mock::handle::{self, MockRequest, MockResponse, drain};
+use crate::mock::model::{PlannedResponse, ResponseReason};
 
-pub(super) async fn content(mut call: Call<'_>) -> Answer {
-    let method = call.head.method.clone();
-    let path = call.head.uri.path().to_owned();
+pub(super) async fn success(mut request: MockRequest<'_>) -> MockResponse {
+    let method = request.head.method.clone();
+    let path = request.head.uri.path().to_owned();
     let path = path.strip_prefix("/v1").unwrap_or(&path);
     match (&method, path) {
-        (&Method::POST, "/chat/completions") => match read(&mut call).await {
-            Ok(request) => chat::answer(&call, &request),
-            Err(answer) => answer,
+        (&Method::POST, "/chat/completions") => match read(&mut request).await {
+            Ok(body) => chat::respond(&request, &body),
+            Err(response) => response,
         },
-        (&Method::POST, "/embeddings") => match read(&mut call).await {
-            Ok(request) => embeddings::answer(&request),
-            Err(answer) => answer,
+        (&Method::POST, "/embeddings") => match read(&mut request).await {
+            Ok(body) => embeddings::respond(&body),
+            Err(response) => response,
         },
         (&Method::GET | &Method::HEAD, "/models") => models(),
         (&Method::GET | &Method::HEAD, path) if path.starts_with("/models/") => {
             model(&path["/models/".len()..])
         }
         (method, path) => {
-            call.drain().await;
+            drain(&mut request.body).await;
             let message = format!("there is nothing at {method} {path}");
             error(404, &message, "invalid_request_error", None)
         }
     }
 }
 
-/// The request as JSON, or the answer to one that is none.
-async fn read(call: &mut Call<'_>) -> Result<Value, Answer> {
+/// The request's body, or the response to one that is no JSON object.
+async fn read(request: &mut MockRequest<'_>) -> Result<Value, MockResponse> {
     let mut text = BytesMut::new();
-    while let Some(Ok(frame)) = call.body.frame().await {
+    while let Some(Ok(frame)) = request.body.frame().await {
         if let Some(data) = frame.data_ref() {
             text.extend_from_slice(data);
         }
-        if text.len() > LONGEST_REQUEST {
-            call.drain().await;
-            let message = format!("the request is longer than {LONGEST_REQUEST} bytes");
+        if text.len() > MAX_REQUEST {
+            drain(&mut request.body).await;
+            let message = format!("the request is longer than {MAX_REQUEST} bytes");
             return Err(error(413, &message, "invalid_request_error", None));
         }
     }
@@ -67,28 +66,28 @@ async fn read(call: &mut Call<'_>) -> Result<Value, Answer> {
     }
 }
 
-/// Pictures are sent within requests.
-const LONGEST_REQUEST: usize = 16 << 20;
+/// Requests may contain pictures.
+const MAX_REQUEST: usize = 16 << 20;
 
-/// What every model is asked by, if the request names none.
+/// The model of requests that name none.
 const MODEL: &str = "mock-model";
 
-fn model_of(request: &Value) -> &str {
-    request["model"].as_str().unwrap_or(MODEL)
+fn model_of(body: &Value) -> &str {
+    body["model"].as_str().unwrap_or(MODEL)
 }
 
-/// Words and their parts: four letters are about one token.
+/// An estimate: four bytes are about one token.
 fn tokens(text: &str) -> u64 {
     text.len().div_ceil(4) as u64
 }
 
-fn models() -> Answer {
+fn models() -> MockResponse {
     let names = [MODEL, "mock-embedding"];
     let data: Vec<Value> = names.iter().map(|name| model_json(name)).collect();
     handle::json(200, &json!({ "object": "list", "data": data }))
 }
 
-fn model(name: &str) -> Answer {
+fn model(name: &str) -> MockResponse {
     handle::json(200, &model_json(name))
 }
 
@@ -96,25 +95,25 @@ fn model_json(name: &str) -> Value {
     json!({ "id": name, "object": "model", "created": 0, "owned_by": "mock" })
 }
 
-fn error(status: u16, message: &str, kind: &str, code: Option<&str>) -> Answer {
+fn error(status: u16, message: &str, kind: &str, code: Option<&str>) -> MockResponse {
     let error = json!({ "message": message, "type": kind, "param": null, "code": code });
     handle::json(status, &json!({ "error": error }))
 }
 
-pub(super) fn without_content(call: &Call<'_>) -> Answer {
-    let planned = &call.planned;
+pub(super) fn failure(request: &MockRequest<'_>) -> MockResponse {
+    let planned = &request.planned;
     let status = planned.status;
-    if is_bare(status) {
+    if has_no_body(status) {
         return handle::typed(status, "application/json", MockBody::empty());
     }
-    match (planned.why, status) {
-        (Why::Rate | Why::Quota, _) | (_, 429) => error(
+    match (planned.reason, status) {
+        (ResponseReason::Rate | ResponseReason::Quota, _) | (_, 429) => error(
             status,
-            &reached(planned),
+            &limit_message(planned),
             "requests",
             Some("rate_limit_exceeded"),
         ),
-        (Why::Banned, _) => {
+        (ResponseReason::Banned, _) => {
             let message = "This client is banned for a while.";
             error(status, message, "invalid_request_error", Some("banned"))
         }
@@ -136,8 +135,8 @@ pub(super) fn without_content(call: &Call<'_>) -> Answer {
     }
 }
 
-/// The sentence that ends with how long to wait; clients read it.
-fn reached(planned: &Planned) -> String {
+/// The message of a 429, which ends with the wait; clients read it.
+fn limit_message(planned: &PlannedResponse) -> String {
     let wait = match (planned.retry_after, planned.limit) {
         (Some(seconds), _) => Some(Duration::from_secs(seconds)),
         (None, limit) => limit.map(|limit| limit.reset),
@@ -148,19 +147,19 @@ fn reached(planned: &Planned) -> String {
     });
     match wait {
         Some(wait) => {
-            let wait = Span(wait);
+            let wait = OpenaiDuration(wait);
             format!("Rate limit reached for requests{limit}. Please try again in {wait}.")
         }
         None => format!("Rate limit reached for requests{limit}."),
     }
 }
 
-pub(super) fn tell(planned: &Planned, headers: &mut HeaderMap) {
+pub(super) fn add_headers(planned: &PlannedResponse, headers: &mut HeaderMap) {
     set_text(headers, "openai-version", b"2020-10-01");
     let Some(limit) = &planned.limit else {
         return;
     };
-    let reset = Span(limit.reset).to_string();
+    let reset = OpenaiDuration(limit.reset).to_string();
     let reset = reset.as_bytes();
     set(headers, "x-ratelimit-limit-requests", limit.limit);
     set(headers, "x-ratelimit-remaining-requests", limit.remaining);
@@ -177,12 +176,12 @@ pub(super) fn tell(planned: &Planned, headers: &mut HeaderMap) {
 
 const TOKENS_PER_REQUEST: u64 = 1000;
 
-/// A length of time in that API's spelling: `120ms`, `8.64s`, `6m0s`, `1h0m5s`. Rounded up to
-/// milliseconds, for who comes early is refused.
+/// A duration in OpenAI's format, `120ms`, `8.64s`, `6m0s`, `1h0m5s`, rounded up to milliseconds so
+/// that it is never too short.
 #[derive(Clone, Copy, Debug)]
-struct Span(Duration);
+struct OpenaiDuration(Duration);
 
-impl fmt::Display for Span {
+impl fmt::Display for OpenaiDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let millis = self.0.as_nanos().div_ceil(1_000_000);
         if (1..1000).contains(&millis) {
@@ -210,9 +209,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_are_spelled_as_that_api_does() {
+    fn formats_durations_like_openai() {
         let check = |millis: u64, text: &str| {
-            assert_eq!(Span(Duration::from_millis(millis)).to_string(), text);
+            assert_eq!(
+                OpenaiDuration(Duration::from_millis(millis)).to_string(),
+                text
+            );
         };
         check(0, "0s");
         check(120, "120ms");
@@ -220,6 +222,6 @@ mod tests {
         check(20_000, "20s");
         check(360_000, "6m0s");
         check(3_605_050, "1h0m5.05s");
-        assert_eq!(Span(Duration::from_nanos(1)).to_string(), "1ms");
+        assert_eq!(OpenaiDuration(Duration::from_nanos(1)).to_string(), "1ms");
     }
 }

@@ -1,29 +1,29 @@
-//! Like nobody in particular: short JSON, and words that say what happened.
+//! No particular API: short JSON, and errors in words.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use serde_json::json;
 use sim::upstream;
 
-use super::{is_bare, set_text};
+use super::{has_no_body, set_text};
 use crate::mock::body::MockBody;
-use crate::mock::handle::{Answer, Call, json, typed};
-use crate::mock::model::{Planned, Why};
+use crate::mock::handle::{MockRequest, MockResponse, drain, json, typed};
+use crate::mock::model::{PlannedResponse, ResponseReason};
 
-pub(super) async fn content(mut call: Call<'_>) -> Answer {
-    call.drain().await;
-    let body = MockBody::whole(call.desk.ordinary.clone());
+pub(super) async fn success(mut request: MockRequest<'_>) -> MockResponse {
+    drain(&mut request.body).await;
+    let body = MockBody::whole(request.state.plain_body.clone());
     typed(200, "application/json", body)
 }
 
-/// An ordinary body, of a given length if there is one.
+/// The body of a 200, of this length if one is given.
 pub(in crate::mock) fn body(size: Option<usize>) -> Bytes {
     size.map_or_else(|| Bytes::from_static(OK.as_bytes()), sized)
 }
 
 const OK: &str = "{\"ok\":true}";
 
-/// JSON of exactly this length, but for a single byte, which is a number, and none.
+/// JSON of exactly this length: an object, a number for a single byte, empty for none.
 fn sized(size: usize) -> Bytes {
     let mut text = match size {
         0 => String::new(),
@@ -31,49 +31,54 @@ fn sized(size: usize) -> Bytes {
         2..11 => "{}".to_owned(),
         11.. => OK.to_owned(),
     };
-    let missing = size - text.len();
-    text.extend(std::iter::repeat_n(' ', missing));
+    let padding = size - text.len();
+    text.extend(std::iter::repeat_n(' ', padding));
     text.into()
 }
 
-pub(super) fn without_content(call: &Call<'_>) -> Answer {
-    let planned = &call.planned;
-    if is_bare(planned.status) {
+pub(super) fn failure(request: &MockRequest<'_>) -> MockResponse {
+    let planned = &request.planned;
+    if has_no_body(planned.status) {
         return typed(planned.status, "application/json", MockBody::empty());
     }
     if planned.status < 300 {
         return typed(planned.status, "application/json", MockBody::whole(OK));
     }
-    let mut answer = json(planned.status, &json!({ "error": words(planned) }));
+    let mut response = json(planned.status, &json!({ "error": message(planned) }));
     if (301..=308).contains(&planned.status) {
-        let home = HeaderValue::from_static("/");
-        answer.headers_mut().insert(http::header::LOCATION, home);
+        let target = HeaderValue::from_static("/");
+        response
+            .headers_mut()
+            .insert(http::header::LOCATION, target);
     }
-    answer
+    response
 }
 
-/// What happened. Nothing in it tells when to come back: that is what headers are for.
-fn words(planned: &Planned) -> String {
-    match planned.why {
-        Why::Rate => "too many requests: the rate limit is exceeded".to_owned(),
-        Why::Quota => "too many requests: the quota of this window is used up".to_owned(),
-        Why::Banned => "forbidden: this client is banned for a while".to_owned(),
-        Why::QueueFull => "unavailable: everything is busy and the queue is full".to_owned(),
-        Why::Away => "unavailable: the server is away".to_owned(),
-        Why::Chance => "it failed by chance".to_owned(),
-        Why::Served | Why::Scripted => reason(planned.status),
+/// The error. It names no wait: that is what headers are for.
+fn message(planned: &PlannedResponse) -> String {
+    match planned.reason {
+        ResponseReason::Rate => "too many requests: the rate limit is exceeded".to_owned(),
+        ResponseReason::Quota => {
+            "too many requests: the quota of this window is used up".to_owned()
+        }
+        ResponseReason::Banned => "forbidden: this client is banned for a while".to_owned(),
+        ResponseReason::QueueFull => {
+            "unavailable: everything is busy and the queue is full".to_owned()
+        }
+        ResponseReason::Outage => "unavailable: the server is away".to_owned(),
+        ResponseReason::RandomFailure => "it failed by chance".to_owned(),
+        ResponseReason::Success | ResponseReason::Script => status_text(planned.status),
     }
 }
 
-fn reason(status: u16) -> String {
+fn status_text(status: u16) -> String {
     let known = http::StatusCode::from_u16(status).ok();
     let known = known.and_then(|status| status.canonical_reason());
     known.map_or_else(|| format!("status {status}"), str::to_lowercase)
 }
 
-/// The headers of the simulator: how many are allowed and left, and the seconds until there are
-/// more.
-pub(super) fn tell(planned: &Planned, headers: &mut HeaderMap) {
+/// The same headers as in the simulator: limit, remaining, and seconds until the reset.
+pub(super) fn add_headers(planned: &PlannedResponse, headers: &mut HeaderMap) {
     let response = upstream::UpstreamResponse {
         status: planned.status,
         retry_after: None,

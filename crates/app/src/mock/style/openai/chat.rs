@@ -6,51 +6,51 @@ use serde_json::{Value, json};
 use super::{model_of, tokens};
 use crate::mock::body::MockBody;
 use crate::mock::endpoint::EVENT_STREAM;
-use crate::mock::handle::{self, Answer, Call};
+use crate::mock::handle::{self, MockRequest, MockResponse};
 
-pub(super) fn answer(call: &Call<'_>, request: &Value) -> Answer {
-    if !request["messages"].is_array() {
+pub(super) fn respond(request: &MockRequest<'_>, body: &Value) -> MockResponse {
+    if !body["messages"].is_array() {
         let message = "`messages` is missing, a list was expected";
         return super::error(400, message, "invalid_request_error", None);
     }
-    let reply = Reply::new(call, request);
-    if request["stream"] == true {
-        let includes_usage = request["stream_options"]["include_usage"] == true;
-        reply.streamed(call, includes_usage)
+    let completion = Completion::new(request, body);
+    if body["stream"] == true {
+        let includes_usage = body["stream_options"]["include_usage"] == true;
+        completion.streamed(request, includes_usage)
     } else {
-        reply.whole()
+        completion.whole()
     }
 }
 
-struct Reply {
+struct Completion {
     id: String,
     model: String,
-    /// Seconds since 1970.
+    /// Unix seconds.
     created: i64,
-    /// How many letters are said.
+    /// The length of the text.
     length: usize,
     usage: Value,
 }
 
-impl Reply {
-    fn new(call: &Call<'_>, request: &Value) -> Self {
-        let length = call.desk.settings.body_size.unwrap_or(USUAL);
-        let asked = tokens(&request["messages"].to_string());
-        let given = words(length).count() as u64;
+impl Completion {
+    fn new(request: &MockRequest<'_>, body: &Value) -> Self {
+        let length = request.state.settings.body_size.unwrap_or(DEFAULT_LENGTH);
+        let prompt = tokens(&body["messages"].to_string());
+        let completion = words(length).count() as u64;
         Self {
-            id: format!("chatcmpl-mock-{}", call.number),
-            model: model_of(request).to_owned(),
-            created: call.desk.clock().wall().as_unix_millis() / 1000,
+            id: format!("chatcmpl-mock-{}", request.number),
+            model: model_of(body).to_owned(),
+            created: request.state.clock().wall().as_unix_millis() / 1000,
             length,
             usage: json!({
-                "prompt_tokens": asked,
-                "completion_tokens": given,
-                "total_tokens": asked + given,
+                "prompt_tokens": prompt,
+                "completion_tokens": completion,
+                "total_tokens": prompt + completion,
             }),
         }
     }
 
-    fn whole(&self) -> Answer {
+    fn whole(&self) -> MockResponse {
         let message = json!({
             "role": "assistant",
             "content": words(self.length).collect::<String>(),
@@ -67,8 +67,8 @@ impl Reply {
         handle::json(200, &value)
     }
 
-    /// The role, then word by word, then the end, and if asked for what it cost.
-    fn streamed(self, call: &Call<'_>, includes_usage: bool) -> Answer {
+    /// The role, the words one by one, the end, and the usage if asked for.
+    fn streamed(self, request: &MockRequest<'_>, includes_usage: bool) -> MockResponse {
         let first = self.chunk(json!({ "role": "assistant", "content": "" }), None);
         let last = self.chunk(json!({}), Some("stop"));
         let usage = includes_usage.then(|| {
@@ -84,7 +84,7 @@ impl Reply {
             .chain(usage);
         let events = chunks.map(|chunk| Bytes::from(format!("data: {chunk}\n\n")));
         let events = events.chain([Bytes::from_static(b"data: [DONE]\n\n")]);
-        let settings = &call.desk.settings;
+        let settings = &request.state.settings;
         let body = MockBody::pieces(&settings.clock, settings.stream_every, events);
         handle::typed(200, EVENT_STREAM, body)
     }
@@ -113,12 +113,12 @@ impl Reply {
 
 const CHUNK: &str = "chat.completion.chunk";
 
-/// The sentence without the blank behind it.
-const USUAL: usize = SENTENCE.len() - 1;
+/// The sentence without its trailing space.
+const DEFAULT_LENGTH: usize = SENTENCE.len() - 1;
 
 const SENTENCE: &str = "This is an answer of a mock. ";
 
-/// The words of the sentence, again and again up to this length.
+/// The words of the sentence, repeated up to this length.
 fn words(length: usize) -> impl Iterator<Item = &'static str> + Send {
     let mut left = length;
     let all = SENTENCE.split_inclusive(' ').cycle();
@@ -135,9 +135,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_as_long_as_asked_for() {
+    fn words_add_up_to_the_length() {
         let text = |length| words(length).collect::<String>();
-        assert_eq!(text(USUAL), "This is an answer of a mock.");
+        assert_eq!(text(DEFAULT_LENGTH), "This is an answer of a mock.");
         assert_eq!(text(33), "This is an answer of a mock. This");
         for length in [0, 1, 27, 29, 30, 1000] {
             assert_eq!(text(length).len(), length);

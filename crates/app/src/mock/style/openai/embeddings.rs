@@ -1,21 +1,21 @@
-//! Embeddings: the same text has the same numbers, and nothing else is true of them.
+//! Embeddings: random vectors of length one, the same for the same text.
 
 use policy::random::Random;
 use serde_json::{Value, json};
 
 use super::{model_of, tokens};
-use crate::mock::handle::{self, Answer};
+use crate::mock::handle::{self, MockResponse};
 
-pub(super) fn answer(request: &Value) -> Answer {
-    let inputs = inputs(&request["input"]);
+pub(super) fn respond(body: &Value) -> MockResponse {
+    let inputs = inputs(&body["input"]);
     if inputs.is_empty() {
         let message = "`input` is missing, a string or a list was expected";
         return super::error(400, message, "invalid_request_error", None);
     }
-    let dimensions = request["dimensions"].as_u64();
-    let dimensions = dimensions.map_or(USUAL, |count| count.clamp(1, MOST));
-    // What the official clients ask for, because it is shorter.
-    let is_base64 = request["encoding_format"] == "base64";
+    let dimensions = body["dimensions"].as_u64();
+    let dimensions = dimensions.map_or(DEFAULT_DIMENSIONS, |count| count.clamp(1, MAX_DIMENSIONS));
+    // The official clients ask for it, because it is shorter.
+    let is_base64 = body["encoding_format"] == "base64";
     let data = inputs.iter().enumerate().map(|(index, text)| {
         let vector = vector(text, dimensions);
         let embedding = if is_base64 {
@@ -32,18 +32,18 @@ pub(super) fn answer(request: &Value) -> Answer {
         200,
         &json!({
             "object": "list",
-            "model": model_of(request),
+            "model": model_of(body),
             "data": data,
             "usage": { "prompt_tokens": count, "total_tokens": count },
         }),
     )
 }
 
-/// As many as the smaller of the well-known models gives.
-const USUAL: u64 = 1536;
-const MOST: u64 = 8192;
+/// That of OpenAI's smaller model.
+const DEFAULT_DIMENSIONS: u64 = 1536;
+const MAX_DIMENSIONS: u64 = 8192;
 
-/// One text, several, or the same as lists of tokens.
+/// The inputs as texts: one text or several, or lists of tokens.
 fn inputs(value: &Value) -> Vec<String> {
     match value {
         Value::String(text) => vec![text.clone()],
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn base64_is_that_of_the_rfc() {
+    fn base64_encodes_the_examples_of_the_rfc() {
         let check = |bytes: &str, text: &str| assert_eq!(base64(bytes.as_bytes()), text);
         check("", "");
         check("f", "Zg==");
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_text_has_the_same_vector_of_length_one() {
+    fn equal_texts_have_equal_vectors_of_length_one() {
         let one = vector("tide", 64);
         assert_eq!(one, vector("tide", 64));
         assert_ne!(one, vector("gate", 64));
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn inputs_are_texts_or_tokens_one_or_several() {
+    fn reads_one_or_several_inputs_as_text_or_tokens() {
         let count = |value: Value| inputs(&value).len();
         assert_eq!(count(json!("a")), 1);
         assert_eq!(count(json!(["a", "b"])), 2);

@@ -1,4 +1,4 @@
-//! What a mock tells of itself.
+//! `/_mock/stats`, `/_mock/log` and `/_mock/reset`.
 
 use std::time::Duration;
 
@@ -8,19 +8,19 @@ use http::Method;
 use crate::support::{Fixture, limited};
 
 #[test]
-fn stats_count_what_became_of_requests_and_are_not_counted() {
+fn stats_count_responses_but_not_requests_for_stats() {
     let fixture = Fixture::new(MockSettings {
         script: Some(Script::parse("200,500,200").unwrap()),
         ..limited(Style::Plain, &["3/1m"])
     });
     assert_eq!(fixture.statuses(5), [200, 500, 200, 429, 429]);
-    let told = fixture.get("/_mock/stats").json();
+    let shown = fixture.get("/_mock/stats").json();
     assert_eq!(
-        ["received", "accepted", "refused", "failed", "in_flight"].map(|name| &told[name]),
+        ["received", "accepted", "refused", "failed", "in_flight"].map(|name| &shown[name]),
         [5, 2, 2, 1, 0]
     );
     assert_eq!(
-        told["statuses"],
+        shown["statuses"],
         serde_json::json!({ "200": 2, "429": 2, "500": 1 })
     );
     let stats = fixture.mock.stats();
@@ -31,13 +31,13 @@ fn stats_count_what_became_of_requests_and_are_not_counted() {
 }
 
 #[test]
-fn who_comes_before_a_retry_after_has_ended_is_early() {
+fn requests_before_the_end_of_a_retry_after_are_early() {
     let mut settings = limited(Style::Plain, &["1/10s"]);
     settings.upstream.as_mut().unwrap().retry_after = true;
     let fixture = Fixture::new(settings);
     let early = || fixture.mock.stats().early;
     assert_eq!(fixture.statuses(2), [200, 429]);
-    // What follows at once may have been under way.
+    // An immediate request may have been sent before the response arrived.
     assert_eq!(fixture.statuses(1), [429]);
     assert_eq!(early(), 0);
     fixture.advance(5000);
@@ -46,14 +46,14 @@ fn who_comes_before_a_retry_after_has_ended_is_early() {
     fixture.advance(4999);
     assert_eq!(fixture.statuses(1), [429]);
     assert_eq!(early(), 2);
-    // It was told to wait for one more second, rounded up.
+    // The last Retry-After was one second, rounded up.
     fixture.advance(1000);
     assert_eq!(fixture.statuses(1), [200]);
     assert_eq!(early(), 2);
 }
 
 #[test]
-fn the_log_has_every_request_in_order() {
+fn log_lists_requests_in_order_of_arrival() {
     let fixture = Fixture::new(MockSettings::default());
     let mut client = fixture.connect();
     client.get("/a?secret=1");
@@ -74,14 +74,14 @@ fn the_log_has_every_request_in_order() {
             (at(1500), Method::GET, "/status/404", Some(404)),
         ]
     );
-    let told = client.get("/_mock/log").json();
-    assert_eq!(told["forgotten"], 0);
-    assert_eq!(told["requests"][1]["at_ms"], 1500.0);
-    assert_eq!(told["requests"][1]["path"], "/b");
+    let shown = client.get("/_mock/log").json();
+    assert_eq!(shown["forgotten"], 0);
+    assert_eq!(shown["requests"][1]["at_ms"], 1500.0);
+    assert_eq!(shown["requests"][1]["path"], "/b");
 }
 
 #[test]
-fn the_log_forgets_the_oldest() {
+fn log_drops_the_oldest_requests() {
     let fixture = Fixture::new(MockSettings::default());
     let mut client = fixture.connect();
     let many = "GET /x HTTP/1.1\r\nhost: mock\r\n\r\n".repeat(100);
@@ -100,7 +100,7 @@ fn the_log_forgets_the_oldest() {
 }
 
 #[test]
-fn reset_begins_anew() {
+fn reset_restores_limits_counts_log_and_time() {
     let fixture = Fixture::of(Style::Plain, &["1/1h"]);
     fixture.advance(5000);
     assert_eq!(fixture.statuses(2), [200, 429]);
@@ -116,7 +116,7 @@ fn reset_begins_anew() {
 }
 
 #[test]
-fn what_is_under_way_over_a_reset_counts_no_more() {
+fn requests_in_flight_during_a_reset_are_not_counted() {
     let fixture = Fixture::scripted("200@1h");
     let mut client = fixture.connect();
     client.send("GET / HTTP/1.1\r\nhost: mock\r\n\r\n");
@@ -130,7 +130,7 @@ fn what_is_under_way_over_a_reset_counts_no_more() {
 }
 
 #[test]
-fn who_goes_away_before_the_answer_is_counted() {
+fn clients_that_disconnect_before_the_response_are_counted() {
     let fixture = Fixture::scripted("200@1h");
     let mut client = fixture.connect();
     client.send("GET / HTTP/1.1\r\nhost: mock\r\n\r\n");
@@ -142,7 +142,7 @@ fn who_goes_away_before_the_answer_is_counted() {
 }
 
 #[test]
-fn other_names_are_told_which_there_are() {
+fn unknown_control_paths_list_the_known_ones() {
     let fixture = Fixture::of(Style::Github, &["1/1h"]);
     let reply = fixture.get("/_mock/nothing");
     assert_eq!(reply.status, 404);

@@ -1,7 +1,7 @@
-//! Where requests are taken in: time, model and journal under one lock, shared by all threads.
+//! The state that all threads of a mock share: model, counts and log under one lock.
 //!
-//! The lock is held for well below a microsecond and never while anything waits. Reading the clock
-//! under it keeps times in the order in which the model is asked.
+//! The lock is held for less than a microsecond and never across an await. The clock is read under
+//! it, because the model needs times that never decrease.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -16,55 +16,54 @@ use sim::upstream::LimitStatus;
 use tidegate::Clock;
 
 use super::MockSettings;
-use super::journal::{End, Journal, LogEntry, MockStats};
-use super::model::{Fate, Model};
+use super::model::{Decision, Model};
+use super::stats::{LogEntry, MockStats, RequestEnd, RequestLog};
 use super::style::plain_body;
 
-/// All that the threads of a mock share.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct MockState {
     pub(super) settings: MockSettings,
-    /// What is answered where a style has nothing better: made once, sent often.
-    pub(super) ordinary: Bytes,
-    state: Mutex<State>,
+    /// The body of ordinary plain responses, built once.
+    pub(super) plain_body: Bytes,
+    locked: Mutex<Locked>,
     in_flight: AtomicU64,
     max_in_flight: AtomicU64,
 }
 
 #[derive(Debug)]
-struct State {
-    /// When it began, on the clock.
+struct Locked {
+    /// When it was started or reset, on the clock.
     origin: Timestamp,
-    /// How often it began anew: what is under way from before counts no more.
+    /// The number of resets: requests from before a reset are not counted after it.
     generation: u64,
     model: Model,
-    journal: Journal,
+    log: RequestLog,
     clients: BTreeMap<IpAddr, usize>,
-    /// By client: what was said about when to come back.
+    /// By client.
     holds: Vec<Hold>,
 }
 
-/// A wait that was asked for by `Retry-After`.
+/// A wait that a `Retry-After` asked for.
 #[derive(Clone, Copy, Debug, Default)]
 struct Hold {
     from: Timestamp,
     until: Timestamp,
 }
 
-impl Desk {
+impl MockState {
     pub(super) fn new(settings: MockSettings) -> Arc<Self> {
-        let state = State {
+        let locked = Locked {
             origin: settings.clock.now(),
             generation: 0,
             model: Model::new(&settings),
-            journal: Journal::default(),
+            log: RequestLog::default(),
             clients: BTreeMap::new(),
             holds: vec![Hold::default()],
         };
         Arc::new(Self {
-            ordinary: plain_body(settings.body_size),
+            plain_body: plain_body(settings.body_size),
             settings,
-            state: Mutex::new(state),
+            locked: Mutex::new(locked),
             in_flight: AtomicU64::new(0),
             max_in_flight: AtomicU64::new(0),
         })
@@ -74,33 +73,33 @@ impl Desk {
         &self.settings.clock
     }
 
-    /// Notes a connection and gives the number of the client at this address.
-    pub(super) fn connected(&self, address: IpAddr) -> usize {
+    /// Counts a connection and returns the number of the client at this address.
+    pub(super) fn connect(&self, address: IpAddr) -> usize {
         let mut state = self.lock();
-        state.journal.connected();
+        state.log.connect();
         state.client(address)
     }
 
-    /// Takes in a request and decides what becomes of it.
-    pub(super) fn arrive(
+    /// Counts a request and decides about it.
+    pub(super) fn receive(
         self: &Arc<Self>,
         client: usize,
         method: &Method,
         path: &str,
-    ) -> (Ticket, Fate) {
+    ) -> (RequestGuard, Decision) {
         let in_flight = self.in_flight.fetch_add(1, Ordering::Relaxed) + 1;
         self.max_in_flight.fetch_max(in_flight, Ordering::Relaxed);
         let path = shortened(path).into();
         let mut state = self.lock();
         let now = state.now(self.clock());
-        let fate = state.model.receive(client, now);
+        let decision = state.model.receive(client, now);
         let is_early = state.is_early(client, now);
-        if let Fate::Answered(planned) = &fate
+        if let Decision::Respond(planned) = &decision
             && let Some(seconds) = planned.retry_after
         {
             state.hold(client, planned.at, Duration::from_secs(seconds));
         }
-        let number = state.journal.arrived(LogEntry {
+        let number = state.log.receive(LogEntry {
             at: now.since(Timestamp::ZERO),
             client,
             method: method.clone(),
@@ -109,20 +108,21 @@ impl Desk {
             took: None,
             is_early,
         });
-        let ticket = Ticket {
-            desk: Arc::clone(self),
+        let guard = RequestGuard {
+            state: Arc::clone(self),
             number,
             generation: state.generation,
-            is_open: true,
+            has_ended: false,
         };
-        (ticket, fate)
+        (guard, decision)
     }
 
-    /// Waits until the mock's own time is `at`; at once if it has come, without any timer.
-    pub(super) async fn sleep_until(&self, ticket: &Ticket, at: Timestamp) {
+    /// Waits until `at`, a time since the start; returns without a timer if it has passed, or if the
+    /// mock was reset since.
+    pub(super) async fn sleep_until(&self, guard: &RequestGuard, at: Timestamp) {
         let at = {
             let state = self.lock();
-            if state.generation != ticket.generation {
+            if state.generation != guard.generation {
                 return;
             }
             state.origin + at.since(Timestamp::ZERO)
@@ -132,14 +132,14 @@ impl Desk {
         }
     }
 
-    /// What is left of the quota.
+    /// The present state of the quota.
     pub(super) fn quota(&self) -> Option<LimitStatus> {
         let mut state = self.lock();
         let now = state.now(self.clock());
         state.model.quota(now)
     }
 
-    /// What was seen so far.
+    /// The counts so far.
     pub(super) fn stats(&self) -> MockStats {
         let state = self.lock();
         let uptime = state.now(self.clock()).since(Timestamp::ZERO);
@@ -149,43 +149,43 @@ impl Desk {
             bans: state.model.bans(),
             max_queue: state.model.max_queue(),
             uptime_ms: u64::try_from(uptime.as_millis()).unwrap_or(u64::MAX),
-            ..state.journal.counts()
+            ..state.log.stats()
         }
     }
 
-    /// The last requests, and how many there were before them.
+    /// The last requests, and how many earlier ones were dropped.
     pub(super) fn log(&self) -> (Vec<LogEntry>, u64) {
-        self.lock().journal.log()
+        self.lock().log.entries()
     }
 
-    /// Begins anew: limits, script, counts, log and time.
+    /// Resets limits, script, counts, log and time.
     pub(super) fn reset(&self) {
         let mut state = self.lock();
         state.origin = self.clock().now();
         state.generation += 1;
         state.model = Model::new(&self.settings);
-        state.journal = Journal::default();
+        state.log = RequestLog::default();
         state.holds.fill(Hold::default());
         let in_flight = self.in_flight.load(Ordering::Relaxed);
         self.max_in_flight.store(in_flight, Ordering::Relaxed);
     }
 
     /// Poison is ignored: nothing that can panic runs under the lock.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Locked> {
+        self.locked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
-    /// The time since the beginning.
+impl Locked {
+    /// The time since the start or the last reset.
     fn now(&self, clock: &Clock) -> Timestamp {
         Timestamp::ZERO + clock.now().since(self.origin)
     }
 
-    /// The number of a client; all that are too many are the first.
+    /// The number of a client; 0 for those past [`MAX_CLIENTS`].
     fn client(&mut self, address: IpAddr) -> usize {
         let next = self.clients.len();
-        if next >= MOST_CLIENTS {
+        if next >= MAX_CLIENTS {
             return self.clients.get(&address).copied().unwrap_or_default();
         }
         let client = *self.clients.entry(address).or_insert(next);
@@ -198,10 +198,10 @@ impl State {
     fn is_early(&self, client: usize, now: Timestamp) -> bool {
         self.holds
             .get(client)
-            .is_some_and(|hold| hold.from + UNDER_WAY <= now && now < hold.until)
+            .is_some_and(|hold| hold.from + TRANSIT <= now && now < hold.until)
     }
 
-    /// Notes that an answer which leaves at `sent` asks the client to wait.
+    /// Records that a response sent at `sent` asks the client to wait.
     fn hold(&mut self, client: usize, sent: Timestamp, wait: Duration) {
         let Some(hold) = self.holds.get_mut(client) else {
             return;
@@ -213,51 +213,52 @@ impl State {
     }
 }
 
-/// Addresses that are told apart.
-const MOST_CLIENTS: usize = 10_000;
+/// How many addresses are told apart.
+const MAX_CLIENTS: usize = 10_000;
 
-/// What arrives so soon after a `Retry-After` was sent may have left before that arrived: a busy
-/// machine takes some milliseconds from one process to the other.
-const UNDER_WAY: Duration = Duration::from_millis(10);
+/// A request that arrives this soon after a `Retry-After` was sent may have been sent before that
+/// arrived: on a busy machine, the way between two processes takes some milliseconds.
+const TRANSIT: Duration = Duration::from_millis(10);
 
-/// Longer paths are of no use in a log.
-const LONGEST_PATH: usize = 200;
+/// Longer paths are cut in the log.
+const MAX_PATH: usize = 200;
 
 fn shortened(path: &str) -> &str {
-    &path[..path.floor_char_boundary(LONGEST_PATH)]
+    &path[..path.floor_char_boundary(MAX_PATH)]
 }
 
-/// A request that is under way, until its answer is sent to the end.
+/// A request in flight, until its response is sent. Dropped before [`end`](Self::end), it counts as
+/// abandoned.
 #[derive(Debug)]
-pub(super) struct Ticket {
-    desk: Arc<Desk>,
+pub(super) struct RequestGuard {
+    state: Arc<MockState>,
     number: u64,
     generation: u64,
-    /// Is it still to be answered?
-    is_open: bool,
+    has_ended: bool,
 }
 
-impl Ticket {
-    /// Its number, from 0.
+impl RequestGuard {
+    /// Its number, counted from 0.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
 
-    pub(super) fn end(&mut self, end: End) {
-        if !std::mem::take(&mut self.is_open) {
+    /// Counts how the request ended; only the first call counts.
+    pub(super) fn end(&mut self, end: RequestEnd) {
+        if std::mem::replace(&mut self.has_ended, true) {
             return;
         }
-        let mut state = self.desk.lock();
+        let mut state = self.state.lock();
         if state.generation == self.generation {
-            let now = state.now(self.desk.clock());
-            state.journal.ended(self.number, end, now);
+            let now = state.now(self.state.clock());
+            state.log.end(self.number, end, now);
         }
     }
 }
 
-impl Drop for Ticket {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
-        self.end(End::Abandoned);
-        self.desk.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.end(RequestEnd::Abandoned);
+        self.state.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }
