@@ -15,7 +15,7 @@ pub use events::{EventHub, NextEvent, PublishedEvent, Subscription};
 pub(crate) use events::{millis, unix_millis};
 
 use crate::log::Log;
-use crate::metrics::Metrics;
+use crate::metrics::{GateCollector, LogCollector, Metrics};
 use crate::settings::Settings;
 use crate::upstream::{Addresses, Connector};
 
@@ -40,11 +40,14 @@ impl Core {
             .hosts(gate_settings(settings))
             .retry_budget(settings.retry_budget)
             .build();
+        let metrics = Metrics::new();
+        metrics.register(GateCollector::new(limiter.clone()));
+        metrics.register(LogCollector::new(log.clone()));
         Arc::new(Self {
             limiter,
             events,
             connector: Connector::new(Addresses::default()),
-            metrics: Metrics::new(),
+            metrics,
             log,
             workers,
         })
@@ -70,7 +73,7 @@ impl Core {
         &self.connector
     }
 
-    /// What is counted.
+    /// What is counted and measured.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
     }

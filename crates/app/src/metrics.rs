@@ -1,42 +1,43 @@
-//! What is counted and measured, in the text format of Prometheus.
+//! What is counted and measured, for Prometheus.
 //!
-//! Who sends requests looks its handles up once, [`Metrics::route`] and [`Metrics::key`], and then
-//! adds to plain atomics: no lock, no search and no memory for a request. What a gate or an
-//! endpoint is like now is not counted here but read when somebody asks, see [`Sources`].
+//! Counters and histograms are those of `prometheus-client`. A sender looks its handles up once,
+//! [`Metrics::route`] and [`Metrics::key`], and then counts without a search or memory for a
+//! request. The present state of gates and endpoints is not counted but read at each scrape, by
+//! collectors that its owners [register](Metrics::register).
 //!
-//! Labels have bounds. Routes are named in the settings, words are closed lists, and of keys, which
-//! others may invent, at most [`Metrics::MOST_SHOWN`] are shown by name: the rest is `_other`.
+//! The output is the text format of Prometheus, version 0.0.4, which every scraper reads. The library
+//! writes OpenMetrics, which differs in the names of counters' families (without `_total`) and the
+//! last line `# EOF`; so counters are encoded under their whole names, and that line is left out.
+//!
+//! Labels have bounds: routes are named in the settings, words are closed lists, and of keys, which
+//! requests may invent, at most [`Metrics::MAX_SHOWN`] are shown by name and the rest as `_other`.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use tidegate::Limiter;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode_registry;
+use prometheus_client::registry::Registry;
 use tidegate::call::Trail;
-use tidegate::pool::EndpointView;
-
-use crate::log::Log;
 
 mod calls;
-mod counter;
 mod family;
-mod histogram;
 mod keys;
-mod now;
 mod outcome;
+mod present;
 mod reference;
 mod routes;
-mod text;
 
 pub use keys::KeyMetrics;
 pub use outcome::RequestOutcome;
+pub use present::{GateCollector, LogCollector, StateCollector, StateView};
 pub use reference::reference;
 pub use routes::RouteMetrics;
 
 use calls::Calls;
 use keys::Keys;
 use routes::Routes;
-use text::Exposition;
 
-/// Everything that is counted. One for a program; share it by an [`Arc`].
+/// Everything that is counted and measured.
 ///
 /// ```
 /// use app::metrics::{Metrics, RequestOutcome};
@@ -44,49 +45,54 @@ use text::Exposition;
 /// let metrics = Metrics::new();
 /// let route = metrics.route("llm"); // once
 /// route.request(RequestOutcome::Success); // for each request
+/// assert!(metrics.render().contains("tidegate_requests_total{route=\"llm\",outcome=\"success\"} 1\n"));
 /// ```
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Metrics {
-    routes: Routes,
-    keys: Keys,
-    calls: Calls,
+    registry: Mutex<Registry>,
+    routes: Arc<Routes>,
+    keys: Arc<Keys>,
+    calls: Arc<Calls>,
 }
 
-/// What is read when somebody asks, and not counted here.
-#[derive(Clone, Copy, Debug)]
-pub struct Sources<'a> {
-    /// Whose gates.
-    pub limiter: &'a Limiter,
-    /// Pools by name, with what can be seen of their endpoints.
-    pub pools: &'a [(String, Vec<EndpointView>)],
-    /// Can what has to survive a restart not be written down now?
-    pub is_store_degraded: bool,
-    /// Whose lines may be dropped.
-    pub log: &'a Log,
-}
-
-/// The label of all that are not shown by name.
+/// The label of everything that is not shown by name.
 const OTHER: &str = "_other";
 
 impl Metrics {
-    /// So many keys are shown by name, those with the most attempts; the others are `_other`.
-    pub const MOST_SHOWN: usize = 100;
+    /// How many keys are shown by name: those with the most attempts.
+    pub const MAX_SHOWN: usize = 100;
 
-    /// So many keys are counted apart; beyond, all share one count, that of `_other`.
-    pub const MOST_KEYS: usize = 10_000;
+    /// How many keys are counted apart; the others share the count of `_other`.
+    pub const MAX_KEYS: usize = 10_000;
 
-    /// So many routes are counted apart; beyond, all share one count, that of `_other`.
-    pub const MOST_ROUTES: usize = 1_000;
+    /// How many routes are counted apart; the others share the count of `_other`.
+    pub const MAX_ROUTES: usize = 1_000;
 
     /// The route of requests that have none.
     pub const NO_ROUTE: &str = "_none";
 
-    /// What [`Metrics::render`] gives, for the header `Content-Type`.
+    /// The `Content-Type` of [`Metrics::render`].
     pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
     /// Nothing is counted yet.
     pub fn new() -> Self {
-        Self::default()
+        let (routes, keys, calls) = <(Arc<Routes>, Arc<Keys>, Arc<Calls>)>::default();
+        let metrics = Self {
+            registry: Mutex::default(),
+            routes: Arc::clone(&routes),
+            keys: Arc::clone(&keys),
+            calls: Arc::clone(&calls),
+        };
+        metrics.register(routes);
+        metrics.register(keys);
+        metrics.register(calls);
+        metrics
+    }
+
+    /// Adds what `collector` encodes to every rendering.
+    pub fn register(&self, collector: impl Collector) {
+        let mut registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        registry.register_collector(Box::new(collector));
     }
 
     /// Where requests of a route are counted: to be looked up once and kept.
@@ -99,20 +105,25 @@ impl Metrics {
         self.keys.named(key)
     }
 
-    /// Counts the waits and retries of a call that has ended: `sent` so often, the last time with
-    /// success or not. One that was admitted at once and answered well costs next to nothing.
+    /// Counts the waits and retries of a call that has ended after `sent` attempts. A call that was
+    /// admitted at once and succeeded with its first attempt costs next to nothing.
     pub fn call(&self, trail: &Trail, sent: u32, succeeded: bool) {
         self.calls.count(trail, sent, succeeded);
     }
 
-    /// Everything, as text. The same state gives the same bytes.
-    pub fn render(&self, sources: &Sources<'_>) -> String {
-        let mut out = Exposition::default();
-        self.routes.render(&mut out);
-        self.keys.render(&mut out);
-        self.calls.render(&mut out);
-        now::render(sources, &mut out);
-        out.end()
+    /// Everything as text. The same state gives the same bytes.
+    pub fn render(&self) -> String {
+        let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut text = String::new();
+        // Writing into a string cannot fail.
+        _ = encode_registry(&mut text, &registry);
+        text
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

@@ -31,7 +31,7 @@ pub use persist::{PersistState, Persister};
 
 use crate::core::Core;
 use crate::log::Log;
-use crate::metrics;
+use crate::metrics::{StateCollector, StateView};
 use crate::settings::{PlainFiles, Settings};
 use configuration::EndpointRecords;
 use overlay::Overlay;
@@ -87,6 +87,9 @@ impl State {
         state.restore_gates(&stored);
         let logger = EventLogger(Arc::downgrade(&state));
         state.core.events().add(Arc::new(logger));
+        let weak = Arc::downgrade(&state);
+        let view = move || weak.upgrade().map(|state| state.view()).unwrap_or_default();
+        state.core.metrics().register(StateCollector::new(view));
         Ok((state, warnings))
     }
 
@@ -147,19 +150,16 @@ impl State {
         self.configuration.store(Arc::new(new));
     }
 
-    /// All metrics in the text format of Prometheus.
-    pub fn render_metrics(&self) -> String {
+    /// What metrics show of it.
+    fn view(&self) -> StateView {
         let configuration = self.configuration();
-        let pools: Vec<_> = configuration
-            .pools()
-            .map(|(name, pool)| (name.to_owned(), pool.view()))
-            .collect();
-        self.core.metrics().render(&metrics::Sources {
-            limiter: self.limiter(),
-            pools: &pools,
+        let pools = configuration.pools();
+        StateView {
+            pools: pools
+                .map(|(name, pool)| (name.to_owned(), pool.view()))
+                .collect(),
             is_store_degraded: self.store.is_degraded(),
-            log: self.log(),
-        })
+        }
     }
 
     /// The run-time changes. Held while pools are changed, so that a reload does not replace a

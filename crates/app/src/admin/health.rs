@@ -55,7 +55,7 @@ pub(super) async fn readyz(State(admin): State<Arc<AdminState>>) -> Response {
     responses((status = 200, description = "The metrics", body = String, content_type = "text/plain"))
 )]
 pub(super) async fn metrics(State(admin): State<Arc<AdminState>>) -> Response {
-    let text = admin.state.render_metrics();
+    let text = admin.state.core().metrics().render();
     with_type(text, Metrics::CONTENT_TYPE)
 }
 

@@ -1,23 +1,27 @@
-//! Waits and retries of calls, read from what was decided about each.
+//! Waits and retries of calls, read from their trails.
 
+use std::array;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use policy::gate::Reason;
 use policy::item::{DelaySource, ResendReason, TerminalReason};
 use policy::time::Timestamp;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::histogram::Histogram;
 use tidegate::RefusalReason;
 use tidegate::call::{CallDecision, Trail};
 
-use super::counter::Counter;
-use super::family::{self, Family};
-use super::histogram::Histogram;
-use super::text::Exposition;
+use super::family::{self, Family, Sample, histogram, observe};
 
 /// What is counted of calls, all routes together.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Calls {
-    /// By reason, in the order of [`REASONS`].
-    waits: [Histogram; REASONS.len()],
+    /// By the word of the reason.
+    waits: Mutex<BTreeMap<&'static str, Histogram>>,
     backoff: Histogram,
     retries: ByAttempt,
     exhausted: Counter,
@@ -26,34 +30,19 @@ pub(super) struct Calls {
     retry_after: Histogram,
 }
 
-/// Every reason to wait, in the order that they are shown in.
-pub(super) const REASONS: [RefusalReason; 10] = [
-    RefusalReason::Gate(Reason::Rate),
-    RefusalReason::Gate(Reason::Hold),
-    RefusalReason::Gate(Reason::BreakerOpen),
-    RefusalReason::Gate(Reason::InFlight),
-    RefusalReason::Gate(Reason::QueueFull),
-    RefusalReason::Gate(Reason::Deadline),
-    RefusalReason::Gate(Reason::TooManyGates),
-    RefusalReason::Gate(Reason::RetryBudget),
-    RefusalReason::Paused,
-    RefusalReason::NoEndpoint,
-];
-
 impl Calls {
-    /// Counts a call that has ended. Of a trail that is too long to be whole, the steps that are
-    /// left out are missing here too.
+    /// Counts a call that has ended. Steps that a long trail leaves out are missing here too.
     pub(super) fn count(&self, trail: &Trail, sent: u32, succeeded: bool) {
-        let mut kept = None;
+        let mut waiting = None;
         for step in trail.steps() {
             match &step.decision {
-                CallDecision::Waiting { reason, .. } => kept = Some((*reason, step.at)),
+                CallDecision::Waiting { reason, .. } => waiting = Some((*reason, step.at)),
                 CallDecision::Admitted { waited, .. } => {
-                    if let Some((reason, _)) = kept.take() {
+                    if let Some((reason, _)) = waiting.take() {
                         self.waited(reason, *waited);
                     }
                 }
-                CallDecision::Refused { .. } => self.kept_in_vain(kept.take(), step.at),
+                CallDecision::Refused { .. } => self.refused(waiting.take(), step.at),
                 CallDecision::Scheduled {
                     delay,
                     source,
@@ -70,36 +59,34 @@ impl Calls {
     }
 
     fn waited(&self, reason: RefusalReason, time: Duration) {
-        let index = REASONS.iter().position(|known| *known == reason);
-        if let Some(wait) = index.and_then(|index| self.waits.get(index)) {
-            wait.observe(time);
-        }
+        let mut waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
+        observe(waits.entry(reason.as_str()).or_insert_with(histogram), time);
     }
 
-    /// Who waited and was refused then has waited all the same.
-    fn kept_in_vain(&self, kept: Option<(RefusalReason, Timestamp)>, at: Timestamp) {
-        if let Some((reason, since)) = kept {
+    /// A wait that ended in a refusal counts too.
+    fn refused(&self, waiting: Option<(RefusalReason, Timestamp)>, at: Timestamp) {
+        if let Some((reason, since)) = waiting {
             self.waited(reason, at.since(since));
         }
     }
 
     fn scheduled(&self, delay: Duration, source: DelaySource, reason: ResendReason) {
         match (source, reason) {
-            // It was not sent, so this is no delay between two attempts: the gate keeps it.
+            // It was not sent, so this is a wait at its gate and no delay between two attempts.
             (_, ResendReason::Refused(reason)) => self.waited(RefusalReason::Gate(reason), delay),
             (DelaySource::RetryAfter, _) => {
-                self.backoff.observe(delay);
-                self.honored.increment();
-                self.retry_after.observe(delay);
+                observe(&self.backoff, delay);
+                self.honored.inc();
+                observe(&self.retry_after, delay);
             }
-            (DelaySource::Backoff | DelaySource::Gate, _) => self.backoff.observe(delay),
+            (DelaySource::Backoff | DelaySource::Gate, _) => observe(&self.backoff, delay),
             (DelaySource::Refresh | DelaySource::Failover, _) => {}
         }
     }
 
     fn over(&self, reason: TerminalReason) {
         if reason == TerminalReason::Exhausted {
-            self.exhausted.increment();
+            self.exhausted.inc();
         }
     }
 
@@ -110,48 +97,59 @@ impl Calls {
         }
         self.retries.each_up_to(retries);
         if succeeded {
-            self.successes.at(retries).increment();
+            self.successes.at(retries).inc();
         }
-    }
-
-    pub(super) fn render(&self, out: &mut Exposition) {
-        let mut waits = out.family(&family::WAIT);
-        for (reason, wait) in REASONS.iter().zip(&self.waits) {
-            let measured = wait.measured();
-            if measured.count() > 0 {
-                waits.histogram(&[reason.as_str()], &measured);
-            }
-        }
-        histogram(&self.backoff, &family::BACKOFF, out);
-        self.retries.render(&family::RETRIES, out);
-        counter(&self.exhausted, &family::EXHAUSTED, out);
-        self.successes.render(&family::RETRY_SUCCESS, out);
-        counter(&self.honored, &family::RETRY_AFTER_HONORED, out);
-        histogram(&self.retry_after, &family::RETRY_AFTER, out);
     }
 }
 
-fn counter(counter: &Counter, family: &'static Family, out: &mut Exposition) {
-    out.family(family).number(&[], counter.value());
+impl Default for Calls {
+    fn default() -> Self {
+        Self {
+            waits: Mutex::default(),
+            backoff: histogram(),
+            retries: ByAttempt::default(),
+            exhausted: Counter::default(),
+            successes: ByAttempt::default(),
+            honored: Counter::default(),
+            retry_after: histogram(),
+        }
+    }
 }
 
-fn histogram(histogram: &Histogram, family: &'static Family, out: &mut Exposition) {
-    out.family(family).histogram(&[], &histogram.measured());
+impl Collector for Calls {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
+        let waits = waits
+            .iter()
+            .map(|(reason, wait)| ([*reason], Sample::Histogram(wait)));
+        family::WAIT.encode(&mut encoder, waits)?;
+        let mut single =
+            |family: &Family, sample: Sample<'_>| family.encode(&mut encoder, [([], sample)]);
+        single(&family::BACKOFF, Sample::Histogram(&self.backoff))?;
+        single(&family::EXHAUSTED, Sample::Number(self.exhausted.get()))?;
+        single(
+            &family::RETRY_AFTER_HONORED,
+            Sample::Number(self.honored.get()),
+        )?;
+        single(&family::RETRY_AFTER, Sample::Histogram(&self.retry_after))?;
+        family::RETRIES.encode(&mut encoder, self.retries.samples())?;
+        family::RETRY_SUCCESS.encode(&mut encoder, self.successes.samples())
+    }
 }
 
 /// Counts by the number of a retry.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct ByAttempt([Counter; ATTEMPTS.len()]);
 
-/// The values of the label: more are rare, and nobody looks at them one by one.
-pub(super) const ATTEMPTS: [&str; 11] = ["1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "more"];
+/// The values of the label.
+const ATTEMPTS: [&str; 11] = ["1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "more"];
 
 /// How many have a value of their own.
 const NAMED: u32 = 10;
 const _: () = assert!(ATTEMPTS.len() == NAMED as usize + 1);
 
 impl ByAttempt {
-    /// The count of the `number`-th, from 1.
+    /// The count of a retry by its number, from 1.
     fn at(&self, number: u32) -> &Counter {
         let index = usize::try_from(number).unwrap_or(usize::MAX);
         &self.0[index.clamp(1, ATTEMPTS.len()) - 1]
@@ -160,17 +158,21 @@ impl ByAttempt {
     /// Counts each from the first to the `last`.
     fn each_up_to(&self, last: u32) {
         for number in 1..=last.min(NAMED) {
-            self.at(number).increment();
+            self.at(number).inc();
         }
         if last > NAMED {
-            self.at(last).add(u64::from(last - NAMED));
+            self.at(last).inc_by(u64::from(last - NAMED));
         }
     }
 
-    fn render(&self, family: &'static Family, out: &mut Exposition) {
-        let mut samples = out.family(family);
-        for (attempt, counter) in ATTEMPTS.iter().zip(&self.0) {
-            samples.number(&[attempt], counter.value());
-        }
+    fn samples(&self) -> impl Iterator<Item = ([&str; 1], Sample<'_>)> {
+        let counts = ATTEMPTS.iter().zip(&self.0);
+        counts.map(|(attempt, counter)| ([*attempt], Sample::Number(counter.get())))
+    }
+}
+
+impl Default for ByAttempt {
+    fn default() -> Self {
+        Self(array::from_fn(|_| Counter::default()))
     }
 }

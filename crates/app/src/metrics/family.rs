@@ -1,11 +1,18 @@
-//! Every family of metrics: its name, its kind, its labels and what it says. What is rendered and
-//! the page of the reference are both made from this list.
+//! Every family of metrics: its name, its type, its labels and its meaning. The output and the page
+//! of the reference are both made from this list.
+
+use std::fmt;
+use std::time::Duration;
+
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::histogram::Histogram;
 
 /// A family of metrics: samples of one name that differ in their labels.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct Family {
     pub(super) name: &'static str,
-    pub(super) kind: Kind,
+    pub(super) kind: MetricType,
     /// The names of its labels, in the order of their values.
     pub(super) labels: &'static [&'static str],
     /// One sentence without its full stop.
@@ -14,26 +21,67 @@ pub(super) struct Family {
     pub(super) more: &'static str,
 }
 
-/// What can be done with the samples of a family.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// They only grow.
-    Counter,
-    /// They go up and down.
-    Gauge,
-    /// They count lengths of time by how long these are.
-    Histogram,
+/// The value of a sample.
+#[derive(Clone, Copy)]
+pub(super) enum Sample<'a> {
+    Number(u64),
+    Float(f64),
+    Histogram(&'a Histogram),
 }
 
-impl Kind {
-    /// The word for it in the format.
-    pub(super) const fn as_str(self) -> &'static str {
+impl Sample<'_> {
+    fn encode(self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
         match self {
-            Self::Counter => "counter",
-            Self::Gauge => "gauge",
-            Self::Histogram => "histogram",
+            // As a gauge also for a counter, whose name has its `_total` already.
+            Self::Number(number) => encoder.encode_gauge(&number),
+            Self::Float(number) => encoder.encode_gauge(&number),
+            Self::Histogram(histogram) => histogram.encode(encoder),
         }
     }
+}
+
+impl Family {
+    /// Encodes samples, each with the values of all labels in order. A family without samples is
+    /// left out.
+    pub(super) fn encode<'a, const N: usize>(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        samples: impl IntoIterator<Item = ([&'a str; N], Sample<'a>)>,
+    ) -> fmt::Result {
+        debug_assert_eq!(self.labels.len(), N);
+        let mut samples = samples.into_iter().peekable();
+        if samples.peek().is_none() {
+            return Ok(());
+        }
+        let help = format!("{}.", self.help);
+        let mut encoder = encoder.encode_descriptor(self.name, &help, None, self.kind)?;
+        for (values, sample) in samples {
+            if N == 0 {
+                return sample.encode(encoder);
+            }
+            let names = self.labels.iter().copied();
+            let labels: Vec<(&str, &str)> = names.zip(values).collect();
+            sample.encode(encoder.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}
+
+/// A histogram of times. All have the same bounds, so that any two can be compared: from what a
+/// server nearby takes to what a quota makes one wait.
+pub(super) fn histogram() -> Histogram {
+    Histogram::new(BOUNDS)
+}
+
+/// In seconds.
+pub(super) const BOUNDS: [f64; 15] = [
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0,
+];
+
+/// Counts a time. One longer than a year counts as a year, because a server may name any number.
+pub(super) fn observe(histogram: &Histogram, time: Duration) {
+    const YEAR: Duration = Duration::from_secs(366 * 86_400);
+    histogram.observe(time.min(YEAR).as_secs_f64());
 }
 
 /// Declares the families and the list of them.
@@ -41,7 +89,7 @@ macro_rules! families {
     ($($constant:ident: $kind:ident $name:literal [$($label:literal),*] $help:literal $more:literal;)*) => {
         $(pub(super) static $constant: Family = Family {
             name: $name,
-            kind: Kind::$kind,
+            kind: MetricType::$kind,
             labels: &[$($label),*],
             help: $help,
             more: $more,
@@ -54,71 +102,71 @@ macro_rules! families {
 
 families! {
     REQUESTS: Counter "tidegate_requests_total" ["route", "outcome"]
-        "Requests of the data plane that have ended, by route and by how they ended"
-        "Answers that Tidegate makes itself count too, with their reason as `outcome`. A path without a route is `_none`.";
+        "Requests of the data plane that have ended"
+        "Responses made by Tidegate itself count too, with their reason as `outcome`. A path without a route is `_none`.";
     ATTEMPTS: Counter "tidegate_attempts_total" ["key", "verdict"]
-        "Attempts, each a request sent upstream, by gate and by what came of them"
-        "`verdict` is `none` for an answer that says nothing, such as a 1xx.";
+        "Attempts, each a request sent upstream"
+        "`verdict` is `none` for a response that has none, such as a 1xx.";
     LATENCY: Histogram "tidegate_gate_latency_seconds" ["key"]
-        "From sending an attempt to the head of its answer or to its failure"
+        "Time from sending an attempt to the head of its response or to its failure"
         "";
     WAIT: Histogram "tidegate_wait_seconds" ["reason"]
-        "How long calls were kept from being sent, by what kept them"
-        "One for each wait; who was admitted at once has none. Waits that ended in a refusal are included. \
+        "Time that calls waited at their gate or pool"
+        "One for each wait; a call that is admitted at once has none. Waits that ended in a refusal are included. \
          `reason` is `rate`, `hold`, `breaker_open`, `in_flight`, `queue_full`, `deadline`, `too_many_gates`, `retry_budget`, \
          `paused` or `no_endpoint`.";
     BACKOFF: Histogram "tidegate_backoff_delay_seconds" []
         "Delays between an attempt and the next one of the same call"
-        "Those that a server named are included. Attempts that follow at once, by failover or with a new credential, are not.";
-    RETRIES: Counter "tidegate_retries_total" ["attempt"]
-        "Attempts that were not the first of their call, by number"
-        "`attempt` is the number of the retry: `1` is the second time it was sent; `1` to `10`, then `more`.";
+        "Those that a server asked for are included. Attempts that follow at once, by failover or with a new credential, are not.";
     EXHAUSTED: Counter "tidegate_retries_exhausted_total" []
-        "Calls that used up all the sends they may have"
-        "A request that must not be sent twice may have one.";
-    RETRY_SUCCESS: Counter "tidegate_retry_success_total" ["attempt"]
-        "Calls that had success by a retry, by its number"
-        "`attempt` as above.";
+        "Calls that used all attempts they may have"
+        "A request that must not be sent twice has one.";
     RETRY_AFTER_HONORED: Counter "tidegate_retry_after_honored_total" []
-        "Delays that were taken from what a server said"
+        "Delays that a server asked for and that were waited"
         "";
     RETRY_AFTER: Histogram "tidegate_retry_after_seconds" []
-        "How long the delays were that servers asked for"
-        "With the jitter that is added to them; none is ever taken away.";
+        "Length of the delays that servers asked for"
+        "With the added jitter.";
+    RETRIES: Counter "tidegate_retries_total" ["attempt"]
+        "Attempts that were not the first of their call"
+        "`attempt` is the number of the retry: `1` is the second attempt; `1` to `10`, then `more`.";
+    RETRY_SUCCESS: Counter "tidegate_retry_success_total" ["attempt"]
+        "Calls that succeeded with a retry"
+        "`attempt` as above.";
     GATES: Gauge "tidegate_gates" []
-        "Gates there are now"
+        "Number of gates"
         "";
     GATES_EVICTED: Counter "tidegate_gates_evicted_total" []
-        "Gates that were forgotten, being idle or to make room"
+        "Gates that were evicted, because they were idle or to make room"
         "";
     GATE_RATE: Gauge "tidegate_gate_rate" ["key"]
-        "Attempts per second that the gate admits now"
+        "Attempts per second that the gate admits"
         "";
-    GATE_IN_FLIGHT: Gauge "tidegate_gate_in_flight" ["key"]
-        "Attempts under way"
-        "`_other` is the sum of all gates that are not shown.";
-    GATE_WAITING: Gauge "tidegate_gate_waiting" ["key"]
-        "How many wait in the gate's line"
-        "`_other` is the sum of all gates that are not shown.";
     GATE_ERROR_RATE: Gauge "tidegate_gate_error_rate" ["key"]
         "Share of failed attempts in the breaker's window, 0 to 1"
         "";
-    BREAKER: Gauge "tidegate_breaker_state" ["key", "state"]
-        "1 for the state that the breaker is in, 0 for the others"
-        "`state` is `closed`, `open`, `half_open` or `isolated`.";
     HOLD: Gauge "tidegate_hold_seconds" ["key"]
-        "What is left of the gate's hold; 0 without one"
+        "Time until the end of the gate's hold; 0 without one"
+        "";
+    GATE_IN_FLIGHT: Gauge "tidegate_gate_in_flight" ["key"]
+        "Attempts in flight"
+        "`_other` is the sum of all gates that are not shown.";
+    GATE_WAITING: Gauge "tidegate_gate_waiting" ["key"]
+        "Callers in the gate's line"
+        "`_other` is the sum of all gates that are not shown.";
+    BREAKER: Gauge "tidegate_breaker_state" ["key", "state"]
+        "1 for the present state of the breaker, 0 for the others"
+        "`state` is `closed`, `open`, `half_open` or `isolated`.";
+    LOG_DROPPED: Counter "tidegate_log_lines_dropped_total" []
+        "Log lines that were dropped because stderr was not read fast enough"
         "";
     ENDPOINT_ENABLED: Gauge "tidegate_endpoint_enabled" ["pool", "endpoint"]
-        "1 if the endpoint may be used, 0 if it is disabled until a person enables it"
+        "1 if the endpoint is enabled, 0 if it is disabled until a person enables it"
         "";
     ENDPOINT_PAUSED: Gauge "tidegate_endpoint_paused" ["pool", "endpoint"]
-        "1 while the endpoint is left alone after errors, else 0"
+        "1 while the endpoint is paused after errors, else 0"
         "";
     STORE_DEGRADED: Gauge "tidegate_store_degraded" []
-        "1 while what has to survive a restart cannot be written down, else 0"
-        "";
-    LOG_DROPPED: Counter "tidegate_log_lines_dropped_total" []
-        "Lines of the log that were dropped because it could not be written as fast as they came"
+        "1 while state cannot be stored, else 0"
         "";
 }

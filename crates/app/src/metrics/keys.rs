@@ -1,172 +1,168 @@
 //! Attempts by key.
 //!
-//! Who is shown by name may change from one look to the next, and still no count may ever go back:
-//! to whoever computes rates, that would be a restart. So what was counted between two looks goes
-//! either to the key's own samples or to those of `_other`, and stays there: every attempt is in
-//! one place, once.
+//! Which keys are shown by name is decided anew at each scrape, and still no count may go back,
+//! because to whoever computes rates that would be a restart. So an attempt counts where its key
+//! is shown at that moment, in the key's own samples or in those of `_other`, and stays there:
+//! every attempt is in one place, once.
 
+use std::array;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use policy::outcome::Verdict;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::histogram::Histogram;
 
-use super::counter::Counter;
-use super::family;
-use super::histogram::{Histogram, Measured};
-use super::text::Exposition;
+use super::family::{self, Sample, histogram, observe};
 use super::{Metrics, OTHER};
 
 /// Where the attempts at one gate are counted.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct KeyMetrics {
+    own: Attempts,
+    other: Arc<Attempts>,
+    is_shown: AtomicBool,
+    /// All attempts, wherever they count: the rank of the key.
+    total: AtomicU64,
+}
+
+impl KeyMetrics {
+    fn new(other: Arc<Attempts>, is_shown: bool) -> Arc<Self> {
+        Arc::new(Self {
+            own: Attempts::default(),
+            other,
+            is_shown: AtomicBool::new(is_shown),
+            total: AtomicU64::new(0),
+        })
+    }
+
+    /// Counts an attempt: its verdict, and the time from sending to the head of the response or to
+    /// the failure.
+    pub fn attempt(&self, verdict: Option<Verdict>, latency: Duration) {
+        self.total.fetch_add(1, Ordering::Relaxed);
+        let attempts = match self.is_shown() {
+            true => &self.own,
+            false => &*self.other,
+        };
+        let index = verdict.map_or(VERDICTS - 1, |verdict| verdict as usize);
+        attempts.by_verdict[index].inc();
+        observe(&attempts.latency, latency);
+    }
+
+    fn is_shown(&self) -> bool {
+        self.is_shown.load(Ordering::Relaxed)
+    }
+}
+
+/// Attempts that are shown under one key.
+#[derive(Debug)]
+struct Attempts {
     /// In the order of [`Verdict::ALL`], then those without one.
-    attempts: [Counter; VERDICTS],
+    by_verdict: [Counter; VERDICTS],
     latency: Histogram,
 }
 
 const VERDICTS: usize = Verdict::ALL.len() + 1;
 
-impl KeyMetrics {
-    /// Counts an attempt: what came of it, and from sending to the answer's head or the failure.
-    pub fn attempt(&self, verdict: Option<Verdict>, latency: Duration) {
-        let index = verdict.map_or(VERDICTS - 1, |verdict| verdict as usize);
-        self.attempts[index].increment();
-        self.latency.observe(latency);
-    }
-
-    fn total(&self) -> u64 {
-        self.attempts.iter().map(Counter::value).sum()
-    }
-
-    fn counted(&self) -> Counted {
-        Counted {
-            attempts: std::array::from_fn(|index| self.attempts[index].value()),
-            latency: self.latency.measured(),
-        }
+impl Attempts {
+    fn is_empty(&self) -> bool {
+        self.by_verdict.iter().all(|counter| counter.get() == 0)
     }
 }
 
-/// What was counted up to one moment.
-#[derive(Clone, Debug, Default)]
-struct Counted {
-    attempts: [u64; VERDICTS],
-    latency: Measured,
-}
-
-impl Counted {
-    fn total(&self) -> u64 {
-        self.attempts.iter().sum()
-    }
-
-    fn add_between(&mut self, before: &Self, after: &Self) {
-        for (index, count) in self.attempts.iter_mut().enumerate() {
-            *count += after.attempts[index] - before.attempts[index];
+impl Default for Attempts {
+    fn default() -> Self {
+        Self {
+            by_verdict: array::from_fn(|_| Counter::default()),
+            latency: histogram(),
         }
-        self.latency.add_between(&before.latency, &after.latency);
     }
 }
 
 /// All keys.
-#[derive(Debug, Default)]
-pub(super) struct Keys(Mutex<State>);
-
-#[derive(Debug, Default)]
-struct State {
-    keys: BTreeMap<Box<str>, Entry>,
-    /// Where those count that found no room.
-    crowd: Entry,
-    /// What belongs to `_other`.
-    other: Counted,
-}
-
-#[derive(Debug, Default)]
-struct Entry {
-    metrics: Arc<KeyMetrics>,
-    /// At the last look.
-    seen: Counted,
-    /// What was counted between two looks of which the second showed it by name.
-    shown: Counted,
-    is_shown: bool,
-    /// May somebody still count here?
-    is_held: bool,
+#[derive(Debug)]
+pub(super) struct Keys {
+    keys: Mutex<BTreeMap<Box<str>, Arc<KeyMetrics>>>,
+    /// For keys beyond the bound: never shown.
+    beyond: Arc<KeyMetrics>,
 }
 
 impl Keys {
     pub(super) fn named(&self, key: &str) -> Arc<KeyMetrics> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(entry) = state.keys.get(key) {
-            return Arc::clone(&entry.metrics);
+        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(metrics) = keys.get(key) {
+            return Arc::clone(metrics);
         }
-        let is_full = state.keys.len() >= Metrics::MOST_KEYS;
-        let entry = match is_full || key == OTHER {
-            true => &state.crowd,
-            false => state.keys.entry(key.into()).or_default(),
-        };
-        Arc::clone(&entry.metrics)
+        if keys.len() >= Metrics::MAX_KEYS || key == OTHER {
+            return Arc::clone(&self.beyond);
+        }
+        let is_shown = keys.len() < Metrics::MAX_SHOWN;
+        let metrics = KeyMetrics::new(Arc::clone(&self.beyond.other), is_shown);
+        keys.insert(key.into(), Arc::clone(&metrics));
+        metrics
     }
+}
 
-    pub(super) fn render(&self, out: &mut Exposition) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        state.look();
-        let shown = state.shown();
-        let mut attempts = out.family(&family::ATTEMPTS);
-        for (key, counted) in &shown {
+impl Default for Keys {
+    fn default() -> Self {
+        Self {
+            keys: Mutex::default(),
+            beyond: KeyMetrics::new(Arc::default(), false),
+        }
+    }
+}
+
+impl Collector for Keys {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        rank(&keys);
+        if keys.len() > Metrics::MAX_KEYS / 2 {
+            keys.retain(|_, metrics| is_needed(metrics));
+        }
+        let shown = keys.iter().filter(|(_, metrics)| metrics.is_shown());
+        let shown = shown.map(|(key, metrics)| (&**key, &metrics.own));
+        let other = &*self.beyond.other;
+        let other = (!other.is_empty()).then_some((OTHER, other));
+        let shown: Vec<(&str, &Attempts)> = shown.chain(other).collect();
+
+        let attempts = shown.iter().flat_map(|&(key, attempts)| {
             let words = Verdict::ALL.iter().map(|verdict| verdict.as_str());
-            for (word, count) in words.chain(["none"]).zip(counted.attempts) {
-                // What never happened is left out, but for success, so that a key can be seen.
-                if count > 0 || word == Verdict::Success.as_str() {
-                    attempts.number(&[key, word], count);
-                }
-            }
-        }
-        let mut latency = out.family(&family::LATENCY);
-        for (key, counted) in &shown {
-            latency.histogram(&[key], &counted.latency);
-        }
+            let counts = words.chain(["none"]).zip(&attempts.by_verdict);
+            counts.filter_map(move |(word, counter)| {
+                let count = counter.get();
+                // What never happened is left out, except success, so that every key is shown.
+                let is_shown = count > 0 || word == Verdict::Success.as_str();
+                is_shown.then_some(([key, word], Sample::Number(count)))
+            })
+        });
+        family::ATTEMPTS.encode(&mut encoder, attempts)?;
+        let latencies = shown.iter();
+        let latencies =
+            latencies.map(|(key, attempts)| ([*key], Sample::Histogram(&attempts.latency)));
+        family::LATENCY.encode(&mut encoder, latencies)
     }
 }
 
-impl State {
-    /// Decides who is shown, and to whom what was counted since the last look belongs.
-    fn look(&mut self) {
-        let mut entries: Vec<&mut Entry> = self.keys.values_mut().collect();
-        // The keys come in order, so that of equals the first stays first.
-        entries.sort_by_cached_key(|entry| Reverse(entry.metrics.total()));
-        for (entry, rank) in entries.into_iter().zip(0..) {
-            entry.look(rank < Metrics::MOST_SHOWN, &mut self.other);
-        }
-        self.crowd.look(false, &mut self.other);
-        if self.keys.len() > Metrics::MOST_KEYS / 2 {
-            self.keys.retain(|_, entry| entry.is_needed());
-        }
-    }
-
-    /// What is shown, by key.
-    fn shown(&self) -> Vec<(&str, &Counted)> {
-        let entries = self.keys.iter().filter(|(_, entry)| entry.is_shown);
-        let other = (self.other.total() > 0).then_some((OTHER, &self.other));
-        entries
-            .map(|(key, entry)| (&**key, &entry.shown))
-            .chain(other)
-            .collect()
+/// Shows the keys with the most attempts; of equals those that are shown already, then by name.
+fn rank(keys: &BTreeMap<Box<str>, Arc<KeyMetrics>>) {
+    let mut all: Vec<&Arc<KeyMetrics>> = keys.values().collect();
+    all.sort_by_cached_key(|metrics| {
+        let total = metrics.total.load(Ordering::Relaxed);
+        Reverse((total, metrics.is_shown()))
+    });
+    for (metrics, rank) in all.into_iter().zip(0..) {
+        let is_shown = rank < Metrics::MAX_SHOWN;
+        metrics.is_shown.store(is_shown, Ordering::Relaxed);
     }
 }
 
-impl Entry {
-    fn look(&mut self, is_shown: bool, other: &mut Counted) {
-        // Asked first: whoever holds it may go on counting while it is read.
-        self.is_held = Arc::strong_count(&self.metrics) > 1;
-        self.is_shown = is_shown;
-        let now = self.metrics.counted();
-        let owner = if is_shown { &mut self.shown } else { other };
-        owner.add_between(&self.seen, &now);
-        self.seen = now;
-    }
-
-    /// Would anything be lost without it? What others were never shown is in `_other` by now.
-    fn is_needed(&self) -> bool {
-        self.is_held || self.is_shown || self.shown.total() > 0
-    }
+/// Whether a count would be lost without it: what was counted in `_other` stays there.
+fn is_needed(metrics: &Arc<KeyMetrics>) -> bool {
+    Arc::strong_count(metrics) > 1 || metrics.is_shown() || !metrics.own.is_empty()
 }

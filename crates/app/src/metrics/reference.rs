@@ -1,12 +1,10 @@
 //! The reference of all metrics, as a page of Markdown.
 //!
-//! Made from the same list as what is rendered; a test holds that `docs/reference/metrics.md` is
-//! what this makes.
+//! Made from the same list as the output; a test compares it with `docs/reference/metrics.md`.
 
 use std::fmt::Write;
 
-use super::family::{self, Family};
-use super::histogram::BOUNDS;
+use super::family::{self, BOUNDS, Family};
 use super::outcome::RequestOutcome;
 
 /// The page.
@@ -18,7 +16,7 @@ pub fn reference() -> String {
     }
     let outcomes: Vec<&str> = RequestOutcome::ALL.iter().map(|one| one.as_str()).collect();
     let outcomes = format!("`{}`", outcomes.join("`, `"));
-    let bounds: Vec<&str> = BOUNDS.iter().map(|(text, _)| *text).collect();
+    let bounds: Vec<String> = BOUNDS.iter().map(f64::to_string).collect();
     let behind = BEHIND.replace("OUTCOMES", &outcomes);
     page + &behind.replace("BOUNDS", &bounds.join(", "))
 }
@@ -44,10 +42,10 @@ fn row(family: &Family) -> String {
 const INTRODUCTION: &str = "\
 # Metrics
 
-Everything that `GET /metrics` of the admin address shows, in the text format of Prometheus (0.0.4). Units are
-seconds and counts. A metric that has nothing to say, such as those of endpoints without a pool, is left out.
+`GET /metrics` of the admin address returns these in the text format of Prometheus, version 0.0.4 (`text/plain`), which every
+scraper reads. Units are seconds and counts. A metric without samples, such as those of endpoints without a pool, is left out.
 
-<!-- Made from the list of metrics in the code: scripts/update-reference writes it anew. -->
+<!-- Generated from the list of metrics in the code by scripts/update-reference. -->
 
 | metric | type | labels | meaning |
 |---|---|---|---|
@@ -56,15 +54,15 @@ seconds and counts. A metric that has nothing to say, such as those of endpoints
 const BEHIND: &str = "
 ## Labels
 
-Every label has a bound, so that what others send cannot fill a database.
+Every label has a bound, so that requests cannot fill a database.
 
-- `key` is what a gate is for. The 100 keys with the most attempts are shown by name, and so are the 100 gates
-  that admitted most; `_other` stands for the rest. A key that comes among the first or leaves them takes nothing
-  along: what was counted before stays where it was counted, so that no count ever goes back. Of more than
-  10 000 keys, the latest count as `_other` until some are no longer used.
+- `key` is the key of a gate. The 100 keys with the most attempts are shown by name, and so are the 100 gates
+  that admitted most; `_other` stands for the rest. Which keys are shown is decided at each scrape. Attempts count
+  where their key is shown at that time, by name or as `_other`, and stay there, so that no count ever goes back. Beyond
+  10 000 keys, new ones count as `_other` until others are no longer used.
 - `route` is the name of a pool; at most 1000, then `_other`.
 - `outcome`, `verdict`, `reason`, `state` and `attempt` are closed lists of words. What never happened is left
-  out, but for `success`.
+  out, except `success`.
 
 `outcome` is one of these:
 OUTCOMES.
@@ -74,16 +72,15 @@ OUTCOMES.
 All have the same bounds, in seconds:
 BOUNDS.
 
-A `_sum` that passes 584 years begins anew, as after a restart; a single value adds at most a year to it.
-Quantiles come from the buckets:
+A single value adds at most a year to `_sum`. Quantiles come from the buckets:
 
 ```promql
 histogram_quantile(0.99, sum by (le) (rate(tidegate_backoff_delay_seconds_bucket[5m])))
 ```
 
-## For dashboards with names of `sync.*`
+## Names of `sync.*`
 
-Whoever counted retries in the client before, by these names, finds the same here:
+Clients that counted retries under these names find them here:
 
 | name | here |
 |---|---|
@@ -103,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_is_in_step() {
+    fn reference_page_is_up_to_date() {
         let path = concat!(
             env!("CARGO_MANIFEST_DIR"),
             "/../../docs/reference/metrics.md"

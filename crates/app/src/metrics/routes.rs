@@ -1,16 +1,20 @@
 //! Requests by route.
 
+use std::array;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::counter::Counter;
-use super::family;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::metrics::counter::Counter;
+
+use super::family::{self, Sample};
 use super::outcome::RequestOutcome;
-use super::text::Exposition;
 use super::{Metrics, OTHER};
 
 /// Where the requests of one route are counted.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct RouteMetrics {
     requests: [Counter; RequestOutcome::COUNT],
 }
@@ -19,7 +23,15 @@ impl RouteMetrics {
     /// Counts a request that has ended.
     #[inline]
     pub fn request(&self, outcome: RequestOutcome) {
-        self.requests[outcome as usize].increment();
+        self.requests[outcome as usize].inc();
+    }
+}
+
+impl Default for RouteMetrics {
+    fn default() -> Self {
+        Self {
+            requests: array::from_fn(|_| Counter::default()),
+        }
     }
 }
 
@@ -33,25 +45,27 @@ impl Routes {
         if let Some(route) = routes.get(name) {
             return Arc::clone(route);
         }
-        // The one place for all that find no room comes on top of the bound.
-        let name = match routes.len() < Metrics::MOST_ROUTES {
+        // `_other` comes on top of the bound.
+        let name = match routes.len() < Metrics::MAX_ROUTES {
             true => name,
             false => OTHER,
         };
         Arc::clone(routes.entry(name.to_owned()).or_default())
     }
+}
 
-    pub(super) fn render(&self, out: &mut Exposition) {
-        let mut requests = out.family(&family::REQUESTS);
+impl Collector for Routes {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let routes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for (name, route) in &*routes {
-            for (&outcome, counter) in RequestOutcome::ALL.iter().zip(&route.requests) {
-                let count = counter.value();
-                // What never happened is left out, but for success, so that a route can be seen.
-                if count > 0 || outcome == RequestOutcome::Success {
-                    requests.number(&[name, outcome.as_str()], count);
-                }
-            }
-        }
+        let samples = routes.iter().flat_map(|(name, route)| {
+            let counts = RequestOutcome::ALL.iter().zip(&route.requests);
+            counts.filter_map(|(&outcome, counter)| {
+                let count = counter.get();
+                // What never happened is left out, except success, so that every route is shown.
+                let is_shown = count > 0 || outcome == RequestOutcome::Success;
+                is_shown.then(|| ([&**name, outcome.as_str()], Sample::Number(count)))
+            })
+        });
+        family::REQUESTS.encode(&mut encoder, samples)
     }
 }

@@ -1,4 +1,4 @@
-//! What is counted, and how it is shown.
+//! What is counted and how it is shown.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -10,10 +10,13 @@ use policy::hint::{Hint, Source};
 use policy::ladder::Disabled;
 use policy::outcome::{Failure, Outcome, Phase, Verdict};
 use policy::time::Timestamp;
-use tidegate::{Answered, Credential, GateOptions, ManualClock, Pool};
+use prometheus_client::metrics::MetricType;
+use tidegate::pool::EndpointView;
+use tidegate::{Answered, Credential, GateOptions, Limiter, ManualClock, Pool};
 
-use super::family::{Family, Kind};
+use super::family::Family;
 use super::*;
+use crate::log::Log;
 
 mod reader;
 
@@ -30,7 +33,7 @@ fn limiter() -> (ManualClock, Limiter) {
     (clock, limiter)
 }
 
-/// Polls until it is done, moving the clock on whenever it waits.
+/// Polls until it is done, advancing the clock whenever it waits.
 fn drive<T>(clock: &ManualClock, future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());
@@ -43,15 +46,14 @@ fn drive<T>(clock: &ManualClock, future: impl Future<Output = T>) -> T {
     panic!("never done")
 }
 
-fn read(metrics: &Metrics, limiter: &Limiter) -> Read {
-    let log = Log::silent();
-    let sources = Sources {
-        limiter,
-        pools: &[],
-        is_store_degraded: false,
-        log: &log,
-    };
-    Read::of(&metrics.render(&sources))
+fn metrics(limiter: &Limiter) -> Metrics {
+    let metrics = Metrics::new();
+    metrics.register(GateCollector::new(limiter.clone()));
+    metrics
+}
+
+fn read(metrics: &Metrics) -> Read {
+    Read::of(&metrics.render())
 }
 
 fn after(seconds: u64) -> Hint {
@@ -81,9 +83,9 @@ fn status(status: u16) -> Outcome {
 }
 
 #[test]
-fn every_family_is_rendered_and_no_other() {
+fn renders_exactly_the_listed_families() {
     let (clock, limiter) = limiter();
-    let metrics = Metrics::new();
+    let metrics = metrics(&limiter);
     metrics.route("llm").request(RequestOutcome::Success);
     metrics
         .key("api")
@@ -94,20 +96,13 @@ fn every_family_is_rendered_and_no_other() {
     call(&metrics, &clock, &limiter, &[status(200)]);
     let pool: Pool<()> = Pool::new("llm", &limiter);
     pool.add("a", "a.example.com", ());
-    let pools = [("llm".to_owned(), pool.view())];
-    let log = Log::silent();
-    let sources = Sources {
-        limiter: &limiter,
-        pools: &pools,
+    metrics.register(LogCollector::new(Log::silent()));
+    metrics.register(StateCollector::new(move || StateView {
+        pools: vec![("llm".to_owned(), pool.view())],
         is_store_degraded: true,
-        log: &log,
-    };
-    let text = metrics.render(&sources);
-    assert_eq!(
-        text,
-        metrics.render(&sources),
-        "the same state, the same bytes"
-    );
+    }));
+    let text = metrics.render();
+    assert_eq!(text, metrics.render(), "the same state, the same bytes");
     let read = Read::of(&text);
     let expected: Vec<(String, String)> = family::ALL
         .iter()
@@ -118,14 +113,15 @@ fn every_family_is_rendered_and_no_other() {
 }
 
 #[test]
-fn every_family_has_a_name_that_says_its_unit_and_its_kind() {
+fn family_names_end_in_unit_or_total() {
     for family in family::ALL {
         assert!(family.name.starts_with("tidegate_"), "{}", family.name);
         let is_total = family.name.ends_with("_total");
-        assert_eq!(is_total, family.kind == Kind::Counter, "{}", family.name);
+        let is_counter = matches!(family.kind, MetricType::Counter);
+        assert_eq!(is_total, is_counter, "{}", family.name);
         let is_seconds = family.name.ends_with("_seconds");
         assert!(
-            is_seconds || family.kind != Kind::Histogram,
+            is_seconds || !matches!(family.kind, MetricType::Histogram),
             "{}",
             family.name
         );
@@ -137,7 +133,7 @@ fn every_family_has_a_name_that_says_its_unit_and_its_kind() {
 }
 
 #[test]
-fn the_page_has_every_family_and_no_other() {
+fn reference_page_lists_exactly_the_families() {
     let page = reference();
     let rows = page
         .lines()
@@ -159,9 +155,9 @@ fn the_page_has_every_family_and_no_other() {
 }
 
 #[test]
-fn requests_count_by_route_and_outcome() {
+fn counts_requests_by_route_and_outcome() {
     let (_, limiter) = limiter();
-    let metrics = Metrics::new();
+    let metrics = metrics(&limiter);
     let (one, same) = (metrics.route("llm"), metrics.route("llm"));
     one.request(RequestOutcome::Success);
     same.request(RequestOutcome::Success);
@@ -169,7 +165,7 @@ fn requests_count_by_route_and_outcome() {
     metrics
         .route(Metrics::NO_ROUTE)
         .request(RequestOutcome::NoRoute);
-    let read = read(&metrics, &limiter);
+    let read = read(&metrics);
     let name = "tidegate_requests_total";
     let value = |route, outcome| read.value(name, &[("route", route), ("outcome", outcome)]);
     assert_eq!(value("llm", "success"), Some(2.0));
@@ -182,25 +178,25 @@ fn requests_count_by_route_and_outcome() {
 #[test]
 fn routes_and_keys_beyond_the_bound_share_one_count() {
     let (_, limiter) = limiter();
-    let metrics = Metrics::new();
-    for number in 0..Metrics::MOST_ROUTES + 2 {
+    let metrics = metrics(&limiter);
+    for number in 0..Metrics::MAX_ROUTES + 2 {
         metrics
             .route(&number.to_string())
             .request(RequestOutcome::Success);
     }
     let mut held = Vec::new();
-    for number in 0..Metrics::MOST_KEYS + 2 {
+    for number in 0..Metrics::MAX_KEYS + 2 {
         let key = metrics.key(&number.to_string());
         key.attempt(Some(Verdict::Success), Duration::ZERO);
         held.push(key);
     }
-    assert!(Arc::ptr_eq(&held[Metrics::MOST_KEYS], &metrics.key("new")));
-    let read = read(&metrics, &limiter);
+    assert!(Arc::ptr_eq(&held[Metrics::MAX_KEYS], &metrics.key("new")));
+    let read = read(&metrics);
     let routes = read.labels("tidegate_requests_total", "route");
-    assert_eq!(routes.len(), Metrics::MOST_ROUTES + 1);
+    assert_eq!(routes.len(), Metrics::MAX_ROUTES + 1);
     let other = [("route", "_other"), ("outcome", "success")];
     assert_eq!(read.value("tidegate_requests_total", &other), Some(2.0));
-    let attempts = (Metrics::MOST_KEYS + 2) as f64;
+    let attempts = (Metrics::MAX_KEYS + 2) as f64;
     assert_same(read.sum("tidegate_attempts_total"), attempts);
     assert_same(read.sum("tidegate_gate_latency_seconds_count"), attempts);
 }
@@ -210,33 +206,27 @@ fn assert_same(one: f64, other: f64) {
 }
 
 #[test]
-fn keys_that_nobody_uses_make_room() {
+fn unused_keys_make_room_for_new_ones() {
     let (_, limiter) = limiter();
-    let metrics = Metrics::new();
+    let metrics = metrics(&limiter);
     let kept = metrics.key("kept");
-    for number in 0..Metrics::MOST_KEYS {
+    for number in 0..Metrics::MAX_KEYS {
         let key = metrics.key(&number.to_string());
         key.attempt(Some(Verdict::Success), Duration::ZERO);
     }
-    let total = Metrics::MOST_KEYS as f64;
-    assert_same(
-        read(&metrics, &limiter).sum("tidegate_attempts_total"),
-        total,
-    );
+    let total = Metrics::MAX_KEYS as f64;
+    assert_same(read(&metrics).sum("tidegate_attempts_total"), total);
     let new = metrics.key("new");
     new.attempt(None, Duration::ZERO);
     assert!(Arc::ptr_eq(&new, &metrics.key("new")));
     assert!(Arc::ptr_eq(&kept, &metrics.key("kept")));
-    assert_same(
-        read(&metrics, &limiter).sum("tidegate_attempts_total"),
-        total + 1.0,
-    );
+    assert_same(read(&metrics).sum("tidegate_attempts_total"), total + 1.0);
 }
 
 #[test]
-fn a_hundred_keys_are_shown_and_the_rest_is_other() {
+fn shows_the_top_100_keys_and_counts_never_go_back() {
     let (_, limiter) = limiter();
-    let metrics = Metrics::new();
+    let metrics = metrics(&limiter);
     let count = |key: &str, times: usize| {
         let key = metrics.key(key);
         for _ in 0..times {
@@ -247,9 +237,9 @@ fn a_hundred_keys_are_shown_and_the_rest_is_other() {
         count(&format!("key-{number:03}"), 150 - number);
     }
     let name = "tidegate_attempts_total";
-    let first = read(&metrics, &limiter);
+    let first = read(&metrics);
     let keys = first.labels(name, "key");
-    assert_eq!(keys.len(), Metrics::MOST_SHOWN + 1);
+    assert_eq!(keys.len(), Metrics::MAX_SHOWN + 1);
     assert_eq!(
         (keys[0], keys[99], keys[100]),
         ("key-000", "key-099", "_other")
@@ -257,29 +247,32 @@ fn a_hundred_keys_are_shown_and_the_rest_is_other() {
     let value = |read: &Read, key| read.value(name, &[("key", key), ("verdict", "success")]);
     assert_eq!(value(&first, "_other"), Some((50 * 51 / 2) as f64));
 
-    // The last becomes the first. What it had in `_other` stays there, so nothing goes back.
+    // What was counted in `_other` stays there; the key has its own samples from the next scrape on.
     count("key-149", 1000);
-    let second = read(&metrics, &limiter);
-    assert_eq!(value(&second, "key-149"), Some(1000.0));
-    assert_eq!(value(&second, "_other"), value(&first, "_other"));
+    let second = read(&metrics);
+    let other = value(&first, "_other").unwrap() + 1000.0;
+    assert_eq!(value(&second, "_other"), Some(other));
+    assert_eq!(value(&second, "key-149"), Some(0.0));
     assert_eq!(value(&second, "key-099"), None);
 
-    // Whoever leaves counts in `_other` from then on.
-    count("key-099", 1);
-    let third = read(&metrics, &limiter);
-    let other = value(&first, "_other").unwrap() + 1.0;
-    assert_eq!(value(&third, "_other"), Some(other));
+    // A key that is no longer shown counts in `_other`, and continues where it was when it is again.
+    count("key-149", 3);
+    count("key-099", 2000);
+    let third = read(&metrics);
+    assert_eq!(value(&third, "key-149"), Some(3.0));
+    assert_eq!(value(&third, "_other"), Some(other + 2000.0));
+    assert_eq!(value(&third, "key-099"), value(&first, "key-099"));
 }
 
 #[test]
-fn a_hundred_gates_are_shown_and_the_rest_is_summed_up() {
+fn shows_the_top_100_gates_and_sums_the_rest() {
     let (_, limiter) = limiter();
     let mut permits = Vec::new();
     for number in 0..130 {
         let key = format!("key-{number:03}");
         permits.push(limiter.try_acquire(&*key).unwrap());
     }
-    let read = read(&Metrics::new(), &limiter);
+    let read = read(&metrics(&limiter));
     assert_eq!(read.value("tidegate_gates", &[]), Some(130.0));
     let keys = read.labels("tidegate_gate_in_flight", "key");
     assert_eq!(keys.len(), 101);
@@ -291,12 +284,12 @@ fn a_hundred_gates_are_shown_and_the_rest_is_summed_up() {
 }
 
 #[test]
-fn a_gate_shows_its_breaker_its_hold_and_its_pace() {
+fn shows_breaker_hold_and_rate_of_a_gate() {
     let (_, limiter) = limiter();
     let permit = limiter.try_acquire("held").unwrap();
     permit.settle(&status(429).with_hint(after(20)));
     limiter.isolate("shut").unwrap();
-    let read = read(&Metrics::new(), &limiter);
+    let read = read(&metrics(&limiter));
     let value = |name: &str, key: &str| read.value(name, &[("key", key)]);
     assert_eq!(value("tidegate_hold_seconds", "held"), Some(20.0));
     assert_eq!(value("tidegate_hold_seconds", "shut"), Some(0.0));
@@ -314,8 +307,7 @@ fn a_gate_shows_its_breaker_its_hold_and_its_pace() {
 }
 
 #[test]
-fn endpoints_show_whether_they_are_used() {
-    let (_, limiter) = limiter();
+fn shows_enabled_and_paused_endpoints() {
     let view = |name: &str, disabled, paused_until| EndpointView {
         name: name.to_owned(),
         disabled,
@@ -329,14 +321,12 @@ fn endpoints_show_whether_they_are_used() {
         view("b", None, Some(Timestamp::MAX)),
         view("c", Some(Disabled::Person), None),
     ];
-    let log = Log::silent();
-    let sources = Sources {
-        limiter: &limiter,
-        pools: &[("llm".to_owned(), endpoints)],
+    let metrics = Metrics::new();
+    metrics.register(StateCollector::new(move || StateView {
+        pools: vec![("llm".to_owned(), endpoints.clone())],
         is_store_degraded: false,
-        log: &log,
-    };
-    let read = Read::of(&Metrics::new().render(&sources));
+    }));
+    let read = read(&metrics);
     let value = |name: &str, endpoint| read.value(name, &[("pool", "llm"), ("endpoint", endpoint)]);
     let both = |endpoint| {
         let enabled = value("tidegate_endpoint_enabled", endpoint);
@@ -348,24 +338,24 @@ fn endpoints_show_whether_they_are_used() {
 }
 
 #[test]
-fn labels_are_escaped() {
+fn escapes_labels() {
     let (_, limiter) = limiter();
-    let metrics = Metrics::new();
+    let metrics = metrics(&limiter);
     let odd = "a\"b\\c\nd{e=\"f\"} é";
     metrics.route(odd).request(RequestOutcome::Success);
     metrics
         .key(odd)
         .attempt(Some(Verdict::Throttled), Duration::ZERO);
-    let read = read(&metrics, &limiter);
+    let read = read(&metrics);
     assert_eq!(read.labels("tidegate_requests_total", "route"), [odd]);
     let labels = [("key", odd), ("verdict", "throttled")];
     assert_eq!(read.value("tidegate_attempts_total", &labels), Some(1.0));
 }
 
 #[test]
-fn every_verdict_counts_under_its_word() {
+fn counts_attempts_by_verdict() {
     let (_, limiter) = limiter();
-    let metrics = Metrics::new();
+    let metrics = metrics(&limiter);
     let key = metrics.key("k");
     for (verdict, times) in Verdict::ALL.into_iter().zip(1..) {
         for _ in 0..times {
@@ -373,7 +363,7 @@ fn every_verdict_counts_under_its_word() {
         }
     }
     key.attempt(None, Duration::from_secs(7200));
-    let read = read(&metrics, &limiter);
+    let read = read(&metrics);
     let attempts = |word| {
         let labels = [("key", "k"), ("verdict", word)];
         read.value("tidegate_attempts_total", &labels)
@@ -388,7 +378,7 @@ fn every_verdict_counts_under_its_word() {
     };
     assert_eq!(bucket("0.025"), Some(0.0));
     assert_eq!(bucket("0.05"), Some(36.0));
-    assert_eq!(bucket("3600"), Some(36.0));
+    assert_eq!(bucket("3600.0"), Some(36.0));
     assert_eq!(bucket("+Inf"), Some(37.0));
     let value = |ending: &str| {
         let name = format!("tidegate_gate_latency_seconds{ending}");
@@ -399,11 +389,11 @@ fn every_verdict_counts_under_its_word() {
 }
 
 #[test]
-fn the_common_call_counts_nothing() {
+fn successful_first_attempt_counts_no_waits_or_retries() {
     let (clock, limiter) = limiter();
-    let metrics = Metrics::new();
+    let metrics = metrics(&limiter);
     call(&metrics, &clock, &limiter, &[status(200)]);
-    let read = read(&metrics, &limiter);
+    let read = read(&metrics);
     for name in [
         "tidegate_retries_total",
         "tidegate_retry_success_total",
@@ -417,9 +407,9 @@ fn the_common_call_counts_nothing() {
 }
 
 #[test]
-fn a_call_counts_its_retries_its_delays_and_what_servers_asked_for() {
+fn counts_retries_delays_and_honored_hints_of_a_call() {
     let (clock, limiter) = limiter();
-    let metrics = Metrics::new();
+    let metrics = metrics(&limiter);
     let failure = Outcome::failure(Failure::Connect, Phase::Connecting, Duration::ZERO);
     let answers = [
         status(500),
@@ -430,7 +420,7 @@ fn a_call_counts_its_retries_its_delays_and_what_servers_asked_for() {
         status(200),
     ];
     call(&metrics, &clock, &limiter, &answers);
-    let read = read(&metrics, &limiter);
+    let read = read(&metrics);
     let attempt = |name: &str, number| read.value(name, &[("attempt", number)]);
     for number in ["1", "2", "3", "4"] {
         assert_eq!(attempt("tidegate_retries_total", number), Some(1.0));
@@ -448,13 +438,13 @@ fn a_call_counts_its_retries_its_delays_and_what_servers_asked_for() {
 }
 
 #[test]
-fn a_call_that_uses_up_its_sends_counts_once() {
+fn counts_an_exhausted_call_once() {
     let (clock, limiter) = limiter();
-    let metrics = Metrics::new();
+    let metrics = metrics(&limiter);
     // The breaker opens meanwhile, and what it keeps waiting is a wait and not a backoff.
     let answers = vec![status(500); 5];
     call(&metrics, &clock, &limiter, &answers);
-    let read = read(&metrics, &limiter);
+    let read = read(&metrics);
     assert_same(read.sum("tidegate_retries_exhausted_total"), 1.0);
     assert_same(read.sum("tidegate_retries_total"), 4.0);
     assert_same(read.sum("tidegate_retry_success_total"), 0.0);
@@ -462,13 +452,13 @@ fn a_call_that_uses_up_its_sends_counts_once() {
 }
 
 #[test]
-fn waits_count_by_what_kept_them() {
+fn counts_waits_by_reason() {
     let (clock, limiter) = limiter();
-    let metrics = Metrics::new();
+    let metrics = metrics(&limiter);
     let permit = limiter.try_acquire("api").unwrap();
     permit.settle(&status(429).with_hint(after(5)));
     call(&metrics, &clock, &limiter, &[status(200)]);
-    let read = read(&metrics, &limiter);
+    let read = read(&metrics);
     assert_eq!(
         read.labels("tidegate_wait_seconds_count", "reason"),
         ["hold"]
@@ -480,15 +470,15 @@ fn waits_count_by_what_kept_them() {
 }
 
 #[test]
-fn the_number_of_a_retry_is_bounded() {
+fn bounds_the_attempt_label() {
     let (_, limiter) = limiter();
-    let metrics = Metrics::new();
+    let metrics = metrics(&limiter);
     let trail = Trail::default();
     metrics.call(&trail, 0, false);
     metrics.call(&trail, 11, true);
     metrics.call(&trail, 14, true);
     metrics.call(&trail, u32::MAX, false);
-    let read = read(&metrics, &limiter);
+    let read = read(&metrics);
     let words = read.labels("tidegate_retries_total", "attempt");
     let expected = ["1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "more"];
     assert_eq!(words, expected);
@@ -502,10 +492,10 @@ fn the_number_of_a_retry_is_bounded() {
 }
 
 #[test]
-fn counts_of_several_threads_add_up_while_somebody_looks() {
+fn counts_of_several_threads_add_up_during_scrapes() {
     const TIMES: usize = 20_000;
     let (_, limiter) = limiter();
-    let metrics = Metrics::new();
+    let metrics = metrics(&limiter);
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
@@ -518,15 +508,44 @@ fn counts_of_several_threads_add_up_while_somebody_looks() {
         }
         let mut before = 0.0;
         for _ in 0..20 {
-            let seen = read(&metrics, &limiter).sum("tidegate_attempts_total");
+            let seen = read(&metrics).sum("tidegate_attempts_total");
             assert!(seen >= before, "a count never goes back");
             before = seen;
         }
     });
-    let read = read(&metrics, &limiter);
+    let read = read(&metrics);
     let all = (2 * TIMES) as f64;
     assert_same(read.sum("tidegate_requests_total"), all);
     assert_same(read.sum("tidegate_attempts_total"), all);
     assert_same(read.sum("tidegate_gate_latency_seconds_count"), all);
     assert_same(read.sum("tidegate_gate_latency_seconds_sum"), all / 1000.0);
+}
+
+#[test]
+fn a_bound_belongs_to_its_bucket() {
+    let metrics = Metrics::new();
+    let key = metrics.key("k");
+    let year = 366 * 86_400 * 1_000_000_000;
+    for nanos in [0, 5_000_000, 5_000_001, 3_600_000_000_001, u64::MAX] {
+        key.attempt(None, Duration::from_nanos(nanos));
+    }
+    let read = read(&metrics);
+    let value = |ending: &str, labels: &[(&str, &str)]| {
+        let name = format!("tidegate_gate_latency_seconds_{ending}");
+        read.value(&name, labels).unwrap()
+    };
+    let bucket = |le| value("bucket", &[("key", "k"), ("le", le)]);
+    for (le, count) in [
+        ("0.005", 2.0),
+        ("0.01", 3.0),
+        ("3600.0", 3.0),
+        ("+Inf", 5.0),
+    ] {
+        assert_same(bucket(le), count);
+    }
+    let nanos = 5_000_000 + 5_000_001 + 3_600_000_000_001_u64 + year;
+    assert_same(
+        value("sum", &[("key", "k")]),
+        Duration::from_nanos(nanos).as_secs_f64(),
+    );
 }

@@ -172,7 +172,7 @@ fn who_goes_away_while_waiting_leaves_the_line_and_nothing_is_sent() {
     gateway.works();
     assert_eq!(mock.stats().received, 2);
     let gone = "tidegate_requests_total{route=\"api\",outcome=\"cancelled\"} 4";
-    let metrics = gateway.state.render_metrics();
+    let metrics = gateway.state.core().metrics().render();
     assert!(metrics.contains(gone), "{metrics}");
 }
 

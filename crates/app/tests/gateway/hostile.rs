@@ -403,7 +403,7 @@ fn refuses_too_many_headers_and_garbage_with_a_problem_and_closes() {
     assert_eq!(client.reply(false).unwrap().status, 200);
     client.reply(false).unwrap().is_own(400, "bad_request");
     assert!(client.rest().is_empty());
-    let metrics = gateway.state.render_metrics();
+    let metrics = gateway.state.core().metrics().render();
     assert!(metrics.contains("outcome=\"bad_request\"} 5"), "{metrics}");
 }
 

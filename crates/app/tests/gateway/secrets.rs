@@ -120,7 +120,7 @@ fn no_secret_shows_up_in_logs_problems_metrics_or_trails() {
         );
     }
     shows_nothing("the log", &gateway.logged());
-    shows_nothing("the metrics", &gateway.state.render_metrics());
+    shows_nothing("the metrics", &gateway.state.core().metrics().render());
     let served = gateway.gateway.routes();
     shows_nothing("what is served", &format!("{served:?}"));
     let trails = format!("{:?}", gateway.gateway.trails());

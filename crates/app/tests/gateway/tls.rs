@@ -143,7 +143,7 @@ fn a_stranger_is_not_spoken_to() {
             let reply = gateway.get("/api/x");
             reply.is_own(502, "unreachable");
             assert!(reply.text().contains("TLS failed"), "{}", reply.text());
-            let metrics = gateway.state.render_metrics();
+            let metrics = gateway.state.core().metrics().render();
             assert!(metrics.contains("verdict=\"unreachable\""), "{metrics}");
         }
     });
