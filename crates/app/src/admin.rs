@@ -1,7 +1,7 @@
-//! The admin API: how everything stands, and what a person may change, as JSON over HTTP.
+//! The admin API: the state of everything, and changes by a person, as JSON over HTTP.
 //!
-//! It has a listener and a thread of its own, so that a busy gateway can still be looked at and a
-//! client's token opens nothing here. Every call but those about health needs the token in
+//! It has its own listener and thread, so that it responds while the gateway is busy, and its own
+//! token, so that a client's token gives no access here. Every call but those about health needs the token in
 //! `DATA/admin-token`. Handlers only translate: what can be changed is in [`crate::state`].
 //!
 //! The document at `/openapi.json` is made from the handlers themselves.

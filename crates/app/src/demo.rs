@@ -28,7 +28,7 @@ use url::Url;
 
 pub use outcome::{Learned, Naive, Outcome};
 pub use picture::{Badge, Because, Picture, Seen, SeenServer};
-pub use story::Told;
+pub use story::StoryLine;
 
 use crate::admin::Token;
 use crate::mock::{Mock, MockSettings, MockStats};
@@ -83,7 +83,7 @@ struct Stage {
     story: Arc<Story>,
 }
 
-/// One upstream, and those who use it.
+/// One upstream, and its clients.
 #[derive(Debug)]
 struct Player {
     role: Role,
@@ -135,7 +135,7 @@ impl Demo {
             admin: self.server.admin_address(),
             token: Token::path(self.folder.path()),
             upstreams: self.stage.seen(),
-            story: self.stage.story.told(),
+            story: self.stage.story.lines(),
         }
     }
 
@@ -171,12 +171,12 @@ fn stop(server: Server) {
         .enable_all()
         .build();
     if let Ok(runtime) = runtime {
-        runtime.block_on(server.stop(PATIENCE));
+        runtime.block_on(server.stop(STOP_TIMEOUT));
     }
 }
 
-/// The demo's own clients are gone by then; somebody's `curl` may still wait.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// The demo's own clients have ended by then; another client may still wait.
+const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
 fn settings(players: &[Player], folder: &Folder, port: u16) -> Settings {
     let mut settings = Settings::default();

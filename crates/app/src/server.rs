@@ -1,4 +1,4 @@
-//! `tidegate serve`: the gateway and what belongs to it, from start to the last answer.
+//! `tidegate serve`: gateway, admin API and persistence, from start to drain.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -77,19 +77,19 @@ pub enum ServeError {
     Admin(#[from] AdminError),
 }
 
-/// What ended a server.
+/// How a server ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// It was asked to stop, and everything under way was finished.
+pub enum ServerEnd {
+    /// It was asked to stop, and finished the requests in flight.
     Drained,
-    /// It was interrupted, and everything under way was finished.
+    /// It was interrupted, and finished the requests in flight.
     Interrupted,
-    /// It was told twice, or what was under way took too long.
+    /// It was asked twice, or requests in flight took too long.
     Abandoned,
 }
 
-/// The signals that a server hears. To be had before anybody is told that it runs: one that comes
-/// earlier ends the process as if nobody listened.
+/// The signals of a server. Made before the server is announced: a signal that arrives earlier ends
+/// the process.
 #[derive(Debug)]
 pub struct Signals {
     terminate: Signal,
@@ -98,7 +98,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Hears them from now on. Within a runtime that has IO.
+    /// Catches them from now on. Needs a runtime with IO.
     ///
     /// # Errors
     ///
@@ -146,13 +146,13 @@ impl Server {
         &self.state
     }
 
-    /// Ends it without a signal: takes nothing more, and lets what is under way end for at most
-    /// `patience`.
-    pub async fn stop(self, patience: Duration) {
+    /// Ends it without a signal: accepts nothing more, and waits for requests in flight for at most
+    /// `timeout`.
+    pub async fn stop(self, timeout: Duration) {
         self.gateway.drain();
         self.admin.drain();
         // What takes longer ends with the process.
-        _ = tokio::time::timeout(patience, self.drained()).await;
+        _ = tokio::time::timeout(timeout, self.drained()).await;
         self.admin.stop();
     }
 
@@ -178,7 +178,7 @@ impl Server {
         self,
         signals: Signals,
         load: impl Fn() -> Result<Settings, Vec<Problem>>,
-    ) -> Ended {
+    ) -> ServerEnd {
         let Signals {
             mut terminate,
             mut interrupt,
@@ -186,8 +186,8 @@ impl Server {
         } = signals;
         let ended = loop {
             tokio::select! {
-                _ = terminate.recv() => break Ended::Drained,
-                _ = interrupt.recv() => break Ended::Interrupted,
+                _ = terminate.recv() => break ServerEnd::Drained,
+                _ = interrupt.recv() => break ServerEnd::Interrupted,
                 _ = hang_up.recv() => self.reload(load()),
             }
         };
@@ -205,7 +205,7 @@ impl Server {
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
-                () = tokio::time::sleep(LONGEST_DRAIN) => {}
+                () = tokio::time::sleep(MAX_DRAIN) => {}
             }
         };
         let finished = async {
@@ -214,11 +214,11 @@ impl Server {
         };
         let ended = tokio::select! {
             () = finished => ended,
-            () = again => Ended::Abandoned,
+            () = again => ServerEnd::Abandoned,
         };
         log.stopped();
         log.flush();
-        if ended == Ended::Abandoned {
+        if ended == ServerEnd::Abandoned {
             return ended;
         }
         self.admin.stop();
@@ -253,7 +253,7 @@ const NO_POOLS: &str = "no pool is configured, so every request is answered 404;
                         or restart; the admin API works";
 
 /// Longer than callers wait by default.
-const LONGEST_DRAIN: Duration = Duration::from_secs(60);
+const MAX_DRAIN: Duration = Duration::from_secs(60);
 
 /// One for each core.
 fn workers() -> usize {

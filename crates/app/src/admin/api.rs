@@ -22,7 +22,7 @@ use super::{events, explain, gates, health, pools, protection, test_tool};
 use crate::gateway::RequestTrails;
 use crate::state::State;
 
-/// What every handler works with.
+/// What every handler uses.
 pub(super) struct AdminState {
     pub(super) state: Arc<State>,
     pub(super) trails: Arc<RequestTrails>,
@@ -57,7 +57,7 @@ impl AdminState {
     pub(super) fn closing(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut closing = self.closing.subscribe();
         async move {
-            // Without a admin there is nothing to look at either.
+            // Without a sender the server is gone, too.
             _ = closing.wait_for(|is_closing| *is_closing).await;
         }
     }
@@ -134,7 +134,7 @@ async fn no_such_path() -> Refused {
 #[openapi(
     info(
         title = "Tidegate admin API",
-        description = "How gates, pools and requests of a running Tidegate stand, and what a person may change.",
+        description = "The state of gates, pools and requests of a running Tidegate, and changes by a person.",
         license(name = "MIT OR Apache-2.0")
     ),
     modifiers(&Bearer),
@@ -142,8 +142,8 @@ async fn no_such_path() -> Refused {
     tags(
         (name = "gates", description = "Gates: one for each upstream"),
         (name = "pools", description = "Pools and their endpoints"),
-        (name = "requests", description = "What was decided, and what happens now"),
-        (name = "health", description = "For whoever watches over the process")
+        (name = "requests", description = "Decision trails and live events"),
+        (name = "health", description = "Health and metrics")
     )
 )]
 struct Api;

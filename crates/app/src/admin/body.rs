@@ -1,4 +1,4 @@
-//! Bodies of calls: an object, read field by field, with every problem told at once.
+//! Reading the body of a request field by field, with every problem reported at once.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ use super::problem::{Kind, Refused};
 use crate::state::InvalidValue;
 
 /// The longest body that is read.
-const MOST_BYTES: usize = 64 << 10;
+const MAX_BODY: usize = 64 << 10;
 
-/// How long it may take to come.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long it may take to arrive.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The fields of a body that nobody has taken yet, and what was wrong with those that were.
+/// The fields of a body that are not read yet, and the problems of those that are.
 #[derive(Debug, Default)]
 pub(super) struct Fields {
     left: Map<String, Value>,
     known: Vec<&'static str>,
-    wrong: Vec<InvalidValue>,
+    invalid: Vec<InvalidValue>,
 }
 
 impl<S: Send + Sync> FromRequest<S> for Fields {
@@ -62,8 +62,8 @@ fn is_json(kind: &[u8]) -> bool {
 }
 
 async fn read(body: Body) -> Result<bytes::Bytes, Refused> {
-    let whole = Limited::new(body, MOST_BYTES).collect();
-    match tokio::time::timeout(PATIENCE, whole).await {
+    let whole = Limited::new(body, MAX_BODY).collect();
+    match tokio::time::timeout(READ_TIMEOUT, whole).await {
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
         Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
             Err(Refused::new(Kind::BodyTooLarge, "at most 64 KiB are read"))
@@ -108,7 +108,7 @@ impl Fields {
     }
 
     pub(super) fn note(&mut self, field: &str, value: Option<String>, expected: &str) {
-        self.wrong.push(InvalidValue {
+        self.invalid.push(InvalidValue {
             field: field.to_owned(),
             value,
             expected: expected.to_owned(),
@@ -126,10 +126,10 @@ impl Fields {
             let name: String = name.chars().take(100).collect();
             self.note(&name, None, &expected);
         }
-        if self.wrong.is_empty() {
+        if self.invalid.is_empty() {
             return Ok(());
         }
-        Err(Refused::invalid(self.wrong))
+        Err(Refused::invalid(self.invalid))
     }
 }
 
@@ -142,7 +142,7 @@ pub(super) fn whole(value: &Value) -> Option<u64> {
     value.as_u64().or_else(as_float)
 }
 
-/// A value as an answer repeats it: short, and nothing of what is within.
+/// A value as a response repeats it: short, without the contents of lists and objects.
 pub(super) fn shown(value: &Value) -> String {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whole_numbers_are_read_however_they_are_written() {
+    fn reads_whole_numbers_in_any_notation() {
         let check = |json: &str, expected: Option<u64>| {
             let value: Value = serde_json::from_str(json).unwrap();
             assert_eq!(whole(&value), expected, "{json}");

@@ -33,7 +33,7 @@ pub struct Client {
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nobody listens there.
+    /// No server listens there.
     #[error("cannot reach the server at http://{authority}: {error}")]
     Unreachable {
         /// Where.
@@ -408,7 +408,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_is_named_by_host_and_port() {
+    fn parses_the_address_of_a_server() {
         let token = || Token::new("0123456789abcdef").unwrap();
         let authority = |url: &str| Client::new(url, token()).map(|client| client.authority);
         assert_eq!(

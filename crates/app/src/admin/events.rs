@@ -1,4 +1,4 @@
-//! What happens, live: server-sent events.
+//! Live events: server-sent events.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -78,9 +78,9 @@ impl http_body::Body for Stream {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let frame = |text: String| Poll::Ready(Some(Ok(Frame::data(Bytes::from(text)))));
         if !self.has_begun {
-            // Says at once that it works; whoever reads need not wait for something to happen.
+            // At once, so that a client knows that the stream works before the first event.
             self.has_begun = true;
-            return frame("retry: 2000\n: what happens from now on\n\n".to_owned());
+            return frame("retry: 2000\n: events from now on\n\n".to_owned());
         }
         if self.closing.as_mut().poll(context).is_ready() {
             return Poll::Ready(None);

@@ -1,4 +1,4 @@
-//! Who may ask: by which name, from which page, and with which token.
+//! Access: by host name, origin and token.
 //!
 //! A page of any site can make a browser send requests to localhost. Such requests name a host that
 //! is not ours, or say where they come from; both are refused before anything is looked at, the
@@ -12,7 +12,7 @@ use super::problem::{Kind, Refused};
 use super::token::Token;
 use crate::host_check::Names;
 
-/// Who may ask.
+/// Access to the admin API.
 #[derive(Debug)]
 pub(super) struct Guard {
     pub(super) names: Names,
@@ -76,7 +76,7 @@ impl Guard {
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// What whoever watches over processes may ask without a token.
+/// Paths that need no token, for supervisors of processes.
 fn is_free(path: &str) -> bool {
     matches!(path, "/healthz" | "/readyz")
 }

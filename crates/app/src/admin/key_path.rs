@@ -1,8 +1,7 @@
 //! Keys of gates in paths: `llm/a` may be written `llm%2Fa` or as it is.
 //!
-//! Paths are cut at every `/`, so a key that has one is put together again before anybody looks.
-//! The last part is an action if it is the word for one: whoever has an endpoint of that name
-//! writes `%2F`.
+//! Paths are cut at every `/`, so a key that has one is joined before routing. The last part is
+//! an action if it has the name of one: for an endpoint of that name write `%2F`.
 
 use http::{Request, Uri};
 

@@ -1,4 +1,4 @@
-//! The listener of the admin API: its thread, its connections, and how it ends.
+//! The listener of the admin API: its thread, its connections and its end.
 
 use std::convert::Infallible;
 use std::io;
@@ -75,7 +75,7 @@ impl Admin {
         listener.set_nonblocking(true).map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
         let admin = Arc::new(AdminState::new(state, trails));
-        let front = Arc::new(Front {
+        let shared = Arc::new(Listener {
             token,
             address,
             admin: Arc::clone(&admin),
@@ -86,7 +86,7 @@ impl Admin {
         let runtime = runtime.map_err(AdminError::Thread)?;
         let thread = std::thread::Builder::new()
             .name("admin".to_owned())
-            .spawn(move || runtime.block_on(accept(listener, front, stopping)))
+            .spawn(move || runtime.block_on(accept(listener, shared, stopping)))
             .map_err(AdminError::Thread)?;
         Ok(Self {
             address,
@@ -106,49 +106,49 @@ impl Admin {
         self.admin.start_draining();
     }
 
-    /// Ends it. What is under way is finished; those who look on are sent away.
+    /// Ends it. Calls in flight are finished; event streams are closed.
     pub fn stop(self) {
         self.stop.send_replace(true);
-        // Who panicked has said so.
+        // A panic was printed when it happened.
         _ = self.thread.join();
     }
 }
 
-/// What all connections have in common.
+/// What all connections share.
 #[derive(Debug)]
-struct Front {
+struct Listener {
     token: Token,
     address: SocketAddr,
     admin: Arc<AdminState>,
     router: Router,
 }
 
-/// A person and a few programs; more of them wait.
-const MOST_OPEN: usize = 256;
+/// Connections at a time; more wait.
+const MAX_CONNECTIONS: usize = 256;
 
-/// Before looking again when the system gives no connection.
+/// Before accepting again after the system refused.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// For a head to come, and for what is under way when everything ends.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// For a head to arrive, and for calls in flight at the end.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-async fn accept(listener: TcpListener, front: Arc<Front>, mut stop: watch::Receiver<bool>) {
+async fn accept(listener: TcpListener, shared: Arc<Listener>, mut stop: watch::Receiver<bool>) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else {
         return;
     };
-    let seats = Arc::new(Semaphore::new(MOST_OPEN));
+    let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let stopping = stop.clone();
     let work = async {
         loop {
-            let Ok(seat) = Arc::clone(&seats).acquire_owned().await else {
+            let Ok(slot) = Arc::clone(&slots).acquire_owned().await else {
                 return;
             };
             match listener.accept().await {
                 Ok((stream, _)) => {
-                    let (front, stopping) = (Arc::clone(&front), stopping.clone());
+                    let (shared, stopping) = (Arc::clone(&shared), stopping.clone());
                     tokio::spawn(async move {
-                        front.serve(stream, stopping).await;
-                        drop(seat);
+                        shared.serve(stream, stopping).await;
+                        drop(slot);
                     });
                 }
                 Err(_) => tokio::time::sleep(PAUSE).await,
@@ -157,39 +157,39 @@ async fn accept(listener: TcpListener, front: Arc<Front>, mut stop: watch::Recei
     };
     tokio::select! {
         () = work => {}
-        () = is_told(&mut stop) => {}
+        () = is_stopped(&mut stop) => {}
     }
-    let all = u32::try_from(MOST_OPEN).unwrap_or(u32::MAX);
+    let all = u32::try_from(MAX_CONNECTIONS).unwrap_or(u32::MAX);
     let finished = async {
-        _ = seats.acquire_many(all).await;
+        _ = slots.acquire_many(all).await;
         // A client may have left while its change was being stored.
-        front.admin.state.finish_changes().await;
+        shared.admin.state.finish_changes().await;
     };
     // What takes longer than that ends with the process.
-    _ = tokio::time::timeout(PATIENCE, finished).await;
+    _ = tokio::time::timeout(TIMEOUT, finished).await;
 }
 
-async fn is_told(stop: &mut watch::Receiver<bool>) {
+async fn is_stopped(stop: &mut watch::Receiver<bool>) {
     // Without a sender everything ends as well.
-    _ = stop.wait_for(|is_told| *is_told).await;
+    _ = stop.wait_for(|is_stopped| *is_stopped).await;
 }
 
-impl Front {
+impl Listener {
     async fn serve(self: Arc<Self>, stream: TcpStream, mut stop: watch::Receiver<bool>) {
         _ = stream.set_nodelay(true);
         let service = service_fn(|request| {
-            let front = Arc::clone(&self);
-            async move { Ok::<_, Infallible>(front.answer(request).await) }
+            let shared = Arc::clone(&self);
+            async move { Ok::<_, Infallible>(shared.answer(request).await) }
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(PATIENCE)
+            .header_read_timeout(TIMEOUT)
             .serve_connection(TokioIo::new(stream), service);
         let mut connection = std::pin::pin!(connection);
-        // How a connection ends is its caller's matter.
+        // How a connection ends concerns its client only.
         tokio::select! {
             _ = connection.as_mut() => return,
-            () = is_told(&mut stop) => {}
+            () = is_stopped(&mut stop) => {}
         }
         connection.as_mut().graceful_shutdown();
         self.admin.close_streams();

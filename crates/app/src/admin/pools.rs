@@ -1,4 +1,4 @@
-//! Pools: how their endpoints stand, and endpoints that come, go, and are switched.
+//! Pools: their state, and endpoints that are added, removed, enabled and disabled.
 
 #![expect(
     unused_qualifications,
@@ -59,14 +59,15 @@ pub(super) async fn show(
 
 /// Add an endpoint
 ///
-/// It comes last in the list, is used at once, and is kept over restarts. Values of headers are
-/// references to secrets. An address that is not public has to be allowed in `[network]`.
+/// It comes last in the list, is used at once, and survives restarts. Values of headers are
+/// references to secrets that the configuration file uses itself or allows in `server.secrets`. An
+/// address that is not public has to be allowed in `[network]`.
 #[utoipa::path(
     post, operation_id = "addEndpoint", path = "/api/v1/pools/{pool}/endpoints", tag = "pools", params(PoolPath),
     request_body = AddEndpoint,
     responses(
         (status = 201, description = "The endpoint", body = Endpoint, headers(("location" = String, description = "Its path"))),
-        (status = 403, description = "The address must not be dialled, or a page of another site asks", body = Problem, content_type = "application/problem+json"),
+        (status = 403, description = "The address is not allowed, or the request is cross-site", body = Problem, content_type = "application/problem+json"),
         (status = 503, description = "It cannot be stored, so it was not added", body = Problem, content_type = "application/problem+json")
     )
 )]
@@ -98,7 +99,8 @@ pub(super) async fn add(
 
 /// Enable or disable an endpoint
 ///
-/// Enabling clears all error state; disabling lasts until somebody enables it.
+/// Enabling clears all error state, and the isolation of its gate after a used-up quota; disabling
+/// lasts until a person enables it.
 #[utoipa::path(
     patch, operation_id = "switchEndpoint", path = "/api/v1/pools/{pool}/endpoints/{name}", tag = "pools", params(EndpointPath),
     request_body = SwitchEndpoint,
@@ -125,13 +127,13 @@ pub(super) async fn switch(
 
 /// Remove an endpoint
 ///
-/// What is under way through it ends as usual. It stays away over restarts, also if the
-/// configuration has it, until one of its name is added. The last one may go too: the pool then
-/// answers `no_endpoint`.
+/// Requests in flight finish. It stays removed over restarts, even if the configuration has it,
+/// until one of its name is added. The last one may be removed, too: requests are then answered
+/// `no_endpoint`.
 #[utoipa::path(
     delete, operation_id = "removeEndpoint", path = "/api/v1/pools/{pool}/endpoints/{name}", tag = "pools", params(EndpointPath),
     responses(
-        (status = 204, description = "It is gone"),
+        (status = 204, description = "It is removed"),
         (status = 503, description = "It cannot be stored, so nothing was changed", body = Problem, content_type = "application/problem+json")
     )
 )]

@@ -122,7 +122,7 @@ impl Refused {
         Self::new(Kind::NotFound, detail)
     }
 
-    /// Values that cannot be: all of them.
+    /// With all invalid values.
     pub(super) fn invalid(problems: Vec<InvalidValue>) -> Self {
         let details: Vec<String> = problems.iter().map(described).collect();
         Self {
@@ -132,7 +132,7 @@ impl Refused {
         }
     }
 
-    /// In the place of an answer that somebody else made without a body of ours.
+    /// In place of a response that the router made without a problem body.
     pub(super) fn instead_of(status: StatusCode, headers: &HeaderMap) -> Self {
         let kind = Kind::ALL.into_iter().find(|kind| kind.status() == status);
         match kind.unwrap_or(Kind::BadRequest) {

@@ -22,7 +22,7 @@ pub fn reference() -> String {
             write_operation(&mut page, &method, path, operation);
         }
     }
-    page.push_str("\n## What is sent and answered\n");
+    page.push_str("\n## Bodies\n");
     for (name, schema) in entries(&document["components"]["schemas"]) {
         write_schema(&mut page, name, schema);
     }
@@ -54,7 +54,7 @@ Times that end with `_ms` are milliseconds, of Unix time where they are instants
 const PROBLEMS: &str = "
 ## Problems
 
-What cannot be answered is told as `application/problem+json` ([`Problem`](#problem)), with one of these reasons:
+A call that fails is answered with `application/problem+json` ([`Problem`](#problem)) and one of these reasons:
 
 | status | reason | title |
 |---|---|---|
@@ -137,7 +137,7 @@ fn write_schema(page: &mut String, name: &str, schema: &Value) {
     }
 }
 
-/// What kind of value a schema describes, in words.
+/// The kind of value that a schema describes, for people.
 fn kind(schema: &Value) -> String {
     if let Some(name) = schema["$ref"].as_str() {
         let name = name.rsplit('/').next().unwrap_or(name);

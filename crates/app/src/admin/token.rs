@@ -1,7 +1,7 @@
 //! The token that opens the admin API.
 //!
 //! It is made at the first start, from the system's randomness, and kept in a file that only its
-//! owner may read. A file that others may read is refused and not repaired: whoever could read it
+//! owner may read. A file that others may read is refused and not repaired: anyone who could read it
 //! has the token, and a new one has to be made.
 
 use std::fs::{self, File, OpenOptions};
@@ -30,7 +30,7 @@ pub enum TokenError {
     },
     /// Others may read it.
     #[error(
-        "others may read the admin token `{}` (mode {mode:03o}, expected 600)\nhint: delete it, and the next start makes a new one; or `chmod 600` it, if nobody has read it",
+        "others may read the admin token `{}` (mode {mode:03o}, expected 600)\nhint: delete it, and the next start makes a new one; or `chmod 600` it, if no one has read it",
         .path.display()
     )]
     Readable {
@@ -87,7 +87,7 @@ impl Token {
         check_mode(path, &file)?;
         let mut text = String::new();
         (&mut file)
-            .take(MOST_BYTES)
+            .take(MAX_BYTES)
             .read_to_string(&mut text)
             .map_err(failed)?;
         Self::new(&text).map_err(|what| TokenError::Unusable {
@@ -112,7 +112,7 @@ impl Token {
         }
     }
 
-    /// The token itself, for whoever sends it.
+    /// The token itself, to send it.
     pub fn expose(&self) -> &str {
         self.0.expose()
     }
@@ -139,7 +139,7 @@ impl Token {
 }
 
 /// More than the longest token; what is longer is none.
-const MOST_BYTES: u64 = 1024;
+const MAX_BYTES: u64 = 1024;
 
 /// 32 bytes of the system's randomness.
 fn random_text() -> io::Result<String> {

@@ -3,7 +3,7 @@
 //! A limiter has one listener, the hub. Listeners such as the log and persistence are
 //! [added](EventHub::add) once and get every event. Subscribers come and go
 //! ([`EventHub::subscribe`]): each has a bounded queue of events as JSON, and one that reads too
-//! slowly is told how many it missed. Without subscribers that part costs one relaxed load for each
+//! slowly gets the number of those it missed. Without subscribers that part costs one relaxed load for each
 //! event.
 
 use std::fmt;

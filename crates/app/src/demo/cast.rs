@@ -1,4 +1,4 @@
-//! The upstreams of the demo: what they really take, which nobody tells the gateway.
+//! The upstreams of the demo and their real limits, which the gateway does not know.
 
 use std::time::Duration;
 

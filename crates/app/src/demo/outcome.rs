@@ -80,7 +80,7 @@ impl Learned {
 
 /// What the clients of `role` would have come to without a gate.
 pub(super) fn naive(role: &Role, elapsed: Duration) -> Naive {
-    let elapsed = elapsed.clamp(SHORTEST, LONGEST);
+    let elapsed = elapsed.clamp(MIN_ELAPSED, MAX_ELAPSED);
     let servers = u32::try_from(role.servers.len()).unwrap_or(1);
     let clients = role.clients.div_ceil(servers);
     let (mut sent, mut refused) = (0, 0);
@@ -112,10 +112,10 @@ fn play(server: &Server, clients: u32, duration: Duration) -> Figures {
 }
 
 /// Nothing happens in less.
-const SHORTEST: Duration = Duration::from_secs(1);
+const MIN_ELAPSED: Duration = Duration::from_secs(1);
 
 /// Shares do not change any more after that.
-const LONGEST: Duration = Duration::from_secs(300);
+const MAX_ELAPSED: Duration = Duration::from_secs(300);
 
 /// The simulator tells latencies from a minute on.
 const SETTLED: Duration = Duration::from_secs(90);

@@ -1,4 +1,4 @@
-//! What can be seen of the demo at one moment, as plain values: whoever draws them decides how.
+//! What can be seen of the demo at one moment, as plain values, to be drawn by the caller.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use policy::gate::GateSnapshot;
 use policy::hint::Source;
 use tidegate::Timestamp;
 
-use super::story::Told;
+use super::story::StoryLine;
 
 /// The demo at one moment.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,7 +25,7 @@ pub struct Picture {
     /// Every upstream.
     pub upstreams: Vec<Seen>,
     /// The last things that happened, the oldest first.
-    pub story: Vec<Told>,
+    pub story: Vec<StoryLine>,
 }
 
 /// An upstream at one moment.
@@ -35,7 +35,7 @@ pub struct Seen {
     pub name: &'static str,
     /// What is special about it.
     pub about: &'static str,
-    /// What it really takes, in words; the gateway is not told.
+    /// What it really takes, in words; the gateway does not know it.
     pub truth: String,
     /// The pace that its gates allow, per second.
     pub learned: f64,
@@ -126,7 +126,7 @@ pub enum Because {
 }
 
 impl Because {
-    /// What those who wait at this gate wait for.
+    /// What callers in line at this gate wait for.
     pub(super) fn of(gate: &GateSnapshot, since: impl Fn(Timestamp) -> Duration) -> Self {
         match (gate.breaker, gate.hold) {
             (BreakerState::Open | BreakerState::Isolated, _) => Self::Breaker {

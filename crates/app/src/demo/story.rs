@@ -1,6 +1,6 @@
-//! What happens, told in plain words.
+//! What happens, in plain sentences.
 //!
-//! Of all events only those are told that a person would look up for: a pace that falls, holds,
+//! Only events that a person would look up for are shown: a pace that falls, holds,
 //! breakers, endpoints. Times are those since the demo began.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -15,7 +15,7 @@ use tidegate::event::{Event, Listener};
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct StoryLine {
     /// When, from the beginning on.
     pub at: Duration,
     /// To whom: an upstream, or one of its servers.
@@ -28,7 +28,7 @@ pub struct Told {
 #[derive(Debug)]
 pub(super) struct Story {
     began: Timestamp,
-    told: Mutex<VecDeque<Told>>,
+    lines: Mutex<VecDeque<StoryLine>>,
     /// Endpoints that are left alone. Also one that never was may be told to be back.
     away: Mutex<BTreeSet<String>>,
 }
@@ -37,32 +37,32 @@ impl Story {
     pub(super) fn new(began: Timestamp) -> Self {
         Self {
             began,
-            told: Mutex::default(),
+            lines: Mutex::default(),
             away: Mutex::default(),
         }
     }
 
     /// The last things that happened, the oldest first.
-    pub(super) fn told(&self) -> Vec<Told> {
+    pub(super) fn lines(&self) -> Vec<StoryLine> {
         self.lock().iter().cloned().collect()
     }
 
     pub(super) fn tell(&self, at: Timestamp, who: &str, what: String) {
         let at = self.since(at);
         let who = shown(who);
-        let mut told = self.lock();
-        // Ten requests that were under way together bring the same news ten times, with other
+        let mut lines = self.lock();
+        // Ten requests that were in flight together bring the same news ten times, with other
         // numbers.
-        let is_old = |known: &Told| {
+        let is_old = |known: &StoryLine| {
             known.who == who && topic(&known.what) == topic(&what) && at < known.at + SAME
         };
-        if told.iter().rev().take(KEPT).any(is_old) {
+        if lines.iter().rev().take(KEPT).any(is_old) {
             return;
         }
-        if told.len() >= KEPT {
-            told.pop_front();
+        if lines.len() >= KEPT {
+            lines.pop_front();
         }
-        told.push_back(Told { at, who, what });
+        lines.push_back(StoryLine { at, who, what });
     }
 
     fn tell_away(&self, at: Timestamp, who: String, what: String) {
@@ -78,8 +78,8 @@ impl Story {
         at.since(self.began)
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Told>> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, VecDeque<StoryLine>> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn hold(&self, at: Timestamp, until: Timestamp, source: Source) -> String {
@@ -101,7 +101,7 @@ impl Story {
 /// As many as fit a tall terminal.
 const KEPT: usize = 20;
 
-/// What is told again this soon is the same news.
+/// A line that repeats within this time is left out.
 const SAME: Duration = Duration::from_secs(2);
 
 /// What it is about: the beginning, up to the numbers.
@@ -195,15 +195,16 @@ mod tests {
             let at = Timestamp::from_secs(100) + Duration::from_millis(*millis);
             story.on_event(at, event);
         }
-        let lines = story.told().into_iter();
-        let lines = lines.map(|Told { at, who, what }| format!("{}  {who}: {what}\n", seconds(at)));
+        let lines = story.lines().into_iter();
+        let lines =
+            lines.map(|StoryLine { at, who, what }| format!("{}  {who}: {what}\n", seconds(at)));
         lines.collect()
     }
 
     #[test]
     fn what_happens_is_told_in_plain_words() {
         let until = Timestamp::from_secs(122);
-        let told = story(&[
+        let text = story(&[
             (
                 15_200,
                 Event::HoldStarted {
@@ -262,7 +263,7 @@ mod tests {
                 },
             ),
         ]);
-        insta::assert_snapshot!(told, @"
+        insta::assert_snapshot!(text, @"
         15.2s  polite: 429 with Retry-After 7s → all requests wait until 22.0s
         15.9s  quota: headers say that nothing remains → all requests wait until 22.0s
         16.0s  steady: refused without Retry-After → 52.0/s becomes 36.4/s
@@ -275,8 +276,8 @@ mod tests {
     #[test]
     fn the_same_news_is_told_once() {
         let event = Event::BreakerClosed { key: "pool/b" };
-        let told = story(&[(1000, event), (1100, event), (1299, event), (5000, event)]);
-        assert_eq!(told.lines().count(), 2);
+        let text = story(&[(1000, event), (1100, event), (1299, event), (5000, event)]);
+        assert_eq!(text.lines().count(), 2);
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub(super) struct Counts {
     pub(super) open: AtomicU32,
     /// Answers with 2xx.
     pub(super) good: AtomicU64,
-    /// Everything else, whoever said it.
+    /// Everything else, from the upstream or from the gateway.
     pub(super) bad: AtomicU64,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Traffic {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Those who use one upstream.
+/// The clients of one upstream.
 #[derive(Debug)]
 pub(super) struct Crowd {
     pub(super) pool: &'static str,
@@ -92,7 +92,7 @@ impl Drop for Traffic {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // Who panicked has said so.
+            // A panic was printed when it happened.
             _ = thread.join();
         }
     }

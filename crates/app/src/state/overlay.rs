@@ -60,7 +60,7 @@ impl Overlay {
         (overlay, warnings)
     }
 
-    /// The endpoints of a pool, and who wrote their addresses.
+    /// The endpoints of a pool, and how far their addresses are trusted.
     pub(super) fn endpoints<'a>(&'a self, pool: &'a settings::Pool) -> Vec<(&'a Endpoint, Trust)> {
         let Some(changes) = self.pools.get(&pool.name) else {
             return configured(pool).collect();

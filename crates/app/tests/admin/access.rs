@@ -10,7 +10,7 @@ fn with(running: &Running, method: &str, path: &str, headers: &[&str], body: &st
 }
 
 #[test]
-fn nothing_but_health_is_answered_without_the_token() {
+fn refuses_everything_but_health_without_the_token() {
     let (running, _folder) = Running::new(TWO);
     for path in ["/healthz", "/readyz"] {
         let answer = ask(running.address(), "GET", path, &[], "");
@@ -41,7 +41,7 @@ fn nothing_but_health_is_answered_without_the_token() {
 }
 
 #[test]
-fn pages_of_others_are_refused_even_with_the_token() {
+fn refuses_cross_site_requests_even_with_the_token() {
     let (running, _folder) = Running::new(TWO);
     let check = |header: &str, status: u16, reason: &str| {
         for (method, path) in [
@@ -64,7 +64,7 @@ fn pages_of_others_are_refused_even_with_the_token() {
 }
 
 #[test]
-fn every_answer_is_safe_in_a_browser() {
+fn every_response_has_safe_headers_for_browsers() {
     let (running, _folder) = Running::new(TWO);
     for path in ["/api/v1/gates", "/nowhere", "/healthz"] {
         let answer = running.ask("GET", path, None);
@@ -77,7 +77,7 @@ fn every_answer_is_safe_in_a_browser() {
 }
 
 #[test]
-fn what_is_wrong_with_a_request_is_said() {
+fn problems_say_what_is_wrong_with_a_request() {
     let (running, _folder) = Running::new(TWO);
     let check = |method: &str, path: &str, body: Option<&str>, status: u16, reason: &str| {
         let answer = running.ask(method, path, body);
@@ -124,7 +124,7 @@ fn what_is_wrong_with_a_request_is_said() {
 }
 
 #[test]
-fn a_server_that_is_stopping_says_so() {
+fn readiness_is_draining_while_the_server_stops() {
     let (running, _folder) = Running::new(TWO);
     running.admin().drain();
     let answer = ask(running.address(), "GET", "/readyz", &[], "");

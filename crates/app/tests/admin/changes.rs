@@ -28,7 +28,7 @@ fn names(running: &Running) -> Vec<String> {
 }
 
 #[test]
-fn a_pool_is_shown_whole() {
+fn shows_a_whole_pool() {
     let (running, _folder) = Running::new(TWO);
     let pool = running.get("/api/v1/pools/llm");
     assert_eq!(
@@ -64,7 +64,7 @@ fn a_pool_is_shown_whole() {
 }
 
 #[test]
-fn a_partial_body_keeps_the_rest_and_outlives_a_restart() {
+fn partial_protection_keeps_the_rest_and_survives_a_restart() {
     let (running, folder) = Running::new(TWO);
     let answer = running.ask("PUT", PROTECTION, Some(r#"{"pauses":["5s","7s"]}"#));
     assert_eq!(answer.status, 200);
@@ -85,7 +85,7 @@ fn a_partial_body_keeps_the_rest_and_outlives_a_restart() {
 }
 
 #[test]
-fn every_wrong_setting_is_named_and_none_is_taken() {
+fn names_every_invalid_setting_and_changes_none() {
     let (running, _folder) = Running::new(TWO);
     let body = r#"{"pauses":["500ms"],"disable_after":11,"statuses":[401],"enabled":1,"pause":[]}"#;
     let answer = running.ask("PUT", PROTECTION, Some(body));
@@ -110,7 +110,7 @@ fn every_wrong_setting_is_named_and_none_is_taken() {
 }
 
 #[test]
-fn a_switched_endpoint_stays_so_over_a_restart() {
+fn enabled_and_disabled_survive_a_restart() {
     let (running, folder) = Running::new(TWO);
     let path = "/api/v1/pools/llm/endpoints/b";
     let answer = running
@@ -177,7 +177,7 @@ fn enabling_an_endpoint_whose_quota_was_used_up_releases_its_gate() {
 }
 
 #[test]
-fn endpoints_come_and_go_and_that_outlives_a_restart() {
+fn added_and_removed_endpoints_survive_a_restart() {
     let toml = &format!("secrets = [\"env:PATH\"]\n{TWO}");
     let (running, folder) = Running::new(toml);
     let path = "/api/v1/pools/llm/endpoints";
@@ -215,7 +215,7 @@ fn endpoints_come_and_go_and_that_outlives_a_restart() {
 }
 
 #[test]
-fn an_endpoint_that_cannot_be_is_refused_with_every_reason() {
+fn refuses_an_invalid_endpoint_with_every_reason() {
     let (running, _folder) = Running::new(TWO);
     let path = "/api/v1/pools/llm/endpoints";
     let check = |body: &str, status: u16, reason: &str| {
@@ -317,7 +317,7 @@ fn an_address_that_the_operator_allows_may_be_added() {
 }
 
 #[test]
-fn what_cannot_be_stored_is_not_done() {
+fn changes_nothing_when_the_store_fails() {
     let folder = tempfile::tempdir().unwrap();
     let faults = Faults::from(0);
     let store = Store::memory_faulty(faults.clone());
@@ -387,7 +387,7 @@ fn a_change_is_completed_when_its_client_disconnects() {
 }
 
 #[test]
-fn a_new_configuration_shows_through_where_nothing_was_changed() {
+fn a_new_configuration_takes_effect_where_nothing_was_changed() {
     let (running, folder) = Running::new(TWO);
     running.ask("PUT", PROTECTION, Some(r#"{"disable_after":2}"#));
     running.ask("DELETE", "/api/v1/pools/llm/endpoints/a", None);
@@ -421,7 +421,7 @@ protection = { pauses = ["3s"], disable_after = 9 }
 }
 
 #[test]
-fn what_was_added_without_its_secret_is_left_out_and_said() {
+fn leaves_out_an_added_endpoint_without_its_secret_and_warns() {
     let folder = tempfile::tempdir().unwrap();
     let secret = folder.path().join("secret");
     std::fs::write(&secret, "k-123\n").unwrap();
@@ -448,7 +448,7 @@ fn what_was_added_without_its_secret_is_left_out_and_said() {
 
 #[cfg(unix)]
 #[test]
-fn a_secret_in_a_pipe_keeps_nobody_waiting() {
+fn refuses_a_secret_in_a_pipe_without_waiting() {
     let folder = tempfile::tempdir().unwrap();
     let toml = format!("secrets = [\"file:{}/*\"]\n{TWO}", folder.path().display());
     let (running, _folder) = Running::new(&toml);
@@ -468,7 +468,7 @@ fn a_secret_in_a_pipe_keeps_nobody_waiting() {
 }
 
 #[test]
-fn the_test_tool_shows_what_would_happen_and_touches_nothing() {
+fn the_test_tool_plays_every_scenario_without_touching_the_pool() {
     let (running, _folder) = Running::new(TWO);
     let play = |scenario: &str| -> Vec<(Value, Value, Value)> {
         let body = json!({ "scenario": scenario }).to_string();

@@ -147,7 +147,7 @@ fn inputs() -> Vec<(&'static str, &'static str, Vec<Input>)> {
 }
 
 #[test]
-fn every_call_answers_as_it_is_described() {
+fn every_response_matches_the_document() {
     let (running, _folder) = Running::new(TWO);
     let document = running.get("/openapi.json");
     let mut seen = BTreeSet::from([("get", "/api/v1/events")]);
@@ -198,7 +198,7 @@ fn check_body(document: &Value, response: &Value, answer: &crate::support::Answe
 }
 
 #[test]
-fn every_operation_can_be_told_apart_and_says_what_it_is() {
+fn every_operation_has_an_id_and_a_summary() {
     let document: Value = serde_json::from_str(&app::admin::document()).unwrap();
     let mut names = BTreeSet::new();
     for (path, item) in document["paths"].as_object().unwrap() {

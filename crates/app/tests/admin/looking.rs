@@ -13,7 +13,7 @@ fn pool_at(statuses: &'static [u16]) -> String {
 }
 
 #[test]
-fn a_gate_shows_everything_that_is_promised() {
+fn shows_every_field_of_a_gate() {
     let (running, _folder) = Running::new(&pool_at(&[200]));
     let gateway = &running.gateway;
     assert_eq!(ask(gateway.address(), "GET", "/llm/x", &[], "").status, 200);
@@ -77,7 +77,7 @@ fn a_gate_shows_everything_that_is_promised() {
 }
 
 #[test]
-fn a_person_may_isolate_release_and_reset_a_gate_in_either_spelling() {
+fn isolates_releases_and_resets_a_gate_by_either_spelling() {
     let (running, _folder) = Running::new(TWO);
     let state = |path: &str| {
         let answer = running.ask("POST", path, None);
@@ -114,7 +114,7 @@ fn a_person_may_isolate_release_and_reset_a_gate_in_either_spelling() {
 }
 
 #[test]
-fn a_request_is_explained_step_by_step() {
+fn explains_a_request_step_by_step() {
     let (running, _folder) = Running::new(&pool_at(&[500, 200]));
     let gateway = &running.gateway;
     let answer = ask(gateway.address(), "GET", "/llm/x", &[], "");
@@ -155,7 +155,7 @@ fn a_request_is_explained_step_by_step() {
 }
 
 #[test]
-fn events_come_as_they_happen() {
+fn streams_events_as_they_happen() {
     let (running, _folder) = Running::new(TWO);
     let mut stream = connect(running.address());
     let head = format!(
@@ -201,7 +201,7 @@ fn events_come_as_they_happen() {
 }
 
 #[test]
-fn so_many_may_look_on_and_no_more() {
+fn refuses_more_than_the_maximum_of_event_streams() {
     let (running, _folder) = Running::new(TWO);
     let hub = running.state.core().events();
     let all: Vec<_> = std::iter::from_fn(|| hub.subscribe()).collect();

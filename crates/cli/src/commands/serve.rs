@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use app::server::{Ended, ServeError, Server, Signals};
+use app::server::{ServeError, Server, ServerEnd, Signals};
 use app::settings::Flag;
 use clap::{Args, ValueEnum};
 use serde_json::json;
@@ -88,8 +88,8 @@ pub(super) fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
     announce(&server, &names, output)?;
     let load = || settings::load(config, flags.clone()).settings;
     match runtime.block_on(server.run(signals, load)) {
-        Ended::Drained => Ok(()),
-        Ended::Interrupted | Ended::Abandoned => Err(Failure::silent(Exit::Interrupted)),
+        ServerEnd::Drained => Ok(()),
+        ServerEnd::Interrupted | ServerEnd::Abandoned => Err(Failure::silent(Exit::Interrupted)),
     }
 }
 

@@ -192,7 +192,7 @@ fn load(listen: &str, is_over: &AtomicBool) {
 }
 
 #[test]
-fn what_was_acknowledged_or_seen_is_back_whenever_it_is_killed() {
+fn acknowledged_and_seen_state_survives_a_kill_at_any_time() {
     let seed = u64::try_from(now_ms()).unwrap();
     let mut random = Random::from_seed(seed);
     let mocks = ["503", "429:900", "200"].map(mock);

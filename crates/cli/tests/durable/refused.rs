@@ -5,7 +5,7 @@ use std::process::Stdio;
 use crate::support::Home;
 
 #[test]
-fn a_folder_has_one_server_at_a_time() {
+fn refuses_a_second_server_on_one_folder() {
     let home = Home::new("");
     let first = home.start();
     let output = home.command().stdin(Stdio::null()).output().unwrap();

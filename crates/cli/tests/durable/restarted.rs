@@ -99,7 +99,7 @@ fn settings(urls: [&str; 5]) -> String {
 }
 
 #[test]
-fn everything_is_back_after_a_restart_and_a_reload() {
+fn restores_everything_after_a_restart_and_a_reload() {
     let mocks = ["429:300", "reset", "503", "200", "200"].map(mock);
     let urls = mocks.each_ref().map(|mock| mock.url());
     let settings = settings(urls.each_ref().map(String::as_str));
@@ -206,7 +206,7 @@ fn assert_nothing_is_left(admin: &Admin) {
 }
 
 #[test]
-fn what_belongs_to_endpoints_that_are_gone_is_dropped() {
+fn drops_the_state_of_removed_endpoints() {
     let upstream = mock("429:300");
     let of = |name: &str| {
         let url = upstream.url();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use app::demo::{Badge, Because, Picture, Seen, SeenServer, Told};
+use app::demo::{Badge, Because, Picture, Seen, SeenServer, StoryLine};
 use policy::breaker::BreakerState;
 use policy::hint::Source;
 
@@ -39,8 +39,8 @@ pub(super) fn block(picture: &Picture, last: Duration) -> String {
     };
     if !last.is_zero() {
         lines.extend(table(picture, true));
-        let is_new = |told: &&Told| told.at > last;
-        let new: Vec<Told> = picture.story.iter().filter(is_new).cloned().collect();
+        let is_new = |told: &&StoryLine| told.at > last;
+        let new: Vec<StoryLine> = picture.story.iter().filter(is_new).cloned().collect();
         lines.push(Line::plain(""));
         lines.extend(story(&new));
     }
@@ -227,8 +227,8 @@ fn because(because: Because) -> String {
     }
 }
 
-fn story(told: &[Told]) -> Vec<Line> {
-    let lines = told.iter().map(|Told { at, who, what }| {
+fn story(told: &[StoryLine]) -> Vec<Line> {
+    let lines = told.iter().map(|StoryLine { at, who, what }| {
         let at = seconds(*at);
         Line::plain(format!("{at:>7}  {who}: {what}"))
     });

@@ -33,8 +33,8 @@ fn upstream(name: &'static str, truth: &str, servers: Vec<SeenServer>) -> Seen {
     }
 }
 
-fn told(millis: u64, who: &str, what: &str) -> Told {
-    Told {
+fn line(millis: u64, who: &str, what: &str) -> StoryLine {
+    StoryLine {
         at: Duration::from_millis(millis),
         who: who.to_owned(),
         what: what.to_owned(),
@@ -91,8 +91,8 @@ fn picture() -> Picture {
             ),
         ],
         story: vec![
-            told(12_300, "steady", "refused → 53.3/s becomes 37.3/s"),
-            told(
+            line(12_300, "steady", "refused → 53.3/s becomes 37.3/s"),
+            line(
                 15_200,
                 "polite",
                 "429 with Retry-After 7s → all requests wait",

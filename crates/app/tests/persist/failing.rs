@@ -9,10 +9,10 @@ use app::mock::{Mock, MockSettings};
 use store::Store;
 use store::faulty::Faults;
 
-use crate::support::{Kept, folder, send, wait_until};
+use crate::support::{Persisted, folder, send, wait_until};
 
 #[test]
-fn traffic_goes_on_while_nothing_can_be_written() {
+fn traffic_continues_while_the_store_fails() {
     let listen = "127.0.0.1:0".parse().unwrap();
     let mock = Mock::start(MockSettings::default(), listen, NonZeroUsize::MIN).unwrap();
     let text = format!(
@@ -22,10 +22,10 @@ fn traffic_goes_on_while_nothing_can_be_written() {
     let (_folder, data) = folder();
     let faults = Faults::from(1);
     let store = Store::open_faulty(&data, faults.clone()).unwrap();
-    let kept = Kept::start(&text, &data, store.clone());
-    let gateway = Gateway::start(Arc::clone(&kept.state), listen).unwrap();
+    let persisted = Persisted::start(&text, &data, store.clone());
+    let gateway = Gateway::start(Arc::clone(&persisted.state), listen).unwrap();
     let trails = Arc::clone(gateway.trails());
-    let admin = Admin::start(Arc::clone(&kept.state), trails).unwrap();
+    let admin = Admin::start(Arc::clone(&persisted.state), trails).unwrap();
     let token = Token::open(&data).unwrap();
     let ask = |method: &str, path: &str, body: &str| {
         send(admin.address(), method, path, token.expose(), body)
@@ -34,7 +34,7 @@ fn traffic_goes_on_while_nothing_can_be_written() {
     assert_eq!(ask("GET", "/readyz", "").0, 200);
     assert!(is_served());
 
-    kept.throttle("held.example.com", 300);
+    persisted.throttle("held.example.com", 300);
     wait_until("unready", || ask("GET", "/readyz", "").0 == 503);
     let (_, said) = ask("GET", "/readyz", "");
     assert!(
@@ -55,8 +55,8 @@ fn traffic_goes_on_while_nothing_can_be_written() {
     faults.heal();
     wait_until("ready", || ask("GET", "/readyz", "").0 == 200);
     assert_eq!(ask("PUT", path, change).0, 200);
-    wait_until("said", || kept.log.count("store_recovered") == 1);
-    assert_eq!(kept.log.count("store_degraded"), 1);
+    wait_until("said", || persisted.log.count("store_recovered") == 1);
+    assert_eq!(persisted.log.count("store_degraded"), 1);
     // All that happened meanwhile is there, without anybody doing it again.
     let is_stored = |key: &str| {
         let gates = store.load().unwrap().gates;
@@ -70,16 +70,16 @@ fn traffic_goes_on_while_nothing_can_be_written() {
 }
 
 #[test]
-fn whichever_call_fails_once_nothing_is_lost() {
+fn loses_nothing_whichever_store_call_fails_once() {
     for n in 1..=14 {
         let (_folder, data) = folder();
         let faults = Faults::once(n);
         let store = Store::open_faulty(&data, faults).unwrap();
-        let kept = Kept::start("[gate]\ninitial_rate = 100", &data, store.clone());
-        kept.throttle("a.example.com", 300);
-        kept.throttle("b.example.com", 300);
-        kept.state.limiter().isolate("c.example.com").unwrap();
-        drop(kept);
+        let persisted = Persisted::start("[gate]\ninitial_rate = 100", &data, store.clone());
+        persisted.throttle("a.example.com", 300);
+        persisted.throttle("b.example.com", 300);
+        persisted.state.limiter().isolate("c.example.com").unwrap();
+        drop(persisted);
         let stored = store.load().unwrap();
         let keys: Vec<&str> = stored.gates.iter().map(|gate| gate.key.as_str()).collect();
         assert_eq!(
@@ -97,26 +97,26 @@ fn whichever_call_fails_once_nothing_is_lost() {
 }
 
 #[test]
-fn a_store_that_never_works_keeps_nobody_from_ending() {
+fn ends_with_a_store_that_never_works() {
     let (_folder, data) = folder();
     let store = Store::open_faulty(&data, Faults::from(1)).unwrap();
-    let kept = Kept::start("", &data, store.clone());
-    kept.throttle("a.example.com", 300);
-    drop(kept);
+    let persisted = Persisted::start("", &data, store.clone());
+    persisted.throttle("a.example.com", 300);
+    drop(persisted);
     assert!(store.is_degraded());
     assert_eq!(store.load().unwrap().gates, []);
 }
 
 #[test]
-fn a_store_without_anything_to_keep_is_asked_whether_it_works() {
+fn probes_a_failed_store_when_there_is_nothing_to_write() {
     let (_folder, data) = folder();
     let faults = Faults::once(1);
     let store = Store::open_faulty(&data, faults).unwrap();
-    let kept = Kept::start("", &data, store.clone());
+    let persisted = Persisted::start("", &data, store.clone());
     let change = store::Change::ForgetGate {
         key: "a".to_owned(),
     };
     assert!(store.save(change).wait().is_err());
     wait_until("well", || !store.is_degraded());
-    wait_until("said", || kept.log.count("store_recovered") == 1);
+    wait_until("said", || persisted.log.count("store_recovered") == 1);
 }

@@ -10,34 +10,34 @@ use store::Store;
 use tidegate::pool::EndpointView;
 use tidegate::{Ask, Outcome};
 
-use crate::support::{Kept, folder, settings, wait, wait_until};
+use crate::support::{Persisted, folder, settings, wait, wait_until};
 
 const POOL: &str = "[pool.p]\nendpoints = [\
     { name = \"a\", url = \"http://127.0.0.1:9\" }, { name = \"b\", url = \"http://127.0.0.1:9\" }]";
 
 #[test]
-fn a_hold_is_written_at_once_and_ordinary_traffic_is_not() {
+fn writes_a_hold_at_once_and_ordinary_traffic_not() {
     let (_folder, data) = folder();
     let store = Store::open(&data).unwrap();
-    let kept = Kept::start("[gate]\ninitial_rate = 100", &data, store.clone());
+    let persisted = Persisted::start("[gate]\ninitial_rate = 100", &data, store.clone());
     let hold = || store.load().unwrap().gates.first()?.record.hold;
-    kept.throttle("a.example.com", 60);
+    persisted.throttle("a.example.com", 60);
     wait_until("written", || hold() > Some(Duration::from_secs(50)));
-    wait_until("done", || kept.state.persist_state().pending == 0);
+    wait_until("done", || persisted.state.persist_state().pending == 0);
     for number in 0..50 {
         let key = format!("h{number}.example.com");
-        let permit = kept.state.limiter().try_acquire(key.as_str()).unwrap();
+        let permit = persisted.state.limiter().try_acquire(key.as_str()).unwrap();
         permit.settle(&Outcome::status(200, Duration::from_millis(5)));
-        assert_eq!(kept.state.persist_state().pending, 0);
+        assert_eq!(persisted.state.persist_state().pending, 0);
     }
 }
 
 #[test]
-fn what_a_server_says_is_stored_without_secrets() {
+fn stores_last_errors_without_secrets() {
     let (_folder, data) = folder();
     let store = Store::open(&data).unwrap();
-    let kept = Kept::start(POOL, &data, store.clone());
-    let pool = kept.state.pool("p").unwrap();
+    let persisted = Persisted::start(POOL, &data, store.clone());
+    let pool = persisted.state.pool("p").unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();
@@ -59,43 +59,43 @@ fn what_a_server_says_is_stored_without_secrets() {
     assert_eq!(&*text, "service unavailable for the key sk-… of …");
     // Nor when a person disables it.
     runtime
-        .block_on(kept.state.switch_endpoint("p", "a", false))
+        .block_on(persisted.state.switch_endpoint("p", "a", false))
         .unwrap();
-    drop(kept);
+    drop(persisted);
     assert_eq!(last_error(), Some(text));
 }
 
 #[test]
-fn a_gate_that_nobody_uses_any_more_goes() {
+fn forgets_an_evicted_gate() {
     let (_folder, data) = folder();
     let store = Store::open(&data).unwrap();
     let text = "[gate]\ninitial_rate = 100\nidle_after = \"1s\"";
-    let kept = Kept::start(text, &data, store.clone());
+    let persisted = Persisted::start(text, &data, store.clone());
     for key in ["a.example.com", "b.example.com"] {
-        kept.state.limiter().isolate(key).unwrap();
+        persisted.state.limiter().isolate(key).unwrap();
     }
     wait_until("written", || store.load().unwrap().gates.len() == 2);
-    kept.state.limiter().release("a.example.com");
+    persisted.state.limiter().release("a.example.com");
     wait_until("idle", || {
-        kept.state.limiter().evict_idle();
-        kept.state.limiter().gates() == 1
+        persisted.state.limiter().evict_idle();
+        persisted.state.limiter().gates() == 1
     });
-    drop(kept);
+    drop(persisted);
     let gates = store.load().unwrap().gates;
     let keys: Vec<&str> = gates.iter().map(|gate| gate.key.as_str()).collect();
     assert_eq!(keys, ["b.example.com"]);
 }
 
 #[test]
-fn more_than_can_be_noted_is_written_all_the_same() {
+fn writes_everything_after_an_overflow_of_pending_keys() {
     let (_folder, data) = folder();
     let store = Store::memory();
-    let kept = Kept::start("[gate]\ninitial_rate = 100", &data, store.clone());
+    let persisted = Persisted::start("[gate]\ninitial_rate = 100", &data, store.clone());
     let count = 10_000;
     for number in 0..count {
-        kept.throttle(&format!("h{number}.example.com"), 300);
+        persisted.throttle(&format!("h{number}.example.com"), 300);
     }
-    drop(kept);
+    drop(persisted);
     let gates = store.load().unwrap().gates;
     assert_eq!(gates.len(), count);
     assert!(gates.iter().all(|gate| gate.record.hold.is_some()));
@@ -104,8 +104,8 @@ fn more_than_can_be_noted_is_written_all_the_same() {
 #[test]
 fn results_in_flight_are_counted_after_a_reload_that_changes_everything() {
     let (_folder, data) = folder();
-    let kept = Kept::start(POOL, &data, Store::open(&data).unwrap());
-    let pool = kept.state.pool("p").unwrap();
+    let persisted = Persisted::start(POOL, &data, Store::open(&data).unwrap());
+    let pool = persisted.state.pool("p").unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();
@@ -115,9 +115,9 @@ fn results_in_flight_are_counted_after_a_reload_that_changes_everything() {
         { name = \"c\", url = \"http://127.0.0.1:10\" }, \
         { name = \"b\", url = \"http://127.0.0.1:10/b\" }, \
         { name = \"a\", url = \"http://127.0.0.1:10/a\" }]";
-    kept.state.reload(Arc::new(settings(changed, &data)));
+    persisted.state.reload(Arc::new(settings(changed, &data)));
     permit.settle(&Outcome::throttled(Duration::from_millis(5), None));
-    let views = kept.state.pool("p").unwrap().view();
+    let views = persisted.state.pool("p").unwrap().view();
     let names: Vec<&str> = views.iter().map(|view| view.name.as_str()).collect();
     assert_eq!(names, ["c", "b", "a"]);
     let errors = |view: &&EndpointView| view.consecutive_errors == 1;
@@ -127,8 +127,8 @@ fn results_in_flight_are_counted_after_a_reload_that_changes_everything() {
         .map(|view| view.name.as_str())
         .collect();
     assert_eq!(failed, [name.as_str()]);
-    kept.state.reload(Arc::new(settings("", &data)));
-    assert!(kept.state.pool("p").is_err());
+    persisted.state.reload(Arc::new(settings("", &data)));
+    assert!(persisted.state.pool("p").is_err());
 }
 
 #[test]
@@ -148,10 +148,10 @@ fn a_server_without_pools_starts_with_a_warning() {
 }
 
 #[test]
-fn what_a_person_switches_is_never_overtaken() {
+fn a_change_is_never_followed_by_an_older_record() {
     let (_folder, data) = folder();
     let store = Store::open(&data).unwrap();
-    let kept = Kept::start(POOL, &data, store.clone());
+    let persisted = Persisted::start(POOL, &data, store.clone());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();
@@ -163,9 +163,9 @@ fn what_a_person_switches_is_never_overtaken() {
     for round in 0..30 {
         let is_enabled = round % 2 == 1;
         // Something about the pool that is being written meanwhile.
-        kept.state.pool("p").unwrap().disable("b");
+        persisted.state.pool("p").unwrap().disable("b");
         runtime
-            .block_on(kept.state.switch_endpoint("p", "a", is_enabled))
+            .block_on(persisted.state.switch_endpoint("p", "a", is_enabled))
             .unwrap();
         // As after a crash right now, and a little later.
         for _ in 0..2 {

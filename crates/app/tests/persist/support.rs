@@ -27,14 +27,14 @@ pub(crate) fn settings(text: &str, data: &Path) -> Settings {
 }
 
 /// A state that is persisted.
-pub(crate) struct Kept {
+pub(crate) struct Persisted {
     // First, for it writes what is left when it is dropped.
     _persister: Persister,
     pub(crate) state: Arc<State>,
     pub(crate) log: Lines,
 }
 
-impl Kept {
+impl Persisted {
     pub(crate) fn start(text: &str, data: &Path, store: Store) -> Self {
         let settings = settings(text, data);
         let (lines, clock) = (Lines::default(), Clock::system());

@@ -1,4 +1,4 @@
-//! What is kept over restarts, with real stores, some of which fail on purpose.
+//! Persistence with real stores, some of which fail on purpose.
 
 #![expect(
     clippy::unwrap_used,
@@ -7,4 +7,4 @@
 
 mod failing;
 mod support;
-mod written;
+mod writing;
