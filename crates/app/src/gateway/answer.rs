@@ -321,7 +321,9 @@ impl<'a> Finish<'a> {
         state.core().metrics().call(&way.trail, way.sent, succeeded);
         let log = state.log();
         let route = route.map_or(Metrics::NO_ROUTE, |route| route.pool.name());
-        if outcome == RequestOutcome::Exhausted {
+        let last = way.trail.steps().last().map(|step| &step.decision);
+        let reason = TerminalReason::Exhausted;
+        if last == Some(&Step::Over { reason }) {
             log.request_exhausted(&self.id.to_string(), route, way.sent, &self.trace());
         }
         if log.has(Level::DEBUG) {

@@ -132,12 +132,13 @@ impl Collector for Keys {
         let shown: Vec<(&str, &Attempts)> = shown.chain(other).collect();
 
         let attempts = shown.iter().flat_map(|&(key, attempts)| {
-            let words = Verdict::ALL.iter().map(|verdict| verdict.as_str());
-            let counts = words.chain(["none"]).zip(&attempts.by_verdict);
-            counts.filter_map(move |(word, counter)| {
+            let verdicts = Verdict::ALL.into_iter().map(Some).chain([None]);
+            let counts = verdicts.zip(&attempts.by_verdict);
+            counts.filter_map(move |(verdict, counter)| {
                 let count = counter.get();
                 // What never happened is left out, except success, so that every key is shown.
-                let is_shown = count > 0 || word == Verdict::Success.as_str();
+                let is_shown = count > 0 || verdict == Some(Verdict::Success);
+                let word = verdict.map_or("none", Verdict::as_str);
                 is_shown.then_some(([key, word], Sample::Number(count)))
             })
         });

@@ -25,9 +25,14 @@ fn keeping(statuses: &'static [u16]) -> (Raw, Arc<Mutex<Vec<String>>>) {
 #[test]
 fn logs_each_retry_and_the_exhausted_request() {
     let (raw, _) = keeping(&[500]);
-    let gateway = Fixture::before(&raw.url());
+    assert_logs_exhausted(&raw.url(), 500);
+    assert_logs_exhausted(&format!("http://{}", nobody()), 502);
+}
+
+fn assert_logs_exhausted(upstream: &str, status: u16) {
+    let gateway = Fixture::before(upstream);
     let reply = gateway.get("/api/echo");
-    assert_eq!((reply.status, reply.attempts()), (500, 4));
+    assert_eq!((reply.status, reply.attempts()), (status, 4));
     let log = gateway.logged();
     let id = reply.header("tidegate-request-id").unwrap();
     let of = |event: &str| {
