@@ -17,14 +17,14 @@ pub(crate) use events::{millis, unix_millis};
 use crate::log::Log;
 use crate::metrics::{GateCollector, LogCollector, Metrics};
 use crate::settings::Settings;
-use crate::upstream::{Addresses, Connector};
+use crate::upstream::Upstream;
 
 /// What everything that sends shares.
 #[derive(Debug)]
 pub struct Core {
     limiter: Limiter,
     events: Arc<EventHub>,
-    connector: Connector,
+    upstream: Upstream,
     metrics: Metrics,
     log: Log,
     workers: usize,
@@ -46,7 +46,7 @@ impl Core {
         Arc::new(Self {
             limiter,
             events,
-            connector: Connector::new(Addresses::default()),
+            upstream: Upstream::new(workers),
             metrics,
             log,
             workers,
@@ -68,9 +68,9 @@ impl Core {
         &self.events
     }
 
-    /// What connections are made with; the same TLS state for all settings.
-    pub(crate) fn connector(&self) -> &Connector {
-        &self.connector
+    /// The client of all upstreams, for `exchange`.
+    pub(crate) fn upstream(&self) -> &Upstream {
+        &self.upstream
     }
 
     /// What is counted and measured.

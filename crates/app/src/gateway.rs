@@ -10,25 +10,25 @@
 //! has fewest: a listener per worker would leave that to chance, and with a few dozen connections
 //! chance is unfair.
 
-mod answer;
 mod body;
 mod connection;
 mod cross_site;
-mod discard;
+mod error;
 mod framing;
 mod guard;
 mod handle;
 mod headers;
 mod listen;
 mod path;
-mod patience;
-mod problem;
+mod request;
+mod response;
 mod routes;
+mod state;
 mod trails;
 mod worker;
 
 pub use body::ServedBody;
+pub use error::GatewayError;
 pub use listen::{Gateway, StartError};
-pub use problem::Own;
 pub use routes::{Route, Routes};
 pub use trails::{InvalidRequestId, RequestId, RequestTrail, RequestTrails};

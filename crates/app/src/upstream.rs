@@ -1,26 +1,24 @@
-//! The only code that calls out: requests to servers that are not ours.
+//! The only code that calls out: requests to servers that are not ours. Only `exchange` uses it.
 //!
-//! Nothing leaves without a permit. [`Upstream::send`] wants the [`Attempt`] that only a call
-//! through a gate or a pool hands out, so there is no way around them. It sends once: whether to
-//! send again is for the item to say. The one exception: an idempotent or unwritten request whose
-//! reused connection turns out dead before any byte of a response is sent once more, on a fresh
-//! connection.
+//! Nothing leaves without a permit: [`Upstream::send`] takes the [`Attempt`] that only a call through
+//! a gate or a pool hands out. It sends once; whether to send again is for the item to decide. The
+//! one exception: an idempotent or unwritten request whose reused connection turns out dead before
+//! any byte of a response is sent once more, on a fresh connection.
 //!
-//! Connections are kept per target and per worker (`lane`), because a connection belongs to the
-//! runtime it was made in. hyper's own pool is not used: it hides the moment from which on a server
-//! may have acted, it looks targets up by name for every request, and it hands a request to another
-//! task to wait for a connection. What is known here of a failure is how far the attempt had got,
-//! which decides whether an unsafe request may be repeated.
+//! hyper's own pool of connections is not used: it hides the moment from which on a server may have
+//! acted, it looks destinations up by name for every request, and it hands a request to another task
+//! to wait for a connection. A failure here says how far the attempt had got, which decides whether
+//! an unsafe request may be repeated.
 
 mod address;
-mod answer;
 mod connect;
+mod destination;
 mod error;
-mod lane;
-mod patience;
-mod replay;
-mod target;
+mod request_body;
+mod response_body;
+mod timer;
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -29,45 +27,80 @@ use hyper::body::Incoming;
 use policy::outcome::{Failure, Phase};
 use tidegate::Attempt;
 use tokio::time::Instant;
+use url::Url;
 
 pub use address::Addresses;
-pub use answer::{AnswerBody, BodyError};
-pub use connect::Connector;
-pub use error::{SendError, Trouble};
-pub use replay::{BodyBounds, BodyTrouble, Kept, RequestBody};
-pub use target::{Target, TargetError, Trust};
+pub use destination::{Destination, DestinationError, Trust};
+pub use error::{SendError, SendErrorKind};
+pub use request_body::{BodyBounds, ReplayableBody, RequestBody, RequestBodyError};
+pub use response_body::{BodyError, UpstreamBody};
 
-use answer::Home;
-use connect::{Connection, absolute};
-use lane::Lane;
-use patience::Patience;
-use replay::Progress;
+use connect::{Connection, Connector, for_http2};
+use destination::Destinations;
+use request_body::Progress;
+use response_body::BorrowedConnection;
+use timer::ResponseTimer;
 
-/// Times that bound one attempt.
+/// Timeouts of one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Times {
-    /// Until a connection stands, name lookup and TLS included.
+pub struct Timeouts {
+    /// Until a connection is established, name lookup and TLS included.
     pub connect: Duration,
-    /// From the request's end to the answer's head.
+    /// From the request's end to the response's head.
     pub first_byte: Duration,
-    /// Between two pieces of a body, and of a connection that nobody uses.
+    /// Between two pieces of a body, and of an unused connection.
     pub idle: Duration,
 }
 
-/// What everything is sent through.
+/// The client of all upstreams. Clones share their connections.
 #[derive(Clone, Debug)]
-pub struct Upstream {
+pub(crate) struct Upstream {
     connector: Connector,
+    destinations: Arc<Destinations>,
 }
 
 impl Upstream {
-    /// What is sent over connections of `connector`.
-    pub fn new(connector: Connector) -> Self {
-        Self { connector }
+    /// A client with connections for so many workers, which dials public addresses only.
+    pub(crate) fn new(workers: usize) -> Self {
+        Self {
+            connector: Connector::new(Addresses::default()),
+            destinations: Arc::new(Destinations::new(workers)),
+        }
+    }
+
+    /// The same client, which may dial other addresses.
+    pub(crate) fn permitting(&self, addresses: Addresses) -> Self {
+        Self {
+            connector: self.connector.permitting(addresses),
+            destinations: Arc::clone(&self.destinations),
+        }
+    }
+
+    /// The server that `url` names. Senders to one server share its connections.
+    ///
+    /// # Errors
+    ///
+    /// If it is no server that can be called, or too many are in use.
+    pub(crate) fn destination(
+        &self,
+        url: &Url,
+        trust: Trust,
+    ) -> Result<Arc<Destination>, DestinationError> {
+        self.destinations.find(url, trust)
+    }
+
+    /// Closes connections of this worker that were idle for so long.
+    pub(crate) fn close_idle(&self, worker: usize, idle_timeout: Duration) {
+        self.destinations.close_idle(worker, idle_timeout);
+    }
+
+    /// Forgets connections to servers whose addresses are checked.
+    pub(crate) fn forget_untrusted(&self) {
+        self.destinations.forget_untrusted();
     }
 
     /// Sends a request once, over a connection of worker number `worker`, and waits for the
-    /// answer's head.
+    /// response's head.
     ///
     /// `make` builds the request. It is called a second time, and never a third, if a reused
     /// connection turned out dead before any byte of a response and the request is idempotent or was
@@ -76,96 +109,96 @@ impl Upstream {
     /// # Errors
     ///
     /// With what went wrong and how far the attempt had got.
-    pub async fn send(
+    pub(crate) async fn send(
         &self,
         worker: usize,
         _permitted: &Attempt,
-        target: &Target,
-        times: &Times,
-        mut make: impl FnMut() -> (Request<RequestBody>, Kept),
-    ) -> Result<Response<AnswerBody>, SendError> {
-        let lane = target.lane(worker);
-        let mut reused = lane.take(times.idle).await;
+        destination: &Destination,
+        timeouts: &Timeouts,
+        mut make: impl FnMut() -> (Request<RequestBody>, ReplayableBody),
+    ) -> Result<Response<UpstreamBody>, SendError> {
+        let owner = destination.connections(worker);
+        let mut reused = owner.take(timeouts.idle).await;
         loop {
             let is_reused = reused.is_some();
             let connection = match reused.take() {
                 Some(connection) => connection,
-                None => {
-                    // Rare, and five times as large as all the rest of a request.
-                    let connecting = Box::pin(self.connector.connect(target, times));
-                    let connection = connecting.await?;
-                    lane.offer(&connection);
-                    connection
-                }
+                // Rare, and five times as large as all the rest of a request.
+                None => Box::pin(destination.connect(worker, &self.connector, timeouts)).await?,
             };
-            let (request, kept) = make();
-            match exchange(connection, request, &kept, times).await {
-                Ok((answer, connection)) => {
+            let (request, body) = make();
+            match send_on(connection, request, &body, timeouts).await {
+                Ok((response, connection)) => {
                     // A server that responds early may never read the rest.
-                    let home = kept.is_sent().then(|| Home::new(lane.clone(), connection));
-                    return Ok(answer.map(|body| AnswerBody::new(body, home, times.idle)));
+                    let connection = body.is_sent().then(|| BorrowedConnection {
+                        connection,
+                        owner: Arc::clone(owner),
+                    });
+                    return Ok(
+                        response.map(|rest| UpstreamBody::new(rest, connection, timeouts.idle))
+                    );
                 }
                 // The idle connection was dead. Other idle ones may be as well, so the one resend
                 // goes over a fresh connection.
-                Err(error) if is_reused && error.may_try_another() && kept.is_intact() => {}
+                Err(error) if is_reused && error.may_resend() && body.is_intact() => {}
                 Err(error) => return Err(error),
             }
         }
     }
 }
 
-/// One request over one connection, up to the answer's head.
-async fn exchange(
+/// Sends one request on one connection, and waits for the response's head.
+async fn send_on(
     mut connection: Connection,
     request: Request<RequestBody>,
-    kept: &Kept,
-    times: &Times,
+    body: &ReplayableBody,
+    timeouts: &Timeouts,
 ) -> Result<(Response<Incoming>, Connection), SendError> {
     let is_idempotent = request.method().is_idempotent();
     let started = Instant::now();
-    // The time for the answer begins with the request's end. How long its sender may pause before
-    // that is a matter of its body.
-    let ends = || match kept.progress() {
-        Progress::None => started + times.first_byte,
-        Progress::Partial => Instant::now() + times.first_byte,
-        Progress::Whole(since) => since + times.first_byte,
+    // The time for the response begins with the request's end. How long the client may pause before
+    // that is bounded by the request's body.
+    let deadline = || match body.progress() {
+        Progress::None => started + timeouts.first_byte,
+        Progress::Partial => Instant::now() + timeouts.first_byte,
+        Progress::Whole(since) => since + timeouts.first_byte,
     };
-    let answer = match &mut connection {
-        Connection::One(one) => {
-            one.has_received.store(false, Ordering::Relaxed);
-            let sending = one.sender.try_send_request(request);
-            one.patience.wait_for(sending, ends).await
+    let response = match &mut connection {
+        Connection::Http1(http1) => {
+            http1.has_received.store(false, Ordering::Relaxed);
+            let sending = http1.sender.try_send_request(request);
+            http1.timer.wait_for(sending, deadline).await
         }
-        Connection::Two(sender) => {
-            let sending = sender.try_send_request(absolute(request));
-            Patience::default().wait_for(sending, ends).await
+        Connection::Http2(sender) => {
+            let sending = sender.try_send_request(for_http2(request));
+            ResponseTimer::default().wait_for(sending, deadline).await
         }
     };
-    match answer {
-        Some(Ok(answer)) if answer.status() == StatusCode::SWITCHING_PROTOCOLS => {
-            // `Upgrade` is never passed on, so nobody has asked for it.
-            let what = "it switched to another protocol";
-            Err(SendError::failed(Failure::Reset, Phase::Waiting, what))
+    match response {
+        // `Upgrade` is never passed on.
+        Some(Ok(response)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
+            let message = "it switched to another protocol";
+            Err(SendError::failed(Failure::Reset, Phase::Waiting, message))
         }
-        Some(Ok(answer)) => Ok((answer, connection)),
-        Some(Err(_)) if kept.trouble().is_some() => Err(SendError::body()),
+        Some(Ok(response)) => Ok((response, connection)),
+        Some(Err(_)) if body.error().is_some() => Err(SendError::request_body()),
         Some(Err(mut error)) => {
             let was_untouched = error.take_message().is_some();
             let has_received = match &connection {
-                Connection::One(one) => one.has_received.load(Ordering::Relaxed),
-                Connection::Two(_) => true,
+                Connection::Http1(http1) => http1.has_received.load(Ordering::Relaxed),
+                Connection::Http2(_) => true,
             };
             Err(SendError::broken(
                 error.into_error(),
                 was_untouched,
                 is_idempotent && !has_received,
-                kept.phase(),
+                body.phase(),
             ))
         }
         None => Err(SendError::failed(
             Failure::Timeout,
             Phase::Waiting,
-            "no answer came in time",
+            "no response came in time",
         )),
     }
 }

@@ -180,6 +180,27 @@ const SHARED: [&str; 7] = [
 
 const SENDERS: [&str; 6] = ["gateway", "operations", "fetch", "run", "poll", "jobs"];
 
+/// Every attempt goes through `exchange`; `core` only holds the client.
+#[test]
+fn only_exchange_calls_upstream() {
+    let allowed = ["upstream", "exchange", "core"];
+    let rule = ("crate::upstream", "attempts are made by `exchange`");
+    for (file, source) in product_sources() {
+        let inside = file.strip_prefix("crates/app/src/");
+        let module = inside.and_then(|inside| inside.split(['/', '.']).next());
+        if module.is_some_and(|module| !allowed.contains(&module)) {
+            assert_none(&find(&file, &source, &[rule]));
+        }
+        if module == Some("core") {
+            let sends = (
+                ".send(",
+                "`core` holds the upstream client, `exchange` uses it",
+            );
+            assert_none(&find(&file, &source, &[sends]));
+        }
+    }
+}
+
 #[test]
 fn modules_of_app_use_only_those_below_them() {
     for (file, source) in product_sources() {

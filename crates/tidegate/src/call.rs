@@ -101,6 +101,18 @@ impl<T> Answered<T> {
         }
     }
 
+    /// The same with another value.
+    pub fn map<U>(self, map: impl FnOnce(T) -> U) -> Answered<U> {
+        Answered {
+            value: map(self.value),
+            outcome: self.outcome,
+            verdict: self.verdict,
+            text: self.text,
+            is_last: self.is_last,
+            has_body: self.has_body,
+        }
+    }
+
     /// The same, and it cannot be sent again: where another attempt would follow, the call is over
     /// as `exhausted`, with this value.
     pub fn last(self) -> Self {

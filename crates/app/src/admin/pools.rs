@@ -236,12 +236,16 @@ fn pool_body(pool: &UpstreamPool, clock: &Clock) -> Pool {
 
 /// Where an endpoint is, without anything that could be a secret.
 fn shown_url(endpoint: &UpstreamEndpoint) -> String {
-    let scheme = if endpoint.target.is_tls() {
+    let scheme = if endpoint.destination.is_tls() {
         "https"
     } else {
         "http"
     };
-    let authority = endpoint.target.authority().to_str().unwrap_or_default();
+    let authority = endpoint
+        .destination
+        .authority()
+        .to_str()
+        .unwrap_or_default();
     format!("{scheme}://{authority}{}", endpoint.base)
 }
 

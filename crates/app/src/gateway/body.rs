@@ -1,19 +1,20 @@
-//! The body of an answer to a caller: the upstream's, or ours.
+//! Bodies: of responses to clients, and the unread rest of requests.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::body::{Body, Frame, SizeHint};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tidegate::InFlight;
 
-use crate::upstream::{AnswerBody, BodyError};
+use crate::exchange::{BodyError, UpstreamBody};
 
-/// The body of an answer to a caller.
+/// The body of a response to a client.
 #[derive(Debug)]
 pub enum ServedBody {
     /// As the upstream sends it; the attempt is in flight until this is dropped.
-    Passed(AnswerBody, Option<InFlight>),
+    Passed(UpstreamBody, Option<InFlight>),
     /// Made here; `None` once it was handed over.
     Made(Option<Bytes>),
 }
@@ -58,3 +59,28 @@ impl Body for ServedBody {
         }
     }
 }
+
+/// Reads the rest of a request that got its response before its body was read, up to a bound, and
+/// throws it away. A connection that is closed while its client still sends is reset, and the reset
+/// may overtake the response.
+pub(super) fn discard(body: Incoming) {
+    if !body.is_end_stream() {
+        tokio::spawn(tokio::time::timeout(MAX_DISCARD_TIME, read_rest(body)));
+    }
+}
+
+async fn read_rest(mut body: Incoming) {
+    let mut left = MAX_DISCARD;
+    while left > 0 {
+        let next = std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context));
+        let Some(Ok(frame)) = next.await else {
+            return;
+        };
+        let length = frame.data_ref().map_or(0, |data| data.len() as u64);
+        left = left.saturating_sub(length.max(1));
+    }
+}
+
+/// Longer than most bodies.
+const MAX_DISCARD: u64 = 64 << 20;
+const MAX_DISCARD_TIME: Duration = Duration::from_secs(10);

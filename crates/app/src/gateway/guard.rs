@@ -7,11 +7,11 @@ use http::{HeaderMap, HeaderName, Method, Request, Version};
 use subtle::ConstantTimeEq;
 
 use super::cross_site::{Origins, Source, is_preflight};
-use super::problem::Own;
+use super::error::GatewayError;
 use crate::host_check::Names;
 use crate::settings::Settings;
 
-/// Who may ask.
+/// Decides which requests are served.
 #[derive(Debug)]
 pub(crate) struct Guard {
     names: Names,
@@ -32,32 +32,36 @@ impl Guard {
     }
 
     /// Checks a request that comes from `source`. A preflight needs no token: browsers send none.
-    pub(super) fn check<B>(&self, request: &Request<B>, source: &Source) -> Result<(), Own> {
+    pub(super) fn check<B>(
+        &self,
+        request: &Request<B>,
+        source: &Source,
+    ) -> Result<(), GatewayError> {
         let headers = request.headers();
         if is_too_large(headers) {
-            return Err(Own::HeadersTooLarge);
+            return Err(GatewayError::HeadersTooLarge);
         }
-        // A proxy is asked for other hosts like this. Ours may be named so, too.
+        // Requests to a proxy look like this. Names of this gateway are served.
         if request.method() == Method::CONNECT {
-            return Err(Own::HostNotAllowed);
+            return Err(GatewayError::HostNotAllowed);
         }
         if let Some(authority) = request.uri().authority()
             && !self.names.is_ours(authority)
         {
             // In HTTP/2 it is what `Host` is elsewhere.
             return Err(match request.version() {
-                Version::HTTP_2 => Own::WrongHost,
-                _ => Own::HostNotAllowed,
+                Version::HTTP_2 => GatewayError::WrongHost,
+                _ => GatewayError::HostNotAllowed,
             });
         }
         if request.uri().authority().is_none() && !self.names.is_host_ours(headers) {
-            return Err(Own::WrongHost);
+            return Err(GatewayError::WrongHost);
         }
         if *source == Source::CrossSite {
-            return Err(Own::CrossSite);
+            return Err(GatewayError::CrossSite);
         }
         if !is_preflight(request) && !self.has_token(headers) {
-            return Err(Own::NoToken);
+            return Err(GatewayError::NoToken);
         }
         Ok(())
     }
@@ -80,9 +84,9 @@ impl Guard {
 
 const TOKEN: HeaderName = HeaderName::from_static("tidegate-token");
 
-/// More than any server takes.
-const MOST_HEADERS: usize = 100;
-const MOST_HEADER_BYTES: usize = 64 << 10;
+/// More than servers take.
+const MAX_HEADERS: usize = 100;
+const MAX_HEADER_BYTES: usize = 64 << 10;
 
 fn is_too_large(headers: &HeaderMap) -> bool {
     let bytes = || {
@@ -90,5 +94,5 @@ fn is_too_large(headers: &HeaderMap) -> bool {
             .iter()
             .map(|(name, value)| name.as_str().len() + value.len() + 4)
     };
-    headers.len() > MOST_HEADERS || bytes().sum::<usize>() > MOST_HEADER_BYTES
+    headers.len() > MAX_HEADERS || bytes().sum::<usize>() > MAX_HEADER_BYTES
 }

@@ -23,7 +23,7 @@ pub(super) fn clean_request(headers: &mut HeaderMap) {
 }
 
 /// Takes away what is not for the caller.
-pub(super) fn clean_answer(headers: &mut HeaderMap) {
+pub(super) fn clean_response(headers: &mut HeaderMap) {
     clean(headers, |name| {
         is_of_connection(name) || name.as_str().starts_with("tidegate-")
     });
@@ -123,7 +123,7 @@ mod tests {
         );
         assert_eq!(
             left(
-                clean_answer,
+                clean_response,
                 &[("connection", "x-a"), ("x-a", "1"), ("retry-after", "3")]
             ),
             ["retry-after: 3"]
@@ -145,7 +145,7 @@ mod tests {
             ["idempotency-key: k", "traceparent: t"]
         );
         assert_eq!(
-            left(clean_answer, &[("tidegate-reason", "x"), ("date", "d")]),
+            left(clean_response, &[("tidegate-reason", "x"), ("date", "d")]),
             ["date: d"]
         );
     }

@@ -1,4 +1,4 @@
-//! Listening, dealing connections out, and stopping without losing anyone.
+//! Listens, distributes connections to workers, and stops without losing requests.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -11,20 +11,21 @@ use tokio::runtime;
 use tokio::sync::{mpsc, watch};
 
 use super::routes::Routes;
+use super::state::GatewayState;
 use super::trails::RequestTrails;
-use super::worker::{Front, Worker};
+use super::worker::Worker;
 use crate::state::State;
 
 /// A gateway that serves.
 #[derive(Debug)]
 pub struct Gateway {
     address: SocketAddr,
-    front: Arc<Front>,
+    state: Arc<GatewayState>,
     drain: watch::Sender<bool>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Why it cannot serve.
+/// Why the gateway cannot serve.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The address cannot be listened on.
@@ -36,13 +37,13 @@ pub enum StartError {
         #[source]
         error: io::Error,
     },
-    /// The system gives no thread.
+    /// No thread can be started.
     #[error("cannot start a worker")]
     Thread(#[source] io::Error),
 }
 
-/// One worker, as it is seen by whoever deals out connections.
-struct Seat {
+/// A worker, as the listener sees it.
+struct WorkerHandle {
     open: Arc<AtomicUsize>,
     connections: mpsc::Sender<std::net::TcpStream>,
 }
@@ -52,34 +53,34 @@ impl Gateway {
     ///
     /// # Errors
     ///
-    /// If the address is taken, or there is no thread to be had.
+    /// If the address is taken, or no thread can be started.
     pub fn start(state: Arc<State>, address: SocketAddr) -> Result<Self, StartError> {
         let listen = |error| StartError::Listen { address, error };
         let listener = TcpListener::bind(address).map_err(listen)?;
         listener.set_nonblocking(true).map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
-        let front = Arc::new(Front::new(state, address));
+        let state = Arc::new(GatewayState::new(state, address));
         let (drain, draining) = watch::channel(false);
         let mut threads = Vec::new();
-        let mut seats = Vec::new();
-        for number in 0..front.state.core().workers() {
-            let (connections, coming) = mpsc::channel(MOST_COMING);
+        let mut workers = Vec::new();
+        for number in 0..state.state.core().workers() {
+            let (connections, coming) = mpsc::channel(MAX_PENDING);
             let open = Arc::new(AtomicUsize::new(0));
-            let worker = Worker::new(Arc::clone(&front), number, Arc::clone(&open));
+            let worker = Worker::new(Arc::clone(&state), number, Arc::clone(&open));
             let draining = draining.clone();
             let name = format!("worker-{number}");
             threads.push(spawn(name, async move {
                 Arc::new(worker).run(coming, draining).await;
             })?);
-            seats.push(Seat { open, connections });
+            workers.push(WorkerHandle { open, connections });
         }
         threads.push(spawn(
             "listener".to_owned(),
-            accept(listener, seats, draining),
+            accept(listener, workers, draining),
         )?);
         Ok(Self {
             address,
-            front,
+            state,
             drain,
             threads,
         })
@@ -92,29 +93,29 @@ impl Gateway {
 
     /// Serves what is configured since the last reload of the state.
     pub fn reload(&self) {
-        self.front.reload(self.address);
+        self.state.reload(self.address);
     }
 
     /// The routes as of now.
     pub fn routes(&self) -> Arc<Routes> {
-        self.front.routes()
+        self.state.routes()
     }
 
     /// Decision trails of the last requests.
     pub fn trails(&self) -> &Arc<RequestTrails> {
-        self.front.trails()
+        self.state.trails()
     }
 
-    /// Takes no more connections and no more requests; what is under way goes on.
+    /// Takes no more connections and no more requests; those in flight go on.
     pub fn drain(&self) {
-        self.front.start_draining();
+        self.state.start_draining();
         self.drain.send_replace(true);
     }
 
     /// Waits until all connections are done, after [`Gateway::drain`].
     pub fn join(self) {
         for thread in self.threads {
-            // Who panicked has said so.
+            // A panic was reported when it happened.
             _ = thread.join();
         }
     }
@@ -125,18 +126,18 @@ impl Gateway {
     }
 }
 
-/// Connections that wait for their worker to take them over.
-const MOST_COMING: usize = 1024;
+/// Accepted connections that wait for their worker.
+const MAX_PENDING: usize = 1024;
 
-/// More than that are left to the system's queue until one is done.
-const MOST_OPEN: usize = 20_000;
+/// Further connections wait in the system's queue.
+const MAX_OPEN: usize = 20_000;
 
-/// Before looking again whether there is room.
-const PAUSE: Duration = Duration::from_millis(10);
+/// How soon accepting is tried again.
+const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Waits until draining begins.
-pub(super) async fn begins(drain: &mut watch::Receiver<bool>) {
-    // Without a sender nobody will ever say so, and everything ends with the process.
+pub(super) async fn drain_begins(drain: &mut watch::Receiver<bool>) {
+    // Without a sender there is no draining: everything ends with the process.
     _ = drain.wait_for(|is_draining| *is_draining).await;
 }
 
@@ -152,35 +153,39 @@ fn spawn(
     thread.map_err(StartError::Thread)
 }
 
-/// Takes connections and gives each to whoever has fewest.
-async fn accept(listener: TcpListener, seats: Vec<Seat>, mut drain: watch::Receiver<bool>) {
+/// Accepts connections, and gives each to the worker with the fewest.
+async fn accept(
+    listener: TcpListener,
+    workers: Vec<WorkerHandle>,
+    mut drain: watch::Receiver<bool>,
+) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else {
         return;
     };
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            () = begins(&mut drain) => return,
+            () = drain_begins(&mut drain) => return,
         };
         let Ok((stream, _)) = accepted else {
-            // Too many files are open, or the caller has gone again.
-            tokio::time::sleep(PAUSE).await;
+            // No descriptor is left, or the client has disconnected.
+            tokio::time::sleep(RETRY_INTERVAL).await;
             continue;
         };
-        while seats
+        while workers
             .iter()
-            .map(|seat| seat.open.load(Ordering::Relaxed))
+            .map(|worker| worker.open.load(Ordering::Relaxed))
             .sum::<usize>()
-            >= MOST_OPEN
+            >= MAX_OPEN
         {
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RETRY_INTERVAL).await;
         }
-        let seat = seats
+        let worker = workers
             .iter()
-            .min_by_key(|seat| seat.open.load(Ordering::Relaxed));
-        if let (Some(seat), Ok(stream)) = (seat, stream.into_std()) {
-            seat.open.fetch_add(1, Ordering::Relaxed);
-            if seat.connections.send(stream).await.is_err() {
+            .min_by_key(|worker| worker.open.load(Ordering::Relaxed));
+        if let (Some(worker), Ok(stream)) = (worker, stream.into_std()) {
+            worker.open.fetch_add(1, Ordering::Relaxed);
+            if worker.connections.send(stream).await.is_err() {
                 return;
             }
         }

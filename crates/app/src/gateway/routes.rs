@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use policy::backoff::BackoffSettings;
 
+use crate::exchange::{BodyBounds, Exchange};
 use crate::metrics::{Metrics, RouteMetrics};
 use crate::settings::{Settings, Size};
 use crate::state::{AccessToken, Configuration, UpstreamPool};
-use crate::upstream::{BodyBounds, Times, Upstream};
 
 /// All routes, and what bounds their requests.
 #[derive(Debug)]
@@ -75,14 +75,9 @@ impl Routes {
         self.routes.iter().map(|(name, route)| (&**name, route))
     }
 
-    /// What everything is sent through.
-    pub fn upstream(&self) -> &Upstream {
-        self.configuration.upstream()
-    }
-
-    /// Timeouts of an attempt.
-    pub fn times(&self) -> &Times {
-        self.configuration.times()
+    /// What makes their attempts.
+    pub fn exchange(&self) -> &Exchange {
+        self.configuration.exchange()
     }
 
     /// What bounds the body of a request.

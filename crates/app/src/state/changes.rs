@@ -22,9 +22,9 @@ use url::Url;
 use super::State;
 use super::overlay::with_changes;
 use super::watermark::redacted;
+use crate::exchange::Addresses;
 use crate::host_check::is_localhost;
 use crate::settings::{self, Endpoint, PlainFiles, Settings};
-use crate::upstream::Addresses;
 
 /// Why a change was not made.
 #[derive(Debug, thiserror::Error)]

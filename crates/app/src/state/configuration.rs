@@ -12,8 +12,8 @@ use tidegate::{LadderRecord, Pool};
 use super::overlay::Overlay;
 use super::{AccessToken, UpstreamEndpoint};
 use crate::core::Core;
+use crate::exchange::{DestinationError, Exchange, Trust};
 use crate::settings::{self, Endpoint, Settings};
-use crate::upstream::{Addresses, TargetError, Times, Trust, Upstream};
 
 /// A live pool.
 pub type UpstreamPool = Pool<UpstreamEndpoint>;
@@ -27,8 +27,7 @@ pub struct Configuration {
     settings: Arc<Settings>,
     pools: BTreeMap<Box<str>, Arc<UpstreamPool>>,
     credentials: BTreeMap<String, Arc<AccessToken>>,
-    upstream: Upstream,
-    times: Times,
+    exchange: Exchange,
 }
 
 impl Configuration {
@@ -41,12 +40,12 @@ impl Configuration {
         records: &EndpointRecords,
     ) -> Self {
         let mut new = Self::without_pools(settings, core, store, None);
-        for pool in new.settings.pools.values() {
+        for pool in Arc::clone(&new.settings).pools.values() {
             let record = |name: &str| {
                 let place = (pool.name.clone(), name.to_owned());
                 records.get(&place).cloned()
             };
-            let live = make_pool(pool, &new.settings, core, overlay, record);
+            let live = make_pool(pool, &new, core, overlay, record);
             new.pools.insert(pool.name.as_str().into(), live);
         }
         new
@@ -62,13 +61,16 @@ impl Configuration {
     ) -> Self {
         let mut new = Self::without_pools(settings, core, store, Some(before));
         let is_same_network = new.settings.network == before.settings.network;
-        for pool in new.settings.pools.values() {
+        if !is_same_network {
+            new.exchange.forget_untrusted();
+        }
+        for pool in Arc::clone(&new.settings).pools.values() {
             let live = match before.pools.get(&*pool.name) {
                 Some(live) => {
-                    update_pool(live, pool, &new.settings, core, overlay, is_same_network);
+                    update_pool(live, pool, &new, core, overlay, is_same_network);
                     Arc::clone(live)
                 }
-                None => make_pool(pool, &new.settings, core, overlay, |_| None),
+                None => make_pool(pool, &new, core, overlay, |_| None),
             };
             new.pools.insert(pool.name.as_str().into(), live);
         }
@@ -89,14 +91,7 @@ impl Configuration {
         store: &Store,
         before: Option<&Self>,
     ) -> Self {
-        let http = &settings.http;
-        let times = Times {
-            connect: http.connect_timeout,
-            first_byte: http.first_byte_timeout,
-            idle: http.idle_timeout,
-        };
-        let addresses = Addresses::new(settings.network.allow.clone());
-        let upstream = Upstream::new(core.connector().permitting(addresses));
+        let exchange = Exchange::new(core, &settings);
         let credentials = settings
             .credentials
             .iter()
@@ -105,15 +100,13 @@ impl Configuration {
                 if let Some(known) = known.filter(|token| token.is_of(credential)) {
                     return Some((name.clone(), Arc::clone(known)));
                 }
-                let limiter = core.limiter();
-                let token = AccessToken::new(name, credential, limiter, &upstream, store, times)?;
+                let token = AccessToken::new(name, credential, core, &exchange, store)?;
                 Some((name.clone(), Arc::new(token)))
             });
         Self {
             pools: BTreeMap::new(),
             credentials: credentials.collect(),
-            upstream,
-            times,
+            exchange,
             settings,
         }
     }
@@ -142,14 +135,9 @@ impl Configuration {
         self.credentials.values()
     }
 
-    /// What everything is sent through.
-    pub fn upstream(&self) -> &Upstream {
-        &self.upstream
-    }
-
-    /// Timeouts of an attempt.
-    pub fn times(&self) -> &Times {
-        &self.times
+    /// What makes attempts, with the timeouts and allowed addresses of the settings.
+    pub fn exchange(&self) -> &Exchange {
+        &self.exchange
     }
 
     /// Puts an endpoint that is added at run time into its pool.
@@ -158,19 +146,54 @@ impl Configuration {
         core: &Core,
         pool: &UpstreamPool,
         endpoint: &Endpoint,
-    ) -> Result<(), TargetError> {
+    ) -> Result<(), DestinationError> {
         let configured = self.settings.pools.get(pool.name());
         let rules = configured.map_or_else(
             || [].into(),
             |configured| rules(configured, &self.settings, endpoint),
         );
-        add_to(pool, endpoint, rules, Trust::Nobody, core, None)
+        self.add_to(pool, endpoint, rules, Trust::Untrusted, core, None)
+    }
+
+    fn add_to(
+        &self,
+        pool: &UpstreamPool,
+        endpoint: &Endpoint,
+        rules: Arc<[Rule]>,
+        trust: Trust,
+        core: &Core,
+        record: Option<LadderRecord>,
+    ) -> Result<(), DestinationError> {
+        let data = self.make_endpoint(pool, endpoint, rules, trust, core)?;
+        let record = record.unwrap_or_default();
+        pool.restore(&endpoint.name, host(endpoint), data, record);
+        Ok(())
+    }
+
+    fn make_endpoint(
+        &self,
+        pool: &UpstreamPool,
+        endpoint: &Endpoint,
+        rules: Arc<[Rule]>,
+        trust: Trust,
+        core: &Core,
+    ) -> Result<UpstreamEndpoint, DestinationError> {
+        let key = endpoint_key(pool.name(), &endpoint.name);
+        let metrics = core.metrics().key(&key);
+        let destination = self.exchange.destination(&endpoint.url, trust)?;
+        Ok(UpstreamEndpoint::new(
+            endpoint,
+            destination,
+            rules,
+            trust,
+            metrics,
+        ))
     }
 }
 
 fn make_pool(
     pool: &settings::Pool,
-    settings: &Settings,
+    configuration: &Configuration,
     core: &Core,
     overlay: &Overlay,
     record: impl Fn(&str) -> Option<LadderRecord>,
@@ -178,9 +201,10 @@ fn make_pool(
     let protection = overlay.protection(pool);
     let live = Pool::with(&pool.name, core.limiter(), pool.balance, protection);
     for (endpoint, trust) in overlay.endpoints(pool) {
-        let rules = rules(pool, settings, endpoint);
+        let rules = rules(pool, &configuration.settings, endpoint);
         // The parsers of settings and changes let no URL through that has no server.
-        _ = add_to(&live, endpoint, rules, trust, core, record(&endpoint.name));
+        let record = record(&endpoint.name);
+        _ = configuration.add_to(&live, endpoint, rules, trust, core, record);
     }
     Arc::new(live)
 }
@@ -190,7 +214,7 @@ fn make_pool(
 fn update_pool(
     live: &UpstreamPool,
     pool: &settings::Pool,
-    settings: &Settings,
+    configuration: &Configuration,
     core: &Core,
     overlay: &Overlay,
     is_same_network: bool,
@@ -204,9 +228,9 @@ fn update_pool(
         }
     }
     for (endpoint, trust) in &wanted {
-        let rules = rules(pool, settings, endpoint);
+        let rules = rules(pool, &configuration.settings, endpoint);
         let Some(known) = live.endpoint(&endpoint.name) else {
-            _ = add_to(live, endpoint, rules, *trust, core, None);
+            _ = configuration.add_to(live, endpoint, rules, *trust, core, None);
             continue;
         };
         // An open connection may lead to an address that is not allowed any more.
@@ -214,7 +238,7 @@ fn update_pool(
         if is_allowed && known.data().is_same(endpoint, &rules, *trust) {
             continue;
         }
-        if let Ok(data) = make_endpoint(live, endpoint, rules, *trust, core) {
+        if let Ok(data) = configuration.make_endpoint(live, endpoint, rules, *trust, core) {
             live.replace(&endpoint.name, host(endpoint), data);
         }
     }
@@ -223,36 +247,6 @@ fn update_pool(
         .map(|(endpoint, _)| endpoint.name.as_str())
         .collect();
     live.reorder(&names);
-}
-
-fn add_to(
-    pool: &UpstreamPool,
-    endpoint: &Endpoint,
-    rules: Arc<[Rule]>,
-    trust: Trust,
-    core: &Core,
-    record: Option<LadderRecord>,
-) -> Result<(), TargetError> {
-    let data = make_endpoint(pool, endpoint, rules, trust, core)?;
-    pool.restore(
-        &endpoint.name,
-        host(endpoint),
-        data,
-        record.unwrap_or_default(),
-    );
-    Ok(())
-}
-
-fn make_endpoint(
-    pool: &UpstreamPool,
-    endpoint: &Endpoint,
-    rules: Arc<[Rule]>,
-    trust: Trust,
-    core: &Core,
-) -> Result<UpstreamEndpoint, TargetError> {
-    let key = endpoint_key(pool.name(), &endpoint.name);
-    let metrics = core.metrics().key(&key);
-    UpstreamEndpoint::new(endpoint, rules, trust, metrics, core.workers())
 }
 
 fn host(endpoint: &Endpoint) -> &str {

@@ -15,15 +15,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
-use policy::outcome::Outcome;
 use policy::time::Timestamp;
 use ring::digest;
 use store::{Change, RotatedToken, Store};
-use tidegate::http::Head;
 use tidegate::{Answered, Attempt, Credential, Limiter, Refresh};
 
+use crate::core::Core;
+use crate::exchange::{Destination, Exchange, ReplayableBody, RequestBody, Target, Trust};
+use crate::metrics::KeyMetrics;
 use crate::settings::{self, Secret};
-use crate::upstream::{Kept, RequestBody, Target, Times, Trouble, Trust, Upstream};
 
 /// A token, and the header it is sent in.
 pub struct AccessToken {
@@ -34,20 +34,19 @@ pub struct AccessToken {
 }
 
 impl AccessToken {
-    /// The credential of this name; it is fetched through `limiter` and `upstream`, and a refresh
-    /// token that replaces the configured one is kept in `store`.
+    /// The credential of this name; it is fetched through a gate of `core`, and a refresh token that
+    /// replaces the configured one is kept in `store`.
     pub(super) fn new(
         name: &str,
         settings: &settings::Credential,
-        limiter: &Limiter,
-        upstream: &Upstream,
+        core: &Core,
+        exchange: &Exchange,
         store: &Store,
-        times: Times,
     ) -> Option<Self> {
         let header: HeaderName = settings.header.parse().ok()?;
         let endpoint = settings.refresh.as_ref().and_then(|refresh| {
             let is_bearer = header == http::header::AUTHORIZATION;
-            TokenEndpoint::new(name, refresh, is_bearer, limiter, upstream, store, times)
+            TokenEndpoint::new(name, refresh, is_bearer, core, exchange, store)
         });
         let endpoint = endpoint.map(Arc::new);
         let fetching = endpoint.clone();
@@ -125,10 +124,10 @@ impl fmt::Debug for AccessToken {
 /// Where tokens are fetched: OAuth 2.0, RFC 6749 section 6.
 struct TokenEndpoint {
     limiter: Limiter,
-    upstream: Upstream,
+    exchange: Exchange,
     store: Store,
-    target: Target,
-    times: Times,
+    destination: Arc<Destination>,
+    metrics: Arc<KeyMetrics>,
     key: String,
     uri: Uri,
     credential: String,
@@ -162,23 +161,23 @@ impl TokenEndpoint {
         credential: &str,
         refresh: &settings::Refresh,
         is_bearer: bool,
-        limiter: &Limiter,
-        upstream: &Upstream,
+        core: &Core,
+        exchange: &Exchange,
         store: &Store,
-        times: Times,
     ) -> Option<Self> {
         let url = &refresh.token_url;
         let path = match url.query() {
             Some(query) => format!("{}?{query}", url.path()),
             None => url.path().to_owned(),
         };
+        let key = policy::key::normalize(url.as_str()).ok()?;
         Some(Self {
-            limiter: limiter.clone(),
-            upstream: upstream.clone(),
+            limiter: core.limiter().clone(),
+            exchange: exchange.clone(),
             store: store.clone(),
-            target: Target::new(url, Trust::Operator, 1).ok()?,
-            times,
-            key: policy::key::normalize(url.as_str()).ok()?,
+            destination: exchange.destination(url, Trust::Operator).ok()?,
+            metrics: core.metrics().key(&key),
+            key,
             uri: path.parse().ok()?,
             credential: credential.to_owned(),
             client_id: refresh.client_id.clone(),
@@ -286,30 +285,25 @@ impl TokenEndpoint {
     }
 
     async fn send(&self, attempt: Attempt) -> Answered<Option<TokenResponse>> {
-        let make = || (self.request(), Kept::NONE);
-        let sent = self
-            .upstream
-            .send(0, &attempt, &self.target, &self.times, make);
-        let mut response = match sent.await {
-            Ok(response) => response,
-            Err(error) => {
-                return match error.trouble {
-                    Trouble::Failed { failure, phase } => {
-                        Answered::new(None, Outcome::failure(failure, phase, attempt.elapsed()))
-                    }
-                    Trouble::NotAllowed { .. } | Trouble::NoDescriptors | Trouble::Body => {
-                        Answered::unsent(None)
-                    }
-                };
+        let target = Target {
+            destination: &self.destination,
+            rules: &[],
+            phrase_in: |_: &str| None,
+            metrics: &self.metrics,
+            worker: 0,
+        };
+        let make = || (self.request(), ReplayableBody::NONE);
+        let mut answered = self.exchange.attempt(&attempt, target, make).await;
+        let token = match &mut answered.value {
+            Ok(response) if response.status().is_success() => {
+                serde_json::from_slice(response.body_mut().beginning(MAX_RESPONSE).await).ok()
             }
+            Ok(_) | Err(_) => None,
         };
-        let (latency, wall) = (attempt.elapsed(), self.limiter.clock().wall());
-        let outcome = Head::of(&response).outcome(latency, wall);
-        let token = match response.status().is_success() {
-            true => serde_json::from_slice(response.body_mut().beginning(MAX_RESPONSE).await).ok(),
-            false => None,
-        };
-        Answered::new(token, outcome)
+        Answered {
+            has_body: false,
+            ..answered.map(|_| token)
+        }
     }
 
     fn request(&self) -> Request<RequestBody> {
@@ -325,7 +319,7 @@ impl TokenEndpoint {
         *request.method_mut() = Method::POST;
         *request.uri_mut() = self.uri.clone();
         let headers = request.headers_mut();
-        headers.insert(HOST, self.target.authority().clone());
+        headers.insert(HOST, self.destination.authority().clone());
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
         headers.insert(CONTENT_TYPE, FORM);
         request

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use policy::classify::Rule;
 
+use crate::exchange::{Destination, Trust};
 use crate::metrics::KeyMetrics;
 use crate::settings;
-use crate::upstream::{Target, TargetError, Trust};
 
 /// Where an endpoint is, and what its requests carry.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub struct UpstreamEndpoint {
     settings: settings::Endpoint,
     trust: Trust,
     /// Its server.
-    pub target: Target,
+    pub destination: Arc<Destination>,
     /// What the rest of a request's path is put behind; no slash at its end.
     pub base: Box<str>,
     /// Headers of every request, which replace those of the caller. Marked as secrets.
@@ -30,34 +30,30 @@ pub struct UpstreamEndpoint {
 }
 
 impl UpstreamEndpoint {
-    /// The endpoint of these settings.
-    ///
-    /// # Errors
-    ///
-    /// If there can be no such server.
+    /// The endpoint of these settings, at `destination`.
     pub fn new(
         endpoint: &settings::Endpoint,
+        destination: Arc<Destination>,
         rules: Arc<[Rule]>,
         trust: Trust,
         metrics: Arc<KeyMetrics>,
-        workers: usize,
-    ) -> Result<Self, TargetError> {
+    ) -> Self {
         let headers = endpoint.headers.iter().filter_map(|(name, value)| {
             let name: HeaderName = name.parse().ok()?;
             let mut value = HeaderValue::from_str(value.expose()).ok()?;
             value.set_sensitive(true);
             Some((name, value))
         });
-        Ok(Self {
+        Self {
             settings: endpoint.clone(),
             trust,
-            target: Target::new(&endpoint.url, trust, workers)?,
+            destination,
             base: endpoint.url.path().trim_end_matches('/').into(),
             headers: headers.collect(),
             name: shown_name(&endpoint.name),
             rules,
             metrics,
-        })
+        }
     }
 
     /// Would these settings make the same endpoint?
@@ -77,7 +73,7 @@ impl UpstreamEndpoint {
 
     /// Puts what its requests carry into `headers`.
     pub fn apply_headers(&self, headers: &mut HeaderMap) {
-        headers.insert(http::header::HOST, self.target.authority().clone());
+        headers.insert(http::header::HOST, self.destination.authority().clone());
         for (name, value) in &self.headers {
             headers.insert(name.clone(), value.clone());
         }

@@ -10,8 +10,8 @@ use policy::setting::SettingErrors;
 use store::{AddedEndpoint, StoredState};
 use tidegate::{LadderOptions, LadderSettings};
 
+use crate::exchange::Trust;
 use crate::settings::{self, Endpoint, Settings, Surroundings};
-use crate::upstream::Trust;
 
 /// All run-time changes, by pool.
 #[derive(Clone, Debug, Default)]
@@ -69,7 +69,7 @@ impl Overlay {
         let kept = configured(pool).filter(|(endpoint, _)| {
             !changes.removed.contains(&endpoint.name) && !is_added(&endpoint.name)
         });
-        let added = changes.added.iter().map(|added| (added, Trust::Nobody));
+        let added = changes.added.iter().map(|added| (added, Trust::Untrusted));
         kept.chain(added).collect()
     }
 

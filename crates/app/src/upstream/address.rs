@@ -23,7 +23,7 @@ impl Addresses {
     /// May this address be dialled?
     ///
     /// ```
-    /// use app::upstream::Addresses;
+    /// use app::exchange::Addresses;
     ///
     /// let addresses = Addresses::new(vec!["10.1.0.0/16".parse().unwrap()]);
     /// assert!(addresses.permit("93.184.215.14".parse().unwrap()));

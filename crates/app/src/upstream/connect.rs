@@ -18,18 +18,18 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
+use super::Timeouts;
 use super::address::Addresses;
+use super::destination::{Destination, DialledHost};
 use super::error::SendError;
-use super::patience::Patience;
-use super::replay::RequestBody;
-use super::target::{Place, Target};
-use super::{Lane, Times};
+use super::request_body::RequestBody;
+use super::timer::ResponseTimer;
 use crate::redact::Text;
 use crate::stall::Unstalled;
 
 /// Makes connections.
 #[derive(Clone, Debug)]
-pub struct Connector {
+pub(super) struct Connector {
     addresses: Arc<Addresses>,
     tls: Arc<ClientConfig>,
 }
@@ -38,24 +38,24 @@ pub struct Connector {
 #[derive(Debug)]
 pub(super) enum Connection {
     /// HTTP/1.1: one request at a time.
-    One(One),
+    Http1(Http1Connection),
     /// HTTP/2: many at once.
-    Two(http2::SendRequest<RequestBody>),
+    Http2(http2::SendRequest<RequestBody>),
 }
 
 /// A connection over HTTP/1.1.
 #[derive(Debug)]
-pub(super) struct One {
+pub(super) struct Http1Connection {
     pub(super) sender: http1::SendRequest<RequestBody>,
-    /// Kept from request to request, see `Patience`.
-    pub(super) patience: Patience,
+    /// The timer of all its requests, one after the other.
+    pub(super) timer: ResponseTimer,
     /// Set when a byte arrives. Cleared by the sender of a request, to learn whether any byte of
     /// its response came.
     pub(super) has_received: Arc<AtomicBool>,
 }
 
-/// HTTP/2 has no `Host`: scheme and authority are part of the address.
-pub(super) fn absolute(mut request: Request<RequestBody>) -> Request<RequestBody> {
+/// The request for HTTP/2, which has no `Host`: scheme and authority are part of the address.
+pub(super) fn for_http2(mut request: Request<RequestBody>) -> Request<RequestBody> {
     if let Some(host) = request.headers_mut().remove(http::header::HOST) {
         let mut parts = std::mem::take(request.uri_mut()).into_parts();
         parts.scheme = Some(http::uri::Scheme::HTTPS);
@@ -69,18 +69,18 @@ pub(super) fn absolute(mut request: Request<RequestBody>) -> Request<RequestBody
 }
 
 impl Connector {
-    /// Dials what `addresses` permit, and trusts the certificates of the system and of the Mozilla
-    /// programme.
-    pub fn new(addresses: Addresses) -> Self {
+    /// Dials what `addresses` permit, and trusts the certificate authorities of the system and of the
+    /// Mozilla programme.
+    pub(super) fn new(addresses: Addresses) -> Self {
         let mut roots = RootCertStore::empty();
         roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-        // What cannot be read is no authority; the others are there in any case.
+        // Certificates that cannot be read are left out.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         Self::with_roots(addresses, roots)
     }
 
     /// The same with these authorities alone.
-    pub fn with_roots(addresses: Addresses, roots: RootCertStore) -> Self {
+    fn with_roots(addresses: Addresses, roots: RootCertStore) -> Self {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut tls = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -95,59 +95,62 @@ impl Connector {
     }
 
     /// The same certificates, and other addresses.
-    pub fn permitting(&self, addresses: Addresses) -> Self {
+    pub(super) fn permitting(&self, addresses: Addresses) -> Self {
         Self {
             addresses: Arc::new(addresses),
             tls: Arc::clone(&self.tls),
         }
     }
 
-    /// A new connection to `target`.
+    /// A new connection to `destination`.
     pub(super) async fn connect(
         &self,
-        target: &Target,
-        times: &Times,
+        destination: &Destination,
+        timeouts: &Timeouts,
     ) -> Result<Connection, SendError> {
-        let connecting = self.connect_in_time(target, times);
-        match timeout(times.connect, connecting).await {
+        let connecting = self.connect_in_time(destination, timeouts);
+        match timeout(timeouts.connect, connecting).await {
             Ok(connected) => connected,
-            Err(_) => Err(failed(Failure::Timeout, "no connection stood in time")),
+            Err(_) => Err(failed(
+                Failure::Timeout,
+                "no connection was established in time",
+            )),
         }
     }
 
     async fn connect_in_time(
         &self,
-        target: &Target,
-        times: &Times,
+        destination: &Destination,
+        timeouts: &Timeouts,
     ) -> Result<Connection, SendError> {
-        let addresses = self.resolve(target).await?;
-        let stream = dial(&addresses, target.port(), times.connect).await?;
+        let addresses = self.resolve(destination).await?;
+        let stream = dial(&addresses, destination.port(), timeouts.connect).await?;
         // Requests are written in one piece and answers are waited for.
         _ = stream.set_nodelay(true);
-        let stream = Unstalled::new(stream, times.idle);
-        let Some(name) = target.server_name() else {
-            return one(stream).await;
+        let stream = Unstalled::new(stream, timeouts.idle);
+        let Some(name) = destination.server_name() else {
+            return handshake_http1(stream).await;
         };
         let tls = TlsConnector::from(Arc::clone(&self.tls));
         let stream = tls.connect(name.clone(), stream).await;
-        let stream = stream.map_err(|error| failed(Failure::Tls, tls_in_words(&error)))?;
-        let is_two = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-        if is_two {
-            two(stream).await
+        let stream = stream.map_err(|error| failed(Failure::Tls, describe_tls(&error)))?;
+        let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+        if is_http2 {
+            handshake_http2(stream).await
         } else {
-            one(stream).await
+            handshake_http1(stream).await
         }
     }
 
-    /// The addresses of a target that may be dialled.
-    async fn resolve(&self, target: &Target) -> Result<Vec<IpAddr>, SendError> {
-        if let Some(meant) = target.meant() {
-            return Ok(meant);
+    /// The addresses of a destination that may be dialled.
+    async fn resolve(&self, destination: &Destination) -> Result<Vec<IpAddr>, SendError> {
+        if let Some(trusted) = destination.trusted_addresses() {
+            return Ok(trusted);
         }
-        let found: Vec<IpAddr> = match target.host() {
-            Place::Address(address) => vec![*address],
-            Place::Name(name) => {
-                let found = lookup_host((&**name, target.port())).await;
+        let found: Vec<IpAddr> = match destination.host() {
+            DialledHost::Address(address) => vec![*address],
+            DialledHost::Name(name) => {
+                let found = lookup_host((&**name, destination.port())).await;
                 let found = found.map_err(|error| match is_out_of_descriptors(&error) {
                     true => SendError::no_descriptors(),
                     false => failed(Failure::Dns, "its name did not resolve"),
@@ -171,15 +174,6 @@ impl Connector {
     }
 }
 
-impl Lane {
-    /// Whoever connects over HTTP/2 lets the others use it.
-    pub(super) fn offer(&self, connection: &Connection) {
-        if let Connection::Two(sender) = connection {
-            self.share(sender.clone());
-        }
-    }
-}
-
 /// Tries one address after the other; none may use up the time of all.
 async fn dial(addresses: &[IpAddr], port: u16, time: Duration) -> Result<TcpStream, SendError> {
     let share = time / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
@@ -191,14 +185,14 @@ async fn dial(addresses: &[IpAddr], port: u16, time: Duration) -> Result<TcpStre
             Ok(Err(error)) if is_out_of_descriptors(&error) => {
                 return Err(SendError::no_descriptors());
             }
-            Ok(Err(error)) => last = failed(Failure::Connect, dial_in_words(&error)),
-            Err(_) => last = failed(Failure::Timeout, "no connection stood in time"),
+            Ok(Err(error)) => last = failed(Failure::Connect, describe_dial(&error)),
+            Err(_) => last = failed(Failure::Timeout, "no connection was established in time"),
         }
     }
     Err(last)
 }
 
-async fn one<T>(io: T) -> Result<Connection, SendError>
+async fn handshake_http1<T>(io: T) -> Result<Connection, SendError>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -207,12 +201,12 @@ where
         inner: io,
         has_received: Arc::clone(&has_received),
     };
-    let shaken = http1::Builder::new().handshake(TokioIo::new(io)).await;
-    let (sender, connection) = shaken.map_err(|_| failed(Failure::Reset, BROKEN))?;
+    let connected = http1::Builder::new().handshake(TokioIo::new(io)).await;
+    let (sender, connection) = connected.map_err(|_| failed(Failure::Reset, BROKEN))?;
     tokio::spawn(connection);
-    Ok(Connection::One(One {
+    Ok(Connection::Http1(Http1Connection {
         sender,
-        patience: Patience::default(),
+        timer: ResponseTimer::default(),
         has_received,
     }))
 }
@@ -269,27 +263,27 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for NotesReads<T> {
     }
 }
 
-async fn two<T>(io: T) -> Result<Connection, SendError>
+async fn handshake_http2<T>(io: T) -> Result<Connection, SendError>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let shaken = http2::Builder::new(TokioExecutor::new())
+    let connected = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
-        // One that is dead without a word would fail everyone, one first byte after the other.
-        .keep_alive_interval(PING_EVERY)
-        .keep_alive_timeout(PING_FOR)
+        // A connection that died silently would fail every request, each after its timeout.
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_TIMEOUT)
         .handshake(TokioIo::new(io))
         .await;
-    let (sender, connection) = shaken.map_err(|_| failed(Failure::Reset, BROKEN))?;
+    let (sender, connection) = connected.map_err(|_| failed(Failure::Reset, BROKEN))?;
     tokio::spawn(connection);
-    Ok(Connection::Two(sender))
+    Ok(Connection::Http2(sender))
 }
 
-/// While something is under way; a connection that nobody uses is left in peace.
-const PING_EVERY: Duration = Duration::from_secs(15);
-const PING_FOR: Duration = Duration::from_secs(10);
+/// Only while requests are in flight; an idle connection gets no pings.
+const PING_INTERVAL: Duration = Duration::from_secs(15);
+const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
-const BROKEN: &str = "the connection broke as soon as it stood";
+const BROKEN: &str = "the connection broke during the handshake";
 
 fn failed(failure: Failure, what: impl Into<String>) -> SendError {
     SendError::failed(failure, Phase::Connecting, what)
@@ -301,16 +295,16 @@ fn is_out_of_descriptors(error: &io::Error) -> bool {
     cfg!(unix) && matches!(error.raw_os_error(), Some(23 | 24))
 }
 
-fn dial_in_words(error: &io::Error) -> &'static str {
+fn describe_dial(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => "the connection was refused",
-        io::ErrorKind::TimedOut => "no connection stood in time",
+        io::ErrorKind::TimedOut => "no connection was established in time",
         _ => "it cannot be reached",
     }
 }
 
-/// rustls says what is wrong with a certificate, which is what people need to know.
-fn tls_in_words(error: &io::Error) -> String {
+/// What is wrong with a certificate, in rustls' words.
+fn describe_tls(error: &io::Error) -> String {
     let cause = error
         .get_ref()
         .and_then(|cause| cause.downcast_ref::<rustls::Error>());

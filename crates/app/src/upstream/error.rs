@@ -1,70 +1,70 @@
-//! Why there was no answer.
+//! Why there was no response.
 
 use std::net::IpAddr;
 
 use policy::outcome::{Failure, Phase};
 
-/// An attempt without an answer.
-#[derive(Debug)]
+/// An attempt without a response.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SendError {
-    /// What kind of trouble it was.
-    pub trouble: Trouble,
+    /// What kind of error it is.
+    pub kind: SendErrorKind,
     /// In a few words, for people; no address and nothing of the request.
-    pub what: String,
-    may_try_another: bool,
+    pub message: String,
+    may_resend: bool,
 }
 
-/// What went wrong, by whose matter it is.
+/// What went wrong, by where the cause lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trouble {
-    /// The server's, or the way's to it: gates learn from it.
+pub enum SendErrorKind {
+    /// The server or the network: gates learn from it.
     Failed {
         /// What went wrong.
         failure: Failure,
         /// How far the attempt had got.
         phase: Phase,
     },
-    /// Ours: the address must not be dialled. Nothing was sent.
+    /// The address must not be dialled. Nothing was sent.
     NotAllowed {
         /// Which one.
         address: IpAddr,
     },
-    /// Ours: the process has no descriptor left for a connection. Nothing was sent.
+    /// The process has no descriptor left for a connection. Nothing was sent.
     NoDescriptors,
-    /// The caller's: the body of the request ended early, or was too long.
-    Body,
+    /// The body of the request ended early, or was too long.
+    RequestBody,
 }
 
 impl SendError {
-    pub(super) fn failed(failure: Failure, phase: Phase, what: impl Into<String>) -> Self {
+    pub(super) fn failed(failure: Failure, phase: Phase, message: impl Into<String>) -> Self {
         Self {
-            trouble: Trouble::Failed { failure, phase },
-            what: what.into(),
-            may_try_another: false,
+            kind: SendErrorKind::Failed { failure, phase },
+            message: message.into(),
+            may_resend: false,
         }
     }
 
     pub(super) fn not_allowed(address: IpAddr) -> Self {
         Self {
-            trouble: Trouble::NotAllowed { address },
-            what: format!("{address} must not be dialled"),
-            may_try_another: false,
+            kind: SendErrorKind::NotAllowed { address },
+            message: format!("{address} must not be dialled"),
+            may_resend: false,
         }
     }
 
     pub(super) fn no_descriptors() -> Self {
         Self {
-            trouble: Trouble::NoDescriptors,
-            what: "the process has no descriptors left".to_owned(),
-            may_try_another: false,
+            kind: SendErrorKind::NoDescriptors,
+            message: "the process has no descriptors left".to_owned(),
+            may_resend: false,
         }
     }
 
-    pub(super) fn body() -> Self {
+    pub(super) fn request_body() -> Self {
         Self {
-            trouble: Trouble::Body,
-            what: "the body of the request ended early".to_owned(),
-            may_try_another: false,
+            kind: SendErrorKind::RequestBody,
+            message: "the body of the request ended early".to_owned(),
+            may_resend: false,
         }
     }
 
@@ -77,7 +77,7 @@ impl SendError {
         phase: Phase,
     ) -> Self {
         if error.is_user() {
-            return Self::body();
+            return Self::request_body();
         }
         let (failure, _) = tidegate::http::failure(&error);
         let phase = if was_untouched {
@@ -86,16 +86,16 @@ impl SendError {
             phase
         };
         Self {
-            trouble: Trouble::Failed { failure, phase },
-            what: in_words(&error),
+            kind: SendErrorKind::Failed { failure, phase },
+            message: in_words(&error),
             // A server may close a connection at the very moment a request is sent on it.
-            may_try_another: was_untouched || (may_repeat && is_closed(&error)),
+            may_resend: was_untouched || (may_repeat && is_closed(&error)),
         }
     }
 
-    /// Was it about this connection alone, so that another may do?
-    pub(super) fn may_try_another(&self) -> bool {
-        self.may_try_another
+    /// May the request be sent once more under the same permit, if the connection was a reused one?
+    pub(super) fn may_resend(&self) -> bool {
+        self.may_resend
     }
 }
 
@@ -111,12 +111,12 @@ fn is_closed(error: &hyper::Error) -> bool {
 }
 
 fn in_words(error: &hyper::Error) -> String {
-    let what = if error.is_parse() {
-        "the answer was no HTTP"
+    let message = if error.is_parse() {
+        "the response was not HTTP"
     } else if error.is_timeout() {
-        "no answer came in time"
+        "no response came in time"
     } else {
-        "the connection broke before an answer came"
+        "the connection broke before a response came"
     };
-    what.to_owned()
+    message.to_owned()
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use app::gateway::Own;
+use app::gateway::GatewayError;
 use app::metrics::RequestOutcome;
 
 use crate::support::Fixture;
@@ -11,57 +11,57 @@ use crate::support::Fixture;
 const PAGE: &str = include_str!("../../../../docs/reference/gateway.md");
 
 /// Every answer of our own, as it is when waiting helps.
-fn all() -> Vec<Own> {
+fn all() -> Vec<GatewayError> {
     let wait = Some(Duration::from_secs(7));
     let all = vec![
-        Own::WaitTooLong { wait },
-        Own::QueueFull { wait: None },
-        Own::BreakerOpen { wait },
-        Own::NoEndpoint { wait },
-        Own::InFlight,
-        Own::NoDescriptors,
-        Own::TooManyGates,
-        Own::Draining,
-        Own::Deadline,
-        Own::Unreachable(String::new()),
-        Own::NoToken,
-        Own::HostNotAllowed,
-        Own::AddressNotAllowed,
-        Own::CrossSite,
-        Own::WrongHost,
-        Own::BodyTooLarge,
-        Own::HeadersTooLarge,
-        Own::NoRoute(String::new()),
-        Own::BodyIncomplete,
-        Own::Loop,
-        Own::BadWait,
-        Own::BadRequest,
+        GatewayError::WaitTooLong { wait },
+        GatewayError::QueueFull { wait: None },
+        GatewayError::BreakerOpen { wait },
+        GatewayError::NoEndpoint { wait },
+        GatewayError::InFlight,
+        GatewayError::NoDescriptors,
+        GatewayError::TooManyGates,
+        GatewayError::Draining,
+        GatewayError::Deadline,
+        GatewayError::Unreachable(String::new()),
+        GatewayError::NoToken,
+        GatewayError::HostNotAllowed,
+        GatewayError::AddressNotAllowed,
+        GatewayError::CrossSite,
+        GatewayError::WrongHost,
+        GatewayError::BodyTooLarge,
+        GatewayError::HeadersTooLarge,
+        GatewayError::NoRoute(String::new()),
+        GatewayError::BodyIncomplete,
+        GatewayError::LoopDetected,
+        GatewayError::BadWait,
+        GatewayError::BadRequest,
     ];
     // Whoever adds one is reminded of the list above and of the page.
-    for own in &all {
-        match own {
-            Own::WaitTooLong { .. }
-            | Own::QueueFull { .. }
-            | Own::BreakerOpen { .. }
-            | Own::NoEndpoint { .. }
-            | Own::InFlight
-            | Own::NoDescriptors
-            | Own::TooManyGates
-            | Own::Draining
-            | Own::Deadline
-            | Own::Unreachable(_)
-            | Own::NoToken
-            | Own::HostNotAllowed
-            | Own::AddressNotAllowed
-            | Own::CrossSite
-            | Own::WrongHost
-            | Own::BodyTooLarge
-            | Own::HeadersTooLarge
-            | Own::NoRoute(_)
-            | Own::BodyIncomplete
-            | Own::Loop
-            | Own::BadWait
-            | Own::BadRequest => {}
+    for error in &all {
+        match error {
+            GatewayError::WaitTooLong { .. }
+            | GatewayError::QueueFull { .. }
+            | GatewayError::BreakerOpen { .. }
+            | GatewayError::NoEndpoint { .. }
+            | GatewayError::InFlight
+            | GatewayError::NoDescriptors
+            | GatewayError::TooManyGates
+            | GatewayError::Draining
+            | GatewayError::Deadline
+            | GatewayError::Unreachable(_)
+            | GatewayError::NoToken
+            | GatewayError::HostNotAllowed
+            | GatewayError::AddressNotAllowed
+            | GatewayError::CrossSite
+            | GatewayError::WrongHost
+            | GatewayError::BodyTooLarge
+            | GatewayError::HeadersTooLarge
+            | GatewayError::NoRoute(_)
+            | GatewayError::BodyIncomplete
+            | GatewayError::LoopDetected
+            | GatewayError::BadWait
+            | GatewayError::BadRequest => {}
         }
     }
     all
@@ -91,10 +91,10 @@ fn the_page_has_every_reason_with_its_status() {
         .collect();
     let made: BTreeSet<(String, String, bool)> = all()
         .iter()
-        .map(|own| {
-            let has_wait = own.answer(id).headers().contains_key("retry-after");
-            let status = own.status().as_u16().to_string();
-            (status, own.reason().to_owned(), has_wait)
+        .map(|error| {
+            let has_wait = error.response(id).headers().contains_key("retry-after");
+            let status = error.status().as_u16().to_string();
+            (status, error.reason().to_owned(), has_wait)
         })
         .collect();
     assert_eq!(told, made);

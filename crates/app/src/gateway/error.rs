@@ -1,4 +1,4 @@
-//! Answers that Tidegate makes itself: a status, a reason in one word, and what to do about it.
+//! Responses that Tidegate makes itself: a status, a reason in one word, and what to do about it.
 
 use std::time::Duration;
 
@@ -12,30 +12,30 @@ use super::body::ServedBody;
 use super::trails::RequestId;
 use crate::metrics::RequestOutcome;
 
-/// Why a request gets an answer of our own.
+/// Why a request gets a response of the gateway's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Own {
-    /// Its turn would come later than its caller can wait.
+pub enum GatewayError {
+    /// Its turn would come later than its client can wait.
     WaitTooLong {
         /// From now on.
         wait: Option<Duration>,
     },
-    /// Too many wait already.
+    /// The gate's line is full.
     QueueFull {
         /// From now on.
         wait: Option<Duration>,
     },
-    /// The breaker is open for longer than its caller can wait.
+    /// The breaker is open for longer than its client can wait.
     BreakerOpen {
         /// From now on.
         wait: Option<Duration>,
     },
-    /// Every endpoint is disabled, or paused for longer than its caller can wait.
+    /// Every endpoint is disabled, or paused for longer than its client can wait.
     NoEndpoint {
-        /// From now on; `None` if a person has to interfere.
+        /// From now on; `None` if a person has to enable one.
         wait: Option<Duration>,
     },
-    /// No place in flight was free before its caller's deadline.
+    /// No place in flight was free before its deadline.
     InFlight,
     /// The process has no descriptor left for a connection.
     NoDescriptors,
@@ -43,13 +43,13 @@ pub enum Own {
     TooManyGates,
     /// The gateway is about to stop.
     Draining,
-    /// Its time was over while it waited.
+    /// Its deadline passed while it waited.
     Deadline,
-    /// No endpoint gave an answer; in a few words.
+    /// No endpoint responded; in a few words.
     Unreachable(String),
     /// It has no token, or a wrong one.
     NoToken,
-    /// It names another host, as one would through a proxy.
+    /// It names another host, as requests to a proxy do.
     HostNotAllowed,
     /// Its endpoint's name leads to an address that must not be dialled.
     AddressNotAllowed,
@@ -61,19 +61,19 @@ pub enum Own {
     BodyTooLarge,
     /// Its head is longer than is read.
     HeadersTooLarge,
-    /// Its path leads nowhere. What leads somewhere, in a few words.
+    /// Its path leads to no pool. Which there are, in a few words.
     NoRoute(String),
     /// Its body paused for too long, or broke off.
     BodyIncomplete,
     /// It came from this gateway.
-    Loop,
+    LoopDetected,
     /// Its `Tidegate-Max-Wait` or `Prefer` cannot be read.
     BadWait,
     /// It is not HTTP, or its framing contradicts itself. Its connection is closed.
     BadRequest,
 }
 
-impl Own {
+impl GatewayError {
     /// How it counts in metrics and logs.
     pub fn outcome(&self) -> RequestOutcome {
         match self {
@@ -96,7 +96,7 @@ impl Own {
             Self::HeadersTooLarge => RequestOutcome::HeadersTooLarge,
             Self::NoRoute(_) => RequestOutcome::NoRoute,
             Self::BodyIncomplete => RequestOutcome::BodyIncomplete,
-            Self::Loop => RequestOutcome::LoopDetected,
+            Self::LoopDetected => RequestOutcome::LoopDetected,
             Self::BadWait => RequestOutcome::BadWait,
             Self::BadRequest => RequestOutcome::BadRequest,
         }
@@ -128,7 +128,7 @@ impl Own {
             Self::HeadersTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::NoRoute(_) => StatusCode::NOT_FOUND,
             Self::BodyIncomplete => StatusCode::REQUEST_TIMEOUT,
-            Self::Loop => StatusCode::LOOP_DETECTED,
+            Self::LoopDetected => StatusCode::LOOP_DETECTED,
             Self::BadWait | Self::BadRequest => StatusCode::BAD_REQUEST,
         }
     }
@@ -149,26 +149,26 @@ impl Own {
 
     fn title(&self) -> &'static str {
         match self {
-            Self::WaitTooLong { .. } => "The wait is longer than you can wait",
+            Self::WaitTooLong { .. } => "The wait is longer than allowed",
             Self::QueueFull { .. } => "Too many requests are waiting",
-            Self::BreakerOpen { .. } => "The upstream is not working",
+            Self::BreakerOpen { .. } => "The upstream is failing",
             Self::NoEndpoint { .. } => "No endpoint can be used",
             Self::InFlight => "Too many requests are in flight",
             Self::NoDescriptors => "No descriptors are left",
             Self::TooManyGates => "Too many gates",
             Self::Draining => "The gateway is stopping",
-            Self::Deadline => "Your time was over",
+            Self::Deadline => "The deadline has passed",
             Self::Unreachable(_) => "The upstream cannot be reached",
-            Self::NoToken => "A client's token is needed",
-            Self::HostNotAllowed => "This host is not forwarded to",
+            Self::NoToken => "A client token is required",
+            Self::HostNotAllowed => "Requests are not forwarded to this host",
             Self::AddressNotAllowed => "This address must not be dialled",
             Self::CrossSite => "Web pages of other sites may not use the gateway",
-            Self::WrongHost => "This is another host",
+            Self::WrongHost => "The host is not served here",
             Self::BodyTooLarge => "The body is too long",
             Self::HeadersTooLarge => "The headers are too long",
-            Self::NoRoute(_) => "Nothing is served here",
-            Self::BodyIncomplete => "The body did not come",
-            Self::Loop => "The request came from this gateway",
+            Self::NoRoute(_) => "No pool has this path",
+            Self::BodyIncomplete => "The body is incomplete",
+            Self::LoopDetected => "The request came from this gateway",
             Self::BadWait => "The wait cannot be read",
             Self::BadRequest => "The request cannot be read",
         }
@@ -182,12 +182,12 @@ impl Own {
         };
         match self {
             Self::WaitTooLong { wait } => after(
-                "the upstream's pace would let this request out later than its caller waits; raise `Tidegate-Max-Wait`, or come back",
+                "at the upstream's pace this request would be sent after its deadline; raise `Tidegate-Max-Wait`",
                 wait,
             ),
             Self::QueueFull { wait } => after("the line at this gate is full (`max_waiting`)", wait),
             Self::BreakerOpen { wait } => {
-                after("the upstream failed too often, and is left alone for now", wait)
+                after("the upstream failed too often (its breaker is open)", wait)
             }
             Self::NoEndpoint { wait: None } => {
                 "every endpoint of this pool is disabled: a person has to enable one".to_owned()
@@ -202,14 +202,14 @@ impl Own {
                     .to_owned()
             }
             Self::TooManyGates => {
-                "there is no room for another gate (`max_gates`), and none can go".to_owned()
+                "as many gates are in use as may be (`max_gates`)".to_owned()
             }
-            Self::Draining => "it takes no new requests; another will".to_owned(),
+            Self::Draining => "it takes no new requests".to_owned(),
             Self::Deadline => {
-                "the request waited as long as its caller would (`max_wait`, `Tidegate-Max-Wait`)"
+                "the request waited as long as it may (`max_wait`, `Tidegate-Max-Wait`)"
                     .to_owned()
             }
-            Self::Unreachable(what) => format!("no answer came: {what}"),
+            Self::Unreachable(what) => format!("no response came: {what}"),
             Self::NoToken => "send a token of a `[client.NAME]` as `Tidegate-Token`".to_owned(),
             Self::HostNotAllowed => {
                 "requests for other hosts pass only if `[forward]` allows them".to_owned()
@@ -231,9 +231,9 @@ impl Own {
             }
             Self::NoRoute(routes) => routes.clone(),
             Self::BodyIncomplete => {
-                "nothing more of it came for `http.idle_timeout`, or it broke off".to_owned()
+                "nothing more of it arrived for `http.idle_timeout`, or it broke off".to_owned()
             }
-            Self::Loop => "an endpoint leads back to this gateway".to_owned(),
+            Self::LoopDetected => "an endpoint leads back to this gateway".to_owned(),
             Self::BadWait => {
                 "expected `Tidegate-Max-Wait: 5s` (a number and ms, s, m or h) or `Prefer: wait=5`"
                     .to_owned()
@@ -245,8 +245,8 @@ impl Own {
         }
     }
 
-    /// The answer: `application/problem+json`.
-    pub fn answer(&self, id: RequestId) -> Response<ServedBody> {
+    /// The response: `application/problem+json`.
+    pub fn response(&self, id: RequestId) -> Response<ServedBody> {
         let (reason, status) = (self.reason(), self.status());
         let wait = self.wait().map(|wait| whole_seconds(wait).max(1));
         let mut problem = json!({
@@ -261,9 +261,9 @@ impl Own {
             problem["retry_after"] = seconds.into();
         }
         let body = Bytes::from(problem.to_string());
-        let mut answer = Response::new(ServedBody::Made(Some(body)));
-        *answer.status_mut() = status;
-        let headers = answer.headers_mut();
+        let mut response = Response::new(ServedBody::Made(Some(body)));
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, PROBLEM);
         headers.insert(REASON, HeaderValue::from_static(reason));
         if *self == Self::BadRequest {
@@ -272,7 +272,7 @@ impl Own {
         if let Some(seconds) = wait {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
-        answer
+        response
     }
 }
 

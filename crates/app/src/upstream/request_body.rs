@@ -29,7 +29,7 @@ pub struct BodyBounds {
 
 /// The body of a request over all its attempts.
 #[derive(Clone, Debug)]
-pub struct Kept(Option<Arc<Mutex<State>>>);
+pub struct ReplayableBody(Option<Arc<Mutex<SharedBody>>>);
 
 /// How far a request's body is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,14 +44,14 @@ pub(super) enum Progress {
 
 /// Why a body could not be passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BodyTrouble {
+pub enum RequestBodyError {
     /// It is longer than is passed on.
     #[error("the body of the request is too long")]
     TooLarge,
     /// Its sender paused for too long.
     #[error("the body of the request paused for too long")]
     Slow,
-    /// Its sender went away, or sent nonsense.
+    /// The client disconnected, or sent what is not a body.
     #[error("the body of the request broke off")]
     Broken,
     /// Another attempt sends it by now.
@@ -59,7 +59,7 @@ pub enum BodyTrouble {
     Replaced,
 }
 
-struct State {
+struct SharedBody {
     rest: Incoming,
     bounds: BodyBounds,
     length: SizeHint,
@@ -70,16 +70,16 @@ struct State {
     /// Pieces are missing.
     has_lost: bool,
     is_over: bool,
-    /// Which attempt sends it, from 1; 0 before the first.
+    /// The number of the attempt that sends it, counted from 1; 0 before the first.
     attempt: u32,
-    /// Who waits for the next piece on behalf of that attempt.
+    /// Wakes that attempt, which waits for the next piece.
     waker: Option<Waker>,
     whole_since: Option<Instant>,
-    trouble: Option<BodyTrouble>,
+    error: Option<RequestBodyError>,
     silence: Option<Pin<Box<Sleep>>>,
 }
 
-impl Kept {
+impl ReplayableBody {
     /// No body at all.
     pub const NONE: Self = Self(None);
 
@@ -88,7 +88,7 @@ impl Kept {
         if rest.is_end_stream() {
             return Self::NONE;
         }
-        Self(Some(Arc::new(Mutex::new(State {
+        Self(Some(Arc::new(Mutex::new(SharedBody {
             length: rest.size_hint(),
             rest,
             bounds,
@@ -101,13 +101,13 @@ impl Kept {
             attempt: 0,
             waker: None,
             whole_since: None,
-            trouble: None,
+            error: None,
             silence: None,
         }))))
     }
 
-    /// The body for one attempt, from its first byte. That of the attempt before, which a server
-    /// may have answered without reading to the end, gets no more of it.
+    /// The body for one attempt, from its first byte. The attempt before gets no more of it: its
+    /// server may have responded without reading to the end.
     pub fn body(&self) -> RequestBody {
         RequestBody {
             attempt: self.0.as_ref().map_or(0, begin),
@@ -119,17 +119,17 @@ impl Kept {
         }
     }
 
-    /// Reads what comes before the first attempt, so that a caller who goes away is missed while it
-    /// waits in line: nobody notices the end of a connection as long as there is something to read
-    /// on it. Ready only if the body will never be whole.
-    pub fn poll_ahead(&self, context: &mut Context<'_>) -> Poll<BodyTrouble> {
+    /// Reads what comes before the first attempt, so that a client that disconnects is noticed while
+    /// it waits in line: the end of a connection shows only after everything before it is read.
+    /// Ready only if the body will never be whole.
+    pub fn poll_ahead(&self, context: &mut Context<'_>) -> Poll<RequestBodyError> {
         let Some(state) = &self.0 else {
             return Poll::Pending;
         };
         let mut state = lock(state);
-        while state.attempt == 0 && !state.is_over && state.passed < MOST_AHEAD {
-            if let Some(Err(trouble)) = ready!(state.poll_rest(context)) {
-                return Poll::Ready(trouble);
+        while state.attempt == 0 && !state.is_over && state.passed < MAX_READ_AHEAD {
+            if let Some(Err(error)) = ready!(state.poll_rest(context)) {
+                return Poll::Ready(error);
             }
         }
         Poll::Pending
@@ -137,17 +137,17 @@ impl Kept {
 
     /// Is all of it there still, so that it can be sent from its first byte?
     pub(super) fn is_intact(&self) -> bool {
-        self.look(|state| !state.has_lost && state.trouble.is_none())
+        self.look(|state| !state.has_lost && state.error.is_none())
             .unwrap_or(true)
     }
 
     /// May it be sent again?
     pub fn is_resendable(&self) -> bool {
-        self.look(|state| !state.has_overflowed && state.trouble.is_none())
+        self.look(|state| !state.has_overflowed && state.error.is_none())
             .unwrap_or(true)
     }
 
-    /// What of it nobody has read, if no attempt has it.
+    /// The unread rest, if no attempt holds it.
     pub fn into_unread(self) -> Option<Incoming> {
         let state = Arc::into_inner(self.0?)?;
         let state = state.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -155,8 +155,8 @@ impl Kept {
     }
 
     /// Why it could not be passed on.
-    pub fn trouble(&self) -> Option<BodyTrouble> {
-        self.look(|state| state.trouble).flatten()
+    pub fn error(&self) -> Option<RequestBodyError> {
+        self.look(|state| state.error).flatten()
     }
 
     /// Was all of it handed over?
@@ -180,16 +180,16 @@ impl Kept {
         }
     }
 
-    fn look<T>(&self, look: impl FnOnce(&State) -> T) -> Option<T> {
+    fn look<T>(&self, look: impl FnOnce(&SharedBody) -> T) -> Option<T> {
         self.0.as_ref().map(|state| look(&lock(state)))
     }
 }
 
 /// Enough for most requests, and little for one that waits.
-const MOST_AHEAD: u64 = 64 << 10;
+const MAX_READ_AHEAD: u64 = 64 << 10;
 
-/// The number of a new attempt. Whoever sends for the one before is told to stop.
-fn begin(state: &Arc<Mutex<State>>) -> u32 {
+/// The number of a new attempt. The one before is woken, and stops.
+fn begin(state: &Arc<Mutex<SharedBody>>) -> u32 {
     let (attempt, waker) = {
         let mut state = lock(state);
         state.attempt += 1;
@@ -207,7 +207,7 @@ fn begin(state: &Arc<Mutex<State>>) -> u32 {
 pub struct RequestBody {
     /// Its number.
     attempt: u32,
-    state: Option<Arc<Mutex<State>>>,
+    state: Option<Arc<Mutex<SharedBody>>>,
     /// All of it, if it was there from the start.
     whole: Option<Bytes>,
     /// The piece to send next.
@@ -239,12 +239,12 @@ impl RequestBody {
 
 impl Body for RequestBody {
     type Data = Bytes;
-    type Error = BodyTrouble;
+    type Error = RequestBodyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyTrouble>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
         let this = &mut *self;
         let Some(state) = &this.state else {
             return Poll::Ready(this.whole.take().map(|whole| Ok(Frame::data(whole))));
@@ -255,7 +255,7 @@ impl Body for RequestBody {
         let mut state = lock(state);
         if state.attempt != this.attempt {
             this.has_ended = true;
-            return Poll::Ready(Some(Err(BodyTrouble::Replaced)));
+            return Poll::Ready(Some(Err(RequestBodyError::Replaced)));
         }
         let frame = match state.pieces.get(this.next) {
             Some(piece) => {
@@ -274,7 +274,7 @@ impl Body for RequestBody {
         };
         this.passed += piece.map_or(0, |piece| piece.len() as u64);
         this.has_ended = piece.is_none();
-        // Who knows the length does not ask for what is behind it.
+        // A body of known length is not polled behind its end.
         if this.has_ended || state.length.exact() == Some(this.passed) {
             state.whole_since.get_or_insert_with(Instant::now);
         }
@@ -296,11 +296,11 @@ impl Body for RequestBody {
     }
 }
 
-impl State {
+impl SharedBody {
     fn poll_for_attempt(
         &mut self,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyTrouble>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
         let frame = self.poll_rest(context);
         self.waker = frame.is_pending().then(|| context.waker().clone());
         frame
@@ -309,9 +309,9 @@ impl State {
     fn poll_rest(
         &mut self,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyTrouble>>> {
-        if let Some(trouble) = self.trouble {
-            return Poll::Ready(Some(Err(trouble)));
+    ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
+        if let Some(error) = self.error {
+            return Poll::Ready(Some(Err(error)));
         }
         if self.is_over {
             return Poll::Ready(
@@ -325,7 +325,7 @@ impl State {
                 let idle = self.bounds.idle;
                 let silence = self.silence.get_or_insert_with(|| Box::pin(sleep(idle)));
                 ready!(silence.as_mut().poll(context));
-                Poll::Ready(Some(Err(self.fail(BodyTrouble::Slow))))
+                Poll::Ready(Some(Err(self.fail(RequestBodyError::Slow))))
             }
             Poll::Ready(frame) => {
                 self.silence = None;
@@ -337,13 +337,13 @@ impl State {
     fn take(
         &mut self,
         frame: Option<Result<Frame<Bytes>, hyper::Error>>,
-    ) -> Option<Result<Frame<Bytes>, BodyTrouble>> {
+    ) -> Option<Result<Frame<Bytes>, RequestBodyError>> {
         match frame.map(|frame| frame.map(Frame::into_data)) {
             None => {
                 self.is_over = true;
                 None
             }
-            Some(Err(_)) => Some(Err(self.fail(BodyTrouble::Broken))),
+            Some(Err(_)) => Some(Err(self.fail(RequestBodyError::Broken))),
             Some(Ok(Err(frame))) => {
                 self.is_over = true;
                 self.trailers = frame.into_trailers().ok();
@@ -355,10 +355,10 @@ impl State {
         }
     }
 
-    fn pass(&mut self, piece: Bytes) -> Result<Frame<Bytes>, BodyTrouble> {
+    fn pass(&mut self, piece: Bytes) -> Result<Frame<Bytes>, RequestBodyError> {
         self.passed = self.passed.saturating_add(piece.len() as u64);
         if self.bounds.most.is_some_and(|most| self.passed > most) {
-            return Err(self.fail(BodyTrouble::TooLarge));
+            return Err(self.fail(RequestBodyError::TooLarge));
         }
         self.has_overflowed = self.passed > self.bounds.kept;
         // What is read ahead was not sent yet and has to be kept in any case.
@@ -371,16 +371,16 @@ impl State {
         Ok(Frame::data(piece))
     }
 
-    fn fail(&mut self, trouble: BodyTrouble) -> BodyTrouble {
-        self.trouble = Some(trouble);
-        trouble
+    fn fail(&mut self, error: RequestBodyError) -> RequestBodyError {
+        self.error = Some(error);
+        error
     }
 }
 
-impl fmt::Debug for State {
+impl fmt::Debug for SharedBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Never what is in it.
-        f.debug_struct("State")
+        f.debug_struct("SharedBody")
             .field("passed", &self.passed)
             .field("is_over", &self.is_over)
             .finish_non_exhaustive()
@@ -388,6 +388,6 @@ impl fmt::Debug for State {
 }
 
 /// A panic of hyper's would leave nothing half done here.
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+fn lock(state: &Mutex<SharedBody>) -> MutexGuard<'_, SharedBody> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }

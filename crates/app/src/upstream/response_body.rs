@@ -1,4 +1,4 @@
-//! The body of an answer, which brings its connection home when it is over.
+//! The body of a response, which returns its connection when it is over.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -12,63 +12,57 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::connect::Connection;
-use super::lane::Lane;
+use super::destination::WorkerConnections;
 
-/// The body of an answer.
+/// The body of a response.
 ///
-/// When it was read to its end, the connection is there for the next request; if it is dropped
+/// When it was read to its end, the connection is returned for the next request; if it is dropped
 /// before, the connection is closed, and the server stops sending.
 #[derive(Debug)]
-pub struct AnswerBody {
-    /// What was read before anyone asked for it.
+pub struct UpstreamBody {
+    /// What was read ahead, see [`UpstreamBody::beginning`].
     beginning: Option<Bytes>,
     /// How it ended, if it did while the beginning was read. Boxed, for it is rare and large.
     end: Option<Box<Result<HeaderMap, BodyError>>>,
     rest: Option<Incoming>,
-    home: Option<Home>,
+    connection: Option<BorrowedConnection>,
     idle: Duration,
     silence: Option<Pin<Box<Sleep>>>,
 }
 
-/// What an answer begins with comes with its head, or soon: nobody is kept for longer.
-const READ_FOR: Duration = Duration::from_secs(5);
+/// The beginning of a response comes with its head, or soon after.
+const MAX_READ_AHEAD: Duration = Duration::from_secs(5);
 
-/// Where a connection belongs.
+/// A connection in use, and where it is returned to.
 #[derive(Debug)]
-pub(super) struct Home {
-    lane: Arc<Lane>,
-    connection: Connection,
-}
-
-impl Home {
-    pub(super) fn new(lane: Arc<Lane>, connection: Connection) -> Self {
-        Self { lane, connection }
-    }
-
-    fn go(self) {
-        self.lane.put(self.connection);
-    }
+pub(super) struct BorrowedConnection {
+    pub(super) connection: Connection,
+    pub(super) owner: Arc<WorkerConnections>,
 }
 
 /// Why a body ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
     /// The connection broke.
-    #[error("the answer broke off")]
+    #[error("the response broke off")]
     Broken(#[source] hyper::Error),
     /// Nothing came for too long.
-    #[error("the answer paused for too long")]
+    #[error("the response paused for too long")]
     Silent,
 }
 
-impl AnswerBody {
-    /// Without a `home` its connection is not used again.
-    pub(super) fn new(rest: Incoming, home: Option<Home>, idle: Duration) -> Self {
+impl UpstreamBody {
+    /// Without `connection` that is not used again.
+    pub(super) fn new(
+        rest: Incoming,
+        connection: Option<BorrowedConnection>,
+        idle: Duration,
+    ) -> Self {
         let mut body = Self {
             beginning: None,
             end: None,
             rest: Some(rest),
-            home,
+            connection,
             idle,
             silence: None,
         };
@@ -76,10 +70,13 @@ impl AnswerBody {
         body
     }
 
-    /// Reads up to `most` bytes, or to the end, and keeps them: whoever reads the body later gets
-    /// them first, and then how it ended. What does not come within 5 s is not waited for.
+    /// Reads up to `most` bytes, or to the end, and keeps them: the body still begins with them, and
+    /// ends as it ended. What does not come within 5 s is not waited for.
     pub async fn beginning(&mut self, most: usize) -> &[u8] {
-        let mut read = BytesMut::new();
+        let mut read = self
+            .beginning
+            .take()
+            .map_or_else(BytesMut::new, BytesMut::from);
         let mut late = None;
         while read.len() < most {
             let frame = poll_fn(|context| self.poll_until(&mut late, context)).await;
@@ -108,7 +105,7 @@ impl AnswerBody {
         match self.poll_rest(context) {
             Poll::Ready(frame) => Poll::Ready(frame),
             Poll::Pending => {
-                let late = late.get_or_insert_with(|| Box::pin(sleep(READ_FOR)));
+                let late = late.get_or_insert_with(|| Box::pin(sleep(MAX_READ_AHEAD)));
                 late.as_mut().poll(context).map(|()| None)
             }
         }
@@ -123,7 +120,7 @@ impl AnswerBody {
         };
         match Pin::new(rest).poll_frame(context) {
             Poll::Ready(Some(Ok(frame))) => {
-                // Made for the first pause; small answers have none.
+                // Made for the first pause; short responses have none.
                 if let Some(silence) = &mut self.silence {
                     silence.as_mut().reset(Instant::now() + self.idle);
                 }
@@ -132,11 +129,11 @@ impl AnswerBody {
             }
             Poll::Ready(Some(Err(error))) => {
                 self.rest = None;
-                self.home = None;
+                self.connection = None;
                 Poll::Ready(Some(Err(BodyError::Broken(error))))
             }
             Poll::Ready(None) => {
-                self.come_home();
+                self.return_connection();
                 Poll::Ready(None)
             }
             Poll::Pending => {
@@ -144,29 +141,29 @@ impl AnswerBody {
                 let silence = self.silence.get_or_insert_with(|| Box::pin(sleep(idle)));
                 ready!(silence.as_mut().poll(context));
                 self.rest = None;
-                self.home = None;
+                self.connection = None;
                 Poll::Ready(Some(Err(BodyError::Silent)))
             }
         }
     }
 
-    /// A body whose length is known is over with its last piece, without being asked again.
+    /// A body whose length is known is over with its last piece, without another poll.
     fn note_end(&mut self) {
         if self.rest.as_ref().is_some_and(Body::is_end_stream) {
-            self.come_home();
+            self.return_connection();
         }
     }
 
-    fn come_home(&mut self) {
+    fn return_connection(&mut self) {
         self.rest = None;
         self.silence = None;
-        if let Some(home) = self.home.take() {
-            home.go();
+        if let Some(BorrowedConnection { connection, owner }) = self.connection.take() {
+            owner.put(connection);
         }
     }
 }
 
-impl Body for AnswerBody {
+impl Body for UpstreamBody {
     type Data = Bytes;
     type Error = BodyError;
 
@@ -199,7 +196,7 @@ impl Body for AnswerBody {
             .map_or_else(|| SizeHint::with_exact(0), Body::size_hint);
         let mut hint = SizeHint::new();
         hint.set_lower(rest.lower().saturating_add(beginning));
-        // Trailers fit behind pieces only, and of what broke off nobody knows the length.
+        // Trailers need chunked encoding, and a body that broke off has no known length.
         if let (Some(upper), None) = (rest.upper(), &self.end) {
             hint.set_upper(upper.saturating_add(beginning));
         }

@@ -1,9 +1,9 @@
-//! Waiting for an answer, but not for ever.
+//! The timeout of a response's head.
 //!
-//! Setting a timer for every request and taking it back again costs as much as a gate's decision,
-//! and nearly none of them ever rings. So a connection keeps one timer from request to request: it
-//! is set when there is none, and only when it rings is it looked up what it should have been set
-//! to by then.
+//! To register a timer for every request and to cancel it again costs as much as a gate's decision,
+//! and nearly none of them fires. So a connection keeps one timer from request to request. It is
+//! registered when there is none, and only when it fires is it compared with the deadline of the
+//! present request.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -13,9 +13,9 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 /// A timer that is kept from one wait to the next.
 #[derive(Debug, Default)]
-pub(super) struct Patience(Option<Pin<Box<Sleep>>>);
+pub(super) struct ResponseTimer(Option<Pin<Box<Sleep>>>);
 
-impl Patience {
+impl ResponseTimer {
     /// Waits for `work` until the time that `ends` says; that may move on while it is waited for.
     /// `None` if it took longer.
     pub(super) async fn wait_for<F: Future>(
@@ -65,14 +65,11 @@ mod tests {
     #[test]
     fn every_wait_has_its_own_end_though_the_timer_is_the_same() {
         run(async {
-            let mut patience = Patience::default();
+            let mut timer = ResponseTimer::default();
             for seconds in [3, 5, 1] {
                 let end = Instant::now() + Duration::from_secs(seconds);
-                assert_eq!(
-                    patience.wait_for(ready(seconds), || end).await,
-                    Some(seconds)
-                );
-                let ended = patience.wait_for(pending::<()>(), || end).await;
+                assert_eq!(timer.wait_for(ready(seconds), || end).await, Some(seconds));
+                let ended = timer.wait_for(pending::<()>(), || end).await;
                 assert_eq!(ended, None);
                 assert!(Instant::now() >= end);
                 assert!(Instant::now() < end + Duration::from_millis(10));
@@ -95,7 +92,9 @@ mod tests {
                 }
             };
             assert_eq!(
-                Patience::default().wait_for(pending::<()>(), ends).await,
+                ResponseTimer::default()
+                    .wait_for(pending::<()>(), ends)
+                    .await,
                 None
             );
             assert!(Instant::now() >= began + 4 * second);

@@ -1,0 +1,204 @@
+//! Makes attempts: the only way to send a request to a server that is not ours.
+//!
+//! [`Exchange::attempt`] is the whole of it: a request goes out under a permit, and what comes back is
+//! judged once. It returns the outcome, the hint, the verdict and a text for people, and has counted
+//! the attempt. Senders decide what to send and what to do with the result; they never talk to
+//! `upstream` themselves.
+
+mod describe;
+
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderValue, Request, Response, header};
+use hyper::body::Body;
+use policy::classify::{Judgement, Rule};
+use policy::outcome::{Failure, Outcome, Phase, Verdict};
+use tidegate::http::Head;
+use tidegate::{Answered, Attempt, Clock};
+use url::Url;
+
+use crate::core::Core;
+use crate::metrics::KeyMetrics;
+use crate::settings::Settings;
+use crate::upstream::Upstream;
+pub use crate::upstream::{
+    Addresses, BodyBounds, BodyError, Destination, DestinationError, ReplayableBody, RequestBody,
+    RequestBodyError, SendError, SendErrorKind, Timeouts, Trust, UpstreamBody,
+};
+
+use describe::describe_error;
+
+/// Makes attempts. Clones share their connections.
+#[derive(Clone, Debug)]
+pub struct Exchange {
+    upstream: Upstream,
+    clock: Clock,
+    timeouts: Timeouts,
+}
+
+/// What an attempt came to: a response, good or not, or none.
+pub type AttemptResult = Result<Response<UpstreamBody>, SendError>;
+
+/// Where an attempt goes, and how its response is judged.
+#[derive(Debug)]
+pub struct Target<'a, P> {
+    /// The server.
+    pub destination: &'a Destination,
+    /// Rules for its responses that come before everything built in.
+    pub rules: &'a [Rule],
+    /// Finds the phrase of a text that counts for the endpoint's ladder, in our own spelling.
+    pub phrase_in: P,
+    /// Where the attempt is counted.
+    pub metrics: &'a KeyMetrics,
+    /// The number of the worker whose connections are used.
+    pub worker: usize,
+}
+
+impl Exchange {
+    /// Attempts with the timeouts and allowed addresses of these settings, over the connections of
+    /// `core`.
+    pub fn new(core: &Core, settings: &Settings) -> Self {
+        let (http, network) = (&settings.http, &settings.network);
+        Self {
+            upstream: core
+                .upstream()
+                .permitting(Addresses::new(network.allow.clone())),
+            clock: core.clock().clone(),
+            timeouts: Timeouts {
+                connect: http.connect_timeout,
+                first_byte: http.first_byte_timeout,
+                idle: http.idle_timeout,
+            },
+        }
+    }
+
+    /// The server that `url` names. Everything that sends to it shares its connections.
+    ///
+    /// # Errors
+    ///
+    /// If it is no server that can be called, or too many are in use.
+    pub fn destination(
+        &self,
+        url: &Url,
+        trust: Trust,
+    ) -> Result<Arc<Destination>, DestinationError> {
+        self.upstream.destination(url, trust)
+    }
+
+    /// Timeouts of an attempt.
+    pub fn timeouts(&self) -> &Timeouts {
+        &self.timeouts
+    }
+
+    /// Closes connections of this worker that are idle for too long.
+    pub fn close_idle(&self, worker: usize) {
+        self.upstream.close_idle(worker, self.timeouts.idle);
+    }
+
+    /// Forgets connections to servers whose addresses are checked: others may be allowed now.
+    pub fn forget_untrusted(&self) {
+        self.upstream.forget_untrusted();
+    }
+
+    /// Makes one attempt under `permit` with the request that `make` builds, and judges its result.
+    /// `make` may be called a second time, see [`Upstream::send`].
+    pub async fn attempt<P: Fn(&str) -> Option<String>>(
+        &self,
+        permit: &Attempt,
+        target: Target<'_, P>,
+        make: impl FnMut() -> (Request<RequestBody>, ReplayableBody),
+    ) -> Answered<AttemptResult> {
+        let (worker, destination) = (target.worker, target.destination);
+        let sending = self
+            .upstream
+            .send(worker, permit, destination, &self.timeouts, make);
+        let answered = match sending.await {
+            Ok(response) => self.judge(permit, &target, response).await,
+            Err(error) => judge_error(permit, error),
+        };
+        if let Some(outcome) = &answered.outcome {
+            target.metrics.attempt(answered.verdict, outcome.latency);
+        }
+        answered
+    }
+
+    /// Judges a response. Of one that may be an error the beginning is read: the body may say more
+    /// than the head, and the connection is free while the next attempt waits.
+    async fn judge<P: Fn(&str) -> Option<String>>(
+        &self,
+        permit: &Attempt,
+        target: &Target<'_, P>,
+        mut response: Response<UpstreamBody>,
+    ) -> Answered<AttemptResult> {
+        let (latency, wall) = (permit.elapsed(), self.clock.wall());
+        let status = response.status();
+        let is_read = is_worth_reading(&response);
+        let headers = std::mem::take(response.headers_mut());
+        let body = match is_read {
+            true => response.body_mut().beginning(MAX_READ).await,
+            false => &[],
+        };
+        let head = Head::new(status, &headers).with_body(body);
+        let outcome = head.outcome(latency, wall);
+        let Judgement { verdict, because } = head.judge(target.rules, &outcome.hint);
+        let text = match verdict {
+            None | Some(Verdict::Success) => String::new(),
+            Some(_) => describe_error(status, because, body, &target.phrase_in),
+        };
+        *response.headers_mut() = headers;
+        let has_body = !response.body().is_end_stream();
+        Answered {
+            text,
+            has_body,
+            ..Answered::judged(Ok(response), outcome, verdict)
+        }
+    }
+}
+
+/// Judges an attempt without a response.
+fn judge_error(permit: &Attempt, error: SendError) -> Answered<AttemptResult> {
+    match error.kind {
+        SendErrorKind::Failed { failure, phase } => {
+            let outcome = Outcome::failure(failure, phase, permit.elapsed());
+            Answered {
+                text: error.message.clone(),
+                ..Answered::new(Err(error), outcome)
+            }
+        }
+        SendErrorKind::NotAllowed { .. } | SendErrorKind::NoDescriptors => {
+            Answered::unsent(Err(error))
+        }
+        // The server has received some of it, so the permit is used up; it says nothing about the
+        // server.
+        SendErrorKind::RequestBody => {
+            let outcome = Outcome::failure(Failure::Reset, Phase::Sending, permit.elapsed());
+            Answered::judged(Err(error), outcome, None)
+        }
+    }
+}
+
+/// As much of a body as policies look at.
+const MAX_READ: usize = 64 << 10;
+
+/// Is the body needed to judge a response? That of an error is. Of a success only a short JSON
+/// document can say that it is none.
+fn is_worth_reading(response: &Response<UpstreamBody>) -> bool {
+    let content_type = response.headers().get(header::CONTENT_TYPE);
+    let content_type = content_type.map_or(&b""[..], HeaderValue::as_bytes);
+    let status = response.status();
+    if status.is_client_error() || status.is_server_error() {
+        return !content_type.starts_with(b"text/event-stream");
+    }
+    let is_json = || {
+        let mut words = content_type.windows(4);
+        words.any(|word| word.eq_ignore_ascii_case(b"json"))
+    };
+    let length = declared_length(response.headers());
+    status.is_success() && is_json() && length.is_some_and(|length| length <= MAX_READ as u64)
+}
+
+/// The length that a message's head declares for its body.
+pub fn declared_length(headers: &HeaderMap) -> Option<u64> {
+    let length = headers.get(header::CONTENT_LENGTH)?.to_str().ok()?;
+    length.parse().ok()
+}

@@ -1,0 +1,163 @@
+//! Reads the head of a request: which pool it is for, and what is sent to the endpoint.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, Method, Request, header};
+use policy::duration;
+use policy::item::ItemKind;
+
+use super::connection::Serving;
+use super::cross_site::{Source, is_preflight, preflight_headers};
+use super::error::GatewayError;
+use super::headers;
+use super::path;
+use super::routes::{Route, Routes};
+use super::state::GatewayState;
+use crate::exchange::declared_length;
+
+/// A request for a pool, without its body.
+#[derive(Debug)]
+pub(super) struct ParsedRequest {
+    pub(super) route: Arc<Route>,
+    pub(super) method: Method,
+    /// The path behind the pool's name, and the query.
+    pub(super) rest: Box<str>,
+    pub(super) headers: HeaderMap,
+    pub(super) kind: ItemKind,
+}
+
+/// What the head of a request asks for.
+pub(super) enum Parsed {
+    /// Something of a pool.
+    Request(ParsedRequest),
+    /// Whether a web page may send a request; with the headers of the response.
+    Preflight(HeaderMap),
+}
+
+/// Reads the head of a request that comes from `source`, and checks that it may be served.
+pub(super) fn parse(
+    state: &GatewayState,
+    routes: &Routes,
+    serving: &Serving,
+    source: &Source,
+    request: Request<()>,
+) -> Result<Parsed, GatewayError> {
+    if serving.has_conflicting_framing() {
+        return Err(GatewayError::BadRequest);
+    }
+    state.guard().check(&request, source)?;
+    if is_preflight(&request) {
+        return Ok(Parsed::Preflight(preflight_headers(request.headers())));
+    }
+    if state.is_draining() {
+        return Err(GatewayError::Draining);
+    }
+    let (head, ()) = request.into_parts();
+    let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
+    let split = path::split(path).ok_or_else(|| no_route(routes))?;
+    let route = routes.route(split.pool).ok_or_else(|| no_route(routes))?;
+    let max_wait = max_wait(&head.headers)?;
+    if state.has_passed(&head.headers) {
+        return Err(GatewayError::LoopDetected);
+    }
+    if let (Some(most), Some(length)) = (routes.bounds().most, declared_length(&head.headers))
+        && length > most
+    {
+        return Err(GatewayError::BodyTooLarge);
+    }
+    let rest = split.rest.into();
+    let mut headers = head.headers;
+    let key = headers.get("idempotency-key");
+    let kind = ItemKind {
+        has_idempotency_key: key.is_some_and(|key| !key.is_empty()),
+        retry_unsafe: route.retry_unsafe,
+        expires_after: Some(max_wait.unwrap_or(route.max_wait).max(MIN_WAIT)),
+        ..ItemKind::of(head.method.as_str())
+    };
+    headers::clean_request(&mut headers);
+    headers.append(header::VIA, state.via().clone());
+    Ok(Parsed::Request(ParsedRequest {
+        route: Arc::clone(route),
+        method: head.method,
+        rest,
+        headers,
+        kind,
+    }))
+}
+
+/// A request that does not want to wait still has the time that asking a gate takes.
+const MIN_WAIT: Duration = Duration::from_millis(10);
+
+/// Names the pools that there are.
+fn no_route(routes: &Routes) -> GatewayError {
+    let names: Vec<&str> = routes.routes().map(|(name, _)| name).take(20).collect();
+    GatewayError::NoRoute(match names.as_slice() {
+        [] => "no pool is configured: add `[pool.NAME]` to the settings".to_owned(),
+        names => format!("expected the path of a pool: /{}/…", names.join("/…, /")),
+    })
+}
+
+/// How long the client is willing to wait: `Tidegate-Max-Wait: 5s`, else `Prefer: wait=5`; `None` if
+/// it does not say. A preference that cannot be read is ignored; a header of ours must be right.
+fn max_wait(headers: &HeaderMap) -> Result<Option<Duration>, GatewayError> {
+    if let Some(value) = headers.get(&MAX_WAIT) {
+        let text = value.to_str().map_err(|_| GatewayError::BadWait)?;
+        let wait = duration::parse(text.trim()).map_err(|_| GatewayError::BadWait)?;
+        return Ok(Some(wait.min(LONGEST_WAIT)));
+    }
+    let preferences = headers
+        .get_all(&PREFER)
+        .iter()
+        .filter_map(|value| value.to_str().ok());
+    let mut waits = preferences
+        .flat_map(|text| text.split([',', ';']))
+        .filter_map(preferred);
+    Ok(waits.next().map(|wait| wait.min(LONGEST_WAIT)))
+}
+
+fn preferred(preference: &str) -> Option<Duration> {
+    let (name, value) = preference.split_once('=')?;
+    let seconds = value.trim().trim_matches('"').parse().ok()?;
+    name.trim()
+        .eq_ignore_ascii_case("wait")
+        .then(|| Duration::from_secs(seconds))
+}
+
+const MAX_WAIT: HeaderName = HeaderName::from_static("tidegate-max-wait");
+const PREFER: HeaderName = HeaderName::from_static("prefer");
+
+/// Longer than clients keep a connection open.
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(fields: &[(HeaderName, &'static str)], expected: Result<Option<u64>, GatewayError>) {
+        let headers = fields
+            .iter()
+            .map(|(name, value)| (name.clone(), value.parse().unwrap()));
+        let expected = expected.map(|millis| millis.map(Duration::from_millis));
+        assert_eq!(max_wait(&headers.collect()), expected, "{fields:?}");
+    }
+
+    #[test]
+    fn reads_both_headers_and_prefers_ours() {
+        check(&[], Ok(None));
+        check(&[(MAX_WAIT, "5s")], Ok(Some(5000)));
+        check(&[(MAX_WAIT, "250ms"), (PREFER, "wait=9")], Ok(Some(250)));
+        check(&[(MAX_WAIT, "0s")], Ok(Some(0)));
+        check(&[(MAX_WAIT, "5")], Err(GatewayError::BadWait));
+        check(&[(MAX_WAIT, "soon")], Err(GatewayError::BadWait));
+        check(&[(MAX_WAIT, "9999h")], Ok(Some(3_600_000)));
+        check(&[(PREFER, "wait=5")], Ok(Some(5000)));
+        check(&[(PREFER, "respond-async, Wait=\"7\"; x")], Ok(Some(7000)));
+        check(
+            &[(PREFER, "return=minimal"), (PREFER, "wait=2")],
+            Ok(Some(2000)),
+        );
+        check(&[(PREFER, "wait=soon")], Ok(None));
+        check(&[(PREFER, "wait")], Ok(None));
+    }
+}

@@ -1,0 +1,407 @@
+//! Responds to a request: passes the upstream's response on, or makes one of the gateway's own.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::CONNECTION;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use policy::gate::Reason;
+use policy::item::TerminalReason;
+use policy::time::Timestamp;
+use tidegate::call::{CallDecision, Trail, TrailStep};
+use tidegate::pool::Endpoint;
+use tidegate::{CallError, Called, RefusalReason};
+
+use super::body::ServedBody;
+use super::error::GatewayError;
+use super::handle::EndpointResult;
+use super::headers;
+use super::routes::Route;
+use super::trails::{RequestId, RequestTrail};
+use super::worker::Worker;
+use crate::exchange::{ReplayableBody, RequestBodyError, SendErrorKind};
+use crate::log::{ItemId, Level, RequestEnd, Retry};
+use crate::metrics::{Metrics, RequestOutcome};
+use crate::state::UpstreamEndpoint;
+
+/// Responds to one request, and records how it ended: in metrics, the log and its trail.
+pub(super) struct Responder<'a> {
+    worker: &'a Worker,
+    id: RequestId,
+    method: Method,
+    started: Timestamp,
+    trace_id: Option<Box<str>>,
+    /// How often it was sent so far.
+    sent: AtomicU32,
+    pub(super) route: Option<Arc<Route>>,
+    is_recorded: bool,
+}
+
+/// What is known of a request's call when it ends.
+#[derive(Default)]
+struct CallSummary {
+    sent: u32,
+    trail: Trail,
+}
+
+/// The error of a call that ended without a response to pass on.
+fn call_error(
+    last: Option<&EndpointResult>,
+    reason: Option<TerminalReason>,
+    body: &ReplayableBody,
+    trail: &Trail,
+    now: Timestamp,
+) -> GatewayError {
+    let failed = match last.map(|last| &last.result) {
+        Some(None) => return GatewayError::HeadersTooLarge,
+        Some(Some(Err(error))) => Some(error),
+        Some(Some(Ok(_))) | None => None,
+    };
+    if let Some(error) = failed {
+        match error.kind {
+            SendErrorKind::NotAllowed { .. } => return GatewayError::AddressNotAllowed,
+            SendErrorKind::NoDescriptors => return GatewayError::NoDescriptors,
+            SendErrorKind::RequestBody => {
+                let error = body.error().map(GatewayError::from);
+                return error.unwrap_or(GatewayError::BodyIncomplete);
+            }
+            SendErrorKind::Failed { .. } => {}
+        }
+    }
+    // The last refusal says more than the failure before it.
+    match refusal(trail, now) {
+        Some(error) => error,
+        None => match failed {
+            Some(error) => GatewayError::Unreachable(error.message.clone()),
+            None if reason == Some(TerminalReason::Disabled) => {
+                GatewayError::NoEndpoint { wait: None }
+            }
+            None => GatewayError::Deadline,
+        },
+    }
+}
+
+/// The response to bytes that hyper refused with `status`: as it is sent, and the last on its
+/// connection. `replaced` is hyper's own response.
+pub(super) fn refuse_unparsed(worker: &Worker, status: StatusCode, replaced: &[u8]) -> Bytes {
+    let error = match status {
+        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE | StatusCode::URI_TOO_LONG => {
+            GatewayError::HeadersTooLarge
+        }
+        _ => GatewayError::BadRequest,
+    };
+    worker.state.no_route().request(error.outcome());
+    let id = worker.new_request_id();
+    let mut response = error.response(id);
+    let headers = response.headers_mut();
+    headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    add_headers(headers, id, &CallSummary::default(), None);
+    let mut bytes = format!("HTTP/1.1 {}\r\n", error.status()).into_bytes();
+    for (name, value) in response.headers() {
+        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+            bytes.extend_from_slice(part);
+        }
+    }
+    let mut lines = replaced.split_inclusive(|byte| *byte == b'\n');
+    bytes.extend_from_slice(lines.find(|line| line.starts_with(b"date:")).unwrap_or(b""));
+    let body = response.into_body().into_made();
+    bytes.extend_from_slice(format!("content-length: {}\r\n\r\n", body.len()).as_bytes());
+    bytes.extend_from_slice(&body);
+    bytes.into()
+}
+
+/// Adds what every response carries.
+fn add_headers(
+    headers: &mut HeaderMap,
+    id: RequestId,
+    summary: &CallSummary,
+    endpoint: Option<HeaderValue>,
+) {
+    let waited = u64::try_from(summary.trail.waited().as_millis()).unwrap_or(u64::MAX);
+    headers.insert(REQUEST_ID, id_value(id));
+    headers.insert(ATTEMPTS, number(summary.sent.into()));
+    headers.insert(WAIT_MS, number(waited));
+    headers.insert(ENDPOINT, endpoint.unwrap_or(NO_ENDPOINT));
+}
+
+impl From<RequestBodyError> for GatewayError {
+    fn from(error: RequestBodyError) -> Self {
+        match error {
+            RequestBodyError::TooLarge => Self::BodyTooLarge,
+            RequestBodyError::Slow | RequestBodyError::Broken | RequestBodyError::Replaced => {
+                Self::BodyIncomplete
+            }
+        }
+    }
+}
+
+/// Why the gate or the pool refused it, if that was the last decision.
+fn refusal(trail: &Trail, now: Timestamp) -> Option<GatewayError> {
+    let last = trail.steps().iter().rev();
+    let mut last = last.filter(|step| !matches!(step.decision, CallDecision::Over { .. }));
+    let CallDecision::Refused { reason, until, .. } = &last.next()?.decision else {
+        return None;
+    };
+    // The failure that it would be retried for says more.
+    if *reason == RefusalReason::Gate(Reason::RetryBudget) {
+        return None;
+    }
+    let wait: Option<Duration> = until.map(|until| until.since(now));
+    Some(match *reason {
+        RefusalReason::NoEndpoint => GatewayError::NoEndpoint { wait: None },
+        RefusalReason::Paused => GatewayError::NoEndpoint { wait },
+        RefusalReason::Gate(reason) => match reason {
+            Reason::QueueFull => GatewayError::QueueFull { wait },
+            Reason::BreakerOpen => GatewayError::BreakerOpen { wait },
+            Reason::TooManyGates => GatewayError::TooManyGates,
+            Reason::InFlight => GatewayError::InFlight,
+            Reason::Rate | Reason::Hold | Reason::Deadline | Reason::RetryBudget => match wait {
+                Some(_) => GatewayError::WaitTooLong { wait },
+                None => GatewayError::Deadline,
+            },
+        },
+    })
+}
+
+impl<'a> Responder<'a> {
+    pub(super) fn new<B>(worker: &'a Worker, request: &Request<B>) -> Self {
+        Self {
+            worker,
+            id: worker.new_request_id(),
+            method: request.method().clone(),
+            started: worker.state.state.limiter().clock().now(),
+            trace_id: trace_id(request.headers()),
+            sent: AtomicU32::new(0),
+            route: None,
+            is_recorded: false,
+        }
+    }
+
+    /// Counts sends, and logs that the request will be sent again.
+    pub(super) fn watch(&self, step: &TrailStep) {
+        if matches!(step.decision, CallDecision::Answered { .. }) {
+            self.sent.fetch_add(1, Ordering::Relaxed);
+        }
+        let CallDecision::Scheduled { delay, reason, .. } = &step.decision else {
+            return;
+        };
+        let log = self.worker.state.state.log();
+        if !log.has(Level::INFO) {
+            return;
+        }
+        let route = self.route.as_ref();
+        log.retry_scheduled(&Retry {
+            item: ItemId::Request(&self.id.to_string()),
+            key: route.map_or("", |route| route.pool.name()),
+            attempt: self.sent.load(Ordering::Relaxed),
+            delay: *delay,
+            reason: *reason,
+            trace_id: &self.trace(),
+        });
+    }
+
+    /// Responds with what the call came to: the upstream's response, or an error.
+    pub(super) fn respond(
+        mut self,
+        ended: Result<Called<EndpointResult>, CallError<EndpointResult>>,
+        body: &ReplayableBody,
+    ) -> Response<ServedBody> {
+        let (last, reason, summary, in_flight) = match ended {
+            Ok(Called {
+                value,
+                sent,
+                trail,
+                in_flight,
+            }) => (Some(value), None, CallSummary { sent, trail }, in_flight),
+            Err(CallError {
+                reason,
+                last,
+                sent,
+                trail,
+                in_flight,
+            }) => (last, Some(reason), CallSummary { sent, trail }, in_flight),
+        };
+        match last {
+            Some(EndpointResult {
+                endpoint,
+                result: Some(Ok(response)),
+            }) => {
+                let response = response.map(|body| ServedBody::Passed(body, in_flight));
+                self.pass(response, &endpoint, reason, summary)
+            }
+            last => {
+                let error = call_error(last.as_ref(), reason, body, &summary.trail, self.now());
+                let endpoint = last.map(|last| last.endpoint.data().name.clone());
+                self.refuse_after(&error, endpoint, summary)
+            }
+        }
+    }
+
+    /// Responds with an error to a request that was never sent.
+    pub(super) fn refuse(mut self, error: &GatewayError) -> Response<ServedBody> {
+        self.refuse_after(error, None, CallSummary::default())
+    }
+
+    /// Responds to a browser that asks whether a page may send a request.
+    pub(super) fn allow_preflight(mut self, headers: HeaderMap) -> Response<ServedBody> {
+        let mut response = Response::new(ServedBody::Made(None));
+        *response.status_mut() = StatusCode::NO_CONTENT;
+        *response.headers_mut() = headers;
+        let summary = CallSummary::default();
+        add_headers(response.headers_mut(), self.id, &summary, None);
+        self.record(response.status(), None, RequestOutcome::Success, summary);
+        response
+    }
+
+    fn refuse_after(
+        &mut self,
+        error: &GatewayError,
+        endpoint: Option<HeaderValue>,
+        summary: CallSummary,
+    ) -> Response<ServedBody> {
+        let mut response = error.response(self.id);
+        add_headers(response.headers_mut(), self.id, &summary, endpoint);
+        self.record(response.status(), None, error.outcome(), summary);
+        response
+    }
+
+    /// Passes the upstream's response on, unchanged but for the headers of a connection and ours.
+    fn pass(
+        &mut self,
+        mut response: Response<ServedBody>,
+        endpoint: &Endpoint<UpstreamEndpoint>,
+        reason: Option<TerminalReason>,
+        summary: CallSummary,
+    ) -> Response<ServedBody> {
+        *response.version_mut() = http::Version::HTTP_11;
+        headers::clean_response(response.headers_mut());
+        let name = endpoint.data().name.clone();
+        add_headers(response.headers_mut(), self.id, &summary, Some(name));
+        let outcome = reason.map_or(RequestOutcome::Success, RequestOutcome::from);
+        self.record(response.status(), Some(endpoint.name()), outcome, summary);
+        response
+    }
+
+    /// The trace it belongs to, or one of its own.
+    fn trace(&self) -> String {
+        match &self.trace_id {
+            Some(id) => id.to_string(),
+            None => format!("{:0>32}", self.id.to_string()),
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.worker.state.state.limiter().clock().now()
+    }
+
+    fn count(
+        &self,
+        route: Option<&Route>,
+        status: StatusCode,
+        outcome: RequestOutcome,
+        summary: &CallSummary,
+    ) {
+        let state = &self.worker.state.state;
+        match route {
+            Some(route) => route.metrics.request(outcome),
+            None => self.worker.state.no_route().request(outcome),
+        }
+        let succeeded = outcome == RequestOutcome::Success;
+        state
+            .core()
+            .metrics()
+            .call(&summary.trail, summary.sent, succeeded);
+        let log = state.log();
+        let route = route.map_or(Metrics::NO_ROUTE, |route| route.pool.name());
+        let last = summary.trail.steps().last().map(|step| &step.decision);
+        let reason = TerminalReason::Exhausted;
+        if last == Some(&CallDecision::Over { reason }) {
+            log.request_exhausted(&self.id.to_string(), route, summary.sent, &self.trace());
+        }
+        if log.has(Level::DEBUG) {
+            log.request(&RequestEnd {
+                request_id: &self.id.to_string(),
+                route,
+                status: status.as_u16(),
+                outcome,
+                attempts: summary.sent,
+                wait: summary.trail.waited(),
+                latency: self.now().since(self.started),
+                trace_id: &self.trace(),
+            });
+        }
+    }
+
+    fn record(
+        &mut self,
+        status: StatusCode,
+        endpoint: Option<&str>,
+        outcome: RequestOutcome,
+        summary: CallSummary,
+    ) {
+        self.is_recorded = true;
+        let route = self.route.take();
+        self.count(route.as_deref(), status, outcome, &summary);
+        let trail = RequestTrail {
+            id: self.id,
+            at: self.started,
+            route: route.as_ref().map_or("", |route| route.pool.name()).into(),
+            method: self.method.clone(),
+            status: status.as_u16(),
+            endpoint: endpoint.map(Into::into),
+            outcome,
+            sent: summary.sent,
+            decisions: summary.trail,
+        };
+        self.worker.state.trails().record(trail);
+    }
+}
+
+impl Drop for Responder<'_> {
+    /// A request that is dropped before its response is one whose client has disconnected.
+    fn drop(&mut self) {
+        if !self.is_recorded {
+            let summary = CallSummary {
+                sent: self.sent.load(Ordering::Relaxed),
+                trail: Trail::default(),
+            };
+            self.record(CLIENT_CLOSED, None, RequestOutcome::Cancelled, summary);
+        }
+    }
+}
+
+/// Never sent: the status that other servers log for it, too.
+const CLIENT_CLOSED: StatusCode = match StatusCode::from_u16(499) {
+    Ok(status) => status,
+    Err(_) => StatusCode::BAD_REQUEST,
+};
+
+/// The trace that the client says its request belongs to.
+fn trace_id(headers: &HeaderMap) -> Option<Box<str>> {
+    let parent = headers.get("traceparent")?.to_str().ok()?;
+    let id = parent.split('-').nth(1)?;
+    let is_id = id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_id.then(|| id.into())
+}
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("tidegate-request-id");
+const ATTEMPTS: HeaderName = HeaderName::from_static("tidegate-attempts");
+const WAIT_MS: HeaderName = HeaderName::from_static("tidegate-wait-ms");
+const ENDPOINT: HeaderName = HeaderName::from_static("tidegate-endpoint");
+/// In place of an endpoint, for requests that were sent to none.
+const NO_ENDPOINT: HeaderValue = HeaderValue::from_static("-");
+
+/// Most numbers are one of these.
+fn number(number: u64) -> HeaderValue {
+    match number {
+        0 => HeaderValue::from_static("0"),
+        1 => HeaderValue::from_static("1"),
+        number => HeaderValue::from(number),
+    }
+}
+
+fn id_value(id: RequestId) -> HeaderValue {
+    HeaderValue::from_bytes(&id.digits()).expect("an id is made of digits")
+}

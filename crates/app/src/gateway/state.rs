@@ -1,0 +1,94 @@
+//! What all workers share: routes, trails, the guard, and whether the gateway is draining.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arc_swap::ArcSwap;
+use http::{HeaderMap, HeaderValue, header};
+
+use super::guard::Guard;
+use super::routes::Routes;
+use super::trails::RequestTrails;
+use crate::metrics::{Metrics, RouteMetrics};
+use crate::state::State;
+
+/// What all workers share.
+#[derive(Debug)]
+pub(super) struct GatewayState {
+    pub(super) state: Arc<State>,
+    routes: ArcSwap<Routes>,
+    trails: Arc<RequestTrails>,
+    guard: ArcSwap<Guard>,
+    via: HeaderValue,
+    is_draining: AtomicBool,
+    no_route: Arc<RouteMetrics>,
+}
+
+impl GatewayState {
+    pub(super) fn new(state: Arc<State>, address: SocketAddr) -> Self {
+        let core = state.core();
+        let routes = Routes::new(state.configuration(), core.metrics());
+        let settings = routes.settings();
+        let guard = Guard::new(settings, address);
+        let trails = RequestTrails::new(core.workers(), settings.trails.keep);
+        // Identifies this process to itself.
+        let id = trails.process();
+        let via = HeaderValue::try_from(format!("1.1 tidegate-{id:08x}"));
+        Self {
+            guard: ArcSwap::from_pointee(guard),
+            via: via.expect("made of letters and digits"),
+            is_draining: AtomicBool::new(false),
+            no_route: core.metrics().route(Metrics::NO_ROUTE),
+            trails: Arc::new(trails),
+            routes: ArcSwap::from_pointee(routes),
+            state,
+        }
+    }
+
+    pub(super) fn guard(&self) -> arc_swap::Guard<Arc<Guard>> {
+        self.guard.load()
+    }
+
+    /// Serves what is configured now.
+    pub(super) fn reload(&self, address: SocketAddr) {
+        let routes = Routes::new(self.state.configuration(), self.state.core().metrics());
+        let guard = Guard::new(routes.settings(), address);
+        self.guard.store(Arc::new(guard));
+        self.routes.store(Arc::new(routes));
+    }
+
+    pub(super) fn routes(&self) -> Arc<Routes> {
+        self.routes.load_full()
+    }
+
+    pub(super) fn trails(&self) -> &Arc<RequestTrails> {
+        &self.trails
+    }
+
+    /// Where requests without a route are counted.
+    pub(super) fn no_route(&self) -> &RouteMetrics {
+        &self.no_route
+    }
+
+    /// The `Via` of every request that is passed on.
+    pub(super) fn via(&self) -> &HeaderValue {
+        &self.via
+    }
+
+    /// Has a request with these headers passed this gateway before?
+    pub(super) fn has_passed(&self, headers: &HeaderMap) -> bool {
+        let ours = self.via.as_bytes();
+        let values = headers.get_all(header::VIA).iter();
+        let mut parts = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+        parts.any(|part| part.trim_ascii() == ours)
+    }
+
+    pub(super) fn is_draining(&self) -> bool {
+        self.is_draining.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn start_draining(&self) {
+        self.is_draining.store(true, Ordering::Relaxed);
+    }
+}

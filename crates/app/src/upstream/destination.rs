@@ -1,0 +1,433 @@
+//! Servers that requests go to, with their open connections.
+//!
+//! There is one [`Destination`] for a scheme, host and port, shared by everything that sends there.
+//! It keeps idle connections for each worker, because a connection belongs to the runtime it was
+//! made in. The connection that was used last is taken first, so that those which are not needed
+//! grow old and are closed. A connection over HTTP/2 carries many requests at once and stays.
+//!
+//! Requests that need the first TLS connection at the same time share its set-up: if it turns out to
+//! be HTTP/2, one is enough for all.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use http::HeaderValue;
+use hyper::client::conn::http2;
+use rustls::pki_types::ServerName;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use url::{Host, Url};
+
+use super::Timeouts;
+use super::connect::{Connection, Connector, Http1Connection};
+use super::error::SendError;
+use super::request_body::RequestBody;
+use crate::host_check::is_localhost;
+
+/// One server, and the connections to it.
+pub struct Destination {
+    host: DialledHost,
+    port: u16,
+    trust: Trust,
+    /// The `Host` header, and the authority of a request.
+    authority: HeaderValue,
+    /// Of a server that is spoken to over TLS.
+    server_name: Option<ServerName<'static>>,
+    workers: Box<[Arc<WorkerConnections>]>,
+}
+
+/// A host, as it is dialled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum DialledHost {
+    /// An address, written out.
+    Address(IpAddr),
+    /// A name, to be resolved.
+    Name(Box<str>),
+}
+
+/// Who wrote an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Trust {
+    /// The operator: an address written out, and `localhost` or a name below it, is meant.
+    Operator,
+    /// Anyone else: every address is checked.
+    Untrusted,
+}
+
+/// Why there can be no such destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DestinationError {
+    /// Neither http nor https.
+    #[error("expected an address that begins with `http://` or `https://`")]
+    Scheme,
+    /// No host, or one that cannot be sent in a header.
+    #[error("expected an address with a host")]
+    Host,
+    /// As many as may be are in use.
+    #[error("too many servers are in use")]
+    TooMany,
+}
+
+impl Destination {
+    fn new(url: &Url, trust: Trust, workers: usize) -> Result<Self, DestinationError> {
+        let is_tls = match url.scheme() {
+            "https" => true,
+            "http" => false,
+            _ => return Err(DestinationError::Scheme),
+        };
+        let host = match url.host().ok_or(DestinationError::Host)? {
+            Host::Domain(name) => DialledHost::Name(name.trim_end_matches('.').into()),
+            Host::Ipv4(address) => DialledHost::Address(address.into()),
+            Host::Ipv6(address) => DialledHost::Address(address.into()),
+        };
+        let port = url.port_or_known_default();
+        let port = port.ok_or(DestinationError::Scheme)?;
+        let authority = match (url.host_str(), url.port()) {
+            (Some(host), Some(port)) => format!("{host}:{port}"),
+            (Some(host), None) => host.to_owned(),
+            (None, _) => return Err(DestinationError::Host),
+        };
+        let server_name = match &host {
+            DialledHost::Address(address) => ServerName::from(*address),
+            DialledHost::Name(name) => {
+                ServerName::try_from(name.to_string()).map_err(|_| DestinationError::Host)?
+            }
+        };
+        Ok(Self {
+            server_name: is_tls.then_some(server_name),
+            host,
+            port,
+            trust,
+            authority: HeaderValue::from_str(&authority).map_err(|_| DestinationError::Host)?,
+            workers: (0..workers.max(1)).map(|_| Arc::default()).collect(),
+        })
+    }
+
+    /// The `Host` header of requests to it.
+    pub fn authority(&self) -> &HeaderValue {
+        &self.authority
+    }
+
+    /// Is it spoken to over TLS?
+    pub fn is_tls(&self) -> bool {
+        self.server_name.is_some()
+    }
+
+    pub(super) fn host(&self) -> &DialledHost {
+        &self.host
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(super) fn server_name(&self) -> Option<&ServerName<'static>> {
+        self.server_name.as_ref()
+    }
+
+    /// The connections of one worker.
+    pub(super) fn connections(&self, worker: usize) -> &Arc<WorkerConnections> {
+        &self.workers[worker % self.workers.len()]
+    }
+
+    /// The addresses that the operator meant, which need not be checked: the one written out, or the
+    /// loopback addresses that `localhost` is by definition.
+    pub(super) fn trusted_addresses(&self) -> Option<Vec<IpAddr>> {
+        match (&self.host, self.trust) {
+            (_, Trust::Untrusted) => None,
+            (DialledHost::Address(address), Trust::Operator) => Some(vec![*address]),
+            (DialledHost::Name(name), Trust::Operator) => is_localhost(name)
+                .then(|| vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]),
+        }
+    }
+
+    /// A fresh connection for one request.
+    pub(super) async fn connect(
+        &self,
+        worker: usize,
+        connector: &Connector,
+        timeouts: &Timeouts,
+    ) -> Result<Connection, SendError> {
+        let connections = self.connections(worker);
+        // Without TLS it is HTTP/1.1, and every request needs a connection of its own.
+        if !self.is_tls() || connections.is_http1.load(Ordering::Relaxed) {
+            let connected = connector.connect(self, timeouts).await;
+            connections.note_protocol(&connected);
+            return connected;
+        }
+        loop {
+            match connections.set_up() {
+                SetUp::Begins(done) => {
+                    let connected = connector.connect(self, timeouts).await;
+                    connections.note_protocol(&connected);
+                    *lock(&connections.set_up) = None;
+                    done.send_replace(Some(connected.as_ref().map(|_| ()).map_err(Clone::clone)));
+                    return connected;
+                }
+                SetUp::Runs(mut done) => {
+                    // `Err`: the request that set it up was cancelled, and another one has to.
+                    let ended = done.wait_for(Option::is_some).await;
+                    match ended.ok().and_then(|ended| ended.clone()) {
+                        Some(Err(error)) => return Err(error),
+                        Some(Ok(())) => match connections.shared() {
+                            Some(sender) => return Ok(Connection::Http2(sender)),
+                            None => return connector.connect(self, timeouts).await,
+                        },
+                        None => {}
+                    }
+                }
+            }
+        }
+    }
+
+    fn close_idle(&self, worker: usize, idle_timeout: Duration) {
+        self.connections(worker).close_idle(idle_timeout);
+    }
+
+    fn has_connections(&self) -> bool {
+        self.workers.iter().any(|worker| worker.is_used())
+    }
+}
+
+impl fmt::Debug for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Destination")
+            .field("authority", &self.authority)
+            .field("is_tls", &self.is_tls())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The connections to one destination that one worker has open and no request uses.
+#[derive(Debug, Default)]
+pub(super) struct WorkerConnections {
+    idle: Mutex<Vec<Idle>>,
+    shared: Mutex<Option<http2::SendRequest<RequestBody>>>,
+    /// The set-up of the first TLS connection, while it runs.
+    set_up: Mutex<Option<watch::Receiver<SetUpResult>>>,
+    /// The server chose HTTP/1.1 the last time.
+    is_http1: AtomicBool,
+}
+
+/// `None` while a set-up runs.
+type SetUpResult = Option<Result<(), SendError>>;
+
+enum SetUp {
+    /// The caller has to set the connection up, and to say how that ended.
+    Begins(watch::Sender<SetUpResult>),
+    /// Another request does.
+    Runs(watch::Receiver<SetUpResult>),
+}
+
+#[derive(Debug)]
+struct Idle {
+    connection: Http1Connection,
+    since: Instant,
+}
+
+/// As many as a gate has in flight by default; further ones are closed.
+const MAX_IDLE: usize = 256;
+
+impl WorkerConnections {
+    /// An open connection that can be used now.
+    pub(super) async fn take(&self, idle_timeout: Duration) -> Option<Connection> {
+        if let Some(sender) = self.shared() {
+            return Some(Connection::Http2(sender));
+        }
+        loop {
+            let mut idle = lock(&self.idle).pop()?;
+            if idle.since.elapsed() >= idle_timeout {
+                // The others have been idle for longer still.
+                lock(&self.idle).clear();
+                return None;
+            }
+            // It may need a moment to see that its last response is over, or that it was closed.
+            if idle.connection.sender.ready().await.is_ok() {
+                return Some(Connection::Http1(idle.connection));
+            }
+        }
+    }
+
+    /// Takes back a connection whose last response is over.
+    pub(super) fn put(&self, connection: Connection) {
+        let Connection::Http1(connection) = connection else {
+            return;
+        };
+        let mut idle = lock(&self.idle);
+        if idle.len() < MAX_IDLE && !connection.sender.is_closed() {
+            let since = Instant::now();
+            idle.push(Idle { connection, since });
+        }
+    }
+
+    fn set_up(&self) -> SetUp {
+        let mut running = lock(&self.set_up);
+        match &*running {
+            // Its sender is gone if the request was cancelled.
+            Some(done) if done.has_changed().is_ok() => SetUp::Runs(done.clone()),
+            _ => {
+                let (sender, done) = watch::channel(None);
+                *running = Some(done);
+                SetUp::Begins(sender)
+            }
+        }
+    }
+
+    /// Lets other requests use a connection over HTTP/2.
+    fn note_protocol(&self, connected: &Result<Connection, SendError>) {
+        if let Ok(connection) = connected {
+            let is_http1 = matches!(connection, Connection::Http1(_));
+            self.is_http1.store(is_http1, Ordering::Relaxed);
+        }
+        if let Ok(Connection::Http2(sender)) = connected {
+            *lock(&self.shared) = Some(sender.clone());
+        }
+    }
+
+    fn close_idle(&self, idle_timeout: Duration) {
+        lock(&self.idle).retain(|idle| {
+            !idle.connection.sender.is_closed() && idle.since.elapsed() < idle_timeout
+        });
+    }
+
+    fn is_used(&self) -> bool {
+        !lock(&self.idle).is_empty() || self.shared().is_some() || lock(&self.set_up).is_some()
+    }
+
+    fn shared(&self) -> Option<http2::SendRequest<RequestBody>> {
+        let mut shared = lock(&self.shared);
+        if shared.as_ref().is_some_and(http2::SendRequest::is_closed) {
+            *shared = None;
+        }
+        shared.clone()
+    }
+}
+
+/// All destinations, by scheme, authority and who wrote them.
+#[derive(Debug)]
+pub(super) struct Destinations {
+    known: Mutex<BTreeMap<DestinationKey, Arc<Destination>>>,
+    workers: usize,
+}
+
+type DestinationKey = (Trust, String);
+
+/// Destinations that no endpoint and no request holds are dropped before a further one is refused.
+const MAX_DESTINATIONS: usize = 10_000;
+
+impl Destinations {
+    pub(super) fn new(workers: usize) -> Self {
+        Self {
+            known: Mutex::default(),
+            workers,
+        }
+    }
+
+    /// The destination that `url` leads to.
+    pub(super) fn find(
+        &self,
+        url: &Url,
+        trust: Trust,
+    ) -> Result<Arc<Destination>, DestinationError> {
+        let key = (trust, url.origin().ascii_serialization());
+        let mut known = lock(&self.known);
+        if let Some(destination) = known.get(&key) {
+            return Ok(Arc::clone(destination));
+        }
+        let destination = Arc::new(Destination::new(url, trust, self.workers)?);
+        if known.len() >= MAX_DESTINATIONS {
+            known.retain(|_, destination| Arc::strong_count(destination) > 1);
+        }
+        if known.len() >= MAX_DESTINATIONS {
+            return Err(DestinationError::TooMany);
+        }
+        known.insert(key, Arc::clone(&destination));
+        Ok(destination)
+    }
+
+    /// Closes connections of this worker that were idle for so long, and drops destinations that are
+    /// not in use and have no connections.
+    pub(super) fn close_idle(&self, worker: usize, idle_timeout: Duration) {
+        lock(&self.known).retain(|_, destination| {
+            destination.close_idle(worker, idle_timeout);
+            Arc::strong_count(destination) > 1 || destination.has_connections()
+        });
+    }
+
+    /// Forgets destinations whose addresses are checked, so that no open connection leads to an
+    /// address that is not allowed any more.
+    pub(super) fn forget_untrusted(&self) {
+        lock(&self.known).retain(|(trust, _), _| *trust == Trust::Operator);
+    }
+}
+
+/// Nothing that can panic runs under these locks.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(destinations: &Destinations, url: &str) -> Arc<Destination> {
+        let url = Url::parse(url).unwrap();
+        destinations.find(&url, Trust::Operator).unwrap()
+    }
+
+    #[test]
+    fn one_authority_is_one_destination() {
+        let destinations = Destinations::new(2);
+        let first = find(&destinations, "https://API.example.com/v1");
+        for same in [
+            "https://api.example.com",
+            "https://api.example.com:443/v2?x",
+        ] {
+            assert!(Arc::ptr_eq(&first, &find(&destinations, same)), "{same}");
+        }
+        for other in [
+            "http://api.example.com",
+            "https://api.example.com:444",
+            "https://b.example.com",
+        ] {
+            assert!(!Arc::ptr_eq(&first, &find(&destinations, other)), "{other}");
+        }
+        let url = Url::parse("https://api.example.com").unwrap();
+        let untrusted = destinations.find(&url, Trust::Untrusted).unwrap();
+        assert!(!Arc::ptr_eq(&first, &untrusted));
+    }
+
+    #[test]
+    fn unused_destinations_are_dropped_and_others_bound() {
+        let destinations = Destinations::new(1);
+        let held: Vec<_> = (0..MAX_DESTINATIONS)
+            .map(|number| find(&destinations, &format!("http://h{number}.example.com")))
+            .collect();
+        let further = Url::parse("http://further.example.com").unwrap();
+        let refused = destinations.find(&further, Trust::Operator).unwrap_err();
+        assert_eq!(refused, DestinationError::TooMany);
+        drop(held);
+        destinations.find(&further, Trust::Operator).unwrap();
+        assert_eq!(lock(&destinations.known).len(), 1);
+        destinations.close_idle(0, Duration::ZERO);
+        assert_eq!(lock(&destinations.known).len(), 0);
+    }
+
+    #[test]
+    fn a_set_up_is_shared_until_it_is_cancelled() {
+        let connections = WorkerConnections::default();
+        let SetUp::Begins(done) = connections.set_up() else {
+            panic!("the first one begins it");
+        };
+        assert!(matches!(connections.set_up(), SetUp::Runs(_)));
+        drop(done);
+        let SetUp::Begins(_done) = connections.set_up() else {
+            panic!("after a cancelled one the next begins it");
+        };
+        assert!(matches!(connections.set_up(), SetUp::Runs(_)));
+    }
+}
