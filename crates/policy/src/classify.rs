@@ -1,11 +1,11 @@
-//! From an answer to its verdict. First match wins:
+//! The verdict on a response. First match wins:
 //!
 //! 1. a [`Rule`] of the route;
 //! 2. a structured code in a JSON body. In a 2xx or 3xx only at the position of an error: inside
 //!    the outermost object's `error`, `errors` or `fault`, or as its `error`, `code` or
-//!    `error_code`; all else there is content. In other answers under any key that holds codes;
-//! 3. on 429 and 403, words that name billing or a used-up allowance;
-//! 4. the status, where it says enough: 2xx, 3xx, 401, 408, 409, 412, 429, 5xx and above. A 503
+//!    `error_code`; all else there is content. In other responses under any key that holds codes;
+//! 3. on 429 and 403, words that name billing or a used-up quota;
+//! 4. the status, for 2xx, 3xx, 401, 408, 409, 412, 429, 5xx and above. A 503
 //!    with a hint (a wait, or nothing remaining) throttles, without one it is overload;
 //! 5. on any other 4xx the hint's headers (a wait by `Retry-After` or its like, nothing
 //!    remaining), then the words of throttling;
@@ -30,11 +30,11 @@ use crate::text;
 pub struct Judgement {
     /// The class; `None` for 1xx, which changes nothing.
     pub verdict: Option<Verdict>,
-    /// What decided.
+    /// What decided it.
     pub because: Because,
 }
 
-/// Judges an answer: the route's own `rules` first, then everything built in.
+/// Judges a response: the route's `rules` first, then everything built in.
 ///
 /// ```
 /// use policy::classify;
@@ -74,8 +74,7 @@ where
     }
 }
 
-/// Judges an answer of which only the status and the hint are known: as [`response`] does without
-/// rules, headers and body.
+/// Judges a response by status and hint: as [`response`] does without rules, headers and body.
 #[inline]
 pub fn status(status: u16, hint: &Hint) -> Judgement {
     match status {
@@ -97,19 +96,18 @@ fn other_status(status: u16, hint: &Hint) -> Judgement {
         .unwrap_or_else(|| judge(Verdict::Rejected, because))
 }
 
-/// Judges an attempt that got no answer.
+/// Judges an attempt without a response.
 pub const fn failure(failure: Failure) -> Judgement {
     judge(Verdict::Unreachable, Because::Failure(failure))
 }
 
-/// Nearly all answers are successes, and an error inside one is short: no more than this of a
-/// large payload is looked through.
+/// Nearly all responses are successes, and an error inside one is short.
 const MAX_SUCCESS_BODY: usize = 8 * 1024;
 
-/// Where a code must stand in a body to count.
+/// Where in a body a code counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Position {
-    /// Where an error is reported, as in a success that is none.
+    /// Where an error is reported.
     Error,
     /// Under any key that holds codes.
     Anywhere,

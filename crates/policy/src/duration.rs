@@ -1,4 +1,4 @@
-//! Durations as people write and read them.
+//! Durations as text: in settings and for people.
 
 use std::fmt;
 use std::time::Duration;
@@ -29,13 +29,13 @@ pub fn parse(text: &str) -> Result<Duration, &'static str> {
         total = total.checked_add(part).ok_or(TOO_LONG)?;
         rest = tail.trim_start();
     }
-    if total > LONGEST {
+    if total > MAX_DURATION {
         return Err(TOO_LONG);
     }
     Ok(total)
 }
 
-/// In whole seconds, rounded up: who comes back after so many is never early.
+/// In whole seconds, rounded up, so that a wait is never too short.
 ///
 /// ```
 /// use std::time::Duration;
@@ -93,7 +93,7 @@ impl fmt::Display for Seconds {
     }
 }
 
-/// One number with its unit: `None` if it is none, `Some(None)` if it is too long to be told.
+/// One number with its unit: `None` if it is none, `Some(None)` if it is too long.
 fn part(number: &str, unit: &str) -> Option<Option<Duration>> {
     let &(_, nanos) = UNITS.iter().find(|(name, _)| *name == unit)?;
     if let Ok(whole) = number.parse::<u64>() {
@@ -115,8 +115,8 @@ const UNITS: [(&str, u64); 7] = [
     ("d", 86_400 * NANOS_PER_SECOND),
 ];
 
-/// What a monotonic clock in nanoseconds can tell.
-const LONGEST: Duration = Duration::from_nanos(u64::MAX);
+/// The range of a monotonic clock in nanoseconds.
+const MAX_DURATION: Duration = Duration::from_nanos(u64::MAX);
 
 #[cfg(test)]
 mod tests {
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_told_apart() {
+    fn too_long_is_its_own_error() {
         for long in [
             "99999999999999d",
             "18446744073s5m",
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn people_read_whole_seconds_rounded_up() {
+    fn shown_in_whole_seconds_rounded_up() {
         let check = |millis: u64, text: &str| {
             assert_eq!(Rounded(Duration::from_millis(millis)).to_string(), text)
         };

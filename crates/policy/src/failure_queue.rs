@@ -1,18 +1,17 @@
 //! Pace by a queue of recent failures.
 //!
-//! For upstreams of which nothing can be read but "it worked" or "it did not", such as a site
-//! behind a download program. The gap from the end of one attempt to the start of the next is
-//! `base · (1 + failures)`: every recent failure makes it longer by one `base`, every success
-//! takes the oldest failure away, and failures that are `max_age` old are forgotten. So it answers
-//! a bad spell at once and leaves it step by step, whereas a delay per item would let a hundred
-//! fresh items hammer a site that has just failed a hundred times.
+//! For upstreams that only succeed or fail, such as a site behind a download program. The gap from
+//! the end of one attempt to the start of the next is `base · (1 + failures)`: every recent failure
+//! adds one `base`, every success removes the oldest failure, and failures expire after `max_age`.
+//! The gap grows at once and shrinks step by step; a delay per item would let a hundred new items
+//! hit a site that has just failed a hundred times.
 //!
-//! Failures are counted at the moment of asking, not when the last result came: whoever looks
-//! after an hour of silence finds a forgiven past. One that is exactly `max_age` old is out.
+//! Failures are counted at the moment of asking, not of the last result. One that is exactly
+//! `max_age` old has expired.
 //!
 //! At the edges: a full queue drops its oldest failure, so memory and gap are bounded by
 //! `max_size`; `max_age = 0s` never forgets; a clock that steps back counts as one that stood
-//! still; a gap past the end of time is 584 years.
+//! still; a gap is at most 584 years.
 
 mod settings;
 
@@ -40,7 +39,7 @@ use crate::time::Timestamp;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FailureQueue {
-    /// In order, none later than the one behind it.
+    /// In the order of time.
     failures: VecDeque<Timestamp>,
 }
 
@@ -52,7 +51,7 @@ impl FailureQueue {
         }
     }
 
-    /// Notes a failure. At `max_size` the oldest goes.
+    /// Records a failure. At `max_size` the oldest is dropped.
     pub fn failed(&mut self, settings: &FailureQueueSettings, now: Timestamp) {
         self.forget(settings, now);
         while self.failures.len() >= settings.max_size() {
@@ -62,7 +61,7 @@ impl FailureQueue {
         self.failures.push_back(now.max(last));
     }
 
-    /// Notes a success, which takes the oldest failure away.
+    /// Records a success, which removes the oldest failure.
     pub fn succeeded(&mut self, settings: &FailureQueueSettings, now: Timestamp) {
         self.forget(settings, now);
         self.failures.pop_front();
@@ -98,7 +97,7 @@ impl FailureQueue {
     ) -> Duration {
         let variance = u64::try_from(settings.variance().as_nanos()).unwrap_or(u64::MAX);
         let jitter = Duration::from_nanos(random.below(variance));
-        self.gap(settings, now).saturating_add(jitter).min(LONGEST)
+        self.gap(settings, now).saturating_add(jitter).min(MAX_GAP)
     }
 
     /// When the next attempt may start, if asked at `now`: at once if there was none before, else
@@ -121,7 +120,7 @@ impl FailureQueue {
         self.failures.drain(..aged);
     }
 
-    /// How many of the oldest are out because of their age.
+    /// How many of the oldest have expired.
     fn aged(&self, settings: &FailureQueueSettings, now: Timestamp) -> usize {
         match settings.max_age() {
             Some(max_age) => self
@@ -132,8 +131,8 @@ impl FailureQueue {
     }
 }
 
-/// What a monotonic clock in nanoseconds can tell.
-const LONGEST: Duration = Duration::from_nanos(u64::MAX);
+/// The range of a monotonic clock in nanoseconds.
+const MAX_GAP: Duration = Duration::from_nanos(u64::MAX);
 
 fn times(base: Duration, factor: u64) -> Duration {
     let nanos = base.as_nanos().saturating_mul(u128::from(factor));
@@ -192,11 +191,11 @@ mod tests {
         }
         let settings = settings(&[("growth", "double")]);
         let queue = after(100, &settings);
-        assert_eq!(queue.gap(&settings, Timestamp::from_secs(100)), LONGEST);
+        assert_eq!(queue.gap(&settings, Timestamp::from_secs(100)), MAX_GAP);
     }
 
     #[test]
-    fn a_success_takes_the_oldest_failure_away() {
+    fn a_success_removes_the_oldest_failure() {
         let settings = settings(&[]);
         let mut queue = after(5, &settings);
         for (left, oldest) in [
@@ -219,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_success_does_not_spend_itself_on_a_failure_that_is_out_anyway() {
+    fn a_success_removes_a_failure_that_has_not_expired() {
         let settings = settings(&[]);
         let mut queue = FailureQueue::new();
         queue.failed(&settings, Timestamp::ZERO);
@@ -231,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_age_out_while_nobody_does_anything() {
+    fn failures_expire_without_any_event() {
         let settings = settings(&[]);
         let queue = after(3, &settings);
         let count = |nanos| queue.failures(&settings, Timestamp::from_nanos(nanos));
@@ -241,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn no_age_means_never() {
+    fn a_max_age_of_zero_never_expires() {
         let settings = settings(&[("max_age", "0s")]);
         let queue = after(3, &settings);
         assert_eq!(queue.failures(&settings, Timestamp::MAX), 3);

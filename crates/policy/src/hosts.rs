@@ -1,8 +1,8 @@
-//! What is said about single hosts, and about all hosts below one.
+//! Values by host: that of the host itself, else that of the longest pattern that matches, else the
+//! default.
 //!
-//! A value for every host: that of the host itself, else that of the longest pattern that matches,
-//! else the default. Values are named by a small [`HostIndex`], not by reference: a gate keeps two
-//! bytes of where its settings are, and a reload swaps the whole list.
+//! Values are referred to by a small [`HostIndex`]: a gate stores two bytes for its settings, and a
+//! reload replaces the whole list.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -88,12 +88,12 @@ fn may_have_port(host: &str) -> bool {
     !host.contains('/') && (host.ends_with(']') || !host.contains(':'))
 }
 
-/// Which value a host has. Valid for the [`Hosts`] that gave it out.
+/// The index of a value. Valid for the [`Hosts`] that returned it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct HostIndex(u16);
 
 impl HostIndex {
-    /// That of every host of which nothing is said.
+    /// The default.
     pub const DEFAULT: Self = Self(0);
 }
 
@@ -111,7 +111,7 @@ impl HostIndex {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hosts<T> {
-    /// The default at 0, then the others in the order they came.
+    /// The default at 0, then the others in the order of insertion.
     values: Vec<T>,
     patterns: Vec<HostPattern>,
     exact: BTreeMap<String, HostIndex>,
@@ -121,7 +121,7 @@ pub struct Hosts<T> {
 
 impl<T> Hosts<T> {
     /// How many hosts can have values of their own.
-    pub const MOST: usize = u16::MAX as usize;
+    pub const MAX_HOSTS: usize = u16::MAX as usize;
 
     /// The same value for every host.
     pub fn new(default: T) -> Self {
@@ -133,8 +133,7 @@ impl<T> Hosts<T> {
         }
     }
 
-    /// Says something about a host or pattern; what was said before is replaced. `None` if there
-    /// are [`Hosts::MOST`] already.
+    /// Sets the value of a host or pattern. `None` if there are [`Hosts::MAX_HOSTS`] already.
     pub fn insert(&mut self, pattern: HostPattern, value: T) -> Option<HostIndex> {
         if let Some(index) = self.position(&pattern) {
             self.values[usize::from(index.0)] = value;
@@ -162,7 +161,7 @@ impl<T> Hosts<T> {
         self.exact.insert(key.to_owned(), index);
     }
 
-    /// Takes an [alias](Self::alias) back. `false` if there was none.
+    /// Removes an [alias](Self::alias). `false` if there was none.
     pub fn forget_alias(&mut self, key: &str) -> bool {
         let index = self.exact.get(key).copied();
         // A host that has a value of its own is no alias, whatever it is called.
@@ -195,7 +194,7 @@ impl<T> Hosts<T> {
         value.unwrap_or_else(|| self.default_value())
     }
 
-    /// The value of every host of which nothing is said.
+    /// The default value.
     pub fn default_value(&self) -> &T {
         self.values.first().expect("the default is never removed")
     }
@@ -205,12 +204,12 @@ impl<T> Hosts<T> {
         self.patterns.get(usize::from(index.0).checked_sub(1)?)
     }
 
-    /// Every host and pattern with its value, in the order they came; not the default.
+    /// Every host and pattern with its value, in the order of insertion, without the default.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&HostPattern, &T)> {
         self.patterns.iter().zip(&self.values[1..])
     }
 
-    /// Every value, the default's too.
+    /// Every value, with the default.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.values.iter_mut()
     }
@@ -252,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_twice_is_replaced_in_its_place() {
+    fn a_second_value_replaces_the_first_in_its_place() {
         let mut hosts = Hosts::new(0);
         let first = hosts.insert(pattern("a.example.com"), 1).unwrap();
         let wild = hosts.insert(pattern("*.example.com"), 2).unwrap();
@@ -263,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alias_can_be_taken_back_and_a_host_cannot() {
+    fn an_alias_can_be_removed_and_a_host_cannot() {
         let mut hosts = Hosts::new(0);
         hosts.insert(pattern("a.example.com"), 1).unwrap();
         hosts.alias("llm/a", "a.example.com");
@@ -308,9 +307,9 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_last_one() {
+    fn insertion_fails_at_max_hosts() {
         let mut hosts = Hosts::new(0_u32);
-        for number in 1..=u32::try_from(Hosts::<u32>::MOST).unwrap() {
+        for number in 1..=u32::try_from(Hosts::<u32>::MAX_HOSTS).unwrap() {
             let host = HostPattern::Exact(format!("h{number}"));
             hosts.insert(host, number).unwrap();
         }

@@ -7,9 +7,9 @@
 //! (settings, a `Host` header, an event of a replay), and because it would repair what is better
 //! refused: a `\` for a `/`, a tab within a name, `%41` for `a`.
 //!
-//! What is decided here, for the record:
+//! Decisions:
 //!
-//! * Without a scheme both 80 and 443 go, for nobody can tell which is meant. With one only its
+//! * Without a scheme both 80 and 443 are removed, because either may be meant. With one only its
 //!   own: `http://example.com:443` is another server than `example.com`. Its key,
 //!   `example.com:443`, must not be normalised again; for every other key that changes nothing.
 //! * Any scheme will do; only `http`, `https`, `ws` and `wss` have a default port.

@@ -1,14 +1,13 @@
 //! Randomness as a value.
 //!
 //! Jitter and probing need random numbers, and a decision that cannot be repeated cannot be
-//! tested, so a policy never draws from the system: whoever owns the clock also owns a [`Random`]
-//! and passes it in. The generator is SplitMix64 (Steele, Lea and Flood, 2014): eight bytes of
-//! state, one addition and two multiplications a number, no bad seeds. The larger generators of
-//! the xoshiro family buy a longer period, which nobody who draws a few numbers per request can
-//! see. It is not fit for secrets: two outputs reveal all others.
+//! tested, so a policy never draws from the system: the owner of the clock passes a [`Random`] in. The generator is SplitMix64 (Steele, Lea and Flood, 2014): eight bytes of
+//! state, one addition and two multiplications a number, no bad seeds. A few numbers per request do
+//! not need the longer period of the xoshiro family. It is not fit for secrets: two outputs reveal
+//! all others.
 //!
-//! The numbers depend on the seed alone, not on platform, compiler or release; tests pin them,
-//! for recorded traces rely on them.
+//! The numbers depend on the seed alone, not on platform, compiler or release; recorded traces rely
+//! on them, and tests pin them.
 
 /// A small generator of random numbers, repeatable from its seed.
 ///

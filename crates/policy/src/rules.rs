@@ -1,32 +1,29 @@
-//! What a program's words mean: rules from texts to classes.
+//! Rules that classify the messages of a program.
 //!
-//! Programs such as downloaders report in sentences, and a sentence that says "this will never
-//! work" must neither be tried again nor slow everything else down. Rules are an ordered list, the
-//! first that matches wins, and a text that no rule knows is retryable: trying once too often
-//! costs a gap, giving up wrongly costs the item.
-//!
-//! Texts are found as whole words in any case, as everywhere ([`crate::text`]): programs change
-//! the case of their messages from release to release, and parts of words mean other things.
+//! Programs such as downloaders report errors as sentences. An error that is final must neither be
+//! retried nor slow other items down. Rules are an ordered list, the first that matches wins, and a
+//! text that none matches is retryable: one retry too many costs a gap, giving up wrongly costs the
+//! item. Phrases match as whole words in any case ([`crate::text`]).
 
 use std::borrow::Cow;
 
 use crate::text::contains_words;
 
-/// What a text says about an attempt.
+/// The class of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// It worked, or there was nothing to do.
+    /// It succeeded, or there was nothing to do.
     Success,
-    /// It failed, and may work later.
+    /// It failed and may succeed later.
     Retryable,
-    /// It will never work: the item itself is the reason.
+    /// It will never succeed: the item itself is the reason.
     Terminal,
-    /// The site takes us for a robot: may work later, and certainly not sooner by asking faster.
+    /// The site suspects a bot: a failure that may succeed later.
     BotCheck,
 }
 
 impl Class {
-    /// The word for it in replay, rules and logs.
+    /// Its name in replay, rules and logs.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Success => "success",
@@ -36,7 +33,7 @@ impl Class {
         }
     }
 
-    /// Does it say something about the upstream, so that the next attempts should wait longer?
+    /// Does it count as a failure of the upstream?
     pub const fn is_failure(self) -> bool {
         match self {
             Self::Retryable | Self::BotCheck => true,
@@ -50,9 +47,9 @@ impl Class {
 pub struct Rule {
     /// Phrases that must all occur, anywhere and in any order. A rule without any never matches.
     pub phrases: Vec<Cow<'static, str>>,
-    /// What such a text means.
+    /// The class of such a text.
     pub class: Class,
-    /// A short name for people, such as `private_video`.
+    /// A short name, such as `private_video`.
     pub name: Cow<'static, str>,
 }
 
@@ -83,12 +80,12 @@ impl Rule {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules(Vec<Rule>);
 
-/// What a list of rules makes of a text.
+/// The result of judging a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Judgement<'r> {
     /// The class.
     pub class: Class,
-    /// The rule that decided; `None` if none knows the text.
+    /// The rule that matched; `None` if none did.
     pub rule: Option<&'r Rule>,
 }
 
@@ -125,7 +122,7 @@ impl Rules {
         &self.0
     }
 
-    /// What `text` means: by the first rule that matches, else retryable.
+    /// The class of `text`: that of the first rule that matches, else retryable.
     pub fn judge(&self, text: &[u8]) -> Judgement<'_> {
         let rule = self.0.iter().find(|rule| rule.matches(text));
         Judgement {
@@ -147,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_will_never_work_is_terminal() {
+    fn final_errors_are_terminal() {
         for (text, name) in [
             (
                 "ERROR: [youtube] x: Private video. Sign in",
@@ -190,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_rule_knows_is_retryable() {
+    fn unknown_texts_are_retryable() {
         for text in [
             "",
             "Read timed out.",
@@ -222,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_says_something_about_the_upstream_is_a_failure() {
+    fn only_retryable_and_bot_check_are_failures() {
         for (class, is_failure) in [
             (Class::Success, false),
             (Class::Retryable, true),

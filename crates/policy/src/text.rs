@@ -1,8 +1,8 @@
-//! Words in the texts that servers and programs write, found on word borders in any case.
+//! Search for phrases in texts of servers and programs, on word borders and in any case.
 //!
 //! One matcher for every list of texts: verdicts, the rules of a route, protection, downloads.
-//! Plain substring search is what goes wrong elsewhere ("id 15042991" read as a 429, "separate
-//! limitations" as a rate limit), and a regex engine is more than a closed list of phrases needs.
+//! Substring search fails ("id 15042991" read as a 429, "separate limitations" as a rate limit), and
+//! a regex engine is more than a closed list of phrases needs.
 //!
 //! How a phrase matches:
 //! - letters without regard to ASCII case;
@@ -10,7 +10,7 @@
 //!   is found in `rate_limit_exceeded`, `Rate-Limit` and "rate  limit"; other punctuation of the
 //!   phrase stands for itself;
 //! - a word is found whole: "rate limit" is neither in "rate limiting" nor in "corporate limit".
-//!   Lists name each form that real APIs write, which reads better than a stemmer's surprises;
+//!   Lists name each form that real APIs write;
 //! - digits are part of words, `_`, `-`, punctuation and non-ASCII bytes are not (servers glue
 //!   phrases to “quotes” and to scripts that have no blanks);
 //! - a phrase right after a slash is part of a link, not of a sentence: an error that points to

@@ -50,9 +50,9 @@ impl Timestamp {
         self.0.saturating_sub(earlier.0) as f64 / NANOS_PER_SECOND
     }
 
-    /// The first whole nanosecond at or after `seconds` from here. Waits are rounded up, so that
-    /// whoever sleeps exactly as long as told finds what they waited for; what lies within the
-    /// rounding of the float itself, 18 000 000.000 000 004 ns, is the whole number that was meant.
+    /// The first whole nanosecond at or after `seconds` from here. Waits are rounded up, so that a
+    /// token is there at the end of its wait; a value within the float's own rounding of a whole
+    /// number, such as 18 000 000.000 000 004 ns, is that number.
     /// NaN and negative values are no wait; values past the end of time saturate.
     pub fn after_seconds(self, seconds: f64) -> Self {
         let nanos = seconds * NANOS_PER_SECOND;
@@ -83,7 +83,7 @@ pub(crate) fn nanos(length: Duration) -> u64 {
 }
 
 /// A [`Timestamp`] in four bytes: whole seconds, rounded down. `Option` of it takes four bytes as
-/// well. The last second it can tell comes after 136 years; later instants saturate there.
+/// well. Instants after 136 years saturate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CoarseTime(NonZeroU32);
 

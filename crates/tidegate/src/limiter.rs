@@ -213,7 +213,7 @@ impl Limiter {
 
     /// Changes the settings of one host, or of all below one.
     ///
-    /// Returns `false`, and changes nothing, if [`Hosts::MOST`] hosts have settings of their own
+    /// Returns `false`, and changes nothing, if [`Hosts::MAX_HOSTS`] hosts have settings of their own
     /// already.
     pub fn set_host(&self, pattern: HostPattern, settings: impl Into<HostSettings>) -> bool {
         self.change_settings(|hosts| hosts.insert(pattern, settings.into()).is_some())

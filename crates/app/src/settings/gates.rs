@@ -36,7 +36,7 @@ pub(crate) fn read(section: &Section<'_>) -> Hosts<HostSettings> {
         }
         let settings = read_host(&pattern, &options, told.as_ref(), &host);
         if gates.insert(pattern, settings).is_none() {
-            let most = Hosts::<HostSettings>::MOST;
+            let most = Hosts::<HostSettings>::MAX_HOSTS;
             let what = format!("is one too many, expected at most {most} hosts");
             host.reader
                 .report(Problem::about(&host.place, &host.path, what));

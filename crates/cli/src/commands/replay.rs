@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
-use sim::replay::{self, Error, Manner, Replay};
+use sim::replay::{self, Error, Replay, ReplayOptions};
 
 use super::Failure;
 use crate::args;
@@ -127,12 +127,12 @@ fn start(args: &ReplayArgs) -> Result<Box<dyn Replay>, Failure> {
             None => errors.push(anyhow!("`--set {setting}` has no `=`, expected KEY=VALUE")),
         }
     }
-    let manner = Manner {
+    let options = ReplayOptions {
         explain: args.explain,
         seed: args.seed.unwrap_or_default(),
         jitter: args.jitter.is_none(),
     };
-    match policy(args.policy).start(settings, args.preset.as_deref(), manner) {
+    match policy(args.policy).start(settings, args.preset.as_deref(), options) {
         Ok(replay) if errors.is_empty() => return Ok(replay),
         Ok(_) => {}
         Err(problems) => errors.extend(problems.into_iter().map(Into::into)),

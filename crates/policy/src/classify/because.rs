@@ -1,12 +1,12 @@
-//! What decided a verdict, for people to read.
+//! What decided a verdict.
 
 use std::fmt;
 
 use crate::hint::Source;
 use crate::outcome::Failure;
 
-/// What decided a verdict. Displayed in words, of which none come from the answer itself: no
-/// payload reaches a log through them.
+/// What decided a verdict. Its text contains nothing of the response, so that no payload reaches a
+/// log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Because {
     /// The rule with this number, counted from 1.
@@ -17,13 +17,13 @@ pub enum Because {
     Text(&'static str),
     /// The status by itself.
     Status(u16),
-    /// The status together with a hint that was read there.
+    /// The status together with a hint from this source.
     StatusWithHint(u16, Source),
     /// A header that names a wait.
     Header(Source),
-    /// A header, if known which, that says that nothing remains.
+    /// A header that says that nothing remains, if known which.
     NothingRemaining(Option<Source>),
-    /// No answer came.
+    /// No response.
     Failure(Failure),
 }
 

@@ -2,16 +2,16 @@
 //!
 //! The list is closed, each entry with an API that sends it. Codes that only repeat their status
 //! ("service_unavailable" on a 503) are left out: the status, with the hint, says more. Where
-//! APIs use one code for different things, the milder verdict is taken, for `QuotaExhausted`
-//! stops a gate until a person looks at it.
+//! APIs use one code for different things, the milder verdict is taken, because `QuotaExhausted`
+//! stops a gate until a person resets it.
 
 use super::Position;
 use crate::json::{self, Entry, Value};
 use crate::outcome::Verdict;
 use crate::text::same_name;
 
-/// The code in `body` that says most, and its verdict: a used-up allowance before throttling
-/// before overload, then the first. Bodies often have several, such as a general `status` beside
+/// The most serious code in `body`, and its verdict: a used-up quota before throttling before
+/// overload, then the first. Bodies often have several, such as a general `status` beside
 /// the `reason` in question.
 pub(super) fn find(body: &[u8], position: Position) -> Option<(&'static str, Verdict)> {
     json::entries(body)
@@ -60,8 +60,8 @@ const KEYS: &[&str] = &[
     "name",
 ];
 
-/// Those of them that say by themselves that something went wrong. In a success, `status` and
-/// `type` at the top describe the thing that was asked for.
+/// Those that mean an error by themselves. In a success, `status` and `type` at the top describe
+/// the resource.
 const ERROR_KEYS: &[&str] = &["error", "error_code", "code"];
 
 /// The value of `entry` without its prefix, if it can be a code.
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn the_code_that_says_most_wins() {
+    fn the_most_serious_code_wins() {
         check(
             r#"{"error":{"status":"RESOURCE_EXHAUSTED","errors":[{"reason":"dailyLimitExceeded"}]}}"#,
             Some("dailyLimitExceeded"),

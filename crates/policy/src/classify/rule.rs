@@ -1,23 +1,23 @@
-//! Rules of a route: what its owner knows of an API and we do not.
+//! A route's own rules for verdicts.
 
 use super::code;
 use crate::hint::Response;
 use crate::outcome::Verdict;
 use crate::text::contains_words;
 
-/// A verdict for the answers that meet all the conditions given. A rule without any condition
-/// holds for every answer.
+/// A verdict for responses that meet all given conditions. A rule without conditions holds for
+/// every response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// The answer has one of these statuses; any if empty.
+    /// The response has one of these statuses; any if empty.
     pub statuses: Vec<u16>,
-    /// The answer has this header.
+    /// The response has this header.
     pub header: Option<HeaderRule>,
     /// A structured body has this code, at any depth and in any spelling.
     pub code: Option<String>,
-    /// The body has this text, as [`contains_words`] finds it.
+    /// The body contains this text, see [`contains_words`].
     pub text: Option<String>,
-    /// What such an answer means.
+    /// The verdict.
     pub verdict: Verdict,
 }
 
@@ -26,7 +26,7 @@ pub struct Rule {
 pub struct HeaderRule {
     /// The header's name, in any case.
     pub name: String,
-    /// Its value has this text, as [`contains_words`] finds it; empty for any value.
+    /// Its value contains this text, see [`contains_words`]; empty for any value.
     pub matches: String,
 }
 

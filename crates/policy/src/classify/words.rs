@@ -1,8 +1,8 @@
-//! Words in bodies that mean something, where no code and no status says more.
+//! Words in bodies that decide where no code and no status does.
 //!
 //! Whole words in any case, each form by itself: see [`crate::text`].
 
-/// Words that name billing or an allowance that will not come back within minutes.
+/// Words that name billing or a quota that does not reset within minutes.
 pub(super) const ALLOWANCE: &[&str] = &[
     // OpenAI and Google, and those that copied the sentence.
     "exceeded your current quota",

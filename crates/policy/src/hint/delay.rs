@@ -1,7 +1,7 @@
-//! One value that says "not before": a number, a length of time or a date.
+//! One value that names a wait: a number, a duration or a date.
 //!
-//! The forms are told apart by what they begin with and by size, so that no number ever reaches
-//! a date parser. A number above 10⁹ cannot be a wait in seconds (it would be 31 years) and is
+//! The form follows from the first byte and the size, so that no number ever reaches a date
+//! parser. A number above 10⁹ cannot be a wait in seconds (it would be 31 years) and is
 //! Unix time in seconds; one above 10¹² is Unix time in milliseconds.
 
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::number::{Decimal, ceil};
 use super::{Source, date, span};
 use crate::time::WallTime;
 
-/// A wait as it was written: only the end of the headers shows what "now" is at the server.
+/// A wait as written: the server's "now" is known only after all headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Delay {
     /// This many milliseconds from now.
@@ -69,8 +69,8 @@ impl Delay {
 const UNIX_SECONDS_ABOVE: Decimal = Decimal::whole(1_000_000_000);
 const UNIX_MILLIS_ABOVE: Decimal = Decimal::whole(1_000_000_000_000);
 
-/// The longest of several delays and where it was read. Relative and absolute ones are kept
-/// apart until "now" is known.
+/// The longest of several delays and where it was read. Relative and absolute ones stay apart until
+/// "now" is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Longest {
     relative: Option<(u64, Source)>,
@@ -85,8 +85,7 @@ impl Longest {
         }
     }
 
-    /// What is to be waited, if "now" is known where that matters. A moment that has passed is
-    /// no wait.
+    /// The longest wait, if "now" is known where that matters. A time that has passed is no wait.
     pub(super) fn from(&self, now: Option<WallTime>) -> Option<(Duration, Source)> {
         let relative = self
             .relative
@@ -156,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn forms_are_told_apart() {
+    fn reads_each_form() {
         check("120", &[Delay::In(120_000)]);
         check(" \"120\" ; ", &[Delay::In(120_000)]);
         check("1.5", &[Delay::In(1500)]);

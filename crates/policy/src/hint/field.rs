@@ -9,9 +9,9 @@
 pub(super) struct Piece<'a> {
     /// It begins a member of the list: it is first or follows a comma.
     pub(super) first: bool,
-    /// What stands before the `=`, or everything; without its quotes.
+    /// The part before the `=`, or everything; without quotes.
     pub(super) name: &'a [u8],
-    /// What stands after the `=`, without its quotes.
+    /// The part after the `=`, without quotes.
     pub(super) value: Option<&'a [u8]>,
 }
 

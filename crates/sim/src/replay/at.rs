@@ -1,4 +1,4 @@
-//! The axis that events happen on: seconds from the start, exact to the nanosecond.
+//! The times of events: seconds from the start, exact to the nanosecond.
 //!
 //! Times are read from the digits as written and not by way of a floating-point number, which past
 //! some months no longer tells one nanosecond from the next. Digits beyond nanoseconds round to the
@@ -40,7 +40,7 @@ impl<'a> At<'a> {
     }
 }
 
-/// Sees to it that time never goes back.
+/// Checks that time never goes back.
 #[derive(Debug, Default)]
 pub(super) struct Timeline {
     last: Timestamp,

@@ -1,4 +1,4 @@
-//! What came of an attempt, as an event tells it: read, judged, ready for a policy to learn from.
+//! The outcome and verdict of an attempt, read from an event.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use policy::classify::{self, Judgement};
 use policy::hint::{self, Hint};
 use policy::outcome::{Outcome, UpstreamResponse};
 
-use super::event::{Event, Reply, phase};
+use super::event::{Event, EventResult, phase};
 use super::problem::Problem;
 
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub(super) struct Attempt {
     response: UpstreamResponse,
     hint: Hint,
     latency: Option<Duration>,
-    /// What it means, and what decided that.
+    /// The verdict and what decided it.
     pub(super) judgement: Judgement,
 }
 
@@ -22,8 +22,8 @@ impl Attempt {
     pub(super) fn read(event: &Event<'_>) -> Result<Self, Problem> {
         let latency = event.latency()?;
         let now = event.now()?;
-        Ok(match event.reply()? {
-            Reply::Answered(answered) => {
+        Ok(match event.attempt_result()? {
+            EventResult::Response(answered) => {
                 let response = answered.response();
                 let hint = hint::read(&response, now);
                 Self {
@@ -33,7 +33,7 @@ impl Attempt {
                     latency,
                 }
             }
-            Reply::Failed(failure) => Self {
+            EventResult::Failed(failure) => Self {
                 response: UpstreamResponse::Failed {
                     failure,
                     phase: phase(failure),

@@ -25,7 +25,7 @@ use super::explain;
 use super::hint::millis;
 use super::object::Object;
 use super::problem::Problem;
-use super::{Manner, Replay, SettingProblem};
+use super::{Replay, ReplayOptions, SettingProblem};
 
 /// Builds the settings from a preset and what was written over it. All problems are found in one
 /// go.
@@ -74,17 +74,17 @@ pub(super) struct BackoffReplay {
 }
 
 impl BackoffReplay {
-    pub(super) fn new(settings: BackoffSettings, manner: Manner) -> Self {
+    pub(super) fn new(settings: BackoffSettings, options: ReplayOptions) -> Self {
         Self {
-            settings: if manner.jitter {
+            settings: if options.jitter {
                 settings
             } else {
                 without_jitter(settings)
             },
-            random: Random::from_seed(manner.seed),
+            random: Random::from_seed(options.seed),
             item: Item::new(ItemKind::of("GET"), Timestamp::ZERO),
             timeline: Timeline::default(),
-            explain: manner.explain,
+            explain: options.explain,
         }
     }
 

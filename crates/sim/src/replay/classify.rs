@@ -10,7 +10,7 @@ use policy::time::WallTime;
 
 use super::Replay;
 use super::at::Timeline;
-use super::event::{Event, Reply};
+use super::event::{Event, EventResult};
 use super::explain;
 use super::object::Object;
 use super::problem::Problem;
@@ -33,7 +33,7 @@ impl ClassifyReplay {
 impl Replay for ClassifyReplay {
     fn line(&mut self, line: &str, out: &mut Vec<u8>) -> Result<(), Problem> {
         let event = Event::read(line)?;
-        let judgement = judge(&event.reply()?, event.now()?);
+        let judgement = judge(&event.attempt_result()?, event.now()?);
         let at = event.next_at(&mut self.timeline)?;
         Object::answering(at, out)
             .text("verdict", judgement.verdict.map(Verdict::as_str))
@@ -44,12 +44,12 @@ impl Replay for ClassifyReplay {
     }
 }
 
-fn judge(reply: &Reply<'_>, now: Option<WallTime>) -> Judgement {
+fn judge(reply: &EventResult<'_>, now: Option<WallTime>) -> Judgement {
     match reply {
-        Reply::Answered(answer) => {
+        EventResult::Response(answer) => {
             let response = answer.response();
             classify::response(&[], &response, &hint::read(&response, now))
         }
-        Reply::Failed(failure) => classify::failure(*failure),
+        EventResult::Failed(failure) => classify::failure(*failure),
     }
 }

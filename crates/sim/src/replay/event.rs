@@ -1,11 +1,10 @@
-//! Events as they stand on a line: every field that any policy reads, and how it is read.
+//! Events of a replay: every field that any policy reads.
 //!
-//! Fields stay raw until a policy asks for them, so that a message can quote a value as it was
-//! written, and nobody pays for what is not read. Other fields are ignored: traces carry notes. A
-//! field that is null counts as missing; one that is given twice is a bad line, for nobody can say
-//! which was meant.
+//! Fields stay raw until a policy reads them, so that a message can quote the value as written.
+//! Other fields are ignored: traces carry notes. A field that is null counts as missing; one that
+//! is given twice is a bad line.
 
-mod course;
+mod kinds;
 mod raw;
 
 use std::borrow::Cow;
@@ -17,7 +16,7 @@ use policy::time::WallTime;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-pub(super) use self::course::{Ending, Move, Tidings};
+pub(super) use self::kinds::{FinishResult, ProtectionEvent, QueueEvent};
 use self::raw::{Headers, bytes, text, whole};
 use super::at::{At, Timeline, scaled};
 use super::problem::Problem;
@@ -65,18 +64,18 @@ pub(super) struct Event<'a> {
     progress: Option<&'a RawValue>,
 }
 
-/// What an attempt came to: exactly one of `status` and `failure`.
+/// The result of an attempt: exactly one of `status` and `failure`.
 #[derive(Debug)]
-pub(super) enum Reply<'a> {
-    /// An answer.
-    Answered(Answered<'a>),
-    /// No answer.
+pub(super) enum EventResult<'a> {
+    /// A response.
+    Response(EventResponse<'a>),
+    /// No response.
     Failed(Failure),
 }
 
-/// An answer, with what it carried.
+/// A response with headers and body.
 #[derive(Debug)]
-pub(super) struct Answered<'a> {
+pub(super) struct EventResponse<'a> {
     status: u16,
     headers: Headers<'a>,
     body: Cow<'a, [u8]>,
@@ -84,10 +83,10 @@ pub(super) struct Answered<'a> {
 
 /// What an event of the gate does: exactly one of `acquire` and `settle`.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Action<'a> {
+pub(super) enum GateEvent<'a> {
     /// Ask at this key's gate.
     Acquire(Cow<'a, str>),
-    /// Tell how the attempt of the n-th acquire ended.
+    /// Settle the attempt of the n-th acquire.
     Settle(u64),
 }
 
@@ -134,12 +133,12 @@ impl<'a> Event<'a> {
         rfc3339::parse(&text).map(Some).ok_or_else(expected)
     }
 
-    pub(super) fn action(&self) -> Result<Action<'a>, Problem> {
+    pub(super) fn gate_event(&self) -> Result<GateEvent<'a>, Problem> {
         match (self.acquire, self.settle) {
-            (Some(key), None) => Ok(Action::Acquire(text(key).ok_or_else(|| {
+            (Some(key), None) => Ok(GateEvent::Acquire(text(key).ok_or_else(|| {
                 Problem::value("acquire", key, "a key, as a string", GATE_EVENTS)
             })?)),
-            (None, Some(number)) => Ok(Action::Settle(whole(number).ok_or_else(|| {
+            (None, Some(number)) => Ok(GateEvent::Settle(whole(number).ok_or_else(|| {
                 let expected = "the number of an acquire line, from 1";
                 Problem::value("settle", number, expected, GATE_EVENTS)
             })?)),
@@ -187,10 +186,10 @@ impl<'a> Event<'a> {
         Ok(Some(Duration::from_nanos(nanos)))
     }
 
-    pub(super) fn reply(&self) -> Result<Reply<'a>, Problem> {
+    pub(super) fn attempt_result(&self) -> Result<EventResult<'a>, Problem> {
         match (self.status, self.failure) {
-            (Some(status), None) => Ok(Reply::Answered(self.answered(read_status(status)?)?)),
-            (None, Some(failure)) => Ok(Reply::Failed(read_failure(failure)?)),
+            (Some(status), None) => Ok(EventResult::Response(self.response(read_status(status)?)?)),
+            (None, Some(failure)) => Ok(EventResult::Failed(read_failure(failure)?)),
             (Some(_), Some(_)) => Err(Problem::new(
                 "has both `status` and `failure`, expected one of them",
                 REPLIES,
@@ -203,12 +202,12 @@ impl<'a> Event<'a> {
     }
 
     /// The answer, where its status does not matter: 200 if there is none.
-    pub(super) fn answer(&self) -> Result<Answered<'a>, Problem> {
-        self.answered(self.status.map_or(Ok(200), read_status)?)
+    pub(super) fn any_response(&self) -> Result<EventResponse<'a>, Problem> {
+        self.response(self.status.map_or(Ok(200), read_status)?)
     }
 
-    fn answered(&self, status: u16) -> Result<Answered<'a>, Problem> {
-        Ok(Answered {
+    fn response(&self, status: u16) -> Result<EventResponse<'a>, Problem> {
+        Ok(EventResponse {
             status,
             headers: self
                 .headers
@@ -220,7 +219,7 @@ impl<'a> Event<'a> {
     }
 }
 
-impl Answered<'_> {
+impl EventResponse<'_> {
     /// The answer as hints and verdicts read it.
     pub(super) fn response(&self) -> Response<'_, impl Iterator<Item = (&str, &[u8])> + Clone> {
         Response {
@@ -327,7 +326,7 @@ mod tests {
     }
 
     fn headers(line: &str) -> Vec<(String, Vec<u8>)> {
-        let answer = event(line).answer().unwrap();
+        let answer = event(line).any_response().unwrap();
         let headers = answer.response().headers;
         headers
             .map(|(name, value)| (name.to_owned(), value.to_vec()))
@@ -366,10 +365,10 @@ mod tests {
         assert_eq!(event.at().unwrap(), None);
         assert_eq!(event.now().unwrap(), None);
         assert_eq!(event.latency().unwrap(), None);
-        assert_eq!(event.action().unwrap(), Action::Settle(3));
+        assert_eq!(event.gate_event().unwrap(), GateEvent::Settle(3));
         assert!(matches!(
-            event.reply().unwrap(),
-            Reply::Failed(Failure::Reset)
+            event.attempt_result().unwrap(),
+            EventResult::Failed(Failure::Reset)
         ));
     }
 
@@ -380,7 +379,7 @@ mod tests {
             "[".repeat(5000),
             "]".repeat(5000)
         );
-        assert_eq!(event(&deep).action().unwrap(), Action::Settle(1));
+        assert_eq!(event(&deep).gate_event().unwrap(), GateEvent::Settle(1));
     }
 
     #[test]

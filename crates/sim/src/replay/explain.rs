@@ -1,7 +1,4 @@
-//! Why a gate, a hint or a verdict is as it is: one sentence for a person.
-//!
-//! What the policies call by a word, [`Reason`], `Why`, `Because` and `Source`, keeps that word or
-//! the policy's own phrase for it; only what joins them is added here.
+//! The sentences of `--explain` for gates, hints and verdicts.
 
 use policy::classify::Judgement;
 use policy::duration::Exact;
@@ -30,7 +27,7 @@ pub(super) fn left(permit: &Permit, gate: &Gate) -> String {
     )
 }
 
-/// An ask that stands in line.
+/// An ask that waits.
 pub(super) fn waits(reason: Reason, until: Option<Timestamp>, gate: &GateSnapshot) -> String {
     let what = match reason {
         Reason::Rate => format!("a token: {}", pace(gate.rate)),
@@ -52,7 +49,7 @@ pub(super) fn waits(reason: Reason, until: Option<Timestamp>, gate: &GateSnapsho
     format!("waits for {what}{ahead}, {leaves}")
 }
 
-/// An ask that may not leave.
+/// An ask that is refused.
 pub(super) fn refused(reason: Reason, until: Option<Timestamp>, gate: &GateSnapshot) -> String {
     let why = match reason {
         Reason::Deadline => "it could not leave before its deadline".to_owned(),
@@ -76,7 +73,7 @@ fn obstacle(reason: Reason, gate: &GateSnapshot) -> String {
     }
 }
 
-/// What an outcome meant to its gate.
+/// What an outcome changed at its gate.
 pub(super) fn settled(judgement: &Judgement, is_late: bool, gate: &GateSnapshot) -> String {
     let mut sentence = judged(judgement);
     if is_late {
@@ -100,7 +97,7 @@ pub(super) fn judged(judgement: &Judgement) -> String {
     }
 }
 
-/// What an answer says about pace.
+/// The hint of a response.
 pub(super) fn hinted(hint: &Hint) -> String {
     let source = match hint.source {
         Some(source) => format!(" (`{source}`)"),
@@ -120,7 +117,7 @@ pub(super) fn hinted(hint: &Hint) -> String {
 }
 
 fn pace(rate: f64) -> String {
-    // A learned rate has many digits; three of them are all that a person reads.
+    // A learned rate has many digits; people read three.
     let rounded = (rate * 1000.0).round() / 1000.0;
     format!("{rounded} requests per second")
 }

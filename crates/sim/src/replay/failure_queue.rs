@@ -7,11 +7,11 @@ use policy::rules::{Class, Rules};
 use policy::time::Timestamp;
 
 use super::at::Timeline;
-use super::event::{Event, Tidings};
+use super::event::{Event, QueueEvent};
 use super::hint::millis;
 use super::object::Object;
 use super::problem::Problem;
-use super::{Manner, Replay};
+use super::{Replay, ReplayOptions};
 
 #[derive(Debug)]
 pub(super) struct FailureQueueReplay {
@@ -24,9 +24,9 @@ pub(super) struct FailureQueueReplay {
 }
 
 impl FailureQueueReplay {
-    pub(super) fn new(settings: FailureQueueSettings, manner: Manner) -> Self {
+    pub(super) fn new(settings: FailureQueueSettings, options: ReplayOptions) -> Self {
         Self {
-            settings: if manner.jitter {
+            settings: if options.jitter {
                 settings
             } else {
                 settings.without_variance()
@@ -34,8 +34,8 @@ impl FailureQueueReplay {
             timeline: Timeline::default(),
             rules: Rules::yt_dlp(),
             queue: FailureQueue::new(),
-            random: Random::from_seed(manner.seed),
-            explain: manner.explain,
+            random: Random::from_seed(options.seed),
+            explain: options.explain,
         }
     }
 
@@ -68,12 +68,12 @@ impl Replay for FailureQueueReplay {
     fn line(&mut self, line: &str, out: &mut Vec<u8>) -> Result<(), Problem> {
         let event = Event::read(line)?;
         let at = event.required_at()?;
-        let tidings = event.tidings()?;
+        let queue_event = event.queue_event()?;
         let now = self.timeline.advance(at)?;
-        let (class, what) = match &tidings {
-            Tidings::Ask => (None, String::new()),
-            Tidings::Result(class) => (Some(*class), format!("{}; ", class.as_str())),
-            Tidings::Text(text) => {
+        let (class, what) = match &queue_event {
+            QueueEvent::Ask => (None, String::new()),
+            QueueEvent::Result(class) => (Some(*class), format!("{}; ", class.as_str())),
+            QueueEvent::Text(text) => {
                 let judgement = self.rules.judge(text.as_bytes());
                 let class = judgement.class.as_str();
                 let what = match judgement.rule {

@@ -1,11 +1,10 @@
-//! `gate`: asks and results at gates by key, everything else is the gate's own doing.
+//! `gate`: asks and results at gates by key.
 //!
-//! Before an event acts, everyone who was due at or before its time has left their line, in the
-//! order of time over all gates. Nobody leaves after the last event: what would happen then
-//! depends on what never came.
+//! Before an event acts, every ticket that is due at or before its time leaves its line, in the
+//! order of time over all gates. No ticket leaves after the last event.
 //!
-//! What is kept are gates, lines and permits that are out. Which asks were refused and which are
-//! settled is not: both are over, and a trace may have any number of them.
+//! The state is gates, lines and permits in flight. Refused and settled asks are not stored: a
+//! trace may have any number of them.
 
 use std::collections::HashMap;
 
@@ -18,7 +17,7 @@ use policy::time::Timestamp;
 use super::Replay;
 use super::at::{At, Timeline};
 use super::attempt::Attempt;
-use super::event::{Action, Event};
+use super::event::{Event, GateEvent};
 use super::explain;
 use super::gates::{GateId, Gates};
 use super::object::Object;
@@ -32,19 +31,19 @@ pub(super) struct GateReplay {
     gates: Gates,
     tickets: Tickets,
     waiters: Waiters,
-    /// How many asks there were: the number of the last one.
+    /// Asks so far: the number of the last one.
     asks: u64,
-    /// Asks that are not over, by number.
+    /// Asks that wait or are in flight, by number.
     pending: HashMap<u64, Pending>,
     explain: bool,
 }
 
-/// An ask that is not over.
+/// An ask that waits or is in flight.
 #[derive(Debug)]
 enum Pending {
-    /// It stands in a line.
+    /// In a line.
     Waiting,
-    /// Its permit is out.
+    /// In flight.
     Admitted { gate: GateId, permit: Permit },
     /// It was admitted because gates are switched off.
     Ungated,
@@ -54,14 +53,14 @@ impl Replay for GateReplay {
     fn line(&mut self, line: &str, out: &mut Vec<u8>) -> Result<(), Problem> {
         let event = Event::read(line)?;
         let at = event.required_at()?;
-        match event.action()? {
-            Action::Acquire(key) => {
+        match event.gate_event()? {
+            GateEvent::Acquire(key) => {
                 let key = key::normalize(&key).map_err(|error| bad_key(&error))?;
                 self.timeline.advance(at)?;
                 self.admit_due(at.time, out);
                 self.acquire(&key, at, out);
             }
-            Action::Settle(number) => {
+            GateEvent::Settle(number) => {
                 let attempt = Attempt::read(&event)?;
                 self.timeline.advance(at)?;
                 self.admit_due(at.time, out);
@@ -178,7 +177,7 @@ impl GateReplay {
         Ok(())
     }
 
-    /// Lets everyone leave who is due at or before `now`.
+    /// Admits every ticket that is due at or before `now`.
     fn admit_due(&mut self, now: Timestamp, out: &mut Vec<u8>) {
         while let Some((time, gate)) = self.waiters.next_due(now) {
             let left = self.gates.get_mut(gate);
@@ -200,8 +199,8 @@ impl GateReplay {
         }
     }
 
-    /// A gate keeps to the time it gave; should it ever not, it gets one that is later, or has to
-    /// be woken by an event, so that asking for the same time again cannot go on for ever.
+    /// Schedules a later admission after the gate did not admit when due. It never should, but the
+    /// same time again would be an endless loop.
     fn postpone(&mut self, id: GateId, after: Timestamp) {
         let next = self
             .gates
@@ -210,12 +209,12 @@ impl GateReplay {
         self.waiters.schedule(id, next.filter(|&next| next > after));
     }
 
-    /// Brings what is kept about a gate up to date after something happened at it.
+    /// Updates schedule and eviction order of a gate after an event at it.
     fn refresh(&mut self, id: GateId, now: Timestamp) {
         if self.waiters.has_line(id) {
             let gate = self.gates.get(id);
             let next = gate.next_admission(&self.settings, &self.tickets);
-            // Who could have left earlier, had it been known, leaves now.
+            // A ticket that became due in the past leaves now.
             self.waiters.schedule(id, next.map(|next| next.max(now)));
         }
         self.gates.file(id, now);

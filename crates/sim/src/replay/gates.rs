@@ -1,8 +1,8 @@
-//! Gates by key, with the rule for which of them may be forgotten.
+//! Gates by key, with eviction.
 //!
-//! Whether a gate may go changes only when something happens at it, with one exception: a hold
-//! ends by itself. So every gate is filed after each event at it, as one that may go or as one to
-//! look at again when its hold ends, and finding the one to forget never searches through gates.
+//! Whether a gate may be evicted changes only by an event at it, with one exception: a hold ends by
+//! itself. So every gate is filed after each event at it, as evictable or under the end of its hold,
+//! and eviction never searches all gates.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::mem;
@@ -10,12 +10,12 @@ use std::mem;
 use policy::gate::{Gate, GateSettings};
 use policy::time::Timestamp;
 
-/// Names a gate while it exists.
+/// Identifies a gate while it exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct GateId(usize);
 
 impl GateId {
-    /// A small number, used again for another gate after this one is gone.
+    /// A small number, reused after the gate is evicted.
     pub(super) fn index(self) -> usize {
         self.0
     }
@@ -26,11 +26,11 @@ pub(super) struct Gates {
     slots: Vec<Slot>,
     free: Vec<GateId>,
     by_key: HashMap<Box<str>, GateId>,
-    /// Those that may go, the least recently used first.
+    /// Evictable gates, the least recently used first.
     evictable: BTreeMap<u64, GateId>,
-    /// Those that may be able to go when their hold ends.
+    /// Gates that may become evictable when their hold ends.
     held: BTreeSet<(Timestamp, GateId)>,
-    /// Counts uses: their order, also among those at the same time.
+    /// Uses so far: their order, also at equal times.
     uses: u64,
 }
 
@@ -45,7 +45,7 @@ struct Slot {
 /// Where a gate is filed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Filed {
-    /// Nowhere: something has to happen at it before it may go.
+    /// Nowhere: it needs another event before it may be evicted.
     Nowhere,
     /// In `evictable`, under the number of its last use.
     Evictable(u64),
@@ -54,8 +54,8 @@ enum Filed {
 }
 
 impl Gates {
-    /// The gate of `key`, made if there is none, after all that were idle for too long are gone.
-    /// `None` if there are too many and none of them may go.
+    /// The gate of `key`, created if there is none, after idle gates are evicted. `None` if there
+    /// are `max_gates` and none is evictable.
     pub(super) fn enter(
         &mut self,
         settings: &GateSettings,
@@ -82,13 +82,13 @@ impl Gates {
         &mut self.slots[id.0].gate
     }
 
-    /// Notes that the gate was used, by an ask or a result.
+    /// Records a use of the gate, by an ask or a result.
     pub(super) fn used(&mut self, id: GateId) {
         self.uses += 1;
         self.slots[id.0].used = self.uses;
     }
 
-    /// Files the gate anew after anything happened at it.
+    /// Files the gate again after an event at it.
     pub(super) fn file(&mut self, id: GateId, now: Timestamp) {
         let slot = &mut self.slots[id.0];
         let filed = Filed::of(&slot.gate, slot.used, now);
@@ -145,7 +145,7 @@ impl Gates {
         id
     }
 
-    /// Forgets a gate that is filed nowhere any more.
+    /// Removes a gate that is filed nowhere any more.
     fn remove(&mut self, id: GateId) {
         let key = mem::take(&mut self.slots[id.0].key);
         self.by_key.remove(&key);

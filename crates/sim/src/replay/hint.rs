@@ -1,7 +1,7 @@
-//! `hint`: what each answer says about pace.
+//! `hint`: the hint of each response.
 //!
-//! Events stand alone. One without a status is read as 200, to which no rule about refusals
-//! applies. `at` is not needed; where it is given it is echoed and must not go back.
+//! Events are independent. One without a status is read as 200. `at` is optional; if given, it is
+//! echoed and must not go back.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ impl HintReplay {
 impl Replay for HintReplay {
     fn line(&mut self, line: &str, out: &mut Vec<u8>) -> Result<(), Problem> {
         let event = Event::read(line)?;
-        let answer = event.answer()?;
+        let answer = event.any_response()?;
         let hint = hint::read(&answer.response(), event.now()?);
         let at = event.next_at(&mut self.timeline)?;
         let sentence = self.explain.then(|| explain::hinted(&hint));
@@ -59,7 +59,7 @@ fn says_nothing(hint: &Hint) -> bool {
     hint.wait.is_none() && hint.remaining.is_none() && hint.reset.is_none() && hint.scope.is_none()
 }
 
-/// Rounded up: who comes back after so many milliseconds is never early.
+/// Rounded up, so that a wait is never too short.
 pub(super) fn millis(duration: Duration) -> u128 {
     duration.as_nanos().div_ceil(1_000_000)
 }

@@ -1,26 +1,25 @@
 //! Lines of an input, one at a time, with a bound on their length.
 //!
 //! [`BufRead::lines`] neither bounds a line nor says when the next read may wait, and both matter
-//! here: an endless line must not take all memory, and answers must be out before a wait begins.
+//! here: an endless line must not take all memory, and output must be written before a read blocks.
 
 use std::io::{self, BufRead};
 use std::str;
 
 use super::problem::Problem;
 
-/// Bodies of answers are the longest thing an event carries, and only their beginning is ever
-/// kept; whatever is longer than this is not an event.
+/// Bodies are the longest part of an event, and policies read only their beginning.
 const MAX_LINE: usize = 16 << 20;
 
 /// Some editors begin a file in UTF-8 with it; it is no part of the text.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// What [`Lines::advance`] came to.
+/// The result of [`Lines::advance`].
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line<'a> {
     /// A line, without its line feed and, at the start of the input, without a byte order mark.
     Whole(&'a [u8]),
-    /// The buffered input ended in the middle of a line: going on may have to wait.
+    /// The buffered input ended in the middle of a line: the next read may block.
     Partial,
     /// The present line passed the bound. What follows is unspecified.
     TooLong,

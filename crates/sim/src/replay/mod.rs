@@ -1,12 +1,10 @@
 //! One policy over scripted events in virtual time: a line in, its decision out.
 //!
-//! The events are JSON Lines and stream: memory holds what the policy itself keeps and one line,
-//! whatever the length of the input, and what is known is written before the next read that might
-//! have to wait. A person typing events, or a program on the other end of two pipes, gets each
-//! answer before sending the next line.
+//! The events are JSON Lines and stream: memory holds the policy's state and one line, and all
+//! output is written before the next read that might block. A person typing events, or a program
+//! at the other end of two pipes, gets each decision before sending the next line.
 //!
-//! A bad line ends the replay. Skipping it would silently renumber everything after it and make a
-//! trace look right that is not.
+//! A bad line ends the replay. Skipping it would renumber everything after it.
 
 mod at;
 mod attempt;
@@ -45,35 +43,35 @@ pub use problem::Problem;
 /// The policies that can be replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// Gates by key: who is admitted, who waits until when, who is refused.
+    /// Gates by key: admit, wait until, refuse.
     Gate,
     /// One item over all its attempts: is it sent again, and when?
     Backoff,
-    /// What an answer says about pace.
+    /// The hint of a response.
     Hint,
-    /// The verdict on an answer.
+    /// The verdict on a response.
     Classify,
     /// The gap between attempts, by recent failures.
     FailureQueue,
     /// The pauses of one endpoint.
     Protection,
-    /// Following a job's status.
+    /// The polling of a job.
     Poll,
 }
 
-/// How to play, besides the policy's own settings.
+/// Options of a replay besides the policy's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Manner {
-    /// Say why, in words, as the last field of every line.
+pub struct ReplayOptions {
+    /// Add a sentence that says why as the last field of every line.
     pub explain: bool,
-    /// What random numbers are drawn from.
+    /// The seed of jitter.
     pub seed: u64,
-    /// Is there any jitter?
+    /// Is there jitter?
     pub jitter: bool,
 }
 
-impl Default for Manner {
-    /// With jitter, always the same, and without words.
+impl Default for ReplayOptions {
+    /// With jitter from seed 0, without explanations.
     fn default() -> Self {
         Self {
             explain: false,
@@ -84,7 +82,7 @@ impl Default for Manner {
 }
 
 impl Policy {
-    /// The name of it on the command line and in messages.
+    /// Its name on the command line and in messages.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Gate => "gate",
@@ -107,11 +105,11 @@ impl Policy {
         self,
         settings: impl IntoIterator<Item = (&'s str, &'s str)>,
         preset: Option<&str>,
-        manner: Manner,
+        options: ReplayOptions,
     ) -> Result<Box<dyn Replay>, Vec<SettingProblem>> {
         let unwanted = preset.filter(|_| self != Self::Backoff);
         let unwanted = unwanted.map(|_| SettingProblem::HasNoPresets { policy: self });
-        match (unwanted, self.start_with(settings, preset, manner)) {
+        match (unwanted, self.start_with(settings, preset, options)) {
             (None, started) => started,
             (Some(problem), Ok(_)) => Err(vec![problem]),
             (Some(problem), Err(problems)) => Err(iter::once(problem).chain(problems).collect()),
@@ -122,9 +120,9 @@ impl Policy {
         self,
         settings: impl IntoIterator<Item = (&'s str, &'s str)>,
         preset: Option<&str>,
-        manner: Manner,
+        options: ReplayOptions,
     ) -> Result<Box<dyn Replay>, Vec<SettingProblem>> {
-        let explain = manner.explain;
+        let explain = options.explain;
         Ok(match self {
             Self::Gate => {
                 let settings = built(settings, GateOptions::build)?;
@@ -132,7 +130,7 @@ impl Policy {
             }
             Self::Backoff => {
                 let settings = backoff::settings(settings, preset)?;
-                Box::new(backoff::BackoffReplay::new(settings, manner))
+                Box::new(backoff::BackoffReplay::new(settings, options))
             }
             Self::Hint => {
                 self.has_none(settings)?;
@@ -144,7 +142,7 @@ impl Policy {
             }
             Self::FailureQueue => {
                 let settings = built(settings, FailureQueueOptions::build)?;
-                Box::new(failure_queue::FailureQueueReplay::new(settings, manner))
+                Box::new(failure_queue::FailureQueueReplay::new(settings, options))
             }
             Self::Protection => {
                 // A replay scripts its own errors: none of them is a gate's probing unless set.
@@ -205,17 +203,16 @@ fn built<'s, O: Options, S>(
 
 /// A policy in the middle of its events.
 pub trait Replay: fmt::Debug {
-    /// Takes the event in `line` (without its line end) and appends the lines that answer it.
+    /// Takes the event in `line` (without its line end) and appends the lines of output for it.
     ///
     /// # Errors
     ///
-    /// What is wrong with the line. What was appended before stays true and should be written; the
-    /// replay itself is over.
+    /// What is wrong with the line. Output appended before it stays valid; the replay is over.
     fn line(&mut self, line: &str, out: &mut Vec<u8>) -> Result<(), Problem>;
 }
 
-/// Feeds every line of `input` to `replay` and writes the answers to `output`. `name` is what
-/// messages call the input. Returns how many lines were read.
+/// Feeds every line of `input` to `replay` and writes the output to `output`. `name` is the input's
+/// name in messages. Returns how many lines were read.
 ///
 /// Inputs fed one after the other to the same `replay` are one stream of events; only the numbers
 /// of lines start again, for they are there to find a line in an editor. `output` is flushed
@@ -268,35 +265,34 @@ fn take(replay: &mut dyn Replay, bytes: &[u8], answer: &mut Vec<u8>) -> Result<(
 /// Why a replay ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A line is not an event of this policy, or not one that can happen now. The events have to
-    /// be corrected.
+    /// A line is not an event of this policy, or not one that can happen now.
     #[error("line {number} of {name}: {problem}")]
     Line {
-        /// What the input is called.
+        /// The name of the input.
         name: String,
         /// The line's number in this input, from 1.
         number: u64,
         /// What is wrong with it.
         problem: Problem,
     },
-    /// The input broke off.
+    /// Reading failed.
     #[error("cannot read {name}")]
     Read {
-        /// What the input is called.
+        /// The name of the input.
         name: String,
-        /// What the operating system said.
+        /// The error of the operating system.
         #[source]
         error: io::Error,
     },
-    /// The answers cannot be written; nobody may be reading them any more.
+    /// The output cannot be written: its reader may be gone.
     #[error("cannot write the answers")]
     Write(#[source] io::Error),
 }
 
-/// A setting that a policy does not take.
+/// A problem with a setting.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingProblem {
-    /// A setting that is unknown, unreadable, or at odds with another.
+    /// A setting that is unknown, unreadable, or contradicts another.
     #[error(transparent)]
     Setting(#[from] SettingError),
     /// No preset has this name.

@@ -1,7 +1,7 @@
-//! The replay of gates against one that looks at every gate before every event.
+//! The replay of gates against a model that looks at every gate before every event.
 //!
-//! What is kept sorted here, next departures and gates that may be forgotten, must never show: the
-//! slow way and the fast way give the same answers on any events.
+//! The replay sorts departures and gates that may be evicted; the model searches. Both must give the
+//! same output on any events.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -15,25 +15,25 @@ use policy::{classify, hint};
 use super::gate::GateReplay;
 use super::{Problem, Replay, built};
 
-/// One that searches.
-struct Slow {
+/// Searches all gates.
+struct Model {
     settings: GateSettings,
     tickets: Tickets,
-    gates: BTreeMap<u64, SlowGate>,
+    gates: BTreeMap<u64, ModelGate>,
     permits: BTreeMap<u64, (u64, Permit)>,
     asks: u64,
     uses: u64,
 }
 
-struct SlowGate {
+struct ModelGate {
     gate: Gate,
     line: Vec<(Ticket, u64)>,
     used: u64,
-    /// When anything last happened here: nobody leaves before it.
+    /// The last event here: no ticket leaves before it.
     touched: Timestamp,
 }
 
-impl Slow {
+impl Model {
     fn new(settings: GateSettings) -> Self {
         Self {
             settings,
@@ -47,21 +47,21 @@ impl Slow {
 
     fn admit_due(&mut self, now: Timestamp, out: &mut String) {
         loop {
-            let next = self.gates.iter().filter_map(|(&key, slow)| {
-                let &(_, number) = slow.line.first()?;
-                let due = slow.gate.next_admission(&self.settings, &self.tickets)?;
-                Some((due.max(slow.touched), number, key))
+            let next = self.gates.iter().filter_map(|(&key, model)| {
+                let &(_, number) = model.line.first()?;
+                let due = model.gate.next_admission(&self.settings, &self.tickets)?;
+                Some((due.max(model.touched), number, key))
             });
             let Some((due, number, key)) = next.min().filter(|&(due, ..)| due <= now) else {
                 return;
             };
-            let slow = self.gates.get_mut(&key).unwrap();
-            let (ticket, permit) = slow
+            let model = self.gates.get_mut(&key).unwrap();
+            let (ticket, permit) = model
                 .gate
                 .admit_next(&self.settings, &mut self.tickets, due)
                 .unwrap();
-            assert_eq!(slow.line.remove(0), (ticket, number));
-            slow.touched = due;
+            assert_eq!(model.line.remove(0), (ticket, number));
+            model.touched = due;
             self.permits.insert(number, (key, permit));
             writeln!(out, "{number} leaves at {}", due.as_nanos()).unwrap();
         }
@@ -71,30 +71,30 @@ impl Slow {
         self.admit_due(now, out);
         self.asks += 1;
         self.gates
-            .retain(|_, slow| !slow.gate.is_idle(&self.settings, now));
+            .retain(|_, model| !model.gate.is_idle(&self.settings, now));
         if !self.gates.contains_key(&key) {
             if self.gates.len() >= self.settings.max_gates() {
                 let evictable = self.gates.iter();
-                let evictable = evictable.filter(|(_, slow)| slow.gate.is_evictable(now));
-                let Some((&oldest, _)) = evictable.min_by_key(|(_, slow)| slow.used) else {
+                let evictable = evictable.filter(|(_, model)| model.gate.is_evictable(now));
+                let Some((&oldest, _)) = evictable.min_by_key(|(_, model)| model.used) else {
                     return out.push_str("refuse\n");
                 };
                 self.gates.remove(&oldest);
             }
-            let slow = SlowGate {
+            let model = ModelGate {
                 gate: Gate::new(&self.settings, now),
                 line: Vec::new(),
                 used: 0,
                 touched: now,
             };
-            self.gates.insert(key, slow);
+            self.gates.insert(key, model);
         }
-        let slow = self.gates.get_mut(&key).unwrap();
+        let model = self.gates.get_mut(&key).unwrap();
         self.uses += 1;
-        slow.used = self.uses;
-        slow.touched = now;
+        model.used = self.uses;
+        model.touched = now;
         let ask = Ask::until(now + self.settings.max_wait());
-        match slow
+        match model
             .gate
             .acquire(&self.settings, &mut self.tickets, &ask, now)
         {
@@ -103,7 +103,7 @@ impl Slow {
                 out.push_str("admit\n");
             }
             Decision::Wait { ticket, .. } => {
-                slow.line.push((ticket, self.asks));
+                model.line.push((ticket, self.asks));
                 out.push_str("wait\n");
             }
             Decision::Refuse { .. } => out.push_str("refuse\n"),
@@ -112,30 +112,31 @@ impl Slow {
 
     fn settle(&mut self, number: u64, outcome: &Outcome, verdict: Verdict, now: Timestamp) -> f64 {
         let (key, permit) = self.permits.remove(&number).unwrap();
-        let slow = self.gates.get_mut(&key).unwrap();
-        slow.gate
+        let model = self.gates.get_mut(&key).unwrap();
+        model
+            .gate
             .settle(&self.settings, permit, outcome, Some(verdict), now);
         self.uses += 1;
-        slow.used = self.uses;
-        slow.touched = now;
-        slow.gate.rate()
+        model.used = self.uses;
+        model.touched = now;
+        model.gate.rate()
     }
 }
 
-/// Both ways over the same events, drawn from a seed.
-struct Both {
-    slow: Slow,
-    fast: GateReplay,
+/// Runs both on the same random events.
+struct Comparison {
+    model: Model,
+    replay: GateReplay,
     random: u64,
     now: u64,
 }
 
-impl Both {
+impl Comparison {
     fn new(given: &[(&str, &str)], seed: u64) -> Self {
         let settings = || built(given.iter().copied(), GateOptions::build).unwrap();
         Self {
-            slow: Slow::new(settings()),
-            fast: GateReplay::new(settings(), false),
+            model: Model::new(settings()),
+            replay: GateReplay::new(settings(), false),
             random: seed,
             now: 0,
         }
@@ -160,11 +161,11 @@ impl Both {
         let now = Timestamp::from_nanos(self.now);
         let at = super::at::Seconds(now);
         let mut expected = String::new();
-        self.slow.admit_due(now, &mut expected);
-        let outstanding: Vec<u64> = self.slow.permits.keys().copied().collect();
+        self.model.admit_due(now, &mut expected);
+        let outstanding: Vec<u64> = self.model.permits.keys().copied().collect();
         let line = if outstanding.is_empty() || self.draw(2) == 0 {
             let key = self.draw(12);
-            self.slow.acquire(key, now, &mut expected);
+            self.model.acquire(key, now, &mut expected);
             format!(r#"{{"at":{at},"acquire":"host{key}"}}"#)
         } else {
             let number = outstanding[usize::try_from(self.draw(outstanding.len() as u64)).unwrap()];
@@ -175,7 +176,7 @@ impl Both {
                 String::new()
             };
             let (outcome, verdict) = judged(status, &wait);
-            let rate = self.slow.settle(number, &outcome, verdict, now);
+            let rate = self.model.settle(number, &outcome, verdict, now);
             writeln!(expected, "rate {rate}").unwrap();
             format!(
                 r#"{{"at":{at},"settle":{number},"status":{status},"latency_ms":50,"headers":{{"retry-after":"{wait}"}}}}"#
@@ -187,7 +188,7 @@ impl Both {
 
     fn replay(&mut self, line: &str) -> Result<String, Problem> {
         let mut out = Vec::new();
-        self.fast.line(line, &mut out)?;
+        self.replay.line(line, &mut out)?;
         Ok(std::str::from_utf8(&out)
             .unwrap()
             .lines()
@@ -208,7 +209,7 @@ fn judged(status: u16, wait: &str) -> (Outcome, Verdict) {
     (Outcome::status(status, latency).with_hint(hint), verdict)
 }
 
-/// An answer in the words of the slow way.
+/// A line of output as the model writes it.
 fn short(line: &str) -> String {
     let answer: BTreeMap<&str, &serde_json::value::RawValue> = serde_json::from_str(line).unwrap();
     let field = |name| answer.get(name).map(|value| value.get());
@@ -223,7 +224,7 @@ fn short(line: &str) -> String {
 }
 
 #[test]
-fn searching_and_sorting_give_the_same() {
+fn replay_agrees_with_a_model_that_searches_all_gates() {
     let settings: [&[(&str, &str)]; 4] = [
         &[("strategy", "aimd"), ("max_gates", "5")],
         &[
@@ -240,9 +241,9 @@ fn searching_and_sorting_give_the_same() {
     ];
     for given in settings {
         for seed in 0..20 {
-            let mut both = Both::new(given, seed);
+            let mut comparison = Comparison::new(given, seed);
             for step in 0..500 {
-                both.step(&format!("{given:?}, seed {seed}, step {step}"));
+                comparison.step(&format!("{given:?}, seed {seed}, step {step}"));
             }
         }
     }

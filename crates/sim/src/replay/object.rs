@@ -62,7 +62,7 @@ impl<'o> Object<'o> {
         self.raw(name, value)
     }
 
-    /// Why, in a sentence for people; the last field, and none at all where nobody asked for it.
+    /// The sentence of `--explain`, as the last field; without one, no field.
     pub(super) fn explained(self, sentence: Option<String>) -> Self {
         match sentence {
             Some(sentence) => self.text("explain", Some(&sentence)),

@@ -8,7 +8,7 @@ use policy::poll::{JobStatus, Poll, PollSettings, PollStep, ResponseKind, Status
 
 use super::Replay;
 use super::at::Timeline;
-use super::event::{Event, Reply};
+use super::event::{Event, EventResult};
 use super::hint::millis;
 use super::object::Object;
 use super::problem::Problem;
@@ -17,7 +17,7 @@ use super::problem::Problem;
 pub(super) struct PollReplay {
     settings: PollSettings,
     timeline: Timeline,
-    /// There is none before the first request.
+    /// `None` before the first request.
     poll: Option<Poll>,
     explain: bool,
 }
@@ -56,9 +56,9 @@ impl Replay for PollReplay {
 }
 
 fn kind(event: &Event<'_>) -> Result<ResponseKind, Problem> {
-    let answered = match event.reply()? {
-        Reply::Failed(_) => return Ok(ResponseKind::Failed { wait: None }),
-        Reply::Answered(answered) => answered,
+    let answered = match event.attempt_result()? {
+        EventResult::Failed(_) => return Ok(ResponseKind::Failed { wait: None }),
+        EventResult::Response(answered) => answered,
     };
     let response = answered.response();
     let wait = hint::read(&response, event.now()?).wait;
@@ -70,7 +70,7 @@ fn kind(event: &Event<'_>) -> Result<ResponseKind, Problem> {
     })
 }
 
-/// What the event knows of the job: any word but those that end it means that it goes on.
+/// The job's status in the event: any word but those that end it means that it is running.
 fn job(event: &Event<'_>) -> Result<Option<JobStatus>, Problem> {
     let progress = event.progress()?;
     Ok(match (event.job()?.as_deref(), progress) {

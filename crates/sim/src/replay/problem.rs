@@ -1,4 +1,4 @@
-//! What is wrong with a line, for the person who has to correct it.
+//! Problems with a line of input.
 
 use std::fmt;
 
@@ -56,7 +56,7 @@ pub(super) fn excerpt(text: &str) -> String {
     excerpt
 }
 
-/// Enough to recognise a value by, short enough for the message to stay on a line or two.
+/// Enough to recognise a value, short enough for a message of a line or two.
 const MAX_EXCERPT: usize = 60;
 
 fn kind(value: &RawValue) -> &'static str {

@@ -1,7 +1,7 @@
-//! `protection`: attempts through one endpoint, and what its ladder makes of them.
+//! `protection`: attempts through one endpoint and its ladder.
 //!
-//! The endpoint stands for one of a pool, so it is protected unless `enabled=false`. An attempt
-//! may start while the endpoint is paused or disabled: it stands for one that was under way.
+//! The endpoint is one of a pool, so it is protected unless `enabled=false`. An attempt may start
+//! while the endpoint is paused or disabled, as one that was in flight would.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use policy::time::Timestamp;
 
 use super::Replay;
 use super::at::{At, Timeline};
-use super::event::{Ending, Event, Move};
+use super::event::{Event, FinishResult, ProtectionEvent};
 use super::object::Object;
 use super::problem::Problem;
 
@@ -23,8 +23,8 @@ pub(super) struct ProtectionReplay {
     settings: LadderSettings,
     timeline: Timeline,
     ladder: Ladder,
-    /// Attempts under way, with the epoch they started in.
-    under_way: HashMap<u64, u32>,
+    /// Attempts in flight, with the epoch they started in.
+    in_flight: HashMap<u64, u32>,
     explain: bool,
 }
 
@@ -34,17 +34,17 @@ impl ProtectionReplay {
             settings,
             timeline: Timeline::default(),
             ladder: Ladder::new(),
-            under_way: HashMap::new(),
+            in_flight: HashMap::new(),
             explain,
         }
     }
 
     fn start(&mut self, number: u64) -> Result<String, Problem> {
-        if self.under_way.contains_key(&number) {
+        if self.in_flight.contains_key(&number) {
             return Err(already_started(number));
         }
         let epoch = self.ladder.epoch();
-        self.under_way.insert(number, epoch);
+        self.in_flight.insert(number, epoch);
         Ok(format!("attempt {number} starts in epoch {epoch}"))
     }
 
@@ -54,14 +54,14 @@ impl ProtectionReplay {
         ended: &EndpointResult<'_>,
         now: Timestamp,
     ) -> Result<String, Problem> {
-        let Some(epoch) = self.under_way.remove(&number) else {
-            return Err(not_under_way(number));
+        let Some(epoch) = self.in_flight.remove(&number) else {
+            return Err(not_in_flight(number));
         };
         if !self.is_on() {
             return Ok("changes nothing: protection is switched off".to_owned());
         }
         let step = self.ladder.settle(&self.settings, epoch, ended, now);
-        Ok(self.told(step))
+        Ok(self.describe(step))
     }
 
     fn is_on(&self) -> bool {
@@ -69,7 +69,7 @@ impl ProtectionReplay {
     }
 
     /// What a result changed.
-    fn told(&self, step: LadderStep) -> String {
+    fn describe(&self, step: LadderStep) -> String {
         let last = self.ladder.last_error().unwrap_or("no error");
         match step {
             LadderStep::Late => {
@@ -109,8 +109,8 @@ impl ProtectionReplay {
         )
     }
 
-    /// How the endpoint stands.
-    fn standing(&self, now: Timestamp) -> String {
+    /// The state of the endpoint.
+    fn state(&self, now: Timestamp) -> String {
         if let Some(why) = self.ladder.describe(now) {
             return why;
         }
@@ -141,19 +141,19 @@ impl Replay for ProtectionReplay {
     fn line(&mut self, line: &str, out: &mut Vec<u8>) -> Result<(), Problem> {
         let event = Event::read(line)?;
         let at = event.required_at()?;
-        let movement = event.movement()?;
-        let sentence = match movement {
-            Move::Start(number) => {
+        let protection_event = event.protection_event()?;
+        let sentence = match protection_event {
+            ProtectionEvent::Start(number) => {
                 self.timeline.advance(at)?;
                 self.start(number)?
             }
-            Move::Finish(number) => {
-                let (ending, words, now) = (event.ending()?, event.words()?, event.now()?);
+            ProtectionEvent::Finish(number) => {
+                let (ending, words, now) = (event.finish_result()?, event.words()?, event.now()?);
                 let text = words.as_deref().unwrap_or_default();
                 let ended = match &ending {
-                    Ending::Success => EndpointResult::success(),
-                    Ending::Failed(failure) => EndpointResult::failure(*failure, text),
-                    Ending::Answered(status, answered) => {
+                    FinishResult::Success => EndpointResult::success(),
+                    FinishResult::Failed(failure) => EndpointResult::failure(*failure, text),
+                    FinishResult::Response(status, answered) => {
                         let response = answered.response();
                         let body = match response.body {
                             [] => text.as_bytes(),
@@ -172,14 +172,14 @@ impl Replay for ProtectionReplay {
                 self.timeline.advance(at)?;
                 self.finish(number, &ended.under(Strategy::Adaptive), at.time)?
             }
-            Move::Enable => {
+            ProtectionEvent::Enable => {
                 self.timeline.advance(at)?;
                 self.ladder.enable();
                 "enabled by a person: all error state is cleared".to_owned()
             }
-            Move::Ask => {
+            ProtectionEvent::Ask => {
                 let now = self.timeline.advance(at)?;
-                self.standing(now)
+                self.state(now)
             }
         };
         self.write(at, sentence, out);
@@ -206,7 +206,7 @@ fn already_started(number: u64) -> Problem {
     )
 }
 
-fn not_under_way(number: u64) -> Problem {
+fn not_in_flight(number: u64) -> Problem {
     Problem::new(
         format!(
             "`finish` is `{number}`, which has not started or is finished already, \

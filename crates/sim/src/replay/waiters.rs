@@ -1,8 +1,7 @@
-//! Who waits at which gate, and who of them all leaves next.
+//! The waiting tickets of all gates, and which of them leaves next.
 //!
-//! A gate knows when the first in its line would leave, but nothing of other gates. Here the first
-//! of every line stands in one order, by time and then by number, so that the next one is found
-//! without asking all gates.
+//! A gate knows when the first ticket of its line leaves. Here the first tickets of all lines are
+//! in one order, by time and then by number, so that the next one is found without asking all gates.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -13,7 +12,7 @@ use super::gates::GateId;
 
 #[derive(Debug, Default)]
 pub(super) struct Waiters {
-    /// By gate. A gate with a line is never evicted, so a gate that is new finds its line empty.
+    /// By gate. A gate with a line is never evicted, so a new gate has an empty one.
     lines: Vec<Line>,
     due: BTreeSet<(Timestamp, u64, GateId)>,
 }
@@ -22,7 +21,7 @@ pub(super) struct Waiters {
 #[derive(Debug, Default)]
 struct Line {
     waiting: VecDeque<(Ticket, u64)>,
-    /// As it stands in the order of all, if time alone decides when the first leaves.
+    /// Its entry in the order, if time alone decides when the first leaves.
     due: Option<(Timestamp, u64)>,
 }
 
@@ -34,7 +33,7 @@ impl Waiters {
         self.lines[gate.index()].waiting.push_back((ticket, number));
     }
 
-    /// Takes the ask with this ticket out of its line: its number.
+    /// Takes the ticket out of its line; the number of its ask.
     pub(super) fn leave(&mut self, gate: GateId, ticket: Ticket) -> u64 {
         let waiting = &mut self.lines[gate.index()].waiting;
         let place = waiting.iter().position(|&(waiting, _)| waiting == ticket);
@@ -50,7 +49,7 @@ impl Waiters {
             .is_some_and(|line| !line.waiting.is_empty())
     }
 
-    /// The first of the gate's line leaves at `due`, as far as is known now.
+    /// Schedules the first ticket of the gate's line for `due`.
     pub(super) fn schedule(&mut self, gate: GateId, due: Option<Timestamp>) {
         let Some(line) = self.lines.get_mut(gate.index()) else {
             return;

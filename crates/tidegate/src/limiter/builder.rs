@@ -59,7 +59,7 @@ impl LimiterBuilder {
     }
 
     /// Settings of one host, `api.example.com`, or of all below one, `*.example.com`. More than
-    /// [`Hosts::MOST`] are ignored.
+    /// [`Hosts::MAX_HOSTS`] are ignored.
     pub fn host(mut self, pattern: HostPattern, settings: impl Into<HostSettings>) -> Self {
         self.hosts.insert(pattern, settings.into());
         self

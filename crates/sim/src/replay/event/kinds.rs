@@ -1,5 +1,4 @@
-//! What the policies that follow something over time are told: results and texts, attempts through
-//! an endpoint, the state of a job.
+//! Events of the failure queue, of protection and of poll.
 
 use std::borrow::Cow;
 
@@ -9,58 +8,58 @@ use serde_json::value::RawValue;
 
 use super::super::problem::Problem;
 use super::raw::{bytes, lossy, text, whole};
-use super::{Answered, Event, one_of, read_failure, read_status};
+use super::{Event, EventResponse, one_of, read_failure, read_status};
 
-/// What an event of the failure queue tells: exactly one of `result`, `text` and `ask`.
+/// An event of the failure queue: exactly one of `result`, `text` and `ask`.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::replay) enum Tidings<'a> {
+pub(in crate::replay) enum QueueEvent<'a> {
     /// An attempt ended in this class.
     Result(Class),
-    /// An attempt ended with these words.
+    /// An attempt ended with this text.
     Text(Cow<'a, str>),
-    /// Nothing happened; how long would one wait now?
+    /// No result: only the wait is asked for.
     Ask,
 }
 
-/// What an event of protection does: exactly one of `start`, `finish`, `enable` and `ask`.
+/// An event of protection: exactly one of `start`, `finish`, `enable` and `ask`.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::replay) enum Move {
+pub(in crate::replay) enum ProtectionEvent {
     /// The attempt with this number starts.
     Start(u64),
     /// The attempt with this number ends.
     Finish(u64),
     /// A person enables the endpoint.
     Enable,
-    /// Nothing happens.
+    /// Only the state is asked for.
     Ask,
 }
 
-/// How an attempt through an endpoint ended.
+/// The result of an attempt through an endpoint.
 #[derive(Debug)]
-pub(in crate::replay) enum Ending<'a> {
-    /// Well.
+pub(in crate::replay) enum FinishResult<'a> {
+    /// A success.
     Success,
-    /// With an answer, if a status is known, and whatever else is.
-    Answered(Option<u16>, Answered<'a>),
-    /// Without an answer.
+    /// A response, whose status may be unknown.
+    Response(Option<u16>, EventResponse<'a>),
+    /// No response.
     Failed(Failure),
 }
 
 impl<'a> Event<'a> {
-    pub(in crate::replay) fn tidings(&self) -> Result<Tidings<'a>, Problem> {
+    pub(in crate::replay) fn queue_event(&self) -> Result<QueueEvent<'a>, Problem> {
         let fields = [
             ("result", self.result),
             ("text", self.text),
             ("ask", self.ask),
         ];
         match one_of(&fields, QUEUE_EVENTS)? {
-            ("result", value) => read_result(value).map(Tidings::Result),
-            ("text", value) => read_text(value).map(Tidings::Text),
-            (name, value) => is_true(name, value, QUEUE_EVENTS).map(|()| Tidings::Ask),
+            ("result", value) => read_result(value).map(QueueEvent::Result),
+            ("text", value) => read_text(value).map(QueueEvent::Text),
+            (name, value) => is_true(name, value, QUEUE_EVENTS).map(|()| QueueEvent::Ask),
         }
     }
 
-    pub(in crate::replay) fn movement(&self) -> Result<Move, Problem> {
+    pub(in crate::replay) fn protection_event(&self) -> Result<ProtectionEvent, Problem> {
         let fields = [
             ("start", self.start),
             ("finish", self.finish),
@@ -72,22 +71,22 @@ impl<'a> Event<'a> {
             whole(value).ok_or_else(|| Problem::value(name, value, expected, ENDPOINT_EVENTS))
         };
         match one_of(&fields, ENDPOINT_EVENTS)? {
-            (name @ "start", value) => number(name, value).map(Move::Start),
-            (name @ "finish", value) => number(name, value).map(Move::Finish),
+            (name @ "start", value) => number(name, value).map(ProtectionEvent::Start),
+            (name @ "finish", value) => number(name, value).map(ProtectionEvent::Finish),
             (name, value) => {
                 is_true(name, value, ENDPOINT_EVENTS)?;
                 Ok(if name == "enable" {
-                    Move::Enable
+                    ProtectionEvent::Enable
                 } else {
-                    Move::Ask
+                    ProtectionEvent::Ask
                 })
             }
         }
     }
 
-    /// How an attempt through an endpoint ended: with `success`, `status`, `failure` or only
+    /// The result of an attempt through an endpoint: with `success`, `status`, `failure` or only
     /// `text`.
-    pub(in crate::replay) fn ending(&self) -> Result<Ending<'a>, Problem> {
+    pub(in crate::replay) fn finish_result(&self) -> Result<FinishResult<'a>, Problem> {
         let claims_success = match self.success.map(|value| (value, value.get())) {
             None | Some((_, "false")) => false,
             Some((_, "true")) => true,
@@ -110,25 +109,25 @@ impl<'a> Event<'a> {
                 "has `success` and an error, expected one of them",
                 ENDINGS,
             )),
-            (true, _, None) => Ok(Ending::Success),
-            (false, None, Some(failure)) => Ok(Ending::Failed(read_failure(failure)?)),
+            (true, _, None) => Ok(FinishResult::Success),
+            (false, None, Some(failure)) => Ok(FinishResult::Failed(read_failure(failure)?)),
             (false, None, None) if self.text.is_none() => Err(Problem::new(
                 "has none of `status`, `text`, `failure` and `success`, expected how it ended",
                 ENDINGS,
             )),
             (false, status, None) => {
-                let answered = self.answered(status.unwrap_or_default())?;
-                Ok(Ending::Answered(status, answered))
+                let answered = self.response(status.unwrap_or_default())?;
+                Ok(FinishResult::Response(status, answered))
             }
         }
     }
 
-    /// The words that came with it, if any did.
+    /// The text, if there is one.
     pub(in crate::replay) fn words(&self) -> Result<Option<Cow<'a, str>>, Problem> {
         self.text.map(read_text).transpose()
     }
 
-    /// What the event knows of a job, in the words of its server.
+    /// The job's status as its server calls it.
     pub(in crate::replay) fn job(&self) -> Result<Option<Cow<'a, str>>, Problem> {
         let read = |value| {
             text(value).ok_or_else(|| Problem::value("job", value, "a word, as a string", JOBS))
@@ -136,7 +135,7 @@ impl<'a> Event<'a> {
         self.job.map(read).transpose()
     }
 
-    /// How far the job is, in per cent.
+    /// The job's progress in per cent.
     pub(in crate::replay) fn progress(&self) -> Result<Option<f64>, Problem> {
         let read = |value: &RawValue| {
             let number = value
@@ -169,7 +168,7 @@ fn read_result(value: &RawValue) -> Result<Class, Problem> {
     }
 }
 
-/// Any string: what is no text in it is replaced.
+/// Any string; invalid UTF-8 is replaced.
 fn read_text(value: &RawValue) -> Result<Cow<'_, str>, Problem> {
     let words = bytes(value).map(lossy);
     let hint = "write it as `\"text\":\"Too Many Requests\"`";
