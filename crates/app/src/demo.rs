@@ -1,18 +1,17 @@
-//! Everything at once, for people who want to see it: mock upstreams with limits that nobody tells
-//! the gateway, the gateway and its admin API as `serve` starts them, and clients that know nothing
-//! of limits.
+//! The demo: mock upstreams, the gateway and its admin API as `serve` starts them, and clients. The
+//! gateway and the clients do not know the limits of the upstreams.
 //!
-//! Nothing is made up: requests go through sockets, settings are real settings, and what is shown
-//! is what the gates and the mocks say. It needs no configuration and no network: all ports are
-//! free ones of this machine, and what is stored goes when it ends.
+//! Requests go through sockets, and all figures are those of the gates and the mocks. The demo needs
+//! no configuration and no network: it listens on free loopback ports and stores its data in a
+//! temporary folder.
 
-mod cast;
-mod course;
+mod events;
 mod folder;
 mod outcome;
-mod picture;
-mod story;
+mod progress;
 mod traffic;
+mod upstreams;
+mod view;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -26,35 +25,35 @@ use policy::pool::Balance;
 use tidegate::{Clock, GateView, Timestamp};
 use url::Url;
 
-pub use outcome::{Learned, Naive, Outcome};
-pub use picture::{Badge, Because, Picture, Seen, SeenServer};
-pub use story::StoryLine;
+pub use events::DemoEvent;
+pub use outcome::{NaiveOutcome, Outcome, UpstreamOutcome};
+pub use view::{Badge, DemoView, ServerView, UpstreamView, WaitReason};
 
 use crate::admin::Token;
 use crate::mock::{Mock, MockSettings, MockStats};
 use crate::server::{Logs, ServeError, Server};
 use crate::settings::{Endpoint, Pool, Settings};
 use crate::state::State;
-use cast::{Role, roles};
-use course::{Course, Mark};
+use events::EventFeed;
 use folder::Folder;
-use story::Story;
-use traffic::{Counts, Crowd, Traffic};
+use progress::{Progress, Sample};
+use traffic::{ClientGroup, Counts, Traffic};
+use upstreams::{UpstreamPlan, upstream_plans};
 
-/// A demo that runs.
+/// A running demo.
 #[derive(Debug)]
 pub struct Demo {
     traffic: Traffic,
     server: Server,
-    stage: Arc<Stage>,
-    /// Last, for the others use it.
+    shared: Arc<DemoState>,
+    /// Dropped last, because the others use it.
     folder: Folder,
 }
 
 /// Why a demo cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
-    /// There is no place for what is stored.
+    /// The temporary folder cannot be created.
     #[error("cannot make a temporary folder")]
     Folder(#[source] io::Error),
     /// A mock upstream cannot listen.
@@ -69,103 +68,104 @@ pub enum DemoError {
     /// The gateway cannot start.
     #[error(transparent)]
     Server(#[from] ServeError),
-    /// There is no thread for the clients.
+    /// The clients' thread cannot be started.
     #[error("cannot start the clients")]
     Clients(#[source] io::Error),
 }
 
-/// What everyone looks at.
+/// What the demo and its observer share.
 #[derive(Debug)]
-struct Stage {
+struct DemoState {
     state: Arc<State>,
     began: Timestamp,
-    players: Vec<Player>,
-    story: Arc<Story>,
+    upstreams: Vec<RunningUpstream>,
+    feed: Arc<EventFeed>,
 }
 
 /// One upstream, and its clients.
 #[derive(Debug)]
-struct Player {
-    role: Role,
+struct RunningUpstream {
+    plan: UpstreamPlan,
     mocks: Vec<Mock>,
     counts: Arc<Counts>,
-    course: Mutex<Course>,
+    progress: Mutex<Progress>,
 }
 
 impl Demo {
-    /// Starts everything. The gateway listens at `port` of this machine; 0 is any that is free.
+    /// Starts everything. The gateway listens at `port` of loopback; 0 takes any free port.
     ///
     /// # Errors
     ///
-    /// If something cannot be started; then nothing is.
+    /// If a part cannot be started; the others are stopped then.
     pub fn start(port: u16) -> Result<Self, DemoError> {
         let folder = Folder::new().map_err(DemoError::Folder)?;
-        let players: Vec<Player> = roles()
+        let upstreams: Vec<RunningUpstream> = upstream_plans()
             .into_iter()
-            .map(Player::start)
+            .map(RunningUpstream::start)
             .collect::<Result<_, _>>()?;
-        let server = Server::start(settings(&players, &folder, port), Logs::silent())?;
+        let server = Server::start(settings(&upstreams, &folder, port), Logs::silent())?;
         let state = Arc::clone(server.state());
         let began = state.clock().now();
-        let story = Arc::new(Story::new(began));
-        state.core().events().add(Arc::<Story>::clone(&story));
-        let stage = Arc::new(Stage {
+        let feed = Arc::new(EventFeed::new(began));
+        state.core().events().add(Arc::<EventFeed>::clone(&feed));
+        let shared = Arc::new(DemoState {
             state,
             began,
-            players,
-            story,
+            upstreams,
+            feed,
         });
-        stage.begin();
-        let looks = Arc::clone(&stage);
-        let traffic = Traffic::start(server.address(), stage.crowds(), move || looks.look());
+        shared.begin();
+        let observer = Arc::clone(&shared);
+        let traffic = Traffic::start(server.address(), shared.client_groups(), move || {
+            observer.record()
+        });
         let traffic = traffic.map_err(DemoError::Clients)?;
         Ok(Self {
             traffic,
             server,
-            stage,
+            shared,
             folder,
         })
     }
 
-    /// What can be seen of it now.
-    pub fn picture(&self) -> Picture {
-        Picture {
-            elapsed: self.stage.elapsed(),
+    /// Its present state.
+    pub fn view(&self) -> DemoView {
+        DemoView {
+            elapsed: self.shared.elapsed(),
             gateway: self.server.address(),
             admin: self.server.admin_address(),
             token: Token::path(self.folder.path()),
-            upstreams: self.stage.seen(),
-            story: self.stage.story.lines(),
+            upstreams: self.shared.upstream_views(),
+            events: self.shared.feed.events(),
         }
     }
 
-    /// Ends it, and tells what it came to. Blocks for some seconds at most.
+    /// Stops it and returns its results. Blocks for some seconds at most.
     pub fn finish(self) -> Outcome {
         let Self {
             traffic,
             server,
-            stage,
+            shared,
             folder,
         } = self;
         let mut outcome = Outcome {
-            elapsed: stage.elapsed(),
+            elapsed: shared.elapsed(),
             gateway: server.address(),
             admin: server.admin_address(),
-            upstreams: stage.learned(),
+            upstreams: shared.upstream_outcomes(),
         };
         drop(traffic);
         stop(server);
-        for (player, learned) in stage.players.iter().zip(&mut outcome.upstreams) {
-            learned.naive = outcome::naive(&player.role, outcome.elapsed);
+        for (upstream, learned) in shared.upstreams.iter().zip(&mut outcome.upstreams) {
+            learned.naive = outcome::naive(&upstream.plan, outcome.elapsed);
         }
-        drop(stage);
+        drop(shared);
         drop(folder);
         outcome
     }
 }
 
-/// Ends a server and all that is under way; if there is no runtime to be had, the process's end
-/// does that.
+/// Stops a server and its requests in flight; without a runtime, they end with the process.
 fn stop(server: Server) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -178,49 +178,49 @@ fn stop(server: Server) {
 /// The demo's own clients have ended by then; another client may still wait.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
-fn settings(players: &[Player], folder: &Folder, port: u16) -> Settings {
+fn settings(upstreams: &[RunningUpstream], folder: &Folder, port: u16) -> Settings {
     let mut settings = Settings::default();
     settings.server.listen = (Ipv4Addr::LOCALHOST, port).into();
     settings.server.admin = (Ipv4Addr::LOCALHOST, 0).into();
     settings.server.data = folder.path().to_owned();
-    settings.pools = players
+    settings.pools = upstreams
         .iter()
-        .map(|player| (player.role.name.to_owned(), player.pool()))
+        .map(|upstream| (upstream.plan.name.to_owned(), upstream.pool()))
         .collect();
     settings
 }
 
-impl Player {
-    fn start(role: Role) -> Result<Self, DemoError> {
+impl RunningUpstream {
+    fn start(plan: UpstreamPlan) -> Result<Self, DemoError> {
         let any: SocketAddr = (Ipv4Addr::LOCALHOST, 0).into();
-        let mocks = role.servers.iter().map(|server| {
+        let mocks = plan.servers.iter().map(|server| {
             let settings = MockSettings {
                 upstream: Some(server.upstream.clone()),
                 ..MockSettings::default()
             };
             Mock::start(settings, any, NonZeroUsize::MIN).map_err(|error| DemoError::Upstream {
-                name: role.name,
+                name: plan.name,
                 error,
             })
         });
         Ok(Self {
             mocks: mocks.collect::<Result<_, _>>()?,
             counts: Arc::default(),
-            course: Mutex::new(Course::new(role.period())),
-            role,
+            progress: Mutex::new(Progress::new(plan.period())),
+            plan,
         })
     }
 
-    /// What the gateway is told: addresses, and no limit.
+    /// The gateway's settings of it: addresses, and no limit.
     fn pool(&self) -> Pool {
-        let endpoints = self.role.servers.iter().zip(&self.mocks);
+        let endpoints = self.plan.servers.iter().zip(&self.mocks);
         let endpoints = endpoints.map(|(server, mock)| Endpoint {
             name: server.name.to_owned(),
             url: Url::parse(&mock.url()).expect("an address of this machine is a URL"),
             headers: Vec::new(),
         });
         Pool {
-            name: self.role.name.to_owned(),
+            name: self.plan.name.to_owned(),
             balance: Balance::default(),
             endpoints: endpoints.collect(),
             backoff: "standard".to_owned(),
@@ -235,12 +235,12 @@ impl Player {
         self.mocks.iter().map(Mock::stats).collect()
     }
 
-    fn course(&self) -> MutexGuard<'_, Course> {
-        self.course.lock().unwrap_or_else(PoisonError::into_inner)
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The default in a tenth of its time: half a minute is long to look at.
+/// The defaults with a tenth of their pauses, to be seen in a short demo.
 fn protection() -> LadderSettings {
     let options = LadderOptions {
         pauses: Some([3, 6, 12, 30, 60].map(Duration::from_secs).into()),
@@ -249,21 +249,21 @@ fn protection() -> LadderSettings {
     options.build().expect("five growing pauses are right")
 }
 
-impl Stage {
-    /// Everybody's time begins now.
+impl DemoState {
+    /// Starts the mocks' time now.
     fn begin(&self) {
-        for mock in self.players.iter().flat_map(|player| &player.mocks) {
+        for mock in self.upstreams.iter().flat_map(|upstream| &upstream.mocks) {
             mock.reset();
         }
     }
 
-    fn crowds(&self) -> Vec<Crowd> {
-        let crowds = self.players.iter().map(|player| Crowd {
-            pool: player.role.name,
-            clients: player.role.clients,
-            counts: Arc::clone(&player.counts),
+    fn client_groups(&self) -> Vec<ClientGroup> {
+        let client_groups = self.upstreams.iter().map(|upstream| ClientGroup {
+            pool: upstream.plan.name,
+            clients: upstream.plan.clients,
+            counts: Arc::clone(&upstream.counts),
         });
-        crowds.collect()
+        client_groups.collect()
     }
 
     fn clock(&self) -> &Clock {
@@ -274,71 +274,73 @@ impl Stage {
         self.clock().now().since(self.began)
     }
 
-    /// Notes how much was answered so far.
-    fn look(&self) {
-        for player in &self.players {
+    /// Records the accepted requests so far.
+    fn record(&self) {
+        for upstream in &self.upstreams {
             let at = self.elapsed();
-            let accepted = player.stats().iter().map(|stats| stats.accepted).sum();
-            let mark = Mark {
+            let accepted = upstream.stats().iter().map(|stats| stats.accepted).sum();
+            let sample = Sample {
                 at,
                 accepted,
-                possible: player.role.possible(at),
+                possible: upstream.plan.possible(at),
             };
-            if player.course().look(mark) {
-                let what = format!("gets all that is possible: {}", player.role.truth());
-                self.story.tell(self.clock().now(), player.role.name, what);
+            if upstream.progress().record(sample) {
+                let what = format!("gets all that is possible: {}", upstream.plan.limit());
+                self.feed.add(self.clock().now(), upstream.plan.name, what);
             }
         }
     }
 
-    fn seen(&self) -> Vec<Seen> {
-        let players = self.players.iter();
-        players.map(|player| self.seen_of(player)).collect()
+    fn upstream_views(&self) -> Vec<UpstreamView> {
+        let upstreams = self.upstreams.iter();
+        upstreams
+            .map(|upstream| self.upstream_view(upstream))
+            .collect()
     }
 
-    fn seen_of(&self, player: &Player) -> Seen {
-        let stats = player.stats();
-        let gates = self.gates(player);
+    fn upstream_view(&self, upstream: &RunningUpstream) -> UpstreamView {
+        let stats = upstream.stats();
+        let gates = self.gates(upstream);
         let in_flight: u32 = gates.iter().flatten().map(|gate| gate.gate.in_flight).sum();
-        let open = player.counts.open.load(Ordering::Relaxed);
+        let open = upstream.counts.open.load(Ordering::Relaxed);
         let first = gates.iter().flatten().next();
-        Seen {
-            name: player.role.name,
-            about: player.role.about,
-            truth: player.role.truth(),
+        UpstreamView {
+            name: upstream.plan.name,
+            about: upstream.plan.about,
+            limit: upstream.plan.limit(),
             learned: pace(&gates),
-            answered: player.course().pace(),
+            answered: upstream.progress().pace(),
             received: stats.iter().map(|stats| stats.received).sum(),
             refused: stats.iter().map(|stats| stats.refused).sum(),
             waiting: open.saturating_sub(in_flight),
-            because: first.map_or(Because::Pace, |gate| self.because(gate)),
+            wait_reason: first.map_or(WaitReason::Pace, |gate| self.wait_reason(gate)),
             why: first.map_or_else(String::new, |gate| gate.gate.why.to_string()),
-            servers: self.seen_servers(player, &gates, &stats),
+            servers: self.server_views(upstream, &gates, &stats),
         }
     }
 
-    /// The gates of an upstream's servers; one that nobody has asked yet has none.
-    fn gates(&self, player: &Player) -> Vec<Option<GateView>> {
-        let servers = player.role.servers.iter();
-        let keys = servers.map(|server| format!("{}/{}", player.role.name, server.name));
+    /// The gates of an upstream's servers; `None` before a server's first request.
+    fn gates(&self, upstream: &RunningUpstream) -> Vec<Option<GateView>> {
+        let servers = upstream.plan.servers.iter();
+        let keys = servers.map(|server| format!("{}/{}", upstream.plan.name, server.name));
         keys.map(|key| self.state.limiter().gate(&key)).collect()
     }
 
-    fn seen_servers(
+    fn server_views(
         &self,
-        player: &Player,
+        upstream: &RunningUpstream,
         gates: &[Option<GateView>],
         stats: &[MockStats],
-    ) -> Vec<SeenServer> {
+    ) -> Vec<ServerView> {
         let configuration = self.state.configuration();
-        let pool = configuration.pool(player.role.name);
+        let pool = configuration.pool(upstream.plan.name);
         let views = pool.map(|pool| pool.view()).unwrap_or_default();
-        let servers = player.role.servers.iter().zip(gates).zip(stats);
+        let servers = upstream.plan.servers.iter().zip(gates).zip(stats);
         let servers = servers.map(|((server, gate), stats)| {
             let view = views.iter().find(|view| view.name == server.name);
-            SeenServer {
+            ServerView {
                 name: server.name,
-                truth: server.truth(),
+                limit: server.limit(),
                 learned: gate.as_ref().map_or(0.0, |gate| gate.gate.rate),
                 breaker: gate
                     .as_ref()
@@ -346,9 +348,9 @@ impl Stage {
                         gate.gate.breaker
                     }),
                 badge: view.and_then(|view| self.badge(view)),
-                because: gate
+                wait_reason: gate
                     .as_ref()
-                    .map_or(Because::Pace, |gate| self.because(gate)),
+                    .map_or(WaitReason::Pace, |gate| self.wait_reason(gate)),
                 received: stats.received,
                 refused: stats.refused,
             }
@@ -356,8 +358,8 @@ impl Stage {
         servers.collect()
     }
 
-    fn because(&self, gate: &GateView) -> Because {
-        Because::of(&gate.gate, |at| at.since(self.began))
+    fn wait_reason(&self, gate: &GateView) -> WaitReason {
+        WaitReason::of(&gate.gate, |at| at.since(self.began))
     }
 
     fn badge(&self, view: &tidegate::pool::EndpointView) -> Option<Badge> {
@@ -370,47 +372,49 @@ impl Stage {
         })
     }
 
-    fn learned(&self) -> Vec<Learned> {
-        let players = self.players.iter();
-        players.map(|player| self.learned_of(player)).collect()
+    fn upstream_outcomes(&self) -> Vec<UpstreamOutcome> {
+        let upstreams = self.upstreams.iter();
+        upstreams
+            .map(|upstream| self.upstream_outcome(upstream))
+            .collect()
     }
 
-    fn learned_of(&self, player: &Player) -> Learned {
-        let stats = player.stats();
+    fn upstream_outcome(&self, upstream: &RunningUpstream) -> UpstreamOutcome {
+        let stats = upstream.stats();
         let sum = |count: fn(&MockStats) -> u64| stats.iter().map(count).sum();
         let initial = Settings::default()
             .gates
             .default_value()
             .gate
             .initial_rate();
-        let course = player.course();
-        let (found, really) = course.found();
-        Learned {
-            name: player.role.name,
-            about: player.role.about,
-            truth: player.role.truth(),
+        let progress = upstream.progress();
+        let (found, really) = progress.found();
+        UpstreamOutcome {
+            name: upstream.plan.name,
+            about: upstream.plan.about,
+            limit: upstream.plan.limit(),
             really,
             found,
-            within: course.reached(),
-            initial: initial * player.mocks.len() as f64,
-            learned: pace(&self.gates(player)),
+            within: progress.reached(),
+            initial: initial * upstream.mocks.len() as f64,
+            learned: pace(&self.gates(upstream)),
             received: sum(|stats| stats.received),
             accepted: sum(|stats| stats.accepted),
             refused: sum(|stats| stats.refused),
             early: sum(|stats| stats.early),
-            unserved: player.counts.bad.load(Ordering::Relaxed),
-            latency: slowest(&self.gates(player)),
-            naive: Naive::default(),
+            unserved: upstream.counts.bad.load(Ordering::Relaxed),
+            latency: slowest(&self.gates(upstream)),
+            naive: NaiveOutcome::default(),
         }
     }
 }
 
-/// What all gates together allow, per second.
+/// The sum of the gates' rates, per second.
 fn pace(gates: &[Option<GateView>]) -> f64 {
     gates.iter().flatten().map(|gate| gate.gate.rate).sum()
 }
 
-/// How long answers take, of the slowest server.
+/// The latency of the slowest server.
 fn slowest(gates: &[Option<GateView>]) -> Duration {
     let latencies = gates.iter().flatten().map(|gate| gate.gate.latency_ewma);
     latencies.max().unwrap_or_default()

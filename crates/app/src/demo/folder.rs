@@ -1,10 +1,10 @@
-//! A folder for as long as the demo runs.
+//! The temporary folder of a demo.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A new folder that only its owner may read; it goes with this value.
+/// A new folder that only its owner may read; dropping this value removes it.
 #[derive(Debug)]
 pub(super) struct Folder(PathBuf);
 
@@ -17,7 +17,7 @@ impl Folder {
             let path = base.join(format!("tidegate-demo-{process}-{number}"));
             match make(&path) {
                 Ok(()) => return Ok(Self(path)),
-                // Left behind by a process that had our number.
+                // Left behind by an earlier process with the same id.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < MOST => {
                     number += 1;
                 }
@@ -31,12 +31,12 @@ impl Folder {
     }
 }
 
-/// Whoever finds that many taken is being kept from starting.
+/// After this many taken names, starting fails.
 const MOST: u32 = 1000;
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What cannot be removed goes when the system cleans up.
+        // If it cannot be removed, the system cleans it up.
         _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -1,7 +1,7 @@
-//! What the demo came to, next to what clients without a gate would have come to.
+//! The results of the demo, and those of clients without a gate.
 //!
-//! The comparison is played, not remembered: as many clients with naive retries against the same
-//! upstream, for as long, in the simulator's virtual time.
+//! The latter are simulated: as many clients with naive retries and the same upstream, for the same
+//! time, in virtual time.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,95 +11,95 @@ use sim::measure::Figures;
 use sim::scenario::Scenario;
 use sim::simulate::simulate;
 
-use super::cast::{Role, Server};
-use super::picture::ratio;
+use super::upstreams::{Server, UpstreamPlan};
+use super::view::ratio;
 
-/// What the demo came to.
+/// The results of the demo.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// How long it ran.
     pub elapsed: Duration,
-    /// Where requests went.
+    /// The gateway's address.
     pub gateway: SocketAddr,
-    /// Where the admin API was.
+    /// The admin API's address.
     pub admin: SocketAddr,
     /// Every upstream.
-    pub upstreams: Vec<Learned>,
+    pub upstreams: Vec<UpstreamOutcome>,
 }
 
-/// What was learned of one upstream.
+/// The results of one upstream.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Learned {
+pub struct UpstreamOutcome {
     /// Its name.
     pub name: &'static str,
-    /// What is special about it.
+    /// Its description.
     pub about: &'static str,
-    /// What it really takes, in words.
-    pub truth: String,
-    /// What was possible per second from the moment at which that was reached.
+    /// Its real limit as text.
+    pub limit: String,
+    /// Its capacity per second from `within` on.
     pub really: f64,
-    /// What got through per second meanwhile.
+    /// Accepted requests per second from `within` on.
     pub found: f64,
-    /// When a second first carried nine tenths of what is possible; `None`: never.
+    /// When a second first carried nine tenths of the capacity; `None`: never.
     pub within: Option<Duration>,
-    /// The pace that its gates began with, per second.
+    /// The initial rate of its gates, per second.
     pub initial: f64,
-    /// The pace that its gates allow at the end, per second.
+    /// The rate of its gates at the end, per second.
     pub learned: f64,
-    /// Requests that it got.
+    /// Requests received.
     pub received: u64,
-    /// Of those, how many it answered as wanted.
+    /// Requests accepted.
     pub accepted: u64,
-    /// How many it refused.
+    /// Requests refused.
     pub refused: u64,
-    /// How many came before a `Retry-After` had ended.
+    /// Requests received before the end of a `Retry-After`.
     pub early: u64,
     /// Requests of clients that ended without success.
     pub unserved: u64,
-    /// How long its answers take at the end.
+    /// Its latency at the end.
     pub latency: Duration,
-    /// What clients without a gate would have come to.
-    pub naive: Naive,
+    /// The results of clients without a gate.
+    pub naive: NaiveOutcome,
 }
 
-/// What clients come to that have no gate and retry.
+/// The results of clients with naive retries and without a gate.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Naive {
-    /// The share of their requests that is refused.
+pub struct NaiveOutcome {
+    /// The share of their requests that was refused.
     pub refused_ratio: f64,
-    /// How long their answers take.
+    /// Their latency.
     pub latency: Duration,
 }
 
-impl Learned {
-    /// The share of what it got that it refused.
+impl UpstreamOutcome {
+    /// Refused over received.
     pub fn refused_ratio(&self) -> f64 {
         ratio(self.refused, self.received)
     }
 }
 
-/// What the clients of `role` would have come to without a gate.
-pub(super) fn naive(role: &Role, elapsed: Duration) -> Naive {
+/// Simulates the clients of `plan` without a gate.
+pub(super) fn naive(plan: &UpstreamPlan, elapsed: Duration) -> NaiveOutcome {
     let elapsed = elapsed.clamp(MIN_ELAPSED, MAX_ELAPSED);
-    let servers = u32::try_from(role.servers.len()).unwrap_or(1);
-    let clients = role.clients.div_ceil(servers);
+    let servers = u32::try_from(plan.servers.len()).unwrap_or(1);
+    let clients = plan.clients.div_ceil(servers);
     let (mut sent, mut refused) = (0, 0);
-    for server in &role.servers {
-        let figures = play(server, clients, elapsed);
+    for server in &plan.servers {
+        let figures = run(server, clients, elapsed);
         sent += figures.sent;
         refused += figures.refused;
     }
-    let latencies = role.servers.iter().map(|server| {
-        let figures = play(server, clients, SETTLED);
+    let latencies = plan.servers.iter().map(|server| {
+        let figures = run(server, clients, SETTLED);
         figures.mean_latency_ms.unwrap_or_default()
     });
-    Naive {
+    NaiveOutcome {
         refused_ratio: ratio(refused, sent),
         latency: Duration::from_secs_f64(latencies.fold(0.0, f64::max) / 1000.0),
     }
 }
 
-fn play(server: &Server, clients: u32, duration: Duration) -> Figures {
+fn run(server: &Server, clients: u32, duration: Duration) -> Figures {
     let client = ClientSettings {
         max_in_flight: clients,
         ..ClientSettings::of(Strategy::None)
@@ -111,26 +111,26 @@ fn play(server: &Server, clients: u32, duration: Duration) -> Figures {
     simulate(&scenario, scenario.seed)
 }
 
-/// Nothing happens in less.
+/// Shorter runs have no results.
 const MIN_ELAPSED: Duration = Duration::from_secs(1);
 
-/// Shares do not change any more after that.
+/// Shares do not change after that.
 const MAX_ELAPSED: Duration = Duration::from_secs(300);
 
-/// The simulator tells latencies from a minute on.
+/// The simulator measures latencies from a minute on.
 const SETTLED: Duration = Duration::from_secs(90);
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::cast::roles;
+    use crate::demo::upstreams::upstream_plans;
 
     #[test]
-    fn without_a_gate_much_is_refused_wherever_there_is_a_limit() {
+    fn naive_clients_are_refused_at_every_limit() {
         let minute = Duration::from_secs(60);
-        let shares = roles().into_iter().map(|role| {
-            let share = naive(&role, minute).refused_ratio;
-            (role.name, share > 0.05)
+        let shares = upstream_plans().into_iter().map(|plan| {
+            let share = naive(&plan, minute).refused_ratio;
+            (plan.name, share > 0.05)
         });
         let shares: Vec<_> = shares.collect();
         let expected = [

@@ -1,7 +1,7 @@
-//! Programs that know nothing of limits: each sends, waits for the answer, and sends again at once.
+//! Clients without rate limits: each sends a request, waits for the response, and sends the next at
+//! once.
 //!
-//! They go through real HTTP, like any program whose base URL was swapped. All of them share a
-//! thread: they do next to nothing.
+//! They use real HTTP and share one thread, because they do little work.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,12 +19,12 @@ use tokio::net::TcpStream;
 use tokio::runtime;
 use tokio::sync::oneshot;
 
-/// What the clients of one upstream have seen.
+/// The counts of the clients of one upstream.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
-    /// Requests that the gateway has not answered yet.
+    /// Requests without a response yet.
     pub(super) open: AtomicU32,
-    /// Answers with 2xx.
+    /// Responses with 2xx.
     pub(super) good: AtomicU64,
     /// Everything else, from the upstream or from the gateway.
     pub(super) bad: AtomicU64,
@@ -39,18 +39,18 @@ pub(super) struct Traffic {
 
 /// The clients of one upstream.
 #[derive(Debug)]
-pub(super) struct Crowd {
+pub(super) struct ClientGroup {
     pub(super) pool: &'static str,
     pub(super) clients: u32,
     pub(super) counts: Arc<Counts>,
 }
 
 impl Traffic {
-    /// Begins to send to `gateway`; `look` is called every [`LOOK`] meanwhile.
+    /// Starts to send to `gateway`; `observe` is called every [`OBSERVE_EVERY`] meanwhile.
     pub(super) fn start(
         gateway: SocketAddr,
-        crowds: Vec<Crowd>,
-        mut look: impl FnMut() + Send + 'static,
+        client_groups: Vec<ClientGroup>,
+        mut observe: impl FnMut() + Send + 'static,
     ) -> io::Result<Self> {
         let runtime = runtime::Builder::new_current_thread()
             .enable_all()
@@ -59,22 +59,22 @@ impl Traffic {
         let thread = thread::Builder::new().name("demo-clients".to_owned());
         let thread = thread.spawn(move || {
             runtime.block_on(async move {
-                for crowd in &crowds {
-                    for _ in 0..crowd.clients {
-                        let counts = Arc::clone(&crowd.counts);
-                        tokio::spawn(client(gateway, crowd.pool, counts));
+                for group in &client_groups {
+                    for _ in 0..group.clients {
+                        let counts = Arc::clone(&group.counts);
+                        tokio::spawn(client(gateway, group.pool, counts));
                     }
                 }
-                let looking = async {
-                    let mut ticks = tokio::time::interval(LOOK);
+                let observing = async {
+                    let mut ticks = tokio::time::interval(OBSERVE_EVERY);
                     loop {
                         ticks.tick().await;
-                        look();
+                        observe();
                     }
                 };
                 tokio::select! {
                     _ = stopped => {}
-                    () = looking => {}
+                    () = observing => {}
                 }
             });
         })?;
@@ -85,8 +85,8 @@ impl Traffic {
     }
 }
 
-/// Often enough to tell when a pace was reached, to a tenth of a second.
-pub(super) const LOOK: Duration = Duration::from_millis(100);
+/// The resolution of the time at which a rate was reached.
+pub(super) const OBSERVE_EVERY: Duration = Duration::from_millis(100);
 
 impl Drop for Traffic {
     fn drop(&mut self) {
@@ -102,30 +102,30 @@ async fn client(gateway: SocketAddr, pool: &'static str, counts: Arc<Counts>) {
     let mut connection = None;
     loop {
         counts.open.fetch_add(1, Ordering::Relaxed);
-        let status = ask(gateway, pool, &mut connection).await;
+        let status = send(gateway, pool, &mut connection).await;
         counts.open.fetch_sub(1, Ordering::Relaxed);
         if status.is_ok_and(|status| status.is_success()) {
             counts.good.fetch_add(1, Ordering::Relaxed);
             continue;
         }
         counts.bad.fetch_add(1, Ordering::Relaxed);
-        tokio::time::sleep(AFTER_AN_ERROR).await;
+        tokio::time::sleep(PAUSE_AFTER_ERROR).await;
     }
 }
 
-/// Even the most careless loop takes a moment to write its error down.
-const AFTER_AN_ERROR: Duration = Duration::from_millis(100);
+/// Keeps a client from looping on errors.
+const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
 
-/// How long a client lets itself be kept: longer than the longest window of the upstreams.
+/// How long a client waits: longer than the longest window of the upstreams.
 const MAX_WAIT: HeaderValue = HeaderValue::from_static("20s");
 
 type Connection = SendRequest<Empty<Bytes>>;
 
-async fn ask(
+async fn send(
     gateway: SocketAddr,
     pool: &str,
     connection: &mut Option<Connection>,
-) -> Result<StatusCode, Gone> {
+) -> Result<StatusCode, Disconnected> {
     let mut sender = match connection.take() {
         Some(sender) => sender,
         None => connect(gateway).await?,
@@ -134,22 +134,31 @@ async fn ask(
         .header(header::HOST, gateway.to_string())
         .header("tidegate-max-wait", MAX_WAIT)
         .body(Empty::new())
-        .map_err(|_| Gone)?;
-    let answer = sender.send_request(request).await.map_err(|_| Gone)?;
-    let status = answer.status();
-    answer.into_body().collect().await.map_err(|_| Gone)?;
+        .map_err(|_| Disconnected)?;
+    let response = sender
+        .send_request(request)
+        .await
+        .map_err(|_| Disconnected)?;
+    let status = response.status();
+    response
+        .into_body()
+        .collect()
+        .await
+        .map_err(|_| Disconnected)?;
     *connection = Some(sender);
     Ok(status)
 }
 
 /// The connection broke.
-struct Gone;
+struct Disconnected;
 
-async fn connect(gateway: SocketAddr) -> Result<Connection, Gone> {
-    let stream = TcpStream::connect(gateway).await.map_err(|_| Gone)?;
+async fn connect(gateway: SocketAddr) -> Result<Connection, Disconnected> {
+    let stream = TcpStream::connect(gateway)
+        .await
+        .map_err(|_| Disconnected)?;
     _ = stream.set_nodelay(true);
-    let shaken = http1::handshake(TokioIo::new(stream)).await;
-    let (sender, connection) = shaken.map_err(|_| Gone)?;
+    let handshake = http1::handshake(TokioIo::new(stream)).await;
+    let (sender, connection) = handshake.map_err(|_| Disconnected)?;
     tokio::spawn(connection);
     Ok(sender)
 }

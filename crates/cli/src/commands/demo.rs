@@ -1,11 +1,11 @@
-//! `tidegate demo`: pictures while it runs, a summary at its end.
+//! `tidegate demo`: a live view, and a summary at its end.
 
 mod draw;
 mod summary;
 
 use std::time::Duration;
 
-use app::demo::{Demo, Picture};
+use app::demo::{Demo, DemoView};
 use clap::Args;
 
 use super::Failure;
@@ -59,9 +59,9 @@ pub(super) fn run(args: &DemoArgs, output: &Output) -> Result<(), Failure> {
     let mut screen = Screen::new(output);
     let length = args.length.or_else(|| screen.default_length());
     let stop = stopping.watch(length, screen.interval(), || {
-        screen.show(&demo.picture(), output);
+        screen.show(&demo.view(), output);
     });
-    screen.close(&demo.picture(), output);
+    screen.close(&demo.view(), output);
     // After a second signal there is no summary.
     let outcome = stopping.finish(move || demo.finish()).unwrap_or_default();
     if let Some(outcome) = outcome {
@@ -79,7 +79,7 @@ pub(super) fn run(args: &DemoArgs, output: &Output) -> Result<(), Failure> {
 const PORT_HINT: &str =
     "another program may use that port; without `--port` any free port is taken";
 
-/// How pictures are shown.
+/// How the view is shown.
 enum Screen {
     /// Redrawn in place.
     Live(Live),
@@ -116,21 +116,21 @@ impl Screen {
 
     /// Errors are ignored: if stdout was closed the demo goes on, and the summary reports any other
     /// problem.
-    fn show(&mut self, picture: &Picture, output: &Output) {
+    fn show(&mut self, view: &DemoView, output: &Output) {
         match self {
-            Self::Live(live) => _ = live.draw(&draw::frame(picture, live.canvas())),
+            Self::Live(live) => _ = live.draw(&draw::frame(view, live.canvas())),
             Self::Plain(last) => {
-                _ = output.text(&draw::block(picture, *last));
-                *last = picture.elapsed;
+                _ = output.text(&draw::block(view, *last));
+                *last = view.elapsed;
             }
             Self::Hidden => {}
         }
     }
 
-    /// Shows the last picture, which the summary is about.
-    fn close(&mut self, picture: &Picture, output: &Output) {
+    /// Shows the last view, which the summary is about.
+    fn close(&mut self, view: &DemoView, output: &Output) {
         if let Self::Live(_) = self {
-            self.show(picture, output);
+            self.show(view, output);
         }
     }
 }

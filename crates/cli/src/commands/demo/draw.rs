@@ -1,24 +1,24 @@
-//! A picture of the demo as text: for a terminal as wide as it is, or as plain lines.
+//! A view of the demo as text: for a terminal as wide as it is, or as plain lines.
 
 use std::time::Duration;
 
-use app::demo::{Badge, Because, Picture, Seen, SeenServer, StoryLine};
+use app::demo::{Badge, DemoEvent, DemoView, ServerView, UpstreamView, WaitReason};
 use policy::breaker::BreakerState;
 use policy::hint::Source;
 
 use crate::output::Canvas;
 
-/// A picture for a terminal: lines fit its width, and there are fewer lines than rows.
-pub(super) fn frame(picture: &Picture, canvas: Canvas) -> String {
+/// A view for a terminal: lines fit its width, and there are fewer lines than rows.
+pub(super) fn frame(view: &DemoView, canvas: Canvas) -> String {
     // A command that is cut off cannot be copied.
     let fits = |line: &Line| !line.text.starts_with("or ") || line.width() <= canvas.columns;
-    let mut lines: Vec<Line> = head(picture).into_iter().filter(fits).collect();
-    lines.extend(table(picture, canvas.columns >= WIDE));
+    let mut lines: Vec<Line> = head(view).into_iter().filter(fits).collect();
+    lines.extend(table(view, canvas.columns >= WIDE));
     let left = canvas.rows.saturating_sub(lines.len() + 3).min(MAX_EVENTS);
     if left > 0 {
         lines.push(Line::plain(""));
-        let skipped = picture.story.len().saturating_sub(left);
-        lines.extend(story(&picture.story[skipped..]));
+        let skipped = view.events.len().saturating_sub(left);
+        lines.extend(event_lines(&view.events[skipped..]));
     }
     lines.truncate(canvas.rows.saturating_sub(1));
     lines.iter().map(|line| line.drawn(canvas)).collect()
@@ -30,19 +30,19 @@ const WIDE: usize = 110;
 /// More events are hard to follow.
 const MAX_EVENTS: usize = 10;
 
-/// A picture for a file: addresses at first, later the events since `last`.
-pub(super) fn block(picture: &Picture, last: Duration) -> String {
+/// A view for a file: addresses at first, later the events since `last`.
+pub(super) fn block(view: &DemoView, last: Duration) -> String {
     let mut lines = match last {
         // Nothing has been sent yet.
-        Duration::ZERO => head(picture),
-        _ => vec![Line::plain(format!("after {}", seconds(picture.elapsed)))],
+        Duration::ZERO => head(view),
+        _ => vec![Line::plain(format!("after {}", seconds(view.elapsed)))],
     };
     if !last.is_zero() {
-        lines.extend(table(picture, true));
-        let is_new = |told: &&StoryLine| told.at > last;
-        let new: Vec<StoryLine> = picture.story.iter().filter(is_new).cloned().collect();
+        lines.extend(table(view, true));
+        let is_new = |event: &&DemoEvent| event.at > last;
+        let new: Vec<DemoEvent> = view.events.iter().filter(is_new).cloned().collect();
         lines.push(Line::plain(""));
-        lines.extend(story(&new));
+        lines.extend(event_lines(&new));
     }
     lines.push(Line::plain(""));
     lines.iter().map(|line| line.text.clone() + "\n").collect()
@@ -105,12 +105,15 @@ fn cut(text: &str, columns: usize) -> String {
     kept.chain(['…']).collect()
 }
 
-fn head(picture: &Picture) -> Vec<Line> {
-    let Picture { gateway, admin, .. } = picture;
-    let first = picture.upstreams.first().map_or("", |seen| seen.name);
+fn head(view: &DemoView) -> Vec<Line> {
+    let DemoView { gateway, admin, .. } = view;
+    let first = view
+        .upstreams
+        .first()
+        .map_or("", |upstream_view| upstream_view.name);
     let title = format!(
         "tidegate demo, {}: no limit is configured, clients send as fast as they get responses",
-        seconds(picture.elapsed)
+        seconds(view.elapsed)
     );
     vec![
         Line::new(title, Look::Bold),
@@ -120,74 +123,74 @@ fn head(picture: &Picture) -> Vec<Line> {
         Line::plain(format!("try  curl -i http://{gateway}/{first}/hello")),
         Line::plain(format!(
             "or   curl -H \"Authorization: Bearer $(cat {})\" http://{admin}/api/v1/gates",
-            picture.token.display()
+            view.token.display()
         )),
     ]
 }
 
-fn table(picture: &Picture, is_wide: bool) -> Vec<Line> {
+fn table(view: &DemoView, is_wide: bool) -> Vec<Line> {
     let about = if is_wide { "about" } else { "" };
     let head = row(
         ["upstream", "capacity", "learned", "accepted", "refused"],
         &format!("breaker  waiting  {about}"),
     );
     let mut lines = vec![Line::plain(""), Line::new(head, Look::Bold)];
-    for seen in &picture.upstreams {
-        lines.extend(upstream(seen, is_wide));
+    for upstream_view in &view.upstreams {
+        lines.extend(upstream(upstream_view, is_wide));
     }
     lines
 }
 
 /// Columns wide enough for everything in the demo, and the rest as it is.
-fn row([name, truth, learned, answered, refused]: [&str; 5], rest: &str) -> String {
-    format!("{name:<9}{truth:<18}{learned:>8}{answered:>10}{refused:>9}  {rest}")
+fn row([name, limit, learned, answered, refused]: [&str; 5], rest: &str) -> String {
+    format!("{name:<9}{limit:<18}{learned:>8}{answered:>10}{refused:>9}  {rest}")
 }
 
-fn upstream(seen: &Seen, is_wide: bool) -> Vec<Line> {
-    let is_pool = seen.servers.len() > 1;
-    let first = seen.servers.first().filter(|_| !is_pool);
+fn upstream(upstream_view: &UpstreamView, is_wide: bool) -> Vec<Line> {
+    let is_pool = upstream_view.servers.len() > 1;
+    let first = upstream_view.servers.first().filter(|_| !is_pool);
     let breaker = first.map_or("", |server| state(server.breaker));
-    let about = if is_wide { seen.about } else { "" };
-    let waiting = seen.waiting;
+    let about = if is_wide { upstream_view.about } else { "" };
+    let waiting = upstream_view.waiting;
     let text = row(
         [
-            seen.name,
-            &seen.truth,
-            &per_second(seen.learned),
-            &per_second(seen.answered),
-            &percent(seen.refused_ratio()),
+            upstream_view.name,
+            &upstream_view.limit,
+            &per_second(upstream_view.learned),
+            &per_second(upstream_view.answered),
+            &percent(upstream_view.refused_ratio()),
         ],
         &format!("{breaker:<9}{waiting:>7}  {about}"),
     );
     let mut lines = vec![Line::new(text, first.map_or(Look::Plain, look))];
-    let waits_for = match seen.waiting {
+    let wait_reason = match upstream_view.waiting {
         0 => "no caller waits".to_owned(),
         _ if is_pool => "waiting for the first endpoint that may send".to_owned(),
-        _ => format!("waiting for {}", because(seen.because)),
+        _ => format!("waiting for {}", wait_reason(upstream_view.wait_reason)),
     };
     if is_pool {
-        lines.push(Line::new(format!("         {waits_for}"), Look::Faint));
-        lines.extend(seen.servers.iter().map(server));
+        lines.push(Line::new(format!("         {wait_reason}"), Look::Faint));
+        lines.extend(upstream_view.servers.iter().map(server));
     } else {
-        let text = format!("         {waits_for}; rate {}", seen.why);
+        let text = format!("         {wait_reason}; rate {}", upstream_view.why);
         lines.push(Line::new(text, Look::Faint));
     }
     lines
 }
 
-fn server(server: &SeenServer) -> Line {
+fn server(server: &ServerView) -> Line {
     let rest = match server.badge {
         Some(Badge::Disabled) => "[disabled] until a person enables it".to_owned(),
         Some(Badge::Paused { until, errors }) => {
             format!("[paused] until {}, error {errors} in a row", seconds(until))
         }
-        None if server.because == Because::Pace => String::new(),
-        None => because(server.because),
+        None if server.wait_reason == WaitReason::Pace => String::new(),
+        None => wait_reason(server.wait_reason),
     };
     let text = row(
         [
             &format!("  {}", server.name),
-            &server.truth,
+            &server.limit,
             &per_second(server.learned),
             "",
             &percent(server.refused_ratio()),
@@ -197,21 +200,21 @@ fn server(server: &SeenServer) -> Line {
     Line::new(text, look(server))
 }
 
-fn look(server: &SeenServer) -> Look {
-    match (server.breaker, server.badge, server.because) {
+fn look(server: &ServerView) -> Look {
+    match (server.breaker, server.badge, server.wait_reason) {
         (BreakerState::Open | BreakerState::Isolated, ..) | (_, Some(Badge::Disabled), _) => {
             Look::Red
         }
         (BreakerState::HalfOpen, ..) | (_, Some(Badge::Paused { .. }), _) => Look::Yellow,
-        (BreakerState::Closed, None, Because::Hold { .. }) => Look::Yellow,
+        (BreakerState::Closed, None, WaitReason::Hold { .. }) => Look::Yellow,
         (BreakerState::Closed, None, _) => Look::Plain,
     }
 }
 
-fn because(because: Because) -> String {
-    match because {
-        Because::Pace => "their turn at the learned rate".to_owned(),
-        Because::Hold { until, source } => {
+fn wait_reason(wait_reason: WaitReason) -> String {
+    match wait_reason {
+        WaitReason::Pace => "their turn at the learned rate".to_owned(),
+        WaitReason::Hold { until, source } => {
             let until = seconds(until);
             match source {
                 Source::Assumed => format!("the end of a hold at {until}, after a refusal"),
@@ -219,16 +222,16 @@ fn because(because: Because) -> String {
                 other => format!("the end of a hold at {until}, by {}", other.as_str()),
             }
         }
-        Because::Breaker { until: Some(until) } => {
+        WaitReason::Breaker { until: Some(until) } => {
             format!("the next probe of the open breaker at {}", seconds(until))
         }
-        Because::Breaker { until: None } => "a person: the gate is isolated".to_owned(),
-        Because::Probes => "the probes of the half-open breaker".to_owned(),
+        WaitReason::Breaker { until: None } => "a person: the gate is isolated".to_owned(),
+        WaitReason::Probes => "the probes of the half-open breaker".to_owned(),
     }
 }
 
-fn story(told: &[StoryLine]) -> Vec<Line> {
-    let lines = told.iter().map(|StoryLine { at, who, what }| {
+fn event_lines(events: &[DemoEvent]) -> Vec<Line> {
+    let lines = events.iter().map(|DemoEvent { at, who, what }| {
         let at = seconds(*at);
         Line::plain(format!("{at:>7}  {who}: {what}"))
     });

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use app::demo::{Learned, Outcome};
+use app::demo::{Outcome, UpstreamOutcome};
 use serde_json::{Value, json};
 
 use super::draw::{per_second, percent, seconds};
@@ -18,7 +18,7 @@ pub(super) fn text(outcome: &Outcome) -> String {
     text
 }
 
-fn sentence(learned: &Learned) -> String {
+fn sentence(learned: &UpstreamOutcome) -> String {
     let within = match learned.within {
         Some(within) => format!("within {}", seconds(within)),
         None => "and was still learning".to_owned(),
@@ -53,7 +53,7 @@ pub(super) fn json(outcome: &Outcome) -> Value {
     })
 }
 
-fn record(learned: &Learned) -> Value {
+fn record(learned: &UpstreamOutcome) -> Value {
     json!({
         "name": learned.name,
         "about": learned.about,

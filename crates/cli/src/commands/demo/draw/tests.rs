@@ -1,60 +1,60 @@
-//! A fixed picture: wide, narrow, with and without colours.
+//! A fixed view: wide, narrow, with and without colours.
 
 use insta::assert_snapshot;
 
 use super::*;
 
-fn server(name: &'static str, truth: &str, learned: f64) -> SeenServer {
-    SeenServer {
+fn server(name: &'static str, limit: &str, learned: f64) -> ServerView {
+    ServerView {
         name,
-        truth: truth.to_owned(),
+        limit: limit.to_owned(),
         learned,
         breaker: BreakerState::Closed,
         badge: None,
-        because: Because::Pace,
+        wait_reason: WaitReason::Pace,
         received: 1000,
         refused: 4,
     }
 }
 
-fn upstream(name: &'static str, truth: &str, servers: Vec<SeenServer>) -> Seen {
-    Seen {
+fn upstream(name: &'static str, limit: &str, servers: Vec<ServerView>) -> UpstreamView {
+    UpstreamView {
         name,
         about: "does what it does",
-        truth: truth.to_owned(),
+        limit: limit.to_owned(),
         learned: servers.iter().map(|server| server.learned).sum(),
         answered: 48.94,
         received: 1000,
         refused: 4,
         waiting: 27,
-        because: servers[0].because,
+        wait_reason: servers[0].wait_reason,
         why: "raised: answers come fast and none is refused".to_owned(),
         servers,
     }
 }
 
-fn line(millis: u64, who: &str, what: &str) -> StoryLine {
-    StoryLine {
+fn line(millis: u64, who: &str, what: &str) -> DemoEvent {
+    DemoEvent {
         at: Duration::from_millis(millis),
         who: who.to_owned(),
         what: what.to_owned(),
     }
 }
 
-fn picture() -> Picture {
+fn view() -> DemoView {
     let second = Duration::from_secs(1);
-    let hold = Because::Hold {
+    let hold = WaitReason::Hold {
         until: second * 22,
         source: Source::RetryAfter,
     };
-    let open = Because::Breaker {
+    let open = WaitReason::Breaker {
         until: Some(second * 23),
     };
     let paused = Badge::Paused {
         until: second * 24,
         errors: 2,
     };
-    Picture {
+    DemoView {
         elapsed: Duration::from_millis(21_400),
         gateway: "127.0.0.1:40001".parse().unwrap(),
         admin: "127.0.0.1:40002".parse().unwrap(),
@@ -64,8 +64,8 @@ fn picture() -> Picture {
             upstream(
                 "polite",
                 "120 in 10s",
-                vec![SeenServer {
-                    because: hold,
+                vec![ServerView {
+                    wait_reason: hold,
                     ..server("only", "120 in 10s", 12.0)
                 }],
             ),
@@ -74,23 +74,23 @@ fn picture() -> Picture {
                 "68/s together",
                 vec![
                     server("a", "3 at once, 100ms", 29.0),
-                    SeenServer {
+                    ServerView {
                         breaker: BreakerState::Open,
-                        because: open,
+                        wait_reason: open,
                         ..server("b", "3 at once, 100ms", 30.0)
                     },
-                    SeenServer {
+                    ServerView {
                         badge: Some(paused),
                         ..server("c", "8/s", 8.0)
                     },
-                    SeenServer {
+                    ServerView {
                         badge: Some(Badge::Disabled),
                         ..server("d", "8/s", 8.0)
                     },
                 ],
             ),
         ],
-        story: vec![
+        events: vec![
             line(12_300, "steady", "refused → 53.3/s becomes 37.3/s"),
             line(
                 15_200,
@@ -111,7 +111,7 @@ fn canvas(columns: usize, rows: usize) -> Canvas {
 
 #[test]
 fn frame_shows_everything_on_a_wide_terminal() {
-    assert_snapshot!(frame(&picture(), canvas(130, 40)), @r#"
+    assert_snapshot!(frame(&view(), canvas(130, 40)), @r#"
     tidegate demo, 21.4s: no limit is configured, clients send as fast as they get responses
     gateway http://127.0.0.1:40001, admin API http://127.0.0.1:40002
     try  curl -i http://127.0.0.1:40001/steady/hello
@@ -136,14 +136,14 @@ fn frame_shows_everything_on_a_wide_terminal() {
 
 #[test]
 fn frame_cuts_lines_and_rows_to_fit_a_small_terminal() {
-    let drawn = frame(&picture(), canvas(60, 12));
+    let drawn = frame(&view(), canvas(60, 12));
     assert!(drawn.lines().all(|line| line.chars().count() <= 60));
     assert_eq!(drawn.lines().count(), 11);
     assert!(
         !drawn.contains("admin-token"),
         "a command that is cut off cannot be copied"
     );
-    let drawn = frame(&picture(), canvas(1, 1));
+    let drawn = frame(&view(), canvas(1, 1));
     assert_eq!(drawn, "");
 }
 
@@ -153,7 +153,7 @@ fn frame_colours_held_yellow_and_refusing_red() {
         has_colour: true,
         ..canvas(130, 40)
     };
-    let drawn = frame(&picture(), coloured);
+    let drawn = frame(&view(), coloured);
     let codes = |name: &str| {
         let line = drawn.lines().find(|line| line.contains(name)).unwrap();
         line.split_once('m').unwrap().0.to_owned()
@@ -161,15 +161,15 @@ fn frame_colours_held_yellow_and_refusing_red() {
     assert_eq!(codes("polite   "), "\x1b[33");
     assert_eq!(codes("  b  "), "\x1b[31");
     assert_eq!(codes("  c  "), "\x1b[33");
-    let plain = frame(&picture(), canvas(130, 40));
+    let plain = frame(&view(), canvas(130, 40));
     assert!(drawn.len() > plain.len() && !plain.contains('\x1b'));
 }
 
 #[test]
 fn block_shows_only_new_events_after_the_first() {
-    let first = block(&picture(), Duration::ZERO);
+    let first = block(&view(), Duration::ZERO);
     assert!(first.starts_with("tidegate demo, 21.4s") && first.contains("admin-token"));
-    let later = block(&picture(), Duration::from_secs(15));
+    let later = block(&view(), Duration::from_secs(15));
     assert!(later.starts_with("after 21.4s\n") && !later.contains("admin-token"));
     assert!(later.contains("15.2s  polite") && !later.contains("12.3s  steady"));
 }

@@ -7,13 +7,13 @@ use policy::time::Timestamp;
 use sim::measure::Capacity;
 use sim::upstream::{Kind, Outage, UpstreamSettings};
 
-/// One name that the gateway serves, and what stands behind it.
+/// A pool of the gateway, and the servers behind it.
 #[derive(Clone, Debug)]
-pub(super) struct Role {
+pub(super) struct UpstreamPlan {
     pub(super) name: &'static str,
-    /// What is special about it, for people.
+    /// Its description.
     pub(super) about: &'static str,
-    /// Programs that send the next request as soon as the last one is answered.
+    /// The number of clients, each of which sends its next request after the last response.
     pub(super) clients: u32,
     pub(super) servers: Vec<Server>,
 }
@@ -25,8 +25,8 @@ pub(super) struct Server {
     pub(super) upstream: UpstreamSettings,
 }
 
-impl Role {
-    /// The length of time after which its limit begins anew.
+impl UpstreamPlan {
+    /// The longest window of its limits; a second without one.
     pub(super) fn period(&self) -> Duration {
         let periods = self
             .servers
@@ -38,7 +38,7 @@ impl Role {
         periods.max().unwrap_or(Duration::from_secs(1))
     }
 
-    /// What it could have taken until `at`; nothing in outages.
+    /// Its capacity up to `at`, without outages.
     pub(super) fn possible(&self, at: Duration) -> f64 {
         let capacities = self.servers.iter().map(|server| {
             Capacity::of(&server.upstream).between(Timestamp::ZERO, Timestamp::ZERO + at)
@@ -46,7 +46,7 @@ impl Role {
         capacities.sum()
     }
 
-    /// What it takes per second when all is well.
+    /// Its capacity per second without an outage.
     pub(super) fn healthy(&self) -> f64 {
         let servers = self.servers.iter();
         servers
@@ -54,18 +54,18 @@ impl Role {
             .sum()
     }
 
-    /// What it really takes, in words.
-    pub(super) fn truth(&self) -> String {
+    /// Its real limit as text.
+    pub(super) fn limit(&self) -> String {
         match self.servers.as_slice() {
-            [server] => server.truth(),
+            [server] => server.limit(),
             _ => format!("{}/s together", self.healthy()),
         }
     }
 }
 
 impl Server {
-    /// What it really takes, in words.
-    pub(super) fn truth(&self) -> String {
+    /// Its real limit as text.
+    pub(super) fn limit(&self) -> String {
         match self.upstream.kind {
             Kind::Bucket { rate, .. } => format!("{rate}/s"),
             Kind::Window { quota, period, .. } => format!("{quota} in {}", Exact(period)),
@@ -74,16 +74,16 @@ impl Server {
     }
 }
 
-/// Everybody, in the order in which they are shown.
-pub(super) fn roles() -> Vec<Role> {
+/// All upstreams, in the order in which they are shown.
+pub(super) fn upstream_plans() -> Vec<UpstreamPlan> {
     vec![
-        Role {
+        UpstreamPlan {
             name: "steady",
             about: "429 without Retry-After",
             clients: 32,
             servers: vec![alone(bucket(50.0, 10.0))],
         },
-        Role {
+        UpstreamPlan {
             name: "quota",
             about: "X-RateLimit headers on every response",
             clients: 32,
@@ -92,7 +92,7 @@ pub(super) fn roles() -> Vec<Role> {
                 ..window(300)
             })],
         },
-        Role {
+        UpstreamPlan {
             name: "polite",
             about: "429 with Retry-After",
             clients: 32,
@@ -101,19 +101,19 @@ pub(super) fn roles() -> Vec<Role> {
                 ..window(120)
             })],
         },
-        Role {
+        UpstreamPlan {
             name: "slow",
             about: "refuses nothing, becomes slow",
             clients: 48,
             servers: vec![alone(slots(10))],
         },
-        Role {
+        UpstreamPlan {
             name: "pool",
             about: "three endpoints; `b` has an outage from 15 s to 25 s",
             clients: 48,
             servers: vec![
                 server("a", slots(3)),
-                server("b", away(slots(3))),
+                server("b", with_outage(slots(3))),
                 server("c", bucket(8.0, 4.0)),
             ],
         },
@@ -140,7 +140,7 @@ fn slots(slots: u32) -> UpstreamSettings {
     })
 }
 
-/// So many in ten seconds: a minute would be long to look at.
+/// A window of ten seconds, to see several in a short demo.
 fn window(quota: u64) -> UpstreamSettings {
     UpstreamSettings::of(Kind::Window {
         quota,
@@ -149,8 +149,8 @@ fn window(quota: u64) -> UpstreamSettings {
     })
 }
 
-/// After everybody has learned its pace, and over before most people have seen enough.
-fn away(upstream: UpstreamSettings) -> UpstreamSettings {
+/// With an outage after the pace is learned, which ends during a short demo.
+fn with_outage(upstream: UpstreamSettings) -> UpstreamSettings {
     let outage = Outage {
         from: Timestamp::from_secs(15),
         to: Timestamp::from_secs(25),

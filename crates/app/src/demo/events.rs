@@ -1,7 +1,7 @@
-//! What happens, in plain sentences.
+//! Events of the demo as sentences.
 //!
-//! Only events that a person would look up for are shown: a pace that falls, holds,
-//! breakers, endpoints. Times are those since the demo began.
+//! Only the important ones are shown: rates that fall, holds, breakers, endpoints. Times are those
+//! since the start of the demo.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,60 +13,59 @@ use policy::rate::Why;
 use tidegate::Timestamp;
 use tidegate::event::{Event, Listener};
 
-/// Something that happened.
+/// An event of the demo.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoryLine {
-    /// When, from the beginning on.
+pub struct DemoEvent {
+    /// When, since the start.
     pub at: Duration,
-    /// To whom: an upstream, or one of its servers.
+    /// The upstream, or one of its servers.
     pub who: String,
-    /// What, in words.
+    /// What happened, as a sentence.
     pub what: String,
 }
 
-/// The last things that happened.
+/// The last events.
 #[derive(Debug)]
-pub(super) struct Story {
+pub(super) struct EventFeed {
     began: Timestamp,
-    lines: Mutex<VecDeque<StoryLine>>,
-    /// Endpoints that are left alone. Also one that never was may be told to be back.
+    events: Mutex<VecDeque<DemoEvent>>,
+    /// Endpoints that are paused or disabled: an `EndpointEnabled` of another one is not shown.
     away: Mutex<BTreeSet<String>>,
 }
 
-impl Story {
+impl EventFeed {
     pub(super) fn new(began: Timestamp) -> Self {
         Self {
             began,
-            lines: Mutex::default(),
+            events: Mutex::default(),
             away: Mutex::default(),
         }
     }
 
-    /// The last things that happened, the oldest first.
-    pub(super) fn lines(&self) -> Vec<StoryLine> {
+    /// The last events, the oldest first.
+    pub(super) fn events(&self) -> Vec<DemoEvent> {
         self.lock().iter().cloned().collect()
     }
 
-    pub(super) fn tell(&self, at: Timestamp, who: &str, what: String) {
+    pub(super) fn add(&self, at: Timestamp, who: &str, what: String) {
         let at = self.since(at);
         let who = shown(who);
-        let mut lines = self.lock();
-        // Ten requests that were in flight together bring the same news ten times, with other
-        // numbers.
-        let is_old = |known: &StoryLine| {
-            known.who == who && topic(&known.what) == topic(&what) && at < known.at + SAME
+        let mut events = self.lock();
+        // Ten requests in flight cause the same event ten times, with other numbers.
+        let is_old = |known: &DemoEvent| {
+            known.who == who && topic(&known.what) == topic(&what) && at < known.at + REPEAT_AFTER
         };
-        if lines.iter().rev().take(KEPT).any(is_old) {
+        if events.iter().rev().take(MAX_EVENTS).any(is_old) {
             return;
         }
-        if lines.len() >= KEPT {
-            lines.pop_front();
+        if events.len() >= MAX_EVENTS {
+            events.pop_front();
         }
-        lines.push_back(StoryLine { at, who, what });
+        events.push_back(DemoEvent { at, who, what });
     }
 
-    fn tell_away(&self, at: Timestamp, who: String, what: String) {
-        self.tell(at, &who, what);
+    fn add_away(&self, at: Timestamp, who: String, what: String) {
+        self.add(at, &who, what);
         self.away().insert(who);
     }
 
@@ -78,8 +77,8 @@ impl Story {
         at.since(self.began)
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<StoryLine>> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, VecDeque<DemoEvent>> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn hold(&self, at: Timestamp, until: Timestamp, source: Source) -> String {
@@ -98,27 +97,27 @@ impl Story {
     }
 }
 
-/// As many as fit a tall terminal.
-const KEPT: usize = 20;
+/// As many as fit on a tall terminal.
+const MAX_EVENTS: usize = 20;
 
-/// A line that repeats within this time is left out.
-const SAME: Duration = Duration::from_secs(2);
+/// An event that repeats within this time is left out.
+const REPEAT_AFTER: Duration = Duration::from_secs(2);
 
-/// What it is about: the beginning, up to the numbers.
+/// The text up to the first number, which identifies the kind of event.
 fn topic(what: &str) -> &str {
     let end = what.find(|c: char| c.is_ascii_digit() && !what.starts_with(c));
     end.map_or(what, |end| &what[..end])
 }
 
-impl Listener for Story {
+impl Listener for EventFeed {
     fn on_event(&self, at: Timestamp, event: &Event<'_>) {
         match *event {
             Event::HoldStarted { key, until, source } => {
-                self.tell(at, key, self.hold(at, until, source));
+                self.add(at, key, self.hold(at, until, source));
             }
             Event::RateChanged { key, from, to, why } if to < from => {
                 if let Some(reason) = lowered(why) {
-                    self.tell(at, key, format!("{reason} → {from:.1}/s becomes {to:.1}/s"));
+                    self.add(at, key, format!("{reason} → {from:.1}/s becomes {to:.1}/s"));
                 }
             }
             Event::BreakerOpened { key, until } => {
@@ -126,10 +125,10 @@ impl Listener for Story {
                     Some(until) => format!("next probe at {}", seconds(self.since(until))),
                     None => "until a person releases it".to_owned(),
                 };
-                self.tell(at, key, format!("it fails → breaker open, {next}"));
+                self.add(at, key, format!("it fails → breaker open, {next}"));
             }
             Event::BreakerClosed { key } => {
-                self.tell(at, key, "it works again → breaker closed".to_owned());
+                self.add(at, key, "it works again → breaker closed".to_owned());
             }
             Event::EndpointPaused {
                 pool,
@@ -141,17 +140,17 @@ impl Listener for Story {
                 let what = format!(
                     "error {errors} in a row → paused until {end}, the other endpoints continue"
                 );
-                self.tell_away(at, format!("{pool}/{endpoint}"), what);
+                self.add_away(at, format!("{pool}/{endpoint}"), what);
             }
             Event::EndpointDisabled { pool, endpoint, .. } => {
                 let what = "too many errors in a row → disabled until a person enables it";
-                self.tell_away(at, format!("{pool}/{endpoint}"), what.to_owned());
+                self.add_away(at, format!("{pool}/{endpoint}"), what.to_owned());
             }
             Event::EndpointEnabled { pool, endpoint } => {
                 let who = format!("{pool}/{endpoint}");
                 if self.away().remove(&who) {
                     let what = "a request succeeded → the endpoint is back";
-                    self.tell(at, &who, what.to_owned());
+                    self.add(at, &who, what.to_owned());
                 }
             }
             _ => {}
@@ -159,7 +158,7 @@ impl Listener for Story {
     }
 }
 
-/// Why a pace fell; `None` where another event tells more.
+/// Why a rate fell; `None` if another event shows it.
 fn lowered(why: Why) -> Option<&'static str> {
     match why {
         Why::Throttled => Some("refused without Retry-After"),
@@ -175,12 +174,12 @@ fn lowered(why: Why) -> Option<&'static str> {
     }
 }
 
-/// A time since the beginning.
+/// A time since the start.
 fn seconds(at: Duration) -> String {
     format!("{:.1}s", at.as_secs_f64())
 }
 
-/// A gate's key as it is shown: of an upstream with one server, the upstream.
+/// A gate's key as shown: the upstream's name if it has one server.
 pub(super) fn shown(key: &str) -> String {
     key.strip_suffix("/only").unwrap_or(key).to_owned()
 }
@@ -189,22 +188,22 @@ pub(super) fn shown(key: &str) -> String {
 mod tests {
     use super::*;
 
-    fn story(events: &[(u64, Event<'_>)]) -> String {
-        let story = Story::new(Timestamp::from_secs(100));
+    fn text(events: &[(u64, Event<'_>)]) -> String {
+        let feed = EventFeed::new(Timestamp::from_secs(100));
         for (millis, event) in events {
             let at = Timestamp::from_secs(100) + Duration::from_millis(*millis);
-            story.on_event(at, event);
+            feed.on_event(at, event);
         }
-        let lines = story.lines().into_iter();
+        let lines = feed.events().into_iter();
         let lines =
-            lines.map(|StoryLine { at, who, what }| format!("{}  {who}: {what}\n", seconds(at)));
+            lines.map(|DemoEvent { at, who, what }| format!("{}  {who}: {what}\n", seconds(at)));
         lines.collect()
     }
 
     #[test]
-    fn what_happens_is_told_in_plain_words() {
+    fn describes_events_in_sentences() {
         let until = Timestamp::from_secs(122);
-        let text = story(&[
+        let text = text(&[
             (
                 15_200,
                 Event::HoldStarted {
@@ -274,16 +273,16 @@ mod tests {
     }
 
     #[test]
-    fn the_same_news_is_told_once() {
+    fn adds_a_repeated_event_once() {
         let event = Event::BreakerClosed { key: "pool/b" };
-        let text = story(&[(1000, event), (1100, event), (1299, event), (5000, event)]);
+        let text = text(&[(1000, event), (1100, event), (1299, event), (5000, event)]);
         assert_eq!(text.lines().count(), 2);
     }
 
     #[test]
-    fn only_the_last_is_kept() {
+    fn keeps_the_last_events() {
         let event = Event::BreakerClosed { key: "pool/b" };
         let events: Vec<_> = (0..100).map(|second| (second * 1000, event)).collect();
-        assert_eq!(story(&events).lines().count(), KEPT);
+        assert_eq!(text(&events).lines().count(), MAX_EVENTS);
     }
 }

@@ -1,4 +1,4 @@
-//! What can be seen of the demo at one moment, as plain values, to be drawn by the caller.
+//! The state of the demo at one moment, for the caller to show.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,54 +9,54 @@ use policy::gate::GateSnapshot;
 use policy::hint::Source;
 use tidegate::Timestamp;
 
-use super::story::StoryLine;
+use super::events::DemoEvent;
 
 /// The demo at one moment.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Picture {
-    /// Since the beginning.
+pub struct DemoView {
+    /// Since the start.
     pub elapsed: Duration,
-    /// Where requests go.
+    /// The gateway's address.
     pub gateway: SocketAddr,
-    /// Where the admin API is.
+    /// The admin API's address.
     pub admin: SocketAddr,
-    /// The file with the admin API's token; gone with the demo.
+    /// The file with the admin API's token; removed with the demo.
     pub token: PathBuf,
     /// Every upstream.
-    pub upstreams: Vec<Seen>,
-    /// The last things that happened, the oldest first.
-    pub story: Vec<StoryLine>,
+    pub upstreams: Vec<UpstreamView>,
+    /// The last events, the oldest first.
+    pub events: Vec<DemoEvent>,
 }
 
 /// An upstream at one moment.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Seen {
+pub struct UpstreamView {
     /// Its name, the first part of its path at the gateway.
     pub name: &'static str,
-    /// What is special about it.
+    /// Its description.
     pub about: &'static str,
-    /// What it really takes, in words; the gateway does not know it.
-    pub truth: String,
-    /// The pace that its gates allow, per second.
+    /// Its real limit as text; the gateway does not know it.
+    pub limit: String,
+    /// The rate of its gates, per second.
     pub learned: f64,
-    /// Requests that it answered as wanted, per second over the last second.
+    /// Accepted requests per second, over the last second.
     pub answered: f64,
-    /// Requests that it got.
+    /// Requests received.
     pub received: u64,
-    /// Of those, how many it refused.
+    /// Requests refused.
     pub refused: u64,
     /// Requests of clients that wait in the gateway.
     pub waiting: u32,
     /// What they wait for.
-    pub because: Because,
-    /// The last change of the pace, in words.
+    pub wait_reason: WaitReason,
+    /// The last change of the rate, as text.
     pub why: String,
     /// Its servers; at least one.
-    pub servers: Vec<SeenServer>,
+    pub servers: Vec<ServerView>,
 }
 
-impl Seen {
-    /// The share of what it got that it refused.
+impl UpstreamView {
+    /// Refused over received.
     pub fn refused_ratio(&self) -> f64 {
         ratio(self.refused, self.received)
     }
@@ -64,38 +64,38 @@ impl Seen {
 
 /// One server of an upstream.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SeenServer {
+pub struct ServerView {
     /// Its name within the upstream.
     pub name: &'static str,
-    /// What it really takes, in words.
-    pub truth: String,
-    /// The pace that its gate allows, per second.
+    /// Its real limit as text.
+    pub limit: String,
+    /// The rate of its gate, per second.
     pub learned: f64,
     /// The state of its breaker.
     pub breaker: BreakerState,
-    /// Is it left alone, and until when?
+    /// Whether it is paused or disabled.
     pub badge: Option<Badge>,
     /// What its gate waits for.
-    pub because: Because,
-    /// Requests that it got.
+    pub wait_reason: WaitReason,
+    /// Requests received.
     pub received: u64,
-    /// Of those, how many it refused.
+    /// Requests refused.
     pub refused: u64,
 }
 
-impl SeenServer {
-    /// The share of what it got that it refused.
+impl ServerView {
+    /// Refused over received.
     pub fn refused_ratio(&self) -> f64 {
         ratio(self.refused, self.received)
     }
 }
 
-/// Why an endpoint of a pool is left alone.
+/// Why an endpoint of a pool is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Badge {
     /// After errors, for a while.
     Paused {
-        /// Until when, from the beginning on.
+        /// Until when, since the start.
         until: Duration,
         /// Errors in a row.
         errors: u32,
@@ -106,26 +106,26 @@ pub enum Badge {
 
 /// What requests wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Because {
+pub enum WaitReason {
     /// Their turn at the learned pace.
     Pace,
     /// The end of a hold.
     Hold {
-        /// From the beginning on.
+        /// Its end, since the start.
         until: Duration,
-        /// Who asked for it.
+        /// Where it came from.
         source: Source,
     },
     /// An open breaker.
     Breaker {
-        /// When it lets a request through to look; `None`: when a person says so.
+        /// When it admits a probe; `None`: when a person releases it.
         until: Option<Duration>,
     },
-    /// What comes of the few requests that find out whether it works again.
+    /// The results of a half-open breaker's probes.
     Probes,
 }
 
-impl Because {
+impl WaitReason {
     /// What callers in line at this gate wait for.
     pub(super) fn of(gate: &GateSnapshot, since: impl Fn(Timestamp) -> Duration) -> Self {
         match (gate.breaker, gate.hold) {
