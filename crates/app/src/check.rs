@@ -5,6 +5,8 @@
 
 mod never;
 
+pub(crate) use self::never::UNSUPPORTED;
+
 use std::time::Duration;
 
 use policy::backoff::BackoffSettings;
@@ -39,6 +41,8 @@ pub struct Route {
     pub sends: u32,
     /// The shortest and the longest that one request waits between its attempts.
     pub waits: (Duration, Duration),
+    /// A first estimate of all waits: the delays of all sends before jitter and maximum.
+    pub estimate_total: Duration,
     /// What retries add to the traffic.
     pub amplification: Amplification,
     /// What ends the waits that a server names.
@@ -186,6 +190,7 @@ fn route(settings: &Settings, name: &str, credential: Option<&str>) -> Route {
             attempts
         },
         waits: backoff.total_bounds(),
+        estimate_total: backoff.estimate_total(),
         amplification: amplification(attempts, &settings.retry_budget),
         bound: Bound::MaxWait(Duration::ZERO),
     }

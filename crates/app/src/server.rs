@@ -11,6 +11,7 @@ use tidegate::{Clock, Sort};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::admin::{Admin, AdminError};
+use crate::check::UNSUPPORTED;
 use crate::core::Core;
 use crate::gateway::{Gateway, StartError};
 use crate::log::{Filter, Format, Level, Log};
@@ -123,12 +124,17 @@ impl Server {
         let clock = Clock::system();
         let log = Log::new(logs.sink, logs.format, logs.filter, &clock);
         let store = Store::open(&settings.server.data)?;
+        let unsupported = settings.unsupported.iter();
+        let unsupported: Vec<String> = unsupported
+            .map(|key| format!("`{key}` {UNSUPPORTED}"))
+            .collect();
         let settings = Arc::new(settings);
         let core = Core::new(&settings, log, clock, workers());
         let (state, mut warnings) = State::restore(core, settings, store)?;
         if state.configuration().pools().next().is_none() {
             warnings.push(NO_POOLS.to_owned());
         }
+        warnings.extend(unsupported);
         let persister = Persister::start(&state).map_err(ServeError::Persist)?;
         let gateway = Gateway::start(Arc::clone(&state), listen)?;
         let admin = Admin::start(Arc::clone(&state), Arc::clone(gateway.trails()))?;
@@ -201,11 +207,12 @@ impl Server {
         log.draining(in_flight);
         self.gateway.drain();
         self.admin.drain();
+        let drain = self.state.configuration().settings().server.drain;
         let again = async {
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
-                () = tokio::time::sleep(MAX_DRAIN) => {}
+                () = tokio::time::sleep(drain) => {}
             }
         };
         let finished = async {
@@ -251,9 +258,6 @@ impl Server {
 const NO_POOLS: &str = "no pool is configured, so every request is answered 404; add a section \
                         `[pool.NAME]` with `endpoints` to the configuration file and send SIGHUP, \
                         or restart; the admin API works";
-
-/// Longer than callers wait by default.
-const MAX_DRAIN: Duration = Duration::from_secs(60);
 
 /// One for each core.
 fn workers() -> usize {

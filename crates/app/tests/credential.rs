@@ -12,7 +12,7 @@ use std::thread;
 use app::core::Core;
 use app::gateway::Gateway;
 use app::log::Log;
-use app::settings::{Settings, Sources, Surroundings};
+use app::settings::{Environment, Settings, Sources};
 use app::state::State;
 use store::Store;
 use tidegate::Clock;
@@ -57,7 +57,7 @@ fn serve_one(stream: &TcpStream, answer: &dyn Fn(&str, &str) -> (u16, String)) -
 
 struct Variables;
 
-impl Surroundings for Variables {
+impl Environment for Variables {
     fn variables(&self) -> Vec<(String, String)> {
         Vec::new()
     }

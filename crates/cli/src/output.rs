@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use app::log::{Filter, Format, Level};
 use app::server::Logs;
-use app::settings::{LOG_VARIABLE, Process, Surroundings};
+use app::settings::{Environment, LOG_VARIABLE, Process};
 use serde::Serialize;
 use terminal_size::{Height, Width, terminal_size_of};
 

@@ -12,13 +12,17 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 /// Our crates, and which of our crates each may use.
-const ARROWS: [(&str, &[&str]); 6] = [
+const ARROWS: [(&str, &[&str]); 7] = [
     ("policy", &[]),
+    ("config", &["policy"]),
     ("tidegate", &["policy"]),
     ("store", &["policy", "tidegate"]),
-    ("sim", &["policy"]),
-    ("app", &["policy", "tidegate", "store", "sim"]),
-    ("cli", &["policy", "tidegate", "store", "sim", "app"]),
+    ("sim", &["policy", "config"]),
+    ("app", &["policy", "config", "tidegate", "store", "sim"]),
+    (
+        "cli",
+        &["policy", "config", "tidegate", "store", "sim", "app"],
+    ),
 ];
 
 /// All that `policy` is built from besides the standard library.

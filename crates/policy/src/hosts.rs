@@ -68,6 +68,8 @@ impl fmt::Display for HostPattern {
     }
 }
 
+crate::setting_values!(HostPattern);
+
 /// A key without its port: `[::1]:8080` is of the host `[::1]`.
 ///
 /// A port is one or more digits after the only colon outside of brackets. A key that is no host

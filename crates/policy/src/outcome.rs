@@ -183,19 +183,18 @@ impl Verdict {
         Self::Conflict,
         Self::Rejected,
     ];
+}
 
-    /// The word for it in logs, metrics, replay and settings.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Success => "success",
-            Self::Throttled => "throttled",
-            Self::Overloaded => "overloaded",
-            Self::Unreachable => "unreachable",
-            Self::QuotaExhausted => "quota_exhausted",
-            Self::Unauthorized => "unauthorized",
-            Self::Conflict => "conflict",
-            Self::Rejected => "rejected",
-        }
+crate::words! {
+    pub Verdict {
+        Success = "success",
+        Throttled = "throttled",
+        Overloaded = "overloaded",
+        Unreachable = "unreachable",
+        QuotaExhausted = "quota_exhausted",
+        Unauthorized = "unauthorized",
+        Conflict = "conflict",
+        Rejected = "rejected",
     }
 }
 

@@ -14,8 +14,6 @@
 
 mod choice;
 
-use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
 pub use choice::{Choice, GateState, Lease, Unusable};
@@ -36,31 +34,9 @@ pub enum Balance {
     First,
 }
 
-impl Balance {
-    /// The word for it in settings and the API.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::LeastLoaded => "least_loaded",
-            Self::RoundRobin => "round_robin",
-            Self::First => "first",
-        }
-    }
+crate::words! {
+    pub Balance { LeastLoaded = "least_loaded", RoundRobin = "round_robin", First = "first" }
 }
-
-impl FromStr for Balance {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "least_loaded" => Ok(Self::LeastLoaded),
-            "round_robin" => Ok(Self::RoundRobin),
-            "first" => Ok(Self::First),
-            _ => Err("`least_loaded`, `round_robin` or `first`".to_owned()),
-        }
-    }
-}
-
-crate::setting_values!(Balance);
 
 /// Identifies an endpoint of one pool; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -380,12 +356,6 @@ type Rank = (u32, u64);
 
 /// Longer than the usual timeouts of HTTP clients.
 const LOST_AFTER: Duration = Duration::from_secs(120);
-
-impl fmt::Display for Balance {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
 
 #[cfg(test)]
 mod tests;

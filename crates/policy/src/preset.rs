@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::backoff::{BackoffSettings, Growth};
 use crate::jitter::Jitter;
+use crate::setting::Kind;
 use crate::suggest::suggestion;
 
 /// A backoff with a name.
@@ -43,6 +44,15 @@ impl Preset {
         Self::Crawl,
     ];
 
+    /// How settings spell it.
+    pub const KIND: Kind = Kind::Choice(&[
+        "standard",
+        "aggressive",
+        "conservative",
+        "background",
+        "crawl",
+    ]);
+
     /// Its name.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -51,6 +61,17 @@ impl Preset {
             Self::Conservative => "conservative",
             Self::Background => "background",
             Self::Crawl => "crawl",
+        }
+    }
+
+    /// What it is for, in one sentence.
+    pub const fn about(self) -> &'static str {
+        match self {
+            Self::Standard => "For everything that has no reason to differ.",
+            Self::Aggressive => "For requests that a person waits for.",
+            Self::Conservative => "For upstreams that are slow to recover.",
+            Self::Background => "For work that nobody waits for.",
+            Self::Crawl => "For one page of thousands (fetch and jobs).",
         }
     }
 
@@ -117,6 +138,8 @@ impl fmt::Display for UnknownPreset {
 }
 
 impl std::error::Error for UnknownPreset {}
+
+crate::setting_values!(Preset);
 
 #[cfg(test)]
 mod tests {

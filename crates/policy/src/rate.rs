@@ -4,7 +4,6 @@
 //! rate and why. It neither touches the bucket nor knows of breakers and lines.
 
 use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
 use crate::gate::GateSettings;
@@ -29,37 +28,7 @@ pub enum Strategy {
     Fixed,
 }
 
-impl Strategy {
-    /// The word for it in settings, logs and the API.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Adaptive => "adaptive",
-            Self::Aimd => "aimd",
-            Self::Fixed => "fixed",
-        }
-    }
-}
-
-impl FromStr for Strategy {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "adaptive" => Ok(Self::Adaptive),
-            "aimd" => Ok(Self::Aimd),
-            "fixed" => Ok(Self::Fixed),
-            _ => Err("`adaptive`, `aimd` or `fixed`".to_owned()),
-        }
-    }
-}
-
-impl fmt::Display for Strategy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-crate::setting_values!(Strategy);
+crate::words! { pub Strategy { Adaptive = "adaptive", Aimd = "aimd", Fixed = "fixed" } }
 
 /// The last change of a rate, for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

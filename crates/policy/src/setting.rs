@@ -17,6 +17,8 @@ use std::time::Duration;
 use std::vec;
 
 pub(crate) use self::define::fit;
+#[doc(hidden)]
+pub use self::define::plain_name;
 pub use self::define::{Options, Setting, SettingValue, Values};
 pub use self::kind::{Format, Kind};
 use crate::duration;

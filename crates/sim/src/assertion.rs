@@ -12,12 +12,12 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
+use config::shortened;
 use policy::setting;
 use policy::suggest::suggestion;
 use thiserror::Error;
 
 use crate::measure::{Named, Summary};
-use crate::written::problem::shortened;
 
 /// Comparisons, all of which have to hold.
 ///

@@ -19,7 +19,6 @@ pub mod simulate;
 pub mod swarm;
 pub mod upstream;
 pub mod world;
-pub mod written;
 
 /// The whole part of a number; zero if it is negative or NaN.
 #[expect(

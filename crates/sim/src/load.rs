@@ -1,7 +1,11 @@
 //! What a client has to send: without end, at a rate, or a total.
 
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
+use policy::duration::{self, Exact};
+use policy::setting;
 use policy::time::Timestamp;
 
 use crate::whole;
@@ -18,6 +22,37 @@ pub enum Backlog {
     Total(u64),
 }
 
+impl FromStr for Backlog {
+    type Err = &'static str;
+
+    /// Reads `endless`, `30/s` or a total.
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        /// More than anyone waits for.
+        const MAX_REQUESTS: u64 = 1_000_000_000;
+        const EXPECTED: &str =
+            "`endless`, requests per second such as `30/s`, or a total such as `1000`";
+        if text == "endless" {
+            return Ok(Self::Endless);
+        }
+        if let Some(rate) = text.strip_suffix("/s") {
+            let rate = setting::number(rate.trim()).filter(|rate| *rate > 0.0 && *rate <= 1e6);
+            return rate.map(Self::PerSecond).ok_or(EXPECTED);
+        }
+        let total = setting::number(text).filter(|total| (1..=MAX_REQUESTS).contains(total));
+        total.map(Self::Total).ok_or(EXPECTED)
+    }
+}
+
+impl fmt::Display for Backlog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Endless => f.write_str("endless"),
+            Self::PerSecond(rate) => write!(f, "{rate}/s"),
+            Self::Total(total) => write!(f, "{total}"),
+        }
+    }
+}
+
 /// When a client starts: at random between two times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Start {
@@ -26,6 +61,30 @@ pub struct Start {
     /// The start is before this; if it is not after `from`, the start is `from`.
     pub to: Duration,
 }
+
+impl FromStr for Start {
+    type Err = &'static str;
+
+    /// Reads one moment, or two with `..` between.
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        const EXPECTED: &str = "a duration such as `5s`, or two such as `0s..20s`";
+        let moment = |text: &str| duration::parse(text.trim()).map_err(|_| EXPECTED);
+        let (from, to) = text.split_once("..").unwrap_or((text, text));
+        let (from, to) = (moment(from)?, moment(to)?);
+        if to < from {
+            return Err("two durations of which the second is no shorter than the first");
+        }
+        Ok(Self { from, to })
+    }
+}
+
+impl fmt::Display for Start {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}..{}", Exact(self.from), Exact(self.to))
+    }
+}
+
+policy::setting_values!(Backlog, Start);
 
 impl Start {
     /// The start for a random `unit` in [0, 1).

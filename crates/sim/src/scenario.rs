@@ -2,17 +2,18 @@
 
 mod client;
 mod draft;
-mod kind;
 mod read;
-mod section;
 mod shipped;
 #[cfg(test)]
 mod tests;
+mod upstream;
 
 use std::time::Duration;
 
 pub use draft::{Draft, Variant};
 pub use shipped::{SHIPPED, Shipped};
+
+use policy::setting::Values;
 
 use crate::client::{ClientSettings, Strategy};
 use crate::upstream::UpstreamSettings;
@@ -33,9 +34,10 @@ pub struct Scenario {
 impl Scenario {
     /// Five minutes of these.
     pub fn of(upstream: UpstreamSettings, clients: Vec<ClientSettings>) -> Self {
+        let run = read::Run::defaults();
         Self {
-            duration: Duration::from_secs(300),
-            seed: 1,
+            duration: run.duration,
+            seed: run.seed,
             upstream,
             clients,
         }

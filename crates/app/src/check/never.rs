@@ -25,6 +25,9 @@ use crate::settings::{Pool, Settings};
 
 pub(super) fn warnings(settings: &Settings) -> Vec<Warning> {
     let mut warnings = Warnings::default();
+    for key in &settings.unsupported {
+        warnings.add(key, UNSUPPORTED);
+    }
     warnings.gates(settings);
     for pool in settings.pools.values() {
         warnings.pool(pool, settings);
@@ -35,6 +38,9 @@ pub(super) fn warnings(settings: &Settings) -> Vec<Warning> {
     warnings.retries(settings);
     warnings.found
 }
+
+/// What is said about a setting that this build does not act on.
+pub(crate) const UNSUPPORTED: &str = "has no effect: this build does not act on it";
 
 #[derive(Default)]
 struct Warnings {

@@ -43,7 +43,7 @@ fn defaults_come_to_what_their_reasons_say() {
 
 #[test]
 fn the_default_file_has_no_warnings() {
-    assert_eq!(warnings(crate::settings::DEFAULT_FILE), "");
+    assert_eq!(warnings(&crate::settings::default_file()), "");
 }
 
 #[test]
@@ -167,6 +167,20 @@ fn what_is_dangerous() {
 }
 
 #[test]
+fn warns_about_settings_that_have_no_effect_yet_unless_they_are_the_default() {
+    assert_eq!(
+        warnings("[run]\nmax_age = '5m'\nattempts = 3\n[jobs]\nstatus_limit = '60/1m'"),
+        ""
+    );
+    assert_eq!(
+        warnings("[run]\nattempts = 4\n[server]\naccess_log = 'json'\n[fetch]\ndepth = 6"),
+        "fetch: has no effect: this build does not act on it\n\
+         run: has no effect: this build does not act on it\n\
+         server.access_log: has no effect: this build does not act on it\n"
+    );
+}
+
+#[test]
 fn pools_that_cannot_do_what_they_say() {
     assert_snapshot!(warnings("
         [backoff.mine]
@@ -187,6 +201,7 @@ fn pools_that_cannot_do_what_they_say() {
         [credential.fixed]
         header = 'x-key'
     "), @"
+    operation.quick: has no effect: this build does not act on it
     pool.one.protection: is off: the only endpoint is left to its gate, for nobody else could do its work
     pool.one.protection: has settings that have no effect while it is off
     pool.one.backoff: allows 5 attempts, but the 3rd comes after `max_wait` (30s) at the earliest

@@ -1,147 +1,188 @@
-//! The commented default file: what every setting is by default, and why.
-//!
-//! `default.toml` is the only place where defaults and reasons are written for people. It is
-//! printed as it is, and the schema and the reference take both from it. A test holds that reading
-//! it gives the defaults of the code, another that its examples are right.
+//! The commented default file: every setting, its default and what it is for.
 
-use super::table::{Kind, ROOT, Section};
+use std::fmt::Write;
 
-/// The default file, as it is printed by `tidegate config default`.
-pub const DEFAULT_FILE: &str = include_str!("../../default.toml");
+use config::schema::{Section, Shape};
+use policy::preset::Preset;
+use policy::setting::{Kind, Setting, Values};
 
-/// What the default file says about one section.
-#[derive(Debug)]
-pub(crate) struct About {
-    pub(crate) section: &'static Section,
-    /// What it is for.
-    pub(crate) reason: String,
-    pub(crate) lines: Vec<Line>,
-}
+use super::sections::ROOT;
 
-/// What the default file says about one setting.
-#[derive(Debug)]
-pub(crate) struct Line {
-    pub(crate) name: String,
-    /// As it is written; the beginning only, if it goes over several lines.
-    pub(crate) value: String,
-    pub(crate) reason: String,
-    /// An example, commented out: the value is no default.
-    pub(crate) is_example: bool,
-}
-
-/// The sections of the default file in their order. Of those that people name themselves, only
-/// the first has reasons for its settings.
-pub(crate) fn sections() -> Vec<About> {
-    let mut sections: Vec<About> = Vec::new();
-    let mut reason = String::new();
-    for line in DEFAULT_FILE.lines() {
-        let (is_example, text) = match line.strip_prefix('#') {
-            Some(comment) if comment.is_empty() || comment.starts_with(' ') => {
-                // Continued lines of an example begin with blanks, too, but are no sentences.
-                if !comment.starts_with("  ") {
-                    reason = comment.trim().to_owned();
-                }
-                continue;
-            }
-            Some(example) => (true, example),
-            None => (false, line),
+/// The default file. Reading it gives the defaults; lines that begin with `#` and no blank are
+/// examples, which may be put to use by taking the `#` away.
+pub fn default_file() -> String {
+    let mut file = INTRODUCTION.to_owned();
+    for inner in ROOT.tables {
+        let Shape::One(section) = inner.shape else {
+            continue;
         };
-        if let Some(header) = text.strip_prefix('[') {
-            let header = header.trim_matches(['[', ']']);
-            sections.push(About {
-                section: find(header),
-                reason: std::mem::take(&mut reason),
-                lines: Vec::new(),
-            });
-        } else if let Some((name, value)) = text.split_once(" = ")
-            && let Some(section) = sections.last_mut()
-        {
-            section.lines.push(Line {
-                name: name.to_owned(),
-                value: value.to_owned(),
-                reason: std::mem::take(&mut reason),
-                is_example,
-            });
+        match inner.name {
+            "backoff" => backoffs(&mut file, section),
+            "operation" => operations(&mut file, section),
+            "pool" => named(&mut file, section, "pool.llm"),
+            "client" => named(&mut file, section, "client.app1"),
+            "credential" => named(&mut file, section, "credential.crm"),
+            name => whole(&mut file, section, name, ""),
+        }
+        if inner.name == "gate" {
+            gate_host(&mut file, section);
         }
     }
-    sections
+    file
 }
 
-/// The section of the table that a header means.
-fn find(header: &str) -> &'static Section {
-    let parts = super::split_path(header).unwrap_or_default();
-    parts.iter().fold(&ROOT, |section, part| {
-        let key = section.key(part).map(|key| key.kind);
-        match (key, section.named) {
-            (Some(Kind::Table(inner) | Kind::Tables(inner)), _) => inner,
-            (_, Some(named)) => named.section,
-            (_, None) => section,
+const INTRODUCTION: &str = r#"# Settings of Tidegate, with their defaults. `tidegate check` shows what a file like this one comes to.
+#
+# Lines that begin with `# ` explain. Lines that begin with `#` alone are examples: remove it to use
+# them. Durations have a unit: "500ms", "30s", "5m", "1h", "1d". Every setting can be given in the
+# environment instead, TIDEGATE_GATE__MAX_RATE for `max_rate` of `[gate]`.
+"#;
+
+/// A section with all its settings; `mark` is `#` if all of it is an example.
+fn whole(file: &mut String, section: &Section, path: &str, mark: &str) {
+    heading(file, section.about, &format!("{mark}[{path}]"));
+    for setting in section.settings() {
+        line(file, setting, mark);
+    }
+    for inner in section
+        .tables
+        .iter()
+        .filter(|inner| !inner.example.is_empty())
+    {
+        // Writing into a string cannot fail.
+        _ = writeln!(file, "# {}", inner.about);
+        let example = format!("{} = {}", inner.name, inner.example);
+        for line in example.lines() {
+            _ = writeln!(file, "#{line}");
         }
-    })
+    }
+    for inner in section
+        .tables
+        .iter()
+        .filter(|inner| inner.example.is_empty())
+    {
+        if let Shape::One(section) = inner.shape {
+            whole(file, section, &format!("{path}.{}", inner.name), mark);
+        }
+    }
 }
 
-/// The default file with all examples in use.
+/// A section that people name themselves, as an example.
+fn named(file: &mut String, group: &Section, path: &str) {
+    if let Some(named) = group.named {
+        whole(file, named.section, path, "#");
+    }
+}
+
+/// Of a host only what is usually set for one.
+fn gate_host(file: &mut String, gate: &Section) {
+    let Some(host) = gate.named.map(|named| named.section) else {
+        return;
+    };
+    heading(file, host.about, "#[gate.\"*.example.com\"]");
+    file.push_str("# Slower than anywhere else.\n#max_rate = 50\n");
+    if let Some(share) = host.setting("share") {
+        _ = writeln!(file, "# {}\n#share = true", share.description());
+    }
+    if let Some(Shape::List(rule)) = host.table("rule").map(|inner| inner.shape) {
+        let mut text = String::new();
+        whole(&mut text, rule, "", "#");
+        file.push_str(&text.replace("#[]", "#[[gate.\"*.example.com\".rule]]"));
+    }
+}
+
+/// The presets; only the first has descriptions.
+fn backoffs(file: &mut String, group: &Section) {
+    let Some(section) = group.named.map(|named| named.section) else {
+        return;
+    };
+    for preset in Preset::ALL {
+        if preset == Preset::default() {
+            whole(file, section, "backoff.standard", "");
+            continue;
+        }
+        heading(file, preset.about(), &format!("[backoff.{preset}]"));
+        for (name, parts) in preset.settings().written() {
+            if let Some(setting) = section.setting(name) {
+                _ = writeln!(
+                    file,
+                    "{name} = {}",
+                    in_toml(&setting.kind, &parts.join(","))
+                );
+            }
+        }
+    }
+}
+
+fn operations(file: &mut String, group: &Section) {
+    if let Some(named) = group.named {
+        whole(file, named.section, "operation.default", "");
+    }
+    file.push_str(
+        "\n# A person waits for a login.\n#[operation.user_login]\n#backoff = \"aggressive\"\n\
+         \n# Nobody waits for figures.\n#[operation.analytics]\n#backoff = \"background\"\n",
+    );
+}
+
+fn heading(file: &mut String, about: &str, header: &str) {
+    _ = writeln!(file, "\n# {about}\n{header}");
+}
+
+fn line(file: &mut String, setting: &Setting, mark: &str) {
+    let (text, mark) = match (setting.default, setting.example) {
+        (Some(default), _) => (default, mark),
+        (None, Some(example)) => (example, "#"),
+        (None, None) => return,
+    };
+    _ = writeln!(file, "# {}", description(setting));
+    _ = writeln!(
+        file,
+        "{mark}{} = {}",
+        setting.name,
+        in_toml(&setting.kind, text)
+    );
+}
+
+/// What a setting is for, with its default under the strategy `aimd` if that is another.
+pub(crate) fn description(setting: &Setting) -> String {
+    let description = setting.description();
+    match setting.aimd {
+        None => description.to_owned(),
+        Some(aimd) => {
+            let description = description.trim_end_matches('.');
+            format!("{description}; aimd: {}.", in_toml(&setting.kind, aimd))
+        }
+    }
+}
+
+/// A value as it is written in a file.
+pub(crate) fn in_toml(kind: &Kind, text: &str) -> String {
+    match kind {
+        Kind::List { of, .. } => {
+            let parts = kind.split(text).into_iter().map(|part| in_toml(of, part));
+            format!("[{}]", parts.collect::<Vec<_>>().join(", "))
+        }
+        Kind::Switch | Kind::Whole { .. } | Kind::PowerOfTwo(_) | Kind::Number { .. } => {
+            text.to_owned()
+        }
+        _ => format!("\"{text}\""),
+    }
+}
+
+/// The default file with all examples in use, but for what is refused.
 #[cfg(test)]
 pub(crate) fn with_examples() -> String {
-    let lines = DEFAULT_FILE.lines().map(|line| {
+    let mut is_refused = false;
+    let lines = default_file();
+    let lines = lines.lines().map(|line| {
+        if line.starts_with('[') {
+            is_refused = line == "[storage]";
+        }
         let example = line.strip_prefix('#').filter(|rest| {
             let is_comment = rest.is_empty() || rest.starts_with(' ') && !rest.starts_with("  ");
-            !is_comment
+            !is_comment && !is_refused
         });
-        example.unwrap_or(line)
+        example.unwrap_or(line).to_owned()
     });
     lines.map(|line| format!("{line}\n")).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-
-    /// Every setting of a section and of those within it, as `SECTION name`.
-    fn settings_of(section: &'static Section, found: &mut BTreeSet<String>) {
-        for key in section.keys {
-            match key.kind {
-                Kind::Table(inner) | Kind::Tables(inner) => settings_of(inner, found),
-                _ => {
-                    found.insert(format!("{} {}", section.path, key.name));
-                }
-            }
-        }
-        if let Some(named) = section.named {
-            settings_of(named.section, found);
-        }
-    }
-
-    #[test]
-    fn every_setting_stands_in_the_default_file_with_a_reason() {
-        let mut known = BTreeSet::new();
-        settings_of(&ROOT, &mut known);
-        let written: BTreeSet<String> = sections()
-            .iter()
-            .flat_map(|about| about.lines.iter().map(move |line| (about, line)))
-            .filter(|(_, line)| !line.reason.is_empty())
-            .map(|(about, line)| format!("{} {}", about.section.path, line.name))
-            .collect();
-        // The same in [gate] and in [gate."HOST"], and parts of tables on one line.
-        let elsewhere = |setting: &&String| {
-            !setting.starts_with("gate.HOST ")
-                && !setting.starts_with("rule.header ")
-                && !setting.starts_with("pool.NAME.endpoints ")
-        };
-        let missing: Vec<&String> = known.difference(&written).filter(elsewhere).collect();
-        assert!(missing.is_empty(), "{missing:?}");
-    }
-
-    #[test]
-    fn every_reason_is_one_sentence_on_one_line() {
-        for about in sections() {
-            // Of several that people name, each says what it is for, too.
-            assert!(!about.reason.is_empty(), "{}", about.section.path);
-            for line in about.lines.iter().filter(|line| !line.reason.is_empty()) {
-                assert!(line.reason.ends_with('.'), "{}", line.reason);
-            }
-        }
-    }
 }

@@ -1,192 +1,64 @@
-//! Settings from the environment: `TIDEGATE_GATE__MAX_RATE=50` is `gate.max_rate`.
+//! Files and environment variables, from which settings are read.
 //!
-//! The path is in capitals with two underscores between its parts, for one underscore is part of
-//! many names. What a person named, a pool or a host, is found by its letters and digits alone:
-//! `TIDEGATE_GATE__API_EXAMPLE_COM__MAX_RATE` means `[gate."api.example.com"]`, which has to be in
-//! the file. An unknown name is refused, because a slip would otherwise change nothing in silence;
-//! the exceptions are those that are not settings.
+//! A trait, so that tests have their own and no test changes the environment of the process.
 
-use policy::suggest::suggestion;
+use std::io::{self, Read};
+use std::path::Path;
 
-use super::document::{Node, Table, Value};
-use super::problem::{Place, Problem};
-use super::secret::referenced_variable;
-use super::table::{Key, Kind, Name, ROOT, Section};
+/// Files and environment variables.
+pub trait Environment {
+    /// The whole of a file.
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
 
-/// The file to read if no flag names one.
-pub const CONFIG_VARIABLE: &str = "TIDEGATE_CONFIG";
+    /// Every environment variable; those that are not UTF-8 with replacement characters.
+    fn variables(&self) -> Vec<(String, String)>;
 
-/// The admin token, for commands that ask a running server.
-pub const ADMIN_TOKEN_VARIABLE: &str = "TIDEGATE_ADMIN_TOKEN";
+    /// One environment variable.
+    fn variable(&self, name: &str) -> Option<String> {
+        let variables = self.variables();
+        let mut found = variables.into_iter().filter(|(known, _)| known == name);
+        found.next().map(|(_, value)| value)
+    }
+}
 
-/// Which events a server logs, if no flag says it.
-pub const LOG_VARIABLE: &str = "TIDEGATE_LOG";
+/// The files and the environment of this process.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Process;
 
-const PREFIX: &str = "TIDEGATE_";
+impl Environment for Process {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        /// What looks like a settings file but never ends, such as a device, must not fill the
+        /// memory; a file of this size is refused for its size afterwards.
+        const MAX_BYTES: u64 = 16 << 20;
+        let mut bytes = Vec::new();
+        let file = std::fs::File::open(path)?;
+        file.take(MAX_BYTES).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
 
-/// Lays what the environment says over `root`.
-pub(crate) fn apply(root: &mut Table, variables: &[(String, String)], problems: &mut Vec<Problem>) {
-    let mut references = Vec::new();
-    collect_references(root, &mut references);
-    let values = variables
-        .iter()
-        .filter(|(name, _)| name.starts_with(PREFIX));
-    let values = values.filter_map(|(_, value)| referenced_variable(value));
-    references.extend(values.map(str::to_owned));
-    let settings = variables.iter().filter(|(name, _)| {
-        name.starts_with(PREFIX) && !is_other(name) && !references.contains(name)
-    });
-    for (name, value) in settings {
-        let place = Place::Variable(name.clone());
-        match path_of(&name[PREFIX.len()..], root) {
-            Ok(path) => problems.extend(set(root, &path, value, &place)),
-            Err(what) => problems.push(Problem::about(&place, "", what)),
+    fn variables(&self) -> Vec<(String, String)> {
+        let lossy = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
+        let variables = std::env::vars_os();
+        variables
+            .map(|(name, value)| (lossy(name), lossy(value)))
+            .collect()
+    }
+}
+
+/// The same, but plain files only. The operator may give the process a pipe; a pipe that the admin API
+/// names could block for ever.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PlainFiles;
+
+impl Environment for PlainFiles {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        if !std::fs::metadata(path)?.is_file() {
+            return Err(io::Error::other("it is not a plain file"));
         }
+        Process.read(path)
     }
-}
 
-/// Lays `value` over what is at `path`, unless that is a whole section.
-pub(crate) fn set(
-    root: &mut Table,
-    path: &[String],
-    value: &str,
-    place: &Place,
-) -> Option<Problem> {
-    let (name, outer) = path.split_last()?;
-    let mut table = root;
-    for part in outer {
-        // Something else than a table is there only if the file is wrong, which is told already.
-        table = table.inner(part, place)?;
+    fn variables(&self) -> Vec<(String, String)> {
+        Process.variables()
     }
-    if let Some(Value::Table(_)) = table.get(name).map(|node| &node.value) {
-        let what = format!("`{name}` is a section, expected a setting in it");
-        return Some(Problem::about(place, "", what));
-    }
-    let node = Node {
-        place: place.clone(),
-        value: Value::Any(value.to_owned()),
-    };
-    table.insert(name, node);
-    None
-}
-
-/// Names with the prefix that are no settings: the file, the token, the log's filter, and what Kubernetes sets in every
-/// container when a service is called `tidegate`.
-fn is_other(name: &str) -> bool {
-    name == CONFIG_VARIABLE
-        || name == ADMIN_TOKEN_VARIABLE
-        || name == LOG_VARIABLE
-        || name == "TIDEGATE_PORT"
-        || name.starts_with("TIDEGATE_PORT_")
-        || name.starts_with("TIDEGATE_SERVICE_HOST")
-        || name.starts_with("TIDEGATE_SERVICE_PORT")
-}
-
-/// Variables that hold secrets may have any name.
-fn collect_references(table: &Table, references: &mut Vec<String>) {
-    for entry in table.entries.values() {
-        collect_from(&entry.node.value, references);
-    }
-}
-
-fn collect_from(value: &Value, references: &mut Vec<String>) {
-    match value {
-        Value::Text(text) => {
-            references.extend(referenced_variable(text).map(str::to_owned));
-        }
-        Value::Table(table) => collect_references(table, references),
-        Value::List(list) => {
-            for node in list {
-                collect_from(&node.value, references);
-            }
-        }
-        Value::Whole(_)
-        | Value::Fraction(_)
-        | Value::Switch(_)
-        | Value::Date(_)
-        | Value::Any(_)
-        | Value::Wrong => {}
-    }
-}
-
-fn path_of(name: &str, root: &Table) -> Result<Vec<String>, String> {
-    let mut section = &ROOT;
-    let mut table = Some(root);
-    let mut path = Vec::new();
-    let parts: Vec<&str> = name.split("__").collect();
-    for (index, part) in parts.iter().enumerate() {
-        let is_last = index + 1 == parts.len();
-        let lower = part.to_ascii_lowercase();
-        let next = match section.key(&lower) {
-            Some(Key {
-                kind: Kind::Table(inner),
-                ..
-            }) if !is_last => {
-                section = inner;
-                lower
-            }
-            Some(Key { kind, .. }) if is_last && kind.is_value() => lower,
-            Some(_) | None => {
-                let named = section.named.filter(|_| !is_last);
-                let named = named.ok_or_else(|| unknown(name))?;
-                section = named.section;
-                own_name(part, named.name, table)?
-            }
-        };
-        table = table.and_then(|table| match &table.get(&next)?.value {
-            Value::Table(inner) => Some(inner),
-            _ => None,
-        });
-        path.push(next);
-    }
-    Ok(path)
-}
-
-/// The name in the file that the part stands for, or a new one where that can be.
-fn own_name(part: &str, kind: Name, table: Option<&Table>) -> Result<String, String> {
-    let written = table.into_iter().flat_map(|table| &table.entries);
-    let is_meant = |name: &str| in_capitals(name) == part.to_ascii_uppercase();
-    let mut meant = written
-        .filter(|(name, entry)| matches!(entry.node.value, Value::Table(_)) && is_meant(name));
-    match (meant.next(), meant.next()) {
-        (Some((name, _)), None) => Ok(name.clone()),
-        (Some((one, _)), Some((other, _))) => Err(format!(
-            "could mean `{one}` or `{other}`, expected names that differ in letters and digits"
-        )),
-        (None, _) if kind == Name::Word => Ok(part.to_ascii_lowercase()),
-        (None, _) => Err("names no host of the file; add its section there first".to_owned()),
-    }
-}
-
-fn in_capitals(name: &str) -> String {
-    let c = |c: char| {
-        if c.is_ascii_alphanumeric() {
-            c.to_ascii_uppercase()
-        } else {
-            '_'
-        }
-    };
-    name.chars().map(c).collect()
-}
-
-fn unknown(name: &str) -> String {
-    let known = known_names(&ROOT, "");
-    let names: Vec<&str> = known.iter().map(String::as_str).collect();
-    match suggestion(name, &names) {
-        Some(close) => format!("not a setting; did you mean `{PREFIX}{close}`?"),
-        None => "not a setting, expected a name such as `TIDEGATE_GATE__MAX_RATE`".to_owned(),
-    }
-}
-
-/// The variables of all settings that have a fixed path.
-fn known_names(section: &Section, prefix: &str) -> Vec<String> {
-    let keys = section.keys.iter();
-    keys.flat_map(|key| {
-        let name = format!("{prefix}{}", key.name.to_ascii_uppercase());
-        match key.kind {
-            Kind::Table(inner) => known_names(inner, &format!("{name}__")),
-            _ => vec![name],
-        }
-    })
-    .collect()
 }

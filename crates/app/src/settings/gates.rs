@@ -1,45 +1,49 @@
 //! The gates: settings for every key, and for single hosts.
 //!
-//! What is not written for a host is taken from `[gate]`, and then everything is fitted together
-//! once more, so that a contradiction between the two is found.
+//! What is not written for a host is as in `[gate]`, and then everything is fitted together once
+//! more, so that a contradiction between the two is found.
 
 use std::collections::BTreeSet;
 
+use config::Reader;
 use policy::gate::GateOptions;
 use policy::hosts::{HostPattern, Hosts};
-use policy::setting::{self, SettingErrors};
+use policy::setting::{Kind, SettingErrors};
 use tidegate::HostSettings;
 
-use super::problem::Problem;
-use super::reader::Section;
 use super::rule;
 
+policy::settings! {
+    /// What only `[gate."HOST"]` has.
+    pub struct ShareOptions {
+        /// One gate for all hosts of the pattern, if they share a limit.
+        share: bool = "false", Kind::Switch;
+    }
+}
+
 /// Reads `[gate]` and every section below it.
-pub(crate) fn read(section: &Section<'_>) -> Hosts<HostSettings> {
-    let mut options = GateOptions::default();
-    section.fill(GateOptions::NAMES, |name, text| options.set(name, text));
+pub(crate) fn read(reader: &Reader<'_>) -> Hosts<HostSettings> {
+    let options: GateOptions = reader.options();
     let built = options.clone().build();
-    let told = built.as_ref().err().cloned();
-    let default = section.built(built).unwrap_or_default();
+    let known = built.as_ref().err().cloned();
+    let default = reader.built(built, None).unwrap_or_default();
     let mut gates = Hosts::new(HostSettings::from(default));
     let mut seen = BTreeSet::new();
-    for (name, host) in section.sections() {
-        // A name that is no pattern was reported with the shape of the file.
+    for (name, host) in reader.tables() {
+        // A name that is no pattern is reported with the other names.
         let Ok(pattern) = name.parse::<HostPattern>() else {
             continue;
         };
         if !seen.insert(pattern.clone()) {
-            let what = format!("the host `{pattern}` has two sections, expected one");
-            host.reader
-                .report(Problem::about(&host.place, &host.path, what));
+            host.report_table(format!(
+                "the host `{pattern}` has two sections, expected one"
+            ));
             continue;
         }
-        let settings = read_host(&pattern, &options, told.as_ref(), &host);
+        let settings = read_host(&pattern, &options, known.as_ref(), &host);
         if gates.insert(pattern, settings).is_none() {
-            let most = Hosts::<HostSettings>::MAX_HOSTS;
-            let what = format!("is one too many, expected at most {most} hosts");
-            host.reader
-                .report(Problem::about(&host.place, &host.path, what));
+            let max = Hosts::<HostSettings>::MAX_HOSTS;
+            host.report_table(format!("is one too many, expected at most {max} hosts"));
         }
     }
     gates
@@ -48,15 +52,14 @@ pub(crate) fn read(section: &Section<'_>) -> Hosts<HostSettings> {
 fn read_host(
     pattern: &HostPattern,
     defaults: &GateOptions,
-    told: Option<&SettingErrors>,
-    section: &Section<'_>,
+    known: Option<&SettingErrors>,
+    reader: &Reader<'_>,
 ) -> HostSettings {
-    let mut options = defaults.clone();
-    section.fill(GateOptions::NAMES, |name, text| options.set(name, text));
-    let gate = section.built_over(options.build(), told);
-    let share = section.read("share", setting::switch).unwrap_or(false);
+    let options = reader.options_of(defaults.clone(), |_| true);
+    let gate = reader.built(options.build(), known);
+    let share = reader.options::<ShareOptions>().share.unwrap_or(false);
     if share && matches!(pattern, HostPattern::Exact(_)) {
-        section.expected(
+        reader.expected(
             "share",
             "`false`: one host has one gate anyway; patterns such as `*.example.com` can share",
         );
@@ -64,6 +67,6 @@ fn read_host(
     HostSettings {
         gate: gate.unwrap_or_default(),
         share,
-        rules: rule::read(section).into(),
+        rules: rule::read(reader).into(),
     }
 }

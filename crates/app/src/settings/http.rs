@@ -1,119 +1,137 @@
-//! Times and sizes of single requests, of decision trails and of jobs.
+//! Times and sizes of requests, decision trails, fetching and jobs.
 
 use std::time::Duration;
 
+use config::Reader;
 use policy::limits::Limit;
-use policy::setting;
+use policy::setting::{Kind, Values};
 
-use super::reader::Section;
 use super::value::{self, Size};
+
+policy::settings! {
+    /// What is written in `[http]`.
+    pub struct HttpOptions;
+    /// `[http]` as it is written.
+    pub struct HttpValues(pub) {
+        /// Until a connection stands, with name lookup and TLS.
+        connect_timeout: Duration = "5s", Kind::POSITIVE;
+        /// From the end of a request to the first byte of its response.
+        first_byte_timeout: Duration = "60s", Kind::POSITIVE;
+        /// Between two pieces of a body, and of a connection that is not used.
+        idle_timeout: Duration = "60s", Kind::POSITIVE;
+        /// The longest request body that is passed on, such as "10MiB".
+        max_body: Size = "none", value::SIZE;
+        /// How much of a request body is buffered for resending; longer ones are sent once.
+        replay_buffer: Size = "1MiB", value::BOUNDED_SIZE;
+        /// Slower uploads and downloads are ended.
+        min_body_rate: String = "1KiB/s", value::BYTE_RATE;
+    }
+}
+
+policy::settings! {
+    /// Timeouts of `[http]` in `[pool.NAME]`.
+    pub struct TimeoutOptions {
+        /// As in [http], for this pool.
+        connect_timeout: Duration = none, Kind::POSITIVE, example "5s";
+        /// As in [http], for this pool.
+        first_byte_timeout: Duration = none, Kind::POSITIVE, example "60s";
+        /// As in [http], for this pool.
+        idle_timeout: Duration = none, Kind::POSITIVE, example "60s";
+    }
+}
 
 /// `[http]`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Http {
     /// Until a connection stands, name lookup and TLS included.
     pub connect_timeout: Duration,
-    /// From the request's end to the answer's first byte.
+    /// From the request's end to the response's first byte.
     pub first_byte_timeout: Duration,
-    /// Between two pieces of a body, and of a connection that nobody uses.
+    /// Between two pieces of a body, and of a connection that is not used.
     pub idle_timeout: Duration,
     /// The longest request body that is passed on.
     pub max_body: Size,
-    /// So many bytes of a request body are kept for sending it again.
+    /// How many bytes of a request body are buffered for resending.
     pub replay_buffer: u64,
 }
 
 impl Http {
-    pub(crate) fn read(section: &Section<'_>) -> Self {
-        let default = Self::default();
-        let duration =
-            |name: &str, default| section.read(name, setting::positive).unwrap_or(default);
-        let http = Self {
-            connect_timeout: duration("connect_timeout", default.connect_timeout),
-            first_byte_timeout: duration("first_byte_timeout", default.first_byte_timeout),
-            idle_timeout: duration("idle_timeout", default.idle_timeout),
-            max_body: section
-                .read("max_body", str::parse)
-                .unwrap_or(default.max_body),
-            replay_buffer: section
-                .read("replay_buffer", value::bounded)
-                .unwrap_or(default.replay_buffer),
-        };
-        if let Size::Bytes(most) = http.max_body
-            && section.node("replay_buffer").is_some()
-            && http.replay_buffer > most
+    pub(crate) fn read(reader: &Reader<'_>) -> Self {
+        let http = Self::from(reader.options::<HttpOptions>().over(HttpValues::defaults()));
+        if let Size::Bytes(max) = http.max_body
+            && reader.has("replay_buffer")
+            && http.replay_buffer > max
         {
-            section.expected(
-                "replay_buffer",
-                format!("at most `max_body` ({})", http.max_body),
-            );
+            let expected = format!("at most `max_body` ({})", http.max_body);
+            reader.expected("replay_buffer", expected);
         }
         http
     }
 }
 
-impl Default for Http {
-    fn default() -> Self {
+impl From<HttpValues> for Http {
+    fn from(values: HttpValues) -> Self {
         Self {
-            connect_timeout: Duration::from_secs(5),
-            first_byte_timeout: Duration::from_secs(60),
-            idle_timeout: Duration::from_secs(60),
-            max_body: Size::None,
-            replay_buffer: 1 << 20,
+            connect_timeout: values.connect_timeout,
+            first_byte_timeout: values.first_byte_timeout,
+            idle_timeout: values.idle_timeout,
+            max_body: values.max_body,
+            replay_buffer: match values.replay_buffer {
+                Size::Bytes(bytes) => bytes,
+                Size::None => u64::MAX,
+            },
         }
     }
 }
 
-/// `[trails]`
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trails {
-    /// Decision trails that are kept in memory; the oldest goes first.
-    pub keep: u32,
-}
-
-impl Trails {
-    pub(crate) fn read(section: &Section<'_>) -> Self {
-        let keep = section.read("keep", |text| setting::whole(text, 0, 10_000_000));
-        Self {
-            keep: keep.unwrap_or_else(|| Self::default().keep),
-        }
+policy::settings! {
+    /// What is written in `[trails]`.
+    pub struct TrailsOptions;
+    /// `[trails]`: decision trails.
+    #[derive(Eq)]
+    pub struct Trails(pub) {
+        /// How many are kept in memory; the oldest goes first.
+        keep: u32 = "10_000", Kind::whole(0, 10_000_000);
     }
 }
 
-impl Default for Trails {
-    fn default() -> Self {
-        Self { keep: 10_000 }
+policy::settings! {
+    /// What is written in `[fetch]`.
+    pub struct FetchOptions;
+    /// `[fetch]`: fetching and jobs.
+    pub struct Fetch(pub) {
+        /// Sent as User-Agent; VERSION stands for the version of Tidegate.
+        user_agent: String = "tidegate/VERSION", Kind::TEXT;
+        /// Whether robots.txt is obeyed.
+        robots: bool = "true", Kind::Switch;
+        /// The longest Crawl-delay of a robots.txt that is obeyed.
+        max_crawl_delay: Duration = "30s", Kind::DURATION;
+        /// The longest body that is fetched.
+        max_body: Size = "16MiB", value::BOUNDED_SIZE;
+        /// How many redirects in a row are followed.
+        max_redirects: u32 = "10", Kind::whole(0, 100);
+        /// How many links away from the first page a crawl goes.
+        depth: u32 = "5", Kind::whole(0, 1000);
+        /// Requests in flight at once, over all hosts.
+        concurrency: u32 = "256", Kind::whole(1, 100_000);
+        /// Without any success for this long at a gate that refuses, its requests are given up.
+        give_up_after: Duration = "60s", Kind::POSITIVE;
     }
 }
 
-/// `[jobs]`
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Jobs {
-    /// Status requests per client and job; more are answered 429.
-    pub status_limit: Limit,
-    /// Whether such an answer says when to come back.
-    pub status_retry_after: bool,
-}
-
-impl Jobs {
-    pub(crate) fn read(section: &Section<'_>) -> Self {
-        let default = Self::default();
-        Self {
-            status_limit: section
-                .read("status_limit", str::parse)
-                .unwrap_or(default.status_limit),
-            status_retry_after: section
-                .read("status_retry_after", setting::switch)
-                .unwrap_or(default.status_retry_after),
-        }
-    }
-}
-
-impl Default for Jobs {
-    fn default() -> Self {
-        Self {
-            status_limit: Limit::new(60, Duration::from_secs(60)).expect("both are above zero"),
-            status_retry_after: true,
-        }
+policy::settings! {
+    /// What is written in `[jobs]`.
+    pub struct JobsOptions;
+    /// `[jobs]`: fetching and crawling on the server.
+    #[derive(Eq)]
+    pub struct Jobs(pub) {
+        /// How many jobs run at once.
+        max_running: u32 = "2", Kind::whole(1, 1000);
+        /// How long finished jobs and their reports are kept.
+        retain: Duration = "30d", Kind::POSITIVE;
+        /// Status requests per client and job; more are answered 429.
+        status_limit: Limit = "60/1m", Limit::KIND;
+        /// Whether that response has a Retry-After.
+        status_retry_after: bool = "true", Kind::Switch;
     }
 }

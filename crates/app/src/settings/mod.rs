@@ -1,13 +1,10 @@
 //! Settings: from a file, the environment and flags into types that cannot be wrong.
 //!
-//! A file is read into a tree in which everything knows its place (`document`); the environment
-//! and then the flags are laid over it. The shape is checked against one table of all settings
-//! (`table`, `shape`). Then every section is read into its type (`reader`): values are judged once,
-//! by the policy that uses them or by a function in `value`. No step stops at a problem. Either
-//! there is none and [`Settings`] come out, or all of them do, each with its place.
-//!
-//! Serde is not used: it stops at the first problem and loses the place of contradictions between
-//! two values.
+//! Each setting is defined once, next to the type that holds it (`policy::settings!`), and `sections`
+//! puts the definitions into the tree of the file. The file is read into a tree of values with
+//! locations ([`config`]); the environment and then flags replace values of it; names are checked
+//! against `sections`; then every section is read into its type. No step stops at a problem: either
+//! there is none and [`Settings`] come out, or all of them do, each with its location.
 
 mod default_file;
 mod environment;
@@ -15,20 +12,21 @@ mod gates;
 mod http;
 mod operation;
 mod pool;
-mod reader;
 mod reference;
 mod rule;
 mod schema;
 mod secret;
+mod sections;
 mod server;
-mod shape;
-mod surroundings;
-mod table;
+mod unsupported;
 mod value;
+mod variables;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use config::document::{self, Table};
+use config::{Context, Location, Reader};
 use policy::backoff::{BackoffOptions, BackoffSettings};
 use policy::budget::{BudgetOptions, BudgetSettings};
 use policy::failure_queue::{FailureQueueOptions, FailureQueueSettings};
@@ -36,36 +34,37 @@ use policy::gate::GateSettings;
 use policy::hosts::Hosts;
 use policy::poll::{PollOptions, PollSettings};
 use policy::preset::Preset;
-use sim::written::{document, problem};
+use policy::setting::{Options, SettingErrors, Values};
 use tidegate::HostSettings;
 
-pub use self::default_file::DEFAULT_FILE;
-pub use self::environment::{ADMIN_TOKEN_VARIABLE, CONFIG_VARIABLE, LOG_VARIABLE};
-pub use self::http::{Http, Jobs, Trails};
+pub use config::Problem;
+
+pub use self::default_file::default_file;
+pub(crate) use self::environment::PlainFiles;
+pub use self::environment::{Environment, Process};
+pub use self::http::{Fetch, Http, Jobs, Trails};
 pub use self::operation::{Credential, DEFAULT_OPERATION, OperationType, Refresh};
 pub use self::pool::{Endpoint, Pool};
 pub(crate) use self::pool::{endpoint_header, endpoint_name};
-pub use self::problem::{Place, Problem};
 pub use self::reference::reference;
 pub use self::schema::schema;
 pub(crate) use self::secret::follow;
 pub use self::secret::{Secret, SecretPattern};
-pub use self::server::{Client, Forward, Network, Server, Storage};
-pub(crate) use self::surroundings::PlainFiles;
-pub use self::surroundings::{Process, Surroundings};
+pub use self::server::{Client, Forward, Network, Server, Telemetry};
 pub use self::value::Size;
 pub(crate) use self::value::{http_url, shown_url};
+pub use self::variables::{ADMIN_TOKEN_VARIABLE, CONFIG_VARIABLE, LOG_VARIABLE};
 
-use self::operation::Names;
-use self::reader::{Reader, Section};
+use self::http::{FetchOptions, JobsOptions, TrailsOptions};
+use self::secret::References;
+use self::sections::ROOT;
+use self::server::{ForwardOptions, TelemetryOptions};
 
-/// Everything that can be set, whole and without contradictions.
+/// Everything that can be set, complete and without contradictions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// Where Tidegate listens.
     pub server: Server,
-    /// What several machines share.
-    pub storage: Storage,
     /// Gates, for every key and for single hosts.
     pub gates: Hosts<HostSettings>,
     /// Backoffs by name: the presets, changed or not, and those that were added.
@@ -92,10 +91,16 @@ pub struct Settings {
     pub operations: BTreeMap<String, OperationType>,
     /// Credentials by name.
     pub credentials: BTreeMap<String, Credential>,
-    /// Status requests of jobs.
+    /// Fetching and crawling.
+    pub fetch: Fetch,
+    /// Jobs.
     pub jobs: Jobs,
+    /// Where traces are sent.
+    pub telemetry: Telemetry,
     /// References to secrets that the settings themselves name: `env:NAME`, `file:PATH`.
     pub references: BTreeSet<String>,
+    /// Settings that were written, are not the default, and that this build does not act on.
+    pub unsupported: Vec<String>,
 }
 
 /// What settings are read from; each lies over the one before.
@@ -119,63 +124,50 @@ pub struct Flag {
 }
 
 impl Settings {
-    /// Reads settings from `sources` and the environment in `surroundings`.
+    /// Reads settings from `sources` and the environment.
     ///
     /// # Errors
     ///
     /// Every problem there is, in the order of the file.
-    pub fn load(sources: &Sources, surroundings: &dyn Surroundings) -> Result<Self, Vec<Problem>> {
-        let mut problems = Vec::new();
-        let mut root = document::Table::default();
-        if let Some((name, bytes)) = &sources.file {
-            let parsed = document::parse(name, bytes, &mut problems);
-            if !parsed.is_whole {
-                return Err(sorted(problems));
-            }
-            root = parsed.table;
+    pub fn load(sources: &Sources, environment: &dyn Environment) -> Result<Self, Vec<Problem>> {
+        let (root, mut problems) = tree(sources, environment)?;
+        ROOT.check_names(&root, "", &mut problems);
+        let references = References::new(environment);
+        let context = Context::new(&references, problems);
+        let reader = Reader::root(&context, &root, Location::Default);
+        let mut settings = Self::read(&reader);
+        server::refuse_storage(&reader.table("storage"));
+        let problems = context.into_problems();
+        if !problems.is_empty() {
+            return Err(problems);
         }
-        environment::apply(&mut root, &surroundings.variables(), &mut problems);
-        apply_flags(&mut root, &sources.flags, &mut problems);
-        shape::check(&mut root, &table::ROOT, "", &mut problems);
-        let reader = Reader::new(surroundings, problems);
-        let settings = Self::read(&Section::root(&reader, &root));
-        let problems = reader.problems();
-        if problems.is_empty() {
-            Ok(settings)
-        } else {
-            Err(sorted(problems))
-        }
+        settings.references = references.into_found();
+        settings.unsupported = unsupported::find(&root);
+        Ok(settings)
     }
 
-    /// Reads only `[server]`, for whoever asks a running server: the rest, secrets above all, may
-    /// not be there for them.
+    /// Reads only `[server]`, for commands that ask a running server: the rest, secrets above all,
+    /// may not be there for them.
     ///
     /// # Errors
     ///
     /// Every problem with that section, or with the file as a whole.
     pub fn load_server(
         sources: &Sources,
-        surroundings: &dyn Surroundings,
+        environment: &dyn Environment,
     ) -> Result<Server, Vec<Problem>> {
-        let mut problems = Vec::new();
-        let mut root = document::Table::default();
-        if let Some((name, bytes)) = &sources.file {
-            let parsed = document::parse(name, bytes, &mut problems);
-            if !parsed.is_whole {
-                return Err(sorted(problems));
-            }
-            root = parsed.table;
-        }
-        environment::apply(&mut root, &surroundings.variables(), &mut problems);
-        shape::check(&mut root, &table::ROOT, "", &mut problems);
-        let reader = Reader::new(surroundings, problems);
-        let server = Server::read(&Section::root(&reader, &root).section("server"));
-        let mut problems = reader.problems();
+        let (root, mut problems) = tree(sources, environment)?;
+        ROOT.check_names(&root, "", &mut problems);
         problems.retain(|problem| problem.key.starts_with("server"));
+        let references = References::new(environment);
+        let context = Context::new(&references, problems);
+        let reader = Reader::root(&context, &root, Location::Default);
+        let server = Server::read(&reader.table("server"));
+        let problems = context.into_problems();
         if problems.is_empty() {
             Ok(server)
         } else {
-            Err(sorted(problems))
+            Err(problems)
         }
     }
 
@@ -186,14 +178,14 @@ impl Settings {
     /// The one problem that it cannot be read.
     pub fn read_file(
         path: &Path,
-        surroundings: &dyn Surroundings,
+        environment: &dyn Environment,
     ) -> Result<(String, Vec<u8>), Problem> {
         let name = path.display().to_string();
-        match surroundings.read(path) {
+        match environment.read(path) {
             Ok(bytes) => Ok((name, bytes)),
             Err(error) => {
                 let what = format!("cannot read the settings: {error}");
-                Err(Problem::about(&Place::Unread(name), "", what))
+                Err(Problem::about(&Location::UnreadableFile(name), "", what))
             }
         }
     }
@@ -220,37 +212,37 @@ impl Settings {
         self.operations.get(name).unwrap_or_else(default)
     }
 
-    fn read(root: &Section<'_>) -> Self {
-        let server_section = root.section("server");
-        let server = Server::read(&server_section);
-        let backoffs = read_backoffs(&root.section("backoff"));
-        let credentials = operation::read_credentials(&root.section("credential"));
-        let names = Names {
-            backoffs: backoffs.keys().cloned().collect(),
-            credentials: credentials.keys().cloned().collect(),
-        };
-        let pools = root.section("pool");
+    fn read(root: &Reader<'_>) -> Self {
+        let server_table = root.table("server");
+        let server = Server::read(&server_table);
+        let backoffs = read_backoffs(&root.table("backoff"));
+        let credentials = operation::read_credentials(&root.table("credential"));
+        root.allow_names("backoff", backoffs.keys());
+        root.allow_names("credential", credentials.keys());
+        let pools = root.table("pool");
         let pools = pools
-            .sections()
-            .map(|(name, section)| (name.to_owned(), Pool::read(name, &section, &names)));
+            .tables()
+            .map(|(name, reader)| (name.to_owned(), Pool::read(name, &reader)));
         Self {
-            storage: Storage::read(&root.section("storage")),
-            gates: gates::read(&root.section("gate")),
+            gates: gates::read(&root.table("gate")),
             pools: pools.collect(),
-            forward: Forward::read(&root.section("forward")),
-            network: Network::read(&root.section("network")),
-            clients: server::read_clients(&root.section("client"), &server_section, server.listen),
-            http: Http::read(&root.section("http")),
-            retry_budget: read_budget(&root.section("retry_budget")),
-            trails: Trails::read(&root.section("trails")),
-            run: read_run(&root.section("run")),
-            poll: read_poll(&root.section("poll")),
-            operations: operation::read_types(&root.section("operation"), &names),
-            jobs: Jobs::read(&root.section("jobs")),
+            forward: values(root, "forward", ForwardOptions::over),
+            network: Network::read(&root.table("network")),
+            clients: server::read_clients(&root.table("client"), &server_table, server.listen),
+            http: Http::read(&root.table("http")),
+            retry_budget: built(root, "retry_budget", BudgetOptions::build),
+            trails: values(root, "trails", TrailsOptions::over),
+            run: built(root, "run", FailureQueueOptions::build),
+            poll: built(root, "poll", PollOptions::build),
+            operations: operation::read_types(&root.table("operation")),
+            fetch: values(root, "fetch", FetchOptions::over),
+            jobs: values(root, "jobs", JobsOptions::over),
+            telemetry: values(root, "telemetry", TelemetryOptions::over),
             server,
             backoffs,
             credentials,
-            references: root.reader.references(),
+            references: BTreeSet::new(),
+            unsupported: Vec::new(),
         }
     }
 }
@@ -258,64 +250,75 @@ impl Settings {
 impl Default for Settings {
     /// What holds when nothing is written.
     fn default() -> Self {
-        let reader = Reader::new(&Process, Vec::new());
-        let settings = Self::read(&Section::root(&reader, &document::Table::default()));
-        debug_assert!(reader.problems().is_empty(), "the defaults fit together");
+        let context = Context::default();
+        let root = Table::default();
+        let settings = Self::read(&Reader::root(&context, &root, Location::Default));
+        debug_assert!(
+            context.into_problems().is_empty(),
+            "the defaults fit together"
+        );
         settings
     }
 }
 
+/// The tree of the file with the environment and the flags laid over it.
+fn tree(
+    sources: &Sources,
+    environment: &dyn Environment,
+) -> Result<(Table, Vec<Problem>), Vec<Problem>> {
+    let mut problems = Vec::new();
+    let mut root = Table::default();
+    if let Some((name, bytes)) = &sources.file {
+        match document::parse(name, bytes, &mut problems) {
+            Some(parsed) => root = parsed,
+            None => return Err(problems),
+        }
+    }
+    variables::apply(&mut root, &environment.variables(), &mut problems);
+    for flag in &sources.flags {
+        let location = Location::Flag(flag.name.clone());
+        match split_path(&flag.path) {
+            Some(path) => problems.extend(variables::set(&mut root, &path, &flag.value, &location)),
+            None => {
+                let what = "expected a setting such as `gate.max_rate`";
+                problems.push(Problem::about(&location, "", what));
+            }
+        }
+    }
+    Ok((root, problems))
+}
+
+/// The values of a section that cannot contradict each other.
+fn values<O: Options, V: Values>(root: &Reader<'_>, name: &str, over: impl Fn(O, V) -> V) -> V {
+    over(root.table(name).options(), V::defaults())
+}
+
+/// The settings of a policy.
+fn built<O: Options, S: Default>(
+    root: &Reader<'_>,
+    name: &str,
+    build: impl Fn(O) -> Result<S, SettingErrors>,
+) -> S {
+    let reader = root.table(name);
+    reader
+        .built(build(reader.options()), None)
+        .unwrap_or_default()
+}
+
 /// What is written goes over the preset of the same name, and over `standard` for a new one.
-fn read_backoffs(section: &Section<'_>) -> BTreeMap<String, BackoffSettings> {
+fn read_backoffs(reader: &Reader<'_>) -> BTreeMap<String, BackoffSettings> {
     let presets = Preset::ALL.iter();
     let mut backoffs: BTreeMap<String, BackoffSettings> = presets
         .map(|preset| (preset.as_str().to_owned(), preset.settings()))
         .collect();
-    for (name, section) in section.sections() {
-        let mut options = BackoffOptions::default();
-        section.fill(BackoffOptions::NAMES, |name, text| options.set(name, text));
+    for (name, reader) in reader.tables() {
+        let options: BackoffOptions = reader.options();
         let defaults = name.parse::<Preset>().unwrap_or_default().settings();
-        if let Some(backoff) = section.built(options.build_over(defaults)) {
-            backoffs.insert(name.to_owned(), backoff);
-        } else {
-            // Those who refer to it have not got its name wrong.
-            backoffs.insert(name.to_owned(), Preset::default().settings());
-        }
+        let backoff = reader.built(options.build_over(defaults), None);
+        // Sections that refer to it have its name right, even if it is wrong itself.
+        backoffs.insert(name.to_owned(), backoff.unwrap_or_default());
     }
     backoffs
-}
-
-fn read_budget(section: &Section<'_>) -> BudgetSettings {
-    let mut options = BudgetOptions::default();
-    section.fill(BudgetOptions::NAMES, |name, text| options.set(name, text));
-    section.built(options.build()).unwrap_or_default()
-}
-
-fn read_run(section: &Section<'_>) -> FailureQueueSettings {
-    let mut options = FailureQueueOptions::default();
-    section.fill(FailureQueueOptions::NAMES, |name, text| {
-        options.set(name, text)
-    });
-    section.built(options.build()).unwrap_or_default()
-}
-
-fn read_poll(section: &Section<'_>) -> PollSettings {
-    let mut options = PollOptions::default();
-    section.fill(PollOptions::NAMES, |name, text| options.set(name, text));
-    section.built(options.build()).unwrap_or_default()
-}
-
-fn apply_flags(root: &mut document::Table, flags: &[Flag], problems: &mut Vec<Problem>) {
-    for flag in flags {
-        let place = Place::Flag(flag.name.clone());
-        match split_path(&flag.path) {
-            Some(path) => problems.extend(environment::set(root, &path, &flag.value, &place)),
-            None => {
-                let what = "expected a setting such as `gate.max_rate`";
-                problems.push(Problem::about(&place, "", what));
-            }
-        }
-    }
 }
 
 /// The parts of a path; those with dots are in quotes.
@@ -336,12 +339,6 @@ fn split_path(path: &str) -> Option<Vec<String>> {
         }
         rest = tail.strip_prefix('.')?;
     }
-}
-
-/// In the order of the file, then the environment, then the flags.
-fn sorted(mut problems: Vec<Problem>) -> Vec<Problem> {
-    problems.sort_by(|a, b| a.place.cmp(&b.place));
-    problems
 }
 
 #[cfg(test)]

@@ -1,19 +1,50 @@
-//! Types of operations, and the credentials they and pools use.
+//! Types of operations, and the credentials that they and pools use.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use config::Reader;
 use policy::classify::Rule;
-use policy::setting;
-use policy::suggest::suggestion;
+use policy::setting::{Kind, Values};
 use url::Url;
 
-use super::reader::Section;
 use super::rule;
-use super::secret::{Literal, Secret};
-use super::value;
+use super::secret::Secret;
+use super::value::{self, Size};
 
-/// `[operation.TYPE]`. What is not written is that of `[operation.default]`.
+policy::settings! {
+    /// What is written in `[operation.TYPE]`.
+    pub struct OperationOptions;
+    /// The values of `[operation.TYPE]`.
+    pub struct OperationValues(pub) {
+        /// Which backoff they have.
+        backoff: String = "standard", Kind::NameOf("backoff");
+        /// From being accepted until they are given up.
+        expires_after: Duration = "24h", Kind::POSITIVE;
+        /// How many are sent at once per destination.
+        concurrency: u32 = "16", Kind::whole(1, 100_000);
+        /// The longest body that is accepted.
+        max_body: Size = "1MiB", value::BOUNDED_SIZE;
+        /// How long finished ones are kept; failed ones and conflicts stay until a person handles them.
+        retain: Duration = "7d", Kind::POSITIVE;
+        /// What resolves a conflict: none, ours, theirs or json (a three-way merge).
+        merge: String = "none", Kind::Choice(&["none", "ours", "theirs", "json"]);
+        /// The credential that is sent and refreshed.
+        credential: String = none, Kind::NameOf("credential"), example "crm";
+    }
+}
+
+policy::settings! {
+    /// What is written in `operation.TYPE.webhook`.
+    pub struct WebhookOptions {
+        /// Where to.
+        url: String = none, value::URL;
+        /// What the report is signed with.
+        secret: Secret = none, Kind::SECRET;
+    }
+}
+
+/// `[operation.TYPE]`. What is not written is as in `[operation.default]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OperationType {
     /// The name of a section `[backoff.NAME]`, which exists.
@@ -22,89 +53,94 @@ pub struct OperationType {
     pub expires_after: Duration,
     /// The name of a section `[credential.NAME]`, which exists.
     pub credential: Option<String>,
-    /// What the owner of the settings knows of the answers.
+    /// What the owner of the settings knows of the responses.
     pub rules: Vec<Rule>,
 }
 
-impl Default for OperationType {
-    fn default() -> Self {
-        Self {
-            backoff: "standard".to_owned(),
-            expires_after: Duration::from_secs(24 * 3600),
-            credential: None,
-            rules: Vec::new(),
-        }
-    }
-}
-
-/// The type that all others begin with.
+/// The type that all others are laid over.
 pub const DEFAULT_OPERATION: &str = "default";
 
 /// Reads all types; `default` is always one of them.
-pub(crate) fn read_types(section: &Section<'_>, names: &Names) -> BTreeMap<String, OperationType> {
-    let default = read_type(
-        &section.section(DEFAULT_OPERATION),
-        &OperationType::default(),
-        names,
-    );
-    let others = section
-        .sections()
-        .filter(|(name, _)| *name != DEFAULT_OPERATION);
-    let mut types: BTreeMap<String, OperationType> = others
-        .map(|(name, section)| (name.to_owned(), read_type(&section, &default, names)))
-        .collect();
+pub(crate) fn read_types(reader: &Reader<'_>) -> BTreeMap<String, OperationType> {
+    let read = |reader: &Reader<'_>, values: OperationValues, rules: &[Rule]| {
+        let webhook = reader.table("webhook");
+        if webhook.is_written() {
+            webhook.require_of::<WebhookOptions>(&["url"]);
+            webhook.options::<WebhookOptions>();
+        }
+        let values = reader.options::<OperationOptions>().over(values);
+        let rules = match reader.has("rule") {
+            true => rule::read(reader),
+            false => rules.to_vec(),
+        };
+        let operation = OperationType {
+            backoff: values.backoff.clone(),
+            expires_after: values.expires_after,
+            credential: values.credential.clone(),
+            rules,
+        };
+        (values, operation)
+    };
+    let default = reader.table(DEFAULT_OPERATION);
+    let (values, default) = read(&default, OperationValues::defaults(), &[]);
+    let mut types = BTreeMap::new();
+    for (name, reader) in reader
+        .tables()
+        .filter(|(name, _)| *name != DEFAULT_OPERATION)
+    {
+        let (_, operation) = read(&reader, values.clone(), &default.rules);
+        types.insert(name.to_owned(), operation);
+    }
     types.insert(DEFAULT_OPERATION.to_owned(), default);
     types
 }
 
-fn read_type(section: &Section<'_>, default: &OperationType, names: &Names) -> OperationType {
-    let rules = section.node("rule").map(|_| rule::read(section));
-    OperationType {
-        backoff: names
-            .backoff(section)
-            .unwrap_or_else(|| default.backoff.clone()),
-        expires_after: section
-            .read("expires_after", setting::positive)
-            .unwrap_or(default.expires_after),
-        credential: names
-            .credential(section)
-            .or_else(|| default.credential.clone()),
-        rules: rules.unwrap_or_else(|| default.rules.clone()),
+policy::settings! {
+    /// What is written in `[credential.NAME]`.
+    pub struct CredentialOptions;
+    /// The values of `[credential.NAME]`.
+    pub struct CredentialValues(pub(super)) {
+        /// The header it is sent in.
+        header: String = "authorization", value::HEADER_NAME;
     }
 }
 
-/// Names that other sections may refer to.
-#[derive(Debug, Default)]
-pub(crate) struct Names {
-    pub(crate) backoffs: Vec<String>,
-    pub(crate) credentials: Vec<String>,
-}
-
-impl Names {
-    /// The preset a section refers to.
-    pub(crate) fn backoff(&self, section: &Section<'_>) -> Option<String> {
-        section.read("backoff", |name| one_of(name, &self.backoffs, "backoff"))
-    }
-
-    /// The credential a section refers to.
-    pub(crate) fn credential(&self, section: &Section<'_>) -> Option<String> {
-        section.read("credential", |name| {
-            one_of(name, &self.credentials, "credential")
-        })
+policy::settings! {
+    /// What is written in `credential.NAME.refresh`.
+    pub(super) struct RefreshOptions {
+        /// How a new token is obtained: oauth2_refresh, client_credentials or command.
+        kind: RefreshKind = none, RefreshKind::KIND, example "oauth2_refresh";
+        /// Where tokens are obtained.
+        token_url: String = none, value::URL, example "https://login.example.com/token";
+        /// Identifies this client there; no secret by itself.
+        // Every client sends it in the open.
+        client_id: Secret = none, Kind::Secret { literal: true }, example "env:CRM_ID";
+        /// Its secret.
+        client_secret: Secret = none, Kind::SECRET, example "env:CRM_SECRET";
+        /// oauth2_refresh: the token that a new one is obtained with.
+        refresh_token: Secret = none, Kind::SECRET, example "file:/run/secrets/crm";
+        /// command: a program and its arguments; it prints the token.
+        command: Vec<String> = none, Kind::list(&Kind::TEXT, 100), example "print-token,crm";
     }
 }
 
-fn one_of(name: &str, known: &[String], section: &str) -> Result<String, String> {
-    if known.iter().any(|known| known == name) {
-        return Ok(name.to_owned());
+/// How a new token is obtained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RefreshKind {
+    /// With a refresh token.
+    OAuth2Refresh,
+    /// With the credentials of the client.
+    ClientCredentials,
+    /// By a program.
+    Command,
+}
+
+policy::words! {
+    RefreshKind {
+        OAuth2Refresh = "oauth2_refresh",
+        ClientCredentials = "client_credentials",
+        Command = "command",
     }
-    let names: Vec<&str> = known.iter().map(String::as_str).collect();
-    let expected = format!("the name of a section `[{section}.NAME]`");
-    Err(match suggestion(name, &names) {
-        Some(close) => format!("{expected}; did you mean `{close}`?"),
-        None if names.is_empty() => format!("{expected}; there is none"),
-        None => format!("{expected}: {}", names.join(", ")),
-    })
 }
 
 /// `[credential.NAME]`: sent with a request, and refreshed once when it is refused with 401.
@@ -119,22 +155,23 @@ pub struct Credential {
 /// `refresh = { kind = "oauth2_refresh", … }`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refresh {
-    /// Where new tokens are had.
+    /// Where new tokens are obtained.
     pub token_url: Url,
     /// Who asks.
     pub client_id: Secret,
     /// With which secret.
     pub client_secret: Secret,
-    /// The token that buys a new one.
+    /// The token that a new one is obtained with.
     pub refresh_token: Secret,
 }
 
-pub(crate) fn read_credentials(section: &Section<'_>) -> BTreeMap<String, Credential> {
-    let credentials = section.sections().map(|(name, section)| {
-        let header = section.read("header", value::header_name);
-        let refresh = section.section("refresh");
+pub(crate) fn read_credentials(reader: &Reader<'_>) -> BTreeMap<String, Credential> {
+    let credentials = reader.tables().map(|(name, reader)| {
+        let options = reader.options::<CredentialOptions>();
+        let values = options.over(CredentialValues::defaults());
+        let refresh = reader.table("refresh");
         let credential = Credential {
-            header: header.unwrap_or_else(|| "authorization".to_owned()),
+            header: values.header.to_ascii_lowercase(),
             refresh: refresh
                 .is_written()
                 .then(|| read_refresh(&refresh))
@@ -145,21 +182,19 @@ pub(crate) fn read_credentials(section: &Section<'_>) -> BTreeMap<String, Creden
     credentials.collect()
 }
 
-fn read_refresh(section: &Section<'_>) -> Option<Refresh> {
-    let kind = section.require("kind", |kind| match kind {
-        "oauth2_refresh" => Ok(()),
-        _ => Err("`oauth2_refresh`"),
-    });
-    let token_url = section.require_url("token_url");
-    // An identifier is sent in the open by every client; it may stand in the file.
-    let client_id = section.require_secret("client_id", Literal::Allowed);
-    let client_secret = section.require_secret("client_secret", Literal::Refused);
-    let refresh_token = section.require_secret("refresh_token", Literal::Refused);
-    kind?;
+fn read_refresh(reader: &Reader<'_>) -> Option<Refresh> {
+    reader.require_of::<RefreshOptions>(&["kind"]);
+    let options = reader.options::<RefreshOptions>();
+    let required: &[&str] = match options.kind? {
+        RefreshKind::OAuth2Refresh => &["token_url", "client_id", "client_secret", "refresh_token"],
+        RefreshKind::ClientCredentials => &["token_url", "client_id", "client_secret"],
+        RefreshKind::Command => &["command"],
+    };
+    reader.require_of::<RefreshOptions>(required);
     Some(Refresh {
-        token_url: token_url?,
-        client_id: client_id?,
-        client_secret: client_secret?,
-        refresh_token: refresh_token?,
+        token_url: value::http_url(&options.token_url?).ok()?,
+        client_id: options.client_id?,
+        client_secret: options.client_secret?,
+        refresh_token: options.refresh_token?,
     })
 }

@@ -2,19 +2,52 @@
 
 use std::collections::BTreeSet;
 
+use config::Reader;
+use config::document::Value;
 use policy::classify::Rule;
 use policy::ladder::{LadderOptions, LadderSettings};
 use policy::pool::Balance;
-use policy::setting;
+use policy::setting::{Kind, Values};
 use url::Url;
 
-use super::document::Value;
-use super::operation::Names;
-use super::problem::{Problem, join};
-use super::reader::Section;
+use super::http::TimeoutOptions;
 use super::rule;
-use super::secret::{Literal, Secret};
+use super::secret::Secret;
 use super::value;
+
+policy::settings! {
+    /// What is written in `[pool.NAME]`.
+    pub struct PoolOptions;
+    /// The values of `[pool.NAME]`.
+    pub struct PoolValues(pub) {
+        /// Which endpoint is asked first: least_loaded, round_robin or first (in the order of the list).
+        balance: Balance = "least_loaded", Balance::KIND;
+        /// Which backoff its requests have.
+        backoff: String = "standard", Kind::NameOf("backoff");
+        /// Send POST and PATCH again even if the server may have acted; only if it can bear that.
+        retry_unsafe: bool = "false", Kind::Switch;
+        /// The credential to refresh when an endpoint answers 401.
+        credential: String = none, Kind::NameOf("credential"), example "crm";
+    }
+}
+
+policy::settings! {
+    /// What is written about an endpoint.
+    pub struct EndpointOptions {
+        /// Its name within the pool.
+        name: String = none, value::ENDPOINT_NAME;
+        /// What the rest of a request's path is put behind.
+        url: String = none, value::URL;
+        /// Certificates that its server may have been signed by, besides the system's.
+        ca: String = none, value::FILE;
+        /// The certificate that is shown to its server.
+        client_cert: String = none, value::FILE;
+        /// The private key of that certificate.
+        client_key: String = none, value::FILE;
+        /// Whether HTTP/2 is used: auto, off or prior_knowledge.
+        http2: String = "auto", Kind::Choice(&["auto", "off", "prior_knowledge"]);
+    }
+}
 
 /// `[pool.NAME]`: endpoints that can do the same work.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,13 +60,13 @@ pub struct Pool {
     pub endpoints: Vec<Endpoint>,
     /// The name of a section `[backoff.NAME]`, which exists.
     pub backoff: String,
-    /// Requests that may have been acted upon are sent again, too.
+    /// Requests are sent again even if the server may have acted on them.
     pub retry_unsafe: bool,
     /// The name of a section `[credential.NAME]`, which exists.
     pub credential: Option<String>,
     /// When an endpoint is paused and disabled.
     pub protection: LadderSettings,
-    /// What the owner of the settings knows of the answers.
+    /// What the owner of the settings knows of the responses.
     pub rules: Vec<Rule>,
 }
 
@@ -49,20 +82,20 @@ pub struct Endpoint {
 }
 
 impl Pool {
-    pub(crate) fn read(name: &str, section: &Section<'_>, names: &Names) -> Self {
+    pub(crate) fn read(name: &str, reader: &Reader<'_>) -> Self {
+        let values = reader.options::<PoolOptions>().over(PoolValues::defaults());
+        reader.options::<TimeoutOptions>();
+        let protection = reader.table("protection");
+        let ladder: LadderOptions = protection.options();
         Self {
             name: name.to_owned(),
-            balance: section.read("balance", str::parse).unwrap_or_default(),
-            endpoints: endpoints(section),
-            backoff: names
-                .backoff(section)
-                .unwrap_or_else(|| "standard".to_owned()),
-            retry_unsafe: section
-                .read("retry_unsafe", setting::switch)
-                .unwrap_or(false),
-            credential: names.credential(section),
-            protection: read_protection(&section.section("protection")),
-            rules: rule::read(section),
+            balance: values.balance,
+            endpoints: read_endpoints(reader),
+            backoff: values.backoff,
+            retry_unsafe: values.retry_unsafe,
+            credential: values.credential,
+            protection: protection.built(ladder.build(), None).unwrap_or_default(),
+            rules: rule::read(reader),
         }
     }
 
@@ -72,42 +105,30 @@ impl Pool {
     }
 }
 
-fn read_protection(section: &Section<'_>) -> LadderSettings {
-    let mut options = LadderOptions::default();
-    // Texts may have commas, which part the lists that policies read.
-    let others = LadderOptions::NAMES.iter().copied();
-    let others: Vec<&str> = others.filter(|name| *name != "texts").collect();
-    section.fill(&others, |name, text| options.set(name, text));
-    let texts = section.list("texts", value::filled);
-    options.texts = texts.map(|texts| texts.into_iter().map(Into::into).collect());
-    section.built(options.build()).unwrap_or_default()
-}
-
-fn endpoints(section: &Section<'_>) -> Vec<Endpoint> {
-    let tables = section.tables("endpoints");
-    let has_none = match section.node("endpoints").map(|node| &node.value) {
+fn read_endpoints(pool: &Reader<'_>) -> Vec<Endpoint> {
+    let is_empty = match pool.node("endpoints").map(|node| &node.value) {
         None => true,
         Some(Value::List(list)) => list.is_empty(),
         Some(_) => false,
     };
-    if has_none {
-        let what = "is missing, expected at least one endpoint such as `{ name = \"a\", url = \"https://a.example.com\" }`";
-        let place = section.place_of("endpoints");
-        let problem = Problem::about(&place, section.key("endpoints"), what);
-        section.reader.report(problem);
+    if is_empty {
+        pool.report("endpoints", "is missing, expected at least one endpoint such as `{ name = \"a\", url = \"https://a.example.com\" }`");
     }
     let mut names = BTreeSet::new();
     let mut endpoints = Vec::new();
-    for table in tables {
-        let name = table.require("name", endpoint_name);
-        let url = table.require_url("url");
-        let headers = headers(&table);
-        if let Some(name) = &name
+    for reader in pool.list("endpoints") {
+        for name in ["name", "url"] {
+            reader.require(name, "a value");
+        }
+        let options = reader.options::<EndpointOptions>();
+        let headers = read_headers(&reader.table("headers"));
+        if let Some(name) = &options.name
             && !names.insert(name.clone())
         {
-            table.expected("name", "a name that no other endpoint of the pool has");
+            reader.expected("name", "a name that no other endpoint of the pool has");
         }
-        if let (Some(name), Some(url)) = (name, url) {
+        let url = options.url.and_then(|url| value::http_url(&url).ok());
+        if let (Some(name), Some(url)) = (options.name, url) {
             endpoints.push(Endpoint { name, url, headers });
         }
     }
@@ -123,45 +144,38 @@ pub(crate) fn endpoint_name(text: &str) -> Result<String, &'static str> {
     Ok(text.to_owned())
 }
 
-fn headers(section: &Section<'_>) -> Vec<(String, Secret)> {
-    let headers = section.section("headers");
-    let mut read: Vec<(String, Secret)> = Vec::new();
-    for (written, node) in headers.nodes() {
-        let path = join(&headers.path, written);
+fn read_headers(reader: &Reader<'_>) -> Vec<(String, Secret)> {
+    let mut headers: Vec<(String, Secret)> = Vec::new();
+    for (written, node) in reader.nodes() {
         let name = match value::header_name(written) {
-            Ok(name) if !OURS.contains(&&*name) => name,
-            Ok(_) => {
-                let what = "is set for every request anyway, expected another header";
-                headers
-                    .reader
-                    .report(Problem::about(&node.place, path, what));
+            Ok(name) if OURS.contains(&&*name) => {
+                reader.report(
+                    written,
+                    "is set for every request anyway, expected another header",
+                );
                 continue;
             }
+            Ok(name) => name,
             Err(expected) => {
-                let what = format!("wrong name, expected {expected}");
-                headers
-                    .reader
-                    .report(Problem::about(&node.place, path, what));
+                reader.report(written, format!("wrong name, expected {expected}"));
                 continue;
             }
         };
-        if read.iter().any(|(known, _)| *known == name) {
-            let what = "is given twice, in different letters; expected once";
-            headers
-                .reader
-                .report(Problem::about(&node.place, path, what));
+        if headers.iter().any(|(known, _)| *known == name) {
+            reader.report(
+                written,
+                "is given twice, in different letters; expected once",
+            );
             continue;
         }
-        let literal = if is_secret(&name) {
-            Literal::Refused
-        } else {
-            Literal::Allowed
+        let kind = Kind::Secret {
+            literal: !is_secret(&name),
         };
-        if let Some(value) = headers.resolve(node, &path, literal) {
-            read.push((name, value));
+        if let Some(value) = reader.value(node, &kind, &reader.key(written)) {
+            headers.push((name, Secret::new(value)));
         }
     }
-    read
+    headers
 }
 
 /// The name of a header that every request to an endpoint gets.
@@ -206,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_that_carry_secrets_are_known_by_their_names() {
+    fn recognizes_headers_that_carry_secrets_by_name() {
         for name in [
             "authorization",
             "x-api-key",

@@ -1,56 +1,67 @@
 //! Rules of a route: `[[gate."HOST".rule]]`, `[[pool.NAME.rule]]`, `[[operation.TYPE.rule]]`.
 
+use config::Reader;
 use policy::classify::{HeaderRule, Rule};
 use policy::outcome::Verdict;
-use policy::setting;
+use policy::setting::Kind;
 
-use super::problem::Problem;
-use super::reader::Section;
 use super::value;
 
-/// The rules of a section, in their order.
-pub(crate) fn read(section: &Section<'_>) -> Vec<Rule> {
-    let rules = section.tables("rule");
-    rules.iter().filter_map(read_one).collect()
+policy::settings! {
+    /// What is written in a rule.
+    pub struct RuleOptions {
+        /// Responses with one of these statuses.
+        status: Vec<u16> = none, Kind::list(&STATUS, 100), example "404";
+        /// And with this code in a JSON body.
+        code: String = none, Kind::TEXT, example "BUSY";
+        /// And with these words in the body.
+        text: String = none, Kind::TEXT, example "try later";
+        /// What such a response means: success, throttled, overloaded, unreachable, quota_exhausted, unauthorized, conflict or rejected.
+        verdict: Verdict = none, Verdict::KIND, example "overloaded";
+    }
 }
 
-fn read_one(section: &Section<'_>) -> Option<Rule> {
-    let verdict = section.require("verdict", verdict);
-    let statuses = section.list("status", |text| setting::whole(text, 100_u16, 999));
-    let code = section.read("code", value::filled);
-    let text = section.read("text", value::filled);
-    let header = section.section("header");
-    let header = header.is_written().then(|| HeaderRule {
-        name: header
-            .require("name", value::header_name)
-            .unwrap_or_default(),
-        matches: header
-            .read("matches", |text| Ok::<_, &str>(text.to_owned()))
-            .unwrap_or_default(),
+policy::settings! {
+    /// What is written about the header of a rule.
+    pub struct HeaderOptions {
+        /// Its name.
+        name: String = none, value::HEADER_NAME;
+        /// Words that are found in it; any value if left out.
+        matches: String = none, Kind::TEXT;
+    }
+}
+
+const STATUS: Kind = Kind::whole(100, 999);
+
+/// The rules of a table, in their order.
+pub(crate) fn read(reader: &Reader<'_>) -> Vec<Rule> {
+    reader.list("rule").iter().filter_map(read_one).collect()
+}
+
+fn read_one(reader: &Reader<'_>) -> Option<Rule> {
+    reader.require_of::<RuleOptions>(&["verdict"]);
+    let options = reader.options::<RuleOptions>();
+    let header = reader.table("header");
+    let header = header.is_written().then(|| {
+        header.require_of::<HeaderOptions>(&["name"]);
+        let options = header.options::<HeaderOptions>();
+        HeaderRule {
+            name: options.name.unwrap_or_default().to_ascii_lowercase(),
+            matches: options.matches.unwrap_or_default(),
+        }
     });
-    let conditions = ["status", "header", "code", "text"];
-    if !conditions.iter().any(|name| section.node(name).is_some()) {
-        // One that holds for every answer would turn off everything built in.
-        let what = "has no condition, expected `status`, `header`, `code` or `text`";
-        section
-            .reader
-            .report(Problem::about(&section.place, &section.path, what));
+    if !["status", "header", "code", "text"]
+        .iter()
+        .any(|name| reader.has(name))
+    {
+        // One that holds for every response would turn off everything built in.
+        reader.report_table("has no condition, expected `status`, `header`, `code` or `text`");
     }
     Some(Rule {
-        statuses: statuses.unwrap_or_default(),
+        statuses: options.status.unwrap_or_default(),
         header,
-        code,
-        text,
-        verdict: verdict?,
+        code: options.code,
+        text: options.text,
+        verdict: options.verdict?,
     })
-}
-
-fn verdict(text: &str) -> Result<Verdict, String> {
-    let mut verdicts = Verdict::ALL.into_iter();
-    verdicts
-        .find(|verdict| verdict.as_str() == text)
-        .ok_or_else(|| {
-            let words = Verdict::ALL.map(Verdict::as_str);
-            format!("one of `{}`", words.join("`, `"))
-        })
 }

@@ -1,123 +1,138 @@
 //! The JSON Schema of a settings file, for editors that complete and check.
 //!
-//! Made from the table of settings, with defaults and reasons from the default file. It knows
-//! names and kinds; bounds and contradictions are judged in one place only, by `tidegate check`.
+//! Rendered from the definitions: names, kinds, bounds, defaults and descriptions. Contradictions
+//! between two values are found by `tidegate check` only.
 
+use std::ops::Bound;
+
+use config::schema::{Name, Section, Shape};
+use policy::setting::{Kind, Setting};
 use serde_json::{Map, Value, json};
 
-use super::default_file::{self, About, Line};
-use super::table::{Kind, Name, ROOT, Section};
+use super::default_file::description;
+use super::sections::ROOT;
 
 /// The schema, in draft 2020-12.
 pub fn schema() -> Value {
-    let about = default_file::sections();
     let mut schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Settings of Tidegate",
     });
-    merge(&mut schema, object(&ROOT, &about));
+    merge(&mut schema, object(&ROOT));
     schema
 }
 
-fn object(section: &'static Section, about: &[About]) -> Value {
-    let properties: Map<String, Value> = section
-        .keys
-        .iter()
-        .map(|key| {
-            let mut property = kind(key.kind, about);
-            if let Some(line) = line(section, key.name, about) {
-                merge(&mut property, description(line, key.kind));
-            }
-            (key.name.to_owned(), property)
-        })
-        .collect();
-    let mut schema = json!({ "type": "object", "properties": properties });
-    if let Some(about) = about
-        .iter()
-        .find(|about| std::ptr::eq(about.section, section))
-    {
-        merge(&mut schema, json!({ "description": about.reason }));
+fn object(section: &'static Section) -> Value {
+    let settings = section
+        .settings()
+        .map(|setting| (setting.name.to_owned(), property(setting)));
+    let tables = section.tables.iter().map(|inner| {
+        let schema = match inner.shape {
+            Shape::One(section) => object(section),
+            Shape::List(section) => json!({ "type": "array", "items": object(section) }),
+            Shape::Map => json!({ "type": "object", "additionalProperties": { "type": "string" } }),
+        };
+        (inner.name.to_owned(), schema)
+    });
+    let properties: Map<String, Value> = settings.chain(tables).collect();
+    let others = section
+        .named
+        .map_or(json!(false), |named| object(named.section));
+    let mut schema = json!({
+        "type": "object", "properties": properties, "additionalProperties": others,
+    });
+    if !section.about.is_empty() {
+        merge(&mut schema, json!({ "description": section.about }));
     }
-    let others = match section.named {
-        None => json!(false),
-        Some(named) => object(named.section, about),
-    };
-    merge(&mut schema, json!({ "additionalProperties": others }));
-    if let Some(named) = section.named.filter(|named| named.name == Name::Word) {
+    if section.named.is_some_and(|named| named.name == Name::Word) {
         let names = json!({ "pattern": "^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$" });
         merge(&mut schema, json!({ "propertyNames": names }));
-        debug_assert!(
-            section.keys.is_empty(),
-            "names of {} are free",
-            named.section.path
-        );
     }
     schema
 }
 
-fn kind(kind: Kind, about: &[About]) -> Value {
+/// One setting: its values, description and default.
+pub(crate) fn property(setting: &Setting) -> Value {
+    let mut schema = kind(&setting.kind);
+    merge(&mut schema, json!({ "description": description(setting) }));
+    if let Some(default) = setting.default {
+        let default = default_value(&setting.kind, &setting.kind.split(default));
+        merge(&mut schema, json!({ "default": default }));
+    }
+    schema
+}
+
+fn kind(kind: &Kind) -> Value {
     match kind {
         Kind::Switch => json!({ "type": "boolean" }),
-        Kind::Whole => json!({ "type": "integer", "minimum": 0 }),
-        Kind::Number => json!({ "type": "number", "minimum": 0 }),
-        Kind::Duration => json!({ "type": "string", "pattern": DURATION }),
-        Kind::Text | Kind::Path | Kind::Secret | Kind::NameOf(_) => json!({ "type": "string" }),
+        Kind::Whole {
+            min,
+            max,
+            except: [],
+        } => {
+            json!({ "type": "integer", "minimum": min, "maximum": max })
+        }
+        Kind::Whole { min, max, except } => {
+            json!({ "type": "integer", "minimum": min, "maximum": max, "not": { "enum": except } })
+        }
+        Kind::PowerOfTwo(max) => {
+            let powers = std::iter::successors(Some(1), |power| Some(power * 2_u64));
+            let powers: Vec<u64> = powers.take_while(|power| power <= max).collect();
+            json!({ "type": "integer", "enum": powers })
+        }
+        Kind::Number { min, max, .. } => {
+            let mut schema = json!({ "type": "number" });
+            for (bound, included, excluded) in [
+                (min, "minimum", "exclusiveMinimum"),
+                (max, "maximum", "exclusiveMaximum"),
+            ] {
+                match bound {
+                    Bound::Included(bound) => merge(&mut schema, json!({ included: bound })),
+                    Bound::Excluded(bound) => merge(&mut schema, json!({ excluded: bound })),
+                    Bound::Unbounded => {}
+                }
+            }
+            schema
+        }
+        Kind::Duration(_) => json!({ "type": "string", "pattern": DURATION }),
         Kind::Choice(words) => json!({ "type": "string", "enum": words }),
-        Kind::Size => {
-            json!({ "type": "string", "pattern": "^(none|[0-9_]+ ?(B|[KMG]iB|[kMG]B))$" })
+        Kind::Format(format) => {
+            let types = match format.or_number {
+                true => json!(["string", "integer"]),
+                false => json!("string"),
+            };
+            match format.pattern {
+                Some(pattern) => json!({ "type": types, "pattern": pattern }),
+                None => json!({ "type": types }),
+            }
         }
-        Kind::Limit => json!({ "type": "string", "pattern": "^[0-9]+/" }),
-        Kind::Address => json!({ "type": "string", "pattern": ":[0-9]+$" }),
-        Kind::Url => json!({ "type": "string", "pattern": "^https?://" }),
-        Kind::List(inner) => json!({ "type": "array", "items": self::kind(*inner, about) }),
-        Kind::Headers => {
-            json!({ "type": "object", "additionalProperties": { "type": "string" } })
+        Kind::Secret { .. } | Kind::NameOf(_) => json!({ "type": "string" }),
+        Kind::List { of, min, max } => {
+            let mut schema = json!({ "type": "array", "items": self::kind(of), "maxItems": max });
+            if *min > 0 {
+                merge(&mut schema, json!({ "minItems": min }));
+            }
+            schema
         }
-        Kind::Table(section) => object(section, about),
-        Kind::Tables(section) => json!({ "type": "array", "items": object(section, about) }),
     }
 }
 
 const DURATION: &str = "^([0-9]+(\\.[0-9]+)?(ns|us|ms|s|m|h|d) ?)+$";
 
-fn line<'a>(section: &Section, name: &str, about: &'a [About]) -> Option<&'a Line> {
-    // A host has what every gate has.
-    let path = |about: &&About| {
-        about.section.path == section.path
-            || section.path == "gate.HOST" && about.section.path == "gate"
-    };
-    let lines = about.iter().filter(path).flat_map(|about| &about.lines);
-    let mut lines = lines.filter(|line| line.name == name && !line.reason.is_empty());
-    lines.next()
-}
-
-fn description(line: &Line, kind: Kind) -> Value {
-    let default = default_value(line, kind);
-    match default {
-        Some(default) => json!({ "description": line.reason, "default": default }),
-        None => json!({ "description": line.reason }),
-    }
-}
-
-fn default_value(line: &Line, kind: Kind) -> Option<Value> {
-    if line.is_example {
-        return None;
-    }
-    let text = line.value.trim_matches('"');
+/// A value that was read from text, as JSON.
+pub(crate) fn default_value(kind: &Kind, parts: &[&str]) -> Value {
+    let text = parts.first().copied().unwrap_or_default();
     match kind {
-        Kind::Switch => text.parse().ok().map(Value::Bool),
-        Kind::Whole => text
-            .replace('_', "")
-            .parse()
-            .ok()
-            .map(|whole: u64| json!(whole)),
-        Kind::Number => text
-            .replace('_', "")
-            .parse()
-            .ok()
-            .map(|number: f64| json!(number)),
-        Kind::List(_) => serde_json::from_str(&line.value).ok(),
-        _ => Some(json!(text)),
+        Kind::List { of, .. } => parts
+            .iter()
+            .map(|part| default_value(of, &[part]))
+            .collect(),
+        Kind::Switch => json!(text == "true"),
+        Kind::Whole { .. } | Kind::PowerOfTwo(_) => {
+            json!(policy::setting::number::<u64>(text))
+        }
+        Kind::Number { .. } => json!(policy::setting::number::<f64>(text)),
+        _ => json!(text),
     }
 }
 
@@ -129,10 +144,10 @@ fn merge(into: &mut Value, from: Value) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::default_file::{DEFAULT_FILE, with_examples};
+    use super::super::default_file::{default_file, with_examples};
     use super::*;
 
-    /// Everything in which `value` is not as `schema` says. Knows the words that are used here.
+    /// Everything in which `value` does not match `schema`. Knows the words that are used here.
     fn findings(value: &toml::Value, schema: &Value, path: &str) -> Vec<String> {
         let mut found = Vec::new();
         let kind = match value {
@@ -153,6 +168,11 @@ mod tests {
         {
             found.push(format!("{path}: {text} is none of {words:?}"));
         }
+        if let (Some(max), Some(number)) = (schema["maximum"].as_f64(), value.as_integer())
+            && number as f64 > max
+        {
+            found.push(format!("{path}: {number} is above {max}"));
+        }
         for item in value.as_array().into_iter().flatten() {
             found.extend(findings(item, &schema["items"], path));
         }
@@ -172,8 +192,8 @@ mod tests {
     }
 
     #[test]
-    fn the_default_file_is_as_the_schema_says() {
-        for text in [DEFAULT_FILE.to_owned(), with_examples()] {
+    fn the_default_file_matches() {
+        for text in [default_file(), with_examples()] {
             let file: toml::Table = text.parse().unwrap();
             let found = findings(&toml::Value::Table(file), &schema(), "");
             assert!(found.is_empty(), "{}", found.join("\n"));
@@ -181,32 +201,32 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_as_the_schema_says_is_found() {
+    fn finds_what_does_not_match() {
         for text in [
             "[gate]\nmax_rat = 1",
             "[gate]\nenabled = 1",
             "[gate]\nstrategy = \"x\"",
+            "[gate]\nhalf_open_probes = 101",
             "x = 1",
         ] {
             let file: toml::Table = text.parse().unwrap();
-            assert_eq!(
-                findings(&toml::Value::Table(file), &schema(), "").len(),
-                1,
-                "{text}"
-            );
+            let found = findings(&toml::Value::Table(file), &schema(), "");
+            assert_eq!(found.len(), 1, "{text}");
         }
     }
 
     #[test]
-    fn defaults_and_reasons_are_those_of_the_default_file() {
+    fn has_bounds_defaults_and_descriptions() {
         let schema = schema();
-        let max_wait = &schema["properties"]["gate"]["properties"]["max_wait"];
-        assert_eq!(max_wait["default"], "30s");
+        let gate = &schema["properties"]["gate"]["properties"];
+        assert_eq!(gate["max_wait"]["default"], "30s");
+        assert_eq!(gate["max_rate"]["maximum"], 1e9);
+        assert_eq!(gate["decrease"]["exclusiveMaximum"], 1.0);
         assert_eq!(
-            max_wait["description"],
+            gate["max_wait"]["description"],
             "How long a caller may be kept waiting."
         );
         let pool = &schema["properties"]["pool"]["additionalProperties"];
-        assert_eq!(pool["properties"]["balance"].get("default"), None);
+        assert_eq!(pool["properties"]["credential"].get("default"), None);
     }
 }

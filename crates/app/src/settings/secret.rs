@@ -2,18 +2,20 @@
 //!
 //! A settings file is copied, committed and pasted into tickets, so a secret in it is written as
 //! `env:NAME` or `file:PATH`, after a word such as `Bearer` if need be: `Bearer env:KEY`. The
-//! reference is followed when the settings are read, so that a missing secret is known before
-//! anything starts. A literal secret is refused in the file and in flags; in the environment it is
-//! fine, for that is where it would come from anyway.
+//! reference is followed when the settings are read, so that a missing secret is reported before
+//! anything starts. A literal secret is refused in the file and in flags, but not in the environment,
+//! where it would come from anyway.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
-use super::document::{Node, Value};
-use super::problem::{Place, Problem};
-use super::reader::Section;
-use super::surroundings::Surroundings;
+use config::Resolve;
+use policy::setting::SettingValue;
+
+use super::environment::Environment;
 
 /// A value that must not be seen: not in logs, errors, `Debug` or the console.
 ///
@@ -71,6 +73,14 @@ impl SecretPattern {
     }
 }
 
+impl fmt::Display for SecretPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+policy::setting_values!(SecretPattern);
+
 impl FromStr for SecretPattern {
     type Err = &'static str;
 
@@ -97,51 +107,47 @@ fn matches_glob(pattern: &str, text: &str) -> bool {
     ends.any(|end| end <= reach && matches_glob(rest, &text[end..]))
 }
 
-/// May a secret be written out in the file?
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Literal {
-    /// Yes, it is not really one.
-    Allowed,
-    /// No, and it is not shown either.
-    Refused,
+impl SettingValue for Secret {
+    fn read(parts: &[&str]) -> Result<Self, String> {
+        Ok(Self::new(parts.concat()))
+    }
+
+    fn write(&self) -> Vec<String> {
+        vec![self.to_string()]
+    }
 }
 
-impl Section<'_> {
-    /// Reads a secret; `None` if it is not written or cannot be had.
-    pub(crate) fn secret(&self, name: &str, literal: Literal) -> Option<Secret> {
-        let node = self.node(name)?;
-        self.resolve(node, &self.key(name), literal)
-    }
+/// Follows references, and collects which ones there are.
+pub(crate) struct References<'a> {
+    environment: &'a dyn Environment,
+    found: RefCell<BTreeSet<String>>,
+}
 
-    /// Reads a secret that must be there.
-    pub(crate) fn require_secret(&self, name: &str, literal: Literal) -> Option<Secret> {
-        if self.node(name).is_none() {
-            self.missing(name);
-        }
-        self.secret(name, literal)
-    }
-
-    /// Follows the reference in `node`.
-    pub(crate) fn resolve(&self, node: &Node, path: &str, literal: Literal) -> Option<Secret> {
-        let text = node.value.text()?;
-        match self.found(text, node, literal) {
-            Ok(secret) => Some(secret),
-            Err(what) => {
-                self.reader.report(Problem::about(&node.place, path, what));
-                None
-            }
+impl<'a> References<'a> {
+    pub(crate) fn new(environment: &'a dyn Environment) -> Self {
+        Self {
+            environment,
+            found: RefCell::default(),
         }
     }
 
-    fn found(&self, text: &str, node: &Node, literal: Literal) -> Result<Secret, String> {
-        if let Some(secret) = follow(text, self.reader.surroundings)? {
-            self.reader.note_reference(split_word(text).1);
-            return Ok(secret);
+    /// Those that were followed, without a word before them.
+    pub(crate) fn into_found(self) -> BTreeSet<String> {
+        self.found.into_inner()
+    }
+}
+
+impl Resolve for References<'_> {
+    fn resolve(&self, text: &str) -> Result<Option<String>, String> {
+        let secret = follow(text, self.environment)?;
+        if secret.is_some() {
+            let reference = split_word(text).1.to_owned();
+            self.found.borrow_mut().insert(reference);
         }
-        if literal == Literal::Refused && !is_from_environment(node) {
-            return Err(NO_LITERAL.to_owned());
+        match secret {
+            Some(secret) => Ok(Some(secret.expose().to_owned())),
+            None => checked(text, "the value").map(|_| None),
         }
-        checked(text.trim(), "the value").map(Secret::new)
     }
 }
 
@@ -150,18 +156,15 @@ impl Section<'_> {
 /// # Errors
 ///
 /// Why it cannot be had, without anything of it.
-pub(crate) fn follow(
-    text: &str,
-    surroundings: &dyn Surroundings,
-) -> Result<Option<Secret>, String> {
+pub(crate) fn follow(text: &str, environment: &dyn Environment) -> Result<Option<Secret>, String> {
     let (word, reference) = split_word(text);
     let (value, from) = if let Some(name) = reference.strip_prefix("env:") {
         let from = format!("the environment variable `{}`", shown(name));
-        let value = surroundings.variable(name);
+        let value = environment.variable(name);
         (value.ok_or_else(|| format!("{from} is not set"))?, from)
     } else if let Some(path) = reference.strip_prefix("file:") {
         let from = format!("the file `{}`", shown(path));
-        let bytes = surroundings.read(Path::new(path));
+        let bytes = environment.read(Path::new(path));
         let bytes = bytes.map_err(|error| format!("{from} cannot be read: {error}"))?;
         let value = String::from_utf8(bytes).map_err(|_| format!("{from} is not UTF-8"))?;
         (value, from)
@@ -175,8 +178,6 @@ pub(crate) fn follow(
         word => format!("{word} {value}"),
     })))
 }
-
-const NO_LITERAL: &str = "a secret must not be written out, expected `env:NAME` or `file:PATH`";
 
 /// The environment variable that a text refers to, if it does.
 pub(crate) fn referenced_variable(text: &str) -> Option<&str> {
@@ -196,20 +197,13 @@ pub(super) fn split_word(text: &str) -> (&str, &str) {
     }
 }
 
-fn is_from_environment(node: &Node) -> bool {
-    matches!(
-        (&node.place, &node.value),
-        (Place::Variable(_), Value::Any(_))
-    )
-}
-
 fn checked<'a>(value: &'a str, from: &str) -> Result<&'a str, String> {
     if value.is_empty() {
         return Err(format!("{from} is empty, expected a value"));
     }
-    if value.len() > MOST_BYTES {
+    if value.len() > MAX_BYTES {
         return Err(format!(
-            "{from} is longer than {MOST_BYTES} bytes, expected a secret"
+            "{from} is longer than {MAX_BYTES} bytes, expected a secret"
         ));
     }
     // What stands for bytes of a variable that are no text.
@@ -226,10 +220,10 @@ fn checked<'a>(value: &'a str, from: &str) -> Result<&'a str, String> {
 }
 
 /// Headers of this size are refused by every server.
-const MOST_BYTES: usize = 64 << 10;
+const MAX_BYTES: usize = 64 << 10;
 
 fn shown(reference: &str) -> String {
-    super::problem::shortened(reference)
+    config::shortened(reference)
 }
 
 #[cfg(test)]

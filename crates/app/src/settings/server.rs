@@ -1,61 +1,80 @@
-//! Where Tidegate listens, what it stores and where, who may use it, and what it may dial.
+//! Where Tidegate listens, where it stores, who may use it, and what it may dial.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
+use config::Reader;
 use ipnet::IpNet;
 use policy::hosts::HostPattern;
+use policy::limits::Limit;
+use policy::setting::{Kind, Values};
 
-use super::problem::Problem;
-use super::reader::Section;
-use super::secret::{Literal, Secret, SecretPattern};
+use super::secret::{Secret, SecretPattern};
 use super::value;
 
-/// `[server]`
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Server {
-    /// The data plane. Anything but loopback needs clients.
-    pub listen: SocketAddr,
-    /// Admin API and console; never the same as `listen`.
-    pub admin: SocketAddr,
-    /// Host names accepted besides the listeners' own and loopback.
-    pub hosts: Vec<String>,
-    /// Web origins whose pages may use the data plane, as browsers send them: lower case, without
-    /// the scheme's default port.
-    pub origins: Vec<String>,
-    /// References to secrets that the admin API may name besides those of the file.
-    pub secrets: Vec<SecretPattern>,
-    /// The folder of everything that survives a restart.
-    pub data: PathBuf,
+policy::settings! {
+    /// What is written in `[server]`.
+    pub struct ServerOptions;
+    /// `[server]`
+    #[derive(Eq)]
+    pub struct Server(pub) {
+        /// The data plane, where programs send their requests; anything but loopback needs clients.
+        listen: SocketAddr = "127.0.0.1:7070", value::ADDRESS;
+        /// Admin API and console, on a port of their own so that a client's token opens neither.
+        admin: SocketAddr = "127.0.0.1:7071", value::ADDRESS;
+        /// Host names accepted besides the listeners' own and loopback; others are answered 421.
+        hosts: Vec<String> = "", Kind::list(&value::HOST, 1000);
+        /// Web origins whose pages may use the data plane, such as ["https://app.example.com"]; others get 403.
+        origins: Vec<String> = "", Kind::list(&value::ORIGIN, 1000);
+        /// References that the admin API may name besides those in this file, such as ["env:LLM_*", "file:/run/secrets/*"].
+        secrets: Vec<SecretPattern> = "", Kind::list(&value::REFERENCES, 1000);
+        /// The folder of the database and of the admin token.
+        data: PathBuf = "tidegate-data", value::FOLDER;
+        /// How long SIGTERM waits for requests in flight.
+        drain: Duration = "30s", Kind::DURATION;
+        /// A line for every request: none, json or combined.
+        access_log: String = "none", Kind::Choice(&["none", "json", "combined"]);
+    }
+}
+
+policy::settings! {
+    /// What is written in `server.tls` and `server.admin_tls`.
+    pub struct TlsOptions {
+        /// The certificate chain.
+        cert: String = none, value::FILE;
+        /// Its private key.
+        key: String = none, value::FILE;
+        /// Certificates that clients must have been signed by.
+        client_ca: String = none, value::FILE;
+    }
 }
 
 impl Server {
-    pub(crate) fn read(section: &Section<'_>) -> Self {
-        let default = Self::default();
-        let server = Self {
-            listen: section
-                .read("listen", value::address)
-                .unwrap_or(default.listen),
-            admin: section
-                .read("admin", value::address)
-                .unwrap_or(default.admin),
-            hosts: section.list("hosts", value::host).unwrap_or(default.hosts),
-            origins: section
-                .list("origins", value::origin)
-                .unwrap_or(default.origins),
-            secrets: section
-                .list("secrets", str::parse)
-                .unwrap_or(default.secrets),
-            data: section.read("data", folder).unwrap_or(default.data),
-        };
+    pub(crate) fn read(reader: &Reader<'_>) -> Self {
+        let mut server = reader.options::<ServerOptions>().over(Self::defaults());
+        // The kinds of both lists allow only what can be normalised.
+        for (list, normalize) in [
+            (&mut server.hosts, value::host as fn(&str) -> _),
+            (&mut server.origins, value::origin),
+        ] {
+            *list = list.iter().flat_map(|text| normalize(text)).collect();
+        }
+        for name in ["tls", "admin_tls"] {
+            let tls = reader.table(name);
+            if tls.is_written() {
+                tls.require_of::<TlsOptions>(&["cert", "key"]);
+                tls.options::<TlsOptions>();
+            }
+        }
         // Port 0 is whichever is free, so two of them are never the same.
         if server.listen == server.admin && server.listen.port() != 0 {
-            let (name, other) = match section.node("admin") {
-                Some(_) => ("admin", "listen"),
-                None => ("listen", "admin"),
+            let (name, other) = match reader.has("admin") {
+                true => ("admin", "listen"),
+                false => ("listen", "admin"),
             };
-            section.expected(name, format!("another address than `server.{other}`"));
+            reader.expected(name, format!("another address than `server.{other}`"));
         }
         server
     }
@@ -63,62 +82,82 @@ impl Server {
 
 impl Default for Server {
     fn default() -> Self {
-        let loopback = |port| SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port));
-        Self {
-            listen: loopback(7070),
-            admin: loopback(7071),
-            hosts: Vec::new(),
-            origins: Vec::new(),
-            secrets: Vec::new(),
-            data: PathBuf::from("tidegate-data"),
-        }
+        Self::defaults()
     }
 }
 
-fn folder(text: &str) -> Result<PathBuf, &'static str> {
-    if text.is_empty() {
-        return Err("the path of a folder");
+policy::settings! {
+    /// What is written in `[storage]`.
+    pub struct StorageOptions {
+        /// Postgres for operations; with a password only as env:NAME or file:PATH.
+        operations: Secret = none, Kind::Secret { literal: true }, example "env:OPERATIONS_URL";
+        /// Redis for gates; with a password only as env:NAME or file:PATH.
+        gates: Secret = none, Kind::Secret { literal: true }, example "redis://redis.example.com";
+        /// Encrypts stored headers, bodies and tokens.
+        key: Secret = none, Kind::SECRET, example "env:TIDEGATE_KEY";
     }
-    Ok(PathBuf::from(text))
 }
 
-/// `[storage]`: what is shared between several machines; embedded where it is `None`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Storage {
-    /// Postgres for operations. A secret, for such addresses carry passwords.
-    pub operations: Option<Secret>,
-    /// Redis for gates. A secret, for such addresses carry passwords.
-    pub gates: Option<Secret>,
-}
-
-impl Storage {
-    pub(crate) fn read(section: &Section<'_>) -> Self {
-        let read = |name: &str, schemes: &[&str]| {
-            let written = section.node(name).and_then(|node| node.value.text());
-            let has_password = written.is_some_and(|text| text.contains('@'));
-            let literal = if has_password {
-                Literal::Refused
-            } else {
-                Literal::Allowed
-            };
-            let secret = section.secret(name, literal)?;
-            if !schemes
+/// Checks `[storage]` and refuses it: this build has no shared storage, and a setting that changes
+/// nothing would make several machines believe that they share.
+pub(crate) fn refuse_storage(reader: &Reader<'_>) {
+    let storage = reader.options::<StorageOptions>();
+    for (name, value, schemes) in [
+        (
+            "operations",
+            &storage.operations,
+            &["postgres://", "postgresql://"][..],
+        ),
+        (
+            "gates",
+            &storage.gates,
+            &["redis://", "rediss://", "unix://"],
+        ),
+        ("key", &storage.key, &[]),
+    ] {
+        let written = reader.node(name).and_then(|node| node.value.text());
+        let Some(text) = written else { continue };
+        let is_address = |secret: &Secret| {
+            schemes
                 .iter()
                 .any(|scheme| secret.expose().starts_with(scheme))
-            {
-                let what = format!(
-                    "expected an address that begins with `{}`",
-                    schemes.join("` or `")
-                );
-                let problem = Problem::about(&section.place_of(name), section.key(name), what);
-                section.reader.report(problem);
-            }
-            Some(secret)
         };
-        Self {
-            operations: read("operations", &["postgres://", "postgresql://"]),
-            gates: read("gates", &["redis://", "rediss://", "unix://"]),
+        match value {
+            Some(secret) if !schemes.is_empty() && !is_address(secret) => {
+                let schemes = schemes.join("` or `");
+                let what = format!("expected an address that begins with `{schemes}`");
+                reader.report(name, what);
+            }
+            Some(_) if has_password(text) => {
+                let what = "a password must not be written out, expected `env:NAME` or `file:PATH`";
+                reader.report(name, what);
+            }
+            _ => {}
         }
+        let what = "is not available: this build stores everything in `server.data`, expected no `storage`";
+        reader.report(name, what);
+    }
+}
+
+/// Whether a URL has a password, as in `scheme://user:password@host`. One with `/` in it counts too.
+fn has_password(url: &str) -> bool {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let user = rest.rsplit_once('@').map_or("", |(user, _)| user);
+    let Some((_, password)) = user.split_once(':') else {
+        return false;
+    };
+    // A port is no password, and an `@` may follow in the path.
+    let port = password.split(['/', '?', '#']).next().unwrap_or_default();
+    port == password || !port.chars().all(|c| c.is_ascii_digit())
+}
+
+policy::settings! {
+    /// What is written in `[client.NAME]`.
+    pub struct ClientOptions {
+        /// Sent as Tidegate-Token, or as basic auth in forward mode; never passed on.
+        token: Secret = none, Kind::SECRET, example "env:APP1_TOKEN";
+        /// What this client may send, like a gate's limits: ["1000/1m"].
+        limits: Vec<Limit> = "", Kind::list(&Limit::KIND, 8);
     }
 }
 
@@ -129,43 +168,51 @@ pub struct Client {
     pub token: Secret,
 }
 
-/// Reads all clients, and refuses to serve strangers.
+/// Reads all clients. Anything but loopback needs one.
 pub(crate) fn read_clients(
-    section: &Section<'_>,
-    server: &Section<'_>,
+    reader: &Reader<'_>,
+    server: &Reader<'_>,
     listen: SocketAddr,
 ) -> BTreeMap<String, Client> {
     let mut clients: BTreeMap<String, Client> = BTreeMap::new();
-    for (name, client) in section.sections() {
-        let Some(token) = client.require_secret("token", Literal::Refused) else {
+    for (name, client) in reader.tables() {
+        client.require("token", "a value");
+        let Some(token) = client.options::<ClientOptions>().token else {
             continue;
         };
-        // Two clients with one token cannot be told apart.
+        // Requests of two clients with one token could not be told apart.
         if let Some((other, _)) = clients.iter().find(|(_, other)| other.token == token) {
             let what = format!("is the token of `client.{other}` too, expected one of its own");
-            let problem = Problem::about(&client.place_of("token"), client.key("token"), what);
-            client.reader.report(problem);
+            client.report("token", what);
         }
         clients.insert(name.to_owned(), Client { token });
     }
-    if !listen.ip().is_loopback() && !section.is_written() {
+    if !listen.ip().is_loopback() && !reader.is_written() {
         server.expected("listen", "a loopback address, or a section `[client.NAME]` with a token: anything else would serve everyone");
     }
     clients
 }
 
-/// `[forward]`: HTTP_PROXY mode.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Forward {
-    /// Which hosts may be reached; none at all turns it off.
-    pub allow: Vec<HostPattern>,
+policy::settings! {
+    /// What is written in `[forward]`.
+    pub struct ForwardOptions;
+    /// `[forward]`: HTTP_PROXY mode.
+    #[derive(Eq)]
+    pub struct Forward(pub) {
+        /// Hosts that may be reached through it, such as ["*.example.com"].
+        allow: Vec<HostPattern> = "", Kind::list(&value::HOST_PATTERN, 1000);
+        /// Hosts that may not, even if they are allowed.
+        deny: Vec<HostPattern> = "", Kind::list(&value::HOST_PATTERN, 1000);
+    }
 }
 
-impl Forward {
-    pub(crate) fn read(section: &Section<'_>) -> Self {
-        Self {
-            allow: section.list("allow", str::parse).unwrap_or_default(),
-        }
+policy::settings! {
+    /// What is written in `[network]`.
+    pub struct NetworkOptions {
+        /// Networks such as ["10.1.0.0/16"]; an address written as an endpoint is allowed by itself.
+        allow: Vec<String> = "", Kind::list(&value::NETWORK, 1000);
+        /// The proxy that Tidegate itself uses.
+        proxy: String = none, value::URL, example "http://proxy.example.com:3128";
     }
 }
 
@@ -177,9 +224,41 @@ pub struct Network {
 }
 
 impl Network {
-    pub(crate) fn read(section: &Section<'_>) -> Self {
+    pub(crate) fn read(reader: &Reader<'_>) -> Self {
+        let allow = reader.options::<NetworkOptions>().allow.unwrap_or_default();
         Self {
-            allow: section.list("allow", value::network).unwrap_or_default(),
+            allow: allow.iter().flat_map(|text| value::network(text)).collect(),
+        }
+    }
+}
+
+policy::settings! {
+    /// What is written in `[telemetry]`.
+    pub struct TelemetryOptions;
+    /// `[telemetry]`: where traces go.
+    #[derive(Eq)]
+    pub struct Telemetry(pub) {
+        /// An OpenTelemetry collector.
+        otlp: String = none, value::URL, example "http://127.0.0.1:4318";
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_passwords_in_urls_but_not_user_names() {
+        for url in ["postgres://u:p@db/x", "redis://:p@h", "postgres://u:p/q@db"] {
+            assert!(has_password(url), "{url}");
+        }
+        for url in [
+            "postgres://user@host",
+            "postgres://db:5432/x",
+            "redis://h:6379/0?a=b@c",
+            "env:X",
+        ] {
+            assert!(!has_password(url), "{url}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Settings as people write them, and what is said about them.
+//! Settings as they are written, right and wrong.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,7 +18,7 @@ pub(crate) struct Made {
     variables: Vec<(String, String)>,
 }
 
-impl Surroundings for Made {
+impl Environment for Made {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         let file = self.files.get(&*path.to_string_lossy()).cloned();
         file.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
@@ -40,7 +40,15 @@ impl Made {
 
     /// Whatever the documents refer to.
     fn complete() -> Self {
-        let names = ["KEY_A", "APP1_TOKEN", "CRM_ID", "CRM_SECRET", "S", "R"];
+        let names = [
+            "KEY_A",
+            "APP1_TOKEN",
+            "CRM_ID",
+            "CRM_SECRET",
+            "HOOK_SECRET",
+            "S",
+            "R",
+        ];
         let variables = names.map(|name| (name.to_owned(), format!("value of {name}")));
         let url = (
             "OPERATIONS_URL".to_owned(),
@@ -92,7 +100,7 @@ fn problems_with(text: &str, made: &Made, flags: &[(&str, &str)]) -> String {
 
 #[test]
 fn the_default_file_is_the_default() {
-    assert_eq!(load(DEFAULT_FILE), Settings::default());
+    assert_eq!(load(&default_file()), Settings::default());
     assert_eq!(load(""), Settings::default());
 }
 
@@ -130,26 +138,67 @@ fn all_examples_of_the_default_file_are_right() {
     assert!(settings.credentials["crm"].refresh.is_some());
 }
 
-#[test]
-fn every_word_to_choose_is_known_to_its_policy() {
-    for key in table::ROOT.keys {
-        let table::Kind::Table(section) = key.kind else {
-            continue;
-        };
-        for key in section.keys {
-            if let table::Kind::Choice(words) = key.kind {
-                for word in words {
-                    load(&format!("[{}]\n{} = '{word}'", section.path, key.name));
-                }
+/// Every setting of every section, once.
+fn all_settings() -> Vec<(&'static str, &'static policy::setting::Setting)> {
+    fn collect(
+        section: &'static config::schema::Section,
+        found: &mut BTreeMap<&'static str, &'static config::schema::Section>,
+    ) {
+        if found.insert(section.path, section).is_none() {
+            let inner = section
+                .tables
+                .iter()
+                .filter_map(|inner| section.inner(inner.name));
+            for section in inner.chain(section.named.map(|named| named.section)) {
+                collect(section, found);
             }
         }
     }
-    for word in ["least_loaded", "round_robin", "first"] {
-        let endpoints = "[{ name = 'a', url = 'https://a' }]";
-        load(&format!(
-            "[pool.a]\nbalance = '{word}'\nendpoints = {endpoints}"
-        ));
+    let mut found = BTreeMap::new();
+    collect(&ROOT, &mut found);
+    let settings = found.into_iter();
+    settings
+        .flat_map(|(path, section)| section.settings().map(move |setting| (path, setting)))
+        .collect()
+}
+
+#[test]
+fn every_default_and_example_is_a_value_of_its_kind() {
+    for (path, setting) in all_settings() {
+        for text in [setting.default, setting.aimd, setting.example]
+            .into_iter()
+            .flatten()
+        {
+            let problems = setting.kind.check(setting.name, &setting.kind.split(text));
+            assert!(problems.is_empty(), "{path}: {problems:?}");
+        }
     }
+}
+
+#[test]
+fn the_default_file_has_every_setting_with_its_description() {
+    let file = default_file();
+    for (path, setting) in all_settings() {
+        let name = setting.name;
+        let is_in_line = [
+            "server.tls",
+            "operation.TYPE.webhook",
+            "rule.header",
+            "pool.NAME.endpoints",
+        ];
+        if is_in_line.contains(&path) || (setting.default, setting.example) == (None, None) {
+            assert!(file.contains(name), "{path}.{name}");
+            continue;
+        }
+        let is_host = path == "gate.HOST" && name != "share";
+        let description = default_file::description(setting);
+        assert!(
+            is_host || file.contains(&format!("# {description}\n")),
+            "{path}.{name}"
+        );
+        assert!(description.ends_with('.'), "{path}.{name}: {description}");
+    }
+    assert!(file.lines().all(|line| line.chars().count() <= 140));
 }
 
 #[test]
@@ -172,7 +221,7 @@ fn every_problem_is_told_in_one_run() {
         max_in_flight = 0
         min_rate = -1
         window = '10 parsecs'
-        limits = ['10', '5/1s']
+        limits = ['10', '5/1s', '6']
         max_rate = 1e99
         enabled = 'yes'
         shards = 3
@@ -198,16 +247,17 @@ fn every_problem_is_told_in_one_run() {
         [poll]
         other_retries = 1.5
     "), @r#"
-    t.toml:3:18: `server.listen` is `7070`, expected a string such as `"127.0.0.1:7070"`
+    t.toml:3:18: `server.listen` is `7070`, expected a string such as `"127.0.0.1:7070"`, not a whole number
     t.toml:4:17: `server.admin` is `127.0.0.1`, expected an IP address and a port such as `127.0.0.1:7070` or `[::1]:7070`
-    t.toml:6:20: `gate.max_wait` is `30`, expected a string with a number and a unit such as `"500ms"`, `"30s"` or `"5m"`
+    t.toml:6:20: `gate.max_wait` is `30`, expected a string with a number and a unit such as `"500ms"`, `"30s"` or `"5m"`, not a whole number
     t.toml:7:9: `gate.max_rat`: unknown setting; did you mean `max_rate`?
     t.toml:8:25: `gate.max_in_flight` is `0`, expected a whole number from 1 to 1000000
     t.toml:9:20: `gate.min_rate` is `-1`, expected a number of requests per second from 0.000001 to 1000000000
     t.toml:10:18: `gate.window` is `10 parsecs`, expected a number with a unit such as `500ms`, `30s` or `5m`
-    t.toml:11:18: `gate.limits` is `10,5/1s`, expected a count and a period such as `10/1s` or `5000/1d`
+    t.toml:11:19: `gate.limits[0]` is `10`, expected a count and a period such as `10/1s` or `5000/1d`
+    t.toml:11:33: `gate.limits[2]` is `6`, expected a count and a period such as `10/1s` or `5000/1d`
     t.toml:12:20: `gate.max_rate` is `1e99`, expected a number of requests per second from 0.000001 to 1000000000
-    t.toml:13:19: `gate.enabled` is `yes`, expected `true` or `false`
+    t.toml:13:19: `gate.enabled` is `yes`, expected `true` or `false`, not a string
     t.toml:14:18: `gate.shards` is `3`, expected a power of two from 1 to 65536
     t.toml:15:20: `gate.strategy` is `aimed`, expected `adaptive`, `aimd` or `fixed`; did you mean `aimd`?
     t.toml:16:10: `gates`: unknown setting; did you mean `gate`?
@@ -217,11 +267,11 @@ fn every_problem_is_told_in_one_run() {
     t.toml:22:41: `forward.allow[1]` is `*`, expected a name of letters, digits, `-` and `_` with dots between
     t.toml:24:18: `network.allow[0]` is `10.1.2.3/8`, expected a network whose address ends with zeros, such as `10.1.0.0/16`
     t.toml:26:24: `jobs.status_limit` is `60`, expected a count and a period such as `10/1s` or `5000/1d`
-    t.toml:28:16: `trails.keep` is `2026-01-01`, expected a whole number
+    t.toml:28:16: `trails.keep` is `2026-01-01`, expected a whole number from 0 to 10000000, not a date
     t.toml:30:18: `backoff.mine.jitter` is `wild`, expected `none`, `full` or two factors in order such as `0.5..1.5`, the second above 0 and at most 10
     t.toml:31:24: `backoff.mine.max_attempts` is `0`, expected a whole number from 1 to 10000
     t.toml:33:18: `run.growth` is `cubic`, expected `linear` or `double`
-    t.toml:35:25: `poll.other_retries` is `1.5`, expected a whole number
+    t.toml:35:25: `poll.other_retries` is `1.5`, expected a whole number from 0 to 1000, not a fraction
     "#);
 }
 
@@ -246,7 +296,7 @@ fn contradictions_are_told_where_they_are_written() {
     "), @r#"
     t.toml:3:20: `gate.min_rate` is `5`, expected at most `max_rate` (1)
     t.toml:6:20: `gate."a.example.com".min_rate` is `3`, expected at most `max_rate` (1)
-    t.toml:10:16: `backoff.mine.base` is `60s`, expected at most `max` (1s)
+    t.toml:10:16: `backoff.mine.base` is `1m`, expected at most `max` (1s)
     t.toml:13:18: `server.listen` is `127.0.0.1:7071`, expected another address than `server.admin`
     t.toml:16:25: `http.replay_buffer` is `1MiB`, expected at most `max_body` (1KiB)
     "#);
@@ -269,7 +319,7 @@ fn names_given_twice_are_told() {
         [pool.llm]
     "), @r#"
     t.toml:4:9: `max_rate` is given twice, expected once
-    t.toml:5:20: `gate.max_wait` is `5`, expected a string with a number and a unit such as `"500ms"`, `"30s"` or `"5m"`
+    t.toml:5:20: `gate.max_wait` is `5`, expected a string with a number and a unit such as `"500ms"`, `"30s"` or `"5m"`, not a whole number
     t.toml:6:15: `gate."a.example.com"`: the host `a.example.com` has two sections, expected one
     t.toml:10:77: `pool.llm.endpoints[0].headers.accept` is given twice, in different letters; expected once
     t.toml:11:20: `pool.llm.endpoints[1].name` is `a`, expected a name that no other endpoint of the pool has
@@ -317,12 +367,12 @@ fn endpoints_have_names_and_addresses_without_secrets() {
     t.toml:6:76: `pool."my pool".endpoints[2].headers."x y"`: wrong name, expected the name of a header, such as `authorization`
     t.toml:6:88: `pool."my pool".endpoints[2].headers.host` is set for every request anyway, expected another header
     t.toml:6:109: `pool."my pool".endpoints[2].headers.authorization`: a secret must not be written out, expected `env:NAME` or `file:PATH`
-    t.toml:6:128: `pool."my pool".endpoints[2].weight`: unknown setting, expected one of: name, url, headers
+    t.toml:6:128: `pool."my pool".endpoints[2].weight`: unknown setting, expected one of: name, url, ca, client_cert, client_key, http2, headers
     t.toml:8:9: `pool.ok.rule[0]` has no condition, expected `status`, `header`, `code` or `text`
     t.toml:8:16: `pool.ok.endpoints` is missing, expected at least one endpoint such as `{ name = "a", url = "https://a.example.com" }`
-    t.toml:9:19: `pool.ok.rule[0].verdict` is `fine`, expected one of `success`, `throttled`, `overloaded`, `unreachable`, `quota_exhausted`, `unauthorized`, `conflict`, `rejected`
+    t.toml:9:19: `pool.ok.rule[0].verdict` is `fine`, expected `success`, `throttled`, `overloaded`, `unreachable`, `quota_exhausted`, `unauthorized`, `conflict` or `rejected`
     t.toml:11:19: `pool.ok.rule[1].status[0]` is `99`, expected a whole number from 100 to 999
-    t.toml:11:23: `pool.ok.rule[1].status[1]` is `x`, expected a whole number
+    t.toml:11:23: `pool.ok.rule[1].status[1]` is `x`, expected a whole number from 100 to 999, not a string
     "#);
 }
 
@@ -363,8 +413,10 @@ fn secrets_are_references_that_lead_somewhere() {
     t.toml:15:17: `client.binary.token`: the file `/binary` is not UTF-8
     t.toml:16:17: `client.none.token` is missing, expected a value
     t.toml:20:17: `client.same2.token` is the token of `client.same1` too, expected one of its own
-    t.toml:22:22: `storage.operations`: a secret must not be written out, expected `env:NAME` or `file:PATH`
+    t.toml:22:22: `storage.operations`: a password must not be written out, expected `env:NAME` or `file:PATH`
+    t.toml:22:22: `storage.operations` is not available: this build stores everything in `server.data`, expected no `storage`
     t.toml:23:17: `storage.gates`: expected an address that begins with `redis://` or `rediss://` or `unix://`
+    t.toml:23:17: `storage.gates` is not available: this build stores everything in `server.data`, expected no `storage`
     "#);
 }
 
@@ -540,7 +592,7 @@ fn hostile_nesting_is_refused_and_does_no_harm() {
 
 /// Pieces of settings files, right and wrong.
 fn pieces() -> impl Strategy<Value = String> {
-    let mut pieces: Vec<String> = DEFAULT_FILE
+    let mut pieces: Vec<String> = default_file()
         .lines()
         .map(|line| line.trim_start_matches('#').to_owned())
         .collect();
@@ -578,7 +630,7 @@ fn every_problem_is_inside(bytes: &[u8]) -> Result<(), TestCaseError> {
     prop_assert!(!problems.is_empty());
     let lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
     for problem in problems {
-        let Place::File { line, column, .. } = problem.place else {
+        let Location::File { line, column, .. } = problem.location else {
             return Err(TestCaseError::fail(format!("no place: {problem}")));
         };
         prop_assert!(line >= 1 && line <= lines.len(), "{}", problem);

@@ -1,4 +1,4 @@
-//! Kinds of values that no policy knows: sizes, addresses, URLs, hosts, networks.
+//! Kinds of values that no policy has: sizes, addresses, URLs, hosts, networks.
 //!
 //! Each is read by a function from text to a type, or to what was expected instead.
 
@@ -9,7 +9,59 @@ use std::str::FromStr;
 use ipnet::IpNet;
 use policy::hosts::HostPattern;
 use policy::key;
+use policy::setting::{self, Format, Kind};
 use url::Url;
+
+use super::secret::SecretPattern;
+
+macro_rules! formats {
+    ($($(#[$doc:meta])+ $NAME:ident: $name:literal, $example:literal, $pattern:expr, $read:expr;)+) => {$(
+        $(#[$doc])+
+        pub(crate) const $NAME: Kind = Kind::Format(&Format::of($name, $example, $pattern, |text| {
+            $read(text).map(drop).map_err(str::to_owned)
+        }));
+    )+};
+}
+
+formats! {
+    /// Where to listen.
+    ADDRESS: "address", "\"127.0.0.1:7070\"", Some(":[0-9]+$"), address;
+    /// One host.
+    HOST: "host", "\"tidegate.example.com\"", None, host;
+    /// A host, or all below one.
+    HOST_PATTERN: "host", "\"*.example.com\"", None, str::parse::<HostPattern>;
+    /// A web origin.
+    ORIGIN: "origin", "\"https://app.example.com\"", Some("^https?://"), origin;
+    /// A pattern of references to secrets.
+    REFERENCES: "reference", "\"env:LLM_*\"", Some("^(env|file):."), str::parse::<SecretPattern>;
+    /// A network, or one address.
+    NETWORK: "network", "\"10.1.0.0/16\"", None, network;
+    /// The name of a header.
+    HEADER_NAME: "header name", "\"authorization\"", None, header_name;
+    /// The name of an endpoint.
+    ENDPOINT_NAME: "name", "\"a\"", None, super::pool::endpoint_name;
+    /// The path of a folder.
+    FOLDER: "path", "\"tidegate-data\"", None, folder;
+    /// A file that holds a certificate or a key.
+    FILE: "file", "\"file:/etc/tls/cert.pem\"", Some("^file:."), file;
+    /// A size or `none`.
+    SIZE: "size", "\"1MiB\"", Some("^(none|[0-9_]+ ?(B|[KMG]iB|[kMG]B))$"), str::parse::<Size>;
+    /// A size of something that is kept in memory.
+    BOUNDED_SIZE: "size", "\"1MiB\"", Some("^[0-9_]+ ?(B|[KMG]iB|[kMG]B)$"), bounded;
+    /// Bytes per second.
+    BYTE_RATE: "rate", "\"1KiB/s\"", Some("^[0-9_]+ ?(B|[KMG]iB|[kMG]B)/s$"), byte_rate;
+}
+
+/// A URL of `http` or `https`; a message shows it without what may be secret in it.
+pub(crate) const URL: Kind = Kind::Format(&Format {
+    shown: Some(shown_url),
+    ..Format::of(
+        "URL",
+        "\"https://api.example.com/v1\"",
+        Some("^https?://"),
+        |text| http_url(text).map(drop).map_err(str::to_owned),
+    )
+});
 
 /// A number of bytes, or no bound at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,12 +83,12 @@ impl FromStr for Size {
         }
         let digits = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '_');
         let (number, unit) = text.split_at(text.len() - digits.len());
-        let number: u64 = policy::setting::number(number).ok_or(EXPECTED)?;
+        let number: u64 = setting::number(number).ok_or(EXPECTED)?;
         let (_, bytes) = UNITS
             .iter()
             .find(|(name, _)| *name == unit.trim())
             .ok_or(EXPECTED)?;
-        let size = number.checked_mul(*bytes).filter(|size| *size <= LARGEST);
+        let size = number.checked_mul(*bytes).filter(|size| *size <= MAX_SIZE);
         size.map(Self::Bytes)
             .ok_or("a size of at most 1024GiB, or `none`")
     }
@@ -56,6 +108,8 @@ impl fmt::Display for Size {
     }
 }
 
+policy::setting_values!(Size);
+
 const UNITS: [(&str, u64); 7] = [
     ("B", 1),
     ("KiB", 1 << 10),
@@ -66,13 +120,34 @@ const UNITS: [(&str, u64); 7] = [
     ("GB", 1_000_000_000),
 ];
 
-const LARGEST: u64 = 1 << 40;
+const MAX_SIZE: u64 = 1 << 40;
 
 /// A size that has a bound.
 pub(crate) fn bounded(text: &str) -> Result<u64, &'static str> {
     match text.parse()? {
         Size::None => Err("a size such as `1MiB`; what is kept in memory has a bound"),
         Size::Bytes(bytes) => Ok(bytes),
+    }
+}
+
+/// Bytes per second, as in `1KiB/s`.
+pub(crate) fn byte_rate(text: &str) -> Result<u64, &'static str> {
+    const EXPECTED: &str = "a size per second such as `1KiB/s`";
+    let size = text.strip_suffix("/s").ok_or(EXPECTED)?;
+    bounded(size.trim()).map_err(|_| EXPECTED)
+}
+
+fn folder(text: &str) -> Result<(), &'static str> {
+    match text {
+        "" => Err("the path of a folder"),
+        _ => Ok(()),
+    }
+}
+
+fn file(text: &str) -> Result<(), &'static str> {
+    match text.strip_prefix("file:") {
+        Some(path) if !path.is_empty() => Ok(()),
+        _ => Err("a file such as `file:/etc/tls/cert.pem`"),
     }
 }
 
@@ -152,14 +227,6 @@ pub(crate) fn network(text: &str) -> Result<IpNet, &'static str> {
     Ok(network)
 }
 
-/// Any text but none.
-pub(crate) fn filled(text: &str) -> Result<String, &'static str> {
-    if text.is_empty() {
-        return Err("some text");
-    }
-    Ok(text.to_owned())
-}
-
 /// The name of a header.
 pub(crate) fn header_name(text: &str) -> Result<String, &'static str> {
     let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
@@ -174,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_have_units() {
+    fn reads_sizes_with_units() {
         let check = |text: &str, size| assert_eq!(text.parse(), Ok(size), "{text}");
         check("none", Size::None);
         check("0B", Size::Bytes(0));
@@ -190,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_are_of_the_web_and_without_secrets() {
+    fn refuses_urls_of_other_schemes_or_with_user_info() {
         assert!(http_url("https://a.example.com/v1").is_ok());
         assert!(http_url("http://127.0.0.1:8080").is_ok());
         for bad in [
@@ -210,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shown_url_has_no_secrets() {
+    fn shows_urls_without_secrets() {
         assert_eq!(
             shown_url("https://u:S@a.example.com/S?S#S"),
             "https://…@a.example.com/…"
@@ -221,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn origins_are_normalized_and_have_no_path() {
+    fn normalizes_origins_and_refuses_paths() {
         assert_eq!(
             origin("HTTPS://App.example.com:443").unwrap(),
             "https://app.example.com"
@@ -245,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_are_whole() {
+    fn refuses_networks_with_host_bits() {
         assert!(network("10.1.0.0/16").is_ok());
         assert!(network("fd00::/8").is_ok());
         assert_eq!(network("10.0.0.1").unwrap().to_string(), "10.0.0.1/32");
@@ -255,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_have_no_port_and_patterns_one_star_in_front() {
+    fn refuses_hosts_with_ports_and_patterns_with_other_stars() {
         for bad in [
             "",
             "*",

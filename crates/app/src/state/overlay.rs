@@ -11,7 +11,7 @@ use store::{AddedEndpoint, StoredState};
 use tidegate::{LadderOptions, LadderSettings};
 
 use crate::exchange::Trust;
-use crate::settings::{self, Endpoint, Settings, Surroundings};
+use crate::settings::{self, Endpoint, Environment, Settings};
 
 /// All run-time changes, by pool.
 #[derive(Clone, Debug, Default)]
@@ -33,7 +33,7 @@ impl Overlay {
     pub(super) fn restore(
         stored: &StoredState,
         settings: &Settings,
-        surroundings: &dyn Surroundings,
+        environment: &dyn Environment,
     ) -> (Self, Vec<String>) {
         let mut overlay = Self::default();
         let mut warnings = Vec::new();
@@ -49,7 +49,7 @@ impl Overlay {
             overlay.remove(&removed.pool, &removed.name);
         }
         for added in &stored.added {
-            match read_added(added, settings, surroundings) {
+            match read_added(added, settings, environment) {
                 Ok(endpoint) => overlay.add(&added.pool, endpoint),
                 Err(why) => warnings.push(format!(
                     "endpoint `{}` of pool `{}`, which was added at run time, is left out: {why}",
@@ -139,7 +139,7 @@ pub(super) fn with_changes(
 fn read_added(
     added: &AddedEndpoint,
     settings: &Settings,
-    surroundings: &dyn Surroundings,
+    environment: &dyn Environment,
 ) -> Result<Endpoint, String> {
     let url = settings::http_url(&added.url).map_err(|expected| format!("expected {expected}"))?;
     let mut headers = Vec::new();
@@ -148,7 +148,7 @@ fn read_added(
             let reference = reference.as_str();
             return Err(format!("`server.secrets` does not allow `{reference}`"));
         }
-        let secret = settings::follow(reference.as_str(), surroundings)?;
+        let secret = settings::follow(reference.as_str(), environment)?;
         let secret = secret.ok_or_else(|| format!("header `{name}` is no reference"))?;
         headers.push((name.clone(), secret));
     }

@@ -13,7 +13,7 @@ use app::core::Core;
 use app::gateway::Gateway;
 use app::log::{Format, Level, Log};
 use app::mock::{Mock, MockSettings, Script};
-use app::settings::{Settings, Sources, Surroundings};
+use app::settings::{Environment, Settings, Sources};
 use app::state::State;
 use socket2::{Domain, Socket, Type};
 use store::Store;
@@ -125,7 +125,7 @@ fn read(settings: &str) -> Settings {
 /// Secrets are not written into settings: `env:NAME` is `value-of-NAME` here.
 struct Variables;
 
-impl Surroundings for Variables {
+impl Environment for Variables {
     fn read(&self, _path: &Path) -> io::Result<Vec<u8>> {
         Err(io::ErrorKind::NotFound.into())
     }

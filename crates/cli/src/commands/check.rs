@@ -106,6 +106,7 @@ fn report_text(file: Option<&str>, report: &Report) -> String {
         "attempts",
         "sends",
         "waits",
+        "estimate",
         "amplification",
         "bounded by",
     ];
@@ -127,6 +128,7 @@ const NOTES: &str = "
 attempts       sends that count, over all endpoints together
 sends          with one more for each refresh of a credential
 waits          from the shortest to the longest, between attempts
+estimate       all delays before jitter and maximum, the one after the last send included
 amplification  sends per request within the retry budget, and what its minimum allows
 bounded by     what ends a wait that the server names (Retry-After): it uses no attempt up
 ";
@@ -140,6 +142,7 @@ fn row(route: &Route) -> Vec<String> {
         route.attempts.to_string(),
         route.sends.to_string(),
         format!("{} to {}", Rounded(least), Rounded(most)),
+        Rounded(route.estimate_total).to_string(),
         amplification(route.amplification),
         bound(route.bound),
     ]
@@ -191,6 +194,7 @@ fn route_json(route: &Route) -> Value {
         "sends": route.sends,
         "min_wait_ms": millis(least),
         "max_wait_ms": millis(most),
+        "estimate_total_ms": millis(route.estimate_total),
         "amplification": {
             "sustained": route.amplification.sustained,
             "peak": route.amplification.peak,

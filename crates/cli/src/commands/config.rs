@@ -30,7 +30,7 @@ Examples:
 
 pub(super) fn run(args: &ConfigArgs, output: &Output) -> Result<(), Failure> {
     match args.document {
-        Document::Default => output.text(app::settings::DEFAULT_FILE),
+        Document::Default => output.text(&app::settings::default_file()),
         Document::Schema => output.json(&app::settings::schema()),
     }
 }

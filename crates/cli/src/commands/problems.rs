@@ -1,8 +1,8 @@
 //! Problems of settings and scenarios, reported the same way by every command.
 
 use anyhow::anyhow;
+use config::{Location, Problem};
 use serde_json::{Value, json};
-use sim::written::problem::{Place, Problem};
 
 use super::Failure;
 use crate::exit::Exit;
@@ -33,8 +33,8 @@ pub(super) fn failure(
 
 /// The problem in one line. A flag that stands for one setting is named instead of that setting.
 fn message(problem: &Problem) -> String {
-    match (&problem.place, &problem.value) {
-        (Place::Flag(flag), Some(value)) if !holds_several(flag) => {
+    match (&problem.location, &problem.value) {
+        (Location::Flag(flag), Some(value)) if !holds_several(flag) => {
             format!("`{flag}` is `{value}`, {}", problem.what)
         }
         _ => problem.to_string(),
@@ -52,15 +52,15 @@ fn record(file: Option<&str>, problems: &[Problem]) -> Value {
 }
 
 fn problem_record(problem: &Problem) -> Value {
-    let (file, line, column) = match &problem.place {
-        Place::File { file, line, column } => (Some(&**file), Some(line), Some(column)),
-        Place::Unread(file) => (Some(&**file), None, None),
-        Place::Variable(_) | Place::Flag(_) | Place::Default => (None, None, None),
+    let (file, line, column) = match &problem.location {
+        Location::File { file, line, column } => (Some(&**file), Some(line), Some(column)),
+        Location::UnreadableFile(file) => (Some(&**file), None, None),
+        Location::Variable(_) | Location::Flag(_) | Location::Default => (None, None, None),
     };
-    let (variable, flag) = match &problem.place {
-        Place::Variable(name) => (Some(name), None),
-        Place::Flag(name) => (None, Some(name)),
-        Place::File { .. } | Place::Unread(_) | Place::Default => (None, None),
+    let (variable, flag) = match &problem.location {
+        Location::Variable(name) => (Some(name), None),
+        Location::Flag(name) => (None, Some(name)),
+        Location::File { .. } | Location::UnreadableFile(_) | Location::Default => (None, None),
     };
     json!({
         "file": file,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow};
 use app::admin::Token;
 use app::admin::client::{Client, ClientError};
-use app::settings::{ADMIN_TOKEN_VARIABLE, Process, Server, Surroundings};
+use app::settings::{ADMIN_TOKEN_VARIABLE, Environment, Process, Server};
 use clap::Args;
 
 use super::{Failure, problems, settings};

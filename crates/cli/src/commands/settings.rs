@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use app::settings::{
-    CONFIG_VARIABLE, Flag, Problem, Process, Server, Settings, Sources, Surroundings,
+    CONFIG_VARIABLE, Environment, Flag, Problem, Process, Server, Settings, Sources,
 };
 
 /// Settings, and the file they were read from.

@@ -43,19 +43,23 @@ fn check_prints_the_worst_case_of_valid_settings() {
     --- stdout
     tidegate.toml has no errors. The worst case of one request:
 
-    route                backoff     endpoints  attempts  sends  waits            amplification       bounded by
-    pool llm             standard            2         5      5  8s to 23s        1.2; 5 up to 2.5/s  max_wait 10s
-    gate *.example.com   crawl               1         3      3  0s to 1s         1.2; 3 up to 5.0/s  max_wait 10s
-    gate *               crawl               1         3      3  0s to 1s         1.2; 3 up to 5.0/s  max_wait 30s
-    forward *            standard            1         5      5  8s to 23s        1.2; 5 up to 2.5/s  max_wait 30s
-    operation analytics  background          1         7      7  1m 3s to 2m 33s  1.2; 7 up to 1.7/s  expires_after 1d
-    operation default    standard            1         5      5  8s to 23s        1.2; 5 up to 2.5/s  expires_after 1d
+    route                backoff     endpoints  attempts  sends  waits            estimate  amplification       bounded by
+    pool llm             standard            2         5      5  8s to 23s        31s       1.2; 5 up to 2.5/s  max_wait 10s
+    gate *.example.com   crawl               1         3      3  0s to 1s         2s        1.2; 3 up to 5.0/s  max_wait 10s
+    gate *               crawl               1         3      3  0s to 1s         2s        1.2; 3 up to 5.0/s  max_wait 30s
+    forward *            standard            1         5      5  8s to 23s        31s       1.2; 5 up to 2.5/s  max_wait 30s
+    operation analytics  background          1         7      7  1m 3s to 2m 33s  4m 14s    1.2; 7 up to 1.7/s  expires_after 1d
+    operation default    standard            1         5      5  8s to 23s        31s       1.2; 5 up to 2.5/s  expires_after 1d
 
     attempts       sends that count, over all endpoints together
     sends          with one more for each refresh of a credential
     waits          from the shortest to the longest, between attempts
+    estimate       all delays before jitter and maximum, the one after the last send included
     amplification  sends per request within the retry budget, and what its minimum allows
     bounded by     what ends a wait that the server names (Retry-After): it uses no attempt up
+
+    warning: `forward` has no effect: this build does not act on it
+    warning: `operation.analytics` has no effect: this build does not act on it
     ");
 }
 
@@ -82,6 +86,7 @@ fn check_prints_the_worst_case_as_json() {
             "setting": "max_wait"
           },
           "endpoints": 1,
+          "estimate_total_ms": 1400,
           "kind": "gate",
           "max_wait_ms": 600,
           "min_wait_ms": 0,
@@ -101,6 +106,7 @@ fn check_prints_the_worst_case_as_json() {
             "setting": "expires_after"
           },
           "endpoints": 1,
+          "estimate_total_ms": 31000,
           "kind": "operation",
           "max_wait_ms": 22500,
           "min_wait_ms": 7500,
@@ -133,14 +139,15 @@ backoff = "background"
     --- stdout
     tidegate.toml has no errors. The worst case of one request:
 
-    route              backoff     endpoints  attempts  sends  waits            amplification       bounded by
-    pool one           background          1         7      7  1m 3s to 2m 33s  1.2; 7 up to 1.7/s  max_wait 1s
-    gate *             crawl               1         3      3  0s to 1s         1.2; 3 up to 5.0/s  max_wait 1s
-    operation default  standard            1         5      5  8s to 23s        1.2; 5 up to 2.5/s  expires_after 1d
+    route              backoff     endpoints  attempts  sends  waits            estimate  amplification       bounded by
+    pool one           background          1         7      7  1m 3s to 2m 33s  4m 14s    1.2; 7 up to 1.7/s  max_wait 1s
+    gate *             crawl               1         3      3  0s to 1s         2s        1.2; 3 up to 5.0/s  max_wait 1s
+    operation default  standard            1         5      5  8s to 23s        31s       1.2; 5 up to 2.5/s  expires_after 1d
 
     attempts       sends that count, over all endpoints together
     sends          with one more for each refresh of a credential
     waits          from the shortest to the longest, between attempts
+    estimate       all delays before jitter and maximum, the one after the last send included
     amplification  sends per request within the retry budget, and what its minimum allows
     bounded by     what ends a wait that the server names (Retry-After): it uses no attempt up
 
@@ -163,13 +170,14 @@ fn check_without_a_file_uses_the_defaults() {
     --- stdout
     tidegate.toml does not exist. The worst case with the defaults:
 
-    route              backoff   endpoints  attempts  sends  waits      amplification       bounded by
-    gate *             crawl             1         3      3  0s to 1s   1.2; 3 up to 5.0/s  max_wait 30s
-    operation default  standard          1         5      5  8s to 23s  1.2; 5 up to 2.5/s  expires_after 1d
+    route              backoff   endpoints  attempts  sends  waits      estimate  amplification       bounded by
+    gate *             crawl             1         3      3  0s to 1s   2s        1.2; 3 up to 5.0/s  max_wait 30s
+    operation default  standard          1         5      5  8s to 23s  31s       1.2; 5 up to 2.5/s  expires_after 1d
 
     attempts       sends that count, over all endpoints together
     sends          with one more for each refresh of a credential
     waits          from the shortest to the longest, between attempts
+    estimate       all delays before jitter and maximum, the one after the last send included
     amplification  sends per request within the retry budget, and what its minimum allows
     bounded by     what ends a wait that the server names (Retry-After): it uses no attempt up
     ");
@@ -228,8 +236,8 @@ fn wrong_type() {
     assert_snapshot!(check("[gate]\nmax_in_flight = \"many\"\nlimits = \"10/1s\"\n[pool]\nllm = 5\n"), @r#"
     exit 2
     --- stderr
-    error: tidegate.toml:2:17: `gate.max_in_flight` is `many`, expected a whole number
-    error: tidegate.toml:3:10: `gate.limits` is `10/1s`, expected a list, each a string such as `"10/1s"` or `"5000/1d"`
+    error: tidegate.toml:2:17: `gate.max_in_flight` is `many`, expected a whole number from 1 to 1000000, not a string
+    error: tidegate.toml:3:10: `gate.limits` is `10/1s`, expected a list, each a string such as `"10/1s"`, not a string
     error: tidegate.toml:5:1: `pool.llm`: expected a table
     hint: `tidegate config default` prints every setting with its default
     "#);
@@ -283,7 +291,7 @@ fn wrong_unit_or_none() {
     assert_snapshot!(check(text), @r#"
     exit 2
     --- stderr
-    error: tidegate.toml:2:12: `gate.max_wait` is `30`, expected a string with a number and a unit such as `"500ms"`, `"30s"` or `"5m"`
+    error: tidegate.toml:2:12: `gate.max_wait` is `30`, expected a string with a number and a unit such as `"500ms"`, `"30s"` or `"5m"`, not a whole number
     error: tidegate.toml:3:12: `gate.max_hold` is `30`, expected a number with a unit such as `500ms`, `30s` or `5m`
     error: tidegate.toml:4:10: `gate.window` is `10 minutes`, expected a number with a unit such as `500ms`, `30s` or `5m`
     error: tidegate.toml:6:17: `http.replay_buffer` is `1MB2`, expected a number with a unit such as `64KiB` or `1MiB`, or `none`
@@ -347,8 +355,8 @@ fn check_prints_all_problems_as_json() {
           "flag": null,
           "key": "gate.max_wait",
           "line": 2,
-          "message": "tidegate.toml:2:12: `gate.max_wait` is `30`, expected a string with a number and a unit such as `\"500ms\"`, `\"30s\"` or `\"5m\"`",
-          "problem": "expected a string with a number and a unit such as `\"500ms\"`, `\"30s\"` or `\"5m\"`",
+          "message": "tidegate.toml:2:12: `gate.max_wait` is `30`, expected a string with a number and a unit such as `\"500ms\"`, `\"30s\"` or `\"5m\"`, not a whole number",
+          "problem": "expected a string with a number and a unit such as `\"500ms\"`, `\"30s\"` or `\"5m\"`, not a whole number",
           "value": "30",
           "variable": null
         },
@@ -432,7 +440,7 @@ fn rejects_a_set_flag_without_a_value() {
     exit 2
     --- stderr
     error: --set gate: `gate` is a section, expected a setting in it
-    error: --set no.such: `no`: unknown setting, expected one of: server, storage, gate, backoff, pool, forward, network, client, http, retry_budget, trails, run, poll, operation, credential, jobs
+    error: --set no.such: `no`: unknown setting, expected one of: server, storage, gate, backoff, pool, forward, network, client, http, retry_budget, trails, run, poll, operation, credential, fetch, jobs, telemetry
     hint: `tidegate config default` prints every setting with its default
     ");
 }

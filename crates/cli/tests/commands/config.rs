@@ -19,10 +19,10 @@ fn beginning(args: &str) -> String {
 #[test]
 fn default_file() {
     assert_snapshot!(beginning("config default"), @r#"
-    # Settings of Tidegate, with their defaults. `tidegate check` tells what a file like this one comes to.
+    # Settings of Tidegate, with their defaults. `tidegate check` shows what a file like this one comes to.
     #
-    # Lines that begin with `# ` explain. Lines that begin with `#` alone are examples: take it away to
-    # use them. Durations have a unit: "500ms", "30s", "5m", "1h", "1d". Every setting can be given in the
+    # Lines that begin with `# ` explain. Lines that begin with `#` alone are examples: remove it to use
+    # them. Durations have a unit: "500ms", "30s", "5m", "1h", "1d". Every setting can be given in the
     # environment instead, TIDEGATE_GATE__MAX_RATE for `max_rate` of `[gate]`.
 
     # Where Tidegate listens and keeps its data.
@@ -52,7 +52,7 @@ fn schema() {
             "properties": {
               "base": {
                 "default": "1s",
-                "description": "The wait after the first failed send; it doubles from there.",
+                "description": "The wait after the first failed send, before jitter.",
                 "pattern": "^([0-9]+(\\.[0-9]+)?(ns|us|ms|s|m|h|d) ?)+$",
                 "type": "string"
               },

@@ -478,7 +478,7 @@ fn simulate_reads_a_scenario_from_stdin() {
     assert_snapshot!(shown(&wrong), @"
     exit 2
     --- stderr
-    error: stdin:3:8: `upstream.rate` is `0`, expected a number of requests per second above 0 and up to 1000000
+    error: stdin:3:8: `upstream.rate` is `0`, expected a number of requests per second above 0 and at most 1000000
     hint: `tidegate simulate --show o1` prints a valid scenario, `--help` shows how flags are written
     ");
 }

@@ -71,16 +71,17 @@ fn reports_all_wrong_flags_in_one_run() {
             "--set", "window",
         ]),
         @"
-        exit 2
-        --- stderr
-        error: `--clients` is `0`, expected a whole number from 1 to 10000
-        error: `--duration` is `300`, expected a number with a unit such as `500ms`, `30s` or `5m`
-        error: --set: `window`: expected KEY=VALUE
-        error: --set max_rat: `client[0].max_rat`: unknown setting; did you mean `max_rate`?
-        error: `--strategy` is `fixed`, expected `fixed:RATE` with a rate such as `fixed:50`, in requests per second
-        error: --upstream: `upstream.kind` is `buckt`, expected `bucket`, `window` or `slots`; did you mean `bucket`?
-        hint: `tidegate simulate --show o1` prints a valid scenario, `--help` shows how flags are written
-        "
+    exit 2
+    --- stderr
+    error: `--clients` is `0`, expected a whole number from 1 to 10000
+    error: `--duration` is `300`, expected a number with a unit such as `500ms`, `30s` or `5m`
+    error: --set: `window`: expected KEY=VALUE
+    error: --set max_rat: `client[0].max_rat`: unknown setting; did you mean `max_rate`?
+    error: `--strategy` is `fixed`, expected `fixed:RATE` with a rate such as `fixed:50`, in requests per second
+    error: --upstream: `upstream.kind` is `buckt`, expected `bucket`, `window` or `slots`; did you mean `bucket`?
+    error: --upstream: `upstream.rate` is `fast`, expected a number of requests per second above 0 and at most 1000000
+    hint: `tidegate simulate --show o1` prints a valid scenario, `--help` shows how flags are written
+    "
     );
 }
 
@@ -141,28 +142,28 @@ fn wrong_values() {
                 latency = 70\nlatency_spread = 9\nretry_after = 1\nfailure_rate = 2\n\
                 steps = { at = \"1s\" }\noutage = [{ from = \"9s\", to = \"5s\" }]\nban = { excesses = 0 }\n\
                 [[client]]\ncount = 1.5\nbacklog = \"lots\"\nstart = \"5\"\nmax_rate = 1\nmin_rate = 2\n";
-    assert_snapshot!(simulate_file(text, &[]), @"
+    assert_snapshot!(simulate_file(text, &[]), @r#"
     exit 2
     --- stderr
     error: api.toml:1:12: `duration` is `0s`, expected a duration above zero
     error: api.toml:2:8: `seed` is `-1`, expected a whole number from 0 to 18446744073709551615
-    error: api.toml:5:8: `upstream.rate` is `50`, expected a number of requests per second above 0 and up to 1000000
+    error: api.toml:5:8: `upstream.rate` is `50`, expected a number of requests per second above 0 and at most 1000000, not a string
     error: api.toml:6:9: `upstream.burst` is `0`, expected a number of requests from 1 to 1000000000
-    error: api.toml:7:11: `upstream.latency` is `70`, expected a number with a unit such as `500ms`, `30s` or `5m`
+    error: api.toml:7:11: `upstream.latency` is `70`, expected a string with a number and a unit such as `"500ms"`, `"30s"` or `"5m"`, not a whole number
     error: api.toml:8:18: `upstream.latency_spread` is `9`, expected a number from 0 to 5
-    error: api.toml:9:15: `upstream.retry_after` is `1`, expected `true` or `false`
+    error: api.toml:9:15: `upstream.retry_after` is `1`, expected `true` or `false`, not a whole number
     error: api.toml:10:16: `upstream.failure_rate` is `2`, expected a share from 0 to 1
     error: api.toml:11:9: `upstream.steps` is `a table`, expected a list of tables
     error: api.toml:12:31: `upstream.outage[0].to` is `5s`, expected later than `from` (9s)
-    error: api.toml:13:1: `upstream.ban.within` is missing, expected a duration such as `500ms`, `30s` or `5m`
-    error: api.toml:13:1: `upstream.ban.for` is missing, expected a duration such as `500ms`, `30s` or `5m`
+    error: api.toml:13:1: `upstream.ban.within` is missing, expected a duration above zero
+    error: api.toml:13:1: `upstream.ban.for` is missing, expected a duration above zero
     error: api.toml:13:20: `upstream.ban.excesses` is `0`, expected a whole number from 1 to 1000000
-    error: api.toml:15:9: `client[0].count` is `1.5`, expected a whole number from 1 to 10000
+    error: api.toml:15:9: `client[0].count` is `1.5`, expected a whole number from 1 to 10000, not a fraction
     error: api.toml:16:11: `client[0].backlog` is `lots`, expected `endless`, requests per second such as `30/s`, or a total such as `1000`
     error: api.toml:17:9: `client[0].start` is `5`, expected a duration such as `5s`, or two such as `0s..20s`
     error: api.toml:19:12: `client[0].min_rate` is `2`, expected at most `max_rate` (1)
     hint: `tidegate simulate --show o1` prints a valid scenario, `--help` shows how flags are written
-    ");
+    "#);
 }
 
 #[test]
@@ -180,8 +181,8 @@ fn reports_problems_as_json() {
           "flag": null,
           "key": "upstream.rate",
           "line": 3,
-          "message": "api.toml:3:8: `upstream.rate` is `0`, expected a number of requests per second above 0 and up to 1000000",
-          "problem": "expected a number of requests per second above 0 and up to 1000000",
+          "message": "api.toml:3:8: `upstream.rate` is `0`, expected a number of requests per second above 0 and at most 1000000",
+          "problem": "expected a number of requests per second above 0 and at most 1000000",
           "value": "0",
           "variable": null
         }

@@ -1,7 +1,5 @@
 //! The settings of a failure queue.
 
-use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
 use crate::setting::{Kind, Options, SettingErrors, Values};
@@ -20,7 +18,7 @@ crate::settings! {
         /// Failures this old do not count any more; "0s" is never.
         max_age: Duration = "300s", Kind::DURATION;
         /// How the gap grows with failures: linear is base × (1 + failures), double is base × 2^failures.
-        growth: Growth = "linear", Kind::Choice(&["linear", "double"]);
+        growth: Growth = "linear", Growth::KIND;
         /// Up to this much is added to every gap at random.
         variance: Duration = "0s", Kind::DURATION;
         /// How often an item is tried, the first time included.
@@ -52,35 +50,7 @@ pub enum Growth {
     Double,
 }
 
-impl Growth {
-    /// The word for it in settings.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Linear => "linear",
-            Self::Double => "double",
-        }
-    }
-}
-
-impl FromStr for Growth {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "linear" => Ok(Self::Linear),
-            "double" => Ok(Self::Double),
-            _ => Err("`linear` or `double`".to_owned()),
-        }
-    }
-}
-
-impl fmt::Display for Growth {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-crate::setting_values!(Growth);
+crate::words! { pub Growth { Linear = "linear", Double = "double" } }
 
 impl FailureQueueSettings {
     /// The gap without any failure.

@@ -15,7 +15,7 @@ crate::settings! {
         /// Off, every request is admitted and nothing is learned.
         enabled: bool = "true", Kind::Switch;
         /// How the rate moves: adaptive learns the limit, aimd rises and halves, fixed stays.
-        strategy: Strategy = "adaptive", Kind::Choice(&["adaptive", "aimd", "fixed"]);
+        strategy: Strategy = "adaptive", Strategy::KIND;
         /// Requests per second to begin with, while nothing is known yet.
         initial_rate: f64 = "2.0", RATE;
         /// The rate never falls below this, or nothing would be learned any more.

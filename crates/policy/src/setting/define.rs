@@ -49,6 +49,16 @@ impl Setting {
             })
     }
 
+    /// Whether these parts are the default, however they are spelled.
+    pub fn is_default(&self, parts: &[&str]) -> bool {
+        let Some(default) = self.default else {
+            return false;
+        };
+        let default = self.kind.split(default);
+        let pairs = default.iter().zip(parts);
+        default.len() == parts.len() && pairs.into_iter().all(|(a, b)| self.kind.is_same(a, b))
+    }
+
     /// The default as a value. The definition of a setting is wrong if it cannot be read; every
     /// default is read by a test.
     #[doc(hidden)]
@@ -56,6 +66,15 @@ impl Setting {
         let text = self.aimd.filter(|_| is_aimd).or(self.default);
         let parts = self.kind.split(text.unwrap_or_default());
         T::read(&parts).expect("a default is a value of its own setting")
+    }
+}
+
+/// The name of a field, without the `r#` that a keyword needs.
+#[doc(hidden)]
+pub const fn plain_name(field: &'static str) -> &'static str {
+    match field.as_bytes() {
+        [b'r', b'#', ..] => field.split_at(2).1,
+        _ => field,
     }
 }
 
@@ -151,6 +170,43 @@ macro_rules! setting_values {
     )+ };
 }
 
+/// Implements what a setting needs for an enum of words: `KIND`, `as_str`, reading and writing.
+#[macro_export]
+macro_rules! words {
+    ($vis:vis $Type:ident { $($Variant:ident = $word:literal),+ $(,)? }) => {
+        impl $Type {
+            /// The words of settings for it.
+            $vis const KIND: $crate::setting::Kind = $crate::setting::Kind::Choice(&[$($word),+]);
+
+            /// The word for it in settings, logs and the API.
+            $vis const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$Variant => $word,)+
+                }
+            }
+        }
+
+        impl std::str::FromStr for $Type {
+            type Err = String;
+
+            fn from_str(word: &str) -> Result<Self, String> {
+                match word {
+                    $($word => Ok(Self::$Variant),)+
+                    _ => Err(Self::KIND.expected()),
+                }
+            }
+        }
+
+        impl std::fmt::Display for $Type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+
+        $crate::setting_values!($Type);
+    };
+}
+
 macro_rules! numbers {
     ($($type:ty),+) => { $(
         impl SettingValue for $type {
@@ -223,7 +279,8 @@ pub(crate) fn fit<T: SettingValue + PartialOrd + Copy>(
 /// none) and [`Kind`]; then, if need be, the default under the strategy `aimd` and an example for
 /// the default file. This makes two types. The first holds what was written, each value optional;
 /// it implements [`Options`], and `set` and `SETTINGS` are methods of its own too. The second holds
-/// all values, with the given visibility; `over` makes it from what was written and a base.
+/// all values, with the given visibility; `over` makes it from what was written and a base. Where
+/// only the first is needed, the second line is left out.
 ///
 /// ```
 /// use std::time::Duration;
@@ -261,12 +318,13 @@ macro_rules! settings {
                 $(, aimd $aimd:literal)? $(, example $example:expr)?;
         )+}
     ) => {
-        $(#[$options_attribute])*
-        #[derive(Clone, Debug, Default, PartialEq)]
-        $vis struct $Options {$(
-            $(#[doc = $doc])+
-            pub $field: Option<$type>,
-        )+}
+        $crate::settings! {
+            $(#[$options_attribute])*
+            $vis struct $Options {$(
+                $(#[doc = $doc])+
+                $field: $type = $default, $kind $(, aimd $aimd)? $(, example $example)?;
+            )+}
+        }
 
         $(#[$values_attribute])*
         #[derive(Clone, Debug, PartialEq)]
@@ -276,67 +334,11 @@ macro_rules! settings {
         )+}
 
         impl $Options {
-            /// All settings, in the order of the default file.
-            pub const SETTINGS: &'static [$crate::setting::Setting] = &[$(
-                $crate::setting::Setting {
-                    name: stringify!($field),
-                    kind: $kind,
-                    default: $crate::settings!(@text $default),
-                    aimd: $crate::settings!(@option $($aimd)?),
-                    example: $crate::settings!(@option $($example)?),
-                    doc: concat!($($doc),+),
-                },
-            )+];
-
-            /// The names of all settings.
-            pub const NAMES: &'static [&'static str] = &[$(stringify!($field)),+];
-
-            /// Sets one setting from text; a list has commas between its parts. Only the value
-            /// itself is checked here, not how it fits with the others.
-            ///
-            /// # Errors
-            ///
-            /// What was expected instead.
-            pub fn set(&mut self, name: &str, text: &str) -> Result<(), $crate::setting::SettingError> {
-                $crate::setting::Options::set_text(self, name, text)
-                    .map_err(|problems| problems[0].clone())
-            }
-
             /// What was written, and the values of `base` for the rest.
             $field_vis fn over(self, base: $Values) -> $Values {
                 $Values {$(
                     $field: $crate::settings!(@over $default self.$field, base.$field),
                 )+}
-            }
-        }
-
-        impl $crate::setting::Options for $Options {
-            const SETTINGS: &'static [$crate::setting::Setting] = Self::SETTINGS;
-
-            fn assign(&mut self, name: &str, parts: &[&str]) -> Result<(), $crate::setting::SettingErrors> {
-                let wrong = |expected: String| $crate::setting::SettingError::new(name, parts.join(","), expected);
-                let setting = $crate::setting::Setting::find(name, Self::SETTINGS).map_err(wrong)?;
-                if let Some(problems) = $crate::setting::SettingErrors::of(setting.kind.check(name, parts)) {
-                    return Err(problems);
-                }
-                match name {
-                    $(stringify!($field) => {
-                        let value = <$type as $crate::setting::SettingValue>::read(parts);
-                        self.$field = Some(value.map_err(wrong)?);
-                    })+
-                    _ => {}
-                }
-                Ok(())
-            }
-
-            fn out_of_bounds(&self) -> Vec<$crate::setting::SettingError> {
-                let mut problems = Vec::new();
-                $(if let Some(value) = &self.$field {
-                    let parts = $crate::setting::SettingValue::write(value);
-                    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-                    problems.extend(($kind).check(stringify!($field), &parts));
-                })+
-                problems
             }
         }
 
@@ -354,7 +356,7 @@ macro_rules! settings {
 
             fn written(&self) -> Vec<(&'static str, Vec<String>)> {
                 let values = [$((
-                    stringify!($field),
+                    $crate::setting::plain_name(stringify!($field)),
                     $crate::settings!(@as_option $default &self.$field)
                         .map($crate::setting::SettingValue::write),
                 )),+];
@@ -366,6 +368,81 @@ macro_rules! settings {
         impl From<$Values> for $Options {
             fn from(values: $Values) -> Self {
                 Self {$($field: $crate::settings!(@some $default values.$field),)+}
+            }
+        }
+    };
+
+    (
+        $(#[$attribute:meta])*
+        $vis:vis struct $Options:ident {$(
+            $(#[doc = $doc:literal])+
+            $field:ident: $type:ty = $default:tt, $kind:expr
+                $(, aimd $aimd:literal)? $(, example $example:expr)?;
+        )+}
+    ) => {
+        $(#[$attribute])*
+        #[derive(Clone, Debug, Default, PartialEq)]
+        $vis struct $Options {$(
+            $(#[doc = $doc])+
+            pub $field: Option<$type>,
+        )+}
+
+        impl $Options {
+            /// All settings, in the order of the default file.
+            pub const SETTINGS: &'static [$crate::setting::Setting] = &[$(
+                $crate::setting::Setting {
+                    name: $crate::setting::plain_name(stringify!($field)),
+                    kind: $kind,
+                    default: $crate::settings!(@text $default),
+                    aimd: $crate::settings!(@option $($aimd)?),
+                    example: $crate::settings!(@option $($example)?),
+                    doc: concat!($($doc),+),
+                },
+            )+];
+
+            /// The names of all settings.
+            pub const NAMES: &'static [&'static str] =
+                &[$($crate::setting::plain_name(stringify!($field))),+];
+
+            /// Sets one setting from text; a list has commas between its parts. Only the value
+            /// itself is checked here, not how it fits with the others.
+            ///
+            /// # Errors
+            ///
+            /// What was expected instead.
+            pub fn set(&mut self, name: &str, text: &str) -> Result<(), $crate::setting::SettingError> {
+                $crate::setting::Options::set_text(self, name, text)
+                    .map_err(|problems| problems[0].clone())
+            }
+        }
+
+        impl $crate::setting::Options for $Options {
+            const SETTINGS: &'static [$crate::setting::Setting] = Self::SETTINGS;
+
+            fn assign(&mut self, name: &str, parts: &[&str]) -> Result<(), $crate::setting::SettingErrors> {
+                let wrong = |expected: String| {
+                    $crate::setting::SettingError::new(name, parts.join(","), expected)
+                };
+                let setting = $crate::setting::Setting::find(name, Self::SETTINGS).map_err(wrong)?;
+                if let Some(problems) = $crate::setting::SettingErrors::of(setting.kind.check(name, parts)) {
+                    return Err(problems);
+                }
+                $(if name == $crate::setting::plain_name(stringify!($field)) {
+                    let value = <$type as $crate::setting::SettingValue>::read(parts);
+                    self.$field = Some(value.map_err(wrong)?);
+                })+
+                Ok(())
+            }
+
+            fn out_of_bounds(&self) -> Vec<$crate::setting::SettingError> {
+                let mut problems = Vec::new();
+                $(if let Some(value) = &self.$field {
+                    let parts = $crate::setting::SettingValue::write(value);
+                    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+                    let name = $crate::setting::plain_name(stringify!($field));
+                    problems.extend(($kind).check(name, &parts));
+                })+
+                problems
             }
         }
     };

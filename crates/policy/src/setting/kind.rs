@@ -68,6 +68,8 @@ pub struct Format {
     pub pattern: Option<&'static str>,
     /// The text as a message may show it, if not as it is.
     pub shown: Option<fn(&str) -> String>,
+    /// Whether it may be written as a number too.
+    pub or_number: bool,
     /// What was expected, if a text is not of this form.
     pub check: fn(&str) -> Result<(), String>,
 }
@@ -79,6 +81,7 @@ impl Format {
         example: "\"text\"",
         pattern: None,
         shown: None,
+        or_number: false,
         check: |text| match text {
             "" => Err("some text".to_owned()),
             _ => Ok(()),
@@ -97,6 +100,7 @@ impl Format {
             example,
             pattern,
             shown: None,
+            or_number: false,
             check,
         }
     }
@@ -200,6 +204,20 @@ impl Kind {
             },
             _ => self.expected(),
         })
+    }
+
+    /// Whether two texts of this kind are the same value.
+    pub(super) fn is_same(&self, a: &str, b: &str) -> bool {
+        match self {
+            Self::List { of, .. } => of.is_same(a, b),
+            Self::Duration(_) => duration::parse(a) == duration::parse(b),
+            Self::Whole { .. } | Self::PowerOfTwo(_) => number::<u64>(a) == number::<u64>(b),
+            Self::Number { .. } => {
+                let (a, b) = (number::<f64>(a), number::<f64>(b));
+                a.map(f64::to_bits) == b.map(f64::to_bits)
+            }
+            _ => a == b,
+        }
     }
 
     /// What a value of this kind is, for a message.

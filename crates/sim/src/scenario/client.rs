@@ -2,49 +2,129 @@
 
 use std::time::Duration;
 
+use config::document::Table;
+use config::{Context, Location, Reader};
 use policy::backoff::BackoffOptions;
-use policy::duration;
 use policy::failure_queue::FailureQueueOptions;
 use policy::gate::GateOptions;
 use policy::ladder::LadderOptions;
 use policy::poll::PollOptions;
 use policy::pool::Balance;
 use policy::preset::Preset;
-use policy::setting;
-use policy::suggest::suggestion;
+use policy::setting::{Format, Kind, Options, SettingErrors, Values};
 
-use super::section::{Problems, Section};
 use crate::client::{ClientSettings, DEFAULT_IN_FLIGHT, Driver, PoolSettings, Strategy, naive};
 use crate::load::{Backlog, Start};
-use crate::written::document::Table;
-use crate::written::problem::Place;
 
-pub(super) fn read(section: &Section<'_>) -> Option<ClientSettings> {
-    let manner = manner(section);
-    let own = manner.map_or_else(all_names, Manner::names);
-    section.allow(&[&COMMON, &*own].concat());
-    let count = section.whole("count", 1, 10_000);
-    let most = section.whole("max_in_flight", 1, 1_000_000);
-    let start = section.text("start", start);
-    let backlog = backlog(section);
-    let manner = manner?;
-    let max_in_flight = most.map_or_else(|| manner.in_flight(), small);
+policy::settings! {
+    /// What was written about a kind of clients.
+    struct ClientOptions;
+    /// Clients of one kind.
+    struct ClientValues(pub(super)) {
+        /// How many of them there are.
+        count: u32 = "1", Kind::whole(1, 10_000);
+        /// What drives them: a strategy …
+        strategy: Strategy = none, STRATEGY;
+        /// … or a policy.
+        policy: Policy = none, Policy::KIND;
+        /// Attempts of each in flight at once.
+        max_in_flight: u32 = none, Kind::whole(1, 1_000_000);
+        /// When they begin, spread at random.
+        start: Start = "0s", START;
+        /// What each has to send.
+        backlog: Backlog = none, BACKLOG;
+    }
+}
+
+policy::settings! {
+    /// What was written about the job that is polled.
+    struct JobOptions;
+    /// The job that is polled.
+    struct JobValues(pub(super)) {
+        /// How long a job takes; without it, it never ends.
+        job: Duration = none, Kind::POSITIVE;
+    }
+}
+
+policy::settings! {
+    /// What was written about the preset of a backoff.
+    struct PresetOptions;
+    /// The preset of a backoff.
+    struct PresetValues(pub(super)) {
+        /// What the settings are laid over.
+        preset: Preset = "standard", Preset::KIND;
+    }
+}
+
+policy::settings! {
+    /// What was written about a pool.
+    struct PoolOptions;
+    /// A pool whose endpoints all lead to the same upstream.
+    struct PoolValues(pub(super)) {
+        /// How many endpoints there are.
+        endpoints: u32 = "1", Kind::whole(1, 1000);
+        /// How one is chosen.
+        balance: Balance = "least_loaded", Balance::KIND;
+    }
+}
+
+const STRATEGY: Kind = Kind::Format(&Format::of("strategy", "\"adaptive\"", None, |text| {
+    let strategy = text.parse::<Strategy>();
+    strategy.map(drop).map_err(|unknown| unknown.expected())
+}));
+
+const START: Kind = Kind::Format(&Format::of("start", "\"0s..20s\"", None, |text| {
+    text.parse::<Start>().map(drop).map_err(str::to_owned)
+}));
+
+const BACKLOG: Kind = Kind::Format(&Format {
+    or_number: true,
+    ..Format::of("backlog", "\"endless\"", None, |text| {
+        text.parse::<Backlog>().map(drop).map_err(str::to_owned)
+    })
+});
+
+policy::setting_values!(Strategy);
+
+pub(super) fn read(reader: &Reader<'_>) -> Option<ClientSettings> {
+    let values = reader
+        .options::<ClientOptions>()
+        .over(ClientValues::defaults());
+    if reader.has("policy") {
+        reader
+            .has("strategy")
+            .then(|| reader.expected("strategy", "no strategy next to a policy"));
+    }
+    let sender = Sender::of(reader, &values);
+    reader.allow(
+        &[
+            ClientOptions::NAMES,
+            &*sender.map_or_else(all_names, Sender::names),
+        ]
+        .concat(),
+    );
+    let sender = sender?;
+    let max_in_flight = values.max_in_flight.unwrap_or_else(|| sender.in_flight());
     Some(ClientSettings {
-        count: small(count.unwrap_or(1)),
-        driver: manner.driver(section, max_in_flight)?,
+        count: values.count,
+        driver: sender.driver(reader, max_in_flight)?,
         max_in_flight,
-        start: start.unwrap_or_default(),
-        backlog: backlog.unwrap_or_else(|| manner.backlog()),
+        start: values.start,
+        backlog: values.backlog.unwrap_or_else(|| sender.backlog()),
     })
 }
 
 /// What a client that is driven as this one may have, for laying other settings over it.
 pub(super) fn fitting_names(table: &Table) -> Vec<&'static str> {
-    let unheard = Problems::default();
-    let manner = manner(&Section::root(&unheard, table, Place::Default));
-    let own = manner.map_or_else(all_names, Manner::names);
-    let has_rate = matches!(manner, Some(Manner::Strategy(Strategy::Fixed(_))));
-    let names = COMMON.into_iter().chain(own);
+    let context = Context::default();
+    let reader = Reader::root(&context, table, Location::Default);
+    let values = reader
+        .options::<ClientOptions>()
+        .over(ClientValues::defaults());
+    let sender = Sender::of(&reader, &values);
+    let has_rate = matches!(sender, Some(Sender::Strategy(Strategy::Fixed(_))));
+    let own = sender.map_or_else(all_names, Sender::names);
+    let names = ClientOptions::NAMES.iter().copied().chain(own);
     names
         .filter(|name| !(has_rate && *name == "initial_rate"))
         .collect()
@@ -56,60 +136,22 @@ pub(super) fn driven_by(table: &Table) -> &str {
     word.map_or("adaptive", |node| node.value.shown())
 }
 
-const COMMON: [&str; 6] = [
-    "count",
-    "strategy",
-    "policy",
-    "max_in_flight",
-    "start",
-    "backlog",
-];
-
-fn small(number: u64) -> u32 {
-    u32::try_from(number).unwrap_or(u32::MAX)
-}
-
-/// What drives a client, by its word.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Manner {
-    Strategy(Strategy),
+/// A policy by its word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Policy {
     Poll,
     Backoff,
     FailureQueue,
     Protection,
 }
 
-const POLICIES: [(&str, Manner); 4] = [
-    ("poll", Manner::Poll),
-    ("backoff", Manner::Backoff),
-    ("failure-queue", Manner::FailureQueue),
-    ("protection", Manner::Protection),
-];
-
-fn manner(section: &Section<'_>) -> Option<Manner> {
-    if section.has("policy") {
-        section.expected("strategy", "no strategy next to a policy");
-        return section.text("policy", policy);
+policy::words! {
+    Policy {
+        Poll = "poll",
+        Backoff = "backoff",
+        FailureQueue = "failure-queue",
+        Protection = "protection",
     }
-    if !section.has("strategy") {
-        return Some(Manner::Strategy(Strategy::Adaptive));
-    }
-    let strategy = |word: &str| {
-        word.parse::<Strategy>()
-            .map_err(|unknown| unknown.expected())
-    };
-    section.text("strategy", strategy).map(Manner::Strategy)
-}
-
-fn policy(word: &str) -> Result<Manner, String> {
-    let expected = "`poll`, `backoff`, `failure-queue` or `protection`";
-    let known = POLICIES.iter().find(|(name, _)| *name == word);
-    known.map(|(_, manner)| *manner).ok_or_else(|| {
-        match suggestion(word, &POLICIES.map(|(name, _)| name)) {
-            Some(close) => format!("{expected}; did you mean `{close}`?"),
-            None => expected.to_owned(),
-        }
-    })
 }
 
 /// Settings of a gate that mean something to a single sender who waits as long as it takes.
@@ -135,170 +177,126 @@ const GATE: [&str; 19] = [
     "count_throttled",
 ];
 
-/// Of the naive: how it waits; how often it tries has no bound.
+/// Of naive retries: how they wait; how often they try has no bound.
 const NAIVE: [&str; 4] = ["base", "max", "jitter", "growth"];
 
 /// All that any client can have, for one of which it is not known what drives it.
 fn all_names() -> Vec<&'static str> {
     let strategies = [GATE.as_slice(), &NAIVE].concat();
-    let policies = POLICIES.iter().flat_map(|(_, manner)| manner.names());
+    let policies = [
+        Policy::Poll,
+        Policy::Backoff,
+        Policy::FailureQueue,
+        Policy::Protection,
+    ];
+    let policies = policies
+        .into_iter()
+        .flat_map(|policy| Sender::Policy(policy).names());
     strategies.into_iter().chain(policies).collect()
 }
 
-impl Manner {
+/// What drives a client.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Sender {
+    Strategy(Strategy),
+    Policy(Policy),
+}
+
+impl Sender {
+    /// `None` if what is written is wrong.
+    fn of(reader: &Reader<'_>, values: &ClientValues) -> Option<Self> {
+        if reader.has("policy") {
+            return values.policy.map(Self::Policy);
+        }
+        let is_written = reader.has("strategy");
+        let strategy = values
+            .strategy
+            .or_else(|| (!is_written).then_some(Strategy::Adaptive));
+        strategy.map(Self::Strategy)
+    }
+
     fn names(self) -> Vec<&'static str> {
         match self {
             Self::Strategy(Strategy::None) => NAIVE.to_vec(),
             Self::Strategy(Strategy::Adaptive | Strategy::Aimd | Strategy::Fixed(_)) => {
                 GATE.to_vec()
             }
-            Self::Poll => [PollOptions::NAMES, &["job"]].concat(),
-            Self::Backoff => [BackoffOptions::NAMES, &["preset"]].concat(),
-            Self::FailureQueue => FailureQueueOptions::NAMES.to_vec(),
-            Self::Protection => [LadderOptions::NAMES, &["endpoints", "balance"]].concat(),
+            Self::Policy(Policy::Poll) => [PollOptions::NAMES, JobOptions::NAMES].concat(),
+            Self::Policy(Policy::Backoff) => [BackoffOptions::NAMES, PresetOptions::NAMES].concat(),
+            Self::Policy(Policy::FailureQueue) => FailureQueueOptions::NAMES.to_vec(),
+            Self::Policy(Policy::Protection) => [LadderOptions::NAMES, PoolOptions::NAMES].concat(),
         }
     }
 
-    fn driver(self, section: &Section<'_>, max_in_flight: u32) -> Option<Driver> {
+    fn driver(self, reader: &Reader<'_>, max_in_flight: u32) -> Option<Driver> {
         match self {
-            Self::Strategy(strategy) => by_strategy(strategy, section, max_in_flight),
-            Self::Poll => poll(section),
-            Self::Backoff => backoff(section),
-            Self::FailureQueue => failure_queue(section),
-            Self::Protection => protection(section),
+            Self::Strategy(strategy) => by_strategy(strategy, reader, max_in_flight),
+            Self::Policy(Policy::Poll) => Some(Driver::Poll {
+                job: reader.options::<JobOptions>().job,
+                settings: built(reader, PollOptions::build)?,
+            }),
+            Self::Policy(Policy::Backoff) => {
+                let preset = reader.options::<PresetOptions>().preset.unwrap_or_default();
+                let build = |options: BackoffOptions| options.build_over(preset.settings());
+                built(reader, build).map(Driver::Backoff)
+            }
+            Self::Policy(Policy::FailureQueue) => {
+                built(reader, FailureQueueOptions::build).map(Driver::FailureQueue)
+            }
+            Self::Policy(Policy::Protection) => {
+                let pool = reader.options::<PoolOptions>().over(PoolValues::defaults());
+                // Protection is what is simulated, so it is on unless it is switched off.
+                let build = |mut options: LadderOptions| {
+                    options.enabled.get_or_insert(true);
+                    options.build()
+                };
+                Some(Driver::Protection(PoolSettings {
+                    ladder: built(reader, build)?,
+                    endpoints: pool.endpoints,
+                    balance: pool.balance,
+                }))
+            }
         }
     }
 
-    /// Who is paced by gaps sends one at a time.
+    /// A failure queue sends one at a time.
     fn in_flight(self) -> u32 {
         match self {
-            Self::FailureQueue => 1,
-            Self::Strategy(_) | Self::Poll | Self::Backoff | Self::Protection => DEFAULT_IN_FLIGHT,
+            Self::Policy(Policy::FailureQueue) => 1,
+            Self::Strategy(_) | Self::Policy(_) => DEFAULT_IN_FLIGHT,
         }
     }
 
-    /// Who follows jobs follows one, and then it is over.
+    /// Polling follows one job.
     fn backlog(self) -> Backlog {
         match self {
-            Self::Poll => Backlog::Total(1),
-            Self::Strategy(_) | Self::Backoff | Self::FailureQueue | Self::Protection => {
-                Backlog::Endless
-            }
+            Self::Policy(Policy::Poll) => Backlog::Total(1),
+            Self::Strategy(_) | Self::Policy(_) => Backlog::Endless,
         }
     }
 }
 
-fn by_strategy(strategy: Strategy, section: &Section<'_>, max_in_flight: u32) -> Option<Driver> {
+fn by_strategy(strategy: Strategy, reader: &Reader<'_>, max_in_flight: u32) -> Option<Driver> {
     let Some(options) = strategy.gate_options() else {
-        let build = |options: BackoffOptions| options.build_over(naive());
-        let options = BackoffOptions::default();
-        let settings = section.options(&NAIVE, options, BackoffOptions::set, build);
+        let options = reader.options_of(BackoffOptions::default(), |name| NAIVE.contains(&name));
+        let settings = reader.built(options.build_over(naive()), None);
         return settings.map(Driver::Naive);
     };
-    if matches!(strategy, Strategy::Fixed(_)) {
-        section.expected("initial_rate", "no other rate next to that of the strategy");
+    if matches!(strategy, Strategy::Fixed(_)) && reader.has("initial_rate") {
+        reader.expected("initial_rate", "no other rate next to that of the strategy");
     }
     let options = GateOptions {
         max_in_flight: Some(max_in_flight),
         ..options
     };
-    let settings = section.options(&GATE, options, GateOptions::set, GateOptions::build);
-    settings.map(Driver::Gate)
+    let options = reader.options_of(options, |name| GATE.contains(&name));
+    reader.built(options.build(), None).map(Driver::Gate)
 }
 
-fn poll(section: &Section<'_>) -> Option<Driver> {
-    let job = section.positive_duration("job");
-    let settings = section.options(
-        PollOptions::NAMES,
-        PollOptions::default(),
-        PollOptions::set,
-        PollOptions::build,
-    )?;
-    Some(Driver::Poll { settings, job })
-}
-
-fn backoff(section: &Section<'_>) -> Option<Driver> {
-    let preset = |word: &str| word.parse::<Preset>().map_err(|_| A_PRESET);
-    let preset = section.text("preset", preset).unwrap_or_default();
-    let build = |options: BackoffOptions| options.build_over(preset.settings());
-    let names = BackoffOptions::NAMES;
-    let settings = section.options(names, BackoffOptions::default(), BackoffOptions::set, build);
-    settings.map(Driver::Backoff)
-}
-
-const A_PRESET: &str = "`standard`, `aggressive`, `conservative`, `background` or `crawl`";
-
-fn failure_queue(section: &Section<'_>) -> Option<Driver> {
-    let settings = section.options(
-        FailureQueueOptions::NAMES,
-        FailureQueueOptions::default(),
-        FailureQueueOptions::set,
-        FailureQueueOptions::build,
-    );
-    settings.map(Driver::FailureQueue)
-}
-
-/// Protection is what is simulated, so it is on unless it is switched off.
-fn protection(section: &Section<'_>) -> Option<Driver> {
-    let endpoints = section.whole("endpoints", 1, 1000);
-    let balance = section.text("balance", str::parse::<Balance>);
-    let options = LadderOptions {
-        enabled: Some(true),
-        ..LadderOptions::default()
-    };
-    let names = LadderOptions::NAMES;
-    let ladder = section.options(names, options, LadderOptions::set, LadderOptions::build)?;
-    Some(Driver::Protection(PoolSettings {
-        ladder,
-        endpoints: small(endpoints.unwrap_or(1)),
-        balance: balance.unwrap_or_default(),
-    }))
-}
-
-/// One moment, or two with `..` between.
-fn start(text: &str) -> Result<Start, &'static str> {
-    const EXPECTED: &str = "a duration such as `5s`, or two such as `0s..20s`";
-    let moment = |text: &str| -> Result<Duration, &'static str> {
-        duration::parse(text.trim()).map_err(|_| EXPECTED)
-    };
-    let Some((from, to)) = text.split_once("..") else {
-        let from = moment(text)?;
-        return Ok(Start { from, to: from });
-    };
-    let start = Start {
-        from: moment(from)?,
-        to: moment(to)?,
-    };
-    if start.to < start.from {
-        return Err("two durations of which the second is no shorter than the first");
-    }
-    Ok(start)
-}
-
-fn backlog(section: &Section<'_>) -> Option<Backlog> {
-    if section.is_whole("backlog") {
-        return section
-            .whole("backlog", 1, MOST_REQUESTS)
-            .map(Backlog::Total);
-    }
-    section.text("backlog", |text| match text {
-        "endless" => Ok(Backlog::Endless),
-        _ => per_second(text).or_else(|| total(text)).ok_or(A_BACKLOG),
-    })
-}
-
-const A_BACKLOG: &str = "`endless`, requests per second such as `30/s`, or a total such as `1000`";
-/// More than anyone waits for.
-const MOST_REQUESTS: u64 = 1_000_000_000;
-
-fn per_second(text: &str) -> Option<Backlog> {
-    let number = setting::number(text.strip_suffix("/s")?.trim())?;
-    (number > 0.0 && number <= 1e6).then_some(Backlog::PerSecond(number))
-}
-
-fn total(text: &str) -> Option<Backlog> {
-    let number = setting::number(text)?;
-    (1..=MOST_REQUESTS)
-        .contains(&number)
-        .then_some(Backlog::Total(number))
+/// The settings of a policy.
+fn built<O: Options, S>(
+    reader: &Reader<'_>,
+    build: impl FnOnce(O) -> Result<S, SettingErrors>,
+) -> Option<S> {
+    reader.built(build(reader.options()), None)
 }

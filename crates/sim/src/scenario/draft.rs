@@ -10,10 +10,11 @@
 
 use std::collections::BTreeSet;
 
-use super::read::{beginning, judge, parse};
+use config::document::{self, Entry, Node, Table, Value};
+use config::{Location, Problem};
+
+use super::read::{beginning, check};
 use super::{Scenario, client};
-use crate::written::document::{Entry, Node, Table, Value};
-use crate::written::problem::{Place, Problem};
 
 /// All that was written about what to simulate, still unread.
 #[derive(Clone, Debug, Default)]
@@ -68,7 +69,7 @@ impl Draft {
         self.change_clients(&mut tables, &mut problems);
         let mut variants = Vec::new();
         for table in &tables {
-            let (scenario, found) = judge(table, self.place());
+            let (scenario, found) = check(table, self.location());
             problems.extend(found);
             variants.extend(scenario.map(|scenario| Variant {
                 strategy: drivers(table),
@@ -86,9 +87,12 @@ impl Draft {
         let mut problems = Vec::new();
         let mut table = Table::default();
         if let Some((name, text)) = &self.file {
-            (table, problems) = parse(name, text)?;
+            let Some(parsed) = document::parse(name, text, &mut problems) else {
+                return Err(problems);
+            };
+            table = parsed;
             // As it stands, because a variant may leave out what is wrong.
-            problems.extend(judge(&table, beginning(name)).1);
+            problems.extend(check(&table, beginning(name)).1);
         } else if let Some(line) = &self.upstream {
             let upstream = Value::Table(upstream(line, &mut problems));
             table.insert("upstream", at_flag(UPSTREAM, upstream));
@@ -96,10 +100,10 @@ impl Draft {
         Ok((table, problems))
     }
 
-    fn place(&self) -> Place {
+    fn location(&self) -> Location {
         match &self.file {
             Some((name, _)) => beginning(name),
-            None => Place::Flag(UPSTREAM.to_owned()),
+            None => Location::Flag(UPSTREAM.to_owned()),
         }
     }
 
@@ -119,8 +123,8 @@ impl Draft {
                 "a scenario with one kind of clients, this one has {}",
                 clients.len()
             );
-            let place = Place::Flag("--clients".to_owned());
-            problems.push(Problem::expected(&place, "", count, expected));
+            let location = Location::Flag("--clients".to_owned());
+            problems.push(Problem::expected(&location, "", count, expected));
         }
     }
 
@@ -188,9 +192,9 @@ fn set(clients: &mut [&mut Table], name: &str, node: Node) {
 /// is written, which its reader will tell.
 fn clients(table: &mut Table) -> Vec<&mut Table> {
     let none = || Entry {
-        place: Place::Default,
+        location: Location::Default,
         node: Node {
-            place: Place::Default,
+            location: Location::Default,
             value: Value::List(Vec::new()),
         },
     };
@@ -200,7 +204,7 @@ fn clients(table: &mut Table) -> Vec<&mut Table> {
     };
     if list.is_empty() {
         list.push(Node {
-            place: Place::Default,
+            location: Location::Default,
             value: Value::Table(Table::default()),
         });
     }
@@ -242,7 +246,7 @@ fn upstream(line: &str, problems: &mut Vec<Problem>) -> Table {
         if table.get(name).is_some() {
             let what = "is given twice, expected once";
             let key = format!("upstream.{name}");
-            problems.push(Problem::about(&node.place, key, what));
+            problems.push(Problem::about(&node.location, key, what));
         }
         table.insert(name, node);
     }
@@ -250,8 +254,8 @@ fn upstream(line: &str, problems: &mut Vec<Problem>) -> Table {
 }
 
 fn without_value(flag: &str, word: &str) -> Problem {
-    let place = Place::Flag(flag.to_owned());
-    Problem::expected(&place, "", word, "KEY=VALUE")
+    let location = Location::Flag(flag.to_owned());
+    Problem::expected(&location, "", word, "KEY=VALUE")
 }
 
 /// Words with blanks or commas between them; those within quotes, brackets and braces are part of
@@ -272,46 +276,28 @@ fn words(line: &str) -> Vec<&str> {
         .collect()
 }
 
-/// A value as a file would have it, or without its quotes if it is no other.
+/// A value as a file would have it if it is in quotes, brackets or braces, else one of any type.
 fn literal(flag: &str, written: &str) -> Node {
-    let written = written.trim();
-    let mut problems = Vec::new();
-    let line = format!("value = {written}");
-    let mut entries = crate::written::document::parse(flag, line.as_bytes(), &mut problems)
-        .table
-        .entries;
-    let value = match entries.remove("value") {
-        Some(entry) if problems.is_empty() && entries.is_empty() => entry.node.value,
-        _ => Value::Text(written.to_owned()),
-    };
-    at_flag(flag, value)
+    let location = Location::Flag(flag.to_owned());
+    match written.trim() {
+        text if text.starts_with(['[', '{', '"', '\'']) => document::parse_value(text, &location),
+        text => Node {
+            location,
+            value: Value::Untyped(text.to_owned()),
+        },
+    }
 }
 
-/// The value with everything in it, as written in this flag.
 fn at_flag(flag: &str, value: Value) -> Node {
-    let place = Place::Flag(flag.to_owned());
-    let value = match value {
-        Value::List(list) => {
-            let nodes = list.into_iter().map(|node| at_flag(flag, node.value));
-            Value::List(nodes.collect())
-        }
-        Value::Table(table) => {
-            let mut moved = Table::default();
-            for (name, entry) in table.entries {
-                moved.insert(&name, at_flag(flag, entry.node.value));
-            }
-            Value::Table(moved)
-        }
-        scalar => scalar,
-    };
-    Node { place, value }
+    let location = Location::Flag(flag.to_owned());
+    Node { location, value }
 }
 
 /// In order, and what is wrong in several variants only once.
 fn each_once(mut problems: Vec<Problem>) -> Vec<Problem> {
     let mut told = BTreeSet::new();
     problems.retain(|problem| told.insert(problem.to_string()));
-    problems.sort_by(|a, b| a.place.cmp(&b.place));
+    problems.sort_by(|a, b| a.location.cmp(&b.location));
     problems
 }
 
@@ -375,7 +361,7 @@ mod tests {
                 "--upstream: `upstream.rate` is given twice, expected once",
                 "--upstream: `now`: expected KEY=VALUE",
                 "--upstream: `upstream.qota`: unknown setting, expected one of: kind, retry_after, headers, latency, latency_spread, refuse_latency, network, failure_rate, steps, outage, ban, rate, burst",
-                "--upstream: `upstream.rate` is `x`, expected a number of requests per second above 0 and up to 1000000",
+                "--upstream: `upstream.rate` is `x`, expected a number of requests per second above 0 and at most 1000000",
             ]
         );
     }

@@ -228,12 +228,12 @@ max_rat = 7
     assert_eq!(
         told,
         [
-            "f:1:12: `duration` is `300`, expected a number with a unit such as `500ms`, `30s` or `5m`",
+            "f:1:12: `duration` is `300`, expected a string such as `\"300s\"`, not a whole number",
             "f:2:1: `sead`: unknown setting; did you mean `seed`?",
             "f:4:8: `upstream.kind` is `buckets`, expected `bucket`, `window` or `slots`; did you mean `bucket`?",
             "f:5:11: `upstream.latency` is `-5ms`, expected a number with a unit such as `500ms`, `30s` or `5m`",
             "f:6:16: `upstream.failure_rate` is `1.5`, expected a share from 0 to 1",
-            "f:7:11: `upstream.headers` is `yes`, expected `true` or `false`",
+            "f:7:11: `upstream.headers` is `yes`, expected `true` or `false`, not a string",
             "f:9:12: `client[0].strategy` is `adaptiv`, expected `adaptive`, `aimd`, `fixed:RATE` (requests per second) or `none`; did you mean `adaptive`?",
             "f:10:9: `client[0].count` is `-1`, expected a whole number from 1 to 10000",
             "f:11:11: `client[0].backlog` is `30/m`, expected `endless`, requests per second such as `30/s`, or a total such as `1000`",
@@ -245,19 +245,34 @@ max_rat = 7
 }
 
 #[test]
+fn says_that_a_string_was_given_where_a_number_is_expected() {
+    assert_eq!(
+        problems(
+            "[upstream]\nkind = \"bucket\"\nrate = \"50\"\n[[client]]\nlimits = [\"x\", 5, \"1/1s\"]"
+        ),
+        [
+            "f:3:8: `upstream.rate` is `50`, expected a number of requests per second above 0 and at most 1000000, not a string",
+            "f:5:11: `client[0].limits[0]` is `x`, expected a count and a period such as `10/1s` or `5000/1d`",
+            "f:5:16: `client[0].limits[1]` is `5`, expected a string such as `\"10/1s\"`, not a whole number",
+        ]
+    );
+}
+
+#[test]
 fn what_is_missing_is_told_with_the_line_of_its_section() {
     assert_eq!(
         problems(""),
         ["f:1:1: `upstream` is missing, expected a table"]
     );
-    let a_rate = "a number of requests per second above 0 and up to 1000000";
+    let a_rate = "a number of requests per second above 0 and at most 1000000";
     assert_eq!(
         problems("\n[upstream]\nkind = \"bucket\"\nban = {}\n"),
         [
             format!("f:2:2: `upstream.rate` is missing, expected {a_rate}"),
-            "f:4:1: `upstream.ban.excesses` is missing, expected a whole number of refused requests".to_owned(),
-            "f:4:1: `upstream.ban.within` is missing, expected a duration such as `500ms`, `30s` or `5m`".to_owned(),
-            "f:4:1: `upstream.ban.for` is missing, expected a duration such as `500ms`, `30s` or `5m`".to_owned(),
+            "f:4:1: `upstream.ban.excesses` is missing, expected a whole number from 1 to 1000000"
+                .to_owned(),
+            "f:4:1: `upstream.ban.within` is missing, expected a duration above zero".to_owned(),
+            "f:4:1: `upstream.ban.for` is missing, expected a duration above zero".to_owned(),
         ]
     );
     assert_eq!(

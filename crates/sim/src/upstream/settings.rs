@@ -2,7 +2,31 @@
 
 use std::time::Duration;
 
+use policy::setting::{Kind as SettingKind, Values};
 use policy::time::Timestamp;
+
+policy::settings! {
+    /// What was written about an upstream; `None` leaves the default.
+    pub struct UpstreamOptions;
+    /// What every upstream has besides its limit and its troubles.
+    pub struct UpstreamValues(pub) {
+        /// A 429 carries `Retry-After`, in whole seconds rounded up.
+        retry_after: bool = "false", SettingKind::Switch;
+        /// Every response carries `X-RateLimit-Limit`, `-Remaining` and `-Reset`.
+        headers: bool = "false", SettingKind::Switch;
+        /// Mean time at the server of a request that is not refused; slots have `service` instead.
+        latency: Duration = "70ms", SettingKind::DURATION;
+        /// How much times are spread: sigma of the lognormal distribution. Zero: not at all.
+        // At five, one in a hundred takes longer than all others together.
+        latency_spread: f64 = "0.25", SettingKind::number("a number", 0.0, 5.0);
+        /// Time at the server of a request that is refused.
+        refuse_latency: Duration = "15ms", SettingKind::DURATION;
+        /// From a client to the server, and once more for the way back.
+        network: Duration = "10ms", SettingKind::DURATION;
+        /// Share of the requests within the limit that are answered with 500.
+        failure_rate: f64 = "0.0", SettingKind::number("a share", 0.0, 1.0);
+    }
+}
 
 /// Settings of an upstream.
 #[derive(Clone, Debug, PartialEq)]
@@ -107,15 +131,20 @@ pub struct Ban {
 impl UpstreamSettings {
     /// An upstream of this kind with default latencies and without failures.
     pub fn of(kind: Kind) -> Self {
+        Self::new(kind, UpstreamValues::defaults())
+    }
+
+    /// An upstream of this kind with these values and no troubles.
+    pub fn new(kind: Kind, values: UpstreamValues) -> Self {
         Self {
             kind,
-            retry_after: false,
-            headers: false,
-            latency: Duration::from_millis(70),
-            latency_spread: 0.25,
-            refuse_latency: Duration::from_millis(15),
-            network: Duration::from_millis(10),
-            failure_rate: 0.0,
+            retry_after: values.retry_after,
+            headers: values.headers,
+            latency: values.latency,
+            latency_spread: values.latency_spread,
+            refuse_latency: values.refuse_latency,
+            network: values.network,
+            failure_rate: values.failure_rate,
             steps: Vec::new(),
             outages: Vec::new(),
             ban: None,

@@ -6,10 +6,10 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use app::mock::{MockSettings, Script, Style, UNLIMITED, spec};
+use config::{Location, Problem};
 use policy::{duration, setting};
 use sim::scenario::Scenario;
 use sim::upstream::UpstreamSettings;
-use sim::written::problem::{Place, Problem};
 
 use super::{MockArgs, StyleName};
 use crate::commands::Failure;
@@ -215,9 +215,9 @@ impl Reader {
     }
 
     fn wrong(&mut self, flag: &str, text: &str, expected: impl fmt::Display) {
-        let place = Place::Flag(flag.to_owned());
+        let location = Location::Flag(flag.to_owned());
         self.problems
-            .push(Problem::expected(&place, "", text, expected));
+            .push(Problem::expected(&location, "", text, expected));
     }
 }
 

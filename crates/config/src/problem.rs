@@ -1,13 +1,13 @@
-//! What is wrong with something written, and where that is.
+//! Problems with a file, a variable or a flag, and where they are.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// One thing that is wrong: where, which setting, what was written and what would have been right.
+/// One problem: where it is, which setting has it, what was written and what was expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where it is written.
-    pub place: Place,
+    /// Where it is.
+    pub location: Location,
     /// The setting's path, as in `gate."api.example.com".max_rate`; empty when it is not about one.
     pub key: String,
     /// What was written, shortened; `None` for secrets and where nothing was written.
@@ -18,7 +18,7 @@ pub struct Problem {
 
 /// Where something is written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum Location {
     /// In the file of this name, both counted from 1; the column in characters.
     File {
         /// The name as it was given.
@@ -28,26 +28,26 @@ pub enum Place {
         /// The column.
         column: usize,
     },
-    /// The file of this name cannot be read at all.
-    Unread(String),
+    /// The file of this name, which cannot be read at all.
+    UnreadableFile(String),
     /// In the environment variable of this name.
     Variable(String),
     /// In the flag of this name.
     Flag(String),
-    /// Nowhere: it is the default.
+    /// Nowhere: nothing was written.
     Default,
 }
 
 impl Problem {
     /// The value of a setting is not what was expected.
     pub fn expected(
-        place: &Place,
+        location: &Location,
         key: impl Into<String>,
         value: impl AsRef<str>,
         expected: impl fmt::Display,
     ) -> Self {
         Self {
-            place: place.clone(),
+            location: location.clone(),
             key: key.into(),
             value: Some(shortened(value.as_ref())),
             what: format!("expected {expected}"),
@@ -55,16 +55,16 @@ impl Problem {
     }
 
     /// Something else about a setting, whose value is not to be shown.
-    pub fn about(place: &Place, key: impl Into<String>, what: impl Into<String>) -> Self {
+    pub fn about(location: &Location, key: impl Into<String>, what: impl Into<String>) -> Self {
         Self {
-            place: place.clone(),
+            location: location.clone(),
             key: key.into(),
             value: None,
             what: what.into(),
         }
     }
 
-    /// The sentence without the place.
+    /// The sentence without the location.
     pub fn sentence(&self) -> String {
         match (self.key.as_str(), &self.value) {
             ("", None) => self.what.clone(),
@@ -80,20 +80,20 @@ impl Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.place {
-            Place::Default => write!(f, "{}", self.sentence()),
-            place => write!(f, "{place}: {}", self.sentence()),
+        match &self.location {
+            Location::Default => write!(f, "{}", self.sentence()),
+            location => write!(f, "{location}: {}", self.sentence()),
         }
     }
 }
 
 impl std::error::Error for Problem {}
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File { file, line, column } => write!(f, "{file}:{line}:{column}"),
-            Self::Unread(file) => write!(f, "{file}"),
+            Self::UnreadableFile(file) => write!(f, "{file}"),
             Self::Variable(name) | Self::Flag(name) => write!(f, "{name}"),
             Self::Default => write!(f, "default"),
         }
@@ -104,16 +104,16 @@ impl fmt::Display for Place {
 /// move the cursor of the terminal that shows it.
 pub fn shortened(value: &str) -> String {
     /// Longer than any sensible value, shorter than a line of a terminal.
-    const MOST: usize = 60;
+    const MAX_CHARS: usize = 60;
     let mut shown = String::new();
-    for c in value.chars().take(MOST) {
+    for c in value.chars().take(MAX_CHARS) {
         if c.is_control() {
             shown.extend(c.escape_default());
         } else {
             shown.push(c);
         }
     }
-    if value.chars().nth(MOST).is_some() {
+    if value.chars().nth(MAX_CHARS).is_some() {
         shown.push('…');
     }
     shown
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_stays_on_one_short_line() {
+    fn shortens_a_value_to_one_line() {
         assert_eq!(shortened("a\nb\u{1b}[31m"), "a\\nb\\u{1b}[31m");
         assert_eq!(shortened(&"ä".repeat(60)), "ä".repeat(60));
         assert_eq!(shortened(&"ä".repeat(61)), format!("{}…", "ä".repeat(60)));

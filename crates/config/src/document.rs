@@ -1,7 +1,7 @@
-//! A TOML file as a tree in which everything knows where it is written.
+//! A TOML file as a tree in which every value has its location.
 //!
 //! The tree is our own and not the parser's, because values from the environment and from flags
-//! are laid over those of the file and keep their own places.
+//! replace those of the file and have locations of their own.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::problem::{Place, Problem};
+use crate::problem::{Location, Problem};
 
 /// A value and where it is written.
 #[derive(Clone, Debug)]
 pub struct Node {
     /// Where.
-    pub place: Place,
+    pub location: Location,
     /// What.
     pub value: Value,
 }
@@ -23,24 +23,22 @@ pub struct Node {
 /// A value as it is written.
 #[derive(Clone, Debug)]
 pub enum Value {
-    /// A string of the file.
+    /// A string.
     Text(String),
-    /// A number of the file, as text without `_`.
+    /// A whole number, as text without `_`.
     Whole(String),
-    /// A number of the file with a fraction or an exponent, or one of `inf` and `nan`.
+    /// A number with a fraction or an exponent, or one of `inf` and `nan`.
     Fraction(String),
     /// `true` or `false`.
     Switch(bool),
     /// A date or time; no setting is one.
     Date(String),
     /// Text of the environment or of a flag, which may stand for a value of any kind.
-    Any(String),
+    Untyped(String),
     /// A list.
     List(Vec<Node>),
     /// A table.
     Table(Table),
-    /// A value of a wrong kind, which was reported: it counts as written and says nothing.
-    Wrong,
 }
 
 /// A table: values by their names.
@@ -50,25 +48,25 @@ pub struct Table {
     pub entries: BTreeMap<String, Entry>,
 }
 
-/// A value with the place of its name.
+/// A value with the location of its name.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// Where its name is.
-    pub place: Place,
+    pub location: Location,
     /// The value.
     pub node: Node,
 }
 
 impl Table {
     /// The table inside of this one, made if it is not there; `None` if something else is there.
-    pub fn inner(&mut self, name: &str, place: &Place) -> Option<&mut Self> {
+    pub fn inner(&mut self, name: &str, location: &Location) -> Option<&mut Self> {
         let entry = self
             .entries
             .entry(name.to_owned())
             .or_insert_with(|| Entry {
-                place: place.clone(),
+                location: location.clone(),
                 node: Node {
-                    place: place.clone(),
+                    location: location.clone(),
                     value: Value::Table(Self::default()),
                 },
             });
@@ -78,10 +76,10 @@ impl Table {
         }
     }
 
-    /// Puts a value under a name, in place of what was there.
+    /// Puts a value under a name, in location of what was there.
     pub fn insert(&mut self, name: &str, node: Node) {
         let entry = Entry {
-            place: node.place.clone(),
+            location: node.location.clone(),
             node,
         };
         self.entries.insert(name.to_owned(), entry);
@@ -99,13 +97,12 @@ impl Value {
         match self {
             Self::Text(_) => "a string",
             Self::Whole(_) => "a whole number",
-            Self::Fraction(_) => "a number",
-            Self::Switch(_) => "a switch",
+            Self::Fraction(_) => "a fraction",
+            Self::Switch(_) => "`true` or `false`",
             Self::Date(_) => "a date",
-            Self::Any(_) => "text",
+            Self::Untyped(_) => "text",
             Self::List(_) => "a list",
             Self::Table(_) => "a table",
-            Self::Wrong => "something else",
         }
     }
 
@@ -116,10 +113,10 @@ impl Value {
             | Self::Whole(text)
             | Self::Fraction(text)
             | Self::Date(text)
-            | Self::Any(text) => Some(text),
+            | Self::Untyped(text) => Some(text),
             Self::Switch(true) => Some("true"),
             Self::Switch(false) => Some("false"),
-            Self::List(_) | Self::Table(_) | Self::Wrong => None,
+            Self::List(_) | Self::Table(_) => None,
         }
     }
 
@@ -129,78 +126,81 @@ impl Value {
     }
 }
 
-/// Reads a file. What can be read of a broken one is returned with its problems; `is_whole` says
-/// whether it makes sense to judge it any further.
-pub fn parse(file: &str, bytes: &[u8], problems: &mut Vec<Problem>) -> Parsed {
-    let places = Places::new(file, bytes);
-    if bytes.len() > MOST_BYTES {
+/// Reads a file. Names that are given twice are among `problems`, and the rest is read; any other
+/// error of syntax leaves nothing to read.
+///
+/// # Errors
+///
+/// `None` if there is nothing to read; `problems` has the reasons.
+pub fn parse(file: &str, bytes: &[u8], problems: &mut Vec<Problem>) -> Option<Table> {
+    let locator = Locator::new(file, bytes);
+    if bytes.len() > MAX_BYTES {
         let what = format!(
-            "the file has {} bytes, expected at most {MOST_BYTES}",
+            "the file has {} bytes, expected at most {MAX_BYTES}",
             bytes.len()
         );
-        problems.push(Problem::about(&places.at(0), "", what));
-        return Parsed::default();
+        problems.push(Problem::about(&locator.at(0), "", what));
+        return None;
     }
     let text = match std::str::from_utf8(bytes) {
         Ok(text) => text,
         Err(error) => {
-            let place = places.at(error.valid_up_to());
-            problems.push(Problem::about(&place, "", "expected text in UTF-8"));
-            return Parsed::default();
+            let location = locator.at(error.valid_up_to());
+            problems.push(Problem::about(&location, "", "expected text in UTF-8"));
+            return None;
         }
     };
     let (root, errors) = DeTable::parse_recoverable(text);
-    let mut is_whole = true;
-    for error in &errors {
-        // A name that is given twice leaves the rest as it was meant; anything else does not.
-        is_whole &= error.message() == DUPLICATE;
-        problems.push(syntax(error, text, &places));
-    }
-    Parsed {
-        table: table(root.into_inner(), &places),
-        is_whole,
-    }
+    problems.extend(errors.iter().map(|error| syntax(error, text, &locator)));
+    let is_whole = errors.iter().all(|error| error.message() == DUPLICATE);
+    is_whole.then(|| table(root.into_inner(), &locator))
 }
 
-/// What was read of a file.
-#[derive(Debug, Default)]
-pub struct Parsed {
-    /// What could be read.
-    pub table: Table,
-    /// Does it make sense to judge it any further?
-    pub is_whole: bool,
+/// Reads one value, as it would stand in a file, for a flag; text that is none is untyped. All of it
+/// is at `location`.
+pub fn parse_value(text: &str, location: &Location) -> Node {
+    let line = format!("value = {text}");
+    let (root, errors) = DeTable::parse_recoverable(&line);
+    let mut values = table(root.into_inner(), &Locator::fixed(location)).entries;
+    match values.remove("value") {
+        Some(entry) if errors.is_empty() && values.is_empty() => entry.node,
+        _ => Node {
+            location: location.clone(),
+            value: Value::Untyped(text.to_owned()),
+        },
+    }
 }
 
 /// A settings file is written by hand; this is room for ten thousand hosts.
-const MOST_BYTES: usize = 4 << 20;
+const MAX_BYTES: usize = 4 << 20;
 
 const DUPLICATE: &str = "duplicate key";
 
-fn syntax(error: &toml::de::Error, text: &str, places: &Places<'_>) -> Problem {
+fn syntax(error: &toml::de::Error, text: &str, locator: &Locator<'_>) -> Problem {
     let span = error.span().unwrap_or(0..0);
-    let place = places.at(span.start);
+    let location = locator.at(span.start);
     if error.message() == DUPLICATE {
         let name = text.get(span).unwrap_or_default();
-        return Problem::about(&place, name, "is given twice, expected once");
+        return Problem::about(&location, name, "is given twice, expected once");
     }
     // The parser's message may have several lines; it never repeats what is in the file.
     let message = error.message().replace('\n', ", ");
-    Problem::about(&place, "", format!("not TOML: {message}"))
+    Problem::about(&location, "", format!("not TOML: {message}"))
 }
 
-fn table(table: DeTable<'_>, places: &Places<'_>) -> Table {
+fn table(table: DeTable<'_>, locator: &Locator<'_>) -> Table {
     let entries = table.into_iter().map(|(key, value)| {
-        let place = places.at(key.span().start);
-        let node = node(value, places);
-        (key.into_inner().into_owned(), Entry { place, node })
+        let location = locator.at(key.span().start);
+        let node = node(value, locator);
+        (key.into_inner().into_owned(), Entry { location, node })
     });
     Table {
         entries: entries.collect(),
     }
 }
 
-fn node(value: Spanned<DeValue<'_>>, places: &Places<'_>) -> Node {
-    let place = places.at(value.span().start);
+fn node(value: Spanned<DeValue<'_>>, locator: &Locator<'_>) -> Node {
+    let location = locator.at(value.span().start);
     let value = match value.into_inner() {
         DeValue::String(text) => Value::Text(text.into_owned()),
         DeValue::Integer(number) => match i128::from_str_radix(number.as_str(), number.radix()) {
@@ -211,38 +211,51 @@ fn node(value: Spanned<DeValue<'_>>, places: &Places<'_>) -> Node {
         DeValue::Boolean(switch) => Value::Switch(switch),
         DeValue::Datetime(date) => Value::Date(date.to_string()),
         DeValue::Array(list) => {
-            Value::List(list.into_iter().map(|value| node(value, places)).collect())
+            Value::List(list.into_iter().map(|value| node(value, locator)).collect())
         }
-        DeValue::Table(inner) => Value::Table(table(inner, places)),
+        DeValue::Table(inner) => Value::Table(table(inner, locator)),
     };
-    Node { place, value }
+    Node { location, value }
 }
 
 /// From bytes of a file to lines and columns.
-struct Places<'a> {
+struct Locator<'a> {
+    /// Where everything is, if not in a file.
+    fixed: Option<&'a Location>,
     file: Arc<str>,
     bytes: &'a [u8],
     /// Where each line starts.
     lines: Vec<usize>,
 }
 
-impl<'a> Places<'a> {
+impl<'a> Locator<'a> {
     fn new(file: &str, bytes: &'a [u8]) -> Self {
         let ends = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
         let lines = std::iter::once(0).chain(ends.map(|(at, _)| at + 1));
         Self {
+            fixed: None,
             file: file.into(),
             bytes,
             lines: lines.collect(),
         }
     }
 
-    fn at(&self, offset: usize) -> Place {
+    fn fixed(location: &'a Location) -> Self {
+        Self {
+            fixed: Some(location),
+            ..Self::new("", &[])
+        }
+    }
+
+    fn at(&self, offset: usize) -> Location {
+        if let Some(location) = self.fixed {
+            return location.clone();
+        }
         let offset = offset.min(self.bytes.len());
         // The first line starts at 0, so at least one line starts at or before any offset.
         let line = self.lines.partition_point(|start| *start <= offset);
         let before = &self.bytes[self.lines[line - 1]..offset];
-        Place::File {
+        Location::File {
             file: Arc::clone(&self.file),
             line,
             column: String::from_utf8_lossy(before).chars().count() + 1,
@@ -256,27 +269,24 @@ mod tests {
 
     fn parsed(text: &str) -> (Table, Vec<String>) {
         let mut problems = Vec::new();
-        let parsed = parse("f", text.as_bytes(), &mut problems);
-        (
-            parsed.table,
-            problems.iter().map(ToString::to_string).collect(),
-        )
+        let table = parse("f", text.as_bytes(), &mut problems).unwrap_or_default();
+        (table, problems.iter().map(ToString::to_string).collect())
     }
 
     #[test]
-    fn values_know_their_lines_and_columns() {
+    fn locates_values_by_line_and_column() {
         let (table, problems) =
             parsed("# ä\n[gate]\nmax_wait = \"5s\"\nlimits = [\n  \"ä\", 0x10]\n");
         assert!(problems.is_empty());
         let Value::Table(gate) = &table.get("gate").unwrap().value else {
             panic!("a table");
         };
-        let place = |name: &str| gate.get(name).unwrap().place.to_string();
-        assert_eq!(place("max_wait"), "f:3:12");
+        let location = |name: &str| gate.get(name).unwrap().location.to_string();
+        assert_eq!(location("max_wait"), "f:3:12");
         let Value::List(limits) = &gate.get("limits").unwrap().value else {
             panic!("a list");
         };
-        assert_eq!(limits[1].place.to_string(), "f:5:8");
+        assert_eq!(limits[1].location.to_string(), "f:5:8");
         assert_eq!(limits[1].value.shown(), "16");
     }
 
