@@ -28,7 +28,7 @@ impl Gate {
     /// flight decides, and there are enough of both. Then the slow path would check much and find
     /// nothing. `None` says only that the slow path is needed: call [`Gate::acquire`], which tries
     /// the fast path by itself, but returns its permit in a larger type.
-    #[inline]
+    #[inline(always)]
     pub fn acquire_at_once(
         &mut self,
         settings: &GateSettings,

@@ -33,11 +33,17 @@ impl Counters {
     /// An attempt begins. Changes nothing when the count is at its bound.
     #[inline]
     pub(super) fn admit(&mut self) {
+        // No more are unanswered than in flight, so one bound is enough.
         if self.in_flight() < Self::MAX_IN_FLIGHT {
-            self.0 += IN_FLIGHT;
+            self.0 += IN_FLIGHT + UNANSWERED;
         }
-        if self.unanswered() < Self::MAX_IN_FLIGHT {
-            self.0 += UNANSWERED;
+    }
+
+    /// An attempt is over.
+    #[inline]
+    pub(super) fn end(&mut self) {
+        if self.unanswered() > 0 {
+            self.0 -= IN_FLIGHT + UNANSWERED;
         }
     }
 
@@ -49,10 +55,10 @@ impl Counters {
         }
     }
 
-    /// The body of a response has ended, or never will.
+    /// The body of a response whose head has come has ended.
     #[inline]
     pub(super) fn finish(&mut self) {
-        if self.in_flight() > 0 {
+        if self.in_flight() > self.unanswered() {
             self.0 -= IN_FLIGHT;
         }
     }
@@ -103,7 +109,11 @@ mod tests {
         counters.begin_epoch();
         assert_eq!(seen(counters), (2, 1, 1));
         counters.finish();
+        counters.finish();
         assert_eq!(seen(counters), (1, 1, 1));
+        counters.end();
+        counters.end();
+        assert_eq!(seen(counters), (0, 0, 1));
     }
 
     #[test]
@@ -116,7 +126,7 @@ mod tests {
         assert_eq!(seen(counters), (full, full, 0));
         counters.answer();
         counters.finish();
-        counters.finish();
-        assert_eq!(seen(counters), (full - 2, full - 1, 0));
+        counters.end();
+        assert_eq!(seen(counters), (full - 2, full - 2, 0));
     }
 }

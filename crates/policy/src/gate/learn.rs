@@ -12,7 +12,7 @@ use crate::time::{CoarseTime, Timestamp};
 impl Gate {
     /// Brings a permit back with what happened; the attempt is over. `verdict` is `None` for
     /// answers that change nothing.
-    #[inline]
+    #[inline(always)]
     pub fn settle(
         &mut self,
         settings: &GateSettings,
@@ -21,7 +21,7 @@ impl Gate {
         verdict: Option<Verdict>,
         now: Timestamp,
     ) {
-        self.counters.finish();
+        self.counters.end();
         self.learn_from(settings, &permit, outcome, verdict, now);
     }
 
@@ -35,6 +35,7 @@ impl Gate {
         verdict: Option<Verdict>,
         now: Timestamp,
     ) -> ResponseBody {
+        self.counters.answer();
         self.learn_from(settings, &permit, outcome, verdict, now);
         ResponseBody(())
     }
@@ -47,7 +48,7 @@ impl Gate {
         self.update_is_plain();
     }
 
-    #[inline]
+    #[inline(always)]
     fn learn_from(
         &mut self,
         settings: &GateSettings,
@@ -65,8 +66,8 @@ impl Gate {
         }
     }
 
-    /// The short cut for nearly every outcome: a success that says nothing about what remains, at
-    /// a gate that is plain and stays so. The same steps as the long way, without those that would
+    /// The fast path of nearly every outcome: a success that says nothing about what remains, at
+    /// a gate that is plain and stays so. The same steps as the slow path, without those that would
     /// find nothing to do.
     #[inline(never)]
     fn settle_plain_success(
@@ -79,7 +80,6 @@ impl Gate {
         let burst = rate::burst(settings, self.bucket.rate());
         self.bucket.refill_unpaused(now, burst);
         self.last_progress = LastProgress::at(now);
-        self.counters.answer();
         self.last_success = Some(CoarseTime::of(now));
         if let UpstreamResponse::Status(_) = outcome.response {
             self.latency.record(outcome.latency);
@@ -150,7 +150,7 @@ impl Gate {
     /// may be able to leave now.
     pub fn give_back(&mut self, settings: &GateSettings, permit: Permit, now: Timestamp) {
         self.advance(settings, now);
-        self.counters.finish();
+        self.counters.end();
         self.end_attempt(&permit, now);
         if !settings.enabled {
             return;
@@ -165,7 +165,7 @@ impl Gate {
     /// Brings a permit back without an outcome: it is unknown whether anything was sent.
     pub fn abandon(&mut self, settings: &GateSettings, permit: Permit, now: Timestamp) {
         self.advance(settings, now);
-        self.counters.finish();
+        self.counters.end();
         self.end_attempt(&permit, now);
     }
 
@@ -173,7 +173,6 @@ impl Gate {
     /// in flight. `true` if its outcome is of the present epoch.
     fn end_attempt(&mut self, permit: &Permit, now: Timestamp) -> bool {
         self.last_progress = LastProgress::at(now);
-        self.counters.answer();
         let probing = self.breaker.give_back(permit.probe);
         self.update_is_plain();
         permit.epoch == self.counters.epoch() && probing

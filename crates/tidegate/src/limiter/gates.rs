@@ -151,9 +151,15 @@ impl Limiter {
         outcome: &Outcome,
         verdict: Option<Verdict>,
     ) {
-        self.learn(place, outcome, verdict, |shard, now| {
+        let now = self.inner.clock.now();
+        let mut shard = self.inner.registry.lock(place.shard);
+        if self.inner.listener.is_none() && !shard.is_waited_for(place.slot) {
             shard.settle(place.slot, permit, outcome, verdict, now);
-        });
+        } else {
+            self.settle_observed(shard, place, outcome, verdict, now, |shard, now| {
+                shard.settle(place.slot, permit, outcome, verdict, now);
+            });
+        }
     }
 
     /// The same at the head of a response whose body is still to come. `body` has it before any
@@ -166,7 +172,9 @@ impl Limiter {
         verdict: Option<Verdict>,
         body: &mut Option<ResponseBody>,
     ) {
-        self.learn(place, outcome, verdict, |shard, now| {
+        let now = self.inner.clock.now();
+        let shard = self.inner.registry.lock(place.shard);
+        self.settle_observed(shard, place, outcome, verdict, now, |shard, now| {
             *body = Some(shard.settle_head(place.slot, permit, outcome, verdict, now));
         });
     }
@@ -184,26 +192,25 @@ impl Limiter {
         }
     }
 
-    #[inline(always)]
-    fn learn(
+    /// Settles where a line may move on, or a listener may get events.
+    fn settle_observed(
         &self,
+        mut shard: MutexGuard<'_, Shard>,
         place: Place,
         outcome: &Outcome,
         verdict: Option<Verdict>,
+        now: Timestamp,
         settle: impl FnOnce(&mut Shard, Timestamp),
     ) {
-        let now = self.inner.clock.now();
-        let mut shard = self.inner.registry.lock(place.shard);
         if self.wants_every_event() || shard.is_waited_for(place.slot) {
             self.settle_slow_path(shard, place, outcome, verdict, now, settle);
-        } else if self.inner.listener.is_none() {
-            settle(&mut shard, now);
-        } else {
-            let before = shard.marks(place.slot, now);
-            settle(&mut shard, now);
-            if !before.look_like(&shard.marks(place.slot, now)) {
-                self.emit_gate_changes(shard, place, &before, now);
-            }
+            return;
+        }
+        let before = shard.marks(place.slot, now);
+        settle(&mut shard, now);
+        let is_changed = !before.look_like(&shard.marks(place.slot, now));
+        if is_changed && self.inner.listener.is_some() {
+            self.emit_gate_changes(shard, place, &before, now);
         }
     }
 

@@ -149,7 +149,7 @@ impl Twins {
             u32::from(self.quick.is_plain && self.settings.enabled && success && !says_more);
         self.quick
             .settle(&self.settings, one, &outcome, verdict, self.now);
-        self.thorough.counters.finish();
+        self.thorough.counters.end();
         self.thorough
             .settle_slow_path(&self.settings, &other, &outcome, verdict, self.now);
     }
