@@ -12,7 +12,7 @@
 
 use std::time::Duration;
 
-use policy::poll::State;
+use policy::poll::PollState;
 
 #[path = "../examples/pacing_a_queue.rs"]
 mod pacing_a_queue;
@@ -52,7 +52,7 @@ async fn token_costs() {
 
 #[tokio::test(start_paused = true)]
 async fn polling_a_job() {
-    assert_eq!(polling_a_job::run().await.unwrap(), (State::Done, 7));
+    assert_eq!(polling_a_job::run().await.unwrap(), (PollState::Done, 7));
 }
 
 #[tokio::test(start_paused = true)]
