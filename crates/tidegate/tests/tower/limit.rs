@@ -316,7 +316,7 @@ fn a_deadline_ends_the_wait() {
     clock.advance(Duration::from_secs(3));
     assert!(second.is_woken());
     let error = second.output().unwrap_err();
-    assert_eq!(error.refusal().unwrap().reason(), Reason::Deadline);
+    assert_eq!(error.refusal().unwrap().reason(), Reason::InFlight);
     assert_eq!(held(&limiter), Some((1, 0)));
 }
 
