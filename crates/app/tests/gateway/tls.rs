@@ -24,7 +24,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::support::{Fixture, free, in_child_with, mock, pause, request};
+use crate::support::{Fixture, free, in_child_with, mock, nobody, pause, request};
 
 /// Runs a test in a process that trusts the certificate of `localhost` in the given folder.
 fn trusting(name: &str, test: impl FnOnce(&Path)) {
@@ -128,6 +128,43 @@ fn the_newest_http_that_both_know_is_spoken() {
                 assert!(reply.text().starts_with(&expected), "{}", reply.text());
             }
         }
+    });
+}
+
+/// The statuses of so many requests that are sent at once.
+fn statuses_at_once(gateway: &Fixture, count: usize) -> Vec<u16> {
+    let mut clients: Vec<_> = (0..count).map(|_| gateway.connect()).collect();
+    for client in &mut clients {
+        client.send(&request("GET", "/api/x", &["tidegate-max-wait: 5s"], ""));
+    }
+    let replies = clients
+        .iter_mut()
+        .map(|client| client.reply(false).unwrap());
+    replies.map(|reply| reply.status).collect()
+}
+
+#[test]
+fn requests_share_the_set_up_of_the_first_tls_connection() {
+    let name = "tls::requests_share_the_set_up_of_the_first_tls_connection";
+    trusting(name, |folder| {
+        let connections = Arc::new(AtomicUsize::new(0));
+        for (protocols, most) in [(&["h2"][..], 2), (&["http/1.1"], 16)] {
+            connections.store(0, Ordering::SeqCst);
+            let count = Arc::clone(&connections);
+            let url = listen(folder, "localhost", protocols, move |number, stream| {
+                count.fetch_add(1, Ordering::SeqCst);
+                ordinary(number, stream)
+            });
+            let gateway = Fixture::before(&url);
+            assert_eq!(statuses_at_once(&gateway, 16), [200; 16]);
+            // Each of the two workers needs one connection over HTTP/2 for all its requests.
+            let made = connections.load(Ordering::SeqCst);
+            assert!((1..=most).contains(&made), "{protocols:?}: {made}");
+        }
+        // A set-up that fails fails for all that wait for it.
+        let url = format!("https://localhost:{}", nobody().port());
+        let statuses = statuses_at_once(&Fixture::before(&url), 8);
+        assert!(statuses.iter().all(|status| *status >= 429), "{statuses:?}");
     });
 }
 
