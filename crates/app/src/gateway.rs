@@ -2,13 +2,14 @@
 //!
 //! `http://listen/POOL/rest` goes to an endpoint of the pool, as `rest` behind its address. Every
 //! request becomes one call of the library, which asks the endpoints' gates, sends, learns and sends
-//! again; here is only what has to do with HTTP: who may ask, which headers pass, how long a caller
-//! waits, and what it is told when the answer is ours.
+//! again; its attempts are made by `exchange`. This module has what concerns the clients: which
+//! requests are served, which headers pass, how long a request may wait, and the responses that the
+//! gateway makes itself.
 //!
 //! There is one worker per core, each with a single-threaded runtime and its own connections, so
-//! that a request stays on its core from end to end. One listener deals connections out to whoever
-//! has fewest: a listener per worker would leave that to chance, and with a few dozen connections
-//! chance is unfair.
+//! that a request stays on its core from end to end. One listener gives each connection to the worker
+//! with the fewest: a listener per worker would leave that to a hash, which is uneven with a few dozen
+//! connections.
 
 mod body;
 mod connection;

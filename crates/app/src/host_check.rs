@@ -1,7 +1,7 @@
-//! Which names for us are ours.
+//! Which `Host` names both listeners accept.
 //!
-//! A browser can be made to send requests to localhost by any page, under a name of that page's
-//! owner. Hence only names that are known to be ours are answered, by both listeners alike.
+//! Any web page can make a browser send requests to loopback, under a name that the page's owner has
+//! pointed there by DNS. So only known names are served.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,16 +10,16 @@ use http::{HeaderMap, header};
 
 use crate::settings::Settings;
 
-/// The names of one listener.
+/// The names that one listener accepts.
 #[derive(Debug)]
-pub(crate) struct Names {
-    /// Where we listen.
+pub(crate) struct AcceptedHosts {
+    /// The address that it listens on.
     address: SocketAddr,
-    /// Other names of ours.
+    /// Further names, from the settings.
     hosts: Vec<String>,
 }
 
-impl Names {
+impl AcceptedHosts {
     pub(crate) fn new(settings: &Settings, address: SocketAddr) -> Self {
         Self {
             address,
@@ -27,28 +27,28 @@ impl Names {
         }
     }
 
-    /// Does the `Host` of a request name us?
-    pub(crate) fn is_host_ours(&self, headers: &HeaderMap) -> bool {
+    /// Does the `Host` of a request name this listener?
+    pub(crate) fn accepts_request(&self, headers: &HeaderMap) -> bool {
         let mut hosts = headers.get_all(header::HOST).iter();
         match (hosts.next(), hosts.next()) {
-            // HTTP/1.0 knows no `Host`, and no browser speaks it.
+            // HTTP/1.0 has no `Host`, and no browser speaks it.
             (None, _) => true,
             (Some(host), None) => {
                 let authority = Authority::try_from(host.as_bytes());
-                authority.is_ok_and(|authority| self.is_ours(&authority))
+                authority.is_ok_and(|authority| self.accepts(&authority))
             }
             (Some(_), Some(_)) => false,
         }
     }
 
-    /// Is this a name of ours?
-    pub(crate) fn is_ours(&self, authority: &Authority) -> bool {
+    /// Does this authority name this listener?
+    pub(crate) fn accepts(&self, authority: &Authority) -> bool {
         let host = authority.host().trim_end_matches('.');
         let is_named = self
             .hosts
             .iter()
             .any(|ours| ours.eq_ignore_ascii_case(host));
-        // What names an address, not a name: a browser's page has none of these.
+        // A page cannot point an address elsewhere.
         let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
         let is_address = address.is_ok_and(|address| {
             address.is_loopback()
@@ -59,8 +59,8 @@ impl Names {
     }
 }
 
-/// Is this `localhost` or a name below it? Those are loopback by definition (RFC 6761): nobody else
-/// can have them, and they need not be resolved. Any case, with or without a dot at the end.
+/// Is this `localhost` or a name below it? Those are loopback by definition (RFC 6761): they
+/// belong to this machine, and need not be resolved. Any case, with or without a dot at the end.
 pub(crate) fn is_localhost(host: &str) -> bool {
     let host = host.strip_suffix('.').unwrap_or(host);
     let start = host.len().saturating_sub("localhost".len());
@@ -76,19 +76,19 @@ mod tests {
 
     use super::*;
 
-    fn is_ours(host: &str) -> bool {
+    fn accepts(host: &str) -> bool {
         let settings = Settings::default();
-        let names = Names {
+        let names = AcceptedHosts {
             hosts: vec!["gate.example.com".to_owned()],
-            ..Names::new(&settings, settings.server.admin)
+            ..AcceptedHosts::new(&settings, settings.server.admin)
         };
         let mut headers = HeaderMap::new();
         headers.insert(header::HOST, HeaderValue::from_str(host).unwrap());
-        names.is_host_ours(&headers)
+        names.accepts_request(&headers)
     }
 
     #[test]
-    fn localhost_and_names_below_it_are_loopback() {
+    fn takes_localhost_and_names_below_it_for_loopback() {
         for name in ["localhost", "LocalHost.", "a.localhost", "a.b.LOCALHOST."] {
             assert!(is_localhost(name), "{name}");
         }
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_and_what_was_named_are_ours() {
+    fn accepts_loopback_and_configured_hosts() {
         for host in [
             "127.0.0.1:7071",
             "localhost",
@@ -115,12 +115,12 @@ mod tests {
             "gate.example.com",
             "Gate.Example.com.:7071",
         ] {
-            assert!(is_ours(host), "{host}");
+            assert!(accepts(host), "{host}");
         }
     }
 
     #[test]
-    fn names_of_others_are_not() {
+    fn refuses_other_hosts() {
         for host in [
             "evil.example.com",
             "127.0.0.1.evil.example.com",
@@ -129,7 +129,7 @@ mod tests {
             "",
             "a b",
         ] {
-            assert!(!is_ours(host), "{host}");
+            assert!(!accepts(host), "{host}");
         }
     }
 }

@@ -4,7 +4,7 @@
 //! these types wraps something that may hold one and has one `Display`, which shows what helps and
 //! leaves the rest out as `…`. What cannot be told apart from a secret is taken for one.
 //!
-//! Everything shown is one line of at most [`MOST`] characters without control characters. The
+//! Everything shown is one line of at most [`MAX_SHOWN`] characters without control characters. The
 //! work is bounded by the length of the text.
 
 use std::fmt::{self, Write};
@@ -13,7 +13,7 @@ mod text;
 mod url;
 
 /// The longest text that is shown, in characters.
-pub const MOST: usize = 200;
+pub const MAX_SHOWN: usize = 200;
 
 /// A URL, or the path and query of one: without user info and fragment, and with no values in its
 /// query.
@@ -72,7 +72,7 @@ impl<'a> Header<'a> {
 }
 
 impl<'a> Text<'a> {
-    /// Wraps what somebody else wrote.
+    /// Wraps text of a server.
     pub const fn new(text: &'a str) -> Self {
         Self(text)
     }
@@ -120,8 +120,8 @@ impl fmt::Display for Body<'_> {
     }
 }
 
-/// `Debug` shows no more than `Display`: whoever derives it for what holds one of these must not
-/// let a secret out.
+/// `Debug` shows no more than `Display`, so that deriving it for a type that holds one of these shows
+/// no secret.
 macro_rules! debug_as_shown {
     ($($name:ident)*) => {$(
         impl fmt::Debug for $name<'_> {
@@ -146,7 +146,7 @@ struct Shown {
 
 impl Shown {
     fn is_full(&self) -> bool {
-        self.count > MOST
+        self.count > MAX_SHOWN
     }
 
     /// Without what is invisible, and with a blank for whatever ends a line.

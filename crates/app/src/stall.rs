@@ -1,9 +1,9 @@
-//! A connection that does not wait for ever for the other side to read.
+//! A write timeout for connections.
 //!
-//! Who stops reading fills the buffers on the way, and then whoever writes waits: with a place in
-//! flight, a body in memory and a connection on the other side. Timeouts of bodies do not see it,
-//! for nobody asks a body for more meanwhile. So the connection itself has an eye on it: a write
-//! that makes no progress for too long is an error.
+//! A peer that stops reading fills the buffers between, and the writer waits, with a place in flight,
+//! a body in memory and a connection on the other side. Timeouts of bodies do not notice, because a
+//! body is not polled meanwhile. So the connection has a timeout: a write without progress for too
+//! long is an error.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -13,21 +13,21 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// A connection whose writes do not stall for ever.
+/// A connection whose writes time out.
 #[derive(Debug)]
-pub(crate) struct Unstalled<T> {
+pub(crate) struct WriteTimeout<T> {
     inner: T,
-    longest: Duration,
+    timeout: Duration,
     /// Made when a write has to wait, which most do not.
     stall: Option<Pin<Box<Sleep>>>,
 }
 
-impl<T> Unstalled<T> {
-    /// A write that waits for `longest` fails.
-    pub(crate) fn new(inner: T, longest: Duration) -> Self {
+impl<T> WriteTimeout<T> {
+    /// A write that makes no progress for `timeout` fails.
+    pub(crate) fn new(inner: T, timeout: Duration) -> Self {
         Self {
             inner,
-            longest,
+            timeout,
             stall: None,
         }
     }
@@ -41,14 +41,14 @@ impl<T> Unstalled<T> {
             self.stall = None;
             return written;
         }
-        let longest = self.longest;
-        let stall = self.stall.get_or_insert_with(|| Box::pin(sleep(longest)));
+        let timeout = self.timeout;
+        let stall = self.stall.get_or_insert_with(|| Box::pin(sleep(timeout)));
         ready!(stall.as_mut().poll(context));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Unstalled<T> {
+impl<T: AsyncRead + Unpin> AsyncRead for WriteTimeout<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -58,7 +58,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Unstalled<T> {
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Unstalled<T> {
+impl<T: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<T> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -99,14 +99,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_reads_slowly_is_waited_for_and_who_stops_is_not() {
+    fn tolerates_slow_readers_and_times_out_stalled_ones() {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .start_paused(true)
             .build();
         runtime.unwrap().block_on(async {
             let (near, mut far) = duplex(1);
-            let mut near = Unstalled::new(near, Duration::from_secs(10));
+            let mut near = WriteTimeout::new(near, Duration::from_secs(10));
             let reading = async {
                 for _ in 0..3 {
                     sleep(Duration::from_secs(9)).await;

@@ -10,12 +10,12 @@ use http::{HeaderMap, HeaderName, Request};
 
 use super::problem::{Kind, Refused};
 use super::token::Token;
-use crate::host_check::Names;
+use crate::host_check::AcceptedHosts;
 
 /// Access to the admin API.
 #[derive(Debug)]
 pub(super) struct Guard {
-    pub(super) names: Names,
+    pub(super) names: AcceptedHosts,
     pub(super) token: Token,
 }
 
@@ -24,8 +24,8 @@ impl Guard {
     pub(super) fn check<B>(&self, request: &Request<B>) -> Result<(), Refused> {
         let headers = request.headers();
         let is_ours = match request.uri().authority() {
-            Some(authority) => self.names.is_ours(authority),
-            None => self.names.is_host_ours(headers),
+            Some(authority) => self.names.accepts(authority),
+            None => self.names.accepts_request(headers),
         };
         if !is_ours {
             let detail = "the `Host` of the request is no name of this server; add it to `server.hosts` if it is";
@@ -59,7 +59,7 @@ impl Guard {
             .strip_prefix(b"http://")
             .or_else(|| origin.strip_prefix(b"https://"));
         let authority = host.and_then(|host| Authority::try_from(host).ok());
-        authority.is_some_and(|authority| self.names.is_ours(&authority))
+        authority.is_some_and(|authority| self.names.accepts(&authority))
     }
 
     fn has_token(&self, headers: &HeaderMap) -> bool {
@@ -89,7 +89,7 @@ mod tests {
     fn check(path: &str, headers: &[(&str, &str)]) -> Option<Kind> {
         let settings = Settings::default();
         let guard = Guard {
-            names: Names::new(&settings, settings.server.admin),
+            names: AcceptedHosts::new(&settings, settings.server.admin),
             token: Token::new("0123456789abcdef").unwrap(),
         };
         let mut request = Request::builder().uri(path);

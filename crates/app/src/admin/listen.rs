@@ -27,7 +27,7 @@ use super::key_path;
 use super::problem::{PROBLEM, Refused};
 use super::token::{Token, TokenError};
 use crate::gateway::RequestTrails;
-use crate::host_check::Names;
+use crate::host_check::AcceptedHosts;
 use crate::state::State;
 
 /// An admin API that serves.
@@ -215,7 +215,7 @@ impl Listener {
     fn guard(&self) -> Guard {
         let configuration = self.admin.state.configuration();
         Guard {
-            names: Names::new(configuration.settings(), self.address),
+            names: AcceptedHosts::new(configuration.settings(), self.address),
             token: self.token.clone(),
         }
     }

@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn only_our_own_words_are_shown() {
+    fn shows_only_our_own_words() {
         for (because, body, expected) in [
             (Because::Status(400), "key sk-123 of Ann", "HTTP 400"),
             (
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_phrase_counts_only_at_the_beginning_of_a_message() {
+    fn counts_a_phrase_only_at_the_beginning_of_a_message() {
         let late = format!("{} too many requests", "x".repeat(MAX_MESSAGE));
         let because = Because::Text("too many requests");
         assert_eq!(describe(because, &late), "HTTP 400");

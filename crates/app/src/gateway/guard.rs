@@ -8,13 +8,13 @@ use subtle::ConstantTimeEq;
 
 use super::cross_site::{Origins, Source, is_preflight};
 use super::error::GatewayError;
-use crate::host_check::Names;
+use crate::host_check::AcceptedHosts;
 use crate::settings::Settings;
 
 /// Decides which requests are served.
 #[derive(Debug)]
 pub(crate) struct Guard {
-    names: Names,
+    hosts: AcceptedHosts,
     pub(super) origins: Origins,
     tokens: Vec<Box<[u8]>>,
 }
@@ -23,7 +23,7 @@ impl Guard {
     pub(crate) fn new(settings: &Settings, address: SocketAddr) -> Self {
         let tokens = settings.clients.values();
         Self {
-            names: Names::new(settings, address),
+            hosts: AcceptedHosts::new(settings, address),
             origins: Origins::new(&settings.server.origins),
             tokens: tokens
                 .map(|client| client.token.expose().as_bytes().into())
@@ -46,7 +46,7 @@ impl Guard {
             return Err(GatewayError::HostNotAllowed);
         }
         if let Some(authority) = request.uri().authority()
-            && !self.names.is_ours(authority)
+            && !self.hosts.accepts(authority)
         {
             // In HTTP/2 it is what `Host` is elsewhere.
             return Err(match request.version() {
@@ -54,7 +54,7 @@ impl Guard {
                 _ => GatewayError::HostNotAllowed,
             });
         }
-        if request.uri().authority().is_none() && !self.names.is_host_ours(headers) {
+        if request.uri().authority().is_none() && !self.hosts.accepts_request(headers) {
             return Err(GatewayError::WrongHost);
         }
         if *source == Source::CrossSite {

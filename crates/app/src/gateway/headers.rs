@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_a_connection_stays_there() {
+    fn removes_connection_headers() {
         let fields = [
             ("connection", "close, X-Local"),
             ("x-local", "1"),
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_we_or_a_proxy_may_say_is_not_taken_from_callers() {
+    fn removes_headers_that_only_proxies_may_set() {
         let fields = [
             ("tidegate-token", "secret"),
             ("Tidegate-Max-Wait", "5s"),
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn connection_cannot_take_away_what_matters() {
+    fn connection_cannot_name_essential_headers_away() {
         let fields = [
             ("connection", "authorization, Content-Length"),
             ("authorization", "a"),

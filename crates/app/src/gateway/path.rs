@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_part_is_the_pool() {
+    fn splits_the_pool_from_the_path() {
         assert_eq!(parts("/llm/v1/chat?x=1"), Some(("llm", "/v1/chat?x=1")));
         assert_eq!(parts("/llm"), Some(("llm", "")));
         assert_eq!(parts("/llm/"), Some(("llm", "/")));
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_climbs_out_of_a_pool() {
+    fn refuses_parent_segments_however_written() {
         for path in [
             "/llm/..",
             "/llm/../admin",
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_goes_behind_the_endpoints_own_path() {
+    fn joins_the_rest_to_the_endpoints_path() {
         let joined = |base, rest| join(base, rest).unwrap().to_string();
         assert_eq!(joined("", "/a?b"), "/a?b");
         assert_eq!(joined("/v1", "/a?b"), "/v1/a?b");

@@ -19,7 +19,7 @@ use super::listen::drain_begins;
 use super::response;
 use super::state::GatewayState;
 use super::trails::RequestId;
-use crate::stall::Unstalled;
+use crate::stall::WriteTimeout;
 
 /// One thread with its own runtime and connections.
 #[derive(Debug)]
@@ -78,7 +78,7 @@ impl Worker {
         let idle = self.state.routes().exchange().timeouts().idle;
         let worker = Arc::clone(&self);
         let stream = ClientConnection::new(
-            Unstalled::new(stream, idle),
+            WriteTimeout::new(stream, idle),
             Arc::clone(&connection_state),
             move |status, bytes: &[u8]| response::refuse_unparsed(&worker, status, bytes),
         );

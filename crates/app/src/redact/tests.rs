@@ -13,7 +13,7 @@ fn url(url: &str) -> String {
 }
 
 #[test]
-fn what_people_need_of_an_error_stays() {
+fn keeps_the_readable_part_of_errors() {
     for said in [
         "Rate limit reached for gpt-4o-mini-2024-07-18 on requests per min: Limit 3, Used 3",
         "ProvisionedThroughputExceededException: slow down",
@@ -29,7 +29,7 @@ fn what_people_need_of_an_error_stays() {
 }
 
 #[test]
-fn what_looks_like_a_secret_goes() {
+fn hides_what_looks_like_a_secret() {
     let check = |said: &str, shown: &str| assert_eq!(text(said), shown);
     check("Bearer abc", "Bearer …");
     check(
@@ -55,7 +55,7 @@ fn what_looks_like_a_secret_goes() {
 }
 
 #[test]
-fn urls_show_where_but_not_what() {
+fn urls_show_names_of_parameters_without_values() {
     let check = |given: &str, shown: &str| assert_eq!(url(given), shown);
     check("https://a.example/v1/x", "https://a.example/v1/x");
     check("http://a.example:8080", "http://a.example:8080/");
@@ -78,7 +78,7 @@ fn urls_show_where_but_not_what() {
 }
 
 #[test]
-fn headers_are_shown_by_their_names() {
+fn shows_headers_by_name() {
     let check = |name: &str, value: &str, shown: &str| {
         assert_eq!(Header::new(name, value.as_bytes()).to_string(), shown);
     };
@@ -113,27 +113,27 @@ fn headers_are_shown_by_their_names() {
 }
 
 #[test]
-fn everything_is_one_line_with_a_bound() {
+fn shows_one_bounded_line() {
     let long = "ab ".repeat(1000);
     let shown = text(&long);
-    assert_eq!(shown.chars().count(), MOST + 1);
+    assert_eq!(shown.chars().count(), MAX_SHOWN + 1);
     assert!(shown.ends_with('…'), "{shown}");
-    assert_eq!(text(&"z".repeat(MOST)), "z".repeat(MOST));
+    assert_eq!(text(&"z".repeat(MAX_SHOWN)), "z".repeat(MAX_SHOWN));
     assert_eq!(text("a\r\nb\u{1b}[2J\u{202e}c\td"), "a  b[2Jc d");
 }
 
 proptest! {
     #[test]
-    fn nothing_panics_and_everything_is_one_short_line(any in any::<String>(), other in ".*") {
+    fn shows_any_input_as_one_short_line(any in any::<String>(), other in ".*") {
         let header = Header::new(&any, other.as_bytes()).to_string();
         for shown in [text(&any), url(&any), header, Body::new(any.as_bytes()).to_string()] {
-            prop_assert!(shown.chars().count() <= MOST + 1);
+            prop_assert!(shown.chars().count() <= MAX_SHOWN + 1);
             prop_assert!(!shown.chars().any(|c| c.is_control() || is_invisible(c)), "{:?}", shown);
         }
     }
 
     #[test]
-    fn a_secret_in_a_url_is_never_shown(secret in SECRET, place in 0..6_usize) {
+    fn never_shows_secrets_in_urls(secret in SECRET, place in 0..6_usize) {
         let urls = [
             format!("https://{secret}@a.example/x"),
             format!("https://u:{secret}@a.example/x?y=z"),
@@ -148,7 +148,7 @@ proptest! {
     }
 
     #[test]
-    fn a_secret_that_is_named_is_never_shown(secret in SECRET, before in "[a-z ]{0,30}", place in 0..6_usize) {
+    fn never_shows_named_secrets(secret in SECRET, before in "[a-z ]{0,30}", place in 0..6_usize) {
         let said = [
             format!("{before} Bearer {secret}"),
             format!("{before} authorization: Basic {secret} x"),
@@ -161,13 +161,13 @@ proptest! {
     }
 
     #[test]
-    fn a_secret_header_is_never_shown(secret in SECRET, name in "(authorization|cookie|x-[a-z]{1,8}-(key|token|secret))") {
+    fn never_shows_secret_headers(secret in SECRET, name in "(authorization|cookie|x-[a-z]{1,8}-(key|token|secret))") {
         let shown = Header::new(&name, secret.as_bytes()).to_string();
         prop_assert!(!shown.contains(&secret), "{}", shown);
     }
 
     #[test]
-    fn long_hex_and_long_keys_are_never_shown(
+    fn never_shows_long_hex_and_long_keys(
         hex in "[0-9a-f]{20,64}",
         key in "[A-Za-z]{10,20}[0-9][A-Za-z0-9]{9,30}",
         before in "[a-z ]{0,30}",

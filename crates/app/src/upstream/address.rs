@@ -104,7 +104,7 @@ const fn v6(a: u16, b: u16) -> u128 {
 const V6_SPECIAL: &[(u128, u32)] = &[
     (v6(0x2001, 0), 23),     // protocol assignments, Teredo among them
     (v6(0x2001, 0xdb8), 32), // documentation
-    (v6(0x2002, 0), 16),     // 6to4: carries any IPv4 address, and nobody needs it
+    (v6(0x2002, 0), 16),     // 6to4: carries any IPv4 address, and is not used
     (v6(0x3fff, 0), 20),     // documentation
 ];
 
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn public_addresses_are_fine() {
+    fn permits_public_addresses() {
         for address in [
             "1.1.1.1",
             "93.184.215.14",
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_not() {
+    fn refuses_every_special_address() {
         for address in [
             "0.0.0.0",
             "10.0.0.1",
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_operator_allows_is_fine_in_every_form() {
+    fn permits_allowed_addresses_in_every_form() {
         let addresses = Addresses::new(vec!["127.0.0.0/8".parse().unwrap()]);
         assert!(addresses.permit("127.0.0.1".parse().unwrap()));
         assert!(addresses.permit("::ffff:127.0.0.1".parse().unwrap()));

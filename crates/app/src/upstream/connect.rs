@@ -25,7 +25,7 @@ use super::error::SendError;
 use super::request_body::RequestBody;
 use super::timer::ResponseTimer;
 use crate::redact::Text;
-use crate::stall::Unstalled;
+use crate::stall::WriteTimeout;
 
 /// Makes connections.
 #[derive(Clone, Debug)]
@@ -127,7 +127,7 @@ impl Connector {
         let stream = dial(&addresses, destination.port(), timeouts.connect).await?;
         // Requests are written in one piece and answers are waited for.
         _ = stream.set_nodelay(true);
-        let stream = Unstalled::new(stream, timeouts.idle);
+        let stream = WriteTimeout::new(stream, timeouts.idle);
         let Some(name) = destination.server_name() else {
             return handshake_http1(stream).await;
         };

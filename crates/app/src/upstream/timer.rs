@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn every_wait_has_its_own_end_though_the_timer_is_the_same() {
+    fn each_wait_has_its_own_deadline_on_one_timer() {
         run(async {
             let mut timer = ResponseTimer::default();
             for seconds in [3, 5, 1] {
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_moves_on_is_waited_for() {
+    fn waits_for_a_deadline_that_moves() {
         run(async {
             let began = Instant::now();
             let second = Duration::from_secs(1);

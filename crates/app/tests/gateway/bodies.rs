@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::support::{Fixture, Raw, mock, pause, pool, request, until};
 
 #[test]
-fn a_body_arrives_whether_its_length_is_told_or_not() {
+fn forwards_bodies_with_and_without_content_length() {
     let mock = mock();
     let gateway = Fixture::before(&mock.url());
     let mut client = gateway.connect();
@@ -33,7 +33,7 @@ fn a_body_arrives_whether_its_length_is_told_or_not() {
 }
 
 #[test]
-fn trailers_pass_both_ways() {
+fn forwards_trailers_both_ways() {
     let mock = mock();
     let gateway = Fixture::before(&mock.url());
     let mut client = gateway.connect();
@@ -51,7 +51,7 @@ fn trailers_pass_both_ways() {
 }
 
 #[test]
-fn a_callers_body_is_asked_for_when_there_is_a_permit_and_not_before() {
+fn sends_100_continue_only_after_admission() {
     let mock = mock();
     // One at once, and then one every second.
     let gate = "[gate]\nstrategy = \"fixed\"\ninitial_rate = 1\n";
@@ -80,7 +80,7 @@ fn a_callers_body_is_asked_for_when_there_is_a_permit_and_not_before() {
 }
 
 #[test]
-fn events_arrive_one_by_one_while_the_upstream_still_sends() {
+fn streams_events_one_by_one() {
     let (go_on, wait) = mpsc::channel::<()>();
     let wait = std::sync::Mutex::new(wait);
     let raw = Raw::start(move |_, mut client| {
@@ -105,7 +105,7 @@ fn events_arrive_one_by_one_while_the_upstream_still_sends() {
 }
 
 #[test]
-fn a_request_passes_while_it_is_still_being_sent() {
+fn forwards_a_request_body_while_it_arrives() {
     let (arrived, wait) = mpsc::channel();
     let arrived = std::sync::Mutex::new(arrived);
     let raw = Raw::start(move |_, mut client| {
@@ -151,7 +151,7 @@ fn waiting(gateway: &Fixture) -> u64 {
 }
 
 #[test]
-fn who_goes_away_while_waiting_leaves_the_line_and_nothing_is_sent() {
+fn leaves_the_line_when_the_client_disconnects() {
     let mock = mock();
     let gateway = one_at_a_time(&mock.url());
     let mut first = gateway.connect();
@@ -177,7 +177,7 @@ fn who_goes_away_while_waiting_leaves_the_line_and_nothing_is_sent() {
 }
 
 #[test]
-fn who_goes_away_during_the_work_cancels_it() {
+fn cancels_the_attempt_when_the_client_disconnects() {
     let mock = mock();
     let gateway = one_at_a_time(&mock.url());
     for path in ["/api/slow?first=1h", "/api/sse?n=100000&every=10ms"] {
@@ -196,7 +196,7 @@ fn who_goes_away_during_the_work_cancels_it() {
 }
 
 #[test]
-fn an_answer_that_breaks_off_does_not_end_cleanly() {
+fn a_truncated_response_does_not_end_cleanly() {
     for answer in [
         &b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhello"[..],
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n",
@@ -214,7 +214,7 @@ fn an_answer_that_breaks_off_does_not_end_cleanly() {
 }
 
 #[test]
-fn an_answer_that_pauses_for_too_long_is_cut_off() {
+fn cuts_off_a_response_that_stalls() {
     let mock = mock();
     let gateway = Fixture::with(&mock.url(), "[http]\nidle_timeout = \"300ms\"\n");
     let mut client = gateway.connect();
@@ -226,7 +226,7 @@ fn an_answer_that_pauses_for_too_long_is_cut_off() {
 }
 
 #[test]
-fn an_error_whose_body_does_not_end_is_passed_on_all_the_same() {
+fn passes_on_an_error_whose_body_does_not_end() {
     let raw = Raw::start(|_, mut client| {
         client.request();
         client.send("HTTP/1.1 404 Not Found\r\ntransfer-encoding: chunked\r\n\r\n");
@@ -245,7 +245,7 @@ fn an_error_whose_body_does_not_end_is_passed_on_all_the_same() {
 }
 
 #[test]
-fn a_body_that_is_too_long_is_refused_by_what_it_says_and_by_what_it_is() {
+fn refuses_a_body_over_the_limit_by_declared_and_by_actual_length() {
     let mock = mock();
     let gateway = Fixture::with(&mock.url(), "[http]\nmax_body = \"1KiB\"\n");
     let mut client = gateway.connect();
@@ -273,7 +273,7 @@ fn a_body_that_is_too_long_is_refused_by_what_it_says_and_by_what_it_is() {
 }
 
 #[test]
-fn who_still_sends_can_read_why_it_is_refused() {
+fn a_client_that_still_sends_can_read_its_refusal() {
     let mock = mock();
     let clients = "[client.one]\ntoken = \"env:one\"\n[http]\nmax_body = \"16MiB\"\n";
     let gate = "[gate]\nstrategy = \"fixed\"\ninitial_rate = 0.001\n";
@@ -307,7 +307,7 @@ fn who_still_sends_can_read_why_it_is_refused() {
 }
 
 #[test]
-fn a_body_that_does_not_come_is_not_waited_for() {
+fn refuses_a_request_whose_body_stalls() {
     let mock = mock();
     let gateway = Fixture::with(&mock.url(), "[http]\nidle_timeout = \"300ms\"\n");
     let mut client = gateway.connect();
@@ -328,7 +328,7 @@ fn a_body_that_does_not_come_is_not_waited_for() {
 }
 
 #[test]
-fn requests_whose_bodies_break_off_are_paid_for_like_others() {
+fn requests_with_truncated_bodies_use_their_permits() {
     let mock = mock();
     let gate = "[gate]\nstrategy = \"fixed\"\ninitial_rate = 0.1\nmax_wait = \"0s\"\n\
                 [http]\nmax_body = \"4B\"\n";
@@ -350,7 +350,7 @@ fn requests_whose_bodies_break_off_are_paid_for_like_others() {
 }
 
 #[test]
-fn an_answer_that_does_not_come_is_not_waited_for() {
+fn times_out_a_response_that_does_not_begin() {
     let mock = mock();
     let times = "[http]\nfirst_byte_timeout = \"300ms\"\n[retry_budget]\nratio = 0\n";
     let gateway = Fixture::with(&mock.url(), times);
@@ -376,7 +376,7 @@ fn an_answer_that_does_not_come_is_not_waited_for() {
 }
 
 #[test]
-fn who_stops_reading_is_not_waited_for() {
+fn drops_a_client_that_stops_reading() {
     let mock = mock();
     let times = "[http]\nidle_timeout = \"500ms\"\n";
     let gateway = Fixture::with(&mock.url(), times);
@@ -421,8 +421,8 @@ fn peak() -> u64 {
 const LONG: u64 = 256 << 20;
 
 #[test]
-fn long_bodies_pass_in_constant_memory() {
-    crate::support::in_child("bodies::long_bodies_pass_in_constant_memory", || {
+fn forwards_long_bodies_in_constant_memory() {
+    crate::support::in_child("bodies::forwards_long_bodies_in_constant_memory", || {
         let mock = mock();
         let gateway = Fixture::before(&mock.url());
         gateway.works();

@@ -37,7 +37,7 @@ fn all() -> Vec<GatewayError> {
         GatewayError::BadWait,
         GatewayError::BadRequest,
     ];
-    // Whoever adds one is reminded of the list above and of the page.
+    // A new one belongs into the list above and into the page.
     for error in &all {
         match error {
             GatewayError::WaitTooLong { .. }
@@ -79,10 +79,10 @@ fn rows(heading: &str) -> Vec<Vec<&'static str>> {
 }
 
 #[test]
-fn the_page_has_every_reason_with_its_status() {
+fn reference_lists_every_reason_with_its_status() {
     let gateway = Fixture::new("");
     let id = gateway.gateway.trails().new_id(0);
-    let told: BTreeSet<(String, String, bool)> = rows("Answers of our own")
+    let told: BTreeSet<(String, String, bool)> = rows("The gateway's own responses")
         .iter()
         .map(|row| {
             let reason = row[1].trim_matches('`').to_owned();
@@ -101,12 +101,12 @@ fn the_page_has_every_reason_with_its_status() {
 }
 
 #[test]
-fn the_page_has_every_outcome() {
+fn reference_lists_every_outcome() {
     let word = |cell: &str| cell.trim_matches('`').to_owned();
-    let own = rows("Answers of our own")
+    let own = rows("The gateway's own responses")
         .into_iter()
         .map(|row| word(row[1]));
-    let others = rows("Answers of others")
+    let others = rows("Responses of upstreams")
         .into_iter()
         .map(|row| word(row[0]));
     let told: BTreeSet<String> = own.chain(others).collect();

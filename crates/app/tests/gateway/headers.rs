@@ -14,7 +14,7 @@ fn passed(headers: &[&str]) -> Value {
 }
 
 #[test]
-fn what_belongs_to_a_connection_is_not_passed_on() {
+fn does_not_forward_connection_headers() {
     let got = passed(&[
         "connection: keep-alive, X-Local",
         "connection: x-second",
@@ -41,7 +41,7 @@ fn what_belongs_to_a_connection_is_not_passed_on() {
 }
 
 #[test]
-fn what_only_we_or_proxies_say_is_not_taken_from_callers() {
+fn does_not_forward_headers_that_only_proxies_may_set() {
     let got = passed(&[
         "tidegate-token: t",
         "Tidegate-Max-Wait: 5s",
@@ -57,14 +57,14 @@ fn what_only_we_or_proxies_say_is_not_taken_from_callers() {
 }
 
 #[test]
-fn several_headers_of_a_name_stay_several() {
+fn keeps_repeated_headers_apart() {
     let got = passed(&["x-many: 1", "x-many: 2", "accept: a, b", "accept: c"]);
     assert_eq!(got["x-many"], serde_json::json!(["1", "2"]));
     assert_eq!(got["accept"], serde_json::json!(["a, b", "c"]));
 }
 
 #[test]
-fn an_upgrade_is_not_passed_on() {
+fn does_not_forward_upgrades() {
     let got = passed(&[
         "connection: Upgrade, HTTP2-Settings",
         "upgrade: h2c, websocket",
@@ -76,7 +76,7 @@ fn an_upgrade_is_not_passed_on() {
 }
 
 #[test]
-fn an_upgrade_that_nobody_asked_for_is_no_answer() {
+fn treats_an_unrequested_upgrade_as_a_failure() {
     let raw = Raw::saying(
         b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\nGET / HTTP/1.1\r\n\r\n",
     );
@@ -86,7 +86,7 @@ fn an_upgrade_that_nobody_asked_for_is_no_answer() {
 }
 
 #[test]
-fn what_belongs_to_the_upstreams_connection_is_not_passed_back() {
+fn does_not_pass_back_connection_headers() {
     let raw = Raw::saying(
         b"HTTP/1.1 200 OK\r\nconnection: close, X-Local\r\nx-local: 1\r\nkeep-alive: timeout=5\r\n\
           proxy-authenticate: Basic\r\nupgrade: h2c\r\ntidegate-reason: forged\r\n\
@@ -133,7 +133,7 @@ endpoints = [
 }
 
 #[test]
-fn an_endpoints_headers_replace_the_callers_and_stay_with_it() {
+fn endpoint_headers_replace_those_of_clients_and_go_nowhere_else() {
     let (failing, echoing) = (scripted("503"), mock());
     let gateway = with_secrets(&failing.url(), &echoing.url());
     let reply = gateway
@@ -148,7 +148,7 @@ fn an_endpoints_headers_replace_the_callers_and_stay_with_it() {
 }
 
 #[test]
-fn an_endpoints_host_is_its_own() {
+fn sends_the_endpoints_own_host() {
     let mock = mock();
     let gateway = Fixture::before(&mock.url());
     let reply = gateway.get("/api/echo");
@@ -157,7 +157,7 @@ fn an_endpoints_host_is_its_own() {
 }
 
 #[test]
-fn a_request_that_comes_back_is_refused() {
+fn refuses_a_request_that_passed_before() {
     let mock = mock();
     let outer = Fixture::before(&mock.url());
     let via = outer.get("/api/echo").json()["headers"]["via"].clone();
@@ -170,7 +170,7 @@ fn a_request_that_comes_back_is_refused() {
 }
 
 #[test]
-fn a_gateway_whose_endpoint_it_is_itself_does_not_turn_in_circles() {
+fn detects_a_loop_through_its_own_endpoint() {
     let gateway = Fixture::before("http://127.0.0.1:1");
     let url = format!("http://{}/api", gateway.address());
     gateway.reload(&format!("{OPEN}{}", pool(&[("a", &url)])));
@@ -180,7 +180,7 @@ fn a_gateway_whose_endpoint_it_is_itself_does_not_turn_in_circles() {
 }
 
 #[test]
-fn only_names_of_ours_are_answered() {
+fn serves_only_its_own_hosts() {
     let mock = mock();
     let gateway = Fixture::before(&mock.url());
     for (host, expected) in [
@@ -209,7 +209,7 @@ fn only_names_of_ours_are_answered() {
 }
 
 #[test]
-fn who_has_no_token_is_not_served_and_tokens_stay_here() {
+fn requires_client_tokens_and_does_not_forward_them() {
     let mock = mock();
     let clients =
         "[client.one]\ntoken = \"env:first-token\"\n[client.two]\ntoken = \"env:second-token\"\n";
@@ -234,7 +234,7 @@ fn who_has_no_token_is_not_served_and_tokens_stay_here() {
 }
 
 #[test]
-fn headers_that_are_too_long_or_too_many_are_said_to_be() {
+fn refuses_too_long_and_too_many_headers() {
     let mock = mock();
     let gateway = Fixture::before(&mock.url());
     let long = format!("x-long: {}", "a".repeat(70_000));
@@ -254,7 +254,7 @@ fn headers_that_are_too_long_or_too_many_are_said_to_be() {
 }
 
 #[test]
-fn every_answer_says_what_became_of_its_request() {
+fn every_response_carries_the_tidegate_headers() {
     let mock = scripted("200,404,503,200");
     let gateway = Fixture::before(&mock.url());
     let mut client = gateway.connect();
@@ -274,7 +274,7 @@ fn every_answer_says_what_became_of_its_request() {
 }
 
 #[test]
-fn http2_without_tls_is_served_to_who_begins_with_it() {
+fn serves_http2_with_prior_knowledge() {
     use hyper::client::conn::http2;
     use hyper_util::rt::{TokioExecutor, TokioIo};
     let mock = mock();
@@ -303,7 +303,7 @@ fn http2_without_tls_is_served_to_who_begins_with_it() {
 }
 
 #[test]
-fn a_request_of_old_is_answered_in_the_old_way() {
+fn serves_http_1_0() {
     let mock = mock();
     let gateway = Fixture::before(&mock.url());
     let mut client = Client::connect(gateway.address());

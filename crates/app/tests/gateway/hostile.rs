@@ -1,5 +1,5 @@
 //! Input that means harm: each is refused as documented or cut off, nothing of it reaches the
-//! upstream under another name, and whoever behaves is served as before.
+//! upstream under another name, and other clients are served as before.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn refused(cases: &[&[u8]]) {
 }
 
 #[test]
-fn two_lengths_are_refused() {
+fn refuses_two_content_lengths() {
     refused(&[
         b"POST /api/x HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nhello",
         b"POST /api/x HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5, 6\r\n\r\nhello",
@@ -44,7 +44,7 @@ fn two_lengths_are_refused() {
 }
 
 #[test]
-fn lengths_that_are_no_numbers_are_refused() {
+fn refuses_unreadable_content_lengths() {
     for length in [
         "-1",
         "+5",
@@ -63,7 +63,7 @@ fn lengths_that_are_no_numbers_are_refused() {
 }
 
 #[test]
-fn a_length_that_nobody_can_send_is_not_waited_for() {
+fn refuses_a_body_that_stalls_before_a_huge_length() {
     let mock = mock();
     let gateway = Fixture::with(&mock.url(), "[http]\nidle_timeout = \"300ms\"\n");
     let mut client = gateway.connect();
@@ -73,7 +73,7 @@ fn a_length_that_nobody_can_send_is_not_waited_for() {
 }
 
 #[test]
-fn a_length_and_pieces_at_once_smuggle_nothing() {
+fn content_length_with_chunked_smuggles_nothing() {
     let mock = mock();
     let gateway = Fixture::before(&mock.url());
     for bytes in [
@@ -100,7 +100,7 @@ fn a_length_and_pieces_at_once_smuggle_nothing() {
 }
 
 #[test]
-fn odd_encodings_are_refused() {
+fn refuses_unknown_transfer_encodings() {
     for encoding in [
         "gzip",
         "chunked, gzip",
@@ -118,7 +118,7 @@ fn odd_encodings_are_refused() {
 }
 
 #[test]
-fn odd_lines_and_names_are_refused() {
+fn refuses_malformed_heads() {
     refused(&[
         b"GET /api/x HTTP/1.1\r\nhost: localhost\r\nx-folded: a\r\n b\r\n\r\n",
         b"GET /api/x HTTP/1.1\r\nhost: localhost\r\nx-nul: a\0b\r\n\r\n",
@@ -157,7 +157,7 @@ fn bare_line_feeds_smuggle_nothing() {
 }
 
 #[test]
-fn pieces_that_are_none_smuggle_nothing() {
+fn malformed_chunks_smuggle_nothing() {
     let mock = mock();
     let gateway = Fixture::with(&mock.url(), "[http]\nidle_timeout = \"1s\"\n");
     let long = format!("5;{}\r\nhello\r\n0\r\n\r\n", "x".repeat(100_000));
@@ -190,7 +190,7 @@ fn pieces_that_are_none_smuggle_nothing() {
 }
 
 #[test]
-fn a_remark_beside_a_piece_is_fine() {
+fn accepts_chunk_extensions() {
     let mock = mock();
     let gateway = Fixture::before(&mock.url());
     let mut client = gateway.connect();
@@ -205,7 +205,7 @@ fn a_remark_beside_a_piece_is_fine() {
 }
 
 #[test]
-fn what_is_far_too_long_is_cut_off() {
+fn refuses_far_too_long_heads() {
     let mock = mock();
     let gateway = Fixture::before(&mock.url());
     let path = format!(
@@ -231,7 +231,7 @@ fn what_is_far_too_long_is_cut_off() {
 }
 
 #[test]
-fn what_is_no_http_is_cut_off() {
+fn refuses_what_is_not_http() {
     let mut hello = vec![
         0x16, 0x03, 0x01, 0x00, 0xf8, 0x01, 0x00, 0x00, 0xf4, 0x03, 0x03,
     ];
@@ -252,7 +252,7 @@ fn what_is_no_http_is_cut_off() {
 }
 
 #[test]
-fn requests_that_follow_each_other_are_answered_in_order() {
+fn answers_pipelined_requests_in_order() {
     let mock = mock();
     let gateway = Fixture::before(&mock.url());
     let mut client = gateway.connect();
@@ -271,7 +271,7 @@ fn requests_that_follow_each_other_are_answered_in_order() {
 }
 
 #[test]
-fn a_half_closed_connection_is_answered_or_closed() {
+fn answers_or_closes_a_half_closed_connection() {
     let mock = mock();
     let gateway = Fixture::before(&mock.url());
     for text in [
@@ -287,7 +287,7 @@ fn a_half_closed_connection_is_answered_or_closed() {
 }
 
 #[test]
-fn many_idle_connections_keep_nobody_out() {
+fn serves_requests_beside_many_idle_connections() {
     let mock = mock();
     let gateway = Fixture::before(&mock.url());
     let mut idle: Vec<_> = (0..500).map(|_| gateway.connect()).collect();

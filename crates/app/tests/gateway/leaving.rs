@@ -2,10 +2,10 @@
 
 use app::state::NewEndpoint;
 
-use crate::support::{Fixture, OPEN, Raw, mock, nobody, pool, scripted};
+use crate::support::{Fixture, OPEN, Raw, closed_port, mock, pool, scripted};
 
 #[test]
-fn when_attempts_are_used_up_the_last_answer_is_passed_on_unchanged() {
+fn passes_on_the_last_response_when_attempts_are_exhausted() {
     let raw = Raw::saying(
         b"HTTP/1.1 503 Busy\r\nx-own: yes\r\nx-ratelimit-limit: 5\r\ncontent-type: text/odd\r\n\
           transfer-encoding: chunked\r\n\r\n4\r\nbusy\r\n6\r\n as ev\r\n0\r\n\r\n",
@@ -25,7 +25,7 @@ fn when_attempts_are_used_up_the_last_answer_is_passed_on_unchanged() {
 }
 
 #[test]
-fn a_long_error_is_passed_on_whole() {
+fn passes_on_a_long_error_whole() {
     let raw = Raw::start(|_, mut client| {
         client.request();
         let body = "0123456789".repeat(20_000);
@@ -41,7 +41,7 @@ fn a_long_error_is_passed_on_whole() {
 }
 
 #[test]
-fn trailers_of_an_error_are_passed_on() {
+fn passes_on_trailers_of_errors() {
     let raw = Raw::saying(
         b"HTTP/1.1 404 X\r\ntrailer: x-sum\r\ntransfer-encoding: chunked\r\n\r\n\
           2\r\nno\r\n0\r\nx-sum: 7\r\n\r\n",
@@ -53,8 +53,8 @@ fn trailers_of_an_error_are_passed_on() {
 }
 
 #[test]
-fn who_cannot_be_reached_is_said_to_be_so() {
-    let gateway = Fixture::before(&format!("http://{}", nobody()));
+fn responds_unreachable_when_no_connection_is_made() {
+    let gateway = Fixture::before(&format!("http://{}", closed_port()));
     let reply = gateway.get("/api/x");
     reply.is_own(502, "unreachable");
     assert_eq!(reply.attempts(), 4);
@@ -63,7 +63,7 @@ fn who_cannot_be_reached_is_said_to_be_so() {
 }
 
 #[test]
-fn what_is_no_http_is_said_to_be_none() {
+fn responds_unreachable_to_what_is_not_http() {
     for nonsense in [
         &b"SSH-2.0-OpenSSH_9.6\r\n"[..],
         b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab",
@@ -80,7 +80,7 @@ fn what_is_no_http_is_said_to_be_none() {
 }
 
 #[test]
-fn an_address_that_its_operator_did_not_write_is_judged_when_it_is_dialled() {
+fn checks_addresses_of_untrusted_endpoints_when_dialling() {
     let mock = mock();
     let settings = format!("{OPEN}{}", pool(&[("a", "http://127.0.0.1:1")]));
     let allowing = format!("[network]\nallow = [\"127.0.0.0/8\"]\n{settings}");
@@ -108,7 +108,7 @@ fn an_address_that_its_operator_did_not_write_is_judged_when_it_is_dialled() {
 }
 
 #[test]
-fn a_quota_that_is_used_up_is_passed_on_at_once() {
+fn passes_on_exhausted_quota_at_once() {
     let raw = Raw::saying(
         b"HTTP/1.1 429 X\r\ncontent-type: application/json\r\ncontent-length: 39\r\n\r\n\
           {\"error\":{\"code\":\"insufficient_quota\"}}",
@@ -120,7 +120,7 @@ fn a_quota_that_is_used_up_is_passed_on_at_once() {
 }
 
 #[test]
-fn retries_under_total_failure_stay_within_their_budget() {
+fn retries_stay_within_the_budget_when_everything_fails() {
     let mock = scripted("500");
     let budget = "[retry_budget]\nratio = 0.1\nmin_per_second = 1\n";
     let gate = "[gate]\nstrategy = \"fixed\"\ninitial_rate = 10000\nerror_rate_threshold = 1\n\

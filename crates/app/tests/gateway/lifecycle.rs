@@ -1,11 +1,11 @@
-//! Draining and reloading: nobody who was served is lost.
+//! Draining and reloading: no request in flight is lost.
 
 use std::net::TcpStream;
 
 use crate::support::{Fixture, OPEN, mock, pool, request, scripted, until};
 
 #[test]
-fn draining_finishes_what_is_under_way_and_takes_nothing_more() {
+fn drain_finishes_requests_in_flight_and_takes_no_more() {
     let mock = mock();
     let gateway = Fixture::before(&mock.url());
     let (mut idle, mut silent) = (gateway.connect(), gateway.connect());
@@ -19,7 +19,7 @@ fn draining_finishes_what_is_under_way_and_takes_nothing_more() {
     ));
     until("it is under way", || mock.stats().in_flight == 1);
     gateway.gateway.drain();
-    until("nobody is let in", || {
+    until("no connection is accepted", || {
         TcpStream::connect(gateway.address()).is_err()
     });
     let reply = busy.reply(false).unwrap();
@@ -32,7 +32,7 @@ fn draining_finishes_what_is_under_way_and_takes_nothing_more() {
 }
 
 #[test]
-fn who_asks_on_a_kept_connection_while_it_drains_is_told_or_let_go() {
+fn refuses_or_closes_kept_connections_while_draining() {
     let mock = mock();
     let gateway = Fixture::before(&mock.url());
     let mut client = gateway.connect();
@@ -49,7 +49,7 @@ fn who_asks_on_a_kept_connection_while_it_drains_is_told_or_let_go() {
 }
 
 #[test]
-fn a_reload_changes_pools_and_keeps_connections_and_requests() {
+fn reload_changes_pools_and_keeps_connections_and_requests() {
     let (old, new) = (mock(), mock());
     let one = format!("{OPEN}{}", pool(&[("a", &old.url())]));
     let gateway = Fixture::new(&one);
@@ -82,7 +82,7 @@ fn a_reload_changes_pools_and_keeps_connections_and_requests() {
 }
 
 #[test]
-fn a_reload_changes_who_may_ask() {
+fn reload_changes_hosts_and_clients() {
     let mock = mock();
     let open = format!("{OPEN}{}", pool(&[("a", &mock.url())]));
     let gateway = Fixture::new(&open);
@@ -101,7 +101,7 @@ fn a_reload_changes_who_may_ask() {
 }
 
 #[test]
-fn a_reload_keeps_what_gates_and_endpoints_have_learned() {
+fn reload_keeps_what_gates_and_endpoints_learned() {
     let mock = scripted("429:60,200");
     let settings = format!("{OPEN}{}", pool(&[("a", &mock.url())]));
     let gateway = Fixture::new(&settings);
@@ -114,7 +114,7 @@ fn a_reload_keeps_what_gates_and_endpoints_have_learned() {
 }
 
 #[test]
-fn a_connection_that_says_nothing_is_closed() {
+fn closes_a_silent_connection() {
     let mock = mock();
     let gateway = Fixture::with(&mock.url(), "[http]\nidle_timeout = \"300ms\"\n");
     let mut silent = gateway.connect();

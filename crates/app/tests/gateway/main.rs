@@ -1,7 +1,7 @@
 //! The gateway on real sockets: a mock or a raw upstream on one side, a raw client on the other.
 //!
 //! Times are those of the machine, so nothing is said about how long something takes at most: only
-//! that it does not end too early, and, with a lot of patience, that it ends.
+//! that it does not end too early, and, with a long timeout, that it ends.
 
 #![expect(
     clippy::unwrap_used,

@@ -22,7 +22,7 @@ fn endpoints(gateway: &Fixture, count: usize) -> String {
 }
 
 #[test]
-fn in_turn() {
+fn round_robin_takes_endpoints_in_turn() {
     let (a, b) = (mock(), mock());
     let gateway = of_two(&a, &b, "balance = \"round_robin\"\n");
     let went = endpoints(&gateway, 6);
@@ -30,14 +30,14 @@ fn in_turn() {
 }
 
 #[test]
-fn the_first_that_works() {
+fn first_takes_the_first_usable_endpoint() {
     let (a, b) = (mock(), mock());
     let gateway = of_two(&a, &b, "balance = \"first\"\n");
     assert_eq!(endpoints(&gateway, 4), "aaaa");
 }
 
 #[test]
-fn the_one_with_the_least_to_do() {
+fn least_loaded_takes_the_endpoint_with_fewest_in_flight() {
     let (a, b) = (mock(), mock());
     let gateway = of_two(&a, &b, "balance = \"least_loaded\"\n");
     let mut busy: Vec<_> = (0..4).map(|_| gateway.connect()).collect();
@@ -52,7 +52,7 @@ fn the_one_with_the_least_to_do() {
 }
 
 #[test]
-fn a_failure_goes_to_another_at_once() {
+fn fails_over_to_another_endpoint_at_once() {
     let (a, b) = (scripted("503"), mock());
     let backoff = "backoff = \"long\"\n[backoff.long]\nbase = \"20s\"\nmax = \"30s\"\n\
                    max_attempts = 3\njitter = \"none\"\n";
@@ -77,7 +77,7 @@ fn a_is(gateway: &Fixture) -> tidegate::pool::EndpointView {
 const ALONE: &str = "[pool.api.protection]\nenabled = true\npauses = [\"1s\"]\ndisable_after = 2\n";
 
 #[test]
-fn errors_in_a_row_pause_and_then_disable() {
+fn consecutive_errors_pause_and_then_disable() {
     let mock = scripted("503*2,200");
     let gateway = Fixture::with(&mock.url(), ALONE);
     let mut client = gateway.connect();
@@ -106,7 +106,7 @@ fn errors_in_a_row_pause_and_then_disable() {
 }
 
 #[test]
-fn when_all_are_paused_the_earliest_is_waited_for() {
+fn waits_for_the_earliest_endpoint_when_all_are_paused() {
     let (a, b) = (scripted("503,200"), scripted("503,200"));
     let pauses = "balance = \"first\"\n[pool.api.protection]\npauses = [\"1s\"]\n";
     let gateway = of_two(&a, &b, pauses);
@@ -120,7 +120,7 @@ fn when_all_are_paused_the_earliest_is_waited_for() {
 }
 
 #[test]
-fn who_waits_for_a_pause_goes_when_a_person_ends_it() {
+fn sends_waiting_requests_when_a_person_ends_the_pause() {
     let mock = scripted("503,200");
     let pauses = "[pool.api.protection]\nenabled = true\npauses = [\"25s\"]\n";
     let gateway = Fixture::with(&mock.url(), pauses);
@@ -137,7 +137,7 @@ fn who_waits_for_a_pause_goes_when_a_person_ends_it() {
 }
 
 #[test]
-fn a_quota_that_is_used_up_disables_and_says_why() {
+fn exhausted_quota_disables_the_endpoint_with_its_reason() {
     let raw = Raw::saying(
         b"HTTP/1.1 429 X\r\ncontent-type: application/json\r\ncontent-length: 39\r\n\r\n\
           {\"error\":{\"code\":\"insufficient_quota\"}}",
@@ -152,7 +152,7 @@ fn a_quota_that_is_used_up_disables_and_says_why() {
 }
 
 #[test]
-fn one_endpoint_that_is_held_does_not_keep_the_others() {
+fn uses_other_endpoints_while_one_is_held() {
     let (a, b) = (scripted("429:60"), mock());
     let gateway = of_two(&a, &b, "balance = \"first\"\n");
     assert_eq!(endpoints(&gateway, 5), "bbbbb");
@@ -160,7 +160,7 @@ fn one_endpoint_that_is_held_does_not_keep_the_others() {
 }
 
 #[test]
-fn a_pool_without_endpoints_says_so() {
+fn refuses_with_no_endpoint_when_a_pool_is_empty() {
     let mock = mock();
     let gateway = Fixture::before(&mock.url());
     let runtime = tokio::runtime::Builder::new_current_thread()

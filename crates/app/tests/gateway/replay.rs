@@ -3,7 +3,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 
-use crate::support::{Fixture, OPEN, Raw, mock, nobody, pause, pool, request, scripted, until};
+use crate::support::{
+    Fixture, OPEN, Raw, closed_port, mock, pause, pool, request, scripted, until,
+};
 
 /// An upstream that answers with these statuses and keeps what it got.
 fn keeping(statuses: &'static [u16]) -> (Raw, Arc<Mutex<Vec<String>>>) {
@@ -26,7 +28,7 @@ fn keeping(statuses: &'static [u16]) -> (Raw, Arc<Mutex<Vec<String>>>) {
 fn logs_each_retry_and_the_exhausted_request() {
     let (raw, _) = keeping(&[500]);
     assert_logs_exhausted(&raw.url(), 500);
-    assert_logs_exhausted(&format!("http://{}", nobody()), 502);
+    assert_logs_exhausted(&format!("http://{}", closed_port()), 502);
 }
 
 fn assert_logs_exhausted(upstream: &str, status: u16) {
@@ -49,7 +51,7 @@ fn assert_logs_exhausted(upstream: &str, status: u16) {
 }
 
 #[test]
-fn a_post_with_a_key_is_sent_again_with_its_whole_body() {
+fn resends_a_post_with_idempotency_key_and_whole_body() {
     let (raw, got) = keeping(&[503, 503, 200]);
     let gateway = Fixture::before(&raw.url());
     let body = "0123456789".repeat(5000);
@@ -67,7 +69,7 @@ fn a_post_with_a_key_is_sent_again_with_its_whole_body() {
 }
 
 #[test]
-fn a_body_in_pieces_is_sent_again_whole_with_its_trailers() {
+fn resends_a_chunked_body_with_its_trailers() {
     let mock = scripted("503,503,200");
     let gateway = Fixture::before(&mock.url());
     let mut client = gateway.connect();
@@ -85,7 +87,7 @@ fn a_body_in_pieces_is_sent_again_whole_with_its_trailers() {
 }
 
 #[test]
-fn a_post_without_a_key_is_sent_once() {
+fn sends_a_post_without_idempotency_key_once() {
     let mock = scripted("503,200");
     let gateway = Fixture::before(&mock.url());
     let reply = gateway.connect().post("/api/x", &[], "hello");
@@ -103,7 +105,7 @@ fn a_post_without_a_key_is_sent_once() {
 }
 
 #[test]
-fn a_post_that_was_refused_for_its_pace_is_sent_again() {
+fn resends_a_throttled_post() {
     let mock = scripted("429,200");
     let gateway = Fixture::before(&mock.url());
     let reply = gateway.connect().post("/api/echo", &[], "hello");
@@ -112,7 +114,7 @@ fn a_post_that_was_refused_for_its_pace_is_sent_again() {
 }
 
 #[test]
-fn a_pool_may_say_that_everything_can_be_sent_again() {
+fn retry_unsafe_resends_posts() {
     let mock = scripted("503,200");
     let gateway = Fixture::with(&mock.url(), "retry_unsafe = true\n");
     let reply = gateway.connect().post("/api/x", &[], "hello");
@@ -120,9 +122,9 @@ fn a_pool_may_say_that_everything_can_be_sent_again() {
 }
 
 #[test]
-fn a_post_whose_connection_never_stood_is_sent_again() {
+fn resends_a_post_whose_connection_failed() {
     let mock = mock();
-    let dead = format!("http://{}", nobody());
+    let dead = format!("http://{}", closed_port());
     let settings = pool(&[("a", &dead), ("b", &mock.url())]);
     let gateway = Fixture::new(&format!("{OPEN}{settings}balance = \"first\"\n"));
     let reply = gateway.connect().post("/api/echo", &[], "hello");
@@ -132,7 +134,7 @@ fn a_post_whose_connection_never_stood_is_sent_again() {
 }
 
 #[test]
-fn a_post_whose_connection_broke_is_not_sent_again() {
+fn does_not_resend_a_post_whose_connection_broke() {
     let mock = scripted("reset,200");
     let gateway = Fixture::before(&mock.url());
     let reply = gateway.connect().post("/api/x", &[], "hello");
@@ -146,7 +148,7 @@ fn a_post_whose_connection_broke_is_not_sent_again() {
 }
 
 #[test]
-fn a_body_beyond_the_buffer_has_one_attempt() {
+fn sends_a_body_beyond_the_replay_buffer_once() {
     let mock = scripted("503,503,503,200");
     let gateway = Fixture::with(&mock.url(), "[http]\nreplay_buffer = \"1KiB\"\n");
     let mut client = gateway.connect();
@@ -161,7 +163,7 @@ fn a_body_beyond_the_buffer_has_one_attempt() {
 }
 
 #[test]
-fn a_connection_that_was_closed_meanwhile_costs_nothing() {
+fn resending_on_a_fresh_connection_is_no_attempt() {
     // Answers once per connection and closes it later, without having said so.
     let raw = Raw::start(|_, mut client| {
         client.request();
@@ -179,7 +181,7 @@ fn a_connection_that_was_closed_meanwhile_costs_nothing() {
 }
 
 #[test]
-fn a_post_on_a_connection_that_was_closed_before_is_sent_on_another() {
+fn resends_an_unwritten_post_on_another_connection() {
     let raw = Raw::start(|_, mut client| {
         client.request();
         client.send("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
@@ -195,7 +197,7 @@ fn a_post_on_a_connection_that_was_closed_before_is_sent_on_another() {
 }
 
 #[test]
-fn an_early_answer_does_not_keep_the_next_attempt() {
+fn resends_after_an_early_response_that_left_the_body_unread() {
     // Answers without reading the body, and leaves the connection open.
     let raw = Raw::start(|number, mut client| {
         if number == 0 {
@@ -224,7 +226,7 @@ fn an_early_answer_does_not_keep_the_next_attempt() {
 }
 
 #[test]
-fn a_401_without_a_credential_is_passed_on() {
+fn passes_on_401_without_a_credential() {
     let mock = scripted("401,200");
     let gateway = Fixture::before(&mock.url());
     let reply = gateway.get("/api/x");
@@ -235,7 +237,7 @@ fn a_401_without_a_credential_is_passed_on() {
 }
 
 #[test]
-fn what_a_retry_would_not_change_is_sent_once() {
+fn sends_once_on_final_statuses() {
     for status in ["400", "403", "404", "409", "412", "422"] {
         let mock = scripted(&format!("{status},200"));
         let gateway = Fixture::before(&mock.url());
@@ -248,7 +250,7 @@ fn what_a_retry_would_not_change_is_sent_once() {
 }
 
 #[test]
-fn what_may_pass_is_sent_again() {
+fn resends_on_temporary_statuses() {
     for status in ["408", "429", "500", "502", "503", "504", "529"] {
         let mock = scripted(&format!("{status},200"));
         let gateway = Fixture::before(&mock.url());

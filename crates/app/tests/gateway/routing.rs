@@ -19,7 +19,7 @@ fn first_line(path: &str, base: &str) -> String {
 }
 
 #[test]
-fn path_and_query_go_behind_the_endpoints_own_path() {
+fn appends_path_and_query_to_the_endpoints_path() {
     for (path, base, expected) in [
         ("/api/chat?x=1&y", "/v1", "GET /v1/chat?x=1&y HTTP/1.1"),
         ("/api/chat", "/v1/", "GET /v1/chat HTTP/1.1"),
@@ -34,7 +34,7 @@ fn path_and_query_go_behind_the_endpoints_own_path() {
 }
 
 #[test]
-fn escapes_and_odd_bytes_of_a_path_are_passed_unchanged() {
+fn forwards_escapes_in_paths_unchanged() {
     for path in [
         "/a%20b%2Fc%3F?q=%26%00+%zz",
         "/a;b=c,d:e@f!$&'()*+~-_.",
@@ -50,7 +50,7 @@ fn escapes_and_odd_bytes_of_a_path_are_passed_unchanged() {
 }
 
 #[test]
-fn an_unknown_pool_is_told_which_there_are() {
+fn names_the_pools_when_a_path_has_none() {
     let mock = mock();
     let gateway = Fixture::before(&mock.url());
     for path in ["/", "/nope/x", "//api/x", "/API/x", "/api%2Fx"] {
@@ -66,7 +66,7 @@ fn an_unknown_pool_is_told_which_there_are() {
 }
 
 #[test]
-fn nobody_climbs_out_of_an_endpoints_path() {
+fn refuses_paths_with_parent_segments() {
     let mock = mock();
     let gateway = Fixture::before(&format!("{}/v1", mock.url()));
     for path in ["/api/..", "/api/../admin", "/api/a/%2e%2E/x", "/api/..%2f"] {
@@ -76,7 +76,7 @@ fn nobody_climbs_out_of_an_endpoints_path() {
 }
 
 #[test]
-fn every_method_passes() {
+fn forwards_every_method() {
     let mock = mock();
     let gateway = Fixture::before(&mock.url());
     let mut client = gateway.connect();
@@ -91,7 +91,7 @@ fn every_method_passes() {
 }
 
 #[test]
-fn a_head_has_its_length_and_no_body() {
+fn passes_head_responses_with_length_and_without_body() {
     let mock = mock();
     let gateway = Fixture::before(&mock.url());
     let mut client = gateway.connect();
@@ -110,7 +110,7 @@ fn a_head_has_its_length_and_no_body() {
 }
 
 #[test]
-fn statuses_without_a_body_have_none() {
+fn passes_statuses_without_body() {
     let mock = mock();
     let gateway = Fixture::before(&mock.url());
     let mut client = gateway.connect();
@@ -123,7 +123,7 @@ fn statuses_without_a_body_have_none() {
 }
 
 #[test]
-fn a_whole_address_is_fine_if_it_is_ours() {
+fn serves_absolute_urls_with_its_own_host() {
     let mock = mock();
     let gateway = Fixture::before(&mock.url());
     let port = gateway.address().port();
@@ -142,7 +142,7 @@ fn a_whole_address_is_fine_if_it_is_ours() {
 }
 
 #[test]
-fn a_tunnel_is_refused() {
+fn refuses_connect() {
     let gateway = Fixture::before(&mock().url());
     for target in ["example.com:443", "127.0.0.1:22", "localhost:80"] {
         let mut client = gateway.connect();
@@ -154,7 +154,7 @@ fn a_tunnel_is_refused() {
 }
 
 #[test]
-fn a_question_about_the_server_as_a_whole_leads_nowhere() {
+fn refuses_options_asterisk_with_no_route() {
     let gateway = Fixture::before(&mock().url());
     let mut client = gateway.connect();
     client.send(&request("OPTIONS", "*", &[], ""));

@@ -1,6 +1,6 @@
 //! Nothing that callers or endpoints keep to themselves shows up anywhere.
 
-use crate::support::{Fixture, Raw, nobody, request};
+use crate::support::{Fixture, Raw, closed_port, request};
 
 /// What must not show up.
 const MARKS: [&str; 6] = [
@@ -42,8 +42,8 @@ fn telling() -> Raw {
 }
 
 #[test]
-fn no_secret_shows_up_in_logs_problems_metrics_or_trails() {
-    let (telling, dead) = (telling(), format!("http://{}", nobody()));
+fn shows_no_secret_in_logs_problems_metrics_or_trails() {
+    let (telling, dead) = (telling(), format!("http://{}", closed_port()));
     let endpoint = |name: &str, url: &str| {
         format!(
             "{{ name = \"{name}\", url = \"{url}/v1\", headers = {{ authorization = \"env:mark-of-endpoint\" }} }}"

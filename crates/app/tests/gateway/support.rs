@@ -153,9 +153,9 @@ pub(crate) fn free() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
 }
 
-/// A port at which nobody listens.
-pub(crate) fn nobody() -> SocketAddr {
-    // Bound for good, so that nobody else gets it, and never listening, so that callers are refused.
+/// A port that refuses connections.
+pub(crate) fn closed_port() -> SocketAddr {
+    // Bound for good, so that no other process gets it, and never listening.
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.bind(&free().into()).unwrap();
     let address = socket.local_addr().unwrap().as_socket().unwrap();
@@ -208,12 +208,12 @@ pub(crate) fn pause(millis: u64) {
 pub(crate) fn until(what: &str, holds: impl Fn() -> bool) {
     let since = Instant::now();
     while !holds() {
-        assert!(since.elapsed() < PATIENCE, "still not: {what}");
+        assert!(since.elapsed() < TEST_TIMEOUT, "still not: {what}");
         pause(2);
     }
 }
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// An upstream that says exactly what it is told to, byte by byte.
 pub(crate) struct Raw {
@@ -273,8 +273,8 @@ impl Client {
 
     fn of(stream: TcpStream) -> Self {
         // Longer than any test should take, so that a failure is one and not an endless wait.
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+        stream.set_write_timeout(Some(TEST_TIMEOUT)).unwrap();
         Self(BufReader::new(stream))
     }
 

@@ -24,7 +24,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::support::{Fixture, free, in_child_with, mock, nobody, pause, request};
+use crate::support::{Fixture, closed_port, free, in_child_with, mock, pause, request};
 
 /// Runs a test in a process that trusts the certificate of `localhost` in the given folder.
 fn trusting(name: &str, test: impl FnOnce(&Path)) {
@@ -111,8 +111,8 @@ async fn ordinary(_: usize, stream: TlsStream<TcpStream>) {
 }
 
 #[test]
-fn the_newest_http_that_both_know_is_spoken() {
-    trusting("tls::the_newest_http_that_both_know_is_spoken", |folder| {
+fn negotiates_the_newest_http_version() {
+    trusting("tls::negotiates_the_newest_http_version", |folder| {
         for (protocols, version) in [
             (&["h2", "http/1.1"][..], "HTTP/2.0"),
             (&["http/1.1"], "HTTP/1.1"),
@@ -162,15 +162,15 @@ fn requests_share_the_set_up_of_the_first_tls_connection() {
             assert!((1..=most).contains(&made), "{protocols:?}: {made}");
         }
         // A set-up that fails fails for all that wait for it.
-        let url = format!("https://localhost:{}", nobody().port());
+        let url = format!("https://localhost:{}", closed_port().port());
         let statuses = statuses_at_once(&Fixture::before(&url), 8);
         assert!(statuses.iter().all(|status| *status >= 429), "{statuses:?}");
     });
 }
 
 #[test]
-fn a_stranger_is_not_spoken_to() {
-    trusting("tls::a_stranger_is_not_spoken_to", |folder| {
+fn refuses_unknown_and_misnamed_certificates() {
+    trusting("tls::refuses_unknown_and_misnamed_certificates", |folder| {
         let strange = listen(folder, "stranger", &["h2"], ordinary);
         // The right certificate, under another name.
         let known = listen(folder, "localhost", &["h2"], ordinary);
@@ -187,14 +187,17 @@ fn a_stranger_is_not_spoken_to() {
 }
 
 #[test]
-fn who_speaks_no_tls_is_not_reached() {
-    trusting("tls::who_speaks_no_tls_is_not_reached", |_| {
-        let mock = mock();
-        let url = mock.url().replace("http://127.0.0.1", "https://localhost");
-        Fixture::before(&url)
-            .get("/api/x")
-            .is_own(502, "unreachable");
-    });
+fn responds_unreachable_when_the_server_has_no_tls() {
+    trusting(
+        "tls::responds_unreachable_when_the_server_has_no_tls",
+        |_| {
+            let mock = mock();
+            let url = mock.url().replace("http://127.0.0.1", "https://localhost");
+            Fixture::before(&url)
+                .get("/api/x")
+                .is_own(502, "unreachable");
+        },
+    );
 }
 
 /// A server of HTTP/2, frame by frame. `refuse` says what to answer to the stream that has this
@@ -258,12 +261,12 @@ fn after(folder: &Path, answer: fn(u32) -> Vec<u8>) -> (u16, u32, usize) {
 }
 
 #[test]
-fn a_post_that_http2_refused_is_sent_again_and_others_are_not() {
-    let name = "tls::a_post_that_http2_refused_is_sent_again_and_others_are_not";
+fn resends_a_post_only_if_http2_refused_its_stream() {
+    let name = "tls::resends_a_post_only_if_http2_refused_its_stream";
     trusting(name, |folder| {
         let refused = |id| frame(RESET, 0, id, &7_u32.to_be_bytes());
         assert_eq!(after(folder, refused), (200, 2, 2));
-        // Whoever goes away says up to which stream it has done something: none.
+        // GOAWAY names the last stream that was processed: none.
         let going = |_| frame(GO_AWAY, 0, 0, &[0; 8]);
         let (status, _, seen) = after(folder, going);
         assert_eq!((status, seen), (200, 2));
@@ -281,8 +284,8 @@ fn a_post_that_http2_refused_is_sent_again_and_others_are_not() {
 }
 
 #[test]
-fn a_body_that_is_too_long_is_told_over_http2_too() {
-    let name = "tls::a_body_that_is_too_long_is_told_over_http2_too";
+fn refuses_a_body_over_the_limit_over_http2() {
+    let name = "tls::refuses_a_body_over_the_limit_over_http2";
     trusting(name, |folder| {
         let url = listen(folder, "localhost", &["h2"], ordinary);
         let gateway = Fixture::with(&url, "[http]\nmax_body = \"1KiB\"\n");

@@ -14,7 +14,7 @@ fn gated(gate: &str, url: &str) -> Fixture {
 const SLOW: &str = "strategy = \"fixed\"\ninitial_rate = 0.5";
 
 #[test]
-fn who_cannot_wait_that_long_is_told_so_at_once() {
+fn refuses_at_once_when_deadline_precedes_turn() {
     let mock = mock();
     let gateway = gated("strategy = \"fixed\"\ninitial_rate = 0.05", &mock.url());
     gateway.works();
@@ -31,7 +31,7 @@ fn who_cannot_wait_that_long_is_told_so_at_once() {
 }
 
 #[test]
-fn who_can_wait_waits_and_is_told_for_how_long() {
+fn waits_in_line_and_reports_the_wait() {
     let mock = mock();
     let gateway = gated(SLOW, &mock.url());
     let first = gateway.get("/api/echo");
@@ -47,7 +47,7 @@ fn who_can_wait_waits_and_is_told_for_how_long() {
 }
 
 #[test]
-fn a_wait_that_cannot_be_read_is_refused() {
+fn refuses_an_unreadable_max_wait() {
     let mock = mock();
     let gateway = Fixture::before(&mock.url());
     for header in [
@@ -70,7 +70,7 @@ fn a_wait_that_cannot_be_read_is_refused() {
 }
 
 #[test]
-fn who_will_not_wait_at_all_is_served_if_nobody_has_to() {
+fn serves_zero_max_wait_when_no_wait_is_needed() {
     let mock = mock();
     let gateway = gated(SLOW, &mock.url());
     let mut client = gateway.connect();
@@ -82,7 +82,7 @@ fn who_will_not_wait_at_all_is_served_if_nobody_has_to() {
 }
 
 #[test]
-fn what_a_server_says_about_its_pace_holds_for_everyone() {
+fn a_hint_holds_all_requests_of_the_gate() {
     let mock = scripted("429:2,200");
     let gateway = gated("strategy = \"fixed\"\ninitial_rate = 100", &mock.url());
     let since = Instant::now();
@@ -114,7 +114,7 @@ fn what_a_server_says_about_its_pace_holds_for_everyone() {
 }
 
 #[test]
-fn a_wait_of_hours_is_told_at_once_with_its_real_length() {
+fn refuses_at_once_with_the_real_wait_when_it_is_hours() {
     let mock = scripted("429:86400,200");
     let gateway = gated("strategy = \"fixed\"\ninitial_rate = 100", &mock.url());
     let reply = gateway.get("/api/x");
@@ -138,7 +138,7 @@ const BREAKS: &str = "strategy = \"fixed\"\ninitial_rate = 1000\nconsecutive_fai
                       half_open_probes = 1\n";
 
 #[test]
-fn an_open_breaker_is_told_to_who_cannot_wait_for_it() {
+fn refuses_at_once_when_the_breaker_opens_past_the_deadline() {
     let mock = scripted("500");
     let gate = format!("{BREAKS}open_first = \"30s\"\nopen_for = \"30s\"");
     let gateway = gated(&gate, &mock.url());
@@ -155,7 +155,7 @@ fn an_open_breaker_is_told_to_who_cannot_wait_for_it() {
 }
 
 #[test]
-fn an_open_breaker_is_waited_for_by_who_can() {
+fn waits_for_an_open_breaker_within_the_deadline() {
     let mock = scripted("500*3,200");
     let gate = format!("{BREAKS}open_first = \"1s\"\nopen_for = \"1s\"");
     let gateway = gated(&gate, &mock.url());
@@ -170,7 +170,7 @@ fn an_open_breaker_is_waited_for_by_who_can() {
 }
 
 #[test]
-fn a_full_line_takes_nobody_else() {
+fn refuses_with_queue_full_when_the_line_is_full() {
     let mock = mock();
     let gate = "strategy = \"fixed\"\ninitial_rate = 1000\nmax_in_flight = 1\nmax_waiting = 2";
     let gateway = gated(gate, &mock.url());
@@ -196,7 +196,7 @@ fn a_full_line_takes_nobody_else() {
 }
 
 #[test]
-fn never_more_are_under_way_than_may_be() {
+fn never_exceeds_max_in_flight() {
     let mock = mock();
     let gate = "strategy = \"fixed\"\ninitial_rate = 1000\nmax_in_flight = 3";
     let gateway = gated(gate, &mock.url());
@@ -251,7 +251,7 @@ fn a_streaming_response_is_in_flight_until_its_body_ends() {
 }
 
 #[test]
-fn a_retry_that_would_come_too_late_is_not_waited_for() {
+fn passes_on_a_response_whose_retry_would_miss_the_deadline() {
     let raw = Raw::saying(b"HTTP/1.1 503 X\r\nretry-after: 30\r\ncontent-length: 4\r\n\r\nbusy");
     let gateway = Fixture::with(&raw.url(), "");
     let since = Instant::now();
