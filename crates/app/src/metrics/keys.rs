@@ -1,7 +1,7 @@
 //! Attempts by key.
 //!
 //! Which keys are shown by name is decided anew at each scrape, and still no count may go back,
-//! because to whoever computes rates that would be a restart. So an attempt counts where its key
+//! because a drop of a counter reads as a restart. So an attempt counts where its key
 //! is shown at that moment, in the key's own samples or in those of `_other`, and stays there:
 //! every attempt is in one place, once.
 

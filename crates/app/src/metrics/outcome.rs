@@ -1,8 +1,8 @@
-//! How a request ended, as its label says it.
+//! How a request ended: the label `outcome`.
 
 use policy::item::TerminalReason;
 
-/// Declares [`RequestOutcome`] and its words from one list, so that they cannot drift apart.
+/// Declares [`RequestOutcome`] and its words from one list, so that they stay in step.
 macro_rules! outcomes {
     ($($(#[$doc:meta])* $variant:ident = $word:literal,)*) => {
         /// How a request of the data plane ended.
@@ -17,8 +17,8 @@ macro_rules! outcomes {
             /// Every outcome.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
-            /// The word for it in metrics and logs; of answers that are made here it is the
-            /// reason that they carry.
+            /// The word for it in metrics and logs; for a response made by the gateway, its
+            /// `Tidegate-Reason`.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $word,)*
@@ -29,33 +29,33 @@ macro_rules! outcomes {
 }
 
 outcomes! {
-    /// The upstream answered well.
+    /// The upstream's response is a success.
     Success = "success",
-    /// All sends were used up; the upstream's last answer was passed on.
+    /// All attempts were used; the upstream's last response was passed on.
     Exhausted = "exhausted",
-    /// The upstream will not take this request; its answer was passed on.
+    /// The upstream rejected the request; its response was passed on.
     Rejected = "rejected",
     /// The credential is not accepted.
     AuthFailed = "auth_failed",
-    /// It contradicts what the upstream has.
+    /// It conflicts with the upstream's state (409, 412).
     Conflict = "conflict",
-    /// An allowance is used up.
+    /// A quota is used up.
     QuotaExhausted = "quota_exhausted",
-    /// It was not delivered in the time it had.
+    /// It expired before it was delivered.
     Expired = "expired",
-    /// The client went away.
+    /// The client disconnected.
     Cancelled = "cancelled",
-    /// What it was meant for is switched off.
+    /// Its endpoint or pool is disabled.
     Disabled = "disabled",
     /// Its gate has had no success for too long.
     GaveUp = "gave_up",
-    /// Its gate's breaker is open for longer than it can wait.
+    /// Its gate's breaker is open past its deadline.
     BreakerOpen = "breaker_open",
-    /// The wait would be longer than may be.
+    /// Its wait would end after its deadline, or past `max_hold`.
     WaitTooLong = "wait_too_long",
-    /// Too many wait already.
+    /// The gate's line is full.
     QueueFull = "queue_full",
-    /// Its own time was over before it could be sent.
+    /// Its deadline passed while it waited.
     Deadline = "deadline",
     /// No endpoint of its pool can be used.
     NoEndpoint = "no_endpoint",
@@ -65,19 +65,19 @@ outcomes! {
     NoDescriptors = "no_descriptors",
     /// There is no room for another gate.
     TooManyGates = "too_many_gates",
-    /// No answer came from the upstream.
+    /// No response came from the upstream.
     Unreachable = "unreachable",
-    /// It came while everything was about to stop.
+    /// It arrived while the server was draining.
     Draining = "draining",
-    /// It carried no token, or a wrong one.
+    /// It has no client token, or a wrong one.
     NoToken = "no_token",
-    /// Its host may not be called.
+    /// Requests to its host are not allowed.
     HostNotAllowed = "host_not_allowed",
     /// Its host has an address that must not be dialled.
     AddressNotAllowed = "address_not_allowed",
     /// It comes from a web page whose origin is not allowed.
     CrossSite = "cross_site",
-    /// It was meant for someone else, by its `Host`.
+    /// Its `Host` is none of this server's.
     WrongHost = "wrong_host",
     /// Its body was too large.
     BodyTooLarge = "body_too_large",
@@ -85,11 +85,11 @@ outcomes! {
     HeadersTooLarge = "headers_too_large",
     /// No route has its path.
     NoRoute = "no_route",
-    /// Its body paused for too long, or broke off.
+    /// Its body stalled or ended early.
     BodyIncomplete = "body_incomplete",
     /// It came from this gateway.
     LoopDetected = "loop_detected",
-    /// How long it would wait cannot be read.
+    /// Its `Tidegate-Max-Wait` or `Prefer` cannot be parsed.
     BadWait = "bad_wait",
     /// It is not HTTP, or its framing contradicts itself.
     BadRequest = "bad_request",
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn every_outcome_has_its_place_and_its_word() {
+    fn outcomes_have_distinct_indices_and_words() {
         for (&outcome, index) in RequestOutcome::ALL.iter().zip(0..) {
             assert_eq!(outcome as usize, index);
             let same = |other: &&RequestOutcome| other.as_str() == outcome.as_str();

@@ -18,9 +18,9 @@ use super::family::Family;
 use super::*;
 use crate::log::Log;
 
-mod reader;
+mod parser;
 
-use reader::Read;
+use parser::Parsed;
 
 fn limiter() -> (ManualClock, Limiter) {
     let clock = ManualClock::new();
@@ -52,8 +52,8 @@ fn metrics(limiter: &Limiter) -> Metrics {
     metrics
 }
 
-fn read(metrics: &Metrics) -> Read {
-    Read::of(&metrics.render())
+fn read(metrics: &Metrics) -> Parsed {
+    Parsed::of(&metrics.render())
 }
 
 fn after(seconds: u64) -> Hint {
@@ -103,7 +103,7 @@ fn renders_exactly_the_listed_families() {
     }));
     let text = metrics.render();
     assert_eq!(text, metrics.render(), "the same state, the same bytes");
-    let read = Read::of(&text);
+    let read = Parsed::of(&text);
     let expected: Vec<(String, String)> = family::ALL
         .iter()
         .map(|family| (family.name.to_owned(), family.kind.as_str().to_owned()))
@@ -244,7 +244,7 @@ fn shows_the_top_100_keys_and_counts_never_go_back() {
         (keys[0], keys[99], keys[100]),
         ("key-000", "key-099", "_other")
     );
-    let value = |read: &Read, key| read.value(name, &[("key", key), ("verdict", "success")]);
+    let value = |read: &Parsed, key| read.value(name, &[("key", key), ("verdict", "success")]);
     assert_eq!(value(&first, "_other"), Some((50 * 51 / 2) as f64));
 
     // What was counted in `_other` stays there; the key has its own samples from the next scrape on.

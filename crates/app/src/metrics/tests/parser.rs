@@ -1,18 +1,18 @@
-//! A strict reader of the text format, as small as what is written needs it.
+//! A strict parser of the text format, for the parts of it that are used.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One sample: its name, its labels, its value.
 type Sample = (String, BTreeMap<String, String>, f64);
 
-/// What a strict reader of the format makes of it: families in their order, each with its kind.
+/// A parsed output: families in order, each with its type, and their samples.
 #[derive(Debug, Default)]
-pub(super) struct Read {
+pub(super) struct Parsed {
     pub(super) families: Vec<(String, String)>,
     samples: Vec<Sample>,
 }
 
-impl Read {
+impl Parsed {
     pub(super) fn of(text: &str) -> Self {
         let mut read = Self::default();
         let (mut helped, mut seen) = (None, BTreeSet::new());
@@ -29,7 +29,7 @@ impl Read {
                 let (name, kind) = kind.split_once(' ').unwrap();
                 assert_eq!(helped.take().as_deref(), Some(name), "HELP comes first");
                 let is_new = read.families.iter().all(|(known, _)| known != name);
-                assert!(is_new, "{name} is in one piece");
+                assert!(is_new, "{name} is not split");
                 read.families.push((name.to_owned(), kind.to_owned()));
             } else {
                 let sample = sample(line);
