@@ -20,6 +20,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use policy::jitter::RetryAfterJitter;
 use policy::ladder::{LadderOptions, LadderSettings};
 use policy::pool::Balance;
 use tidegate::{Clock, GateView, Timestamp};
@@ -223,6 +224,7 @@ impl RunningUpstream {
             name: self.plan.name.to_owned(),
             balance: Balance::default(),
             endpoints: endpoints.collect(),
+            retry_after_jitter: RetryAfterJitter::CALLS,
             backoff: "standard".to_owned(),
             retry_unsafe: false,
             credential: None,

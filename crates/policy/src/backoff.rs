@@ -22,35 +22,10 @@ use std::time::Duration;
 
 pub use self::options::{BackoffOptions, BackoffSettings};
 use crate::duration;
-use crate::jitter::Jitter;
+use crate::jitter::{Jitter, RetryAfterJitter};
 use crate::random::Random;
 
 impl BackoffSettings {
-    /// The delay after the first failed send, before jitter.
-    pub fn base(&self) -> Duration {
-        self.base
-    }
-
-    /// No delay of our own is longer than this; one that the server names may be.
-    pub fn max(&self) -> Duration {
-        self.max
-    }
-
-    /// How many sends an item may use up, the first included; at least 1.
-    pub fn max_attempts(&self) -> u32 {
-        self.max_attempts
-    }
-
-    /// How our own delays are spread.
-    pub fn jitter(&self) -> Jitter {
-        self.jitter
-    }
-
-    /// At most so much is added to a wait that the server names.
-    pub fn retry_after_jitter(&self) -> Duration {
-        self.retry_after_jitter
-    }
-
     /// How delays grow.
     pub fn growth(&self) -> &Growth {
         &self.growth
@@ -92,6 +67,15 @@ impl BackoffSettings {
         (least.min(self.max), most.min(self.max))
     }
 
+    /// The same with another [`Self::retry_after_jitter`].
+    #[must_use]
+    pub fn with_retry_after_jitter(self, retry_after_jitter: RetryAfterJitter) -> Self {
+        Self {
+            retry_after_jitter,
+            ..self
+        }
+    }
+
     /// The wait when the server named `wait`: that, and up to [`Self::retry_after_jitter`] more.
     pub fn directed(&self, wait: Duration, random: &mut Random) -> Duration {
         self.directed_at(wait, random.unit())
@@ -99,12 +83,16 @@ impl BackoffSettings {
 
     /// The same for a number in [0, 1) that was drawn already.
     pub fn directed_at(&self, wait: Duration, unit: f64) -> Duration {
-        wait.saturating_add(Jitter::Full.at(self.retry_after_jitter, unit))
+        let most = self.retry_after_jitter.max_for(wait);
+        wait.saturating_add(Jitter::Full.at(most, unit))
     }
 
     /// The shortest and the longest that [`Self::directed`] can give for `wait`.
     pub fn directed_bounds(&self, wait: Duration) -> (Duration, Duration) {
-        (wait, wait.saturating_add(self.retry_after_jitter))
+        (
+            wait,
+            wait.saturating_add(self.retry_after_jitter.max_for(wait)),
+        )
     }
 
     /// A first guess at the time until an item is given up: the delays of all sends before jitter

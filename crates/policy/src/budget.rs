@@ -19,7 +19,7 @@
 
 use std::time::Duration;
 
-use crate::setting::{Kind, Options, SettingErrors, Values};
+use crate::setting::{Kind, Options, SettingErrors};
 use crate::time::Timestamp;
 
 crate::settings! {
@@ -50,7 +50,7 @@ impl BudgetOptions {
     )]
     pub fn build(self) -> Result<BudgetSettings, SettingErrors> {
         let problems = self.out_of_bounds();
-        let values = self.over(BudgetValues::defaults());
+        let values = self.over(BudgetValues::default());
         let settings = BudgetSettings {
             per_request: (values.ratio * RETRY as f64).round() as u64,
             min_per_second: values.min_per_second,

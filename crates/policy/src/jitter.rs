@@ -14,8 +14,9 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::duration::{self, Seconds};
 use crate::random::Random;
-use crate::setting;
+use crate::setting::{self, Format, Kind};
 
 /// How a delay is spread.
 ///
@@ -125,6 +126,75 @@ impl Factors {
 const MAX_FACTOR: f64 = 10.0;
 const EXPECTED: &str = "`none`, `full` or two factors in order such as `0.5..1.5`, \
                         the second above 0 and at most 10";
+
+/// How much is added at random to a wait that the server names: many callers that were refused
+/// together should not return together.
+///
+/// ```
+/// use std::time::Duration;
+/// use policy::jitter::RetryAfterJitter;
+///
+/// let share: RetryAfterJitter = "10%".parse().unwrap();
+/// assert_eq!(share.max_for(Duration::from_secs(20)), Duration::from_secs(2));
+/// assert_eq!(share.max_for(Duration::from_secs(600)), Duration::from_secs(5));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RetryAfterJitter {
+    /// Up to this, however long the wait.
+    UpTo(Duration),
+    /// Up to this many percent of the wait, and at most 5 s.
+    Percent(f64),
+}
+
+impl RetryAfterJitter {
+    /// How settings spell it.
+    pub const KIND: Kind = Kind::Format(&Format::of("duration or share", "\"5s\"", None, |text| {
+        text.parse::<Self>().map(drop)
+    }));
+
+    /// What calls of the library and of pools have: a caller that waits a second is not kept
+    /// waiting for five more.
+    pub const CALLS: Self = Self::Percent(10.0);
+
+    /// The most that is added to `wait`.
+    pub fn max_for(self, wait: Duration) -> Duration {
+        match self {
+            Self::UpTo(max) => max,
+            Self::Percent(percent) => scaled(wait, percent / 100.0).min(MAX_SHARE),
+        }
+    }
+}
+
+/// A share of a long wait spreads no better than this.
+const MAX_SHARE: Duration = Duration::from_secs(5);
+
+impl FromStr for RetryAfterJitter {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        const EXPECTED: &str = "a duration such as `5s`, or a share such as `10%`";
+        match text.strip_suffix('%') {
+            None => duration::parse(text)
+                .map(Self::UpTo)
+                .map_err(|_| EXPECTED.to_owned()),
+            Some(percent) => setting::number(percent.trim())
+                .filter(|percent| (0.0..=100.0).contains(percent))
+                .map(Self::Percent)
+                .ok_or_else(|| EXPECTED.to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for RetryAfterJitter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UpTo(max) => Seconds(*max).fmt(f),
+            Self::Percent(percent) => write!(f, "{percent}%"),
+        }
+    }
+}
+
+crate::setting_values!(Jitter, RetryAfterJitter);
 
 /// To the nearest nanosecond; past the end of time it saturates.
 fn scaled(delay: Duration, factor: f64) -> Duration {

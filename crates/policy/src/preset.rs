@@ -9,7 +9,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::backoff::{BackoffSettings, Growth};
-use crate::jitter::Jitter;
+use crate::jitter::{Jitter, RetryAfterJitter};
 use crate::setting::Kind;
 use crate::suggest::suggestion;
 
@@ -94,7 +94,7 @@ impl Preset {
                     Jitter::STANDARD
                 }
             },
-            retry_after_jitter: Duration::from_secs(5),
+            retry_after_jitter: RetryAfterJitter::UpTo(Duration::from_secs(5)),
             growth: Growth::Exponential,
         }
     }

@@ -13,8 +13,6 @@ use std::time::Duration;
 pub use draft::{Draft, Variant};
 pub use shipped::{SHIPPED, Shipped};
 
-use policy::setting::Values;
-
 use crate::client::{ClientSettings, Strategy};
 use crate::upstream::UpstreamSettings;
 
@@ -34,7 +32,7 @@ pub struct Scenario {
 impl Scenario {
     /// Five minutes of these.
     pub fn of(upstream: UpstreamSettings, clients: Vec<ClientSettings>) -> Self {
-        let run = read::Run::defaults();
+        let run = read::Run::default();
         Self {
             duration: run.duration,
             seed: run.seed,

@@ -103,7 +103,9 @@ impl Route {
         let credential = configured.credential.as_ref();
         Some(Self {
             pool: Arc::clone(pool),
-            backoff: settings.backoffs[&configured.backoff].clone(),
+            backoff: settings.backoffs[&configured.backoff]
+                .clone()
+                .with_retry_after_jitter(configured.retry_after_jitter),
             retry_unsafe: configured.retry_unsafe,
             max_wait: gate.gate.max_wait(),
             token: credential.and_then(|name| configuration.credential(name).cloned()),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use config::Reader;
 use policy::limits::Limit;
-use policy::setting::{Kind, Values};
+use policy::setting::Kind;
 
 use super::value::{self, Size};
 
@@ -26,9 +26,7 @@ policy::settings! {
         /// Slower uploads and downloads are ended.
         min_body_rate: String = "1KiB/s", value::BYTE_RATE;
     }
-}
 
-policy::settings! {
     /// Timeouts of `[http]` in `[pool.NAME]`.
     pub struct TimeoutOptions {
         /// As in [http], for this pool.
@@ -57,7 +55,7 @@ pub struct Http {
 
 impl Http {
     pub(crate) fn read(reader: &Reader<'_>) -> Self {
-        let http = Self::from(reader.options::<HttpOptions>().over(HttpValues::defaults()));
+        let http = Self::from(reader.options::<HttpOptions>().over(HttpValues::default()));
         if let Size::Bytes(max) = http.max_body
             && reader.has("replay_buffer")
             && http.replay_buffer > max
@@ -93,9 +91,7 @@ policy::settings! {
         /// How many are kept in memory; the oldest goes first.
         keep: u32 = "10_000", Kind::whole(0, 10_000_000);
     }
-}
 
-policy::settings! {
     /// What is written in `[fetch]`.
     pub struct FetchOptions;
     /// `[fetch]`: fetching and jobs.
@@ -117,9 +113,7 @@ policy::settings! {
         /// Without any success for this long at a gate that refuses, its requests are given up.
         give_up_after: Duration = "60s", Kind::POSITIVE;
     }
-}
 
-policy::settings! {
     /// What is written in `[jobs]`.
     pub struct JobsOptions;
     /// `[jobs]`: fetching and crawling on the server.

@@ -290,7 +290,7 @@ fn tree(
 
 /// The values of a section that cannot contradict each other.
 fn values<O: Options, V: Values>(root: &Reader<'_>, name: &str, over: impl Fn(O, V) -> V) -> V {
-    over(root.table(name).options(), V::defaults())
+    over(root.table(name).options(), V::default())
 }
 
 /// The settings of a policy.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use config::Reader;
 use policy::classify::Rule;
-use policy::setting::{Kind, Values};
+use policy::setting::Kind;
 use url::Url;
 
 use super::rule;
@@ -32,9 +32,7 @@ policy::settings! {
         /// The credential that is sent and refreshed.
         credential: String = none, Kind::NameOf("credential"), example "crm";
     }
-}
 
-policy::settings! {
     /// What is written in `operation.TYPE.webhook`.
     pub struct WebhookOptions {
         /// Where to.
@@ -82,7 +80,7 @@ pub(crate) fn read_types(reader: &Reader<'_>) -> BTreeMap<String, OperationType>
         (values, operation)
     };
     let default = reader.table(DEFAULT_OPERATION);
-    let (values, default) = read(&default, OperationValues::defaults(), &[]);
+    let (values, default) = read(&default, OperationValues::default(), &[]);
     let mut types = BTreeMap::new();
     for (name, reader) in reader
         .tables()
@@ -103,9 +101,7 @@ policy::settings! {
         /// The header it is sent in.
         header: String = "authorization", value::HEADER_NAME;
     }
-}
 
-policy::settings! {
     /// What is written in `credential.NAME.refresh`.
     pub(super) struct RefreshOptions {
         /// How a new token is obtained: oauth2_refresh, client_credentials or command.
@@ -168,7 +164,7 @@ pub struct Refresh {
 pub(crate) fn read_credentials(reader: &Reader<'_>) -> BTreeMap<String, Credential> {
     let credentials = reader.tables().map(|(name, reader)| {
         let options = reader.options::<CredentialOptions>();
-        let values = options.over(CredentialValues::defaults());
+        let values = options.over(CredentialValues::default());
         let refresh = reader.table("refresh");
         let credential = Credential {
             header: values.header.to_ascii_lowercase(),

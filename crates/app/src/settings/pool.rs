@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use config::Reader;
 use config::document::Value;
 use policy::classify::Rule;
+use policy::jitter::RetryAfterJitter;
 use policy::ladder::{LadderOptions, LadderSettings};
 use policy::pool::Balance;
-use policy::setting::{Kind, Values};
+use policy::setting::Kind;
 use url::Url;
 
 use super::http::TimeoutOptions;
@@ -24,14 +25,14 @@ policy::settings! {
         balance: Balance = "least_loaded", Balance::KIND;
         /// Which backoff its requests have.
         backoff: String = "standard", Kind::NameOf("backoff");
+        /// What is added to a wait that the server names, instead of what the backoff has.
+        retry_after_jitter: RetryAfterJitter = "10%", RetryAfterJitter::KIND;
         /// Send POST and PATCH again even if the server may have acted; only if it can bear that.
         retry_unsafe: bool = "false", Kind::Switch;
         /// The credential to refresh when an endpoint answers 401.
         credential: String = none, Kind::NameOf("credential"), example "crm";
     }
-}
 
-policy::settings! {
     /// What is written about an endpoint.
     pub struct EndpointOptions {
         /// Its name within the pool.
@@ -60,6 +61,8 @@ pub struct Pool {
     pub endpoints: Vec<Endpoint>,
     /// The name of a section `[backoff.NAME]`, which exists.
     pub backoff: String,
+    /// What is added to a wait that the server names.
+    pub retry_after_jitter: RetryAfterJitter,
     /// Requests are sent again even if the server may have acted on them.
     pub retry_unsafe: bool,
     /// The name of a section `[credential.NAME]`, which exists.
@@ -83,7 +86,7 @@ pub struct Endpoint {
 
 impl Pool {
     pub(crate) fn read(name: &str, reader: &Reader<'_>) -> Self {
-        let values = reader.options::<PoolOptions>().over(PoolValues::defaults());
+        let values = reader.options::<PoolOptions>().over(PoolValues::default());
         reader.options::<TimeoutOptions>();
         let protection = reader.table("protection");
         let ladder: LadderOptions = protection.options();
@@ -92,6 +95,7 @@ impl Pool {
             balance: values.balance,
             endpoints: read_endpoints(reader),
             backoff: values.backoff,
+            retry_after_jitter: values.retry_after_jitter,
             retry_unsafe: values.retry_unsafe,
             credential: values.credential,
             protection: protection.built(ladder.build(), None).unwrap_or_default(),

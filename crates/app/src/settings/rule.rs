@@ -19,9 +19,7 @@ policy::settings! {
         /// What such a response means: success, throttled, overloaded, unreachable, quota_exhausted, unauthorized, conflict or rejected.
         verdict: Verdict = none, Verdict::KIND, example "overloaded";
     }
-}
 
-policy::settings! {
     /// What is written about the header of a rule.
     pub struct HeaderOptions {
         /// Its name.

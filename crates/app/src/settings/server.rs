@@ -9,7 +9,7 @@ use config::Reader;
 use ipnet::IpNet;
 use policy::hosts::HostPattern;
 use policy::limits::Limit;
-use policy::setting::{Kind, Values};
+use policy::setting::Kind;
 
 use super::secret::{Secret, SecretPattern};
 use super::value;
@@ -37,9 +37,7 @@ policy::settings! {
         /// A line for every request: none, json or combined.
         access_log: String = "none", Kind::Choice(&["none", "json", "combined"]);
     }
-}
 
-policy::settings! {
     /// What is written in `server.tls` and `server.admin_tls`.
     pub struct TlsOptions {
         /// The certificate chain.
@@ -53,7 +51,7 @@ policy::settings! {
 
 impl Server {
     pub(crate) fn read(reader: &Reader<'_>) -> Self {
-        let mut server = reader.options::<ServerOptions>().over(Self::defaults());
+        let mut server = reader.options::<ServerOptions>().over(Self::default());
         // The kinds of both lists allow only what can be normalised.
         for (list, normalize) in [
             (&mut server.hosts, value::host as fn(&str) -> _),
@@ -77,12 +75,6 @@ impl Server {
             reader.expected(name, format!("another address than `server.{other}`"));
         }
         server
-    }
-}
-
-impl Default for Server {
-    fn default() -> Self {
-        Self::defaults()
     }
 }
 
@@ -168,6 +160,9 @@ pub struct Client {
     pub token: Secret,
 }
 
+/// A shorter token can be guessed.
+const MIN_TOKEN: usize = 16;
+
 /// Reads all clients. Anything but loopback needs one.
 pub(crate) fn read_clients(
     reader: &Reader<'_>,
@@ -180,6 +175,10 @@ pub(crate) fn read_clients(
         let Some(token) = client.options::<ClientOptions>().token else {
             continue;
         };
+        if token.expose().chars().count() < MIN_TOKEN {
+            let what = format!("is too short, expected at least {MIN_TOKEN} characters");
+            client.report("token", what);
+        }
         // Requests of two clients with one token could not be told apart.
         if let Some((other, _)) = clients.iter().find(|(_, other)| other.token == token) {
             let what = format!("is the token of `client.{other}` too, expected one of its own");
@@ -204,9 +203,7 @@ policy::settings! {
         /// Hosts that may not, even if they are allowed.
         deny: Vec<HostPattern> = "", Kind::list(&value::HOST_PATTERN, 1000);
     }
-}
 
-policy::settings! {
     /// What is written in `[network]`.
     pub struct NetworkOptions {
         /// Networks such as ["10.1.0.0/16"]; an address written as an endpoint is allowed by itself.

@@ -49,7 +49,7 @@ impl Made {
             "S",
             "R",
         ];
-        let variables = names.map(|name| (name.to_owned(), format!("value of {name}")));
+        let variables = names.map(|name| (name.to_owned(), format!("the value of {name}")));
         let url = (
             "OPERATIONS_URL".to_owned(),
             "postgres://u:p@db/x".to_owned(),
@@ -111,7 +111,7 @@ fn all_examples_of_the_default_file_are_right() {
     assert_eq!(pool.endpoints.len(), 2);
     assert_eq!(
         pool.endpoints[0].headers[0].1.expose(),
-        "Bearer value of KEY_A"
+        "Bearer the value of KEY_A"
     );
     assert_eq!(pool.endpoints[1].headers[0].1.expose(), "from a file");
     assert_eq!(
@@ -378,7 +378,12 @@ fn endpoints_have_names_and_addresses_without_secrets() {
 
 #[test]
 fn secrets_are_references_that_lead_somewhere() {
-    let mut made = Made::with(&[("EMPTY", " "), ("LINES", "a\nb"), ("SAME", "s")]);
+    let mut made = Made::with(&[
+        ("EMPTY", " "),
+        ("LINES", "a\nb"),
+        ("SAME", "the same for both"),
+        ("SHORT", "fifteen letters"),
+    ]);
     made.files.insert("/binary".to_owned(), vec![0xff]);
     assert_snapshot!(problems_with("
         [client.literal]
@@ -403,6 +408,8 @@ fn secrets_are_references_that_lead_somewhere() {
         [storage]
         operations = 'postgres://user:SECRET@db/x'
         gates = 'memcached://x'
+        [client.short]
+        token = 'env:SHORT'
     ", &made, &[]), @r#"
     t.toml:3:17: `client.literal.token`: a secret must not be written out, expected `env:NAME` or `file:PATH`
     t.toml:5:17: `client.number.token` is a whole number, expected a string such as `"env:NAME"` or `"file:PATH"`
@@ -417,6 +424,7 @@ fn secrets_are_references_that_lead_somewhere() {
     t.toml:22:22: `storage.operations` is not available: this build stores everything in `server.data`, expected no `storage`
     t.toml:23:17: `storage.gates`: expected an address that begins with `redis://` or `rediss://` or `unix://`
     t.toml:23:17: `storage.gates` is not available: this build stores everything in `server.data`, expected no `storage`
+    t.toml:25:17: `client.short.token` is too short, expected at least 16 characters
     "#);
 }
 
@@ -456,9 +464,9 @@ fn the_environment_lies_over_the_file_and_flags_over_both() {
         ("TIDEGATE_GATE__API_EXAMPLE_COM__MAX_RATE", "3"),
         ("TIDEGATE_GATE__LIMITS", "10/1s, 5000/1d"),
         ("TIDEGATE_BACKOFF__SLOW__BASE", "9s"),
-        ("TIDEGATE_CLIENT__APP__TOKEN", "literal"),
+        ("TIDEGATE_CLIENT__APP__TOKEN", "a literal of an app"),
         ("TIDEGATE_CLIENT__OTHER__TOKEN", "env:TIDEGATE_OTHER"),
-        ("TIDEGATE_OTHER", "by reference"),
+        ("TIDEGATE_OTHER", "known by reference"),
         ("TIDEGATE_CONFIG", "elsewhere.toml"),
         ("TIDEGATE_PORT_7070_TCP", "tcp://10.0.0.1:7070"),
         ("TIDEGATE_SERVICE_HOST", "10.0.0.1"),
@@ -479,8 +487,14 @@ fn the_environment_lies_over_the_file_and_flags_over_both() {
     assert_eq!(host.max_in_flight(), 7);
     assert_eq!(host.max_wait(), Duration::from_secs(2));
     assert_eq!(settings.backoffs["slow"].base(), Duration::from_secs(9));
-    assert_eq!(settings.clients["app"].token.expose(), "literal");
-    assert_eq!(settings.clients["other"].token.expose(), "by reference");
+    assert_eq!(
+        settings.clients["app"].token.expose(),
+        "a literal of an app"
+    );
+    assert_eq!(
+        settings.clients["other"].token.expose(),
+        "known by reference"
+    );
 }
 
 #[test]

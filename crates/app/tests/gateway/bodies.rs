@@ -275,10 +275,10 @@ fn refuses_a_body_over_the_limit_by_declared_and_by_actual_length() {
 #[test]
 fn a_client_that_still_sends_can_read_its_refusal() {
     let mock = mock();
-    let clients = "[client.one]\ntoken = \"env:one\"\n[http]\nmax_body = \"16MiB\"\n";
+    let clients = "[client.one]\ntoken = \"env:client-one\"\n[http]\nmax_body = \"16MiB\"\n";
     let gate = "[gate]\nstrategy = \"fixed\"\ninitial_rate = 0.001\n";
     let gateway = Fixture::new(&format!("{gate}{clients}{}", pool(&[("a", &mock.url())])));
-    let token = "tidegate-token: value-of-one";
+    let token = "tidegate-token: value-of-client-one";
     assert_eq!(
         gateway.connect().get_with("/api/echo", &[token]).status,
         200

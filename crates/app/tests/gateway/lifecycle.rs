@@ -89,15 +89,23 @@ fn reload_changes_hosts_and_clients() {
     let mut client = gateway.connect();
     assert_eq!(client.get("/api/echo").status, 200);
     let closed = |token: &str| format!("{open}[client.one]\ntoken = \"env:{token}\"\n");
-    gateway.reload(&closed("first"));
+    gateway.reload(&closed("first-token"));
     client.get("/api/echo").is_own(401, "no_token");
     let with = |token: &str| format!("tidegate-token: value-of-{token}");
-    assert_eq!(client.get_with("/api/echo", &[&with("first")]).status, 200);
-    gateway.reload(&closed("second"));
+    assert_eq!(
+        client.get_with("/api/echo", &[&with("first-token")]).status,
+        200
+    );
+    gateway.reload(&closed("second-token"));
     client
-        .get_with("/api/echo", &[&with("first")])
+        .get_with("/api/echo", &[&with("first-token")])
         .is_own(401, "no_token");
-    assert_eq!(client.get_with("/api/echo", &[&with("second")]).status, 200);
+    assert_eq!(
+        client
+            .get_with("/api/echo", &[&with("second-token")])
+            .status,
+        200
+    );
 }
 
 #[test]

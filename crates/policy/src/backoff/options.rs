@@ -4,28 +4,27 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::{Growth, Steps};
-use crate::jitter::Jitter;
-use crate::preset::Preset;
+use crate::jitter::{Jitter, RetryAfterJitter};
 use crate::setting::{Format, Kind, Options, SettingErrors, fit, positive, split_list};
 
 crate::settings! {
     /// What was written about a backoff; `None` leaves what the preset has.
     pub struct BackoffOptions;
     /// The settings of a backoff, complete and without contradictions; made by
-    /// [`BackoffOptions::build`] or by a [`Preset`]. The default is [`Preset::Standard`].
+    /// [`BackoffOptions::build`] or by a [`Preset`](crate::preset::Preset). The default is `standard`.
     pub struct BackoffSettings(pub(crate)) {
         /// The wait after the first failed send, before jitter.
         // Without any delay a failing server would be called in a tight loop.
-        base: Duration = "1s", Kind::POSITIVE;
+        base: Duration = "1s", Kind::POSITIVE, get copy;
         /// No wait of our own is longer; one that the server names may be.
-        max: Duration = "30s", Kind::POSITIVE;
+        max: Duration = "30s", Kind::POSITIVE, get copy;
         /// Sends, the first included.
         // At the longest default delay that is a week; longer is a case for an expiry.
-        max_attempts: u32 = "5", Kind::whole(1, 10_000);
+        max_attempts: u32 = "5", Kind::whole(1, 10_000), get copy;
         /// Waits are spread by this factor so that not everyone returns at once; or "none", "full".
-        jitter: Jitter = "0.5..1.5", JITTER;
-        /// A wait that the server names is never cut; up to this much is added.
-        retry_after_jitter: Duration = "5s", Kind::DURATION;
+        jitter: Jitter = "0.5..1.5", JITTER, get copy;
+        /// A wait that the server names is never cut; up to this is added, or a share such as "10%" (at most 5s).
+        retry_after_jitter: RetryAfterJitter = "5s", RetryAfterJitter::KIND, get copy;
         /// How waits grow: exponential, linear, or the steps themselves, such as "30s,1m,2m".
         growth: Growth = "exponential", GROWTH;
     }
@@ -78,12 +77,6 @@ impl BackoffOptions {
     }
 }
 
-impl Default for BackoffSettings {
-    fn default() -> Self {
-        Preset::Standard.settings()
-    }
-}
-
 impl FromStr for Growth {
     type Err = String;
 
@@ -107,7 +100,7 @@ impl FromStr for Growth {
     }
 }
 
-crate::setting_values!(Growth, Jitter);
+crate::setting_values!(Growth);
 
 #[cfg(test)]
 mod tests {

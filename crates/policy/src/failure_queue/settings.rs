@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::setting::{Kind, Options, SettingErrors, Values};
+use crate::setting::{Kind, Options, SettingErrors};
 
 crate::settings! {
     /// What was written about a failure queue; `None` leaves the default.
@@ -12,19 +12,19 @@ crate::settings! {
     #[derive(Eq)]
     pub struct FailureQueueSettings(pub(crate)) {
         /// The gap between two commands without any failure; "0s" is no gap at all.
-        base: Duration = "30s", Kind::DURATION;
+        base: Duration = "30s", Kind::DURATION, get copy;
         /// How many failures are kept; the oldest goes first.
         max_size: u32 = "100", Kind::whole(1, 100_000);
         /// Failures this old do not count any more; "0s" is never.
         max_age: Duration = "300s", Kind::DURATION;
         /// How the gap grows with failures: linear is base × (1 + failures), double is base × 2^failures.
-        growth: Growth = "linear", Growth::KIND;
+        growth: Growth = "linear", Growth::KIND, get copy;
         /// Up to this much is added to every gap at random.
-        variance: Duration = "0s", Kind::DURATION;
+        variance: Duration = "0s", Kind::DURATION, get copy;
         /// How often an item is tried, the first time included.
-        attempts: u32 = "3", Kind::whole(1, 1000);
-        /// Without any success for this long, everything is given up.
-        give_up_after: Duration = "5m", Kind::POSITIVE;
+        attempts: u32 = "3", Kind::whole(1, 1000), get copy;
+        /// Without any success for this long, everything is given up; or "none".
+        give_up_after: Option<Duration> = "none", Kind::DURATION_OR_NONE, get copy;
     }
 }
 
@@ -36,7 +36,7 @@ impl FailureQueueOptions {
     /// Every value out of bounds.
     pub fn build(self) -> Result<FailureQueueSettings, SettingErrors> {
         let problems = self.out_of_bounds();
-        SettingErrors::none_of(problems, self.over(FailureQueueSettings::defaults()))
+        SettingErrors::none_of(problems, self.over(FailureQueueSettings::default()))
     }
 }
 
@@ -53,11 +53,6 @@ pub enum Growth {
 crate::words! { pub Growth { Linear = "linear", Double = "double" } }
 
 impl FailureQueueSettings {
-    /// The gap without any failure.
-    pub fn base(&self) -> Duration {
-        self.base
-    }
-
     /// How many failures are kept at most.
     pub fn max_size(&self) -> usize {
         self.max_size as usize
@@ -68,40 +63,12 @@ impl FailureQueueSettings {
         (!self.max_age.is_zero()).then_some(self.max_age)
     }
 
-    /// How the gap grows with failures.
-    pub fn growth(&self) -> Growth {
-        self.growth
-    }
-
-    /// Jitter of up to this much is added to every gap.
-    pub fn variance(&self) -> Duration {
-        self.variance
-    }
-
     /// The same settings without jitter.
     pub fn without_variance(self) -> Self {
         Self {
             variance: Duration::ZERO,
             ..self
         }
-    }
-
-    /// How often an item is tried at most, the first time included.
-    pub fn attempts(&self) -> u32 {
-        self.attempts
-    }
-
-    /// Without any success for this long, everything is given up.
-    pub fn give_up_after(&self) -> Duration {
-        self.give_up_after
-    }
-}
-
-impl Default for FailureQueueSettings {
-    fn default() -> Self {
-        FailureQueueOptions::default()
-            .build()
-            .expect("the defaults fit together")
     }
 }
 
@@ -134,7 +101,7 @@ mod tests {
         assert_eq!(settings.growth().as_str(), "linear");
         assert_eq!(settings.variance(), Duration::ZERO);
         assert_eq!(settings.attempts(), 3);
-        assert_eq!(settings.give_up_after(), Duration::from_secs(300));
+        assert_eq!(settings.give_up_after(), None);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::classify;
 use crate::hint::{self, Hint, Response, Source};
+use crate::jitter::RetryAfterJitter;
 use crate::outcome::{Failure, Phase};
 use crate::preset::Preset;
 
@@ -318,7 +319,7 @@ fn a_gate_without_success_is_given_up() {
         ..ItemKind::of("GET")
     };
     let mut at = Bench::new(kind);
-    at.settings.retry_after_jitter = Duration::ZERO;
+    at.settings.retry_after_jitter = RetryAfterJitter::UpTo(Duration::ZERO);
     assert_eq!(delay_of(at.answer(429, "300")), secs(300));
     let gave_up = Step::Failed(TerminalReason::GaveUp);
     assert_eq!(at.answer(429, "301"), gave_up);
@@ -574,7 +575,8 @@ proptest! {
             match source {
                 DelaySource::RetryAfter => {
                     prop_assert!(delay >= wait.unwrap(), "{delay:?} undercuts {wait:?}");
-                    prop_assert!(delay <= wait.unwrap() + at.settings.retry_after_jitter());
+                    let (_, most) = at.settings.directed_bounds(wait.unwrap());
+                    prop_assert!(delay <= most);
                     let counts = u32::from(wait.unwrap().is_zero());
                     prop_assert_eq!(at.item.attempts(), before.attempts() + counts);
                 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::result::{EndpointError, EndpointResult};
-use crate::setting::{Kind, Options, SettingErrors, Values};
+use crate::setting::{Kind, Options, SettingErrors};
 use crate::text::{contains_words, first_of};
 
 crate::settings! {
@@ -14,17 +14,17 @@ crate::settings! {
     #[derive(Eq)]
     pub struct LadderSettings(pub(crate)) {
         /// Whether endpoints are paused and disabled on errors; on by default for two or more.
-        enabled: bool = none, Kind::Switch, example "true";
+        enabled: bool = none, Kind::Switch, example "true", get copy;
         /// The pause after the first error in a row, the second, and so on; the last repeats.
         pauses: Vec<Duration> = "30s,60s,120s,300s,600s", PAUSES;
         /// This many errors in a row disable the endpoint until a person enables it.
-        disable_after: u32 = "5", Kind::whole(1, 10);
+        disable_after: u32 = "5", Kind::whole(1, 10), get copy;
         /// Whether failures to connect count as errors too; by default only the breaker counts them.
-        unreachable: bool = "false", Kind::Switch;
+        unreachable: bool = "false", Kind::Switch, get copy;
         /// Whether the console shows the test tool.
-        show_test_tool: bool = "false", Kind::Switch;
+        show_test_tool: bool = "false", Kind::Switch, get copy;
         /// adaptive: a 429 without a hint after this many successes is our own probing, no error; 0 is off.
-        probing_after: u32 = "20", Kind::whole(0, 1_000_000);
+        probing_after: u32 = "20", Kind::whole(0, 1_000_000), get copy;
         /// Statuses that count as errors.
         statuses: Vec<u16> = "429,500,502,503,504,529", Kind::list(&STATUS, MAX_LIST);
         /// Phrases in a response that count as errors, as whole words in any case.
@@ -41,7 +41,7 @@ impl LadderOptions {
     /// Every value out of bounds.
     pub fn build(self) -> Result<LadderSettings, SettingErrors> {
         let problems = self.out_of_bounds();
-        SettingErrors::none_of(problems, self.over(LadderSettings::defaults()))
+        SettingErrors::none_of(problems, self.over(LadderSettings::default()))
     }
 }
 
@@ -50,11 +50,6 @@ impl LadderSettings {
     /// work meanwhile: unless it was asked for, it is left to its gate.
     pub fn protects(&self, endpoints: usize) -> bool {
         self.enabled.unwrap_or(endpoints >= 2)
-    }
-
-    /// What was written about `enabled`.
-    pub fn enabled(&self) -> Option<bool> {
-        self.enabled
     }
 
     /// The pauses in their order.
@@ -67,27 +62,6 @@ impl LadderSettings {
         let index = usize::try_from(error.saturating_sub(1)).unwrap_or(usize::MAX);
         let pause = self.pauses.get(index).or_else(|| self.pauses.last());
         pause.copied().unwrap_or(MIN_PAUSE)
-    }
-
-    /// This many errors in a row disable.
-    pub fn disable_after(&self) -> u32 {
-        self.disable_after
-    }
-
-    /// Do transport failures climb too?
-    pub fn unreachable(&self) -> bool {
-        self.unreachable
-    }
-
-    /// Does the console show its test tool?
-    pub fn show_test_tool(&self) -> bool {
-        self.show_test_tool
-    }
-
-    /// After this many successes since its last error, an undirected 429 is the gate's own probing
-    /// and no error; 0 is off. Only under `adaptive`.
-    pub fn probing_after(&self) -> u32 {
-        self.probing_after
     }
 
     /// Statuses that climb.
@@ -139,14 +113,6 @@ impl LadderSettings {
     pub fn phrase_in(&self, text: &str) -> Option<&str> {
         let texts: Vec<&str> = self.texts.iter().map(AsRef::as_ref).collect();
         first_of(text.as_bytes(), &texts)
-    }
-}
-
-impl Default for LadderSettings {
-    fn default() -> Self {
-        LadderOptions::default()
-            .build()
-            .expect("the defaults fit together")
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::setting::{Kind, Options, SettingErrors, Values, fit};
+use crate::setting::{Kind, Options, SettingErrors, fit};
 
 crate::settings! {
     /// What was written about polling; `None` leaves the default.
@@ -12,21 +12,21 @@ crate::settings! {
     #[derive(Eq)]
     pub struct PollSettings(pub(crate)) {
         /// Between two requests while progress is below 30.
-        early: Duration = "3s", Kind::POSITIVE;
+        early: Duration = "3s", Kind::POSITIVE, get copy;
         /// While it is below 70.
-        middle: Duration = "2.5s", Kind::POSITIVE;
+        middle: Duration = "2.5s", Kind::POSITIVE, get copy;
         /// From 70 on.
-        late: Duration = "2s", Kind::POSITIVE;
+        late: Duration = "2s", Kind::POSITIVE, get copy;
         /// While nothing is known of the job.
-        first: Duration = "2s", Kind::POSITIVE;
+        first: Duration = "2s", Kind::POSITIVE, get copy;
         /// The wait after the first 429; it doubles with each further one in a row.
         base: Duration = "2s", Kind::POSITIVE;
         /// The longest wait after a 429, unless the server names a longer one.
         max: Duration = "15s", Kind::POSITIVE;
         /// Without any success for longer than this, polling ends.
-        give_up_after: Duration = "300s", Kind::POSITIVE;
+        give_up_after: Duration = "300s", Kind::POSITIVE, get copy;
         /// How often in a row other errors are retried.
-        other_retries: u32 = "3", Kind::whole(0, 1000);
+        other_retries: u32 = "3", Kind::whole(0, 1000), get copy;
     }
 }
 
@@ -40,7 +40,7 @@ impl PollOptions {
     pub fn build(self) -> Result<PollSettings, SettingErrors> {
         let mut problems = self.out_of_bounds();
         let (base, max) = (self.base, self.max);
-        let mut settings = self.over(PollSettings::defaults());
+        let mut settings = self.over(PollSettings::default());
         fit(
             ("base", base, &mut settings.base),
             ("max", max, &mut settings.max),
@@ -51,26 +51,6 @@ impl PollOptions {
 }
 
 impl PollSettings {
-    /// Between checks below 30 %.
-    pub fn early(&self) -> Duration {
-        self.early
-    }
-
-    /// Between checks from 30 % to below 70 %.
-    pub fn middle(&self) -> Duration {
-        self.middle
-    }
-
-    /// Between checks from 70 %.
-    pub fn late(&self) -> Duration {
-        self.late
-    }
-
-    /// Between checks while nothing is known of the job.
-    pub fn first(&self) -> Duration {
-        self.first
-    }
-
     /// The wait after the `n`-th 429 in a row, counted from 1: `base · 2^(n−1)`, at most `max`.
     pub fn throttled(&self, n: u32) -> Duration {
         doubled(self.base, n.saturating_sub(1), self.max)
@@ -79,24 +59,6 @@ impl PollSettings {
     /// The wait before retry number `index` of another error, counted from 0.
     pub fn retry(&self, index: u32) -> Duration {
         doubled(RETRY_BASE, index, RETRY_MAX)
-    }
-
-    /// Without any success for longer than this, polling ends.
-    pub fn give_up_after(&self) -> Duration {
-        self.give_up_after
-    }
-
-    /// How often in a row other errors are retried.
-    pub fn other_retries(&self) -> u32 {
-        self.other_retries
-    }
-}
-
-impl Default for PollSettings {
-    fn default() -> Self {
-        PollOptions::default()
-            .build()
-            .expect("the defaults fit together")
     }
 }
 

@@ -107,14 +107,9 @@ pub trait Options: Default {
 }
 
 /// The values of all settings of one kind; made by [`settings!`](crate::settings).
-pub trait Values: Sized {
+pub trait Values: Default {
     /// Their defaults, under the strategy `aimd` or another.
     fn defaults_of(is_aimd: bool) -> Self;
-
-    /// Their defaults.
-    fn defaults() -> Self {
-        Self::defaults_of(false)
-    }
 
     /// Every value by the name of its setting, in parts: several of a list, else one.
     fn written(&self) -> Vec<(&'static str, Vec<String>)>;
@@ -150,6 +145,19 @@ impl SettingValue for Duration {
 
     fn write(&self) -> Vec<String> {
         vec![Seconds(*self).to_string()]
+    }
+}
+
+impl SettingValue for Option<Duration> {
+    fn read(parts: &[&str]) -> Result<Self, String> {
+        match only(parts) {
+            "none" => Ok(None),
+            _ => Duration::read(parts).map(Some),
+        }
+    }
+
+    fn write(&self) -> Vec<String> {
+        self.map_or_else(|| vec!["none".to_owned()], |duration| duration.write())
     }
 }
 
@@ -276,15 +284,15 @@ pub(crate) fn fit<T: SettingValue + PartialOrd + Copy>(
 /// Defines settings.
 ///
 /// For each, in this order: a description as doc comment, name, type, default (`none` if there is
-/// none) and [`Kind`]; then, if need be, the default under the strategy `aimd` and an example for
-/// the default file. This makes two types. The first holds what was written, each value optional;
+/// none) and [`Kind`]; then, if need be, the default under the strategy `aimd`, an example for the
+/// default file, and `get copy` for a public getter. This makes two types. The first holds what was written, each value optional;
 /// it implements [`Options`], and `set` and `SETTINGS` are methods of its own too. The second holds
 /// all values, with the given visibility; `over` makes it from what was written and a base. Where
-/// only the first is needed, the second line is left out.
+/// only the first is needed, the second line is left out. One call may define several.
 ///
 /// ```
 /// use std::time::Duration;
-/// use policy::setting::{Kind, Values};
+/// use policy::setting::Kind;
 ///
 /// policy::settings! {
 ///     /// What was written about tea.
@@ -303,7 +311,7 @@ pub(crate) fn fit<T: SettingValue + PartialOrd + Copy>(
 /// options.set("steep", "5m").unwrap();
 /// let error = options.set("sugar", "9").unwrap_err();
 /// assert_eq!(error.to_string(), "`sugar` is `9`, expected a whole number from 0 to 5");
-/// let tea = options.over(Tea::defaults());
+/// let tea = options.over(Tea::default());
 /// assert_eq!((tea.steep, tea.sugar), (Duration::from_secs(300), None));
 /// ```
 #[macro_export]
@@ -312,10 +320,35 @@ macro_rules! settings {
         $(#[$options_attribute:meta])*
         $vis:vis struct $Options:ident;
         $(#[$values_attribute:meta])*
+        $values_vis:vis struct $Values:ident($field_vis:vis) {$($settings:tt)+}
+        $($more:tt)+
+    ) => {
+        $crate::settings! {
+            $(#[$options_attribute])*
+            $vis struct $Options;
+            $(#[$values_attribute])*
+            $values_vis struct $Values($field_vis) {$($settings)+}
+        }
+        $crate::settings! { $($more)+ }
+    };
+
+    (
+        $(#[$attribute:meta])*
+        $vis:vis struct $Options:ident {$($settings:tt)+}
+        $($more:tt)+
+    ) => {
+        $crate::settings! { $(#[$attribute])* $vis struct $Options {$($settings)+} }
+        $crate::settings! { $($more)+ }
+    };
+
+    (
+        $(#[$options_attribute:meta])*
+        $vis:vis struct $Options:ident;
+        $(#[$values_attribute:meta])*
         $values_vis:vis struct $Values:ident($field_vis:vis) {$(
             $(#[doc = $doc:literal])+
             $field:ident: $type:ty = $default:tt, $kind:expr
-                $(, aimd $aimd:literal)? $(, example $example:expr)?;
+                $(, aimd $aimd:literal)? $(, example $example:expr)? $(, get $get:tt)?;
         )+}
     ) => {
         $crate::settings! {
@@ -332,6 +365,16 @@ macro_rules! settings {
             $(#[doc = $doc])+
             $field_vis $field: $crate::settings!(@type $default $type),
         )+}
+
+        impl $Values {$(
+            $crate::settings! { @getter [$($get)?] $(#[doc = $doc])+ $field $default $type }
+        )+}
+
+        impl Default for $Values {
+            fn default() -> Self {
+                $crate::setting::Values::defaults_of(false)
+            }
+        }
 
         impl $Options {
             /// What was written, and the values of `base` for the rest.
@@ -447,6 +490,13 @@ macro_rules! settings {
         }
     };
 
+    (@getter [] $(#[$doc:meta])+ $field:ident $default:tt $type:ty) => {};
+    (@getter [copy] $(#[$doc:meta])+ $field:ident $default:tt $type:ty) => {
+        $(#[$doc])+
+        pub fn $field(&self) -> $crate::settings!(@type $default $type) {
+            self.$field
+        }
+    };
     (@type none $type:ty) => { Option<$type> };
     (@type $default:literal $type:ty) => { $type };
     (@text none) => { None };

@@ -113,6 +113,16 @@ impl Kind {
     pub const DURATION: Self = Self::Duration(Duration::ZERO);
     /// A duration above zero.
     pub const POSITIVE: Self = Self::Duration(Duration::from_nanos(1));
+    /// A duration above zero, or `none`.
+    pub const DURATION_OR_NONE: Self = Self::Format(&Format::of(
+        "duration",
+        "\"5m\"",
+        Some("^(none|([0-9]+(\\.[0-9]+)?(ns|us|ms|s|m|h|d) ?)+)$"),
+        |text| match text {
+            "none" => Ok(()),
+            _ => Self::POSITIVE.check_one(text),
+        },
+    ));
     /// A secret that has to be a reference.
     pub const SECRET: Self = Self::Secret { literal: false };
 

@@ -51,7 +51,8 @@ impl FailureQueueController {
     }
 
     fn has_given_up(&self, now: Timestamp) -> bool {
-        now.since(self.last_success) > self.settings.give_up_after()
+        let give_up_after = self.settings.give_up_after();
+        give_up_after.is_some_and(|time| now.since(self.last_success) > time)
     }
 
     /// When the next attempt may start. Old failures expire, so a later call may return an earlier

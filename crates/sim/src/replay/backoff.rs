@@ -13,7 +13,7 @@ use policy::backoff::{BackoffOptions, BackoffSettings};
 use policy::classify::Judgement;
 use policy::duration::Exact;
 use policy::item::{DelaySource, Item, ItemKind, Step, TerminalReason};
-use policy::jitter::Jitter;
+use policy::jitter::{Jitter, RetryAfterJitter};
 use policy::preset::Preset;
 use policy::random::Random;
 use policy::time::Timestamp;
@@ -56,7 +56,7 @@ pub(super) fn settings<'s>(
 fn without_jitter(settings: BackoffSettings) -> BackoffSettings {
     let options = BackoffOptions {
         jitter: Some(Jitter::None),
-        retry_after_jitter: Some(Duration::ZERO),
+        retry_after_jitter: Some(RetryAfterJitter::UpTo(Duration::ZERO)),
         ..BackoffOptions::default()
     };
     options

@@ -11,15 +11,13 @@ use policy::ladder::LadderOptions;
 use policy::poll::PollOptions;
 use policy::pool::Balance;
 use policy::preset::Preset;
-use policy::setting::{Format, Kind, Options, SettingErrors, Values};
+use policy::setting::{Format, Kind, Options, SettingErrors};
 
 use crate::client::{ClientSettings, DEFAULT_IN_FLIGHT, Driver, PoolSettings, Strategy, naive};
 use crate::load::{Backlog, Start};
 
 policy::settings! {
-    /// What was written about a kind of clients.
     struct ClientOptions;
-    /// Clients of one kind.
     struct ClientValues(pub(super)) {
         /// How many of them there are.
         count: u32 = "1", Kind::whole(1, 10_000);
@@ -34,32 +32,18 @@ policy::settings! {
         /// What each has to send.
         backlog: Backlog = none, BACKLOG;
     }
-}
 
-policy::settings! {
-    /// What was written about the job that is polled.
-    struct JobOptions;
-    /// The job that is polled.
-    struct JobValues(pub(super)) {
+    struct JobOptions {
         /// How long a job takes; without it, it never ends.
         job: Duration = none, Kind::POSITIVE;
     }
-}
 
-policy::settings! {
-    /// What was written about the preset of a backoff.
-    struct PresetOptions;
-    /// The preset of a backoff.
-    struct PresetValues(pub(super)) {
+    struct PresetOptions {
         /// What the settings are laid over.
         preset: Preset = "standard", Preset::KIND;
     }
-}
 
-policy::settings! {
-    /// What was written about a pool.
     struct PoolOptions;
-    /// A pool whose endpoints all lead to the same upstream.
     struct PoolValues(pub(super)) {
         /// How many endpoints there are.
         endpoints: u32 = "1", Kind::whole(1, 1000);
@@ -89,7 +73,7 @@ policy::setting_values!(Strategy);
 pub(super) fn read(reader: &Reader<'_>) -> Option<ClientSettings> {
     let values = reader
         .options::<ClientOptions>()
-        .over(ClientValues::defaults());
+        .over(ClientValues::default());
     if reader.has("policy") {
         reader
             .has("strategy")
@@ -120,7 +104,7 @@ pub(super) fn fitting_names(table: &Table) -> Vec<&'static str> {
     let reader = Reader::root(&context, table, Location::Default);
     let values = reader
         .options::<ClientOptions>()
-        .over(ClientValues::defaults());
+        .over(ClientValues::default());
     let sender = Sender::of(&reader, &values);
     let has_rate = matches!(sender, Some(Sender::Strategy(Strategy::Fixed(_))));
     let own = sender.map_or_else(all_names, Sender::names);
@@ -244,7 +228,7 @@ impl Sender {
                 built(reader, FailureQueueOptions::build).map(Driver::FailureQueue)
             }
             Self::Policy(Policy::Protection) => {
-                let pool = reader.options::<PoolOptions>().over(PoolValues::defaults());
+                let pool = reader.options::<PoolOptions>().over(PoolValues::default());
                 // Protection is what is simulated, so it is on unless it is switched off.
                 let build = |mut options: LadderOptions| {
                     options.enabled.get_or_insert(true);

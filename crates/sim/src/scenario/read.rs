@@ -4,15 +4,13 @@ use std::time::Duration;
 
 use config::document::{self, Table};
 use config::{Context, Location, Problem, Reader};
-use policy::setting::{self, Format, Kind, Values};
+use policy::setting::{self, Format, Kind};
 
 use super::{Scenario, client, upstream};
 use crate::client::{ClientSettings, Strategy};
 
 policy::settings! {
-    /// What was written about a scenario as a whole.
     struct RunOptions;
-    /// A scenario as a whole.
     pub(super) struct Run(pub(super)) {
         /// From the first instant to the last.
         duration: Duration = "300s", DURATION;
@@ -80,7 +78,7 @@ pub(super) fn beginning(file: &str) -> Location {
 
 fn read(root: &Reader<'_>) -> Option<Scenario> {
     root.allow(&["duration", "seed", "upstream", "client"]);
-    let run = root.options::<RunOptions>().over(Run::defaults());
+    let run = root.options::<RunOptions>().over(Run::default());
     let clients: Vec<_> = root.list("client").iter().map(client::read).collect();
     root.require("upstream", "a table");
     let upstream = root.table("upstream");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use config::Reader;
 use policy::duration::Exact;
-use policy::setting::{Kind, Values};
+use policy::setting::Kind;
 use policy::time::Timestamp;
 
 use crate::upstream::{
@@ -13,31 +13,20 @@ use crate::upstream::{
 };
 
 policy::settings! {
-    /// What was written about the kind of limit.
-    struct LimitOptions;
-    /// The kind of limit.
-    struct LimitValues(pub(super)) {
+    struct LimitOptions {
         /// How the upstream limits.
         kind: LimitKind = none, LimitKind::KIND;
     }
-}
 
-policy::settings! {
-    /// What was written about a token bucket.
     struct BucketOptions;
-    /// A token bucket.
     struct BucketValues(pub(super)) {
         /// Tokens per second.
         rate: f64 = none, RATE;
         /// Tokens that it holds.
         burst: f64 = "10", Kind::number("a number of requests", 1.0, 1e9);
     }
-}
 
-policy::settings! {
-    /// What was written about fixed windows.
     struct WindowOptions;
-    /// Fixed windows.
     struct WindowValues(pub(super)) {
         /// Requests in a window.
         quota: u64 = none, Kind::whole(1, 1_000_000_000);
@@ -46,12 +35,8 @@ policy::settings! {
         /// How far into a window the simulation begins.
         phase: Duration = "0s", Kind::DURATION;
     }
-}
 
-policy::settings! {
-    /// What was written about slots.
     struct SlotsOptions;
-    /// Slots and a queue.
     struct SlotsValues(pub(super)) {
         /// Requests served at once.
         slots: u32 = none, Kind::whole(1, 100_000);
@@ -60,22 +45,13 @@ policy::settings! {
         /// How many may wait for a slot.
         queue: u32 = "100", Kind::whole(0, 10_000_000);
     }
-}
 
-policy::settings! {
-    /// What was written about a step.
-    struct StepOptions;
-    /// A step.
-    struct StepValues(pub(super)) {
+    struct StepOptions {
         /// When the limit changes.
         at: Duration = none, Kind::DURATION;
     }
-}
 
-policy::settings! {
-    /// What was written about an outage.
     struct OutageOptions;
-    /// An outage.
     struct OutageValues(pub(super)) {
         /// Its first instant.
         from: Duration = none, Kind::DURATION;
@@ -88,13 +64,8 @@ policy::settings! {
         /// The status of all other responses; without it connections are refused.
         status: u16 = none, Kind::whole(400, 599);
     }
-}
 
-policy::settings! {
-    /// What was written about bans.
-    struct BanOptions;
-    /// A ban.
-    struct BanValues(pub(super)) {
+    struct BanOptions {
         /// So many 429s …
         excesses: u32 = none, Kind::whole(1, 1_000_000);
         /// … in less than this …
@@ -143,7 +114,7 @@ pub(super) fn read(reader: &Reader<'_>) -> Option<UpstreamSettings> {
     let ban = ban.is_written().then(|| read_ban(&ban));
     let values = reader
         .options::<UpstreamOptions>()
-        .over(UpstreamValues::defaults());
+        .over(UpstreamValues::default());
     Some(UpstreamSettings {
         steps,
         outages,
@@ -188,7 +159,7 @@ fn read_limit(
 }
 
 fn read_bucket(before: Option<Limit>, reader: &Reader<'_>) -> Option<Limit> {
-    let mut base = BucketValues::defaults();
+    let mut base = BucketValues::default();
     if let Some(Limit::Bucket { rate, burst }) = before {
         (base.rate, base.burst) = (Some(rate), burst);
     }
@@ -200,7 +171,7 @@ fn read_bucket(before: Option<Limit>, reader: &Reader<'_>) -> Option<Limit> {
 }
 
 fn read_window(before: Option<Limit>, reader: &Reader<'_>) -> Option<Limit> {
-    let mut base = WindowValues::defaults();
+    let mut base = WindowValues::default();
     if let Some(Limit::Window {
         quota,
         period,
@@ -218,7 +189,7 @@ fn read_window(before: Option<Limit>, reader: &Reader<'_>) -> Option<Limit> {
 }
 
 fn read_slots(before: Option<Limit>, reader: &Reader<'_>) -> Option<Limit> {
-    let mut base = SlotsValues::defaults();
+    let mut base = SlotsValues::default();
     if let Some(Limit::Slots {
         slots,
         service,
@@ -290,7 +261,7 @@ fn read_outage(reader: &Reader<'_>) -> Option<Outage> {
     reader.require_of::<OutageOptions>(&["from", "to"]);
     let values = reader
         .options::<OutageOptions>()
-        .over(OutageValues::defaults());
+        .over(OutageValues::default());
     let (from, to) = (values.from?, values.to?);
     if to <= from {
         reader.expected("to", format!("later than `from` ({})", Exact(from)));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use policy::setting::{Kind as SettingKind, Values};
+use policy::setting::Kind as SettingKind;
 use policy::time::Timestamp;
 
 policy::settings! {
@@ -131,7 +131,7 @@ pub struct Ban {
 impl UpstreamSettings {
     /// An upstream of this kind with default latencies and without failures.
     pub fn of(kind: Kind) -> Self {
-        Self::new(kind, UpstreamValues::defaults())
+        Self::new(kind, UpstreamValues::default())
     }
 
     /// An upstream of this kind with these values and no troubles.

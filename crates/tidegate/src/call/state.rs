@@ -7,6 +7,7 @@ use std::time::Duration;
 use policy::backoff::BackoffSettings;
 use policy::gate::Reason;
 use policy::item::{Item, Step, TerminalReason};
+use policy::jitter::RetryAfterJitter;
 use policy::outcome::{Outcome, Verdict};
 use policy::pool::EndpointId;
 use policy::preset::Preset;
@@ -68,7 +69,11 @@ impl<'a, E> CallState<'a, E> {
             ask: call.ask,
             backoff: match call.backoff {
                 Some(backoff) => Backoff::Given(backoff),
-                None => Backoff::Standard(Box::new(Preset::Standard.settings())),
+                None => {
+                    let standard = Preset::Standard.settings();
+                    let standard = standard.with_retry_after_jitter(RetryAfterJitter::CALLS);
+                    Backoff::Standard(Box::new(standard))
+                }
             },
             item: Item::new(call.kind, call.limiter.clock().now()),
             random: None,
