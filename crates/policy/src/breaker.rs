@@ -37,6 +37,10 @@ pub struct BreakerSettings {
     pub open_for: Duration,
     /// How many may probe at once, and how many successes close it.
     pub half_open_probes: u8,
+    /// One probe first; the next after its success, or after as long as the breaker was Open.
+    pub one_probe_first: bool,
+    /// A probe without a result counts as lost after this; at least [`MIN_PROBE_LOST_AFTER`].
+    pub probe_lost_after: Duration,
 }
 
 /// What a breaker lets through.
@@ -179,30 +183,39 @@ impl Breaker {
         }
     }
 
-    /// How many more may probe at this moment; call [`Breaker::advance`] first.
-    pub fn free_probes(&self, settings: &BreakerSettings) -> u32 {
-        match self.state {
-            BreakerState::HalfOpen => {
-                u32::from(settings.half_open_probes.saturating_sub(self.probes_out))
-            }
-            BreakerState::Closed | BreakerState::Open | BreakerState::Isolated => 0,
+    /// How many more may probe at `now`; call [`Breaker::advance`] first.
+    pub fn free_probes(&self, settings: &BreakerSettings, now: Timestamp) -> u32 {
+        if self.state != BreakerState::HalfOpen || self.next_probe(settings) > Some(now) {
+            return 0;
         }
+        let free = settings.half_open_probes.saturating_sub(self.probes_out);
+        u32::from(free).min(max_probes_at_once(settings))
     }
 
-    /// When a place to probe is free again at the latest, if all are out.
-    pub fn probe_at_the_latest(&self, settings: &BreakerSettings) -> Option<Timestamp> {
-        let all_out = self.state == BreakerState::HalfOpen && self.free_probes(settings) == 0;
-        all_out.then_some(self.until)
+    /// When the next probe may leave at the latest, while those that are out have no result. `None`
+    /// if one may leave now, or if the breaker is not HalfOpen.
+    pub fn next_probe(&self, settings: &BreakerSettings) -> Option<Timestamp> {
+        if self.state != BreakerState::HalfOpen || self.probes_out == 0 {
+            return None;
+        }
+        if self.probes_out >= settings.half_open_probes {
+            return Some(self.until);
+        }
+        settings.one_probe_first.then(|| {
+            // The last probe left `probe_lost_after` before `until`.
+            let until = self.until.since(Timestamp::ZERO);
+            let last_probe = Timestamp::ZERO + until.saturating_sub(settings.probe_lost_after);
+            last_probe + open_time(settings, self.openings.saturating_sub(1))
+        })
     }
 
     /// Gives out a probe while HalfOpen, nothing while Closed.
-    /// It counts as lost after `lost_after`.
-    pub fn admit(&mut self, now: Timestamp, lost_after: Duration) -> Option<Probe> {
+    pub fn admit(&mut self, settings: &BreakerSettings, now: Timestamp) -> Option<Probe> {
         if self.state != BreakerState::HalfOpen {
             return None;
         }
         self.probes_out = self.probes_out.saturating_add(1);
-        self.until = self.until.max(now + lost_after);
+        self.until = self.until.max(now + settings.probe_lost_after);
         Some(self.probe())
     }
 
@@ -371,6 +384,15 @@ pub const OPEN_GROWTH: f64 = 1.6;
 /// twice the default time to the first byte.
 pub const MIN_PROBE_LOST_AFTER: Duration = Duration::from_secs(120);
 
+/// How many probes may leave together when the breaker becomes HalfOpen.
+pub(crate) fn max_probes_at_once(settings: &BreakerSettings) -> u32 {
+    if settings.one_probe_first {
+        1
+    } else {
+        u32::from(settings.half_open_probes)
+    }
+}
+
 fn open_time(settings: &BreakerSettings, openings: u8) -> Duration {
     let growth = OPEN_GROWTH.powi(i32::from(openings));
     let grown = settings.open_first.as_secs_f64() * growth;
@@ -392,6 +414,8 @@ mod tests {
         open_first: Duration::from_secs(15),
         open_for: Duration::from_secs(15),
         half_open_probes: 3,
+        one_probe_first: false,
+        probe_lost_after: MIN_PROBE_LOST_AFTER,
     };
 
     fn at(seconds: u64) -> Timestamp {
@@ -507,38 +531,60 @@ mod tests {
         let mut breaker = after("FFFFF");
         breaker.advance(at(16));
         let old = [
-            breaker.admit(at(16), MIN_PROBE_LOST_AFTER),
-            breaker.admit(at(16), MIN_PROBE_LOST_AFTER),
+            breaker.admit(&SETTINGS, at(16)),
+            breaker.admit(&SETTINGS, at(16)),
         ];
-        assert_eq!(breaker.free_probes(&SETTINGS), 1);
+        assert_eq!(breaker.free_probes(&SETTINGS, at(16)), 1);
         assert_eq!(
             breaker.record(&SETTINGS, Signal::Failure, at(17)),
             Some(Change::Opened)
         );
         breaker.advance(at(32));
-        let present = breaker.admit(at(32), MIN_PROBE_LOST_AFTER);
+        let present = breaker.admit(&SETTINGS, at(32));
         assert!(
             !breaker.give_back(old[0]) && !breaker.give_back(old[1]) && !breaker.give_back(None)
         );
-        assert_eq!(breaker.free_probes(&SETTINGS), 2);
+        assert_eq!(breaker.free_probes(&SETTINGS, at(32)), 2);
         assert!(breaker.give_back(present));
-        assert_eq!(breaker.free_probes(&SETTINGS), 3);
+        assert_eq!(breaker.free_probes(&SETTINGS, at(32)), 3);
     }
 
     #[test]
     fn all_probes_out_end_at_the_latest_when_they_are_lost() {
         let mut breaker = after("FFFFF");
-        assert_eq!(breaker.probe_at_the_latest(&SETTINGS), None);
+        assert_eq!(breaker.next_probe(&SETTINGS), None);
         breaker.advance(at(16));
         for second in 16..19 {
-            assert_eq!(breaker.probe_at_the_latest(&SETTINGS), None);
-            assert!(breaker.admit(at(second), MIN_PROBE_LOST_AFTER).is_some());
+            assert_eq!(breaker.next_probe(&SETTINGS), None);
+            assert!(breaker.admit(&SETTINGS, at(second)).is_some());
         }
-        assert_eq!(breaker.probe_at_the_latest(&SETTINGS), Some(at(18 + 120)));
+        assert_eq!(breaker.next_probe(&SETTINGS), Some(at(18 + 120)));
         breaker.advance(at(18 + 119));
-        assert_eq!(breaker.free_probes(&SETTINGS), 0);
+        assert_eq!(breaker.free_probes(&SETTINGS, at(18 + 119)), 0);
         breaker.advance(at(18 + 120));
-        assert_eq!(breaker.free_probes(&SETTINGS), 3);
+        assert_eq!(breaker.free_probes(&SETTINGS, at(18 + 120)), 3);
+    }
+
+    #[test]
+    fn one_probe_first_sends_the_next_after_a_success_or_the_open_time() {
+        let settings = BreakerSettings {
+            one_probe_first: true,
+            ..SETTINGS
+        };
+        let mut breaker = after("FFFFF");
+        breaker.advance(at(16));
+        assert_eq!(breaker.free_probes(&settings, at(16)), 1);
+        let first = breaker.admit(&settings, at(16));
+        assert_eq!(breaker.next_probe(&settings), Some(at(16 + 15)));
+        assert_eq!(breaker.free_probes(&settings, at(30)), 0);
+        assert_eq!(breaker.free_probes(&settings, at(31)), 1, "no result yet");
+        breaker.give_back(first);
+        breaker.record(&settings, Signal::Success, at(20));
+        assert_eq!(breaker.free_probes(&settings, at(20)), 1);
+        for second in [20, 35, 50] {
+            assert!(breaker.admit(&settings, at(second)).is_some());
+        }
+        assert_eq!(breaker.next_probe(&settings), Some(at(50 + 120)), "all out");
     }
 
     #[test]

@@ -39,8 +39,9 @@ fn adaptive_finds_every_limit() {
                 }
                 "o6" => assert_eq!(figures.breaker_opened, 0),
                 "o7" => {
-                    assert!(figures.outages[0].sent < 60);
-                    assert!(figures.outages[0].recovery_s.unwrap() < 6.0);
+                    assert!(figures.outages[0].sent < 40);
+                    // A probe that times out after others succeeded opens the breaker again.
+                    assert!(figures.outages[0].recovery_s.unwrap() < 10.0);
                 }
                 "o8" => assert!(figures.jain.unwrap() > 0.98),
                 "o8-16" => assert!(figures.jain.unwrap() > 0.6),

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use super::{Ask, Counters, Decision, Gate, GateSettings, Permit, Reason};
-use crate::breaker::{BreakerState, Probe};
+use crate::breaker::{BreakerState, Probe, max_probes_at_once};
 use crate::line::{Ahead, Ticket, Tickets};
 use crate::rate::{self, LastProgress, Strategy};
 use crate::time::Timestamp;
@@ -97,7 +97,7 @@ impl Gate {
         if isolated || self.in_flight() >= settings.max_in_flight {
             return None;
         }
-        let probe_at = self.breaker.probe_at_the_latest(&settings.breaker);
+        let probe_at = self.breaker.next_probe(&settings.breaker);
         let answer_at = self.is_waiting_for_answers(settings).then(|| {
             self.last_progress
                 .waits_until(looked_at, settings.lost_after())
@@ -139,7 +139,7 @@ impl Gate {
         self.update_is_plain();
         let barred = match self.breaker.state(now) {
             BreakerState::Closed => false,
-            BreakerState::HalfOpen => self.breaker.free_probes(&settings.breaker) == 0,
+            BreakerState::HalfOpen => self.breaker.free_probes(&settings.breaker, now) == 0,
             BreakerState::Open | BreakerState::Isolated => true,
         };
         if barred || self.is_full(settings, now) || self.leaves_at(settings, cost, now)? > now {
@@ -251,7 +251,7 @@ impl Gate {
             // Tickets in line leave first, as probes.
             BreakerState::HalfOpen => {
                 let waiting = tickets.waiting(self.line);
-                let probe_left = self.breaker.free_probes(&settings.breaker) > waiting;
+                let probe_left = self.breaker.free_probes(&settings.breaker, now) > waiting;
                 match (probe_left, ask.waits_for_breaker) {
                     (true, _) => Ok(None),
                     (false, true) => Err(Judged::Wait {
@@ -352,8 +352,8 @@ impl Gate {
         let unanswered = self.counters.unanswered().saturating_add(ahead);
         let is_adaptive = settings.strategy == Strategy::Adaptive;
         let probes = match self.breaker.state(now) {
-            BreakerState::Open => Some(u32::from(settings.breaker.half_open_probes)),
-            BreakerState::HalfOpen => Some(self.breaker.free_probes(&settings.breaker)),
+            BreakerState::Open => Some(max_probes_at_once(&settings.breaker)),
+            BreakerState::HalfOpen => Some(self.breaker.free_probes(&settings.breaker, now)),
             BreakerState::Closed | BreakerState::Isolated => None,
         };
         in_flight >= settings.max_in_flight
@@ -451,7 +451,7 @@ impl Gate {
                 limits.take(cost, now);
             }
         }
-        let probe = self.breaker.admit(now, settings.lost_after());
+        let probe = self.breaker.admit(&settings.breaker, now);
         Some(self.permit(cost, probe, now))
     }
 

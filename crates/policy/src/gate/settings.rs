@@ -31,7 +31,6 @@ pub struct GateSettings {
     pub(crate) max_gates: u32,
     pub(crate) shards: u32,
     pub(crate) throttled_after: Duration,
-    pub(crate) response_timeout: Duration,
     pub(crate) aimd: AimdSettings,
 }
 
@@ -134,12 +133,13 @@ impl GateSettings {
                 open_first: values.open_first,
                 open_for: values.open_for,
                 half_open_probes: values.half_open_probes,
+                one_probe_first: values.strategy == Strategy::Adaptive,
+                probe_lost_after: MIN_PROBE_LOST_AFTER,
             },
             idle_after: values.idle_after,
             max_gates: values.max_gates,
             shards: values.shards,
             throttled_after: values.throttled_after,
-            response_timeout: Duration::ZERO,
             aimd: AimdSettings {
                 burst: values.burst,
                 increase: values.increase,
@@ -227,13 +227,13 @@ impl GateSettings {
     /// after [`MIN_PROBE_LOST_AFTER`](crate::breaker::MIN_PROBE_LOST_AFTER). Without this, a breaker
     /// could not close on an upstream that takes longer to respond.
     pub fn set_response_timeout(&mut self, timeout: Duration) {
-        self.response_timeout = timeout;
+        self.breaker.probe_lost_after = timeout.max(MIN_PROBE_LOST_AFTER);
     }
 
     /// After how long without a response an attempt counts as lost.
     #[inline]
     pub(crate) fn lost_after(&self) -> Duration {
-        self.response_timeout.max(MIN_PROBE_LOST_AFTER)
+        self.breaker.probe_lost_after
     }
 
     /// When the breaker opens and how it closes again.

@@ -132,14 +132,14 @@ fn a_throttled_probe_begins_an_epoch_and_its_siblings_give_their_place_back() {
         let permit = bench.permit(f64::from(step));
         bench.fail(permit, f64::from(step));
     }
-    let [first, second] = [10.0; 2].map(|seconds| bench.permit(seconds));
-    bench.settle(first, 10.0, &answer(429), Verdict::Throttled);
-    bench.succeed(second, 10.1);
-    assert_eq!(bench.state(10.1), "half_open");
-    let [third, fourth] = [11.0, 12.0].map(|seconds| bench.permit(seconds));
-    bench.succeed(third, 13.0);
-    bench.succeed(fourth, 13.0);
-    assert_eq!(bench.state(13.0), "closed", "the late success was none");
+    let [first, second] = [10.0, 11.0].map(|seconds| bench.permit(seconds));
+    bench.settle(first, 11.0, &answer(429), Verdict::Throttled);
+    bench.succeed(second, 11.1);
+    assert_eq!(bench.state(11.1), "half_open");
+    let [third, fourth] = [12.0, 13.0].map(|seconds| bench.permit(seconds));
+    bench.succeed(third, 14.0);
+    bench.succeed(fourth, 14.0);
+    assert_eq!(bench.state(14.0), "closed", "the late success was none");
 }
 
 #[test]
@@ -268,4 +268,20 @@ fn a_probe_counts_as_lost_after_the_response_timeout_and_at_least_two_minutes() 
     assert_eq!(lost_after(1), 120.0);
     assert_eq!(lost_after(120), 120.0);
     assert_eq!(lost_after(300), 300.0);
+}
+
+#[test]
+fn adaptive_sends_one_probe_first_and_the_next_after_its_success_or_the_open_time() {
+    let mut bench = Bench::new(&[("initial_rate", "100")]);
+    for step in 0..5 {
+        let permit = bench.permit(f64::from(step));
+        bench.fail(permit, f64::from(step));
+    }
+    assert_eq!((bench.state(4.9), bench.state(5.0)), ("open", "half_open"));
+    let first = bench.permit(5.0);
+    assert_eq!(bench.says(5.9), "refuse breaker_open -");
+    assert_eq!(bench.says(6.0), "admit", "as long as it was open");
+    bench.succeed(first, 6.1);
+    assert_eq!(bench.says(6.1), "refuse breaker_open -", "one is out");
+    assert_eq!(bench.says(7.0), "admit");
 }
