@@ -101,7 +101,7 @@ impl Exchange {
     }
 
     /// Makes one attempt under `permit` with the request that `make` builds, and judges its result.
-    /// `make` may be called a second time, see [`Upstream::send`].
+    /// `make` may be called a second time, for a resend on a fresh connection.
     pub async fn attempt<P: Fn(&str) -> Option<String>>(
         &self,
         permit: &Attempt,
