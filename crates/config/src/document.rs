@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_toml_is_told_with_its_place() {
+    fn reports_syntax_errors_with_their_location() {
         assert_eq!(
             parsed("[gate]\nmax_rate = 1\nmax_rate = 2\n").1,
             ["f:3:1: `max_rate` is given twice, expected once"]

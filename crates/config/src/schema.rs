@@ -151,7 +151,7 @@ impl Section {
                     self.check_inner(value, &format!("{path}[{index}]"), problems);
                 }
             }
-            // Whoever reads it reports that it is no table.
+            // Reading it reports that it is no table.
             _ => {}
         }
     }

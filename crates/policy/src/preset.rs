@@ -17,16 +17,16 @@ use crate::suggest::suggestion;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Preset {
     /// 1 s doubling up to 30 s, 5 sends: for whatever has no reason to be otherwise. It gets over
-    /// a restart or a failover, which take seconds, and tells of anything longer within half a
+    /// a restart or a failover, which take seconds, and reports anything longer within half a
     /// minute.
     #[default]
     Standard,
-    /// 500 ms doubling up to 10 s, 5 sends: somebody waits at a screen, and after 10 s has gone.
+    /// 500 ms doubling up to 10 s, 5 sends: for a person who waits at a screen, at most about 10 s.
     Aggressive,
     /// 2 s doubling up to 30 s, 5 sends: for upstreams that are slow to recover, and for devices
     /// on a battery.
     Conservative,
-    /// 2 s doubling up to 1 min, 7 sends: nobody waits, and a minute or two more may save the
+    /// 2 s doubling up to 1 min, 7 sends: for work without a waiting person, where a minute or two more may save the
     /// work.
     Background,
     /// 200 ms doubling up to 5 s, 3 sends, full jitter: one page of thousands. It is not worth a
@@ -70,7 +70,7 @@ impl Preset {
             Self::Standard => "For everything that has no reason to differ.",
             Self::Aggressive => "For requests that a person waits for.",
             Self::Conservative => "For upstreams that are slow to recover.",
-            Self::Background => "For work that nobody waits for.",
+            Self::Background => "For work without a person who waits.",
             Self::Crawl => "For one page of thousands (fetch and jobs).",
         }
     }
@@ -147,7 +147,7 @@ mod tests {
     use crate::backoff::BackoffOptions;
 
     #[test]
-    fn presets_are_found_by_name() {
+    fn finds_presets_by_name() {
         for preset in Preset::ALL {
             assert_eq!(preset.as_str().parse(), Ok(preset));
         }
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preset_is_what_its_numbers_written_out_give() {
+    fn equals_its_settings_written_out() {
         let numbers = [
             ("1s", "30s", "5", "0.5..1.5"),
             ("500ms", "10s", "5", "0.5..1.5"),

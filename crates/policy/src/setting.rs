@@ -59,7 +59,7 @@ impl std::error::Error for SettingError {}
 
 /// Everything that is wrong with the settings: one thing or more, in the order of the settings.
 ///
-/// It is an error as a whole, so that `?` passes it on, and tells all of it on one line.
+/// It is an error as a whole, so that `?` passes it on, and displays all of it on one line.
 ///
 /// ```
 /// use policy::poll::{PollOptions, PollSettings};
@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_may_be_written_with_or_without_its_brackets() {
+    fn splits_lists_with_and_without_brackets() {
         for text in ["30s,60s", "[\"30s\", \"60s\"]", " 30s , 60s, "] {
             assert_eq!(
                 split_list(text).collect::<Vec<_>>(),
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_has_underscores_only_between_digits_and_no_plus() {
+    fn reads_underscores_between_digits_and_no_plus() {
         for (text, expected) in [("1", 1), ("10_000", 10_000), ("1_0_0", 100)] {
             assert_eq!(whole(text, 0, 10_000), Ok(expected), "{text}");
         }
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_default_gives_way_and_two_written_values_contradict() {
+    fn moves_a_default_and_reports_two_written_values() {
         let fitted = |low: (Option<u32>, u32), high: (Option<u32>, u32)| {
             let (mut least, mut most) = (low.0.unwrap_or(low.1), high.0.unwrap_or(high.1));
             let mut problems = Vec::new();
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn problems_are_told_together_and_none_are_no_error() {
+    fn joins_problems_and_has_no_error_without_any() {
         let base = SettingError::new("base", "0s", "a duration above zero");
         let growth = SettingError::new("growth", "cubic", "`linear` or `double`");
         let both = SettingErrors::of(vec![base.clone(), growth.clone()]).unwrap();

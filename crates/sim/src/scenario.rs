@@ -21,7 +21,7 @@ use crate::upstream::UpstreamSettings;
 pub struct Scenario {
     /// From the first instant to the last.
     pub duration: Duration,
-    /// What random numbers come from, unless somebody asks for another seed.
+    /// What random numbers come from, unless another seed is given.
     pub seed: u64,
     /// The server.
     pub upstream: UpstreamSettings,

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, State};
-use policy::duration::Exact;
+use policy::duration::Seconds;
+use policy::setting::Kind;
 use serde_json::Value;
 use tidegate::{LadderOptions, LadderSettings};
 
@@ -33,7 +34,7 @@ pub(super) async fn change(
     fields: Fields,
 ) -> Result<Json<Protection>, Refused> {
     admin.state.pool(&pool)?;
-    let changes = read(fields)?.values();
+    let changes = read(fields)?;
     if !changes.is_empty() {
         admin.state.change_protection(&pool, changes).await?;
     }
@@ -56,76 +57,45 @@ pub(super) async fn reset(
     Ok(Json(pool_of(&admin, &pool)?.protection))
 }
 
-/// The changes that a body names.
-fn read(mut fields: Fields) -> Result<ChangeProtection, Refused> {
-    const SWITCH: &str = "`true` or `false`";
-    let changes = ChangeProtection {
-        enabled: fields.take("enabled", SWITCH, Value::as_bool),
-        unreachable: fields.take("unreachable", SWITCH, Value::as_bool),
-        show_test_tool: fields.take("show_test_tool", SWITCH, Value::as_bool),
-        disable_after: fields.take("disable_after", "a whole number from 1 to 10", whole),
-        probing_after: fields.take("probing_after", "a whole number from 0 to 1000000", whole),
-        pauses: fields.take("pauses", "a list of durations such as `30s`", |value| {
-            list(value, |part| text(part).filter(|text| is_plain(text)))
-        }),
-        statuses: fields.take("statuses", "a list of statuses such as 429", |value| {
-            list(value, whole)
-        }),
-        texts: fields.take("texts", TEXTS, |value| {
-            list(value, |part| text(part).filter(|text| is_phrase(text)))
-        }),
-    };
-    for (name, value) in changes.values() {
-        if let Err(error) = LadderOptions::default().set(&name, &value) {
-            fields.note(&error.setting, Some(error.value), &error.expected);
+/// The changes that a body names, as settings are written. The definitions of the settings say
+/// which there are and which values they take.
+fn read(mut fields: Fields) -> Result<BTreeMap<String, String>, Refused> {
+    let mut changes = BTreeMap::new();
+    for setting in LadderOptions::SETTINGS {
+        let expected = match setting.name {
+            "texts" => TEXTS.to_owned(),
+            _ => setting.kind.expected(),
+        };
+        let read = |value: &Value| parts(&setting.kind, value);
+        let Some(parts) = fields.take(setting.name, &expected, read) else {
+            continue;
+        };
+        let texts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        for problem in setting.kind.check(setting.name, &texts) {
+            fields.note(&problem.setting, Some(problem.value), &problem.expected);
         }
+        changes.insert(setting.name.to_owned(), parts.join(","));
     }
     fields.end()?;
     Ok(changes)
 }
 
-impl ChangeProtection {
-    /// The changes as settings are written; their values are judged by the policy.
-    fn values(&self) -> BTreeMap<String, String> {
-        fn joined<T: ToString>(list: &[T]) -> String {
-            let parts: Vec<String> = list.iter().map(ToString::to_string).collect();
-            parts.join(",")
-        }
-        let values = [
-            ("enabled", self.enabled.map(|value| value.to_string())),
-            (
-                "unreachable",
-                self.unreachable.map(|value| value.to_string()),
-            ),
-            (
-                "show_test_tool",
-                self.show_test_tool.map(|value| value.to_string()),
-            ),
-            (
-                "disable_after",
-                self.disable_after.map(|value| value.to_string()),
-            ),
-            (
-                "probing_after",
-                self.probing_after.map(|value| value.to_string()),
-            ),
-            ("pauses", self.pauses.as_deref().map(joined)),
-            ("statuses", self.statuses.as_deref().map(joined)),
-            ("texts", self.texts.as_deref().map(joined)),
-        ];
-        let values = values.into_iter();
-        values
-            .filter_map(|(name, value)| Some((name.to_owned(), value?)))
-            .collect()
+/// The parts of a value of this kind; `None` if it is of another type.
+fn parts(kind: &Kind, value: &Value) -> Option<Vec<String>> {
+    let one = |kind: &Kind, value: &Value| match kind {
+        Kind::Switch => value.as_bool().map(|switch| switch.to_string()),
+        Kind::Whole { .. } => whole(value).map(|number| number.to_string()),
+        Kind::Duration(_) => text(value).filter(|text| is_plain(text)),
+        _ => text(value).filter(|text| is_phrase(text)),
+    };
+    match kind {
+        Kind::List { of, .. } => value.as_array()?.iter().map(|part| one(of, part)).collect(),
+        kind => one(kind, value).map(|text| vec![text]),
     }
 }
 
 const TEXTS: &str = "a list of up to 100 phrases of up to 200 characters, each of words with one \
                      blank between them and without `,`, `\"`, `[` and `]`";
-
-fn list<T>(value: &Value, read: impl Fn(&Value) -> Option<T>) -> Option<Vec<T>> {
-    value.as_array()?.iter().map(read).collect()
-}
 
 fn text(value: &Value) -> Option<String> {
     value.as_str().map(str::to_owned)
@@ -149,20 +119,12 @@ pub(super) fn protection_body(settings: &LadderSettings, endpoints: usize) -> Pr
     let pauses = settings.pauses().iter();
     Protection {
         enabled: settings.protects(endpoints),
-        pauses: pauses.map(|pause| written(*pause)).collect(),
+        pauses: pauses.map(|pause| Seconds(*pause).to_string()).collect(),
         disable_after: settings.disable_after(),
         unreachable: settings.unreachable(),
         show_test_tool: settings.show_test_tool(),
         probing_after: settings.probing_after(),
         statuses: settings.statuses().to_vec(),
         texts: settings.texts().iter().map(ToString::to_string).collect(),
-    }
-}
-
-/// Whole seconds stay seconds, as they are written in the settings: `60s`, not `1m`.
-fn written(pause: std::time::Duration) -> String {
-    match (pause.as_secs(), pause.subsec_nanos()) {
-        (seconds, 0) => format!("{seconds}s"),
-        _ => Exact(pause).to_string(),
     }
 }

@@ -39,7 +39,7 @@ pub(super) fn warnings(settings: &Settings) -> Vec<Warning> {
     warnings.found
 }
 
-/// What is said about a setting that this build does not act on.
+/// The warning about a setting that this build does not act on.
 pub(crate) const UNSUPPORTED: &str = "has no effect: this build does not act on it";
 
 #[derive(Default)]
@@ -109,7 +109,7 @@ impl Warnings {
         let protection = &pool.protection;
         if !pool.is_protected() {
             if pool.endpoints.len() == 1 && protection.enabled().is_none() {
-                self.add(key, "is off: the only endpoint is left to its gate, for nobody else could do its work");
+                self.add(key, "is off: a single endpoint is left to its gate, because no other could do its work");
             }
             if !is_default(protection) {
                 self.add(key, "has settings that have no effect while it is off");
@@ -182,7 +182,7 @@ impl Warnings {
         }
     }
 
-    /// Names that nobody refers to.
+    /// Names that no section refers to.
     fn unused(&mut self, settings: &Settings) {
         let mut backoffs: BTreeSet<&str> = Preset::ALL.map(Preset::as_str).into();
         backoffs.extend(settings.pools.values().map(|pool| pool.backoff.as_str()));
@@ -285,7 +285,8 @@ fn gate_warnings(gate: &GateSettings) -> Found {
     found.extend(token_wait(gate));
     if gate.throttled_after() >= gate.max_wait() {
         let max_wait = Exact(gate.max_wait());
-        let what = format!("is never exceeded: nobody waits longer than `max_wait` ({max_wait})");
+        let what =
+            format!("is never exceeded: no caller waits longer than `max_wait` ({max_wait})");
         found.push(("throttled_after", what));
     }
     found.extend(limits(gate.limits()));
@@ -311,14 +312,14 @@ fn samples(gate: &GateSettings) -> Option<(&'static str, String)> {
     (most < f64::from(breaker.min_samples)).then(|| ("min_samples", what()))
 }
 
-/// Is the time between two tokens longer than anyone may wait?
+/// Is the time between two tokens longer than a caller may wait?
 fn token_wait(gate: &GateSettings) -> Found {
     let mut found = Found::new();
     let gap = 1.0 / gate.initial_rate();
     if gap > gate.max_wait().as_secs_f64() {
         let what = format!(
             "is below the wait for one token at `initial_rate` ({gap:.1}s): \
-             whoever is not first is refused"
+             every caller but the first is refused"
         );
         found.push(("max_wait", what));
     }
@@ -327,7 +328,7 @@ fn token_wait(gate: &GateSettings) -> Found {
         if gap > gate.max_wait() {
             let what = format!(
                 "is below the time between two requests of the limit `{limit}` ({}): \
-                 most who wait are refused",
+                 most waiting callers are refused",
                 Exact(gap)
             );
             found.push(("max_wait", what));
@@ -336,7 +337,7 @@ fn token_wait(gate: &GateSettings) -> Found {
     found
 }
 
-/// Limits that another one never lets anyone reach.
+/// Limits that are never reached because of another one.
 fn limits(limits: &[Limit]) -> Found {
     let mut found = Found::new();
     for (index, limit) in limits.iter().enumerate() {

@@ -20,7 +20,7 @@ fn route(text: &str, name: &str) -> Route {
 }
 
 #[test]
-fn defaults_come_to_what_their_reasons_say() {
+fn reports_the_worst_case_of_the_defaults() {
     let report = check(&Settings::default());
     assert!(report.warnings.is_empty(), "{:?}", report.warnings);
     let operation = route("", "default");
@@ -47,7 +47,7 @@ fn the_default_file_has_no_warnings() {
 }
 
 #[test]
-fn a_credential_may_double_the_sends() {
+fn doubles_sends_with_a_credential() {
     let text = "
         [operation.default]
         credential = 'crm'
@@ -68,7 +68,7 @@ fn a_credential_may_double_the_sends() {
 }
 
 #[test]
-fn attempts_are_counted_over_all_endpoints() {
+fn counts_attempts_over_all_endpoints() {
     let text = "
         [pool.llm]
         backoff = 'background'
@@ -86,7 +86,7 @@ fn attempts_are_counted_over_all_endpoints() {
 }
 
 #[test]
-fn without_a_budget_nothing_is_amplified() {
+fn amplifies_nothing_without_a_budget() {
     let text = "[retry_budget]\nratio = 0\nmin_per_second = 0";
     let none = route(text, "default").amplification;
     assert_eq!((none.sustained, none.peak, none.peak_below), (1.0, 1, 0.0));
@@ -94,7 +94,7 @@ fn without_a_budget_nothing_is_amplified() {
 }
 
 #[test]
-fn gates_that_cannot_do_what_they_say() {
+fn warns_about_gate_settings_without_effect() {
     assert_snapshot!(warnings("
         [gate]
         max_rate = 0.5
@@ -109,9 +109,9 @@ fn gates_that_cannot_do_what_they_say() {
     "), @r#"
     gate: `burst`, `increase`, `decrease`, `latency_target`, `latency_degrade_factor` and `count_throttled` have no effect without `strategy = "aimd"`
     gate.min_samples: is never reached: at most 3 outcomes fit into `window` (10s); only `consecutive_failures` opens the breaker
-    gate.max_wait: is below the wait for one token at `initial_rate` (2.0s): whoever is not first is refused
-    gate.max_wait: is below the time between two requests of the limit `3/1m` (20s): most who wait are refused
-    gate.throttled_after: is never exceeded: nobody waits longer than `max_wait` (1s)
+    gate.max_wait: is below the wait for one token at `initial_rate` (2.0s): every caller but the first is refused
+    gate.max_wait: is below the time between two requests of the limit `3/1m` (20s): most waiting callers are refused
+    gate.throttled_after: is never exceeded: no caller waits longer than `max_wait` (1s)
     gate.limits: `10/1s` is never reached: `3/1m` is tighter
     gate.limits: `1000/1m` is never reached: `10/1s` is tighter
     gate."a.example.com".enabled: is off: no pace, no breaker, nothing is learned
@@ -120,7 +120,7 @@ fn gates_that_cannot_do_what_they_say() {
 }
 
 #[test]
-fn rules_that_come_too_late() {
+fn warns_about_rules_that_never_match() {
     assert_snapshot!(warnings("
         [[gate.'a.example.com'.rule]]
         status = [404, 410]
@@ -143,7 +143,7 @@ fn rules_that_come_too_late() {
 }
 
 #[test]
-fn what_is_dangerous() {
+fn warns_about_dangerous_settings() {
     assert_snapshot!(warnings("
         [network]
         allow = ['0.0.0.0/0', '10.0.0.0/8']
@@ -181,7 +181,7 @@ fn warns_about_settings_that_have_no_effect_yet_unless_they_are_the_default() {
 }
 
 #[test]
-fn pools_that_cannot_do_what_they_say() {
+fn warns_about_pool_settings_without_effect() {
     assert_snapshot!(warnings("
         [backoff.mine]
         base = '1m'
@@ -202,7 +202,7 @@ fn pools_that_cannot_do_what_they_say() {
         header = 'x-key'
     "), @"
     operation.quick: has no effect: this build does not act on it
-    pool.one.protection: is off: the only endpoint is left to its gate, for nobody else could do its work
+    pool.one.protection: is off: a single endpoint is left to its gate, because no other could do its work
     pool.one.protection: has settings that have no effect while it is off
     pool.one.backoff: allows 5 attempts, but the 3rd comes after `max_wait` (30s) at the earliest
     pool.one.retry_unsafe: sends POST and PATCH again even if the server has acted: they may happen twice

@@ -120,7 +120,7 @@ fn operations(file: &mut String, group: &Section) {
     }
     file.push_str(
         "\n# A person waits for a login.\n#[operation.user_login]\n#backoff = \"aggressive\"\n\
-         \n# Nobody waits for figures.\n#[operation.analytics]\n#backoff = \"background\"\n",
+         \n# Figures can be late.\n#[operation.analytics]\n#backoff = \"background\"\n",
     );
 }
 

@@ -171,7 +171,7 @@ pub(crate) fn follow(text: &str, environment: &dyn Environment) -> Result<Option
     } else {
         return Ok(None);
     };
-    // Editors and `echo` end a file with a newline that nobody means.
+    // Editors and `echo` end a file with a newline that is not part of it.
     let value = checked(value.trim(), &from)?;
     Ok(Some(Secret::new(match word {
         "" => value.to_owned(),

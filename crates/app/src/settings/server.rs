@@ -179,7 +179,7 @@ pub(crate) fn read_clients(
             let what = format!("is too short, expected at least {MIN_TOKEN} characters");
             client.report("token", what);
         }
-        // Requests of two clients with one token could not be told apart.
+        // Requests of two clients with one token cannot be distinguished.
         if let Some((other, _)) = clients.iter().find(|(_, other)| other.token == token) {
             let what = format!("is the token of `client.{other}` too, expected one of its own");
             client.report("token", what);

@@ -99,13 +99,13 @@ fn problems_with(text: &str, made: &Made, flags: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn the_default_file_is_the_default() {
+fn reads_the_default_file_as_the_defaults() {
     assert_eq!(load(&default_file()), Settings::default());
     assert_eq!(load(""), Settings::default());
 }
 
 #[test]
-fn all_examples_of_the_default_file_are_right() {
+fn reads_all_examples_of_the_default_file() {
     let settings = load(&with_examples());
     let pool = &settings.pools["llm"];
     assert_eq!(pool.endpoints.len(), 2);
@@ -202,7 +202,7 @@ fn the_default_file_has_every_setting_with_its_description() {
 }
 
 #[test]
-fn nothing_shows_a_secret() {
+fn shows_no_secret() {
     let shown = format!("{:?}", load(&with_examples()));
     for secret in ["value of", "from a file", "u:p@db"] {
         assert!(!shown.contains(secret), "{secret}");
@@ -210,7 +210,7 @@ fn nothing_shows_a_secret() {
 }
 
 #[test]
-fn every_problem_is_told_in_one_run() {
+fn reports_every_problem_in_one_run() {
     assert_snapshot!(problems("
         [server]
         listen = 7070
@@ -276,7 +276,7 @@ fn every_problem_is_told_in_one_run() {
 }
 
 #[test]
-fn contradictions_are_told_where_they_are_written() {
+fn reports_contradictions_where_they_are_written() {
     assert_snapshot!(problems("
         [gate]
         min_rate = 5
@@ -303,7 +303,7 @@ fn contradictions_are_told_where_they_are_written() {
 }
 
 #[test]
-fn names_given_twice_are_told() {
+fn reports_names_given_twice() {
     assert_snapshot!(problems("
         [gate]
         max_rate = 1
@@ -328,7 +328,7 @@ fn names_given_twice_are_told() {
 }
 
 #[test]
-fn names_that_refer_to_nothing_are_told() {
+fn refuses_names_of_missing_sections() {
     assert_snapshot!(problems("
         [pool.llm]
         backoff = 'standart'
@@ -345,7 +345,7 @@ fn names_that_refer_to_nothing_are_told() {
 }
 
 #[test]
-fn endpoints_have_names_and_addresses_without_secrets() {
+fn refuses_endpoints_without_names_or_with_secrets() {
     assert_snapshot!(problems("
         [pool.'my pool']
         endpoints = [
@@ -377,7 +377,7 @@ fn endpoints_have_names_and_addresses_without_secrets() {
 }
 
 #[test]
-fn secrets_are_references_that_lead_somewhere() {
+fn refuses_secrets_that_are_literal_missing_or_unusable() {
     let mut made = Made::with(&[
         ("EMPTY", " "),
         ("LINES", "a\nb"),
@@ -429,7 +429,7 @@ fn secrets_are_references_that_lead_somewhere() {
 }
 
 #[test]
-fn the_admin_api_may_name_what_the_file_names_or_allows() {
+fn allows_references_of_the_file_and_of_server_secrets() {
     let settings = load(
         "[server]\nsecrets = [\"env:LLM_*\"]\norigins = [\"https://App.example.com:443\"]\n\
          [pool.a]\nendpoints = [{ name = \"a\", url = \"https://a\", headers = { authorization = \"Bearer env:KEY_A\" } }]",
@@ -442,14 +442,14 @@ fn the_admin_api_may_name_what_the_file_names_or_allows() {
 }
 
 #[test]
-fn serving_the_network_needs_clients() {
+fn refuses_to_serve_the_network_without_clients() {
     assert_snapshot!(problems("[server]\nlisten = '0.0.0.0:7070'"), @"t.toml:2:10: `server.listen` is `0.0.0.0:7070`, expected a loopback address, or a section `[client.NAME]` with a token: anything else would serve everyone");
     load("[server]\nlisten = '0.0.0.0:7070'\n[client.a]\ntoken = 'env:KEY_A'");
     load("[server]\nlisten = '[::1]:0'\nadmin = '[::1]:0'");
 }
 
 #[test]
-fn the_environment_lies_over_the_file_and_flags_over_both() {
+fn flags_override_the_environment_which_overrides_the_file() {
     let text = "
         [gate]
         max_rate = 1
@@ -498,7 +498,7 @@ fn the_environment_lies_over_the_file_and_flags_over_both() {
 }
 
 #[test]
-fn wrong_variables_and_flags_are_told_by_their_names() {
+fn reports_wrong_variables_and_flags_by_name() {
     let made = Made::with(&[
         ("TIDEGATE_GATE__MAX_RAT", "1"),
         ("TIDEGATE_GATE_MAX_RATE", "1"),
@@ -530,7 +530,7 @@ fn wrong_variables_and_flags_are_told_by_their_names() {
 }
 
 #[test]
-fn a_host_has_its_own_gate_or_the_longest_pattern_or_the_default() {
+fn finds_the_gate_by_host_longest_pattern_or_default() {
     let settings = load(
         "
         [gate]
@@ -561,7 +561,7 @@ fn a_host_has_its_own_gate_or_the_longest_pattern_or_the_default() {
 }
 
 #[test]
-fn names_of_hosts_are_judged() {
+fn refuses_names_that_are_no_hosts() {
     assert_snapshot!(problems("
         [gate.'a.example.com:8080']
         [gate.'https://a.example.com']
@@ -582,7 +582,7 @@ fn names_of_hosts_are_judged() {
 }
 
 #[test]
-fn what_is_no_toml_is_told_with_line_and_column() {
+fn reports_syntax_errors_with_line_and_column() {
     assert_snapshot!(problems("[gate]\nmax_rate = 5/s\nmax_wait = \"30s\n"), @r#"
     t.toml:2:12: not TOML: string values must be quoted, expected literal string
     t.toml:3:16: not TOML: invalid basic string, expected `"`
@@ -591,7 +591,7 @@ fn what_is_no_toml_is_told_with_line_and_column() {
 }
 
 #[test]
-fn hostile_nesting_is_refused_and_does_no_harm() {
+fn refuses_hostile_nesting() {
     for (open, close) in [("[", "]"), ("{a=", "}"), ("a.", "")] {
         let text = format!("x = {}1{}", open.repeat(100_000), close.repeat(100_000));
         assert!(!problems(&text).is_empty(), "{open}");
@@ -633,7 +633,7 @@ fn pieces() -> impl Strategy<Value = String> {
     prop::collection::vec(piece, 0..20).prop_map(|pieces| pieces.join("\n"))
 }
 
-fn every_problem_is_inside(bytes: &[u8]) -> Result<(), TestCaseError> {
+fn check_that_problems_are_inside(bytes: &[u8]) -> Result<(), TestCaseError> {
     let sources = Sources {
         file: Some(("t.toml".to_owned(), bytes.to_vec())),
         flags: Vec::new(),
@@ -658,17 +658,17 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn any_bytes_are_settings_or_have_problems_inside(bytes: Vec<u8>) {
-        every_problem_is_inside(&bytes)?;
+    fn locates_problems_of_any_bytes_inside_them(bytes: Vec<u8>) {
+        check_that_problems_are_inside(&bytes)?;
     }
 
     #[test]
-    fn any_text_is_settings_or_has_problems_inside(text: String) {
-        every_problem_is_inside(text.as_bytes())?;
+    fn locates_problems_of_any_text_inside_it(text: String) {
+        check_that_problems_are_inside(text.as_bytes())?;
     }
 
     #[test]
-    fn any_mixture_of_lines_is_settings_or_has_problems_inside(text in pieces()) {
-        every_problem_is_inside(text.as_bytes())?;
+    fn locates_problems_of_mixed_lines_inside_them(text in pieces()) {
+        check_that_problems_are_inside(text.as_bytes())?;
     }
 }

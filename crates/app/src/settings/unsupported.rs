@@ -1,8 +1,8 @@
 //! Settings that this build reads and checks but does not act on.
 //!
 //! They are part of the contract of the file, and nothing is ignored silently: `check` and `serve` warn
-//! about each that is written with another value than its default. Whoever makes a command act on one
-//! takes it from the list.
+//! about each that is written with another value than its default. A change that makes a
+//! command act on one removes it from the list.
 
 use config::document::{Node, Table, Value};
 use config::join;

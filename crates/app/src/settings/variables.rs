@@ -57,7 +57,7 @@ pub(crate) fn set(
     let (name, outer) = path.split_last()?;
     let mut table = root;
     for part in outer {
-        // Something else than a table is there only if the file is wrong, which is told already.
+        // Something else than a table is there only if the file is wrong, which is reported already.
         table = table.inner(part, location)?;
     }
     if let Some(Value::Table(_)) = table.get(name).map(|node| &node.value) {

@@ -99,10 +99,10 @@ fn names_every_invalid_setting_and_changes_none() {
         .collect();
     assert_eq!(
         fields,
-        ["enabled", "disable_after", "pauses", "statuses", "pause"]
+        ["enabled", "pauses", "disable_after", "statuses", "pause"]
     );
     assert_eq!(
-        problem["problems"][1],
+        problem["problems"][2],
         json!({ "field": "disable_after", "value": "11", "expected": "a whole number from 1 to 10" })
     );
     let protection = &running.get("/api/v1/pools/llm")["protection"];

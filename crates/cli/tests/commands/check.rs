@@ -152,8 +152,8 @@ backoff = "background"
     bounded by     what ends a wait that the server names (Retry-After): it uses no attempt up
 
     warning: `gate.min_samples` is never reached: at most 6 outcomes fit into `window` (10s); only `consecutive_failures` opens the breaker
-    warning: `gate.max_wait` is below the wait for one token at `initial_rate` (2.0s): whoever is not first is refused
-    warning: `pool.one.protection` is off: the only endpoint is left to its gate, for nobody else could do its work
+    warning: `gate.max_wait` is below the wait for one token at `initial_rate` (2.0s): every caller but the first is refused
+    warning: `pool.one.protection` is off: a single endpoint is left to its gate, because no other could do its work
     warning: `pool.one.backoff` allows 7 attempts, but the 3rd comes after `max_wait` (1s) at the earliest
     ");
 }

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn every_name_can_be_set() {
+    fn sets_every_setting_by_name() {
         for name in BackoffOptions::NAMES.iter().copied() {
             let value = match name {
                 "max_attempts" => "1_000",
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_cannot_be_is_refused_with_what_could() {
+    fn refuses_a_wrong_value_with_what_was_expected() {
         let check = |name: &str, values: &[&str], expected: &str| {
             for value in values {
                 let error = BackoffOptions::default().set(name, value).unwrap_err();
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_refused_with_a_suggestion() {
+    fn suggests_a_name_for_an_unknown_one() {
         let error = |name| BackoffOptions::default().set(name, "1").unwrap_err();
         assert!(
             error("max_attempt")
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_goes_over_the_preset() {
+    fn overrides_a_preset_by_written_values() {
         let built = options(&[("base", "3s")])
             .build_over(Preset::Background.settings())
             .unwrap();
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_default_gives_way_to_what_was_written() {
+    fn moves_defaults_to_fit_written_values() {
         let built = |settings: &[(&str, &str)]| {
             let built = options(settings).build().unwrap();
             (built.base().as_millis(), built.max().as_millis())
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_filled_in_by_hand_is_held_to_the_same_bounds() {
+    fn checks_values_that_were_filled_in_by_hand() {
         let by_hand = BackoffOptions {
             base: Some(Duration::ZERO),
             max: Some(Duration::MAX),
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn two_written_parts_that_contradict_are_all_reported() {
+    fn reports_every_contradiction() {
         let problems = options(&[("base", "1m"), ("growth", "90s,30s"), ("max", "30s")])
             .build()
             .unwrap_err();

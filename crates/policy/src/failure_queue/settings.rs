@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_can_be_set() {
+    fn sets_every_setting_by_name() {
         for name in FailureQueueOptions::NAMES.iter().copied() {
             let value = match name {
                 "max_size" | "attempts" => "7",
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_are_those_of_the_documents() {
+    fn has_the_documented_defaults() {
         let settings = FailureQueueSettings::default();
         assert_eq!(settings.base(), Duration::from_secs(30));
         assert_eq!(settings.max_size(), 100);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_cannot_be_is_refused_with_what_could() {
+    fn refuses_a_wrong_value_with_what_was_expected() {
         let check = |name: &str, value: &str, expected: &str| {
             let error = FailureQueueOptions::default().set(name, value).unwrap_err();
             assert_eq!(

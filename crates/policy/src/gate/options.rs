@@ -71,8 +71,8 @@ crate::settings! {
     }
 }
 
-/// One request in eleven days is slow enough for anyone, and beyond a thousand million per second a
-/// nanosecond clock cannot tell two requests apart.
+/// One request in eleven days is the slowest that makes sense, and beyond a thousand million per second a
+/// nanosecond clock cannot distinguish two requests.
 const RATE: Kind = Kind::number("a number of requests per second", 1e-6, 1e9);
 
 const SHARE: Kind = Kind::Number {
@@ -93,7 +93,7 @@ const DECREASE: Kind = Kind::Number {
     max: Bound::Excluded(1.0),
 };
 
-/// Each costs up to a kilobyte per gate; nobody publishes more than four.
+/// Each costs up to a kilobyte per gate; no known API publishes more than four.
 const LIMITS: Kind = Kind::list(&Limit::KIND, 8);
 
 #[cfg(test)]
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_can_be_set() {
+    fn sets_every_setting_by_name() {
         for name in GateOptions::NAMES.iter().copied() {
             let value = match name {
                 "enabled" | "count_throttled" => "true",
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_cannot_be_is_refused_with_what_could() {
+    fn refuses_a_wrong_value_with_what_was_expected() {
         let check = |name: &str, values: &[&str], expected: &str| {
             for value in values {
                 let error = GateOptions::default().set(name, value).unwrap_err();
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_refused_with_a_suggestion() {
+    fn suggests_a_name_for_an_unknown_one() {
         let error = |name| {
             GateOptions::default()
                 .set(name, "1")

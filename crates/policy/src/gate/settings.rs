@@ -176,7 +176,7 @@ impl GateSettings {
         self.max_wait
     }
 
-    /// Past this a hold is still kept, but callers are told at once.
+    /// A longer hold is kept too, but callers are refused at once.
     pub fn max_hold(&self) -> Duration {
         self.max_hold
     }
@@ -201,7 +201,7 @@ impl GateSettings {
         &self.aimd
     }
 
-    /// A gate nobody used for this long is forgotten.
+    /// A gate that was not used for this long is removed.
     pub fn idle_after(&self) -> Duration {
         self.idle_after
     }
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_default_gives_way_to_what_was_written() {
+    fn moves_defaults_to_fit_written_values() {
         let rates = |settings: &[(&str, &str)]| {
             let settings = build(settings);
             (settings.min_rate, settings.initial_rate, settings.max_rate)
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn two_written_parts_that_contradict_are_all_reported() {
+    fn reports_every_contradiction() {
         let found = problems(&[
             ("min_rate", "5"),
             ("max_rate", "1"),

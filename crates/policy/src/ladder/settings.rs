@@ -119,10 +119,10 @@ impl LadderSettings {
 /// These say something about a credential or a resource, never about the endpoint's health.
 const NEVER: [u16; 3] = [401, 409, 412];
 
-/// A shorter pause is none: the request that was refused returns before anyone noticed.
+/// A shorter pause is none: the request that was refused returns at once.
 const MIN_PAUSE: Duration = Duration::from_secs(1);
 
-/// The lists are searched for every error; nobody needs more.
+/// The lists are searched for every error.
 const MAX_LIST: usize = 100;
 
 const PAUSES: Kind = Kind::List {
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn every_name_can_be_set() {
+    fn sets_every_setting_by_name() {
         for name in LadderOptions::NAMES.iter().copied() {
             let value = match name {
                 "pauses" => "1s,2s",
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_cannot_be_is_refused_with_what_could() {
+    fn refuses_a_wrong_value_with_what_was_expected() {
         let check = |name: &str, value: &str, expected: &str| {
             let error = LadderOptions::default().set(name, value).unwrap_err();
             assert_eq!(
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_assigned_without_text_is_judged_too() {
+    fn checks_values_that_were_filled_in_by_hand() {
         let options = LadderOptions {
             pauses: Some(vec![Duration::ZERO]),
             disable_after: Some(11),
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn one_endpoint_alone_is_protected_only_if_asked_for() {
+    fn protects_a_single_endpoint_only_if_enabled() {
         assert!(!LadderSettings::default().protects(1));
         assert!(LadderSettings::default().protects(2));
         assert!(settings(&[("enabled", "true")]).protects(1));
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn exactly_the_listed_statuses_climb() {
+    fn climbs_on_listed_statuses_only() {
         let defaults = LadderSettings::default();
         for status in 400..=999 {
             let climbs = defaults.climbs(&EndpointResult::status(status));
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn exactly_the_listed_texts_climb_as_whole_words_in_any_case() {
+    fn climbs_on_listed_texts_as_whole_words_in_any_case() {
         let check = |text: &str, climbs: bool| {
             let ended =
                 EndpointResult::response(400, Some(Verdict::Rejected), text, &Hint::default());
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_in_a_text_counts_only_where_no_status_is_known() {
+    fn reads_a_status_from_text_only_without_a_status() {
         let defaults = LadderSettings::default();
         for text in ["HTTP 429", "429 Too Many Requests", "status=502;"] {
             assert!(defaults.climbs(&EndpointResult::message(text)), "{text}");
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn three_statuses_never_climb_whatever_the_text_says() {
+    fn never_climbs_on_three_statuses() {
         for (status, verdict) in [
             (401, Verdict::Unauthorized),
             (409, Verdict::Conflict),
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn transport_failures_climb_only_if_asked_for() {
+    fn climbs_on_transport_failures_only_if_set() {
         let failed = EndpointResult::failure(Failure::Connect, "service unavailable");
         assert!(!LadderSettings::default().climbs(&failed));
         assert!(settings(&[("unreachable", "true")]).climbs(&failed));

@@ -62,7 +62,7 @@ impl PollSettings {
     }
 }
 
-/// A hiccup is over in a second; whoever watches a job does not want to wait longer than five.
+/// Short failures end within a second; a person who watches a job should not wait longer than five.
 const RETRY_BASE: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(5);
 
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn every_name_can_be_set() {
+    fn sets_every_setting_by_name() {
         for name in PollOptions::NAMES.iter().copied() {
             let value = if name == "other_retries" { "7" } else { "10s" };
             let mut options = PollOptions::default();
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_default_gives_way_and_two_written_ones_must_agree() {
+    fn fits_base_and_max_together() {
         let short = settings(&[("max", "1s")]).unwrap();
         assert_eq!(short.throttled(1), Duration::from_secs(1));
         let long = settings(&[("base", "20s")]).unwrap();
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_cannot_be_is_refused_with_what_could() {
+    fn refuses_a_wrong_value_with_what_was_expected() {
         let check = |name: &str, value: &str, expected: &str| {
             let error = PollOptions::default().set(name, value).unwrap_err();
             assert_eq!(

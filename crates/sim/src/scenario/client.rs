@@ -138,7 +138,7 @@ policy::words! {
     }
 }
 
-/// Settings of a gate that mean something to a single sender who waits as long as it takes.
+/// Settings of a gate that mean something to a single sender that waits as long as it takes.
 const GATE: [&str; 19] = [
     "initial_rate",
     "min_rate",

@@ -5,8 +5,8 @@
 //!
 //! With several strategies there are several variants. What a file says about its clients and a
 //! strategy does not know, it leaves out: a comparison with `none` would otherwise be impossible
-//! as soon as a gate has any settings. What `--set` says goes to all who know it, and is a problem
-//! if nobody does.
+//! as soon as a gate has any settings. A value of `--set` goes to all clients that have the setting,
+//! and is a problem if none has.
 
 use std::collections::BTreeSet;
 
@@ -189,7 +189,7 @@ fn set(clients: &mut [&mut Table], name: &str, node: Node) {
 }
 
 /// The tables of all clients, of which one is made if there is none; nothing where something else
-/// is written, which its reader will tell.
+/// is written, which reading reports.
 fn clients(table: &mut Table) -> Vec<&mut Table> {
     let none = || Entry {
         location: Location::Default,
@@ -295,8 +295,8 @@ fn at_flag(flag: &str, value: Value) -> Node {
 
 /// In order, and what is wrong in several variants only once.
 fn each_once(mut problems: Vec<Problem>) -> Vec<Problem> {
-    let mut told = BTreeSet::new();
-    problems.retain(|problem| told.insert(problem.to_string()));
+    let mut seen = BTreeSet::new();
+    problems.retain(|problem| seen.insert(problem.to_string()));
     problems.sort_by(|a, b| a.location.cmp(&b.location));
     problems
 }
@@ -327,13 +327,13 @@ mod tests {
         variants.remove(0).scenario
     }
 
-    fn told(draft: &Draft) -> Vec<String> {
+    fn problems(draft: &Draft) -> Vec<String> {
         let problems = draft.variants().unwrap_err();
         problems.iter().map(ToString::to_string).collect()
     }
 
     #[test]
-    fn an_upstream_in_one_line_is_as_in_a_file() {
+    fn reads_an_upstream_in_one_line_as_in_a_file() {
         let line =
             r#"window quota=300, period=10s headers=true steps=[{ at = "60s", quota = 20 }]"#;
         let text = "[upstream]\nkind = \"window\"\nquota = 300\nperiod = \"10s\"\nheaders = true\n\
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_in_flags_is_told_with_the_flag() {
+    fn reports_problems_of_flags_with_the_flag() {
         let draft = Draft {
             strategies: Some("adaptive,aimdd".to_owned()),
             duration: Some("300".to_owned()),
@@ -351,7 +351,7 @@ mod tests {
             ..draft("bucket rate=-5 rate=x qota=5 now")
         };
         assert_eq!(
-            told(&draft),
+            problems(&draft),
             [
                 "--clients: `client[0].count` is `none`, expected a whole number from 1 to 10000",
                 "--duration: `duration` is `300`, expected a number with a unit such as `500ms`, `30s` or `5m`",
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_go_over_a_file() {
+    fn flags_override_the_file() {
         let draft = Draft {
             duration: Some("10s".to_owned()),
             clients: Some("3".to_owned()),
@@ -383,7 +383,7 @@ mod tests {
                          initial_rate = 9\nmax_rate = 60\n";
 
     #[test]
-    fn a_strategy_leaves_out_what_it_does_not_know_of_the_file() {
+    fn drops_settings_that_a_strategy_does_not_have() {
         let draft = Draft {
             strategies: Some("aimd,fixed:50,none".to_owned()),
             settings: vec!["base=1s".to_owned()],
@@ -399,19 +399,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_in_a_file_stays_wrong_under_another_strategy() {
+    fn reports_problems_of_the_file_under_another_strategy() {
         let draft = Draft {
             strategies: Some("none".to_owned()),
             ..over_file(&TUNED.replace("max_rate", "max_rat"))
         };
         assert_eq!(
-            told(&draft),
+            problems(&draft),
             ["f:7:1: `client[0].max_rat`: unknown setting; did you mean `max_rate`?"]
         );
     }
 
     #[test]
-    fn a_policy_gives_way_to_a_strategy() {
+    fn replaces_a_policy_by_a_strategy() {
         let text = "[upstream]\nkind = \"bucket\"\nrate = 5\n[[client]]\npolicy = \"poll\"\njob = \"60s\"\n\
                     [[client]]\nstrategy = \"aimd\"\n";
         let written = over_file(text).variants().unwrap();
@@ -428,16 +428,16 @@ mod tests {
             ..over_file(text)
         };
         assert_eq!(
-            told(&draft),
+            problems(&draft),
             ["--clients: `4`: expected a scenario with one kind of clients, this one has 2"]
         );
     }
 
     #[test]
-    fn a_line_that_breaks_off_is_told_and_not_guessed() {
-        assert_eq!(told(&draft("")).len(), 1);
+    fn reports_a_truncated_line() {
+        assert_eq!(problems(&draft("")).len(), 1);
         assert_eq!(
-            told(&draft("bucket rate=5 steps=[{ at")),
+            problems(&draft("bucket rate=5 steps=[{ at")),
             ["--upstream: `upstream.steps` is `[{ at`, expected a list of tables"]
         );
         let kind = only(&draft("slots slots=4 service=\"100ms\""))

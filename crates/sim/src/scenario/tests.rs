@@ -24,7 +24,7 @@ fn with_bucket(text: &str) -> String {
 }
 
 #[test]
-fn every_shipped_scenario_can_be_read_and_has_a_name_of_its_own() {
+fn reads_every_shipped_scenario_by_a_unique_name() {
     for shipped in SHIPPED {
         let scenario = shipped.scenario();
         let is_compared = shipped.name.starts_with('o');
@@ -43,7 +43,7 @@ fn every_shipped_scenario_can_be_read_and_has_a_name_of_its_own() {
 }
 
 #[test]
-fn everything_that_can_be_written_is_read() {
+fn reads_every_setting() {
     let scenario = read(
         r#"
         duration = "10m"
@@ -121,12 +121,12 @@ fn the_page_about_scenarios_shows_one_and_has_every_key() {
     };
     assert_eq!(plain.upstream, shown);
     assert_eq!(plain.clients[0].driver, scenario.clients[0].driver);
-    let told = problems("x = 1\n[upstream]\nx = 1\n[[client]]\nx = 1\npolicy = \"\"\n");
-    let names = told
+    let found = problems("x = 1\n[upstream]\nx = 1\n[[client]]\nx = 1\npolicy = \"\"\n");
+    let names = found
         .iter()
         .filter_map(|problem| problem.split_once("expected one of: "));
     let names: Vec<&str> = names.flat_map(|(_, names)| names.split(", ")).collect();
-    assert!(names.len() > 40, "{told:?}");
+    assert!(names.len() > 40, "{found:?}");
     let of_policies =
         ["initial_rate", "early"].map(|first| names.iter().position(|name| *name == first));
     assert!(of_policies.iter().all(Option::is_some));
@@ -145,7 +145,7 @@ fn the_page_about_scenarios_lists_all_that_are_shipped() {
 }
 
 #[test]
-fn the_other_kinds_are_read_with_their_steps() {
+fn reads_windows_and_slots_with_their_steps() {
     let window = read(
         "[upstream]\nkind = \"window\"\nquota = 300\nperiod = \"10s\"\nphase = \"3s\"\nsteps = [{ at = \"5s\", quota = 9 }]",
     );
@@ -176,11 +176,11 @@ fn the_other_kinds_are_read_with_their_steps() {
             queue: 0
         }
     );
-    assert_eq!(slots.client_count(), 1, "whoever names no client means one");
+    assert_eq!(slots.client_count(), 1, "one client by default");
 }
 
 #[test]
-fn policies_are_read_with_their_own_settings() {
+fn reads_policies_with_their_settings() {
     let client = |text: &str| {
         let text = with_bucket(&format!("[[client]]\n{text}"));
         read(&text).clients.remove(0)
@@ -206,8 +206,8 @@ fn policies_are_read_with_their_own_settings() {
 }
 
 #[test]
-fn every_problem_is_told_in_one_run_each_with_its_line() {
-    let told = problems(
+fn reports_every_problem_with_its_line() {
+    let found = problems(
         r#"duration = 300
 sead = 1
 [upstream]
@@ -226,7 +226,7 @@ max_rat = 7
 "#,
     );
     assert_eq!(
-        told,
+        found,
         [
             "f:1:12: `duration` is `300`, expected a string such as `\"300s\"`, not a whole number",
             "f:2:1: `sead`: unknown setting; did you mean `seed`?",
@@ -259,7 +259,7 @@ fn says_that_a_string_was_given_where_a_number_is_expected() {
 }
 
 #[test]
-fn what_is_missing_is_told_with_the_line_of_its_section() {
+fn reports_missing_settings_at_their_section() {
     assert_eq!(
         problems(""),
         ["f:1:1: `upstream` is missing, expected a table"]
@@ -282,7 +282,7 @@ fn what_is_missing_is_told_with_the_line_of_its_section() {
 }
 
 #[test]
-fn outages_are_apart_and_steps_in_order() {
+fn refuses_overlapping_outages_and_unordered_steps() {
     let text = with_bucket(
         "outage = [{ from = \"60s\", to = \"90s\" }, { from = \"89s\", to = \"95s\" }, { from = \"9s\", to = \"9s\" }]\n\
          steps = [{ at = \"60s\", rate = 5 }, { at = \"60s\", rate = 6 }, { at = \"70s\" }]\n",
@@ -301,29 +301,29 @@ fn outages_are_apart_and_steps_in_order() {
 }
 
 #[test]
-fn settings_of_another_kind_or_policy_are_unknown() {
-    let told = problems(&with_bucket(
+fn refuses_settings_of_another_kind_or_policy() {
+    let found = problems(&with_bucket(
         "quota = 5\n[[client]]\npolicy = \"pol\"\nstrategy = \"none\"\n[[client]]\npolicy = \"poll\"\nmax_rate = 5\n",
     ));
     assert!(
-        told[0].starts_with("f:4:1: `upstream.quota`: unknown setting"),
-        "{told:?}"
+        found[0].starts_with("f:4:1: `upstream.quota`: unknown setting"),
+        "{found:?}"
     );
     assert_eq!(
-        told[1..3],
+        found[1..3],
         [
             "f:6:10: `client[0].policy` is `pol`, expected `poll`, `backoff`, `failure-queue` or `protection`; did you mean `poll`?",
             "f:7:12: `client[0].strategy` is `none`, expected no strategy next to a policy",
         ]
     );
     assert!(
-        told[3].starts_with("f:10:1: `client[1].max_rate`: unknown setting"),
-        "{told:?}"
+        found[3].starts_with("f:10:1: `client[1].max_rate`: unknown setting"),
+        "{found:?}"
     );
 }
 
 #[test]
-fn what_is_no_toml_is_told_with_its_place() {
+fn reports_syntax_errors_with_their_location() {
     assert!(problems("[upstream")[0].starts_with("f:1:10: not TOML"));
     assert_eq!(
         problems("seed = 1\nseed = 2\n[upstream]\nkind = \"bucket\"\nrate = 1"),
