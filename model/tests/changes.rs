@@ -1,7 +1,7 @@
 //! Waiting for something shared to change: an endpoint of a pool, a credential.
 //!
-//! Run as `waiting.rs` is. Time stands still here, so that nobody is woken but by the change: one
-//! that is missed is a deadlock.
+//! Run as `waiting.rs` is. Time does not move here, so that only the change can wake a future: a
+//! missed wake-up is a deadlock.
 
 #![cfg(shuttle)]
 
@@ -27,7 +27,7 @@ fn check(scenario: impl Fn() + Send + Sync + 'static) {
     shuttle::check_pct(move || again(), ROUNDS, SWITCHES);
 }
 
-/// Polls once, for nobody.
+/// Polls once, without a waker.
 fn poll_once<F: Future + ?Sized>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
@@ -62,7 +62,7 @@ fn paused() -> Arc<Pool<()>> {
 }
 
 #[test]
-fn who_waits_for_an_endpoint_is_woken_when_one_is_enabled() {
+fn enabling_an_endpoint_wakes_waiting_asks() {
     check(|| {
         let pool = paused();
         let waits = Arc::clone(&pool);
@@ -86,7 +86,7 @@ fn who_waits_for_an_endpoint_is_woken_when_one_is_enabled() {
 }
 
 #[test]
-fn who_waits_for_a_credential_takes_over_from_who_is_cancelled() {
+fn waiting_call_takes_over_a_cancelled_refresh() {
     check(|| {
         let credential = Arc::new(Credential::new("crm", 0, || {
             let mut is_asked = false;

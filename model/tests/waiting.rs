@@ -1,12 +1,12 @@
-//! Waiting under all orders in which its threads may run, or as many as chance finds.
+//! Waiting under many interleavings of threads.
 //!
 //! Each test is one small scenario, run some thousand times by a scheduler that decides at every
-//! lock who goes on: once at random, once with few but well placed switches (PCT), which finds what
-//! random switching is unlikely to. A future that is never woken is a deadlock, which the checker
-//! reports, with the order that led to it and how to repeat it.
+//! lock which thread runs next: once at random, once with few but well placed switches (PCT), which
+//! finds interleavings that random switching is unlikely to. A future that is never woken is a
+//! deadlock, which the checker reports, with the schedule that led to it and how to repeat it.
 //!
-//! Time is moved by a thread like any other, so it may come before, between and after whatever the
-//! others do.
+//! A thread like any other moves the time, so it may move before, between and after the steps of the
+//! others.
 
 #![cfg(shuttle)]
 
@@ -77,20 +77,20 @@ fn join(threads: impl IntoIterator<Item = JoinHandle<()>>) {
     }
 }
 
-/// Who has left nothing behind: nobody in flight, nobody in line.
+/// Nothing is in flight and nothing is in line.
 fn assert_idle(limiter: &Limiter, key: &str) {
     let gate = limiter.gate(key).map(|view| view.gate);
     let load = gate.map(|gate| (gate.in_flight, gate.waiting));
     assert!(matches!(load, None | Some((0, 0))), "{key}: {load:?}");
 }
 
-/// Polls once, for nobody.
+/// Polls once, without a waker.
 fn poll_once<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
 #[test]
-fn who_waits_for_a_place_in_flight_is_woken_when_there_is_one() {
+fn freed_place_in_flight_wakes_a_waiting_ask() {
     check(|| {
         let (_, limiter) = limiter(ONE_AT_A_TIME);
         let under_way = Arc::new(AtomicUsize::new(0));
@@ -111,7 +111,7 @@ fn who_waits_for_a_place_in_flight_is_woken_when_there_is_one() {
 }
 
 #[test]
-fn who_waits_for_a_token_is_woken_when_time_comes() {
+fn waiting_ask_is_woken_when_its_token_is_due() {
     check(|| {
         let (clock, limiter) = limiter(ONE_PER_SECOND);
         limiter.try_acquire(KEY).expect("a new gate").settle(&ok());
@@ -130,7 +130,7 @@ fn who_waits_for_a_token_is_woken_when_time_comes() {
 }
 
 #[test]
-fn there_are_tokens_for_whoever_asks_in_whatever_order() {
+fn every_ask_gets_a_token_in_any_order() {
     check(|| {
         let (clock, limiter) = limiter(&[("initial_rate", "5000")]);
         limiter.try_acquire(KEY).expect("a new gate").settle(&ok());
@@ -149,7 +149,7 @@ fn there_are_tokens_for_whoever_asks_in_whatever_order() {
 }
 
 #[test]
-fn a_known_limit_is_kept_in_whatever_order_they_ask() {
+fn known_limit_holds_in_any_order_of_asks() {
     check(|| {
         let (clock, limiter) = limiter(&[("initial_rate", "5000"), ("limits", "2/1s")]);
         limiter.isolate(KEY).expect("a new gate");
@@ -187,7 +187,7 @@ fn a_known_limit_is_kept_in_whatever_order_they_ask() {
 }
 
 #[test]
-fn nobody_overtakes_who_waits_for_a_token() {
+fn asks_leave_in_order() {
     check(|| {
         let (clock, limiter) = limiter(ONE_PER_SECOND);
         limiter.try_acquire(KEY).expect("a new gate").settle(&ok());
@@ -262,7 +262,7 @@ fn a_dropped_future_passes_on_its_token_when_time_comes() {
 }
 
 #[test]
-fn what_a_leaked_future_was_given_goes_to_the_next() {
+fn permit_of_a_leaked_future_passes_to_the_next_ask() {
     check(|| {
         let (clock, limiter) = limiter(ONE_AT_A_TIME);
         let permit = limiter.try_acquire(KEY).expect("a new gate").into_owned();
@@ -280,7 +280,7 @@ fn what_a_leaked_future_was_given_goes_to_the_next() {
         });
         permit.settle(&ok());
         join([leaks]);
-        // Twice, for whoever waits may itself be too slow to collect, and is behind it then.
+        // Twice, because the waiting ask may itself collect too late, and is behind it then.
         clock.advance(secs(5));
         clock.advance(secs(5));
         join([waits]);
@@ -291,7 +291,7 @@ fn what_a_leaked_future_was_given_goes_to_the_next() {
 }
 
 #[test]
-fn who_waits_is_told_of_its_deadline_or_leaves() {
+fn waiting_ask_leaves_or_expires_at_its_deadline() {
     check(|| {
         let (clock, limiter) = limiter(ONE_AT_A_TIME);
         let permit = limiter.try_acquire(KEY).expect("a new gate").into_owned();
@@ -314,7 +314,7 @@ fn who_waits_is_told_of_its_deadline_or_leaves() {
 }
 
 #[test]
-fn who_waits_at_an_isolated_gate_leaves_when_it_is_released() {
+fn release_of_an_isolated_gate_admits_waiting_asks() {
     check(|| {
         let (clock, limiter) = limiter(ONE_PER_SECOND);
         limiter.try_acquire(KEY).expect("a new gate").settle(&ok());
@@ -359,7 +359,7 @@ fn asks_for_several_gates_in_other_orders_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn who_waits_at_several_gates_takes_one_and_gives_the_others_back() {
+fn acquire_any_takes_one_permit_and_returns_the_others() {
     check(|| {
         let (_, limiter) = limiter(ONE_AT_A_TIME);
         let settles = ["a", "b"].map(|key| {
@@ -385,7 +385,7 @@ fn who_waits_at_several_gates_takes_one_and_gives_the_others_back() {
 }
 
 #[test]
-fn who_waits_leaves_when_new_settings_allow_it() {
+fn waiting_ask_leaves_when_new_settings_allow_it() {
     check(|| {
         let (_, limiter) = limiter(ONE_AT_A_TIME);
         let permit = limiter.try_acquire(KEY).expect("a new gate");
@@ -457,7 +457,7 @@ fn there_is_always_room_if_a_gate_can_go() {
                         .expect("the other holds one at most");
                     assert!(
                         limiter.gates() <= 4,
-                        "two and those who are about to make room"
+                        "two, and two that are about to be evicted"
                     );
                     permit.settle(&ok());
                 }

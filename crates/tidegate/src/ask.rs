@@ -1,4 +1,4 @@
-//! An ask, and what it means to be refused.
+//! Asks and refusals.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use policy::gate::{self, GateSettings, Reason};
 use policy::line::Class;
 use policy::time::Timestamp;
 
-/// A request for a permit: for which key, and how long its owner is ready to wait.
+/// A request for a permit: for which key, and how long it may wait.
 ///
 /// Anything that takes an ask takes a `&str` as well, for an ask with all defaults: one token,
 /// interactive, waiting as long as the gate's `max_wait`.
@@ -52,8 +52,7 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// An ask for whatever gate it is brought to: those of a pool's endpoints, or of a list of
-    /// keys.
+    /// An ask without a key, for the endpoints of a pool or for a list of keys.
     pub const fn any() -> Self {
         Self::new("")
     }
@@ -144,8 +143,7 @@ impl<'a> From<&'a String> for Ask<'a> {
 
 /// No permit, why not, and when asking again may help.
 ///
-/// Nothing was sent and nothing was taken. Every refusal may be asked again; before
-/// [`Refusal::until`] it would be in vain.
+/// Nothing was sent and no token was used. Asking again before [`Refusal::until`] is of no use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{}", describe(self.reason), later(self.wait))]
 pub struct Refusal {
@@ -187,7 +185,9 @@ fn describe(reason: Reason) -> &'static str {
         Reason::InFlight => "not yet: as many attempts as allowed are under way",
         Reason::QueueFull => "not now: as many asks as allowed are waiting",
         Reason::Deadline => "not in time: it could not leave before its deadline",
-        Reason::TooManyGates => "not now: there are as many gates as allowed and none can go",
+        Reason::TooManyGates => {
+            "not now: there are as many gates as allowed and none can be evicted"
+        }
         Reason::RetryBudget => "not yet: the retry budget is used up",
     }
 }

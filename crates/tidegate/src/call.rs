@@ -1,11 +1,11 @@
 //! The attempt loop: one request over all its attempts.
 //!
-//! ask the gate → attempt → judge → settle → wait → again. The loop decides none of it: when an
-//! item may be sent again and when it is over is for [`policy::item`] to say, when it may leave for
-//! its gate or its pool. What is left is to wait, to call and to write down what happened.
+//! ask the gate → attempt → judge → settle → wait → again. The loop makes no decisions: whether an
+//! item is sent again is decided by [`policy::item`], when it may leave by its gate or its pool. The
+//! loop waits, calls and records the trail.
 //!
-//! An attempt is any async function that comes back with [`Answered`]: its value, and what that
-//! means. The value of the last attempt is the caller's, whatever the end was.
+//! An attempt is any async function that returns [`Answered`]: a value and its outcome. The caller
+//! gets the value of the last attempt, however the call ended.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -39,8 +39,8 @@ use state::{CallState, Next, PermitSource};
 pub struct Answered<T> {
     /// What the caller gets if this was the last attempt.
     ///
-    /// Whether it was is known only when the next one may leave, so it is kept through the wait
-    /// before that and dropped when the next attempt begins. What it holds is held as long: a
+    /// Whether it was is known only when the next one is admitted, so it is held during that wait
+    /// and dropped when the next attempt begins. What it owns is held as long: a
     /// response whose body is unread occupies its connection over HTTP/1. So read the body of an
     /// answer that may be followed by another attempt, and give back what was read.
     pub value: T,
@@ -151,7 +151,7 @@ pub struct Called<T> {
     pub value: T,
     /// How often it was sent.
     pub sent: u32,
-    /// Everything that was decided on the way.
+    /// Every decision about the call.
     pub trail: Trail,
     /// Keeps the attempt in flight while its body is read, see [`Answered::with_body`].
     pub in_flight: Option<InFlight>,

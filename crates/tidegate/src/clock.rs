@@ -122,9 +122,9 @@ impl Clock {
         }
     }
 
-    /// Calls `waker` once, at `at` or a little later, but never before this returns: whoever sets
-    /// an alarm may hold a lock that the waker needs. Not if the alarm is dropped before. If `at`
-    /// may have come already, call [`Clock::catch_up`] when the lock is free.
+    /// Calls `waker` once, at `at` or a little later, but never before this returns: the caller may
+    /// hold a lock that the waker needs. Does not call it if the alarm is dropped before. If `at` may
+    /// have passed already, call [`Clock::catch_up`] when the lock is free.
     pub(crate) fn alarm(&self, at: Timestamp, waker: Waker) -> Alarm {
         Alarm(match &self.0 {
             Source::System(system) => {

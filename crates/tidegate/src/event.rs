@@ -1,8 +1,8 @@
 //! What happens, as types: the one place that logs, metrics and consoles are fed from.
 //!
 //! A limiter has at most one [`Listener`], given when it is built; for several, write one
-//! that passes on. Without one nothing is gathered and nothing is called. Events borrow, so that
-//! hearing of one costs nothing that the listener does not ask for.
+//! that passes on. Without one no event is built. Events borrow, so that a listener pays only for
+//! what it copies.
 
 use std::time::Duration;
 
@@ -44,9 +44,9 @@ pub enum Event<'a> {
     Waiting {
         /// Whose line.
         key: &'a str,
-        /// What keeps it.
+        /// Why it waits.
         reason: Reason,
-        /// When it would leave as things stand, if that is known.
+        /// When it would leave by the present state, if that is known.
         until: Option<Timestamp>,
     },
     /// An ask got its permit.
@@ -105,7 +105,7 @@ pub enum Event<'a> {
     BreakerOpened {
         /// Of which gate.
         key: &'a str,
-        /// Until when; `None` if a person, or a used-up allowance, keeps it shut.
+        /// Until when; `None` if it is isolated, by a person or a used-up allowance.
         until: Option<Timestamp>,
     },
     /// A breaker closed again.
@@ -140,7 +140,7 @@ pub enum Event<'a> {
         /// Is it good now?
         succeeded: bool,
     },
-    /// An endpoint is left alone for a while.
+    /// An endpoint is paused.
     EndpointPaused {
         /// Whose endpoint.
         pool: &'a str,
@@ -151,7 +151,7 @@ pub enum Event<'a> {
         /// Errors in a row so far.
         errors: u32,
     },
-    /// An endpoint is left alone until a person enables it.
+    /// An endpoint is not used until a person enables it.
     EndpointDisabled {
         /// Whose endpoint.
         pool: &'a str,

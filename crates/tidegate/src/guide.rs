@@ -7,14 +7,14 @@
 //! |---|---|
 //! | [`keys`] | decide what a gate is for |
 //! | [`waiting`] | ask, wait, or not wait |
-//! | [`settling`] | say what came of an attempt, so that gates learn |
+//! | [`settling`] | report the outcome of an attempt, so that gates learn |
 //! | [`settings`] | change numbers, for one host or for all, also at run time |
-//! | [`calls`] | have something done, with retries that do no harm |
+//! | [`calls`] | make a request, with safe retries |
 //! | `http`, with the feature `tower` | put it around reqwest, hyper or a stack of tower |
 //! | [`pools`] | use several endpoints that can do the same work |
 //! | [`time`] | test your own code without waiting |
 //! | [`events`] | feed logs, metrics and dashboards |
-//! | [`persistence`] | keep over a restart what was learned |
+//! | [`persistence`] | carry learned state over a restart |
 //! | [`performance`] | know what it costs |
 //! | [`coming_from`] | move here from governor, backon, tower's retry or reqwest-retry |
 

@@ -183,7 +183,7 @@ pub fn key(uri: &Uri) -> Result<String, KeyError> {
 }
 
 /// What sending `request` twice does, by its method and by whether it has an `Idempotency-Key`; no
-/// bounds of time. An empty key tells no copies apart and counts as none.
+/// bounds of time. An empty key identifies nothing and counts as none.
 ///
 /// ```
 /// use tidegate::http::item_kind;

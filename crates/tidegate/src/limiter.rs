@@ -174,8 +174,8 @@ impl Limiter {
         last.map_or(Ok(()), Err)
     }
 
-    /// A person closes a gate to everyone, until [`Limiter::release`] or [`Limiter::reset`]. Makes
-    /// the gate if there is none; an error only if there is no room for it.
+    /// Makes a gate refuse every ask, until [`Limiter::release`] or [`Limiter::reset`]. Creates the
+    /// gate if there is none; an error only if there is no room for it.
     pub fn isolate(&self, key: &str) -> Result<(), Refusal> {
         self.interfere_or_insert(key, Gate::isolate)
     }

@@ -37,8 +37,8 @@ mod wait;
 pub use permit::PoolPermit;
 pub use refusal::{PoolRefusal, RefusalReason};
 
-/// Endpoints that can do the same work. `E` is whatever its user keeps for each: an address, a
-/// client, a credential.
+/// Endpoints that can do the same work. `E` is the user's own data for each: an address, a client, a
+/// credential.
 ///
 /// ```
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -92,7 +92,7 @@ impl<E> Endpoint<E> {
         &self.key
     }
 
-    /// What its user keeps for it.
+    /// The user's data for it.
     pub fn data(&self) -> &E {
         &self.data
     }
@@ -187,8 +187,8 @@ impl<E> Pool<E> {
         true
     }
 
-    /// Changes what is kept for an endpoint, and whose host's settings its gate has. The gate and
-    /// the ladder keep what they know; attempts under way end at the data they began with. `false`
+    /// Changes an endpoint's data, and the host whose settings its gate has. The gate and the ladder
+    /// keep their state; attempts in flight end with the data they began with. `false`
     /// if there is no endpoint of that name.
     pub fn replace(&self, name: &str, host: &str, data: E) -> bool {
         let key = endpoint_key(&self.name, name);

@@ -6,7 +6,7 @@
 //!
 //! Unused gates are evicted by looking at a few slots at a time: when a key comes that
 //! makes the registry grow, and from time to time otherwise. At `max_gates` the least recently used
-//! of those looked at goes; with [`SAMPLE`] gates or fewer that is the least recently used of all.
+//! of those is evicted; with [`SAMPLE`] gates or fewer that is the least recently used of all.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

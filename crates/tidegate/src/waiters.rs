@@ -33,7 +33,7 @@ impl Waiters {
         }
     }
 
-    /// Lets everyone look again. They take their places anew when they find nothing.
+    /// Wakes all futures. Those that still have to wait register again.
     pub(crate) fn wake_all(&self) {
         let woken = std::mem::take(&mut lock(&self.0).by_place);
         wake_all(woken.into_values().collect());
@@ -114,7 +114,7 @@ mod tests {
         place.keep(&second_waker);
         assert_eq!(waiters.len(), 1);
         drop(first_waker);
-        assert_eq!(Arc::strong_count(&first), 1, "nobody else has it");
+        assert_eq!(Arc::strong_count(&first), 1, "the only reference");
         waiters.wake_all();
         assert_eq!((woken(&first), woken(&second)), (0, 1));
     }

@@ -111,7 +111,7 @@ fn the_last_answer_is_the_callers() {
 }
 
 #[test]
-fn an_answer_is_let_go_before_the_next_attempt() {
+fn drops_the_response_before_the_next_attempt() {
     let (clock, limiter) = limiter(FAST);
     let connection = Arc::new(());
     let called = limiter.call(KEY).run(async |attempt| {
@@ -137,7 +137,7 @@ fn last_response_is_returned_when_not_sent_again() {
 }
 
 #[test]
-fn a_wait_that_the_server_names_is_kept_and_uses_no_attempt_up() {
+fn honours_named_waits_without_counting_attempts() {
     let (clock, limiter) = limiter(FAST);
     let mut outcomes = vec![directed(429, 20); 9];
     outcomes.push(status(200));
@@ -603,7 +603,7 @@ fn trail_has_every_decision() {
 }
 
 #[test]
-fn what_kept_it_is_on_the_trail_with_its_end() {
+fn trail_has_each_wait_with_its_end() {
     let (clock, limiter) = limiter(&[("strategy", "fixed"), ("initial_rate", "1")]);
     limiter.try_acquire(KEY).unwrap().settle(&status(200));
     let called = run(&clock, limiter.call(KEY), &[status(200)]).unwrap();
@@ -635,7 +635,7 @@ fn no_wait() -> BackoffSettings {
 }
 
 #[test]
-fn what_cannot_be_sent_again_is_over_with_its_answer() {
+fn unsafe_request_ends_with_its_response() {
     let (clock, limiter) = limiter(FAST);
     let run = limiter
         .call(KEY)

@@ -180,7 +180,7 @@ fn a_timeout_around_a_service_is_one() {
 }
 
 #[tokio::test]
-async fn what_a_client_cannot_send_at_all_never_left() {
+async fn requests_a_client_cannot_send_never_left() {
     let relative = [reqwest_error("/items").await, hyper_error("/items").await];
     let secure = errors_of("https://127.0.0.1:1/").await;
     let all = relative.into_iter().chain(secure.map(|(_, error)| error));

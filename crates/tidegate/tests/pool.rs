@@ -94,7 +94,7 @@ fn an_error_pauses_the_endpoint_and_teaches_its_gate() {
 }
 
 #[test]
-fn when_all_are_paused_the_earliest_is_waited_for() {
+fn waits_for_the_earliest_when_all_are_paused() {
     let (clock, pool) = pool(
         &[
             ("strategy", "fixed"),
@@ -373,7 +373,7 @@ fn kept(clock: &ManualClock, pool: &Pool<()>) -> Option<(String, Option<Timestam
 }
 
 #[test]
-fn what_kept_a_call_is_on_the_trail_with_its_end() {
+fn trail_of_a_pool_call_has_each_wait_with_its_end() {
     let patient = [
         ("strategy", "fixed"),
         ("initial_rate", "1"),
@@ -693,7 +693,7 @@ fn enabling_an_endpoint_ends_the_isolation_that_a_used_up_quota_left() {
 }
 
 #[test]
-fn an_update_in_place_keeps_what_is_under_way_and_what_is_known() {
+fn update_in_place_preserves_attempts_in_flight_and_learned_state() {
     let (clock, pool, _) = watched(FAST, &["a", "b"]);
     let under_way = drive(&clock, pool.acquire(any())).expect("a permit");
     assert_eq!(

@@ -17,9 +17,9 @@ pub struct CallError<T> {
     pub reason: TerminalReason,
     /// How often it was sent.
     pub sent: u32,
-    /// What the last attempt came to; `None` if none was made.
+    /// The value of the last attempt; `None` if none was made.
     pub last: Option<T>,
-    /// Everything that was decided on the way.
+    /// Every decision about the call.
     pub trail: Trail,
     /// Keeps the last attempt in flight while its body is read, see
     /// [`Answered::with_body`](super::Answered::with_body).

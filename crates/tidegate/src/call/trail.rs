@@ -14,8 +14,8 @@ use crate::pool::RefusalReason;
 
 /// Every decision about one call, in order.
 ///
-/// At most [`Trail::MAX_STEPS`] steps are kept: the first ones, and the last two, for they say how
-/// it ended. How many are missing between these is counted.
+/// It has at most [`Trail::MAX_STEPS`] steps: the first ones, and the last two, which say how it
+/// ended. Those left out between them are counted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trail {
     steps: Vec<TrailStep>,

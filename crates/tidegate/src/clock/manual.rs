@@ -1,4 +1,4 @@
-//! A clock for tests: time stands still until it is moved.
+//! A clock for tests: time moves only when the test moves it.
 
 use std::fmt;
 use std::sync::Arc;

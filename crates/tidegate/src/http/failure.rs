@@ -50,8 +50,8 @@ pub fn failure(error: &(dyn Error + 'static)) -> (Failure, Phase) {
     (known.unwrap_or(otherwise), phase)
 }
 
-/// Is it about the request and not about the server: refused by a limiter on the way, or nothing
-/// that its client could send at all? Then there was no attempt, and its permit is
+/// Is the error about the request and not about the server: refused by a limiter below, or a request
+/// that the client cannot send? Then there was no attempt, and its permit is
 /// [given back](crate::Permit::give_back).
 pub fn never_left(error: &(dyn Error + 'static)) -> bool {
     links(error).any(|link| link.is::<Refusal>() || begins_with_one_of(link, NEVER_LEFT))
@@ -142,8 +142,8 @@ const WORDS: &[(&str, Failure)] = &[
         "stream error received: refused stream",
         Failure::RefusedStream,
     ),
-    // h2, of a stream beyond the last that a server which goes away will look at. Those that it has
-    // looked at and that break with the connection are broken pipes.
+    // h2, of a stream beyond the last one in the server's GOAWAY, which it did not process. Processed
+    // streams that break with the connection are broken pipes.
     (
         "connection error received: not a result of an error",
         Failure::RefusedStream,

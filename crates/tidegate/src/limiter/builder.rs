@@ -92,8 +92,7 @@ impl LimiterBuilder {
         Self { budget, ..self }
     }
 
-    /// Where the random numbers of calls begin, so that a test can repeat them. By default nobody
-    /// knows.
+    /// The seed of the jitter of calls, so that a test is repeatable. Random by default.
     pub fn seed(self, seed: u64) -> Self {
         Self {
             chance: Random::from_seed(seed),

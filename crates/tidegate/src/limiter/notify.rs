@@ -69,7 +69,7 @@ impl Limiter {
         }
     }
 
-    /// Tells of the gate that asks for `key` go to, by its own key.
+    /// Reports an event of the gate that `key` belongs to, by the gate's own key.
     pub(super) fn emit_for<'k>(
         &self,
         key: &'k str,

@@ -51,9 +51,9 @@ impl Limiter {
     /// its tokens from asks that could use them. So it waits at one gate at a time, the one that
     /// keeps it, and when it may leave there it needs the others at once or waits at the next.
     ///
-    /// Where many wait for several gates, that alone would go on for ever: each is given a token of
-    /// one gate while another has that of the other, and all pass them on. So an ask that was
-    /// delayed [`TURNS`] times keeps what it gets from then on.
+    /// If many asks wait for several gates, that alone could starve all of them: each gets a token of
+    /// one gate while another has that of the other, and both give them back. So an ask that was
+    /// delayed [`TURNS`] times holds its permits from then on.
     async fn wait_for_all<'a>(
         &'a self,
         ask: Ask<'_>,
@@ -86,8 +86,8 @@ impl Limiter {
         Ok(permit)
     }
 
-    /// Waits at one gate after the other and keeps what it has. In the order of the keys, which is
-    /// the same for all asks: so no two wait for what the other has.
+    /// Waits at one gate after the other and holds its permits, in the order of the keys, which is
+    /// the same for all asks: so there is no deadlock.
     async fn wait_in_order<'a>(
         &'a self,
         ask: &Ask<'_>,
@@ -144,7 +144,7 @@ impl Limiter {
     }
 }
 
-/// What keeps an ask: since when, why, and until when as things stood then.
+/// The wait of an ask: since when, why, and until when by the state at that time.
 pub(crate) type Delay = (Timestamp, Reason, Option<Timestamp>);
 
 /// Twice for each of the two gates of most such asks: enough where no other ask waits for both.

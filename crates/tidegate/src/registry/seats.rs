@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_collected_is_due_five_seconds_later() {
+    fn uncollected_permit_is_due_five_seconds_later() {
         let mut line = Line::new();
         let at = Timestamp::from_secs(10);
         assert_eq!(line.seats.next_forfeit(), None);

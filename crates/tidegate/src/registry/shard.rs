@@ -25,7 +25,7 @@ mod forget;
 mod line;
 
 /// Everything under one lock. What every ask touches comes first, in two cache lines; and what it
-/// writes stands in the lock's own, for each written line travels from processor to processor.
+/// writes is in the lock's own, because each written line moves from processor to processor.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Shard {

@@ -1,8 +1,8 @@
 //! Gates in chunks, named by small numbers.
 //!
-//! A chunk never moves, so growing copies nothing, and an empty one is given back whole: after a
-//! flood of keys the memory goes with them. Sixty-four slots to a chunk, because one word then
-//! says which of them are taken.
+//! A chunk never moves, so growing copies nothing, and an empty one is freed whole: after a flood of
+//! keys the memory is released. Sixty-four slots to a chunk, because one word then says which of them
+//! are taken.
 
 use policy::gate::Gate;
 use policy::hosts::HostIndex;

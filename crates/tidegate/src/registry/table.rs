@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_not_found_and_not_removed() {
+    fn missing_key_is_neither_found_nor_removed() {
         let mut table = Table::default();
         assert_eq!(table.find(7, |_| true), None);
         table.remove(7, 0);

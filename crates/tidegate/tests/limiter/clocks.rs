@@ -114,7 +114,7 @@ fn time_never_goes_back() {
 }
 
 #[test]
-fn the_calendar_is_told_of_times_before_and_after() {
+fn wall_time_is_known_for_times_before_and_after() {
     let manual = ManualClock::new();
     manual.advance(secs(3600));
     let clock = manual.clock();

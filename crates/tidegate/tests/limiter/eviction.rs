@@ -132,7 +132,7 @@ fn the_least_recently_used_gate_makes_room() {
 }
 
 #[test]
-fn what_happened_at_forgotten_gates_still_counts() {
+fn totals_include_evicted_gates() {
     let (_, limiter) = limiter(&[("max_gates", "1")]);
     for number in 0..10 {
         use_once(&limiter, &format!("{number}"));

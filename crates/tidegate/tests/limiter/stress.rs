@@ -390,7 +390,7 @@ fn everything_at_once_on_few_keys() {
 
 /// Whoever reads the clock just before it jumps comes late with an old time.
 #[test]
-fn known_limits_are_kept_when_time_jumps() {
+fn known_limits_hold_when_time_jumps() {
     let set = [
         ("initial_rate", "200"),
         ("max_rate", "1000"),

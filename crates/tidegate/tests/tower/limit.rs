@@ -321,7 +321,7 @@ fn a_deadline_ends_the_wait() {
 }
 
 #[test]
-fn background_requests_let_interactive_ones_pass() {
+fn interactive_requests_leave_before_background_ones() {
     let (clock, limiter) = limiter(SLOW);
     let mock = Mock::default();
     let interactive = LimitLayer::new(limiter.clone()).layer(mock.clone());

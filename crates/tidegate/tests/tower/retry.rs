@@ -104,7 +104,7 @@ fn end_of(trail: &Trail) -> Option<TerminalReason> {
 }
 
 #[test]
-fn what_failed_is_sent_again_with_everything_in_it() {
+fn resends_method_headers_and_body() {
     let (clock, limiter) = limiter(FAST);
     let (seen, service) = scripted(&[|| status(503), refused, || status(200)]);
     let request = Request::get(URL).header("x-page", "2").body("").unwrap();
@@ -191,7 +191,7 @@ fn the_backoff_bounds_the_attempts_and_the_last_error_is_the_error() {
 }
 
 #[test]
-fn what_would_come_too_late_is_not_waited_for() {
+fn does_not_wait_for_a_retry_past_the_deadline() {
     let (clock, limiter) = limiter(FAST);
     let layer = RetryLayer::new(limiter).within(Duration::from_secs(10));
     let before = clock.clock().now();
@@ -203,7 +203,7 @@ fn what_would_come_too_late_is_not_waited_for() {
 }
 
 #[test]
-fn what_never_left_in_time_was_not_sent() {
+fn request_refused_by_its_deadline_is_not_sent() {
     let (clock, limiter) = limiter(FAST);
     limiter.isolate(KEY).unwrap();
     let layer = RetryLayer::new(limiter).within(Duration::from_secs(10));
@@ -229,7 +229,7 @@ fn a_gate_that_never_lets_it_out_is_given_up() {
 }
 
 #[test]
-fn background_requests_let_interactive_ones_pass() {
+fn interactive_requests_leave_before_background_ones() {
     let (clock, limiter) = limiter(SLOW);
     let mock = Mock::default();
     let interactive = RetryLayer::new(limiter.clone()).layer(mock.clone());
@@ -244,7 +244,7 @@ fn background_requests_let_interactive_ones_pass() {
 }
 
 #[test]
-fn the_rules_of_the_host_decide_what_is_sent_again() {
+fn rules_of_the_host_decide_about_retries() {
     let host = HostSettings {
         rules: [Rule {
             statuses: vec![404],
@@ -281,7 +281,7 @@ fn an_error_about_the_request_itself_is_not_repeated_and_teaches_nothing() {
 }
 
 #[test]
-fn what_was_not_sent_leaves_its_token_to_others() {
+fn unsent_request_returns_its_token() {
     let (clock, limiter) = limiter(SLOW);
     let layer = RetryLayer::new(limiter.clone());
     let impossible: Reply = || Err("client error (UserUnsupportedVersion)".into());

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_while_the_machine_slept_does_not_leave_at_once() {
+    fn asks_do_not_leave_in_a_burst_after_the_machine_slept() {
         let (mut shard, _) = shard(1000);
         let mut left = Vec::new();
         shard.serve_due(Timestamp::from_secs(20), &mut left);

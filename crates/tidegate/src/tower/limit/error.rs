@@ -8,7 +8,7 @@ use crate::ask::Refusal;
 use crate::http;
 use crate::tower::BoxError;
 
-/// Why a request got no answer: kept back here, or sent and failed.
+/// Why a request got no response: refused here, or sent and failed.
 ///
 /// The error of the service below is boxed, whatever its type: so that this is an error that every
 /// other middleware takes, also when the service's own is a box already. It is

@@ -84,7 +84,7 @@ impl<K> LimitLayer<K> {
     ///
     /// let by_account = LimitLayer::new(Limiter::new()).keyed_by(|request: &Request<String>| {
     ///     let account = request.headers().get("x-account");
-    ///     format!("account:{}", account.map_or("nobody", |name| name.to_str().unwrap_or("nobody")))
+    ///     format!("account:{}", account.map_or("anonymous", |name| name.to_str().unwrap_or("anonymous")))
     /// });
     /// ```
     pub fn keyed_by<F>(self, key: F) -> LimitLayer<F> {

@@ -14,8 +14,8 @@ use crate::tower::{BoxError, RequestKey};
 
 /// A service behind a limiter, made by [`LimitLayer`](super::LimitLayer).
 ///
-/// It is ready when the service below it is. That readiness goes with the request: who waits for a
-/// permit keeps whatever the service below has set aside for it.
+/// It is ready when the service below it is. A request that waits for a permit holds the capacity
+/// that the service below has reserved for it.
 #[derive(Clone)]
 pub struct Limit<S, K> {
     inner: S,
@@ -56,7 +56,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> LimitFuture<S, B> {
-        // The one that has become ready goes with the request; the clone that stays here has not.
+        // The request takes the service that is ready; the clone that stays here is not.
         let next = self.inner.clone();
         let ready = std::mem::replace(&mut self.inner, next);
         match self.key.key_of(&request) {

@@ -24,13 +24,13 @@ pub enum RetryError {
         /// What the service said about the last attempt.
         #[source]
         error: BoxError,
-        /// Everything that was decided on the way.
+        /// Every decision about the call.
         trail: Trail,
     },
 }
 
 impl RetryError {
-    /// Everything that was decided on the way, if it got that far.
+    /// Every decision about the call, if there was one.
     pub fn trail(&self) -> Option<&Trail> {
         match self {
             Self::NotSent(error) => Some(&error.trail),

@@ -24,8 +24,8 @@ use crate::tower::UriHost;
 /// [`LimitLayer`](crate::tower::LimitLayer).
 ///
 /// Unsafe requests (POST, PATCH …) are sent again only if the server cannot have acted on them, or
-/// with an `Idempotency-Key`. An answer is kept through the wait before the next attempt, for it is
-/// the response if there is none; where unread bodies occupy connections, as over HTTP/1, a service
+/// with an `Idempotency-Key`. A response is held during the wait before the next attempt, because it
+/// is returned if there is none; where unread bodies occupy connections, as over HTTP/1, a service
 /// below can read those of errors. The [`Trail`](crate::call::Trail) of all decisions is in the
 /// response's extensions.
 ///

@@ -17,7 +17,7 @@ use crate::tower::{BoxError, RequestKey};
 /// A service behind the attempt loop, made by [`RetryLayer`](super::RetryLayer).
 ///
 /// It is ready when the service below it is. That readiness is for the first attempt; later ones
-/// wait for their own, with the permit in hand.
+/// wait for their own after they were admitted.
 #[derive(Clone)]
 pub struct Retry<S, K> {
     inner: S,
@@ -64,7 +64,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> RetryFuture<R> {
-        // The one that has become ready goes with the request; the clone that stays here has not.
+        // The request takes the service that is ready; the clone that stays here is not.
         let next = self.inner.clone();
         let ready = std::mem::replace(&mut self.inner, next);
         match self.key.key_of(&request) {
