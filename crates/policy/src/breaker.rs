@@ -10,7 +10,7 @@
 //! *round* it was given out in, a new round begins at every change of state, and only a permit of
 //! the present round gives its place back. Probes that never come back at all count as lost after
 //! the longest time a response may take, and never sooner than [`MIN_PROBE_LOST_AFTER`], so that no
-//! breaker stays HalfOpen for ever.
+//! breaker stays HalfOpen indefinitely.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -263,7 +263,7 @@ impl Breaker {
         }
     }
 
-    /// Closes it to everyone until a person says otherwise.
+    /// Refuses every ask until a person ends it.
     pub fn isolate(&mut self) {
         self.enter(BreakerState::Isolated);
     }

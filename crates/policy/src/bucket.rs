@@ -1,13 +1,13 @@
 //! A token bucket whose rate moves.
 //!
-//! Tokens are kept, not a "theoretical arrival time": the rate changes with almost every answer,
-//! and tokens already earned must not change their worth when it does. They are a float, times are
+//! The state is tokens, not a "theoretical arrival time": the rate changes with almost every response,
+//! and tokens already refilled must not change when it does. They are a float, times are
 //! whole nanoseconds, and a wait is rounded up; `SLACK` absorbs the rounding of the float, so that
 //! an ask that waits exactly that long finds a token. A grant always takes the whole cost, also
-//! when that leaves a hair less than nothing: the debt is carried, so the rate is kept exactly.
+//! when that leaves slightly less than zero: the debt is carried, so the rate is exact.
 //!
-//! A bucket goes on filling while its gate is held or its breaker open, but what was saved
-//! meanwhile must not leave in one burst: when such a [`Pause`] ends only `keep` tokens are left.
+//! A bucket refills while its gate is held or its breaker open, but the saved tokens must not leave
+//! in one burst: when such a [`Pause`] ends only `keep` tokens remain.
 
 use crate::time::Timestamp;
 
@@ -25,7 +25,7 @@ pub struct Bucket {
 pub struct Pause {
     /// The first instant at which something may leave again.
     pub until: Timestamp,
-    /// How many saved tokens are kept at that instant, at most.
+    /// How many saved tokens remain at that instant, at most.
     pub keep: f64,
 }
 
@@ -82,8 +82,8 @@ impl Bucket {
         if missing <= SLACK {
             return then.refilled_at;
         }
-        // What the float lost on the way must not cost a whole nanosecond when rounded up: whoever
-        // is due at the very instant of an event has to be due then, and not just after it.
+        // A rounding error of the float must not become a whole nanosecond when rounded up: an ask
+        // that is due at the instant of an event has to be due then, and not just after it.
         let rounding = (PICOSECOND * then.rate).min(SLACK / 2.0);
         then.refilled_at
             .after_seconds((missing - rounding) / then.rate)
@@ -168,7 +168,7 @@ fn lesser(one: f64, other: f64) -> f64 {
 /// highest rate it is worth a tenth of a picosecond of waiting.
 const SLACK: f64 = 1e-9;
 
-/// Far above what rounding loses, far below what a clock can tell.
+/// Far above rounding errors, far below the resolution of a clock.
 const PICOSECOND: f64 = 1e-12;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! How many retries there may be at all.
 //!
-//! Attempts bound the retries of one item; nothing in that bounds their sum. When an upstream
-//! fails for everyone, five sends per item are five times the load, at the worst moment. A budget
+//! Attempts bound the retries of one item, but not their sum. When an upstream fails, five sends per
+//! item are five times the load, at the worst moment. A budget
 //! bounds the sum: a retry is paid for by ordinary requests, `ratio` of a retry each, or comes out
 //! of a minimum that is always there, so that callers that send little may retry too.
 //!
@@ -31,7 +31,7 @@ crate::settings! {
         // One retry for five requests: an outage costs the upstream a fifth more load, not four
         // times more.
         ratio: f64 = "0.2", Kind::number("a number of retries per request", 0.0, 10.0);
-        /// So many a second are always allowed, so that little traffic can retry too.
+        /// This many retries a second are always allowed, so that little traffic can retry too.
         // Ten a second are no load for any server, and plenty for a caller with few requests.
         min_per_second: u32 = "10", Kind::whole(0, 1_000_000);
     }
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_paid_in_is_lost_after_ten_seconds() {
+    fn deposits_expire_after_ten_seconds() {
         let settings = settings("1", "0");
         let mut budget = RetryBudget::new(&settings, at(500));
         for _ in 0..100 {

@@ -58,9 +58,8 @@ pub struct Gate {
     last_progress: LastProgress,
     why: Why,
     /// Do tokens and places in flight alone decide? Nearly always: the breaker is Closed, no hold
-    /// is to be accounted for, there are no known limits and no doubt whether anything passes. Kept
-    /// here so that an ask need not look at all of these; [`Gate::update_is_plain`] keeps it up to
-    /// date.
+    /// is to be accounted for, there are no known limits and the gate is not probing blind. Cached so
+    /// that an ask need not look at all of these; updated by [`Gate::update_is_plain`].
     is_plain: bool,
     adaptive: Adaptive,
     throttled: u32,
@@ -101,7 +100,7 @@ impl Gate {
         gate
     }
 
-    /// A person closes the gate to everyone, until [`Gate::release`] or [`Gate::reset`].
+    /// Makes the gate refuse every ask, until [`Gate::release`] or [`Gate::reset`].
     pub fn isolate(&mut self, settings: &GateSettings, now: Timestamp) {
         self.advance(settings, now);
         self.breaker.isolate();
@@ -143,8 +142,7 @@ impl Gate {
         self.update_is_plain();
     }
 
-    /// The settings were changed from `old` to `new`: goes on with what was learned, within the
-    /// new bounds.
+    /// The settings were changed from `old` to `new`: keeps what was learned, within the new bounds.
     ///
     /// Holds, the breaker's state, what is in flight and what is in line stay. The rate is brought
     /// within the new bounds, or set to the initial one if it is fixed now; if it moved, attempts

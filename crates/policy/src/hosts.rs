@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_a_port_is_part_of_the_key() {
+    fn text_after_a_colon_that_is_no_port_is_part_of_the_key() {
         for key in [
             "tenant:blue",
             "tenant:42x",

@@ -3,32 +3,29 @@
 //! The gateway, durable operations, fetch, run and replay all drive the same item; none of them
 //! decides. It takes the outcome of each attempt and returns one [`Step`]:
 //!
-//! | verdict | uses an attempt up | then |
+//! | verdict | counts as an attempt | then |
 //! |---|---|---|
 //! | success, or none (1xx) | – | done |
 //! | throttled, overloaded, with a wait longer than zero that the server names | no | sent again after that wait, at most 100 times |
 //! | throttled, overloaded, unreachable | yes | sent again after its own delay, if any attempt is left |
 //! | unauthorized | no | one refresh and one resend at once; 401 again: `auth_failed` |
-//! | conflict | – | waits to be reconciled |
+//! | conflict | – | waits for reconciliation |
 //! | rejected, quota exhausted | – | over |
 //!
-//! **Attempts are for failures we cannot explain.** A server that says when to come back has said
-//! that the request is welcome then; to count that would fail it for being patient. The same goes
-//! for what a gate refuses: nothing was sent. Time bounds these instead: `expires_after`, and
-//! `give_up_after` without any success at the gate. An item that would be sent too late
-//! ends at once, not after a wait that cannot help.
+//! **Attempts bound retries after unexplained failures.** A server that names a wait has said when
+//! the request may be sent again, so that wait does not count; nor does a refusal by a gate, because
+//! nothing was sent. Time bounds these instead: `expires_after`, and `give_up_after` without any
+//! success at the gate. An item that would be sent too late ends at once, not after a useless wait.
 //!
 //! **Nothing is done twice.** An unsafe request (POST, PATCH …) is sent again only if the server
-//! cannot have acted on the last one: nothing of it was written, the stream was given back
-//! unprocessed, or the answer says that it was refused (throttled; 401, which by RFC 9110 "has not
-//! been applied"). Otherwise it needs an idempotency key, or a route that says it does no harm. If
-//! none of that is so, one send was all it had: it ends as `exhausted`, and the last answer is the
-//! answer.
+//! cannot have acted on the last one: nothing of it was written, the HTTP/2 stream was refused, or
+//! the response says that it was refused (throttled; 401, which by RFC 9110 "has not been applied").
+//! Otherwise it needs an idempotency key, or a route that allows it. If none of that is so, it ends
+//! as `exhausted` after one send, and the last response is passed on.
 //!
-//! **A 401 is not a matter of patience.** Waiting does not make a credential valid, and every
-//! further try may lock the account. One refresh, one resend, and the end; any other answer in
-//! between shows that the credential was good and allows another refresh later. A timeout is no
-//! answer.
+//! **Waiting does not help after a 401.** It does not make a credential valid, and every further try
+//! may lock the account. One refresh, one resend, then the end; any other response in between shows
+//! that the credential was valid and allows another refresh later. A timeout is not a response.
 
 mod record;
 mod safety;
@@ -160,8 +157,7 @@ impl Item {
         self.attempts = attempts;
     }
 
-    /// When it may be sent next, as far as the item goes; its gate may want it later still, never
-    /// earlier.
+    /// When the item may be sent next; its gate may delay it further.
     pub fn next_at(&self) -> Timestamp {
         self.next_at
     }

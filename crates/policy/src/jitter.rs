@@ -1,14 +1,13 @@
-//! What chance does to a delay, so that callers that failed together do not come back together.
+//! The random part of a delay, so that callers that failed together do not retry together.
 //!
-//! A jitter is a range of factors: `0.5..1.5` keeps the mean and spreads everyone over one whole
-//! delay, `full` (0 to 1) spreads further and is on average twice as fast. The second is right for
-//! many small requests, where only the sum matters; the first where a person waits and a delay of
-//! nothing at all would be a surprise.
+//! A jitter is a range of factors: `0.5..1.5` preserves the mean and spreads callers over one whole
+//! delay, `full` (0 to 1) spreads further and halves the mean. The second suits many small requests,
+//! where only the total matters; the first suits requests that a person waits for, where a delay of
+//! zero would be a surprise.
 //!
-//! What is drawn is cut to whole milliseconds, so that what is logged is what is waited; where
-//! that would pass the lower bound, as in delays of a few milliseconds, it is left as drawn. A
-//! bound that has to hold in any case (a maximum) is applied by the caller, afterwards: jitter on
-//! top of a bound is no bound.
+//! A drawn delay is cut to whole milliseconds, so that the logged delay is the real one; where that
+//! would pass the lower bound, as in delays of a few milliseconds, it is left as drawn. The caller
+//! applies a maximum afterwards, because jitter could exceed it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -234,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_range_is_refused() {
+    fn refuses_invalid_ranges() {
         for text in [
             "",
             "half",

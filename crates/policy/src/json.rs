@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_end_cuts_off_is_not_reported() {
+    fn does_not_report_a_truncated_value() {
         check(r#"{"a":1,"b":12"#, &["1:a=1"]);
         check(r#"{"a":1,"b":"tex"#, &["1:a=1"]);
         check(r#"{"a":1,"b"#, &["1:a=1"]);
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_nothing_or_harmless() {
+    fn invalid_json_yields_no_misleading_entries() {
         check("", &[]);
         check("\"a\":1", &[]);
         check("<html>{\"a\":1}</html>", &[]);

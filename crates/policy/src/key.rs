@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_quite_ipv6_is_refused() {
+    fn refuses_malformed_ipv6() {
         for text in [
             "[::1",
             "[::1%eth0]",
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_a_scheme_is_refused_without_one() {
+    fn refuses_paths_and_user_info_without_a_scheme() {
         for text in [
             "example.com/path",
             "//example.com/path",

@@ -87,9 +87,9 @@ impl Limits {
         }
     }
 
-    /// Logs for `limits`, if there are any, that go on where those of `before` stand. A limit that
-    /// was there keeps its log. A new one starts with the log that reaches back furthest, so that
-    /// a limit that is changed does not begin with an allowance that does not exist.
+    /// Logs for `limits`, if there are any, that continue those of `before`. A limit that was there
+    /// keeps its log. A new one starts with the log that reaches back furthest, so that a changed
+    /// limit does not start with a full allowance.
     pub(crate) fn boxed(limits: &[Limit], before: Option<&Self>) -> Option<Box<Self>> {
         if limits.is_empty() {
             return None;
@@ -187,8 +187,8 @@ impl Log {
         if u64::from(cost) > count {
             return None;
         }
-        // A line longer than the limit leaves over several periods; whoever is last in it waits
-        // for its own share of the last one.
+        // A line longer than the limit leaves over several periods; its last ask waits for its share
+        // of the last one.
         let wanted = ahead.saturating_add(u64::from(cost));
         let whole_periods = (wanted - 1) / count;
         let rest = wanted - whole_periods * count;
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_really_used_counts() {
+    fn corrected_cost_counts() {
         let mut log = limits(&["10/1s"]);
         log.take(2, secs(0));
         log.correct(2, 9);
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_left_is_crossed_out() {
+    fn given_back_admission_is_removed() {
         let mut log = limits(&["3/10s"]);
         for second in [0, 1, 2] {
             log.take(1, secs(second));
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_stays_keeps_its_log_and_a_new_one_starts_with_what_is_known() {
+    fn unchanged_limit_keeps_its_log_and_new_one_starts_with_the_longest() {
         let all = |texts: &[&str]| -> Vec<Limit> {
             texts.iter().map(|text| text.parse().unwrap()).collect()
         };
@@ -495,7 +495,7 @@ mod tests {
     proptest! {
         /// Some of those that leave come back unused: what is left of them keeps the limit.
         #[test]
-        fn what_is_given_back_never_makes_room_for_more_than_the_count(
+        fn giving_back_never_exceeds_the_count(
             count in 1u32..200,
             steps in prop::collection::vec((0u64..2_000_000_000, 0usize..8), 1..1200),
         ) {

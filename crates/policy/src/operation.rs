@@ -1,12 +1,12 @@
 //! The life of an operation: a request that was accepted for durable delivery.
 //!
-//! Only the moves live here, as one table, so that every store and every worker has the same: what
-//! is not in the table cannot happen. An illegal move is an answer and not a
-//! fault: a worker whose lease was lost comes back late, a person clicks twice, two people decide
-//! at once. The loser of such a race gets the present state, and nothing changes.
+//! The transitions are one table, so that every store and every worker has the same: what is not in
+//! the table cannot happen. An illegal transition is a normal result, not a fault: a worker whose
+//! lease was lost reports late, a person clicks twice, two people decide at the same time. The loser
+//! of such a race gets the present state, and nothing changes.
 //!
-//! - **Nothing leaves on its own what a person has to look at.** `conflict` and `failed` keep their
-//!   reason until a person decides; expiry does not touch them.
+//! - **`conflict` and `failed` need a person.** They keep their reason until a person decides; expiry
+//!   does not touch them.
 //! - **A conflict is resolved, not retried.** A retry of everything that failed, by filter, must
 //!   not resend conflicts blindly, so `retry` does not apply to them.
 //! - **A new body is a new request.** After a merge or a replacement the idempotency key changes,

@@ -57,7 +57,7 @@ pub struct EndpointId(u64);
 /// let Choice::Send(lease) = pool.choose(&settings, now, |_| now) else { unreachable!() };
 /// assert_eq!(lease.endpoint(), a);
 /// pool.settle(&settings, lease, &EndpointResult::status(429), now);
-/// // The first is paused: its work goes to the other.
+/// // The first is paused: the other gets the request.
 /// let Choice::Send(lease) = pool.choose(&settings, now, |_| now) else { unreachable!() };
 /// assert_eq!(lease.endpoint(), b);
 /// pool.abandon(lease);

@@ -30,7 +30,7 @@ pub enum Preset {
     /// work.
     Background,
     /// 200 ms doubling up to 5 s, 3 sends, full jitter: one page of thousands. It is not worth a
-    /// long wait, and the gate, not the item, keeps the pace.
+    /// long wait, and the gate, not the item, sets the pace.
     Crawl,
 }
 
@@ -67,7 +67,7 @@ impl Preset {
     /// What it is for, in one sentence.
     pub const fn about(self) -> &'static str {
         match self {
-            Self::Standard => "For everything that has no reason to differ.",
+            Self::Standard => "The default.",
             Self::Aggressive => "For requests that a person waits for.",
             Self::Conservative => "For upstreams that are slow to recover.",
             Self::Background => "For work without a person who waits.",

@@ -35,15 +35,15 @@ crate::words! { pub Strategy { Adaptive = "adaptive", Aimd = "aimd", Fixed = "fi
 pub enum Why {
     /// Nothing has changed it yet.
     Initial,
-    /// Answers come fast and none is refused.
+    /// Responses are fast and none is refused.
     FastAnswers,
-    /// Answers became slow.
+    /// Responses became slow.
     SlowAnswers,
     /// The server refused without naming a wait.
     Throttled,
     /// The server refused and named a wait.
     Directed,
-    /// The server says that hardly anything is left.
+    /// The server says that few requests remain.
     NearlyUsedUp,
     /// The server failed or could not be reached.
     Failed,
@@ -59,15 +59,15 @@ impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Initial => "as configured",
-            Self::FastAnswers => "raised: answers come fast and none is refused",
-            Self::SlowAnswers => "lowered: answers became slow",
+            Self::FastAnswers => "raised: responses are fast and none is refused",
+            Self::SlowAnswers => "lowered: responses became slow",
             Self::Throttled => "lowered: the server refused",
             Self::Directed => "lowered: the server refused and named a wait",
-            Self::NearlyUsedUp => "lowered: the server says that hardly anything is left",
+            Self::NearlyUsedUp => "lowered: the server says that few requests remain",
             Self::Failed => "lowered: the server failed or could not be reached",
             Self::Recovered => "lowered: the breaker has just closed again",
             Self::Restored => "as learned before a restart",
-            Self::Settings => "as newly configured",
+            Self::Settings => "limited by new settings",
         })
     }
 }
@@ -127,7 +127,7 @@ pub(crate) struct Moment {
     pub(crate) now: Timestamp,
     /// The rate before.
     pub(crate) rate: f64,
-    /// The end of the last hold or open breaker; growth clocks stand still until then.
+    /// The end of the last hold or open breaker; growth timers are paused until then.
     pub(crate) paused_until: Timestamp,
 }
 

@@ -6,9 +6,9 @@
 //!
 //! How a phrase matches:
 //! - letters without regard to ASCII case;
-//! - between two words of the phrase stands any run of blanks, `_` and `-`, so that "rate limit"
+//! - between two words of the phrase any run of blanks, `_` and `-` matches, so that "rate limit"
 //!   is found in `rate_limit_exceeded`, `Rate-Limit` and "rate  limit"; other punctuation of the
-//!   phrase stands for itself;
+//!   phrase matches itself;
 //! - a word is found whole: "rate limit" is neither in "rate limiting" nor in "corporate limit".
 //!   Lists name each form that real APIs write;
 //! - digits are part of words, `_`, `-`, punctuation and non-ASCII bytes are not (servers glue

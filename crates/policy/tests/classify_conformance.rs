@@ -37,7 +37,7 @@ fn failures_of_the_sync_engine_are_unreachable() {
 }
 
 #[test]
-fn statuses_of_endpoint_protection_are_told_apart() {
+fn classifies_statuses_of_endpoint_protection() {
     for (id, verdict) in [
         ("s429", Verdict::Throttled),
         ("s503", Verdict::Overloaded),

@@ -62,7 +62,7 @@ fn half_open_does_not_let_200_of_200_through() {
 }
 
 #[test]
-fn three_lost_probes_do_not_leave_the_breaker_half_open_for_ever() {
+fn breaker_closes_after_three_lost_probes() {
     let mut at = Bench::tripped();
     let lost = [at.ask(), at.ask(), at.ask()];
     assert!(at.try_ask().is_none());

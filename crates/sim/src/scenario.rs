@@ -1,4 +1,4 @@
-//! A scenario: an upstream, those who call it, and for how long.
+//! A scenario: an upstream, its clients, and for how long.
 
 mod client;
 mod draft;
@@ -25,7 +25,7 @@ pub struct Scenario {
     pub seed: u64,
     /// The server.
     pub upstream: UpstreamSettings,
-    /// Those who call it, by kind.
+    /// Its clients, by kind.
     pub clients: Vec<ClientSettings>,
 }
 

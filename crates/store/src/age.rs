@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_passed_is_taken_off_a_hold() {
+    fn subtracts_elapsed_time_from_a_hold() {
         assert_eq!(hold_at(60, 1000), Some(60));
         assert_eq!(hold_at(60, 1045), Some(15));
         assert_eq!(hold_at(60, 1059), Some(1));
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_asked_for_is_not_shortened_without_a_jump() {
+    fn does_not_shorten_a_hold_unless_the_clock_jumped() {
         assert_eq!(hold_at(86_400, 1001), Some(86_399));
         // Clocks are corrected by seconds.
         assert_eq!(hold_at(86_400, 941), Some(86_400));

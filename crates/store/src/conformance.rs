@@ -40,9 +40,9 @@ macro_rules! suite {
 
 suite! {
     a_new_store_is_empty,
-    what_is_saved_is_there_after_a_restart,
+    saved_records_survive_a_restart,
     the_newest_record_counts,
-    what_is_forgotten_is_gone,
+    deleted_records_are_gone,
     old_gates_are_forgotten_by_the_time_they_were_written,
     a_protection_is_replaced_whole,
     a_protection_without_values_is_not_none,
@@ -65,7 +65,7 @@ fn a_new_store_is_empty(subject: &mut Subject) {
     assert_eq!(subject.store().save_all([]).wait(), Ok(()));
 }
 
-fn what_is_saved_is_there_after_a_restart(subject: &mut Subject) {
+fn saved_records_survive_a_restart(subject: &mut Subject) {
     let protection = Protection {
         values: [("disable_after".to_owned(), "3".to_owned())].into(),
     };
@@ -134,7 +134,7 @@ fn the_newest_record_counts(subject: &mut Subject) {
     );
 }
 
-fn what_is_forgotten_is_gone(subject: &mut Subject) {
+fn deleted_records_are_gone(subject: &mut Subject) {
     subject.save([
         Change::Gate(gate("a", 1.0, 1)),
         Change::Gate(gate("b", 1.0, 1)),

@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_taken_before_the_end() {
+    fn takes_queued_changes_before_the_end() {
         let queue = Queue::default();
         queue.save(vec![removed("llm", "a")]);
         queue.end();

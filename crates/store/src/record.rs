@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_wrong_with_a_protection_is_said_at_once() {
+    fn reports_all_problems_of_a_protection_at_once() {
         let protection = Protection {
             values: [("disable_after", "99"), ("later", "1")]
                 .map(|(name, value)| (name.to_owned(), value.to_owned()))

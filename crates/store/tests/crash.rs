@@ -27,7 +27,7 @@ const THREADS: u64 = 4;
 const GATES: usize = 3;
 
 #[test]
-fn what_was_acknowledged_outlives_a_kill() {
+fn acknowledged_changes_survive_a_kill() {
     let folder = tempfile::tempdir().unwrap();
     let mut random = Random::from_seed(30);
     let mut acknowledged = Acknowledged::default();

@@ -16,14 +16,14 @@ crate::settings! {
         /// The wait after the first failed send, before jitter.
         // Without any delay a failing server would be called in a tight loop.
         base: Duration = "1s", Kind::POSITIVE, get copy;
-        /// No wait of our own is longer; one that the server names may be.
+        /// The longest wait of the backoff; one that the server names may be longer.
         max: Duration = "30s", Kind::POSITIVE, get copy;
         /// Sends, the first included.
         // At the longest default delay that is a week; longer is a case for an expiry.
         max_attempts: u32 = "5", Kind::whole(1, 10_000), get copy;
-        /// Waits are spread by this factor so that not everyone returns at once; or "none", "full".
+        /// A random factor of each wait, so that clients do not retry together; or "none", "full".
         jitter: Jitter = "0.5..1.5", JITTER, get copy;
-        /// A wait that the server names is never cut; up to this is added, or a share such as "10%" (at most 5s).
+        /// Up to this is added to a wait that the server names, or a share such as "10%" (at most 5s); it is never shortened.
         retry_after_jitter: RetryAfterJitter = "5s", RetryAfterJitter::KIND, get copy;
         /// How waits grow: exponential, linear, or the steps themselves, such as "30s,1m,2m".
         growth: Growth = "exponential", GROWTH;

@@ -13,7 +13,7 @@ crate::settings! {
     pub struct FailureQueueSettings(pub(crate)) {
         /// The gap between two commands without any failure; "0s" is no gap at all.
         base: Duration = "30s", Kind::DURATION, get copy;
-        /// How many failures are kept; the oldest goes first.
+        /// How many failures are remembered; the oldest is dropped first.
         max_size: u32 = "100", Kind::whole(1, 100_000);
         /// Failures this old do not count any more; "0s" is never.
         max_age: Duration = "300s", Kind::DURATION;
@@ -23,7 +23,7 @@ crate::settings! {
         variance: Duration = "0s", Kind::DURATION, get copy;
         /// How often an item is tried, the first time included.
         attempts: u32 = "3", Kind::whole(1, 1000), get copy;
-        /// Without any success for this long, everything is given up; or "none".
+        /// Without any success for this long, the run ends; or "none".
         give_up_after: Option<Duration> = "none", Kind::DURATION_OR_NONE, get copy;
     }
 }

@@ -46,10 +46,10 @@ pub enum Decision {
     Wait {
         /// The place in line.
         ticket: Ticket,
-        /// When this ask would leave as things stand, the line before it included; `None` if that
-        /// depends on answers still to come.
+        /// When this ask would leave by the present state, the line before it included; `None` if that
+        /// depends on outstanding responses.
         until: Option<Timestamp>,
-        /// What keeps it.
+        /// Why it waits.
         reason: Reason,
     },
     /// Do not send.
@@ -76,7 +76,7 @@ pub enum Reason {
     QueueFull,
     /// It could not leave before its deadline.
     Deadline,
-    /// There are as many gates as allowed, and none can go.
+    /// There are as many gates as allowed, and none can be evicted.
     TooManyGates,
     /// It is a retry, and the retry budget of its key is used up. No gate says so; calls do.
     RetryBudget,
@@ -109,7 +109,7 @@ impl fmt::Display for Reason {
 /// the response's body is still to come, with [`Gate::give_back`](super::Gate::give_back) if it was
 /// not used, or with [`Gate::abandon`](super::Gate::abandon) if that is unknown.
 #[derive(Debug, PartialEq, Eq)]
-#[must_use = "a permit that is not brought back stays in flight for ever"]
+#[must_use = "a permit that is not settled stays in flight"]
 pub struct Permit {
     pub(super) admitted_at: Timestamp,
     pub(super) epoch: u32,
@@ -140,5 +140,5 @@ impl Permit {
 /// A response whose body is still to come: its attempt is in flight until
 /// [`Gate::finish`](super::Gate::finish) takes this.
 #[derive(Debug, PartialEq, Eq)]
-#[must_use = "an attempt whose body is never finished stays in flight for ever"]
+#[must_use = "an attempt whose body is not finished stays in flight"]
 pub struct ResponseBody(pub(super) ());

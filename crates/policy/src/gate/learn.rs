@@ -295,7 +295,7 @@ impl Gate {
         let asks = settings.strategy == Strategy::Adaptive && self.adaptive.has_ceiling();
         let paused_until = match asks {
             true if self.breaker.is_closed() => self.pause(settings).until,
-            // Probes tell whether the upstream works, not how fast; the pause is not over yet.
+            // Probes show whether the upstream works, not how fast; the pause is not over yet.
             true => now,
             false => Timestamp::ZERO,
         };

@@ -18,25 +18,25 @@ crate::settings! {
         strategy: Strategy = "adaptive", Strategy::KIND;
         /// Requests per second to begin with, while nothing is known yet.
         initial_rate: f64 = "2.0", RATE;
-        /// The rate never falls below this, or nothing would be learned any more.
+        /// The rate never falls below this, so that the gate goes on learning.
         min_rate: f64 = "0.1", RATE, aimd "0.25";
         /// The rate never rises above this.
         max_rate: f64 = "10_000", RATE, aimd "8";
-        /// Limits you know already, kept as well: never more in any stretch, such as ["10/1s", "5000/1d"].
+        /// Known limits, which apply besides the rate: at most this many in any interval, such as ["10/1s", "5000/1d"].
         limits: Vec<Limit> = "", LIMITS;
         /// Attempts in flight at once; more wait.
         max_in_flight: u32 = "256", Kind::whole(1, 1_000_000);
         /// Callers that may wait; the next one is refused with queue_full.
         max_waiting: u32 = "10_000", Kind::whole(0, 10_000_000);
-        /// How long a caller may be kept waiting.
+        /// How long a caller may wait.
         max_wait: Duration = "30s", Kind::DURATION;
-        /// Longer holds are kept too, but callers are refused at once instead of waiting.
+        /// During a longer hold callers are refused at once instead of waiting; the hold is not shortened.
         max_hold: Duration = "1h", Kind::DURATION;
         /// The share of failures in the window that opens the breaker.
         error_rate_threshold: f64 = "0.5", SHARE, aimd "0.4";
-        /// With fewer outcomes in the window the share says nothing.
+        /// With fewer outcomes in the window the share is not judged.
         min_samples: u32 = "20", Kind::whole(1, 1_000_000), aimd "10";
-        /// So many failures in a row open the breaker, whatever the share.
+        /// This many failures in a row open the breaker, whatever the share.
         consecutive_failures: u16 = "5", Kind::whole(1, 65_535);
         /// The time span that the breaker looks at.
         window: Duration = "10s", Kind::POSITIVE, aimd "30s";
@@ -119,7 +119,7 @@ mod tests {
             };
             let mut options = GateOptions::default();
             assert_eq!(options.set(name, value), Ok(()), "{name}");
-            assert_ne!(options, GateOptions::default(), "{name} was kept");
+            assert_ne!(options, GateOptions::default(), "{name} was set");
         }
     }
 

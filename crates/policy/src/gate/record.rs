@@ -116,7 +116,7 @@ impl Gate {
         gate
     }
 
-    /// What tells whether anything has happened to it; far cheaper than a snapshot.
+    /// Values that change with every event at the gate; far cheaper than a snapshot.
     #[inline]
     pub fn marks(&self, now: Timestamp) -> GateMarks {
         GateMarks {

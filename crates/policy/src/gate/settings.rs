@@ -171,7 +171,7 @@ impl GateSettings {
         (self.min_rate, self.max_rate)
     }
 
-    /// How long a caller may be kept waiting.
+    /// How long a caller may wait.
     pub fn max_wait(&self) -> Duration {
         self.max_wait
     }
@@ -181,12 +181,12 @@ impl GateSettings {
         self.max_hold
     }
 
-    /// Limits that are known, kept as well.
+    /// Known limits, which apply besides the rate.
     pub fn limits(&self) -> &[Limit] {
         &self.limits
     }
 
-    /// Attempts under way at once.
+    /// Attempts in flight at once.
     pub fn max_in_flight(&self) -> u32 {
         self.max_in_flight
     }

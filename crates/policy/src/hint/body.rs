@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_wait_is_nothing() {
+    fn finds_no_wait_in_unrelated_text() {
         for body in [
             "",
             r#"{"retry_after":null}"#,

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_date_is_none() {
+    fn returns_none_for_invalid_dates() {
         for text in [
             "",
             "soon",

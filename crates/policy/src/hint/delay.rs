@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unreadable_is_nothing() {
+    fn ignores_unreadable_values() {
         for value in [
             "",
             " ",

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_none() {
+    fn returns_none_for_invalid_numbers() {
         for text in [
             "", "-3", "+5", "1e3", "0x10", "NaN", "inf", "٣", "5.", ".5", "1 2", "1.2.3",
         ] {

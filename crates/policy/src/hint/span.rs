@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_span_is_none() {
+    fn returns_none_for_invalid_spans() {
         for text in [
             "", "5", "s", "1m30", "1x", "-1s", "1s-", "1.s", "P", "PT", "P1", "P1M", "P1Y", "P1DT",
             "PT1D", "P1H", "PT5", "PT-5S", "1 month", "1s and", "1s, 2", "5 é",

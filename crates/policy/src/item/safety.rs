@@ -20,8 +20,8 @@ pub enum Safety {
 }
 
 impl Safety {
-    /// The class of `method`. Methods are told apart by case, as HTTP does: `get` is no GET, and
-    /// what we do not know is unsafe.
+    /// The class of `method`. Methods are case-sensitive, as in HTTP: `get` is not GET. Unknown
+    /// methods are unsafe.
     pub fn of(method: &str) -> Self {
         match method {
             "GET" | "HEAD" | "OPTIONS" | "TRACE" => Self::Safe,

@@ -16,7 +16,7 @@ pub enum Step {
     SendAt {
         /// When.
         at: Timestamp,
-        /// How long that is from now; past the end of time, longer than `at` can tell.
+        /// How long that is from now; longer than until `at` if that was cut to the end of time.
         delay: Duration,
         /// Where the delay comes from.
         source: DelaySource,
@@ -56,7 +56,7 @@ pub enum DelaySource {
     Refresh,
     /// The gate said when it may be worth asking again.
     Gate,
-    /// It goes to another endpoint of its pool, as soon as that one's gate lets it out.
+    /// Another endpoint of its pool takes it, as soon as that one's gate admits it.
     Failover,
 }
 
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reasons_are_found_by_the_names_they_are_kept_under() {
+    fn terminal_reasons_parse_from_their_names() {
         for reason in TerminalReason::ALL {
             assert_eq!(TerminalReason::named(reason.as_str()), Some(reason));
         }
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_over_without_success_has_a_terminal_reason() {
+    fn only_failed_steps_have_a_terminal_reason() {
         assert_eq!(Step::Done.terminal_reason(), None);
         assert_eq!(Step::Refresh.terminal_reason(), None);
         assert_eq!(

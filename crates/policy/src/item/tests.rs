@@ -119,7 +119,7 @@ fn the_third_send_may_succeed() {
 }
 
 #[test]
-fn what_the_server_rejects_is_over() {
+fn rejected_item_is_not_sent_again() {
     assert_eq!(
         Bench::get().answer(400, ""),
         Step::Failed(TerminalReason::Rejected)
@@ -331,7 +331,7 @@ fn a_gate_without_success_is_given_up() {
 }
 
 #[test]
-fn what_a_gate_refuses_uses_no_attempt_up() {
+fn refusal_by_a_gate_does_not_count_as_an_attempt() {
     let mut at = Bench::get();
     let until = at.now + secs(4);
     let step = at.refused(Reason::BreakerOpen, Some(until));
@@ -628,7 +628,7 @@ proptest! {
 }
 
 #[test]
-fn where_another_endpoint_can_take_over_nothing_is_waited_for() {
+fn failover_to_another_endpoint_does_not_wait() {
     let settings = BackoffSettings::default();
     let mut random = Random::from_seed(1);
     let mut after = |outcome: &Outcome, verdict, elsewhere| {

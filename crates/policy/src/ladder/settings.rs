@@ -46,8 +46,8 @@ impl LadderOptions {
 }
 
 impl LadderSettings {
-    /// Are the endpoints of a pool with so many of them protected? One alone has nobody to do its
-    /// work meanwhile: unless it was asked for, it is left to its gate.
+    /// Are the endpoints of a pool of this size protected? No other endpoint could do the work of a
+    /// single one: unless protection is switched on, only its gate limits it.
     pub fn protects(&self, endpoints: usize) -> bool {
         self.enabled.unwrap_or(endpoints >= 2)
     }
@@ -102,14 +102,13 @@ impl LadderSettings {
         is_on && is_undirected_429 && successes >= self.probing_after
     }
 
-    /// The listed status that stands in `text` as a whole word: what to go by where no status is
-    /// known at all.
+    /// The listed status that `text` contains as a whole word; used where there is no status.
     pub fn status_in(&self, text: &str) -> Option<u16> {
         let mut listed = self.statuses.iter().copied();
         listed.find(|status| contains_words(text.as_bytes(), &status.to_string()))
     }
 
-    /// The phrase of [`LadderSettings::texts`] that stands in `text`, if one does.
+    /// The phrase of [`LadderSettings::texts`] that `text` contains, if any.
     pub fn phrase_in(&self, text: &str) -> Option<&str> {
         let texts: Vec<&str> = self.texts.iter().map(AsRef::as_ref).collect();
         first_of(text.as_bytes(), &texts)

@@ -266,7 +266,7 @@ fn errors_go_on_counting_on_a_disabled_endpoint() {
 }
 
 #[test]
-fn a_person_clears_everything_and_what_is_under_way_counts_no_more() {
+fn enabling_clears_everything_and_ignores_requests_in_flight() {
     let mut line = Line::new(&[("disable_after", "1")]);
     let epoch = line.ladder.epoch();
     line.status(429);
@@ -398,7 +398,7 @@ fn a_used_up_allowance_disables_at_once_with_its_reason() {
 }
 
 #[test]
-fn a_pause_is_described_with_what_is_left_of_it() {
+fn describes_a_pause_with_its_remaining_time() {
     let mut line = Line::new(&[("pauses", "150s")]);
     line.status(503);
     assert_eq!(

@@ -140,7 +140,7 @@ fn before_any_success_the_first_request_counts() {
 }
 
 #[test]
-fn refused_for_ever_it_gives_up_at_304_seconds() {
+fn gives_up_at_304_seconds_when_always_refused() {
     let mut poller = Poller::new(&[]);
     poller.respond(running(40.0));
     poller.respond(running(40.0));

@@ -149,7 +149,7 @@ fn one_request_at_a_time_goes_through_a_recovering_endpoint() {
 }
 
 #[test]
-fn what_left_before_the_pause_does_not_block_recovery() {
+fn requests_sent_before_the_pause_do_not_block_recovery() {
     let mut field = Field::new(Balance::First, &["a", "b"]);
     let old: Vec<_> = (0..3).map(|_| field.send()).collect();
     field.fail("a");
@@ -237,7 +237,7 @@ fn gates_are_asked_too() {
 }
 
 #[test]
-fn nobody_is_left_when_all_are_disabled() {
+fn returns_no_endpoint_when_all_are_disabled() {
     let mut field = Field::new(Balance::RoundRobin, &["a", "b"]);
     for name in ["a", "b"] {
         let id = field.id(name);
@@ -297,7 +297,7 @@ fn one_endpoint_alone_is_left_to_its_gate() {
 }
 
 #[test]
-fn protection_switched_off_pauses_nobody() {
+fn does_not_pause_without_protection() {
     let mut field = Field::new(Balance::First, &["a", "b"]);
     field.fail("a");
     let mut options = LadderOptions::default();
@@ -394,7 +394,7 @@ fn least_loaded_counts_what_the_gates_have_in_flight() {
 }
 
 #[test]
-fn reordering_keeps_what_is_known_of_endpoints() {
+fn reordering_preserves_the_state_of_endpoints() {
     let mut pool = Pool::new(Balance::First);
     let [a, b, c] = ["a", "b", "c"].map(|name| pool.add(name).unwrap());
     pool.disable(a);

@@ -5,7 +5,7 @@
 //! every second, doubling every five, until the ceiling proves right or wrong. One decrease per
 //! epoch allows such large steps, because a burst of refusals is one event.
 //!
-//! Refusals tell of rate limits, latency tells of queues. Latency is judged in batches of answers
+//! Refusals indicate rate limits, latency indicates queues. Latency is judged in batches of answers
 //! against a slow mean, with a test of significance: single answers give false alarms every few
 //! seconds, and the fastest answer ever seen is no base to compare with. Failures other than 503
 //! say nothing about rate; they belong to the breaker.
@@ -546,7 +546,7 @@ impl Delivery {
     }
 }
 
-/// A time in milliseconds, modulo 49 days: enough to tell how long ago something recent was.
+/// A time in milliseconds, modulo 49 days: enough for the age of recent events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Coarse(u32);
 

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_reads_back_the_same() {
+    fn printed_times_parse_to_the_same_value() {
         for nanos in [1, 999_999_999, 1_234_567_890_123, u64::MAX - 1] {
             let text = Seconds(Timestamp::from_nanos(nanos)).to_string();
             assert_eq!(scaled(&text, 9), Some(nanos));

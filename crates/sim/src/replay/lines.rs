@@ -116,7 +116,7 @@ pub(super) fn text(line: &[u8]) -> Result<&str, Problem> {
 pub(super) fn too_long() -> Problem {
     Problem::new(
         format!("longer than {} MiB, expected one event", MAX_LINE >> 20),
-        "every event stands on a line of its own",
+        "every event is on a line of its own",
     )
 }
 

@@ -39,7 +39,7 @@ impl Waiters {
         let place = waiting.iter().position(|&(waiting, _)| waiting == ticket);
         let (_, number) = place
             .and_then(|place| waiting.remove(place))
-            .expect("a gate admits only those who wait at it");
+            .expect("a gate admits only asks in its line");
         number
     }
 

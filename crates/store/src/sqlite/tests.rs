@@ -152,7 +152,7 @@ mod ownership {
     }
 
     #[test]
-    fn what_waits_is_written_before_the_store_goes() {
+    fn drop_writes_queued_changes() {
         let (folder, path) = temporary();
         let store = Store::open(folder.path()).unwrap();
         let (saved, other) = blocked(&store, &path);
@@ -174,7 +174,7 @@ mod unusable {
     }
 
     #[test]
-    fn a_later_version_is_left_alone() {
+    fn refuses_a_later_version_without_changing_it() {
         let (folder, path) = written();
         run(&path, "PRAGMA user_version = 99");
         let error = refused(folder.path(), &path);
@@ -205,7 +205,7 @@ mod unusable {
     }
 
     #[test]
-    fn the_file_of_another_program_is_left_alone() {
+    fn refuses_the_file_of_another_program_without_changing_it() {
         for sql in [
             "CREATE TABLE theirs (a)",
             "PRAGMA application_id = 7",
@@ -219,7 +219,7 @@ mod unusable {
     }
 
     #[test]
-    fn damage_is_told_and_left_alone() {
+    fn reports_damage_without_changing_the_file() {
         let (_folder, path) = written();
         let whole = fs::read(path).unwrap();
         let mut overwritten = whole.clone();
@@ -246,7 +246,7 @@ mod unusable {
     }
 
     #[test]
-    fn a_folder_that_is_a_file_is_told() {
+    fn reports_a_folder_that_is_a_file() {
         let (folder, _) = temporary();
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();
@@ -256,7 +256,7 @@ mod unusable {
     }
 
     #[test]
-    fn a_row_that_says_nothing_known_is_told_with_its_table() {
+    fn reports_an_unknown_value_with_its_table() {
         let (folder, path) = written();
         run(
             &path,
@@ -391,7 +391,7 @@ mod faults {
     }
 
     #[test]
-    fn a_full_disk_is_told_and_later_changes_pass() {
+    fn reports_a_full_disk_and_writes_later_changes() {
         let (folder, _) = temporary();
         let (path, lock) = folder::prepare(folder.path()).unwrap();
         let mut database = Database::open(path.clone(), lock, Faults::none()).unwrap();

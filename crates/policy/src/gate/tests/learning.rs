@@ -50,7 +50,7 @@ fn a_decrease_at_the_minimum_begins_an_epoch_too() {
 }
 
 #[test]
-fn what_each_verdict_does_to_rate_and_breaker() {
+fn each_verdict_moves_rate_and_breaker_as_documented() {
     let check = |strategy: &str, status: u16, verdict: Verdict, rate: f64, counts: (u32, u32)| {
         let mut bench = Bench::new(&[("strategy", strategy), ("initial_rate", "2")]);
         let permit = bench.permit(0.0);

@@ -253,11 +253,11 @@ fn new_settings_bring_the_rate_within_their_bounds() {
     let fixed = [("strategy", "fixed"), ("initial_rate", "7")];
     adopt(&mut bench, &fixed, 3.0);
     assert_eq!(bench.gate.rate(), 7.0);
-    assert_eq!(why(&bench).to_string(), "as newly configured");
+    assert_eq!(why(&bench).to_string(), "limited by new settings");
 }
 
 #[test]
-fn new_settings_keep_everyone_in_their_place() {
+fn new_settings_preserve_the_order_of_the_line() {
     let mut bench = Bench::aimd(&[("burst", "1")]);
     let _under_way = bench.permit(0.0);
     bench.says(0.0);

@@ -132,7 +132,7 @@ fn a_fixed_rate_is_known_so_a_hopeless_ask_is_refused() {
 }
 
 #[test]
-fn a_known_limit_is_kept_as_well_and_refuses_what_is_hopeless() {
+fn known_limit_applies_and_refuses_asks_that_cannot_meet_their_deadline() {
     let mut bench = Bench::aimd(&[("limits", "3/1m"), ("max_wait", "59s")]);
     for _ in 0..3 {
         assert_eq!(bench.says(0.0), "admit");
@@ -325,7 +325,7 @@ fn attempts_under_way_are_bounded_and_a_settle_lets_the_next_leave() {
 }
 
 #[test]
-fn a_disabled_gate_admits_everyone_and_learns_nothing() {
+fn disabled_gate_admits_every_ask_and_learns_nothing() {
     let mut bench = Bench::aimd(&[("enabled", "false")]);
     for _ in 0..100 {
         let permit = bench.permit(0.0);
