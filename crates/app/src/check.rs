@@ -1,7 +1,7 @@
-//! What settings come to: the worst case of every route, and what can never happen.
+//! The worst case of every route, and warnings about settings.
 //!
-//! Numbers that look harmless one by one multiply: attempts, waits and the traffic that retries add
-//! to an outage. This works them out from the same policies that will run, without running them.
+//! Attempts, waits and the traffic that retries add to an outage multiply. They are computed here from
+//! the same policies that will run, without running them.
 
 mod never;
 
@@ -14,16 +14,16 @@ use policy::budget::BudgetSettings;
 
 use crate::settings::Settings;
 
-/// What settings come to.
+/// The result of checking settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
-    /// Every way out, with its worst case.
+    /// Every route, with its worst case.
     pub routes: Vec<Route>,
     /// What has no effect, can never happen, or is dangerous.
     pub warnings: Vec<Warning>,
 }
 
-/// One way out and the worst that can become of one request on it.
+/// A route and the worst case of one request on it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Route {
     /// What kind of route.
@@ -34,10 +34,10 @@ pub struct Route {
     pub backoff: String,
     /// How many endpoints share its requests.
     pub endpoints: usize,
-    /// Sends that use attempts up, the first included, over all endpoints together.
+    /// Sends that count as attempts, the first included, over all endpoints together.
     pub attempts: u32,
-    /// Sends with those that use none up: one after each refresh of a credential. Waits that a
-    /// server names use none up either; time bounds them.
+    /// All sends, with those that do not count: one after each refresh of a credential. Sends after a
+    /// wait that a server named do not count either; time bounds them.
     pub sends: u32,
     /// The shortest and the longest that one request waits between its attempts.
     pub waits: (Duration, Duration),
@@ -88,22 +88,22 @@ pub struct Amplification {
 /// What ends waits that a server names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// A caller is kept waiting this long at most.
+    /// A caller waits this long at most.
     MaxWait(Duration),
     /// An operation is given up after this.
     ExpiresAfter(Duration),
 }
 
-/// Something about the settings that is allowed and yet hardly meant.
+/// A valid setting that is probably a mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     /// The section or setting.
     pub key: String,
-    /// What is the matter, as a sentence without a full stop.
+    /// What is wrong with it, as a sentence without a full stop.
     pub what: String,
 }
 
-/// Works out what `settings` come to.
+/// Computes worst cases and warnings.
 pub fn check(settings: &Settings) -> Report {
     let mut routes = Vec::new();
     routes.extend(pools(settings));

@@ -1,8 +1,8 @@
 //! What the command `tidegate` runs.
 //!
-//! Here is everything between what people write and what is decided in `policy`: the settings, read
-//! from file, environment and flags into types that cannot be wrong, and what they come to at worst.
-//! Nothing here parses arguments or prints.
+//! Settings, read from file, environment and flags into types that cannot be wrong; the gateway, the
+//! admin API and everything else that sends by the decisions of `policy`. Nothing here parses
+//! arguments or prints.
 
 pub mod admin;
 pub mod check;

@@ -1,8 +1,8 @@
 //! What may be shown of URLs, headers, bodies and of what servers say.
 //!
 //! Logs, metrics, error texts and consoles are read by more people than may know a secret. Each of
-//! these types wraps something that may hold one and has one `Display`, which shows what helps and
-//! leaves the rest out as `…`. What cannot be told apart from a secret is taken for one.
+//! these types wraps something that may hold one and has one `Display`, which replaces what may be
+//! secret by `…`. What could be a secret is taken for one.
 //!
 //! Everything shown is one line of at most [`MAX_SHOWN`] characters without control characters. The
 //! work is bounded by the length of the text.
@@ -134,7 +134,7 @@ macro_rules! debug_as_shown {
 
 debug_as_shown!(Url Header Text Body);
 
-/// Stands for what is left out.
+/// Shown in place of what is left out.
 const LEFT_OUT: &str = "…";
 
 /// What is shown so far.

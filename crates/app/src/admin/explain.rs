@@ -41,7 +41,7 @@ pub(super) async fn explain(
         None => {
             let keep = admin.state.configuration().settings().trails.keep;
             Err(Refused::not_found(format!(
-                "nothing is known of request `{id}`; trails of the last {keep} requests are kept (`trails.keep`), until the next restart"
+                "there is no trail of request `{id}`; the server has those of the last {keep} requests (`trails.keep`), until the next restart"
             )))
         }
     }

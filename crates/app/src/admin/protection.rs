@@ -18,7 +18,7 @@ use super::problem::Refused;
 
 /// Change the protection of a pool
 ///
-/// What the body does not name stays. The change is durable before the answer, and kept over
+/// What the body does not name stays. The change is durable before the response, and survives
 /// restarts and new configurations.
 #[utoipa::path(
     put, operation_id = "changeProtection", path = "/api/v1/pools/{pool}/protection", tag = "pools", params(PoolPath),

@@ -2,7 +2,7 @@
 //!
 //! The real ladder with the real settings, on a copy, in virtual time. Nothing is sent and no live
 //! endpoint is touched. Each request is sent when the pause before it is over. The endpoint
-//! stands for one of several, so it is protected unless protection is switched off.
+//! counts as one of several, so it is protected unless protection is switched off.
 
 use std::sync::Arc;
 use std::time::Duration;

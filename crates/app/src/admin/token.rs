@@ -1,6 +1,6 @@
 //! The token that opens the admin API.
 //!
-//! It is made at the first start, from the system's randomness, and kept in a file that only its
+//! It is made at the first start, from the system's randomness, and stored in a file that only its
 //! owner may read. A file that others may read is refused and not repaired: anyone who could read it
 //! has the token, and a new one has to be made.
 
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_one_is_refused() {
+    fn refuses_invalid_tokens() {
         let long = "x".repeat(600);
         for text in ["", "\n", "short", "two words of a token", &long] {
             assert!(Token::new(text).is_err(), "{text}");

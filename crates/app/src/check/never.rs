@@ -1,8 +1,7 @@
-//! What is allowed and yet hardly meant: settings without effect, what can never happen, and what is
-//! dangerous.
+//! Warnings about valid settings that are probably mistakes: those without effect, those that can
+//! never be reached, and dangerous ones.
 //!
-//! A value that is the default is never warned about, so that the default file is quiet even though
-//! it has every setting.
+//! There are no warnings about default values, because the default file has every setting.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -63,7 +62,7 @@ impl Warnings {
         }
         for (pattern, host) in settings.gates.iter() {
             let key = format!("gate.\"{pattern}\"");
-            // What is the matter with `[gate]` is not said again for those who take it from there.
+            // A warning about `[gate]` is not repeated for hosts that inherit it.
             let own = gate_warnings(&host.gate).into_iter();
             for (name, what) in own.filter(|warning| !everywhere.contains(warning)) {
                 self.add(join(&key, name), what);
@@ -122,7 +121,7 @@ impl Warnings {
         if !climbs {
             self.add(
                 key,
-                "never pauses and never disables: no status, no text and no failure counts",
+                "never pauses or disables an endpoint: no status, text or failure counts",
             );
         }
         let used = protection.disable_after() as usize;
@@ -167,7 +166,7 @@ impl Warnings {
         }
     }
 
-    /// A rule that an earlier one leaves nothing to.
+    /// Rules that an earlier one shadows.
     fn rules(&mut self, key: &str, rules: &[Rule]) {
         for (index, rule) in rules.iter().enumerate() {
             let earlier = rules[..index]
@@ -175,7 +174,7 @@ impl Warnings {
                 .position(|earlier| shadows(earlier, rule));
             if let Some(earlier) = earlier {
                 let what = format!(
-                    "never holds: `rule[{earlier}]` holds for the same answers and comes first"
+                    "never matches: `rule[{earlier}]` matches the same responses and comes first"
                 );
                 self.add(format!("{key}.rule[{index}]"), what);
             }
@@ -212,7 +211,7 @@ impl Warnings {
         }
     }
 
-    /// Secrets that travel in the open, and doors that stand open.
+    /// Unencrypted secrets, and networks that are open to redirects.
     fn exposure(&mut self, settings: &Settings) {
         for pool in settings.pools.values() {
             let endpoints = pool.endpoints.iter();
@@ -253,7 +252,7 @@ impl Warnings {
         if settings.http.replay_buffer == 0 {
             self.add(
                 "http.replay_buffer",
-                "keeps nothing: requests with a body are sent once",
+                "buffers nothing: requests with a body are sent once",
             );
         }
     }

@@ -137,8 +137,8 @@ fn warns_about_rules_that_never_match() {
         header = { name = 'server' }
         verdict = 'rejected'
     "), @r#"
-    gate."a.example.com".rule[1]: never holds: `rule[0]` holds for the same answers and comes first
-    gate."a.example.com".rule[3]: never holds: `rule[2]` holds for the same answers and comes first
+    gate."a.example.com".rule[1]: never matches: `rule[0]` matches the same responses and comes first
+    gate."a.example.com".rule[3]: never matches: `rule[2]` matches the same responses and comes first
     "#);
 }
 
@@ -206,7 +206,7 @@ fn warns_about_pool_settings_without_effect() {
     pool.one.protection: has settings that have no effect while it is off
     pool.one.backoff: allows 5 attempts, but the 3rd comes after `max_wait` (30s) at the earliest
     pool.one.retry_unsafe: sends POST and PATCH again even if the server has acted: they may happen twice
-    pool.two.protection: never pauses and never disables: no status, no text and no failure counts
+    pool.two.protection: never pauses or disables an endpoint: no status, text or failure counts
     pool.two.protection.pauses: from the 3rd on are never reached: `disable_after` is 2
     operation.quick.backoff: allows 5 attempts, but the 4th comes after `expires_after` (2s) at the earliest
     backoff.other: is used by no pool and no type of operation

@@ -18,7 +18,9 @@ impl Folder {
             match make(&path) {
                 Ok(()) => return Ok(Self(path)),
                 // Left behind by an earlier process with the same id.
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < MOST => {
+                Err(error)
+                    if error.kind() == io::ErrorKind::AlreadyExists && number < MAX_TRIES =>
+                {
                     number += 1;
                 }
                 Err(error) => return Err(error),
@@ -32,7 +34,7 @@ impl Folder {
 }
 
 /// After this many taken names, starting fails.
-const MOST: u32 = 1000;
+const MAX_TRIES: u32 = 1000;
 
 impl Drop for Folder {
     fn drop(&mut self) {

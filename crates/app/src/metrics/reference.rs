@@ -57,8 +57,8 @@ const BEHIND: &str = "
 Every label has a bound, so that requests cannot fill a database.
 
 - `key` is the key of a gate. The 100 keys with the most attempts are shown by name, and so are the 100 gates
-  that admitted most; `_other` stands for the rest. Which keys are shown is decided at each scrape. Attempts count
-  where their key is shown at that time, by name or as `_other`, and stay there, so that no count ever goes back. Beyond
+  that admitted most; `_other` is the rest. Which keys are shown is decided at each scrape. Attempts count
+  where their key is shown at that time, by name or as `_other`, and stay there, so that no count ever decreases. Beyond
   10 000 keys, new ones count as `_other` until others are no longer used.
 - `route` is the name of a pool; at most 1000, then `_other`.
 - `outcome`, `verdict`, `reason`, `state` and `attempt` are closed lists of words. What never happened is left

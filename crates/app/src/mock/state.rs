@@ -213,7 +213,7 @@ impl Locked {
     }
 }
 
-/// How many addresses are told apart.
+/// How many addresses are counted separately.
 const MAX_CLIENTS: usize = 10_000;
 
 /// A request that arrives this soon after a `Retry-After` was sent may have been sent before that

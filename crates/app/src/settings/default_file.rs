@@ -31,7 +31,7 @@ pub fn default_file() -> String {
     file
 }
 
-const INTRODUCTION: &str = r#"# Settings of Tidegate, with their defaults. `tidegate check` shows what a file like this one comes to.
+const INTRODUCTION: &str = r#"# Settings of Tidegate, with their defaults. `tidegate check` shows the worst cases of a file like this one.
 #
 # Lines that begin with `# ` explain. Lines that begin with `#` alone are examples: remove it to use
 # them. Durations have a unit: "500ms", "30s", "5m", "1h", "1d". Every setting can be given in the
@@ -80,7 +80,7 @@ fn gate_host(file: &mut String, gate: &Section) {
         return;
     };
     heading(file, host.about, "#[gate.\"*.example.com\"]");
-    file.push_str("# Slower than anywhere else.\n#max_rate = 50\n");
+    file.push_str("# Slower than the default.\n#max_rate = 50\n");
     if let Some(share) = host.setting("share") {
         _ = writeln!(file, "# {}\n#share = true", share.description());
     }

@@ -46,7 +46,7 @@ impl Environment for Process {
 }
 
 /// The same, but plain files only. The operator may give the process a pipe; a pipe that the admin API
-/// names could block for ever.
+/// names could block indefinitely.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PlainFiles;
 

@@ -13,7 +13,7 @@ policy::settings! {
     pub struct HttpOptions;
     /// `[http]` as it is written.
     pub struct HttpValues(pub) {
-        /// Until a connection stands, with name lookup and TLS.
+        /// Until a connection is established, with name lookup and TLS.
         connect_timeout: Duration = "5s", Kind::POSITIVE;
         /// From the end of a request to the first byte of its response.
         first_byte_timeout: Duration = "60s", Kind::POSITIVE;
@@ -41,7 +41,7 @@ policy::settings! {
 /// `[http]`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Http {
-    /// Until a connection stands, name lookup and TLS included.
+    /// Until a connection is established, name lookup and TLS included.
     pub connect_timeout: Duration,
     /// From the request's end to the response's first byte.
     pub first_byte_timeout: Duration,
@@ -88,7 +88,7 @@ policy::settings! {
     /// `[trails]`: decision trails.
     #[derive(Eq)]
     pub struct Trails(pub) {
-        /// How many are kept in memory; the oldest goes first.
+        /// How many are held in memory; the oldest is dropped first.
         keep: u32 = "10_000", Kind::whole(0, 10_000_000);
     }
 
@@ -96,7 +96,7 @@ policy::settings! {
     pub struct FetchOptions;
     /// `[fetch]`: fetching and jobs.
     pub struct Fetch(pub) {
-        /// Sent as User-Agent; VERSION stands for the version of Tidegate.
+        /// Sent as User-Agent; VERSION is replaced by the version of Tidegate.
         user_agent: String = "tidegate/VERSION", Kind::TEXT;
         /// Whether robots.txt is obeyed.
         robots: bool = "true", Kind::Switch;
@@ -106,11 +106,11 @@ policy::settings! {
         max_body: Size = "16MiB", value::BOUNDED_SIZE;
         /// How many redirects in a row are followed.
         max_redirects: u32 = "10", Kind::whole(0, 100);
-        /// How many links away from the first page a crawl goes.
+        /// How many links away from the first page a crawl follows.
         depth: u32 = "5", Kind::whole(0, 1000);
         /// Requests in flight at once, over all hosts.
         concurrency: u32 = "256", Kind::whole(1, 100_000);
-        /// Without any success for this long at a gate that refuses, its requests are given up.
+        /// Without any success for this long at a gate that refuses, its requests end as gave_up.
         give_up_after: Duration = "60s", Kind::POSITIVE;
     }
 
@@ -121,7 +121,7 @@ policy::settings! {
     pub struct Jobs(pub) {
         /// How many jobs run at once.
         max_running: u32 = "2", Kind::whole(1, 1000);
-        /// How long finished jobs and their reports are kept.
+        /// How long finished jobs and their reports are stored.
         retain: Duration = "30d", Kind::POSITIVE;
         /// Status requests per client and job; more are answered 429.
         status_limit: Limit = "60/1m", Limit::KIND;

@@ -19,13 +19,13 @@ policy::settings! {
     pub struct OperationValues(pub) {
         /// Which backoff they have.
         backoff: String = "standard", Kind::NameOf("backoff");
-        /// From being accepted until they are given up.
+        /// How long after they were accepted they expire.
         expires_after: Duration = "24h", Kind::POSITIVE;
         /// How many are sent at once per destination.
         concurrency: u32 = "16", Kind::whole(1, 100_000);
         /// The longest body that is accepted.
         max_body: Size = "1MiB", value::BOUNDED_SIZE;
-        /// How long finished ones are kept; failed ones and conflicts stay until a person handles them.
+        /// How long finished ones are stored; failed ones and conflicts stay until a person handles them.
         retain: Duration = "7d", Kind::POSITIVE;
         /// What resolves a conflict: none, ours, theirs or json (a three-way merge).
         merge: String = "none", Kind::Choice(&["none", "ours", "theirs", "json"]);
@@ -153,9 +153,9 @@ pub struct Credential {
 pub struct Refresh {
     /// Where new tokens are obtained.
     pub token_url: Url,
-    /// Who asks.
+    /// Identifies this client.
     pub client_id: Secret,
-    /// With which secret.
+    /// Its secret.
     pub client_secret: Secret,
     /// The token that a new one is obtained with.
     pub refresh_token: Secret,

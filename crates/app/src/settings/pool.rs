@@ -21,7 +21,7 @@ policy::settings! {
     pub struct PoolOptions;
     /// The values of `[pool.NAME]`.
     pub struct PoolValues(pub) {
-        /// Which endpoint is asked first: least_loaded, round_robin or first (in the order of the list).
+        /// Which endpoint is chosen: least_loaded, round_robin or first (in the order of the list).
         balance: Balance = "least_loaded", Balance::KIND;
         /// Which backoff its requests have.
         backoff: String = "standard", Kind::NameOf("backoff");
@@ -37,11 +37,11 @@ policy::settings! {
     pub struct EndpointOptions {
         /// Its name within the pool.
         name: String = none, value::ENDPOINT_NAME;
-        /// What the rest of a request's path is put behind.
+        /// The URL that the rest of a request's path is appended to.
         url: String = none, value::URL;
         /// Certificates that its server may have been signed by, besides the system's.
         ca: String = none, value::FILE;
-        /// The certificate that is shown to its server.
+        /// The client certificate.
         client_cert: String = none, value::FILE;
         /// The private key of that certificate.
         client_key: String = none, value::FILE;

@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(gate["decrease"]["exclusiveMaximum"], 1.0);
         assert_eq!(
             gate["max_wait"]["description"],
-            "How long a caller may be kept waiting."
+            "How long a caller may wait."
         );
         let pool = &schema["properties"]["pool"]["additionalProperties"];
         assert_eq!(pool["properties"]["credential"].get("default"), None);

@@ -1,4 +1,4 @@
-//! Secrets: where they are kept, and a type that never shows them.
+//! Secrets: references to them, and a type that never shows them.
 //!
 //! A settings file is copied, committed and pasted into tickets, so a secret in it is written as
 //! `env:NAME` or `file:PATH`, after a word such as `Bearer` if need be: `Bearer env:KEY`. The
@@ -28,7 +28,7 @@ use super::environment::Environment;
 pub struct Secret(Box<str>);
 
 impl Secret {
-    /// Keeps a value from being seen.
+    /// Wraps a value.
     pub fn new(value: impl Into<Box<str>>) -> Self {
         Self(value.into())
     }
@@ -206,7 +206,7 @@ fn checked<'a>(value: &'a str, from: &str) -> Result<&'a str, String> {
             "{from} is longer than {MAX_BYTES} bytes, expected a secret"
         ));
     }
-    // What stands for bytes of a variable that are no text.
+    // The replacement for bytes of a variable that are not UTF-8.
     if value.contains('\u{fffd}') {
         return Err(format!("{from} is not UTF-8"));
     }

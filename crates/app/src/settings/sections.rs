@@ -36,7 +36,7 @@ sections! {
         one("poll", &POLL), one("operation", &OPERATIONS), one("credential", &CREDENTIALS),
         one("fetch", &FETCH), one("jobs", &JOBS), one("telemetry", &TELEMETRY),
     ]);
-    SERVER: "server", "Where Tidegate listens and keeps its data.", [ServerOptions], with(&[
+    SERVER: "server", "Where Tidegate listens and stores its data.", [ServerOptions], with(&[
         in_line(
             one("tls", &TLS),
             "Certificates of the data plane, from PEM files; client_ca asks clients for theirs.",
@@ -50,15 +50,15 @@ sections! {
     ]);
     TLS: "server.tls", "Certificates of a listener.", [TlsOptions];
     STORAGE: "storage",
-        "Everything is in the data folder by default; servers are for several machines that share.",
+        "Shared storage for several machines; by default everything is in the data folder.",
         [StorageOptions];
-    GATE: "gate", "Gates: the pace, the breaker and the waiting line of every host and endpoint.",
+    GATE: "gate", "Gates: the rate, the breaker and the waiting line of every host and endpoint.",
         [GateOptions], named(Name::Host, &GATE_HOST);
     GATE_HOST: "gate.HOST",
         "The same for one host, or with \"*.example.com\" for all below it; the rest is as in [gate].",
         [GateOptions, ShareOptions], with(&[list("rule", &RULE)]);
     RULE: "rule",
-        "What you know of the responses; the first rule that fits wins, before everything built in.",
+        "Rules that classify responses; the first that matches wins, before the built-in ones.",
         [RuleOptions], with(&[in_line(
             one("header", &RULE_HEADER),
             "And with a header of this name, in which these words are found; any value if left out.",
@@ -67,7 +67,7 @@ sections! {
     RULE_HEADER: "rule.header", "The header of a rule.", [HeaderOptions];
     BACKOFFS: "backoff", "", [], named(Name::Word, &BACKOFF);
     BACKOFF: "backoff.NAME",
-        "Backoffs: how often and how soon one request is sent again. Own ones may be added, and begin as standard.",
+        "Backoffs: how often and how soon one request is sent again. Others may be added; what they leave out is as in standard.",
         [BackoffOptions];
     POOLS: "pool", "", [], named(Name::Word, &POOL);
     POOL: "pool.NAME", "Pools: endpoints that can do the same work, served at http://listen/NAME/…",
@@ -89,7 +89,7 @@ sections! {
         r#"{ authorization = "Bearer env:KEY_A" }"#,
     )]);
     PROTECTION: "pool.NAME.protection",
-        "Pauses after errors, so that a failing endpoint is left alone and the others do its work.",
+        "Pauses a failing endpoint, so that the others do its work.",
         [LadderOptions];
     FORWARD: "forward", "HTTP_PROXY mode, off unless hosts are allowed.", [ForwardOptions];
     NETWORK: "network", "What may be dialled besides public addresses.", [NetworkOptions];
@@ -97,7 +97,7 @@ sections! {
     CLIENT: "client.NAME", "Who may use the data plane; required when listen is not loopback.", [ClientOptions];
     HTTP: "http", "Times and sizes of single requests.", [HttpOptions];
     RETRY_BUDGET: "retry_budget",
-        "How many retries there may be per key, so that retries do not double an outage.",
+        "How many retries there may be per key, so that they do not multiply the load in an outage.",
         [BudgetOptions];
     TRAILS: "trails", "Decision trails, which `tidegate explain` shows.", [TrailsOptions];
     RUN: "run", "`tidegate run`: a command per item, paced by recent failures.", [FailureQueueOptions];

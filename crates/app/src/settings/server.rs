@@ -90,8 +90,8 @@ policy::settings! {
     }
 }
 
-/// Checks `[storage]` and refuses it: this build has no shared storage, and a setting that changes
-/// nothing would make several machines believe that they share.
+/// Checks `[storage]` and refuses it: this build has no shared storage, and several machines would
+/// silently not share.
 pub(crate) fn refuse_storage(reader: &Reader<'_>) {
     let storage = reader.options::<StorageOptions>();
     for (name, value, schemes) in [
@@ -187,7 +187,7 @@ pub(crate) fn read_clients(
         clients.insert(name.to_owned(), Client { token });
     }
     if !listen.ip().is_loopback() && !reader.is_written() {
-        server.expected("listen", "a loopback address, or a section `[client.NAME]` with a token: anything else would serve everyone");
+        server.expected("listen", "a loopback address, or a section `[client.NAME]` with a token: any other address is open to other machines");
     }
     clients
 }

@@ -262,7 +262,7 @@ fn reports_every_problem_in_one_run() {
     t.toml:15:20: `gate.strategy` is `aimed`, expected `adaptive`, `aimd` or `fixed`; did you mean `aimd`?
     t.toml:16:10: `gates`: unknown setting; did you mean `gate`?
     t.toml:19:20: `http.max_body` is `1 elephant`, expected a number with a unit such as `64KiB` or `1MiB`, or `none`
-    t.toml:20:25: `http.replay_buffer` is `none`, expected a size such as `1MiB`; what is kept in memory has a bound
+    t.toml:20:25: `http.replay_buffer` is `none`, expected a size such as `1MiB`; a buffer in memory needs a bound
     t.toml:22:18: `forward.allow[0]` is `https://example.com`, expected a host without scheme and port, such as `api.example.com` or `*.example.com`
     t.toml:22:41: `forward.allow[1]` is `*`, expected a name of letters, digits, `-` and `_` with dots between
     t.toml:24:18: `network.allow[0]` is `10.1.2.3/8`, expected a network whose address ends with zeros, such as `10.1.0.0/16`
@@ -443,7 +443,7 @@ fn allows_references_of_the_file_and_of_server_secrets() {
 
 #[test]
 fn refuses_to_serve_the_network_without_clients() {
-    assert_snapshot!(problems("[server]\nlisten = '0.0.0.0:7070'"), @"t.toml:2:10: `server.listen` is `0.0.0.0:7070`, expected a loopback address, or a section `[client.NAME]` with a token: anything else would serve everyone");
+    assert_snapshot!(problems("[server]\nlisten = '0.0.0.0:7070'"), @"t.toml:2:10: `server.listen` is `0.0.0.0:7070`, expected a loopback address, or a section `[client.NAME]` with a token: any other address is open to other machines");
     load("[server]\nlisten = '0.0.0.0:7070'\n[client.a]\ntoken = 'env:KEY_A'");
     load("[server]\nlisten = '[::1]:0'\nadmin = '[::1]:0'");
 }

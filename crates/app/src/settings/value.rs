@@ -46,7 +46,7 @@ formats! {
     FILE: "file", "\"file:/etc/tls/cert.pem\"", Some("^file:."), file;
     /// A size or `none`.
     SIZE: "size", "\"1MiB\"", Some("^(none|[0-9_]+ ?(B|[KMG]iB|[kMG]B))$"), str::parse::<Size>;
-    /// A size of something that is kept in memory.
+    /// A size of something that is held in memory.
     BOUNDED_SIZE: "size", "\"1MiB\"", Some("^[0-9_]+ ?(B|[KMG]iB|[kMG]B)$"), bounded;
     /// Bytes per second.
     BYTE_RATE: "rate", "\"1KiB/s\"", Some("^[0-9_]+ ?(B|[KMG]iB|[kMG]B)/s$"), byte_rate;
@@ -125,7 +125,7 @@ const MAX_SIZE: u64 = 1 << 40;
 /// A size that has a bound.
 pub(crate) fn bounded(text: &str) -> Result<u64, &'static str> {
     match text.parse()? {
-        Size::None => Err("a size such as `1MiB`; what is kept in memory has a bound"),
+        Size::None => Err("a size such as `1MiB`; a buffer in memory needs a bound"),
         Size::Bytes(bytes) => Ok(bytes),
     }
 }

@@ -143,7 +143,7 @@ fn path_of(name: &str, root: &Table) -> Result<Vec<String>, String> {
     Ok(path)
 }
 
-/// The name in the file that the part stands for, or a new one where that can be.
+/// The name in the file that the part means, or a new one where that is allowed.
 fn own_name(part: &str, kind: Name, table: Option<&Table>) -> Result<String, String> {
     let written = table.into_iter().flat_map(|table| &table.entries);
     let is_meant = |name: &str| in_capitals(name) == part.to_ascii_uppercase();

@@ -466,7 +466,7 @@ fn read_header(
         .parse()
         .map_err(|error: store::InvalidReference| invalid_header(written, &error.to_string()))?;
     if !settings.allows_reference(reference.as_str()) {
-        // Not read: whether a file exists is not for everyone with the token to learn.
+        // Not read: the admin token must not be a way to find out which files exist.
         return Err(invalid_header(written, NOT_ALLOWED));
     }
     let secret = settings::follow(reference.as_str(), &PlainFiles);

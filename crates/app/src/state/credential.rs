@@ -1,7 +1,7 @@
 //! Tokens that are renewed when a server does not accept them any more.
 //!
-//! One refresh serves all requests of a credential, and goes through a gate as everything that
-//! leaves. There is no token at first: the first request fetches one.
+//! One refresh serves all requests of a credential, and passes a gate as every request does. There
+//! is no token at first: the first request fetches one.
 //!
 //! Many servers issue a new refresh token with every token and revoke the old one. The new one is
 //! stored before the token is used, so that a restart continues with it. A refresh runs to its end
@@ -35,7 +35,7 @@ pub struct AccessToken {
 
 impl AccessToken {
     /// The credential of this name; it is fetched through a gate of `core`, and a refresh token that
-    /// replaces the configured one is kept in `store`.
+    /// replaces the configured one is saved in `store`.
     pub(super) fn new(
         name: &str,
         settings: &settings::Credential,

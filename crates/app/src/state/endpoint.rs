@@ -23,9 +23,9 @@ pub struct UpstreamEndpoint {
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// Its name as a header's value.
     pub name: HeaderValue,
-    /// What the owner of the settings knows of its answers: of the pool's, then of the host's.
+    /// The rules for its responses: the pool's, then the host's.
     pub rules: Arc<[Rule]>,
-    /// What its attempts come to.
+    /// Where its attempts are counted.
     pub metrics: Arc<KeyMetrics>,
 }
 

@@ -93,7 +93,7 @@ impl Pending {
     /// Waits until the thread has ended, for at most this long.
     pub(super) fn wait_until_done(&self, at_most: Duration) {
         let state = self.lock();
-        // The caller goes on either way.
+        // The caller continues either way.
         _ = self
             .done
             .wait_timeout_while(state, at_most, |state| !state.is_done);

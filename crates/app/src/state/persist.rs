@@ -5,7 +5,7 @@
 //! seconds, and written where a restart would make a difference. One thread does all of it, behind
 //! the traffic: no request waits for the disk.
 //!
-//! When the store fails, traffic goes on. What was lost is written again once a write succeeds,
+//! When the store fails, traffic continues. What was lost is written again once a write succeeds,
 //! because everything is in memory.
 
 use std::collections::HashSet;
@@ -244,7 +244,7 @@ impl State {
 const BATCH_ROWS: usize = 1024;
 
 /// The thread that writes. Dropping this writes the rest as [`Persister::finish`] does, but does not
-/// wait for a stuck disk for ever.
+/// wait for a stuck disk indefinitely.
 #[derive(Debug)]
 pub struct Persister {
     pending: Arc<Pending>,

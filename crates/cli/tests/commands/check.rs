@@ -399,7 +399,7 @@ fn check_reports_problems_of_the_environment() {
     --- stderr
     error: TIDEGATE_GATE_MAX_RATE: not a setting; did you mean `TIDEGATE_GATE__MAX_RATE`?
     error: TIDEGATE_GATE__MAX_WAIT: `gate.max_wait` is `5`, expected a number with a unit such as `500ms`, `30s` or `5m`
-    error: TIDEGATE_SERVER__LISTEN: `server.listen` is `0.0.0.0:7070`, expected a loopback address, or a section `[client.NAME]` with a token: anything else would serve everyone
+    error: TIDEGATE_SERVER__LISTEN: `server.listen` is `0.0.0.0:7070`, expected a loopback address, or a section `[client.NAME]` with a token: any other address is open to other machines
     hint: `tidegate config default` prints every setting with its default
     ");
 }

@@ -19,13 +19,13 @@ fn beginning(args: &str) -> String {
 #[test]
 fn default_file() {
     assert_snapshot!(beginning("config default"), @r#"
-    # Settings of Tidegate, with their defaults. `tidegate check` shows what a file like this one comes to.
+    # Settings of Tidegate, with their defaults. `tidegate check` shows the worst cases of a file like this one.
     #
     # Lines that begin with `# ` explain. Lines that begin with `#` alone are examples: remove it to use
     # them. Durations have a unit: "500ms", "30s", "5m", "1h", "1d". Every setting can be given in the
     # environment instead, TIDEGATE_GATE__MAX_RATE for `max_rate` of `[gate]`.
 
-    # Where Tidegate listens and keeps its data.
+    # Where Tidegate listens and stores its data.
     [server]
     # The data plane, where programs send their requests; anything but loopback needs clients.
     listen = "127.0.0.1:7070"
@@ -48,7 +48,7 @@ fn schema() {
         "backoff": {
           "additionalProperties": {
             "additionalProperties": false,
-            "description": "Backoffs: how often and how soon one request is sent again. Own ones may be added, and begin as standard.",
+            "description": "Backoffs: how often and how soon one request is sent again. Others may be added; what they leave out is as in standard.",
             "properties": {
               "base": {
                 "default": "1s",

@@ -42,7 +42,7 @@ fn gate() {
     leaves at once: a token was there, 2 requests per second
     waits for a token: 2 requests per second, leaves at 0.498 s
     waits for a token: 2 requests per second, one ahead in line, leaves at 0.998 s
-    success because of status 200; 3 requests per second, raised: answers come fast and none is refused; the breaker is closed
+    success because of status 200; 3 requests per second, raised: responses are fast and none is refused; the breaker is closed
     leaves the line: its turn and a token, 3 requests per second
     leaves the line: its turn and a token, 3 requests per second
     throttled because of status 429; 1.05 requests per second, lowered: the server refused and named a wait; the breaker is closed; held until 3.5 s (`retry-after`)

@@ -432,7 +432,7 @@ fn gates_lists_nothing_and_explain_knows_nothing_before_a_request() {
     assert_snapshot!(served.ask("explain 000000000000000000000000"), @"
     exit 1
     --- stderr
-    error: nothing is known of request `000000000000000000000000`; trails of the last 10000 requests are kept (`trails.keep`), until the next restart
+    error: there is no trail of request `000000000000000000000000`; the server has those of the last 10000 requests (`trails.keep`), until the next restart
     ");
     assert_snapshot!(served.ask("explain 7"), @"
     exit 2

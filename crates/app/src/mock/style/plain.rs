@@ -66,7 +66,7 @@ fn message(planned: &PlannedResponse) -> String {
             "unavailable: everything is busy and the queue is full".to_owned()
         }
         ResponseReason::Outage => "unavailable: the server is away".to_owned(),
-        ResponseReason::RandomFailure => "it failed by chance".to_owned(),
+        ResponseReason::RandomFailure => "random failure".to_owned(),
         ResponseReason::Success | ResponseReason::Script => status_text(planned.status),
     }
 }
