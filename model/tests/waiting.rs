@@ -301,7 +301,11 @@ fn waiting_ask_leaves_or_expires_at_its_deadline() {
                 Ok(permit) => {
                     permit.settle(&ok());
                 }
-                Err(refusal) => assert_eq!(refusal.reason(), Reason::Deadline),
+                // The one permit may still be out, or be back and not collected in time.
+                Err(refusal) => assert!(
+                    matches!(refusal.reason(), Reason::InFlight | Reason::Deadline),
+                    "{refusal}"
+                ),
             },
         );
         let settles = spawn(move || {
