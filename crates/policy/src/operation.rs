@@ -21,7 +21,7 @@ use crate::item::{Step, TerminalReason};
 
 /// Where an operation is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum State {
+pub enum OperationState {
     /// Waiting for a worker.
     Available,
     /// A worker has it.
@@ -34,11 +34,11 @@ pub enum State {
     Failed(TerminalReason),
     /// The server has something else; waits for a rule or a person.
     Conflict,
-    /// A person took it back.
+    /// A person cancelled it.
     Cancelled,
 }
 
-impl State {
+impl OperationState {
     /// The word for it in records, the API and the console.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -68,7 +68,7 @@ impl State {
     }
 }
 
-impl fmt::Display for State {
+impl fmt::Display for OperationState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -76,7 +76,7 @@ impl fmt::Display for State {
 
 /// What happens to an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Event {
+pub enum OperationEvent {
     /// A worker takes it; a retryable one when its time has come.
     Claim,
     /// It was delivered.
@@ -101,11 +101,11 @@ pub enum Event {
     Resolve(Resolution),
     /// A person wants it tried again.
     Retry,
-    /// A person takes it back.
+    /// A person cancels it.
     Cancel,
 }
 
-impl Event {
+impl OperationEvent {
     /// What a worker reports after an attempt; `None` while the credential is being refreshed,
     /// when it still runs.
     pub const fn of_step(step: Step) -> Option<Self> {
@@ -164,10 +164,10 @@ impl Resolution {
 /// now and then; three times in a row is not a race any more.
 pub const MAX_MERGES: u8 = 3;
 
-/// What of an operation decides its moves: small, and kept with it.
+/// What of an operation decides its transitions: small, and stored with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Operation {
-    state: State,
+    state: OperationState,
     merges: u8,
 }
 
@@ -175,18 +175,18 @@ impl Operation {
     /// A new one, waiting for a worker.
     pub const fn new() -> Self {
         Self {
-            state: State::Available,
+            state: OperationState::Available,
             merges: 0,
         }
     }
 
-    /// One that was kept.
-    pub const fn restore(state: State, merges: u8) -> Self {
+    /// One that was stored.
+    pub const fn restore(state: OperationState, merges: u8) -> Self {
         Self { state, merges }
     }
 
-    /// Where it is.
-    pub const fn state(self) -> State {
+    /// Its state.
+    pub const fn state(self) -> OperationState {
         self.state
     }
 
@@ -198,13 +198,13 @@ impl Operation {
     /// Where `event` takes it.
     ///
     /// ```
-    /// use policy::operation::{Event, Operation, State};
+    /// use policy::operation::{OperationEvent, Operation, OperationState};
     ///
-    /// let running = Operation::new().apply(Event::Claim).unwrap().operation;
-    /// let done = running.apply(Event::Complete).unwrap().operation;
-    /// assert_eq!(done.state(), State::Completed);
+    /// let running = Operation::new().apply(OperationEvent::Claim).unwrap().operation;
+    /// let done = running.apply(OperationEvent::Complete).unwrap().operation;
+    /// assert_eq!(done.state(), OperationState::Completed);
     /// assert_eq!(
-    ///     done.apply(Event::Retry).unwrap_err().to_string(),
+    ///     done.apply(OperationEvent::Retry).unwrap_err().to_string(),
     ///     "cannot retry an operation that is completed"
     /// );
     /// ```
@@ -212,51 +212,72 @@ impl Operation {
     /// # Errors
     ///
     /// If that cannot happen now. Nothing has changed then.
-    pub fn apply(self, event: Event) -> Result<Move, Illegal> {
-        let illegal = Illegal {
+    pub fn apply(self, event: OperationEvent) -> Result<Transition, IllegalTransition> {
+        let illegal = IllegalTransition {
             state: self.state,
             event,
         };
         let to = match (self.state, event) {
-            (State::Available | State::Retryable, Event::Claim) => State::Running,
-            (State::Available | State::Retryable, Event::Expire) => {
-                State::Failed(TerminalReason::Expired)
+            (OperationState::Available | OperationState::Retryable, OperationEvent::Claim) => {
+                OperationState::Running
             }
-            (State::Running, Event::Complete) | (State::Conflict, Event::Reconcile) => {
-                State::Completed
+            (OperationState::Available | OperationState::Retryable, OperationEvent::Expire) => {
+                OperationState::Failed(TerminalReason::Expired)
             }
-            (State::Running, Event::Postpone | Event::LeaseLost) => State::Retryable,
-            (State::Running, Event::Release) => State::Available,
-            (State::Running, Event::Conflict) => State::Conflict,
-            (State::Running, Event::Fail(reason)) => failed(reason),
-            (State::Conflict, Event::Merge) if self.merges < MAX_MERGES => State::Available,
-            (State::Conflict, Event::Resolve(Resolution::Resend | Resolution::Replace))
-            | (State::Failed(_) | State::Cancelled | State::Retryable, Event::Retry) => {
-                State::Available
+            (OperationState::Running, OperationEvent::Complete)
+            | (OperationState::Conflict, OperationEvent::Reconcile) => OperationState::Completed,
+            (OperationState::Running, OperationEvent::Postpone | OperationEvent::LeaseLost) => {
+                OperationState::Retryable
             }
-            (State::Conflict, Event::Resolve(Resolution::Discard) | Event::Cancel)
+            (OperationState::Running, OperationEvent::Release) => OperationState::Available,
+            (OperationState::Running, OperationEvent::Conflict) => OperationState::Conflict,
+            (OperationState::Running, OperationEvent::Fail(reason)) => failed(reason),
+            (OperationState::Conflict, OperationEvent::Merge) if self.merges < MAX_MERGES => {
+                OperationState::Available
+            }
+            (
+                OperationState::Conflict,
+                OperationEvent::Resolve(Resolution::Resend | Resolution::Replace),
+            )
             | (
-                State::Available | State::Running | State::Retryable | State::Failed(_),
-                Event::Cancel,
-            ) => State::Cancelled,
+                OperationState::Failed(_) | OperationState::Cancelled | OperationState::Retryable,
+                OperationEvent::Retry,
+            ) => OperationState::Available,
+            (
+                OperationState::Conflict,
+                OperationEvent::Resolve(Resolution::Discard) | OperationEvent::Cancel,
+            )
+            | (
+                OperationState::Available
+                | OperationState::Running
+                | OperationState::Retryable
+                | OperationState::Failed(_),
+                OperationEvent::Cancel,
+            ) => OperationState::Cancelled,
             _ => return Err(illegal),
         };
-        Ok(self.moved(to, event))
+        Ok(self.transition(to, event))
     }
 
-    fn moved(self, to: State, event: Event) -> Move {
+    fn transition(self, to: OperationState, event: OperationEvent) -> Transition {
         let (merges, body) = match event {
-            Event::Merge => (self.merges + 1, Body::New),
-            Event::Resolve(Resolution::Replace) => (0, Body::New),
-            Event::Resolve(Resolution::Resend | Resolution::Discard) | Event::Retry => {
-                (0, Body::Same)
-            }
+            OperationEvent::Merge => (self.merges + 1, Body::New),
+            OperationEvent::Resolve(Resolution::Replace) => (0, Body::New),
+            OperationEvent::Resolve(Resolution::Resend | Resolution::Discard)
+            | OperationEvent::Retry => (0, Body::Same),
             _ => (self.merges, Body::Same),
         };
-        let anew = matches!(event, Event::Merge | Event::Retry | Event::Resolve(_));
-        Move {
+        let restarts = matches!(
+            event,
+            OperationEvent::Merge | OperationEvent::Retry | OperationEvent::Resolve(_)
+        );
+        Transition {
             operation: Self { state: to, merges },
-            attempts: if anew { Attempts::Anew } else { Attempts::Kept },
+            attempts: if restarts {
+                Attempts::Restarted
+            } else {
+                Attempts::Kept
+            },
             body,
         }
     }
@@ -269,10 +290,10 @@ impl Default for Operation {
 }
 
 /// Reasons that are states of their own go there, however a worker reports them.
-const fn failed(reason: TerminalReason) -> State {
+const fn failed(reason: TerminalReason) -> OperationState {
     match reason {
-        TerminalReason::Conflict => State::Conflict,
-        TerminalReason::Cancelled => State::Cancelled,
+        TerminalReason::Conflict => OperationState::Conflict,
+        TerminalReason::Cancelled => OperationState::Cancelled,
         TerminalReason::Exhausted
         | TerminalReason::Rejected
         | TerminalReason::AuthFailed
@@ -280,13 +301,13 @@ const fn failed(reason: TerminalReason) -> State {
         | TerminalReason::Expired
         | TerminalReason::Disabled
         | TerminalReason::GaveUp
-        | TerminalReason::BreakerOpen => State::Failed(reason),
+        | TerminalReason::BreakerOpen => OperationState::Failed(reason),
     }
 }
 
-/// A move that was made, and what goes with it.
+/// A transition that was made, and what goes with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Move {
+pub struct Transition {
     /// The operation as it is now.
     pub operation: Operation,
     /// What becomes of the attempts it has used up.
@@ -300,8 +321,8 @@ pub struct Move {
 pub enum Attempts {
     /// They stay used up.
     Kept,
-    /// It has all of them again: a person began anew.
-    Anew,
+    /// It has all of them again: a person, or a merge, started it again.
+    Restarted,
 }
 
 /// Whether what is sent stays the same.
@@ -313,23 +334,23 @@ pub enum Body {
     New,
 }
 
-/// A move that cannot be made.
+/// A transition that cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Illegal {
+pub struct IllegalTransition {
     /// The state it is in, and stays in.
-    pub state: State,
+    pub state: OperationState,
     /// What was to happen.
-    pub event: Event,
+    pub event: OperationEvent,
 }
 
-impl fmt::Display for Illegal {
+impl fmt::Display for IllegalTransition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (event, state) = (self.event.as_str(), self.state);
         write!(f, "cannot {event} an operation that is {state}")
     }
 }
 
-impl std::error::Error for Illegal {}
+impl std::error::Error for IllegalTransition {}
 
 #[cfg(test)]
 mod tests {
@@ -337,87 +358,110 @@ mod tests {
 
     use super::*;
 
-    const EXHAUSTED: State = State::Failed(TerminalReason::Exhausted);
+    const EXHAUSTED: OperationState = OperationState::Failed(TerminalReason::Exhausted);
 
-    const STATES: [State; 7] = [
-        State::Available,
-        State::Running,
-        State::Retryable,
-        State::Completed,
+    const STATES: [OperationState; 7] = [
+        OperationState::Available,
+        OperationState::Running,
+        OperationState::Retryable,
+        OperationState::Completed,
         EXHAUSTED,
-        State::Conflict,
-        State::Cancelled,
+        OperationState::Conflict,
+        OperationState::Cancelled,
     ];
 
-    fn events() -> Vec<Event> {
+    fn events() -> Vec<OperationEvent> {
         let resolutions = [Resolution::Resend, Resolution::Discard, Resolution::Replace];
         let mut events = vec![
-            Event::Claim,
-            Event::Complete,
-            Event::Postpone,
-            Event::Conflict,
-            Event::Release,
-            Event::LeaseLost,
-            Event::Expire,
-            Event::Merge,
-            Event::Reconcile,
-            Event::Retry,
-            Event::Cancel,
+            OperationEvent::Claim,
+            OperationEvent::Complete,
+            OperationEvent::Postpone,
+            OperationEvent::Conflict,
+            OperationEvent::Release,
+            OperationEvent::LeaseLost,
+            OperationEvent::Expire,
+            OperationEvent::Merge,
+            OperationEvent::Reconcile,
+            OperationEvent::Retry,
+            OperationEvent::Cancel,
         ];
-        events.extend(resolutions.map(Event::Resolve));
-        events.extend(TerminalReason::ALL.map(Event::Fail));
+        events.extend(resolutions.map(OperationEvent::Resolve));
+        events.extend(TerminalReason::ALL.map(OperationEvent::Fail));
         events
     }
 
     /// The whole table, as a person would draw it: everything else is illegal.
-    fn legal(from: State) -> Vec<(Event, State)> {
-        let cancel = (Event::Cancel, State::Cancelled);
-        let expire = (Event::Expire, State::Failed(TerminalReason::Expired));
-        let retry = (Event::Retry, State::Available);
+    fn legal(from: OperationState) -> Vec<(OperationEvent, OperationState)> {
+        let cancel = (OperationEvent::Cancel, OperationState::Cancelled);
+        let expire = (
+            OperationEvent::Expire,
+            OperationState::Failed(TerminalReason::Expired),
+        );
+        let retry = (OperationEvent::Retry, OperationState::Available);
         match from {
-            State::Available => vec![(Event::Claim, State::Running), expire, cancel],
-            State::Retryable => vec![(Event::Claim, State::Running), expire, cancel, retry],
-            State::Running => {
-                let mut moves = vec![
-                    (Event::Complete, State::Completed),
-                    (Event::Postpone, State::Retryable),
-                    (Event::LeaseLost, State::Retryable),
-                    (Event::Release, State::Available),
-                    (Event::Conflict, State::Conflict),
-                    cancel,
-                ];
-                moves.extend(TerminalReason::ALL.map(|reason| {
-                    let to = match reason {
-                        TerminalReason::Conflict => State::Conflict,
-                        TerminalReason::Cancelled => State::Cancelled,
-                        reason => State::Failed(reason),
-                    };
-                    (Event::Fail(reason), to)
-                }));
-                moves
-            }
-            State::Conflict => vec![
-                (Event::Merge, State::Available),
-                (Event::Reconcile, State::Completed),
-                (Event::Resolve(Resolution::Resend), State::Available),
-                (Event::Resolve(Resolution::Replace), State::Available),
-                (Event::Resolve(Resolution::Discard), State::Cancelled),
+            OperationState::Available => vec![
+                (OperationEvent::Claim, OperationState::Running),
+                expire,
                 cancel,
             ],
-            State::Failed(_) => vec![retry, cancel],
-            State::Cancelled => vec![retry],
-            State::Completed => vec![],
+            OperationState::Retryable => vec![
+                (OperationEvent::Claim, OperationState::Running),
+                expire,
+                cancel,
+                retry,
+            ],
+            OperationState::Running => {
+                let mut transitions = vec![
+                    (OperationEvent::Complete, OperationState::Completed),
+                    (OperationEvent::Postpone, OperationState::Retryable),
+                    (OperationEvent::LeaseLost, OperationState::Retryable),
+                    (OperationEvent::Release, OperationState::Available),
+                    (OperationEvent::Conflict, OperationState::Conflict),
+                    cancel,
+                ];
+                transitions.extend(TerminalReason::ALL.map(|reason| {
+                    let to = match reason {
+                        TerminalReason::Conflict => OperationState::Conflict,
+                        TerminalReason::Cancelled => OperationState::Cancelled,
+                        reason => OperationState::Failed(reason),
+                    };
+                    (OperationEvent::Fail(reason), to)
+                }));
+                transitions
+            }
+            OperationState::Conflict => vec![
+                (OperationEvent::Merge, OperationState::Available),
+                (OperationEvent::Reconcile, OperationState::Completed),
+                (
+                    OperationEvent::Resolve(Resolution::Resend),
+                    OperationState::Available,
+                ),
+                (
+                    OperationEvent::Resolve(Resolution::Replace),
+                    OperationState::Available,
+                ),
+                (
+                    OperationEvent::Resolve(Resolution::Discard),
+                    OperationState::Cancelled,
+                ),
+                cancel,
+            ],
+            OperationState::Failed(_) => vec![retry, cancel],
+            OperationState::Cancelled => vec![retry],
+            OperationState::Completed => vec![],
         }
     }
 
     #[test]
-    fn the_moves_are_those_of_the_table_and_no_others() {
+    fn transitions_are_those_of_the_table_and_no_others() {
         for state in STATES {
             for event in events() {
                 let expected = legal(state).into_iter().find(|(legal, _)| *legal == event);
-                let moved = Operation::restore(state, 0).apply(event);
+                let transition = Operation::restore(state, 0).apply(event);
                 assert_eq!(
-                    moved.map(|moved| moved.operation.state()).ok(),
+                    transition
+                        .map(|transition| transition.operation.state())
+                        .ok(),
                     expected.map(|(_, to)| to),
                     "{event:?} from {state:?}"
                 );
@@ -429,77 +473,101 @@ mod tests {
     fn rules_may_merge_three_times_then_a_person_has_to_look() {
         let mut operation = Operation::new();
         let mut apply = |event| {
-            let moved: Result<Move, Illegal> = operation.apply(event);
-            if let Ok(moved) = moved {
-                operation = moved.operation;
+            let transition: Result<Transition, IllegalTransition> = operation.apply(event);
+            if let Ok(transition) = transition {
+                operation = transition.operation;
             }
-            moved
+            transition
         };
         for _ in 0..MAX_MERGES {
-            apply(Event::Claim).unwrap();
-            apply(Event::Conflict).unwrap();
-            let moved = apply(Event::Merge).unwrap();
-            assert_eq!((moved.attempts, moved.body), (Attempts::Anew, Body::New));
+            apply(OperationEvent::Claim).unwrap();
+            apply(OperationEvent::Conflict).unwrap();
+            let transition = apply(OperationEvent::Merge).unwrap();
+            assert_eq!(
+                (transition.attempts, transition.body),
+                (Attempts::Restarted, Body::New)
+            );
         }
-        apply(Event::Claim).unwrap();
-        apply(Event::Conflict).unwrap();
-        let refused = apply(Event::Merge).unwrap_err();
-        assert_eq!(refused.state, State::Conflict);
-        let moved = apply(Event::Resolve(Resolution::Resend)).unwrap();
+        apply(OperationEvent::Claim).unwrap();
+        apply(OperationEvent::Conflict).unwrap();
+        let refused = apply(OperationEvent::Merge).unwrap_err();
+        assert_eq!(refused.state, OperationState::Conflict);
+        let transition = apply(OperationEvent::Resolve(Resolution::Resend)).unwrap();
         assert_eq!(
-            moved.operation.merges(),
+            transition.operation.merges(),
             0,
-            "a person's decision begins anew"
+            "a person's decision resets the count"
         );
     }
 
     #[test]
     fn a_person_retries_with_all_attempts_and_the_same_key() {
-        let moved = Operation::restore(EXHAUSTED, 0)
-            .apply(Event::Retry)
+        let transition = Operation::restore(EXHAUSTED, 0)
+            .apply(OperationEvent::Retry)
             .unwrap();
-        assert_eq!((moved.attempts, moved.body), (Attempts::Anew, Body::Same));
+        assert_eq!(
+            (transition.attempts, transition.body),
+            (Attempts::Restarted, Body::Same)
+        );
     }
 
     #[test]
     fn another_body_needs_another_key() {
-        let conflict = Operation::restore(State::Conflict, 0);
-        let body = |resolution| conflict.apply(Event::Resolve(resolution)).unwrap().body;
+        let conflict = Operation::restore(OperationState::Conflict, 0);
+        let body = |resolution| {
+            conflict
+                .apply(OperationEvent::Resolve(resolution))
+                .unwrap()
+                .body
+        };
         assert_eq!(body(Resolution::Replace), Body::New);
         assert_eq!(body(Resolution::Resend), Body::Same);
     }
 
     #[test]
     fn a_lost_lease_keeps_attempts_and_key() {
-        let running = Operation::restore(State::Running, 0);
-        let moved = running.apply(Event::LeaseLost).unwrap();
-        assert_eq!((moved.attempts, moved.body), (Attempts::Kept, Body::Same));
+        let running = Operation::restore(OperationState::Running, 0);
+        let transition = running.apply(OperationEvent::LeaseLost).unwrap();
+        assert_eq!(
+            (transition.attempts, transition.body),
+            (Attempts::Kept, Body::Same)
+        );
     }
 
     #[test]
     fn a_worker_that_comes_too_late_changes_nothing() {
-        for state in [State::Retryable, State::Cancelled, State::Completed] {
-            let late = Operation::restore(state, 0).apply(Event::Complete);
+        for state in [
+            OperationState::Retryable,
+            OperationState::Cancelled,
+            OperationState::Completed,
+        ] {
+            let late = Operation::restore(state, 0).apply(OperationEvent::Complete);
             assert_eq!(late.unwrap_err().state, state);
         }
     }
 
     #[test]
     fn steps_of_an_item_are_events() {
-        assert_eq!(Event::of_step(Step::Done), Some(Event::Complete));
-        assert_eq!(Event::of_step(Step::Refresh), None);
-        assert_eq!(Event::of_step(Step::Conflict), Some(Event::Conflict));
+        assert_eq!(
+            OperationEvent::of_step(Step::Done),
+            Some(OperationEvent::Complete)
+        );
+        assert_eq!(OperationEvent::of_step(Step::Refresh), None);
+        assert_eq!(
+            OperationEvent::of_step(Step::Conflict),
+            Some(OperationEvent::Conflict)
+        );
         let gave_up = TerminalReason::GaveUp;
         assert_eq!(
-            Event::of_step(Step::Failed(gave_up)),
-            Some(Event::Fail(gave_up))
+            OperationEvent::of_step(Step::Failed(gave_up)),
+            Some(OperationEvent::Fail(gave_up))
         );
     }
 
     #[test]
     fn states_and_resolutions_have_their_words() {
         assert_eq!(
-            STATES.map(State::as_str),
+            STATES.map(OperationState::as_str),
             [
                 "available",
                 "running",
@@ -529,24 +597,24 @@ mod tests {
             for event in events {
                 let before = operation;
                 match operation.apply(event) {
-                    Ok(moved) => {
-                        let to = moved.operation.state();
+                    Ok(transition) => {
+                        let to = transition.operation.state();
                         prop_assert!(legal(before.state()).contains(&(event, to)));
-                        operation = moved.operation;
+                        operation = transition.operation;
                     }
-                    Err(illegal) => prop_assert_eq!(illegal, Illegal { state: before.state(), event }),
+                    Err(illegal) => prop_assert_eq!(illegal, IllegalTransition { state: before.state(), event }),
                 }
                 prop_assert!(operation.merges() <= MAX_MERGES);
                 // Only a person ends what waits for a person, or a rule for conflicts.
-                let is_person = matches!(event, Event::Resolve(_) | Event::Retry | Event::Cancel);
-                let is_rule = matches!(event, Event::Merge | Event::Reconcile);
+                let is_person = matches!(event, OperationEvent::Resolve(_) | OperationEvent::Retry | OperationEvent::Cancel);
+                let is_rule = matches!(event, OperationEvent::Merge | OperationEvent::Reconcile);
                 if let Some(reason) = before.state().reason()
                     && !is_person
-                    && !(is_rule && before.state() == State::Conflict)
+                    && !(is_rule && before.state() == OperationState::Conflict)
                 {
                     prop_assert_eq!(operation.state().reason(), Some(reason));
                 }
-                if before.state() == State::Completed {
+                if before.state() == OperationState::Completed {
                     prop_assert_eq!(operation, before);
                 }
             }

@@ -4,7 +4,7 @@
 use policy::breaker::BreakerState;
 use policy::gate::Reason;
 use policy::item::{DelaySource, TerminalReason};
-use policy::operation::State;
+use policy::operation::OperationState;
 use policy::outcome::Verdict;
 use policy::pool::Balance;
 use policy::preset::Preset;
@@ -63,19 +63,19 @@ fn states() {
         BreakerState::as_str,
         "closed open half_open isolated",
     );
-    let failed = State::Failed(TerminalReason::Exhausted);
+    let failed = OperationState::Failed(TerminalReason::Exhausted);
     let operations = [
-        State::Available,
-        State::Running,
-        State::Completed,
-        State::Retryable,
+        OperationState::Available,
+        OperationState::Running,
+        OperationState::Completed,
+        OperationState::Retryable,
         failed,
-        State::Conflict,
-        State::Cancelled,
+        OperationState::Conflict,
+        OperationState::Cancelled,
     ];
     check(
         &operations,
-        State::as_str,
+        OperationState::as_str,
         "available running completed retryable failed conflict cancelled",
     );
     use poll::PollState::{Done, Failed, GaveUp, NotFound, Polling, Slowed};

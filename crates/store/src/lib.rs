@@ -37,6 +37,7 @@ pub mod faulty;
 #[expect(unreachable_pub, reason = "public with the feature `faults`")]
 mod faulty;
 mod memory;
+pub mod operations;
 mod queue;
 mod record;
 mod save;

@@ -1,7 +1,7 @@
 //! Operations: which moves there are. What is stored, locked or shown waits for the parts that do.
 
 use policy::item::TerminalReason;
-use policy::operation::{Attempts, Body, Event, MAX_MERGES, Operation, State};
+use policy::operation::{Attempts, Body, MAX_MERGES, Operation, OperationEvent, OperationState};
 use serde_json::{Value, json};
 
 use crate::check;
@@ -84,10 +84,10 @@ pub(crate) fn merges(case: &Value) {
     let mut operation = Operation::new();
     let mut rounds = 0;
     for _ in case["given"]["outcomes"].as_array().unwrap() {
-        for event in [Event::Claim, Event::Conflict] {
+        for event in [OperationEvent::Claim, OperationEvent::Conflict] {
             operation = operation.apply(event).unwrap().operation;
         }
-        if let Ok(merged) = operation.apply(Event::Merge) {
+        if let Ok(merged) = operation.apply(OperationEvent::Merge) {
             operation = merged.operation;
             rounds += 1;
         }
@@ -100,31 +100,37 @@ pub(crate) fn merges(case: &Value) {
 
 /// How often a person retried is counted where it is stored.
 fn manual_retry(case: &Value) {
-    let failed = Operation::restore(State::Failed(TerminalReason::Exhausted), 0);
-    let moved = failed.apply(Event::Retry).unwrap();
+    let failed = Operation::restore(OperationState::Failed(TerminalReason::Exhausted), 0);
+    let moved = failed.apply(OperationEvent::Retry).unwrap();
     assert_eq!(case["expect"]["new_pending_attempts"], 0);
-    assert_eq!((moved.attempts, moved.body), (Attempts::Anew, Body::Same));
+    assert_eq!(
+        (moved.attempts, moved.body),
+        (Attempts::Restarted, Body::Same)
+    );
 }
 
 fn changed_payload(case: &Value) {
-    let merged = Operation::restore(State::Conflict, 0)
-        .apply(Event::Merge)
+    let merged = Operation::restore(OperationState::Conflict, 0)
+        .apply(OperationEvent::Merge)
         .unwrap();
     assert_eq!(
         case["expect"],
         json!({ "new_idempotency_key": true, "attempts": 0 })
     );
-    assert_eq!((merged.attempts, merged.body), (Attempts::Anew, Body::New));
+    assert_eq!(
+        (merged.attempts, merged.body),
+        (Attempts::Restarted, Body::New)
+    );
 }
 
 fn done_not_resent(case: &Value) {
-    let moved = Operation::restore(State::Conflict, 0)
-        .apply(Event::Reconcile)
+    let moved = Operation::restore(OperationState::Conflict, 0)
+        .apply(OperationEvent::Reconcile)
         .unwrap();
     assert_eq!(case["expect"]["final"], "done");
-    assert_eq!(moved.operation.state(), State::Completed);
+    assert_eq!(moved.operation.state(), OperationState::Completed);
     assert!(
-        moved.operation.apply(Event::Claim).is_err(),
+        moved.operation.apply(OperationEvent::Claim).is_err(),
         "nothing more is sent"
     );
 }
