@@ -1,7 +1,7 @@
 //! The queue of durable operations: what every backend does, and the records it stores.
 //!
 //! An operation is accepted once its insert is durable. A worker claims operations of one
-//! destination when it may send there, and settles each claim with what came of it. Which state
+//! lane when it may send there, and settles each claim with what came of it. Which state
 //! follows which event is decided by [`policy::operation`]; a backend applies that table and makes
 //! the result durable, in one transaction per call.
 //!
@@ -35,9 +35,9 @@ pub trait OperationQueue: fmt::Debug + Send + Sync {
     /// stored twice.
     fn insert(&self, operation: NewOperation) -> QueueFuture<Inserted>;
 
-    /// Claims up to `limit` operations of `destination` that are due: highest priority first, then
-    /// the one that is due for longest.
-    fn claim(&self, destination: &str, lease: Lease, limit: usize) -> QueueFuture<Claims>;
+    /// Claims up to `limit` operations of a lane that are due: highest priority first, then the one
+    /// that is due for longest.
+    fn claim(&self, lane: &Lane, lease: Lease, limit: usize) -> QueueFuture<Claims>;
 
     /// Ends a claim with what came of it, and returns the operation as it is then. `None`: the claim
     /// was lost, because its lease had ended or a person had decided meanwhile; the state stays.
@@ -60,13 +60,9 @@ pub trait OperationQueue: fmt::Debug + Send + Sync {
     /// Takes back every operation that was running in a process that has ended. Comes first.
     fn recover(&self, now: WallTime) -> QueueFuture<Vec<StoredOperation>>;
 
-    /// Destinations with operations that can be claimed now or later, in order of their names, after
-    /// `after`; with the time at which the first is due.
-    fn destinations(
-        &self,
-        after: Option<&str>,
-        limit: usize,
-    ) -> QueueFuture<Vec<(String, WallTime)>>;
+    /// Lanes with operations that can be claimed now or later, in their order, after `after`; with the
+    /// time at which the first operation is due.
+    fn lanes(&self, after: Option<&Lane>, limit: usize) -> QueueFuture<Vec<(Lane, WallTime)>>;
 
     /// Operations that have ended and are to be reported by a webhook, oldest first.
     fn unreported(&self, limit: usize) -> QueueFuture<Vec<StoredOperation>>;
@@ -104,6 +100,16 @@ pub trait OperationQueue: fmt::Debug + Send + Sync {
 
 /// So many attempts are stored per operation; older ones are dropped.
 pub const MAX_ATTEMPT_RECORDS: usize = 100;
+
+/// The operations of one type for one destination: they share a bound on how many run at once, and
+/// are claimed together.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lane {
+    /// See [`NewOperation::destination`].
+    pub destination: String,
+    /// The type.
+    pub kind: String,
+}
 
 /// An operation to be stored.
 #[derive(Clone, PartialEq, Eq)]
@@ -260,7 +266,7 @@ pub struct Lease {
 pub struct Claims {
     /// The operations, now running.
     pub claimed: Vec<Claimed>,
-    /// When the next operation of the destination is due; `None`: there is none.
+    /// When the next operation of the lane is due; `None`: there is none.
     pub next_at: Option<WallTime>,
 }
 
