@@ -149,6 +149,18 @@ pub enum Phase {
     Receiving,
 }
 
+impl Phase {
+    /// The word for it in records and the API.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Connecting => "connecting",
+            Self::Sending => "sending",
+            Self::Waiting => "waiting",
+            Self::Receiving => "receiving",
+        }
+    }
+}
+
 /// The class of an outcome. What each class does to rate, breaker, attempts and ladder is the
 /// table "Verdicts" of `docs/policies/gate.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

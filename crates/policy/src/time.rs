@@ -120,6 +120,16 @@ impl WallTime {
     }
 }
 
+impl Add<Duration> for WallTime {
+    type Output = Self;
+
+    /// The moment so much later, rounded up to a millisecond and cut at the end of time.
+    fn add(self, wait: Duration) -> Self {
+        let millis = i64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX);
+        Self(self.0.saturating_add(millis))
+    }
+}
+
 const NANOS_PER_SECOND: f64 = 1e9;
 
 #[expect(

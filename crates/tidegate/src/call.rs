@@ -133,6 +133,15 @@ pub struct Attempt {
 }
 
 impl Attempt {
+    /// An attempt that begins now.
+    pub(crate) fn start(number: u32, clock: &Clock) -> Self {
+        Self {
+            number,
+            clock: clock.clone(),
+            started: clock.now(),
+        }
+    }
+
     /// How long it has been under way: the latency of its [`Outcome`] when the answer is there.
     pub fn elapsed(&self) -> Duration {
         self.clock.now().since(self.started)
@@ -323,11 +332,7 @@ impl<'a, P> Call<'a, P> {
                 Err(ControlFlow::Break(reason)) => return Err(state.over(reason, last, None)),
             };
             let used = self.credential.map(Refresh::generation);
-            let this = Attempt {
-                number: state.sent() + 1,
-                clock: clock.clone(),
-                started: clock.now(),
-            };
+            let this = Attempt::start(state.sent() + 1, clock);
             // What the attempt before holds, such as a connection, may be needed for this one.
             drop(last);
             let answered = attempt(this, permit.endpoint().cloned()).await;

@@ -6,6 +6,7 @@ use policy::gate::{self, ResponseBody};
 use policy::outcome::{Outcome, Verdict};
 use policy::time::Timestamp;
 
+use crate::call::Attempt;
 use crate::limiter::Limiter;
 use crate::registry::Place;
 
@@ -169,6 +170,28 @@ impl<'a> Permit<'a> {
     /// Where the gate of its ask's first key is.
     pub(crate) fn place(&self) -> Place {
         self.place
+    }
+
+    /// The attempt that is made under it, its number counted from 1: for callers that drive an item
+    /// themselves, in place of [`Limiter::call`].
+    pub fn attempt(&self, number: u32) -> Attempt {
+        Attempt::start(number, self.home.limiter().clock())
+    }
+
+    /// Counts its attempt in the retry budget of its gate: a first attempt adds to it, a retry takes
+    /// from it. The error says when a retry is possible; `None`: never.
+    ///
+    /// # Errors
+    ///
+    /// If the budget is used up. Then nothing was counted, and the permit should be given back.
+    pub fn count_attempt(&self, is_retry: bool) -> Result<(), Option<Timestamp>> {
+        let limiter = self.home.limiter();
+        let now = limiter.clock().now();
+        if is_retry {
+            return limiter.withdraw(self.place, now);
+        }
+        limiter.deposit(self.place, now);
+        Ok(())
     }
 
     /// When it was given out, on the limiter's clock.

@@ -43,7 +43,9 @@ pub use self::default_file::default_file;
 pub(crate) use self::environment::PlainFiles;
 pub use self::environment::{Environment, Process};
 pub use self::http::{Fetch, Http, Jobs, Trails};
-pub use self::operation::{Credential, DEFAULT_OPERATION, OperationType, Refresh};
+pub use self::operation::{
+    Credential, DEFAULT_OPERATION, MergeRule, OperationType, Refresh, Webhook,
+};
 pub use self::pool::{Endpoint, Pool};
 pub(crate) use self::pool::{endpoint_header, endpoint_name};
 pub use self::reference::reference;

@@ -28,7 +28,7 @@ policy::settings! {
         /// How long finished ones are stored; failed ones and conflicts stay until a person handles them.
         retain: Duration = "7d", Kind::POSITIVE;
         /// What resolves a conflict: none, ours, theirs or json (a three-way merge).
-        merge: String = "none", Kind::Choice(&["none", "ours", "theirs", "json"]);
+        merge: MergeRule = "none", MergeRule::KIND;
         /// The credential that is sent and refreshed.
         credential: String = none, Kind::NameOf("credential"), example "crm";
     }
@@ -47,12 +47,53 @@ policy::settings! {
 pub struct OperationType {
     /// The name of a section `[backoff.NAME]`, which exists.
     pub backoff: String,
-    /// From being accepted until it is given up.
+    /// How long after it was accepted an operation expires.
     pub expires_after: Duration,
+    /// How many are sent at once per destination.
+    pub concurrency: u32,
+    /// The longest body in bytes.
+    pub max_body: u64,
+    /// How long finished ones are stored.
+    pub retain: Duration,
+    /// What resolves a conflict.
+    pub merge: MergeRule,
     /// The name of a section `[credential.NAME]`, which exists.
     pub credential: Option<String>,
+    /// Where the end of every operation is reported.
+    pub webhook: Option<Webhook>,
     /// What the owner of the settings knows of the responses.
     pub rules: Vec<Rule>,
+}
+
+/// What resolves a conflict without a person.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MergeRule {
+    /// Nothing: it waits for a person.
+    None,
+    /// It is sent again over what the server has.
+    Ours,
+    /// What the server has stays.
+    Theirs,
+    /// Changes of both sides are merged, as JSON documents.
+    Json,
+}
+
+policy::words! {
+    MergeRule {
+        None = "none",
+        Ours = "ours",
+        Theirs = "theirs",
+        Json = "json",
+    }
+}
+
+/// `webhook = { url = "https://…", secret = "env:…" }`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Webhook {
+    /// Where reports are sent.
+    pub url: Url,
+    /// What they are signed with.
+    pub secret: Secret,
 }
 
 /// The type that all others are laid over.
@@ -60,37 +101,56 @@ pub const DEFAULT_OPERATION: &str = "default";
 
 /// Reads all types; `default` is always one of them.
 pub(crate) fn read_types(reader: &Reader<'_>) -> BTreeMap<String, OperationType> {
-    let read = |reader: &Reader<'_>, values: OperationValues, rules: &[Rule]| {
-        let webhook = reader.table("webhook");
-        if webhook.is_written() {
-            webhook.require_of::<WebhookOptions>(&["url"]);
-            webhook.options::<WebhookOptions>();
-        }
-        let values = reader.options::<OperationOptions>().over(values);
-        let rules = match reader.has("rule") {
-            true => rule::read(reader),
-            false => rules.to_vec(),
-        };
-        let operation = OperationType {
-            backoff: values.backoff.clone(),
-            expires_after: values.expires_after,
-            credential: values.credential.clone(),
-            rules,
-        };
-        (values, operation)
-    };
     let default = reader.table(DEFAULT_OPERATION);
-    let (values, default) = read(&default, OperationValues::default(), &[]);
+    let (values, default) = read_type(&default, OperationValues::default(), None);
     let mut types = BTreeMap::new();
-    for (name, reader) in reader
-        .tables()
-        .filter(|(name, _)| *name != DEFAULT_OPERATION)
-    {
-        let (_, operation) = read(&reader, values.clone(), &default.rules);
-        types.insert(name.to_owned(), operation);
+    for (name, reader) in reader.tables() {
+        if name != DEFAULT_OPERATION {
+            let (_, operation) = read_type(&reader, values.clone(), Some(&default));
+            types.insert(name.to_owned(), operation);
+        }
     }
     types.insert(DEFAULT_OPERATION.to_owned(), default);
     types
+}
+
+fn read_type(
+    reader: &Reader<'_>,
+    values: OperationValues,
+    default: Option<&OperationType>,
+) -> (OperationValues, OperationType) {
+    let values = reader.options::<OperationOptions>().over(values);
+    let webhook = reader.table("webhook");
+    let operation = OperationType {
+        backoff: values.backoff.clone(),
+        expires_after: values.expires_after,
+        concurrency: values.concurrency,
+        max_body: match values.max_body {
+            Size::Bytes(most) => most,
+            Size::None => u64::MAX,
+        },
+        retain: values.retain,
+        merge: values.merge,
+        credential: values.credential.clone(),
+        webhook: match webhook.is_written() {
+            true => read_webhook(&webhook),
+            false => default.and_then(|default| default.webhook.clone()),
+        },
+        rules: match (reader.has("rule"), default) {
+            (false, Some(default)) => default.rules.clone(),
+            _ => rule::read(reader),
+        },
+    };
+    (values, operation)
+}
+
+fn read_webhook(reader: &Reader<'_>) -> Option<Webhook> {
+    reader.require_of::<WebhookOptions>(&["url", "secret"]);
+    let options = reader.options::<WebhookOptions>();
+    Some(Webhook {
+        url: value::http_url(&options.url?).ok()?,
+        secret: options.secret?,
+    })
 }
 
 policy::settings! {

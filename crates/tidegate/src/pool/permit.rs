@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use policy::outcome::{Outcome, Verdict};
 use policy::pool::Lease;
+use policy::time::Timestamp;
 
 use super::{Endpoint, Pool};
+use crate::call::Attempt;
 use crate::permit::{InFlight, Permit};
 
 /// The right to make one attempt through one endpoint of a pool: a permit of its gate, and a place
@@ -38,6 +40,20 @@ impl<'a, E> PoolPermit<'a, E> {
     pub(crate) fn permit(&self) -> &Permit<'a> {
         let (permit, _) = self.rights.as_ref().expect("it has not been brought back");
         permit
+    }
+
+    /// The attempt that is made under it, see [`Permit::attempt`].
+    pub fn attempt(&self, number: u32) -> Attempt {
+        self.permit().attempt(number)
+    }
+
+    /// Counts its attempt in the retry budget of its gate, see [`Permit::count_attempt`].
+    ///
+    /// # Errors
+    ///
+    /// If the budget is used up.
+    pub fn count_attempt(&self, is_retry: bool) -> Result<(), Option<Timestamp>> {
+        self.permit().count_attempt(is_retry)
     }
 
     /// Where the attempt goes.
