@@ -1,6 +1,8 @@
 //! One suite of behaviours for every kind of store, and any sequence of changes compared with what
 //! it means.
 
+mod operations;
+
 use std::time::Duration;
 
 use policy::breaker::{BreakerRecord, BreakerState};
@@ -14,20 +16,14 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use crate::{
-    AddedEndpoint, Change, Protection, RemovedEndpoint, RotatedToken, Store, StoredEndpoint,
-    StoredGate, StoredState,
+    AddedEndpoint, Backend, Change, Protection, RemovedEndpoint, RotatedToken, Store,
+    StoredEndpoint, StoredGate, StoredState,
 };
 
 /// Every behaviour is a test of its own for every kind of store.
 macro_rules! suite {
     ($($behaviour:ident,)*) => {
-        mod memory {
-            use super::Subject;
-            $(#[test]
-            fn $behaviour() {
-                super::$behaviour(&mut Subject::memory());
-            })*
-        }
+        memory_suite! { $($behaviour,)* }
         mod sqlite {
             use super::Subject;
             $(#[test]
@@ -37,6 +33,19 @@ macro_rules! suite {
         }
     };
 }
+
+macro_rules! memory_suite {
+    ($($behaviour:ident,)*) => {
+        mod memory {
+            use super::Subject;
+            $(#[test]
+            fn $behaviour() {
+                super::$behaviour(&mut Subject::memory());
+            })*
+        }
+    };
+}
+use memory_suite;
 
 suite! {
     a_new_store_is_empty,
@@ -484,7 +493,7 @@ fn any_state() -> impl Strategy<Value = StoredEndpoint> {
 }
 
 /// A store under test, and how it restarts. What is in memory outlives no process, so there a
-/// restart is none.
+/// restart only ends leases.
 struct Subject {
     folder: Option<TempDir>,
     store: Option<Store>,
@@ -522,6 +531,8 @@ impl Subject {
         if let Some(folder) = &self.folder {
             drop(self.store.take());
             self.store = Some(Store::open(folder.path()).unwrap());
+        } else if let Backend::Memory(memory) = &self.store().backend {
+            memory.restart();
         }
     }
 }

@@ -59,6 +59,7 @@ pub use record::{
 pub use save::SaveFuture;
 
 use memory::Memory;
+use operations::OperationQueue;
 use sqlite::Sqlite;
 
 /// Where things are kept. Cheap to clone; all clones are one store.
@@ -67,13 +68,14 @@ use sqlite::Sqlite;
 /// disk takes; callers that must not block await [`Store::flush`] first.
 #[derive(Clone, Debug)]
 pub struct Store {
-    backend: Arc<Backend>,
+    backend: Backend,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Backend {
-    Memory(Memory),
-    Sqlite(Sqlite),
+    Memory(Arc<Memory>),
+    /// Operations are not in the file yet.
+    Sqlite(Arc<Sqlite>, Arc<Memory>),
 }
 
 /// How a store is doing, for metrics and for people.
@@ -93,7 +95,7 @@ pub struct StoreState {
 impl Store {
     /// A store with the same behaviour that keeps nothing beyond the process.
     pub fn memory() -> Self {
-        Self::of(Backend::Memory(Memory::default()))
+        Self::of_memory(Memory::default())
     }
 
     /// The store in `folder/tidegate.db`. What is missing is created, readable by its owner only.
@@ -102,33 +104,45 @@ impl Store {
     /// One process at a time has a folder; a second one gets an error. A file that cannot be used is
     /// left as it is, whatever is wrong with it.
     pub fn open(folder: &Path) -> Result<Self, OpenError> {
-        Sqlite::open(folder, faulty::Faults::none()).map(|sqlite| Self::of(Backend::Sqlite(sqlite)))
+        Sqlite::open(folder, faulty::Faults::none()).map(Self::of_sqlite)
     }
 
     /// [`Store::open`], with faults to come.
     #[cfg(any(test, feature = "faults"))]
     pub fn open_faulty(folder: &Path, faults: faulty::Faults) -> Result<Self, OpenError> {
-        Sqlite::open(folder, faults).map(|sqlite| Self::of(Backend::Sqlite(sqlite)))
+        Sqlite::open(folder, faults).map(Self::of_sqlite)
     }
 
     /// [`Store::memory`], with faults to come.
     #[cfg(any(test, feature = "faults"))]
     pub fn memory_faulty(faults: faulty::Faults) -> Self {
-        Self::of(Backend::Memory(Memory::with(faults)))
+        Self::of_memory(Memory::with(faults))
     }
 
-    fn of(backend: Backend) -> Self {
-        Self {
-            backend: Arc::new(backend),
+    fn of_memory(memory: Memory) -> Self {
+        let backend = Backend::Memory(Arc::new(memory));
+        Self { backend }
+    }
+
+    fn of_sqlite(sqlite: Sqlite) -> Self {
+        let backend = Backend::Sqlite(Arc::new(sqlite), Arc::default());
+        Self { backend }
+    }
+
+    /// The queue of operations in this store.
+    pub fn operations(&self) -> Arc<dyn OperationQueue> {
+        match &self.backend {
+            Backend::Memory(memory) => Arc::clone(memory) as _,
+            Backend::Sqlite(_, operations) => Arc::clone(operations) as _,
         }
     }
 
     /// Everything that is stored, as it was written. Waits for changes that are queued, and blocks
     /// as long as the disk takes: it is meant for the start.
     pub fn load(&self) -> Result<StoredState, StoreError> {
-        match &*self.backend {
+        match &self.backend {
             Backend::Memory(memory) => memory.load(),
-            Backend::Sqlite(sqlite) => sqlite.load(),
+            Backend::Sqlite(sqlite, _) => sqlite.load(),
         }
     }
 
@@ -145,26 +159,26 @@ impl Store {
     /// none. More than [`MAX_QUEUED`] at once are refused.
     pub fn save_all(&self, changes: impl IntoIterator<Item = Change>) -> SaveFuture {
         let changes: Vec<Change> = changes.into_iter().collect();
-        match &*self.backend {
+        match &self.backend {
             Backend::Memory(memory) => memory.save(changes),
-            Backend::Sqlite(sqlite) => sqlite.save(changes),
+            Backend::Sqlite(sqlite, _) => sqlite.save(changes),
         }
     }
 
     /// Ready when everything saved before has been written or has failed. Its result is that of
     /// what was still under way.
     pub fn flush(&self) -> SaveFuture {
-        match &*self.backend {
+        match &self.backend {
             Backend::Memory(_) => SaveFuture::ready(Ok(())),
-            Backend::Sqlite(sqlite) => sqlite.flush(),
+            Backend::Sqlite(sqlite, _) => sqlite.flush(),
         }
     }
 
     /// How it is doing.
     pub fn state(&self) -> StoreState {
-        match &*self.backend {
+        match &self.backend {
             Backend::Memory(memory) => memory.state(),
-            Backend::Sqlite(sqlite) => sqlite.state(),
+            Backend::Sqlite(sqlite, _) => sqlite.state(),
         }
     }
 

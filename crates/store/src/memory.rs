@@ -4,6 +4,8 @@
 //! also what the file is compared with in tests: the few lines of [`apply`] say what every change
 //! means.
 
+mod operations;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -16,10 +18,12 @@ use crate::record::{
     StoredState,
 };
 use crate::save::SaveFuture;
+use operations::Operations;
 
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     content: Mutex<(Content, StoreState)>,
+    operations: Operations,
     faults: Faults,
 }
 
@@ -41,6 +45,12 @@ impl Memory {
             faults,
             ..Self::default()
         }
+    }
+
+    /// As after a restart of the process.
+    #[cfg(test)]
+    pub(crate) fn restart(&self) {
+        self.operations.restart();
     }
 
     pub(crate) fn load(&self) -> Result<StoredState, StoreError> {

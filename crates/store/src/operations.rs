@@ -14,8 +14,13 @@
 //! - **Times are wall times**, because a backend compares them in queries. A clock that was set back
 //!   is corrected by [`OperationQueue::recover`].
 
+pub(crate) mod entry;
+
 use std::fmt;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
 use std::time::Duration;
 
 use policy::item::{ItemRecord, TerminalReason};
@@ -29,6 +34,26 @@ use crate::error::StoreError;
 /// and is completed even if the future is dropped.
 pub type QueueFuture<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
 
+/// Blocks until a call is durable, for callers without a runtime.
+pub fn wait<T>(call: QueueFuture<T>) -> Result<T, StoreError> {
+    struct Unpark(Thread);
+
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut call = pin!(call);
+    loop {
+        match call.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(result) => return result,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
 /// A queue of operations that survives restarts.
 pub trait OperationQueue: fmt::Debug + Send + Sync {
     /// Stores an operation. An operation of the same client with the same idempotency key is not
@@ -36,7 +61,8 @@ pub trait OperationQueue: fmt::Debug + Send + Sync {
     fn insert(&self, operation: NewOperation) -> QueueFuture<Inserted>;
 
     /// Claims up to `limit` operations of a lane that are due: highest priority first, then the one
-    /// that is due for longest.
+    /// that is due for longest. One that has expired is failed instead, and one whose request cannot
+    /// be read is put off for a minute; both count towards `limit`.
     fn claim(&self, lane: &Lane, lease: Lease, limit: usize) -> QueueFuture<Claims>;
 
     /// Ends a claim with what came of it, and returns the operation as it is then. `None`: the claim
@@ -64,11 +90,12 @@ pub trait OperationQueue: fmt::Debug + Send + Sync {
     /// time at which the first operation is due.
     fn lanes(&self, after: Option<&Lane>, limit: usize) -> QueueFuture<Vec<(Lane, WallTime)>>;
 
-    /// Operations that have ended and are to be reported by a webhook, oldest first.
+    /// Operations that have ended and are to be reported by a webhook, those that ended first before
+    /// others. One that is started again before it was reported is not reported.
     fn unreported(&self, limit: usize) -> QueueFuture<Vec<StoredOperation>>;
 
     /// Marks an operation as reported, and stores its report, if there is one, in the same
-    /// transaction.
+    /// transaction. Does nothing if there is nothing to report any more.
     fn report(&self, number: u64, report: Option<NewOperation>) -> QueueFuture<()>;
 
     /// One operation.
@@ -136,7 +163,7 @@ pub struct NewOperation {
     pub backoff: Option<String>,
     /// Operations with the same order key are sent one at a time, oldest first.
     pub order_key: Option<String>,
-    /// Higher leaves first.
+    /// Higher leaves first. Every priority that is in use makes a claim a little slower.
     pub priority: i32,
     /// Connects log lines.
     pub trace_id: Option<String>,
@@ -266,6 +293,11 @@ pub struct Lease {
 pub struct Claims {
     /// The operations, now running.
     pub claimed: Vec<Claimed>,
+    /// Operations that had expired, now failed.
+    pub expired: Vec<StoredOperation>,
+    /// Operations whose request cannot be read, such as without the key that it was encrypted with.
+    /// They are due again in a minute.
+    pub unreadable: Vec<(StoredOperation, StoreError)>,
     /// When the next operation of the lane is due; `None`: there is none.
     pub next_at: Option<WallTime>,
 }
@@ -444,6 +476,19 @@ pub enum SealError {
     /// It was changed since it was written.
     #[error("it was changed since it was written")]
     Tampered,
+}
+
+impl OperationFilter {
+    /// Is this operation listed?
+    pub fn matches(&self, operation: &StoredOperation) -> bool {
+        let is = |wanted: &Option<String>, found: &str| {
+            wanted.as_deref().is_none_or(|wanted| wanted == found)
+        };
+        is(&self.state, operation.state.as_str())
+            && is(&self.kind, &operation.kind)
+            && is(&self.destination, &operation.destination)
+            && (self.reason.is_none() || self.reason == operation.state.reason())
+    }
 }
 
 impl OperationCounts {
