@@ -150,6 +150,8 @@ pub enum Event<'a> {
         until: Timestamp,
         /// Errors in a row so far.
         errors: u32,
+        /// Where the wait was read; `assumed` for a step of the ladder.
+        source: Source,
     },
     /// An endpoint is not used until a person enables it.
     EndpointDisabled {

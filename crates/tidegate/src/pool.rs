@@ -423,7 +423,7 @@ impl<E> Pool<E> {
         let after = after.map(|after| view(after, now));
         self.notify_change(state);
         if let Some(after) = after {
-            self.emit_step(&after, was_out, now);
+            self.emit_step(step, &after, was_out, now);
         }
     }
 
@@ -441,22 +441,23 @@ impl<E> Pool<E> {
         }
     }
 
-    fn emit_step(&self, after: &EndpointView, was_out: bool, now: Timestamp) {
+    fn emit_step(&self, step: LadderStep, after: &EndpointView, was_out: bool, now: Timestamp) {
         let (pool, endpoint) = (&*self.name, &*after.name);
-        let event = match (after.disabled, after.paused_until) {
-            (Some(why), _) => Event::EndpointDisabled {
+        let event = match (after.disabled, step, after.paused_until) {
+            (Some(why), ..) => Event::EndpointDisabled {
                 pool,
                 endpoint,
                 why,
             },
-            (None, Some(until)) => Event::EndpointPaused {
+            (None, LadderStep::Paused { source, .. }, Some(until)) => Event::EndpointPaused {
                 pool,
                 endpoint,
                 until,
                 errors: after.consecutive_errors,
+                source,
             },
-            (None, None) if was_out => Event::EndpointEnabled { pool, endpoint },
-            (None, None) => return,
+            (None, LadderStep::Cleared, _) if was_out => Event::EndpointEnabled { pool, endpoint },
+            _ => return,
         };
         self.limiter.emit(now, &event);
     }

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use drive::{drive, gate};
-use policy::hint::Hint;
+use policy::hint::{Hint, Source};
 use policy::item::TerminalReason;
 use policy::ladder::{Disabled, LadderOptions, LadderSettings};
 use policy::outcome::{Failure, Outcome, Phase};
@@ -675,6 +675,38 @@ fn an_endpoint_is_enabled_only_after_it_was_paused_or_disabled() {
             "endpoint_enabled b"
         ]
     );
+}
+
+#[test]
+fn a_pause_has_the_source_of_its_wait() {
+    let clock = ManualClock::new();
+    let sources = Arc::new(Mutex::new(Vec::new()));
+    let listener = {
+        let sources = Arc::clone(&sources);
+        move |_: Timestamp, event: &Event<'_>| {
+            if let Event::EndpointPaused { source, .. } = event {
+                sources.lock().unwrap().push(*source);
+            }
+        }
+    };
+    let limiter = Limiter::builder()
+        .gate(gate(FAST))
+        .clock(clock.clock())
+        .listener(listener)
+        .build();
+    let pool = Pool::new("llm", &limiter);
+    for name in ["a", "b"] {
+        assert!(pool.add(name, "llm.example.com", 1));
+    }
+    settle_with(&clock, &pool, &status(503));
+    let hint = Hint {
+        wait: Some(Duration::from_secs(20)),
+        source: Some(Source::RetryAfter),
+        ..Hint::default()
+    };
+    settle_with(&clock, &pool, &status(503).with_hint(hint));
+    let sources = sources.lock().unwrap();
+    assert_eq!(*sources, [Source::Assumed, Source::RetryAfter]);
 }
 
 #[test]

@@ -259,11 +259,13 @@ fn values(clock: &Clock, event: &Event<'_>) -> Value {
             endpoint,
             until,
             errors,
+            source,
         } => json!({
             "pool": pool,
             "endpoint": endpoint,
             "until_ms": time(Some(until)),
             "consecutive_errors": errors,
+            "source": source.as_str(),
         }),
         Event::EndpointDisabled {
             pool,

@@ -135,6 +135,7 @@ impl Listener for EventFeed {
                 endpoint,
                 until,
                 errors,
+                ..
             } => {
                 let end = seconds(self.since(until));
                 let what = format!(
@@ -252,6 +253,7 @@ mod tests {
                     endpoint: "b",
                     until,
                     errors: 2,
+                    source: Source::Assumed,
                 },
             ),
             (

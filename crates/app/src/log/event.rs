@@ -200,16 +200,18 @@ impl Log {
                 endpoint,
                 until,
                 errors,
+                source,
             } => {
                 let Some(until) = self.until(until) else {
                     return;
                 };
                 let key = endpoint_key(pool, endpoint);
                 let last = LastError(last_error);
+                let source = source.as_str();
                 event!(
                     self, WARN "endpoint_paused",
-                    key, pool, endpoint, until = until.field, errors, last_error = last.field(),
-                    "{key} is paused {until}, consecutive errors {errors}{last}"
+                    key, pool, endpoint, until = until.field, source, errors, last_error = last.field(),
+                    "{key} is paused {until} by {source}, consecutive errors {errors}{last}"
                 );
             }
             Event::EndpointDisabled {

@@ -155,6 +155,7 @@ fn paused<'a>(pool: &'a str, endpoint: &'a str, until: Timestamp) -> Event<'a> {
         endpoint,
         until,
         errors: 2,
+        source: Source::Assumed,
     }
 }
 
@@ -170,7 +171,7 @@ fn human_lines_have_time_level_name_and_sentence() {
     00:01:40.000Z WARN  breaker_opened    breaker of api/a is open until 00:02:00Z (20s)
     00:01:40.000Z WARN  breaker_opened    breaker of api/a is open until a person releases it
     00:01:40.000Z WARN  breaker_closed    breaker of api/a is closed
-    00:01:40.000Z WARN  endpoint_paused   api/a/api/a is paused until 00:02:00Z (20s), consecutive errors 2, last error: api/a
+    00:01:40.000Z WARN  endpoint_paused   api/a/api/a is paused until 00:02:00Z (20s) by assumed, consecutive errors 2, last error: api/a
     00:01:40.000Z WARN  endpoint_disabled api/a/api/a is disabled after consecutive errors: 5
     00:01:40.000Z WARN  endpoint_disabled api/a/api/a is disabled because its quota is exhausted, last error: api/a
     00:01:40.000Z INFO  endpoint_enabled  api/a/api/a is enabled
@@ -200,7 +201,7 @@ fn json_lines_have_the_fields_of_the_contract() {
     {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"breaker_opened","key":"api/a","until":"2026-01-01T00:02:00.000Z","message":"breaker of api/a is open until 00:02:00Z (20s)"}
     {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"breaker_opened","key":"api/a","message":"breaker of api/a is open until a person releases it"}
     {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"breaker_closed","key":"api/a","message":"breaker of api/a is closed"}
-    {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"endpoint_paused","key":"api/a/api/a","pool":"api/a","endpoint":"api/a","until":"2026-01-01T00:02:00.000Z","errors":2,"last_error":"api/a","message":"api/a/api/a is paused until 00:02:00Z (20s), consecutive errors 2, last error: api/a"}
+    {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"endpoint_paused","key":"api/a/api/a","pool":"api/a","endpoint":"api/a","until":"2026-01-01T00:02:00.000Z","source":"assumed","errors":2,"last_error":"api/a","message":"api/a/api/a is paused until 00:02:00Z (20s) by assumed, consecutive errors 2, last error: api/a"}
     {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"endpoint_disabled","key":"api/a/api/a","pool":"api/a","endpoint":"api/a","reason":"errors","message":"api/a/api/a is disabled after consecutive errors: 5"}
     {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"endpoint_disabled","key":"api/a/api/a","pool":"api/a","endpoint":"api/a","reason":"quota_exhausted","last_error":"api/a","message":"api/a/api/a is disabled because its quota is exhausted, last error: api/a"}
     {"ts":"2026-01-01T00:01:40.000Z","level":"info","event":"endpoint_enabled","key":"api/a/api/a","pool":"api/a","endpoint":"api/a","message":"api/a/api/a is enabled"}
