@@ -37,7 +37,7 @@ use counters::Counters;
 
 pub use ask::{Ask, Decision, Permit, Reason, ResponseBody};
 pub use options::GateOptions;
-pub use record::{GateMarks, GateRecord, GateSnapshot};
+pub use record::{GateMarks, GateOverride, GateRecord, GateSnapshot};
 pub use settings::GateSettings;
 
 pub use crate::setting::SettingError;

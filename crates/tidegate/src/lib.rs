@@ -107,7 +107,7 @@ pub use policy;
 
 pub use policy::backoff::{BackoffOptions, BackoffSettings};
 pub use policy::budget::{BudgetOptions, BudgetSettings};
-pub use policy::gate::{GateOptions, GateRecord, GateSettings, Reason};
+pub use policy::gate::{GateOptions, GateOverride, GateRecord, GateSettings, Reason};
 pub use policy::hint::Hint;
 pub use policy::hosts::{HostPattern, Hosts};
 pub use policy::item::{ItemKind, Safety, TerminalReason};

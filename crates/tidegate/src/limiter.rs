@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicU64;
 
 use policy::budget::BudgetSettings;
 use policy::classify::Rule;
-use policy::gate::{Gate, GateRecord};
+use policy::gate::{Gate, GateOverride, GateRecord};
 use policy::hosts::{HostPattern, Hosts};
 use policy::random::Random;
 use policy::time::Timestamp;
@@ -243,6 +243,33 @@ impl Limiter {
         let (mut shard, place) = self.known_gate(key)?;
         let now = shard.time_at(place.slot, now);
         Some(shard.with_gate(place.slot, |gate, _, _| gate.record(now)))
+    }
+
+    /// The key and the record of a gate as they would be after an override, to store them before it
+    /// takes effect. `None` if there is no such gate; isolating creates one.
+    ///
+    /// The key differs from `key` if hosts share a gate.
+    pub fn record_after(&self, key: &str, change: GateOverride) -> Option<(String, GateRecord)> {
+        let now = self.inner.clock.now();
+        if let Some((mut shard, place)) = self.known_gate(key) {
+            let now = shard.time_at(place.slot, now);
+            let record = shard.with_gate(place.slot, |gate, settings, _| {
+                let mut gate = gate.clone();
+                change.apply(&mut gate, settings, now);
+                gate.record(now)
+            });
+            return Some((shard.key(place.slot).to_owned(), record));
+        }
+        if change != GateOverride::Isolate {
+            return None;
+        }
+        let record = self.with_settings(key, |settings| {
+            let mut gate = Gate::new(settings, now);
+            change.apply(&mut gate, settings, now);
+            gate.record(now)
+        });
+        let key = self.shared_key(key).unwrap_or_else(|| key.to_owned());
+        Some((key, record))
     }
 
     /// A gate as it was written down. `false` if there is one of that key already, or no room.

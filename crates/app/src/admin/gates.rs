@@ -14,7 +14,7 @@ use policy::hint::Source;
 use policy::suggest::suggestion;
 use policy::{breaker, key, rate};
 use serde::Deserialize;
-use tidegate::{Clock, GateView, Snapshot, Sort};
+use tidegate::{Clock, GateOverride, GateView, Snapshot, Sort};
 use utoipa::IntoParams;
 
 use super::api::AdminState;
@@ -59,14 +59,16 @@ pub(super) async fn show(
 /// Rate, hold, breaker and counts start again; attempts in flight and callers in line stay.
 #[utoipa::path(
     post, operation_id = "resetGate", path = "/api/v1/gates/{key}/reset", tag = "gates", params(GatePath),
-    responses((status = 200, description = "The gate afterwards", body = Gate))
+    responses(
+        (status = 200, description = "The gate afterwards", body = Gate),
+        (status = 503, description = "It cannot be stored, so nothing was changed", body = Problem, content_type = "application/problem+json")
+    )
 )]
 pub(super) async fn reset(
     State(admin): State<Arc<AdminState>>,
     Path(GatePath { key }): Path<GatePath>,
 ) -> Result<Json<Gate>, Refused> {
-    admin.state.reset_gate(&key).await;
-    gate(&admin, &key).map(Json)
+    override_gate(&admin, &key, GateOverride::Reset).await
 }
 
 /// Isolate a gate: refuse everything until it is released or reset
@@ -74,7 +76,7 @@ pub(super) async fn reset(
     post, operation_id = "isolateGate", path = "/api/v1/gates/{key}/isolate", tag = "gates", params(GatePath),
     responses(
         (status = 200, description = "The gate afterwards", body = Gate),
-        (status = 503, description = "There is no room for another gate", body = Problem, content_type = "application/problem+json")
+        (status = 503, description = "It cannot be stored, or there is no room for another gate, so nothing was changed", body = Problem, content_type = "application/problem+json")
     )
 )]
 pub(super) async fn isolate(
@@ -84,9 +86,7 @@ pub(super) async fn isolate(
     if !can_exist(&admin, &key) {
         return Err(no_gate(&admin, &key));
     }
-    let isolated = admin.state.isolate_gate(&key).await;
-    isolated.map_err(|refusal| Refused::new(Kind::TooManyGates, refusal.to_string()))?;
-    gate(&admin, &key).map(Json)
+    override_gate(&admin, &key, GateOverride::Isolate).await
 }
 
 /// Release a gate: end hold, open breaker and isolation
@@ -94,14 +94,25 @@ pub(super) async fn isolate(
 /// Callers in line leave at the learned rate.
 #[utoipa::path(
     post, operation_id = "releaseGate", path = "/api/v1/gates/{key}/release", tag = "gates", params(GatePath),
-    responses((status = 200, description = "The gate afterwards", body = Gate))
+    responses(
+        (status = 200, description = "The gate afterwards", body = Gate),
+        (status = 503, description = "It cannot be stored, so nothing was changed", body = Problem, content_type = "application/problem+json")
+    )
 )]
 pub(super) async fn release(
     State(admin): State<Arc<AdminState>>,
     Path(GatePath { key }): Path<GatePath>,
 ) -> Result<Json<Gate>, Refused> {
-    admin.state.release_gate(&key).await;
-    gate(&admin, &key).map(Json)
+    override_gate(&admin, &key, GateOverride::Release).await
+}
+
+async fn override_gate(
+    admin: &AdminState,
+    key: &str,
+    change: GateOverride,
+) -> Result<Json<Gate>, Refused> {
+    admin.state.override_gate(key, change).await?;
+    gate(admin, key).map(Json)
 }
 
 fn gate(admin: &AdminState, key: &str) -> Result<Gate, Refused> {

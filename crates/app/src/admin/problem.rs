@@ -196,6 +196,7 @@ impl From<ChangeError> for Refused {
             ChangeError::NoPool { .. } | ChangeError::NoEndpoint { .. } => Self::not_found(detail),
             ChangeError::Invalid(invalid) => Self::invalid(invalid),
             ChangeError::AddressNotAllowed(_) => Self::new(Kind::AddressNotAllowed, detail),
+            ChangeError::TooManyGates(_) => Self::new(Kind::TooManyGates, detail),
             ChangeError::Store(_) => Self::new(Kind::StoreFailed, detail),
         }
     }

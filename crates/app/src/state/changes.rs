@@ -1,4 +1,4 @@
-//! Changes of a person at run time: endpoints, and their protection.
+//! Changes of a person at run time: endpoints, their protection, and overrides of gates.
 //!
 //! A change is made durable first and then takes effect, so that one that succeeded survives
 //! restarts and one that could not be stored has changed nothing. Changes run one at a time and to
@@ -14,9 +14,9 @@ use policy::setting::SettingErrors;
 use policy::suggest::suggestion;
 use store::{
     AddedEndpoint, Change, Protection, Reference, RotatedToken, StoreError, StoredEndpoint,
-    StoredState,
+    StoredGate, StoredState,
 };
-use tidegate::LadderRecord;
+use tidegate::{GateOverride, LadderRecord, Refusal};
 use url::Url;
 
 use super::State;
@@ -53,6 +53,9 @@ pub enum ChangeError {
     /// The address must not be dialled.
     #[error("`{0}` is not a public address; allow it in `[network]` if that is meant")]
     AddressNotAllowed(String),
+    /// There is no room for another gate.
+    #[error("{0}")]
+    TooManyGates(Refusal),
     /// It cannot be made durable, so it was not done.
     #[error("the change cannot be stored, so nothing was changed: {0}")]
     Store(#[from] StoreError),
@@ -112,7 +115,7 @@ impl State {
 
     /// Runs a change to its end in a task of its own: between the store and the live state a change
     /// must not be dropped half-way because its caller disconnects. Changes run one at a time.
-    async fn complete<F>(
+    async fn run_to_end<F>(
         self: &Arc<Self>,
         change: impl FnOnce(Arc<Self>) -> F + Send + 'static,
     ) -> Result<(), ChangeError>
@@ -140,7 +143,8 @@ impl State {
     }
 
     /// Enables an endpoint, which clears all its error state, or disables it until it is enabled.
-    /// Enabling one whose quota was used up, or whose gate is isolated, also releases its gate. Completes even if the returned future is dropped.
+    /// Enabling one whose quota was used up, or whose gate is isolated, also releases its gate.
+    /// Completes even if the returned future is dropped.
     ///
     /// # Errors
     ///
@@ -152,14 +156,21 @@ impl State {
         is_enabled: bool,
     ) -> Result<(), ChangeError> {
         let (pool, name) = (pool.to_owned(), name.to_owned());
-        self.complete(move |state| async move { state.switch(&pool, &name, is_enabled).await })
-            .await
+        self.run_to_end(
+            move |state| async move { state.set_enabled(&pool, &name, is_enabled).await },
+        )
+        .await
     }
 
-    async fn switch(&self, pool: &str, name: &str, is_enabled: bool) -> Result<(), ChangeError> {
+    async fn set_enabled(
+        &self,
+        pool: &str,
+        name: &str,
+        is_enabled: bool,
+    ) -> Result<(), ChangeError> {
         let record = self.record_of(pool, name)?;
         let key = endpoint_key(pool, name);
-        let is_quota_reset = is_enabled
+        let releases_gate = is_enabled
             && (record.disabled == Some(Disabled::QuotaExhausted) || self.is_isolated(&key));
         let record = if is_enabled {
             LadderRecord::default()
@@ -169,22 +180,24 @@ impl State {
                 ..record
             }
         };
-        let kept = StoredEndpoint {
+        let stored = StoredEndpoint {
             pool: pool.to_owned(),
             name: name.to_owned(),
             record: redacted(record),
             at: self.limiter().clock().wall(),
         };
-        let _row = self.persistence.lock_row(pool, name);
-        let mut changes = vec![Change::Endpoint(kept)];
-        if is_quota_reset {
-            changes.extend(self.released_gate(&key));
+        let mut changes = vec![Change::Endpoint(stored)];
+        let gate = self.stored_after(&key, GateOverride::Release);
+        let gate_key = gate.as_ref().map_or(key.as_str(), |gate| &gate.key);
+        let _rows = self.persistence.lock_endpoint(pool, name, gate_key);
+        if releases_gate {
+            changes.extend(gate.map(Change::Gate));
         }
         self.store().save_all(changes).await?;
-        // A reload waits, so that the change is not made to a pool that is being replaced.
-        let _overlay = self.overlay();
+        // Without the overlay's lock, which listeners may take: a reload updates pools in place, so
+        // this is the live pool during a reload, too.
         let live = self.pool(pool)?;
-        if is_quota_reset {
+        if releases_gate {
             self.limiter().release(&key);
         }
         if is_enabled {
@@ -206,12 +219,12 @@ impl State {
         new: NewEndpoint,
     ) -> Result<(), ChangeError> {
         let pool = pool.to_owned();
-        self.complete(move |state| async move { state.add(&pool, new).await })
+        self.run_to_end(move |state| async move { state.add(&pool, new).await })
             .await
     }
 
     async fn add(&self, pool: &str, new: NewEndpoint) -> Result<(), ChangeError> {
-        let (endpoint, added) = self.read(pool, new)?;
+        let (endpoint, added) = self.parse_endpoint(pool, new)?;
         self.store().save(Change::EndpointAdded(added)).await?;
         let mut overlay = self.overlay();
         let live = self.pool(pool)?;
@@ -241,7 +254,7 @@ impl State {
         name: &str,
     ) -> Result<(), ChangeError> {
         let (pool, name) = (pool.to_owned(), name.to_owned());
-        self.complete(move |state| async move { state.remove(pool, name).await })
+        self.run_to_end(move |state| async move { state.remove(pool, name).await })
             .await
     }
 
@@ -263,7 +276,8 @@ impl State {
             pool: pool.clone(),
             name: name.clone(),
         };
-        let _row = self.persistence.lock_row(&pool, &name);
+        let key = endpoint_key(&pool, &name);
+        let _rows = self.persistence.lock_endpoint(&pool, &name, &key);
         self.store().save_all([change, forget]).await?;
         let mut overlay = self.overlay();
         if is_configured {
@@ -286,7 +300,7 @@ impl State {
         changes: BTreeMap<String, String>,
     ) -> Result<(), ChangeError> {
         let pool = pool.to_owned();
-        self.complete(move |state| async move {
+        self.run_to_end(move |state| async move {
             let live = state.pool(&pool)?;
             with_changes(&live.protection(), &changes)?;
             let mut values = state.overlay().protection_changes(&pool);
@@ -303,7 +317,7 @@ impl State {
     /// If there is no such pool, or the store fails.
     pub async fn reset_protection(self: &Arc<Self>, pool: &str) -> Result<(), ChangeError> {
         let pool = pool.to_owned();
-        self.complete(move |state| async move {
+        self.run_to_end(move |state| async move {
             state.pool(&pool)?;
             state.set_protection(&pool, BTreeMap::new()).await
         })
@@ -333,6 +347,47 @@ impl State {
         Ok(())
     }
 
+    /// Overrides a gate. Isolating creates the gate if there is none; otherwise a gate that does not
+    /// exist is left alone. Completes even if the returned future is dropped.
+    ///
+    /// # Errors
+    ///
+    /// If there is no room for another gate, or the store fails.
+    pub async fn override_gate(
+        self: &Arc<Self>,
+        key: &str,
+        change: GateOverride,
+    ) -> Result<(), ChangeError> {
+        let key = key.to_owned();
+        self.run_to_end(move |state| async move {
+            let Some(stored) = state.stored_after(&key, change) else {
+                return Ok(());
+            };
+            // Until it has taken effect, so that the thread that writes does not store the gate as
+            // it still is; afterwards it writes what happened meanwhile, or forgets a gate that
+            // there was no room for.
+            let _row = state.persistence.lock_gate(&stored.key);
+            state.store().save(Change::Gate(stored)).await?;
+            let limiter = state.limiter();
+            match change {
+                GateOverride::Reset => _ = limiter.reset(&key),
+                GateOverride::Release => _ = limiter.release(&key),
+                GateOverride::Isolate => {
+                    limiter.isolate(&key).map_err(ChangeError::TooManyGates)?;
+                }
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// A gate as it is stored for an override; `None` if there is no such gate.
+    fn stored_after(&self, key: &str, change: GateOverride) -> Option<StoredGate> {
+        let (key, record) = self.limiter().record_after(key, change)?;
+        let at = self.limiter().clock().wall();
+        Some(StoredGate { key, record, at })
+    }
+
     /// The state of an endpoint.
     fn record_of(&self, pool: &str, name: &str) -> Result<LadderRecord, ChangeError> {
         let records = self.pool(pool)?.records();
@@ -355,7 +410,11 @@ impl State {
     }
 
     /// What is to be added, as it is used and as it is stored.
-    fn read(&self, pool: &str, new: NewEndpoint) -> Result<(Endpoint, AddedEndpoint), ChangeError> {
+    fn parse_endpoint(
+        &self,
+        pool: &str,
+        new: NewEndpoint,
+    ) -> Result<(Endpoint, AddedEndpoint), ChangeError> {
         let live = self.pool(pool)?;
         let mut invalid = Vec::new();
         let name = match settings::endpoint_name(&new.name) {
@@ -487,5 +546,44 @@ fn invalid_header(name: &str, expected: &str) -> InvalidValue {
         field: format!("headers.{name}"),
         value: None,
         expected: expected.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use store::Store;
+    use tidegate::event::Event;
+    use tidegate::{Clock, Timestamp};
+
+    use super::*;
+    use crate::core::Core;
+    use crate::log::Log;
+    use crate::settings::{Process, Sources};
+
+    #[tokio::test]
+    async fn publishes_events_without_the_lock_of_the_overlay() {
+        let text = "[pool.p]\nendpoints = [{ name = \"a\", url = \"http://127.0.0.1:9\" }]";
+        let sources = Sources {
+            file: Some(("test.toml".to_owned(), text.into())),
+            flags: Vec::new(),
+        };
+        let settings = Arc::new(Settings::load(&sources, &Process).unwrap());
+        let core = Core::new(&settings, Log::silent(), Clock::system(), 1);
+        let (state, _) = State::restore(core, settings, Store::memory()).unwrap();
+        let events = Arc::new(AtomicUsize::new(0));
+        let (count, weak) = (Arc::clone(&events), Arc::downgrade(&state));
+        let listener = move |_: Timestamp, _: &Event<'_>| {
+            let state = weak.upgrade().unwrap();
+            assert!(state.overlay.try_lock().is_ok());
+            count.fetch_add(1, Ordering::Relaxed);
+        };
+        state.core().events().add(Arc::new(listener));
+        state.limiter().isolate("p/a").unwrap();
+        state.switch_endpoint("p", "a", false).await.unwrap();
+        state.switch_endpoint("p", "a", true).await.unwrap();
+        // Isolated, disabled, released, enabled.
+        assert_eq!(events.load(Ordering::Relaxed), 4);
     }
 }

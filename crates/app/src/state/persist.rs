@@ -1,9 +1,8 @@
 //! Writes what gates and endpoints learn, so that it survives restarts.
 //!
-//! A hold, a breaker and a pause are written as soon as they begin or end; a person's override is
-//! durable when the call returns. Rates move with every response, so they are looked at every few
-//! seconds, and written where a restart would make a difference. One thread does all of it, behind
-//! the traffic: no request waits for the disk.
+//! A hold, a breaker and a pause are written as soon as they begin or end. Rates move with every
+//! response, so they are looked at every few seconds, and written where a restart would make a
+//! difference. One thread does all of it, behind the traffic: no request waits for the disk.
 //!
 //! When the store fails, traffic continues. What was lost is written again once a write succeeds,
 //! because everything is in memory.
@@ -15,12 +14,12 @@ use std::time::Duration;
 
 use policy::breaker::BreakerState;
 use policy::time::WallTime;
-use store::{Change, SaveFuture, StoreError, StoredGate, StoredState};
-use tidegate::{Refusal, Timestamp};
+use store::{Change, SaveFuture, StoreError, StoredState};
+use tidegate::Timestamp;
 
 use super::State;
 use super::pending::{Pending, PendingKeys};
-use super::watermark::{EndpointId, Watermarks, WriteThreshold};
+use super::watermark::{EndpointName, Watermarks, WriteThreshold};
 use crate::redact::Text;
 
 /// What has to be written, and what was.
@@ -31,14 +30,23 @@ pub(super) struct Persistence {
 }
 
 impl Persistence {
-    /// While this is held the thread does not write the endpoint, so that a change of a person is
-    /// not followed by an older record.
-    pub(super) fn lock_row(&self, pool: &str, name: &str) -> RowLock<'_> {
-        let id = (pool.to_owned(), name.to_owned());
-        self.watermarks().lock(id.clone());
+    /// While this is held the thread writes neither the endpoint nor its gate, so that a change of a
+    /// person is not followed by an older record.
+    pub(super) fn lock_endpoint(&self, pool: &str, name: &str, gate: &str) -> RowLock<'_> {
+        let endpoint = (pool.to_owned(), name.to_owned());
+        self.watermarks().lock_endpoint(endpoint.clone());
+        let mut lock = self.lock_gate(gate);
+        lock.endpoint = Some(endpoint);
+        lock
+    }
+
+    /// While this is held the thread does not write the gate.
+    pub(super) fn lock_gate(&self, key: &str) -> RowLock<'_> {
+        self.watermarks().lock_gate(key.to_owned());
         RowLock {
             persistence: self,
-            id,
+            endpoint: None,
+            gate: key.to_owned(),
         }
     }
 
@@ -49,21 +57,24 @@ impl Persistence {
     }
 }
 
-/// An endpoint that only the holder writes.
+/// Rows that only the holder writes.
 #[derive(Debug)]
 pub(super) struct RowLock<'a> {
     persistence: &'a Persistence,
-    id: EndpointId,
+    endpoint: Option<EndpointName>,
+    gate: String,
 }
 
 impl Drop for RowLock<'_> {
     fn drop(&mut self) {
-        self.persistence.watermarks().unlock(&self.id);
+        let mut watermarks = self.persistence.watermarks();
+        watermarks.unlock_gate(&self.gate);
         // What happened meanwhile was left out.
-        let (pool, name) = &self.id;
-        self.persistence.pending.pool(pool);
-        let key = policy::key::endpoint_key(pool, name);
-        self.persistence.pending.gate(&key);
+        self.persistence.pending.gate(&self.gate);
+        if let Some(endpoint) = &self.endpoint {
+            watermarks.unlock_endpoint(endpoint);
+            self.persistence.pending.pool(&endpoint.0);
+        }
     }
 }
 
@@ -89,56 +100,9 @@ impl State {
         PersistState { pending, overflows }
     }
 
-    /// Resets a gate for a person, durably. `false` if there is no such gate.
-    pub async fn reset_gate(&self, key: &str) -> bool {
-        let is_known = self.limiter().reset(key);
-        self.save_gate(key).await;
-        is_known
-    }
-
-    /// Ends hold, open breaker and isolation of a gate for a person, durably. `false` if there is
-    /// no such gate.
-    pub async fn release_gate(&self, key: &str) -> bool {
-        let is_known = self.limiter().release(key);
-        self.save_gate(key).await;
-        is_known
-    }
-
-    /// Isolates a gate for a person, durably.
-    ///
-    /// # Errors
-    ///
-    /// If there is no room for another gate.
-    pub async fn isolate_gate(&self, key: &str) -> Result<(), Refusal> {
-        self.limiter().isolate(key)?;
-        self.save_gate(key).await;
-        Ok(())
-    }
-
-    /// Writes a gate that a person changed. If that fails it stays changed: an override in an
-    /// emergency is worth more than its record, which is written later.
-    async fn save_gate(&self, key: &str) {
-        // Several hosts may share a gate, which then has a key of its own.
-        if let Some(gate) = self.limiter().gate(key) {
-            _ = self.save_gates([gate.key.as_str()].into_iter()).await;
-        }
-    }
-
     pub(super) fn is_isolated(&self, key: &str) -> bool {
         let record = self.limiter().record(key);
         record.is_some_and(|record| record.breaker.state == BreakerState::Isolated)
-    }
-
-    /// The record of a gate as it is after its release, to be stored together with another change.
-    pub(super) fn released_gate(&self, key: &str) -> Option<Change> {
-        let mut record = self.limiter().record(key)?;
-        record.hold = None;
-        record.hold_source = None;
-        record.breaker.state = BreakerState::Closed;
-        record.breaker.open_for = Duration::ZERO;
-        let at = self.limiter().clock().wall();
-        let key = key.to_owned();
-        Some(Change::Gate(StoredGate { key, record, at }))
     }
 
     /// Restores the gates that were stored, and drops from the store what belongs to endpoints that
@@ -476,11 +440,34 @@ mod tests {
             let stored = state.store.load().unwrap().endpoints.into_iter();
             stored.map(|endpoint| endpoint.name).collect::<Vec<_>>()
         };
-        let row = state.persistence.lock_row("p", "a");
+        let row = state.persistence.lock_endpoint("p", "a", "p/a");
         assert_eq!(save(), ["b"]);
         drop(row);
         assert_eq!(state.persist_state().pending, 2);
         assert_eq!(save(), ["a", "b"]);
+    }
+
+    #[test]
+    fn does_not_write_a_locked_gate() {
+        let state = state();
+        let key = "a.example.com";
+        state.limiter().isolate(key).unwrap();
+        let save = || {
+            state.save_gates([key].into_iter()).wait().unwrap();
+            state.store.load().unwrap().gates.len()
+        };
+        let row = state.persistence.lock_gate(key);
+        assert_eq!(save(), 0);
+        drop(row);
+        assert_eq!(state.persist_state().pending, 1);
+        assert_eq!(save(), 1);
+        // A gate that was stored, and that there is no room for.
+        drop(state.persistence.lock_gate("b.example.com"));
+        let change = state
+            .persistence
+            .watermarks()
+            .gate_changes(state.limiter(), ["b.example.com"].into_iter());
+        assert!(matches!(&*change, [Change::ForgetGate { .. }]));
     }
 
     #[test]

@@ -23,13 +23,15 @@ use crate::redact::Text;
 #[derive(Debug, Default)]
 pub(super) struct Watermarks {
     gates: HashMap<Box<str>, Option<GateWatermark>>,
-    endpoints: BTreeMap<EndpointId, Option<EndpointWatermark>>,
+    endpoints: BTreeMap<EndpointName, Option<EndpointWatermark>>,
     /// Endpoints that a change is writing at the moment.
-    locked: BTreeSet<EndpointId>,
+    locked_endpoints: BTreeSet<EndpointName>,
+    /// Keys of gates that a change is writing at the moment.
+    locked_gates: BTreeSet<String>,
 }
 
 /// Pool and name of an endpoint.
-pub(super) type EndpointId = (String, String);
+pub(super) type EndpointName = (String, String);
 
 impl Watermarks {
     /// A gate that was restored.
@@ -40,9 +42,9 @@ impl Watermarks {
 
     /// An endpoint that was restored.
     pub(super) fn insert_endpoint(&mut self, endpoint: &StoredEndpoint) {
-        let id = (endpoint.pool.clone(), endpoint.name.clone());
+        let name = (endpoint.pool.clone(), endpoint.name.clone());
         let watermark = EndpointWatermark::of(&endpoint.record, endpoint.at);
-        self.endpoints.insert(id, Some(watermark));
+        self.endpoints.insert(name, Some(watermark));
     }
 
     /// A write failed: the content of the store is unknown.
@@ -56,16 +58,27 @@ impl Watermarks {
     }
 
     /// A change writes this endpoint from now on.
-    pub(super) fn lock(&mut self, id: EndpointId) {
-        self.locked.insert(id);
+    pub(super) fn lock_endpoint(&mut self, name: EndpointName) {
+        self.locked_endpoints.insert(name);
     }
 
     /// A change has written this endpoint, or has failed to.
-    pub(super) fn unlock(&mut self, id: &EndpointId) {
-        self.locked.remove(id);
-        if let Some(watermark) = self.endpoints.get_mut(id) {
+    pub(super) fn unlock_endpoint(&mut self, name: &EndpointName) {
+        self.locked_endpoints.remove(name);
+        if let Some(watermark) = self.endpoints.get_mut(name) {
             *watermark = None;
         }
+    }
+
+    /// A change writes this gate from now on.
+    pub(super) fn lock_gate(&mut self, key: String) {
+        self.locked_gates.insert(key);
+    }
+
+    /// A change may have written this gate.
+    pub(super) fn unlock_gate(&mut self, key: &str) {
+        self.locked_gates.remove(key);
+        self.gates.insert(key.into(), None);
     }
 
     /// Does the record have to be written?
@@ -111,6 +124,9 @@ impl Watermarks {
     }
 
     fn gate_change(&mut self, limiter: &Limiter, key: &str) -> Option<Change> {
+        if self.locked_gates.contains(key) {
+            return None;
+        }
         let Some(record) = limiter.record(key) else {
             let is_stored = self.gates.remove(key).is_some();
             let key = key.to_owned();
@@ -136,8 +152,8 @@ impl Watermarks {
                 continue;
             };
             for (endpoint, record) in pool.records() {
-                let id = (name.to_owned(), endpoint);
-                changes.extend(self.endpoint_change(limiter, id, record));
+                let name = (name.to_owned(), endpoint);
+                changes.extend(self.endpoint_change(limiter, name, record));
             }
         }
         changes
@@ -146,23 +162,23 @@ impl Watermarks {
     fn endpoint_change(
         &mut self,
         limiter: &Limiter,
-        id: EndpointId,
+        name: EndpointName,
         record: LadderRecord,
     ) -> Option<Change> {
-        if self.locked.contains(&id) {
+        if self.locked_endpoints.contains(&name) {
             return None;
         }
         let record = redacted(record);
         let at = written_at(limiter);
         let watermark = EndpointWatermark::of(&record, at);
-        let known = self.endpoints.get(&id);
+        let known = self.endpoints.get(&name);
         if let Some(Some(known)) = known
             && !known.differs(&watermark, at)
         {
             return None;
         }
-        let (pool, name) = id.clone();
-        self.endpoints.insert(id, Some(watermark));
+        self.endpoints.insert(name.clone(), Some(watermark));
+        let (pool, name) = name;
         Some(Change::Endpoint(StoredEndpoint {
             pool,
             name,
@@ -179,10 +195,10 @@ impl Watermarks {
             live.extend(endpoints.map(|endpoint| (name.to_owned(), endpoint.name().to_owned())));
         }
         let mut gone = Vec::new();
-        self.endpoints.retain(|id, _| {
-            let stays = live.contains(id) || self.locked.contains(id);
+        self.endpoints.retain(|name, _| {
+            let stays = live.contains(name) || self.locked_endpoints.contains(name);
             if !stays {
-                let (pool, name) = id.clone();
+                let (pool, name) = name.clone();
                 gone.push(Change::ForgetEndpoint { pool, name });
             }
             stays

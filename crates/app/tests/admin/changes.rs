@@ -1,8 +1,10 @@
 //! What a person changes, and that it stays changed.
 
 use std::io::Write;
+use std::net::TcpStream;
 use std::sync::Arc;
 
+use policy::breaker::BreakerState;
 use policy::ladder::{Disabled, LadderRecord};
 use serde_json::{Value, json};
 use store::faulty::Faults;
@@ -322,6 +324,8 @@ fn changes_nothing_when_the_store_fails() {
     let faults = Faults::from(0);
     let store = Store::memory_faulty(faults.clone());
     let running = Running::with_store(TWO, folder.path(), store);
+    let limiter = running.state.limiter();
+    limiter.isolate("isolated.example.com").unwrap();
     for (method, path, body) in [
         ("PUT", PROTECTION, Some(r#"{"disable_after":2}"#)),
         ("POST", "/api/v1/pools/llm/protection/reset", None),
@@ -336,10 +340,17 @@ fn changes_nothing_when_the_store_fails() {
             Some(r#"{"name":"c","url":"https://c.example.com"}"#),
         ),
         ("DELETE", "/api/v1/pools/llm/endpoints/a", None),
+        ("POST", "/api/v1/gates/isolated.example.com/release", None),
+        ("POST", "/api/v1/gates/isolated.example.com/reset", None),
+        ("POST", "/api/v1/gates/new.example.com/isolate", None),
     ] {
         let answer = running.ask(method, path, body);
         assert_eq!(answer.problem(), (503, "store_failed".to_owned()), "{path}");
     }
+    let gate = running.get("/api/v1/gates/isolated.example.com");
+    assert_eq!(gate["breaker"]["state"], "isolated");
+    let answer = running.ask("GET", "/api/v1/gates/new.example.com", None);
+    assert_eq!(answer.status, 404);
     let expected = [("a".to_owned(), true), ("b".to_owned(), true)];
     assert_eq!(endpoints(&running), expected);
     assert_eq!(
@@ -363,16 +374,11 @@ fn a_change_is_completed_when_its_client_disconnects() {
     let faults = Faults::stalled();
     let store = Store::open_faulty(folder.path(), faults.clone()).unwrap();
     let running = Running::with_store(TWO, folder.path(), store.clone());
-    let body = r#"{"enabled":false}"#;
-    let mut stream = connect(running.address());
-    let request = format!(
-        "PATCH /api/v1/pools/llm/endpoints/b HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n\
-         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-        running.address(),
-        running.token.expose(),
-        body.len()
+    let stream = send(
+        &running,
+        "PATCH /api/v1/pools/llm/endpoints/b",
+        r#"{"enabled":false}"#,
     );
-    stream.write_all(request.as_bytes()).unwrap();
     wait_until("the change is being stored", || faults.calls() > 0);
     drop(stream);
     // The one thread of the admin API sees the end of that connection before it answers this.
@@ -384,6 +390,43 @@ fn a_change_is_completed_when_its_client_disconnects() {
     wait_until("the live endpoint is as stored", || {
         endpoints(&running) == expected
     });
+}
+
+#[test]
+fn gate_overrides_are_durable_before_they_take_effect() {
+    let folder = tempfile::tempdir().unwrap();
+    let faults = Faults::stalled();
+    let store = Store::open_faulty(folder.path(), faults.clone()).unwrap();
+    let running = Running::with_store(TWO, folder.path(), store.clone());
+    let stream = send(&running, "POST /api/v1/gates/llm%2Fa/isolate", "");
+    wait_until("the override is being stored", || faults.calls() > 0);
+    let before = running.state.limiter().record("llm/a");
+    drop(stream);
+    // The one thread of the admin API sees the end of that connection before it answers this.
+    assert_eq!(running.ask("GET", "/healthz", None).status, 200);
+    faults.heal();
+    assert_eq!(before, None);
+    let stored = store.load().unwrap().gates;
+    assert_eq!(stored[0].key, "llm/a");
+    assert_eq!(stored[0].record.breaker.state, BreakerState::Isolated);
+    wait_until("the gate is isolated", || {
+        let record = running.state.limiter().record("llm/a");
+        record.is_some_and(|record| record.breaker.state == BreakerState::Isolated)
+    });
+}
+
+/// Sends a request, and leaves its answer unread.
+fn send(running: &Running, target: &str, body: &str) -> TcpStream {
+    let mut stream = connect(running.address());
+    let request = format!(
+        "{target} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        running.address(),
+        running.token.expose(),
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    stream
 }
 
 #[test]

@@ -25,6 +25,28 @@ pub struct GateRecord {
     pub breaker: BreakerRecord,
 }
 
+/// A person's override of a gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GateOverride {
+    /// [`Gate::reset`].
+    Reset,
+    /// [`Gate::isolate`].
+    Isolate,
+    /// [`Gate::release`].
+    Release,
+}
+
+impl GateOverride {
+    /// Overrides `gate`.
+    pub fn apply(self, gate: &mut Gate, settings: &GateSettings, now: Timestamp) {
+        match self {
+            Self::Reset => gate.reset(settings, now),
+            Self::Isolate => gate.isolate(settings, now),
+            Self::Release => gate.release(settings, now),
+        }
+    }
+}
+
 /// The parts of a gate whose changes are events.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GateMarks {
