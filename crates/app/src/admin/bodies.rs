@@ -1,19 +1,62 @@
 //! The bodies of requests and responses, defined once: the server fills them, the document at
 //! `/openapi.json` describes them, and [`super::client`] sends and returns them.
 
-#![expect(
-    unused_qualifications,
-    reason = "the derive macro of schemas names types by their whole path"
-)]
-
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use utoipa::ToSchema;
-use utoipa::openapi::RefOr;
-use utoipa::openapi::schema::{
-    AdditionalProperties, ArrayBuilder, ObjectBuilder, OneOfBuilder, Schema, SchemaType, Type,
-};
+use utoipa::openapi::{RefOr, Schema};
+
+/// Defines enums of words. One that is named after `=` is an enum of the library with the same
+/// variants: either converts into the other.
+macro_rules! words {
+    ($(
+        $(#[$doc:meta])+
+        $Name:ident $(= $library:path)? { $($(#[$variant_doc:meta])+ $Variant:ident = $word:tt,)+ }
+    )+) => {$(
+        $(#[$doc])+
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+        pub enum $Name {$(
+            $(#[$variant_doc])+
+            #[serde(rename = $word)]
+            $Variant,
+        )+}
+
+        impl $Name {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$Variant),+];
+
+            /// Its word.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$Variant => $word,)+
+                }
+            }
+        }
+
+        words!(@library $Name $($library)? { $($Variant)+ });
+    )+};
+    (@library $Name:ident { $($Variant:ident)+ }) => {};
+    (@library $Name:ident $library:path { $($Variant:ident)+ }) => {
+        impl From<$library> for $Name {
+            fn from(library: $library) -> Self {
+                use $library as Library;
+                match library {
+                    $(Library::$Variant => Self::$Variant,)+
+                }
+            }
+        }
+
+        impl From<$Name> for $library {
+            fn from(body: $Name) -> Self {
+                match body {
+                    $($Name::$Variant => Self::$Variant,)+
+                }
+            }
+        }
+    };
+}
 
 /// Gates, and all of them together
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -86,32 +129,6 @@ pub struct Gate {
     pub why: String,
 }
 
-/// How the rate moves
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Strategy {
-    /// Finds an unknown limit and stays below it
-    Adaptive,
-    /// Additive increase, multiplicative decrease
-    Aimd,
-    /// A constant rate
-    Fixed,
-}
-
-/// What the strategy `adaptive` is doing
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Phase {
-    /// No rate was refused yet: the rate grows fast
-    Searching,
-    /// The rate grows towards the ceiling
-    Rising,
-    /// The rate stays near the ceiling
-    Staying,
-    /// The rate grows slowly above the ceiling, in case the limit has risen
-    Probing,
-}
-
 /// From sending to the response's head, in milliseconds
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Latency {
@@ -130,32 +147,6 @@ pub struct Breaker {
     /// The end of the open time in milliseconds of Unix time; null if it is not open
     #[schema(required)]
     pub until_ms: Option<i64>,
-}
-
-/// What a breaker lets through
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum BreakerState {
-    /// Everything
-    Closed,
-    /// Nothing, for some time
-    Open,
-    /// A few probes
-    HalfOpen,
-    /// Nothing, until a person releases it
-    Isolated,
-}
-
-impl BreakerState {
-    /// Its name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Closed => "closed",
-            Self::Open => "open",
-            Self::HalfOpen => "half_open",
-            Self::Isolated => "isolated",
-        }
-    }
 }
 
 /// Until when nothing is sent
@@ -191,38 +182,6 @@ pub struct Window {
     pub failed: u32,
 }
 
-/// In which order gates are listed
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum GateSort {
-    /// Most permits first
-    Admitted,
-    /// Longest line first
-    Waiting,
-    /// Most attempts in flight first
-    InFlight,
-    /// Highest error rate first
-    ErrorRate,
-    /// Highest rate first
-    Rate,
-    /// By key
-    Key,
-}
-
-impl GateSort {
-    /// Its name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Admitted => "admitted",
-            Self::Waiting => "waiting",
-            Self::InFlight => "in_flight",
-            Self::ErrorRate => "error_rate",
-            Self::Rate => "rate",
-            Self::Key => "key",
-        }
-    }
-}
-
 /// Pools
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PoolList {
@@ -241,18 +200,6 @@ pub struct Pool {
     pub protection: Protection,
     /// In the order of the list
     pub endpoints: Vec<Endpoint>,
-}
-
-/// Which endpoint is asked first
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Balance {
-    /// The one with the fewest requests in flight
-    LeastLoaded,
-    /// Each in turn
-    RoundRobin,
-    /// The first of the list that may send
-    First,
 }
 
 /// An endpoint
@@ -386,20 +333,6 @@ pub struct TestRun {
     pub scenario: Scenario,
 }
 
-/// Responses that the test tool plays
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Scenario {
-    /// One 429
-    SingleError,
-    /// Three 429s in a row
-    RepeatedErrors,
-    /// Two 429s, a success, another 429
-    SuccessRecovery,
-    /// As many 429s as disable it
-    AutoDisable,
-}
-
 /// What a pool's protection would do
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TestResult {
@@ -432,18 +365,6 @@ pub struct TestStep {
     pub last_error: Option<String>,
     /// All of it as a sentence
     pub text: String,
-}
-
-/// What happens to an endpoint
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum TestEvent {
-    /// A response that is an error
-    Error,
-    /// A response that is none
-    Success,
-    /// The endpoint is disabled, so nothing is sent
-    NotSent,
 }
 
 /// Every decision about a request
@@ -560,18 +481,6 @@ pub struct Health {
     pub reason: Option<String>,
 }
 
-/// Whether the process works, in a word
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum HealthStatus {
-    /// It works
-    Ok,
-    /// It is stopping
-    Draining,
-    /// It cannot store what must survive a restart
-    Degraded,
-}
-
 /// Why a call failed (RFC 9457).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Problem {
@@ -606,70 +515,149 @@ pub struct InvalidField {
     pub expected: String,
 }
 
+words! {
+    /// How the rate moves
+    Strategy = tidegate::Strategy {
+        /// Finds an unknown limit and stays below it
+        Adaptive = "adaptive",
+        /// Additive increase, multiplicative decrease
+        Aimd = "aimd",
+        /// A constant rate
+        Fixed = "fixed",
+    }
+
+    /// What the strategy `adaptive` is doing
+    Phase = policy::rate::Phase {
+        /// No rate was refused yet: the rate grows fast
+        Searching = "searching",
+        /// The rate grows towards the ceiling
+        Rising = "rising",
+        /// The rate stays near the ceiling
+        Staying = "staying",
+        /// The rate grows slowly above the ceiling, in case the limit has risen
+        Probing = "probing",
+    }
+
+    /// What a breaker lets through
+    BreakerState = policy::breaker::BreakerState {
+        /// Everything
+        Closed = "closed",
+        /// Nothing, for some time
+        Open = "open",
+        /// A few probes
+        HalfOpen = "half_open",
+        /// Nothing, until a person releases it
+        Isolated = "isolated",
+    }
+
+    /// In which order gates are listed
+    GateSort = tidegate::Sort {
+        /// Most permits first
+        Admitted = "admitted",
+        /// Longest line first
+        Waiting = "waiting",
+        /// Most attempts in flight first
+        InFlight = "in_flight",
+        /// Highest error rate first
+        ErrorRate = "error_rate",
+        /// Highest rate first
+        Rate = "rate",
+        /// By key
+        Key = "key",
+    }
+
+    /// Which endpoint is asked first
+    Balance = tidegate::Balance {
+        /// The one with the fewest requests in flight
+        LeastLoaded = "least_loaded",
+        /// Each in turn
+        RoundRobin = "round_robin",
+        /// The first of the list that may send
+        First = "first",
+    }
+
+    /// Responses that the test tool plays
+    Scenario {
+        /// One 429
+        SingleError = "single_error",
+        /// Three 429s in a row
+        RepeatedErrors = "repeated_errors",
+        /// Two 429s, a success, another 429
+        SuccessRecovery = "success_recovery",
+        /// As many 429s as disable it
+        AutoDisable = "auto_disable",
+    }
+
+    /// What happens to an endpoint
+    TestEvent {
+        /// A response that is an error
+        Error = "error",
+        /// A response that is none
+        Success = "success",
+        /// The endpoint is disabled, so nothing is sent
+        NotSent = "not_sent",
+    }
+
+    /// Whether the process works, in a word
+    HealthStatus {
+        /// It works
+        Ok = "ok",
+        /// It is stopping
+        Draining = "draining",
+        /// It cannot store what must survive a restart
+        Degraded = "degraded",
+    }
+}
+
+/// A schema as it is written in the document.
+fn schema(written: Value) -> RefOr<Schema> {
+    serde_json::from_value(written).expect("it is written as a schema")
+}
+
 fn header_references() -> RefOr<Schema> {
-    let value = ObjectBuilder::new()
-        .schema_type(SchemaType::Type(Type::String))
-        .pattern(Some(
-            r"^([A-Za-z]{1,16} )?(env:[A-Za-z_][A-Za-z0-9_]*|file:.+)$",
-        ));
-    let name = ObjectBuilder::new()
-        .schema_type(SchemaType::Type(Type::String))
-        .max_length(Some(256))
-        .pattern(Some(r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$"));
-    let object = ObjectBuilder::new()
-        .schema_type(SchemaType::Type(Type::Object))
-        .property_names(Some(Schema::Object(name.build())))
-        .description(Some(
-            "Headers of every request, with references to their values: `env:NAME`, `file:PATH`, or either after a word such as `Bearer`",
-        ))
-        .additional_properties(Some(AdditionalProperties::RefOr(RefOr::T(Schema::Object(
-            value.build(),
-        )))));
-    RefOr::T(Schema::Object(object.build()))
+    schema(json!({
+        "type": "object",
+        "description": "Headers of every request, with references to their values: `env:NAME`, `file:PATH`, or either after a word such as `Bearer`",
+        "additionalProperties": {
+            "type": "string",
+            "pattern": r"^([A-Za-z]{1,16} )?(env:[A-Za-z_][A-Za-z0-9_]*|file:.+)$",
+        },
+        "propertyNames": {
+            "type": "string",
+            "maxLength": 256,
+            "pattern": r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$",
+        },
+    }))
 }
 
 fn pauses() -> RefOr<Schema> {
-    let item = ObjectBuilder::new()
-        .schema_type(SchemaType::Type(Type::String))
-        .pattern(Some(r"^[1-9][0-9]{0,5}(s|m|h)$"));
-    let array = ArrayBuilder::new()
-        .items(item)
-        .min_items(Some(1))
-        .max_items(Some(100))
-        .description(Some("The pause after the first error, the second, and so on, each at least 1s; the last repeats"));
-    RefOr::T(Schema::Array(array.build()))
+    schema(json!({
+        "type": "array",
+        "items": { "type": "string", "pattern": r"^[1-9][0-9]{0,5}(s|m|h)$" },
+        "description": "The pause after the first error, the second, and so on, each at least 1s; the last repeats",
+        "minItems": 1,
+        "maxItems": 100,
+    }))
 }
 
 fn statuses() -> RefOr<Schema> {
-    let range = |min: i32, max: i32| {
-        ObjectBuilder::new()
-            .schema_type(SchemaType::Type(Type::Integer))
-            .minimum(Some(min))
-            .maximum(Some(max))
-    };
     // All but 401, 409 and 412, which never climb.
-    let item = OneOfBuilder::new()
-        .item(range(400, 400))
-        .item(range(402, 408))
-        .item(range(410, 411))
-        .item(range(413, 999));
-    let array = ArrayBuilder::new()
-        .items(item)
-        .max_items(Some(100))
-        .description(Some(
-            "Statuses that climb, from 400 to 999 without 401, 409 and 412",
-        ));
-    RefOr::T(Schema::Array(array.build()))
+    let ranges = [(400, 400), (402, 408), (410, 411), (413, 999)];
+    let ranges =
+        ranges.map(|(min, max)| json!({ "type": "integer", "minimum": min, "maximum": max }));
+    schema(json!({
+        "type": "array",
+        "items": { "oneOf": ranges },
+        "description": "Statuses that climb, from 400 to 999 without 401, 409 and 412",
+        "maxItems": 100,
+    }))
 }
 
 fn texts() -> RefOr<Schema> {
-    let item = ObjectBuilder::new()
-        .schema_type(SchemaType::Type(Type::String))
-        .max_length(Some(200))
-        .pattern(Some(r#"^[!#-+\--Z\\^-~]+( [!#-+\--Z\\^-~]+)*$"#));
-    let array = ArrayBuilder::new()
-        .items(item)
-        .max_items(Some(100))
-        .description(Some("Phrases that climb, as whole words in any case"));
-    RefOr::T(Schema::Array(array.build()))
+    schema(json!({
+        "type": "array",
+        "items": { "type": "string", "maxLength": 200, "pattern": r#"^[!#-+\--Z\\^-~]+( [!#-+\--Z\\^-~]+)*$"# },
+        "description": "Phrases that climb, as whole words in any case",
+        "maxItems": 100,
+    }))
 }

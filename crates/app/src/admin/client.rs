@@ -22,7 +22,7 @@ use super::bodies::{
 use super::pools::encoded;
 use super::token::Token;
 
-/// A client of a running server.
+/// A client of a running server. Every call can fail, as [`ClientError`] says.
 #[derive(Clone, Debug)]
 pub struct Client {
     /// As `host:port`.
@@ -114,57 +114,33 @@ impl Client {
     }
 
     /// The first `limit` gates, sorted, and all of them together.
-    ///
-    /// # Errors
-    ///
-    /// If the call fails.
     pub async fn gates(&self, sort: GateSort, limit: u32) -> Result<GateList, ClientError> {
         let path = format!("/api/v1/gates?sort={}&limit={limit}", sort.as_str());
         self.get(&path).await
     }
 
     /// One gate.
-    ///
-    /// # Errors
-    ///
-    /// If the call fails.
     pub async fn gate(&self, key: &str) -> Result<Gate, ClientError> {
         self.get(&format!("/api/v1/gates/{}", encoded(key))).await
     }
 
     /// Overrides a gate; the gate afterwards.
-    ///
-    /// # Errors
-    ///
-    /// If the call fails.
     pub async fn override_gate(&self, key: &str, action: GateAction) -> Result<Gate, ClientError> {
         let path = format!("/api/v1/gates/{}/{}", encoded(key), action.as_str());
         self.call(Method::POST, &path, NO_BODY).await
     }
 
     /// All pools.
-    ///
-    /// # Errors
-    ///
-    /// If the call fails.
     pub async fn pools(&self) -> Result<PoolList, ClientError> {
         self.get("/api/v1/pools").await
     }
 
     /// One pool.
-    ///
-    /// # Errors
-    ///
-    /// If the call fails.
     pub async fn pool(&self, pool: &str) -> Result<Pool, ClientError> {
         self.get(&pool_path(pool)).await
     }
 
     /// Adds an endpoint to a pool; the endpoint.
-    ///
-    /// # Errors
-    ///
-    /// If the call fails.
     pub async fn add_endpoint(
         &self,
         pool: &str,
@@ -175,10 +151,6 @@ impl Client {
     }
 
     /// Enables or disables an endpoint; the endpoint afterwards.
-    ///
-    /// # Errors
-    ///
-    /// If the call fails.
     pub async fn switch_endpoint(
         &self,
         pool: &str,
@@ -191,20 +163,12 @@ impl Client {
     }
 
     /// Removes an endpoint.
-    ///
-    /// # Errors
-    ///
-    /// If the call fails.
     pub async fn remove_endpoint(&self, pool: &str, name: &str) -> Result<(), ClientError> {
         let path = endpoint_path(pool, name);
         self.call(Method::DELETE, &path, NO_BODY).await
     }
 
     /// Changes the protection of a pool; all of it afterwards.
-    ///
-    /// # Errors
-    ///
-    /// If the call fails.
     pub async fn change_protection(
         &self,
         pool: &str,
@@ -215,20 +179,12 @@ impl Client {
     }
 
     /// Resets the protection of a pool; all of it afterwards.
-    ///
-    /// # Errors
-    ///
-    /// If the call fails.
     pub async fn reset_protection(&self, pool: &str) -> Result<Protection, ClientError> {
         let path = format!("{}/protection/reset", pool_path(pool));
         self.call(Method::POST, &path, NO_BODY).await
     }
 
     /// What the protection of a pool would do.
-    ///
-    /// # Errors
-    ///
-    /// If the call fails.
     pub async fn test_protection(
         &self,
         pool: &str,
@@ -240,10 +196,6 @@ impl Client {
     }
 
     /// Every decision about a request.
-    ///
-    /// # Errors
-    ///
-    /// If the call fails.
     pub async fn explain(&self, request_id: &str) -> Result<Explanation, ClientError> {
         let path = format!("/api/v1/explain/{}", encoded(request_id));
         self.get(&path).await

@@ -11,16 +11,16 @@ use axum::Json;
 use axum::extract::{Path, RawQuery, State};
 use policy::gate::GateSnapshot;
 use policy::hint::Source;
+use policy::key;
+use policy::rate::Phase;
 use policy::suggest::suggestion;
-use policy::{breaker, key, rate};
 use serde::Deserialize;
 use tidegate::{Clock, GateOverride, GateView, Snapshot, Sort};
 use utoipa::IntoParams;
 
 use super::api::AdminState;
 use super::bodies::{
-    Breaker, BreakerState, Counts, Gate, GateList, GateSort, GateTotals, Hold, Latency, Phase,
-    Problem, Strategy, Window,
+    Breaker, Counts, Gate, GateList, GateSort, GateTotals, Hold, Latency, Problem, Window,
 };
 use super::problem::{Kind, Refused};
 use crate::core::{millis, unix_millis};
@@ -168,14 +168,7 @@ struct ListQuery {
 
 impl ListQuery {
     fn resolved(&self) -> (Sort, usize) {
-        let sort = self.sort.map_or_else(Sort::default, |sort| match sort {
-            GateSort::Admitted => Sort::Admitted,
-            GateSort::Waiting => Sort::Waiting,
-            GateSort::InFlight => Sort::InFlight,
-            GateSort::ErrorRate => Sort::ErrorRate,
-            GateSort::Rate => Sort::Rate,
-            GateSort::Key => Sort::Key,
-        });
+        let sort = self.sort.map_or_else(Sort::default, Sort::from);
         (sort, self.limit.unwrap_or(100))
     }
 }
@@ -241,11 +234,7 @@ fn gate_body(view: GateView, clock: &Clock) -> Gate {
     let seen = view.gate;
     Gate {
         key: view.key,
-        strategy: match view.strategy {
-            tidegate::Strategy::Adaptive => Strategy::Adaptive,
-            tidegate::Strategy::Aimd => Strategy::Aimd,
-            tidegate::Strategy::Fixed => Strategy::Fixed,
-        },
+        strategy: view.strategy.into(),
         rate_per_second: seen.rate,
         tokens: seen.tokens,
         in_flight: seen.in_flight,
@@ -256,12 +245,7 @@ fn gate_body(view: GateView, clock: &Clock) -> Gate {
         },
         error_rate: seen.window.error_rate(),
         breaker: Breaker {
-            state: match seen.breaker {
-                breaker::BreakerState::Closed => BreakerState::Closed,
-                breaker::BreakerState::Open => BreakerState::Open,
-                breaker::BreakerState::HalfOpen => BreakerState::HalfOpen,
-                breaker::BreakerState::Isolated => BreakerState::Isolated,
-            },
+            state: seen.breaker.into(),
             until_ms: seen.breaker_until.map(|until| unix_millis(clock, until)),
         },
         consecutive_failures: seen.consecutive_failures,
@@ -280,12 +264,7 @@ fn gate_body(view: GateView, clock: &Clock) -> Gate {
             total: seen.window.total,
             failed: seen.window.failed,
         },
-        phase: seen.phase.map(|phase| match phase {
-            rate::Phase::Searching => Phase::Searching,
-            rate::Phase::Rising => Phase::Rising,
-            rate::Phase::Staying => Phase::Staying,
-            rate::Phase::Probing => Phase::Probing,
-        }),
+        phase: seen.phase.map(Into::into),
         ceiling: seen.ceiling,
         why: why(&seen),
     }
@@ -304,12 +283,10 @@ fn why(seen: &GateSnapshot) -> String {
     let ceiling = seen.ceiling.unwrap_or_default();
     let phase = match seen.phase {
         None => return seen.why.to_string(),
-        Some(rate::Phase::Searching) => {
-            "searching for the limit: no rate was refused yet".to_owned()
-        }
-        Some(rate::Phase::Rising) => format!("rising to the ceiling of {ceiling:.2}/s"),
-        Some(rate::Phase::Staying) => format!("staying near the ceiling of {ceiling:.2}/s"),
-        Some(rate::Phase::Probing) => format!("probing above the ceiling of {ceiling:.2}/s"),
+        Some(Phase::Searching) => "searching for the limit: no rate was refused yet".to_owned(),
+        Some(Phase::Rising) => format!("rising to the ceiling of {ceiling:.2}/s"),
+        Some(Phase::Staying) => format!("staying near the ceiling of {ceiling:.2}/s"),
+        Some(Phase::Probing) => format!("probing above the ceiling of {ceiling:.2}/s"),
     };
     format!("{phase}; {}", seen.why)
 }

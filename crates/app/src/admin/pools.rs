@@ -21,7 +21,7 @@ use tidegate::pool::EndpointView;
 use utoipa::IntoParams;
 
 use super::api::AdminState;
-use super::bodies::{AddEndpoint, Balance, Endpoint, Pool, PoolList, Problem, SwitchEndpoint};
+use super::bodies::{AddEndpoint, Endpoint, Pool, PoolList, Problem, SwitchEndpoint};
 use super::body::Fields;
 use super::problem::Refused;
 use super::protection::protection_body;
@@ -224,11 +224,7 @@ fn pool_body(pool: &UpstreamPool, clock: &Clock) -> Pool {
     });
     Pool {
         name: pool.name().to_owned(),
-        balance: match pool.balance() {
-            tidegate::Balance::LeastLoaded => Balance::LeastLoaded,
-            tidegate::Balance::RoundRobin => Balance::RoundRobin,
-            tidegate::Balance::First => Balance::First,
-        },
+        balance: pool.balance().into(),
         protection,
         endpoints: endpoints.collect(),
     }

@@ -16,97 +16,54 @@ pub(super) struct Refused {
     pub(super) problems: Vec<InvalidValue>,
 }
 
-/// What kind of problem it is: its status, a word for programs and a title for people.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    BadRequest,
-    NoToken,
-    CrossSite,
-    AddressNotAllowed,
-    NotFound,
-    MethodNotAllowed,
-    BodyTooLarge,
-    NotJson,
-    WrongHost,
-    Invalid,
-    TooManyStreams,
-    StoreFailed,
-    TooManyGates,
-    Draining,
-}
+/// Defines the kinds of problems: status, a word for programs and a title for people.
+macro_rules! kinds {
+    ($($Kind:ident: $STATUS:ident, $reason:literal, $title:literal;)+) => {
+        /// What kind of problem it is.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum Kind {
+            $($Kind,)+
+        }
 
-impl Kind {
-    pub(super) const ALL: [Self; 14] = [
-        Self::BadRequest,
-        Self::NoToken,
-        Self::CrossSite,
-        Self::AddressNotAllowed,
-        Self::NotFound,
-        Self::MethodNotAllowed,
-        Self::BodyTooLarge,
-        Self::NotJson,
-        Self::WrongHost,
-        Self::Invalid,
-        Self::TooManyStreams,
-        Self::StoreFailed,
-        Self::TooManyGates,
-        Self::Draining,
-    ];
+        impl Kind {
+            pub(super) const ALL: &[Self] = &[$(Self::$Kind),+];
 
-    pub(super) const fn status(self) -> StatusCode {
-        match self {
-            Self::BadRequest => StatusCode::BAD_REQUEST,
-            Self::NoToken => StatusCode::UNAUTHORIZED,
-            Self::CrossSite | Self::AddressNotAllowed => StatusCode::FORBIDDEN,
-            Self::NotFound => StatusCode::NOT_FOUND,
-            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
-            Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::NotJson => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Self::WrongHost => StatusCode::MISDIRECTED_REQUEST,
-            Self::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::TooManyStreams | Self::StoreFailed | Self::TooManyGates | Self::Draining => {
-                StatusCode::SERVICE_UNAVAILABLE
+            pub(super) const fn status(self) -> StatusCode {
+                match self {
+                    $(Self::$Kind => StatusCode::$STATUS,)+
+                }
+            }
+
+            pub(super) const fn reason(self) -> &'static str {
+                match self {
+                    $(Self::$Kind => $reason,)+
+                }
+            }
+
+            pub(super) const fn title(self) -> &'static str {
+                match self {
+                    $(Self::$Kind => $title,)+
+                }
             }
         }
-    }
+    };
+}
 
-    pub(super) const fn reason(self) -> &'static str {
-        match self {
-            Self::BadRequest => "bad_request",
-            Self::NoToken => "no_token",
-            Self::CrossSite => "cross_site",
-            Self::AddressNotAllowed => "address_not_allowed",
-            Self::NotFound => "not_found",
-            Self::MethodNotAllowed => "method_not_allowed",
-            Self::BodyTooLarge => "body_too_large",
-            Self::NotJson => "not_json",
-            Self::WrongHost => "wrong_host",
-            Self::Invalid => "invalid",
-            Self::TooManyStreams => "too_many_streams",
-            Self::StoreFailed => "store_failed",
-            Self::TooManyGates => "too_many_gates",
-            Self::Draining => "draining",
-        }
-    }
-
-    pub(super) const fn title(self) -> &'static str {
-        match self {
-            Self::BadRequest => "The request cannot be read",
-            Self::NoToken => "The admin token is needed",
-            Self::CrossSite => "Requests of other sites are refused",
-            Self::AddressNotAllowed => "This address must not be dialled",
-            Self::NotFound => "Not found",
-            Self::MethodNotAllowed => "Method not allowed",
-            Self::BodyTooLarge => "The body is too long",
-            Self::NotJson => "The body is not JSON",
-            Self::WrongHost => "Wrong host name",
-            Self::Invalid => "Some values are invalid",
-            Self::TooManyStreams => "Too many event streams",
-            Self::StoreFailed => "The change cannot be stored",
-            Self::TooManyGates => "Too many gates",
-            Self::Draining => "The server is stopping",
-        }
-    }
+kinds! {
+    BadRequest: BAD_REQUEST, "bad_request", "The request cannot be read";
+    NoToken: UNAUTHORIZED, "no_token", "The admin token is needed";
+    CrossSite: FORBIDDEN, "cross_site", "Requests of other sites are refused";
+    AddressNotAllowed: FORBIDDEN, "address_not_allowed", "This address must not be dialled";
+    NotFound: NOT_FOUND, "not_found", "Not found";
+    MethodNotAllowed: METHOD_NOT_ALLOWED, "method_not_allowed", "Method not allowed";
+    BodyTooLarge: PAYLOAD_TOO_LARGE, "body_too_large", "The body is too long";
+    NotJson: UNSUPPORTED_MEDIA_TYPE, "not_json", "The body is not JSON";
+    WrongHost: MISDIRECTED_REQUEST, "wrong_host", "Wrong host name";
+    Invalid: UNPROCESSABLE_ENTITY, "invalid", "Some values are invalid";
+    TooManyStreams: SERVICE_UNAVAILABLE, "too_many_streams", "Too many event streams";
+    StoreFailed: SERVICE_UNAVAILABLE, "store_failed", "The change cannot be stored";
+    TooManyGates: SERVICE_UNAVAILABLE, "too_many_gates", "Too many gates";
+    Draining: SERVICE_UNAVAILABLE, "draining", "The server is stopping";
 }
 
 impl Refused {
@@ -134,8 +91,8 @@ impl Refused {
 
     /// In place of a response that the router made without a problem body.
     pub(super) fn instead_of(status: StatusCode, headers: &HeaderMap) -> Self {
-        let kind = Kind::ALL.into_iter().find(|kind| kind.status() == status);
-        match kind.unwrap_or(Kind::BadRequest) {
+        let kind = Kind::ALL.iter().find(|kind| kind.status() == status);
+        match kind.copied().unwrap_or(Kind::BadRequest) {
             Kind::MethodNotAllowed => {
                 let allowed = headers.get(ALLOW).and_then(|allowed| allowed.to_str().ok());
                 let allowed = allowed.unwrap_or("another").replace(',', ", ");
