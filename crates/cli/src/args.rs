@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::anyhow;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Parser, Subcommand};
 use policy::setting;
 
@@ -61,6 +62,13 @@ pub(crate) enum Command {
     Completions(CompletionsArgs),
 }
 
+/// `--config` of a command that reads no settings file: not listed, and refused with a reason.
+#[derive(Debug, clap::Args)]
+pub(crate) struct NoConfig {
+    #[arg(long, global = true, value_name = "FILE", hide = true)]
+    config: Option<PathBuf>,
+}
+
 /// `--config`, for the commands that read a settings file.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ConfigFile {
@@ -80,41 +88,80 @@ impl Args {
 
     /// The command, with a `--config` that was typed before its name.
     pub(crate) fn into_command(mut self) -> Result<Command, Failure> {
-        let Some(file) = self.config.take() else {
-            return Ok(self.command);
-        };
-        match self.command.config_file() {
-            Ok(config) => {
-                config.get_or_insert(file);
-                Ok(self.command)
-            }
-            Err(name) => {
+        let file = self.config.take();
+        let (config, refusal) = self.command.config_file();
+        if config.is_none() {
+            *config = file;
+        }
+        match refusal.filter(|_| config.is_some()) {
+            None => Ok(self.command),
+            Some((name, why)) => {
                 let error =
                     anyhow!("`tidegate {name}` reads no settings file, but `--config` names one");
-                let hint = "`serve`, `gates`, `pools`, `explain` and `check` read one";
-                Err(Failure::new(Exit::Usage, error).with_hint(hint))
+                Err(Failure::new(Exit::Usage, error).with_hint(why))
             }
         }
     }
 }
 
 impl Command {
-    /// Where the command keeps its `--config`; its name if it has none.
-    fn config_file(&mut self) -> Result<&mut Option<PathBuf>, &'static str> {
-        match self {
-            Self::Serve(args) => Ok(&mut args.file.config),
-            Self::Gates(args) => Ok(&mut args.server.file.config),
-            Self::Pools(args) => Ok(&mut args.server.file.config),
-            Self::Explain(args) => Ok(&mut args.server.file.config),
-            Self::Check(args) => Ok(&mut args.config.config),
-            Self::Demo(_) => Err("demo"),
-            Self::Config(_) => Err("config"),
-            Self::Mock(_) => Err("mock"),
-            Self::Replay(_) => Err("replay"),
-            Self::Simulate(_) => Err("simulate"),
-            Self::Completions(_) => Err("completions"),
-        }
+    /// The `--config` of the command; its name and the reason if it takes none.
+    fn config_file(&mut self) -> (&mut Option<PathBuf>, Option<(&'static str, &'static str)>) {
+        let (config, refusal) = match self {
+            Self::Serve(args) => return (&mut args.file.config, None),
+            Self::Gates(args) => return (&mut args.server.file.config, None),
+            Self::Pools(args) => return (&mut args.server.file.config, None),
+            Self::Explain(args) => return (&mut args.server.file.config, None),
+            Self::Check(args) => return (&mut args.config.config, None),
+            Self::Replay(args) => return (&mut args.config, None),
+            Self::Simulate(args) => return (&mut args.config, None),
+            Self::Demo(args) => {
+                let why = "its gateway is not given any limits: that is what it shows";
+                (&mut args.file, ("demo", why))
+            }
+            Self::Config(args) => {
+                let why = "it prints the defaults; `tidegate check FILE` checks a file";
+                (&mut args.file, ("config", why))
+            }
+            Self::Mock(args) => {
+                let why = "a mock is an upstream: its limits are flags, or `--scenario FILE`";
+                (&mut args.file, ("mock", why))
+            }
+            Self::Completions(args) => {
+                let why = "completions do not depend on settings";
+                (&mut args.file, ("completions", why))
+            }
+        };
+        (&mut config.config, Some(refusal))
     }
+}
+
+/// A flag such as `--set` with its two parts, `KEY=VALUE`.
+///
+/// # Errors
+///
+/// That it has no `=`.
+pub(crate) fn key_value<'a>(flag: &str, text: &'a str) -> anyhow::Result<(&'a str, &'a str)> {
+    let parts = text.split_once('=');
+    let (key, value) =
+        parts.ok_or_else(|| anyhow!("`{flag} {text}` has no `=`, expected KEY=VALUE"))?;
+    Ok((key.trim(), value.trim()))
+}
+
+/// Reads one of several words, each with what it means and its value. Help lists them.
+pub(crate) fn choice<T: Clone + Send + Sync + 'static>(
+    choices: impl IntoIterator<Item = (&'static str, &'static str, T)>,
+) -> impl TypedValueParser<Value = T> {
+    let choices: Vec<_> = choices.into_iter().collect();
+    let values = choices.iter().map(|(word, about, _)| {
+        let about = Some(*about).filter(|about| !about.is_empty());
+        PossibleValue::new(*word).help(about)
+    });
+    PossibleValuesParser::new(values).map(move |word| {
+        let chosen = choices.iter().find(|(known, ..)| *known == word);
+        let (_, _, value) = chosen.expect("only these words pass the parser");
+        value.clone()
+    })
 }
 
 /// Reads the seed of a random generator.
@@ -128,7 +175,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Keeps the shared options apart from a command's own; clap mixes them otherwise.
-const GLOBAL: &str = "Global options";
+pub(crate) const GLOBAL: &str = "Global options";
 
 fn long_help() -> String {
     format!("{EXAMPLES}\n\n{}", Exit::table())

@@ -78,6 +78,18 @@ impl Output {
         self.write(&[clear, escape_lines(text).as_bytes()])
     }
 
+    /// Prints a result: as JSON if that is wanted, else as text for people.
+    pub(crate) fn result(
+        &self,
+        value: &impl Serialize,
+        text: impl FnOnce() -> String,
+    ) -> Result<(), Failure> {
+        match self.is_json {
+            true => self.json(value),
+            false => self.text(&text()),
+        }
+    }
+
     /// Prints a value as JSON over several lines.
     pub(crate) fn json(&self, value: &impl Serialize) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(value).map_err(io::Error::from);
@@ -356,6 +368,12 @@ pub(crate) fn columns(rows: &[Vec<String>]) -> String {
             .iter()
             .all(|cell| cell.chars().all(|c| c.is_ascii_digit()))
     })
+}
+
+/// The same with a heading.
+pub(crate) fn table(heading: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+    let heading = heading.iter().map(|word| (*word).to_owned()).collect();
+    columns(&std::iter::once(heading).chain(rows).collect::<Vec<_>>())
 }
 
 /// A table of names and figures: every column but the first is aligned to the right.

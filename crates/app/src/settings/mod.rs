@@ -25,16 +25,18 @@ mod variables;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use config::document::{self, Table};
+use config::document::{self, Table, Value};
 use config::{Context, Location, Reader};
 use policy::backoff::{BackoffOptions, BackoffSettings};
 use policy::budget::{BudgetOptions, BudgetSettings};
 use policy::failure_queue::{FailureQueueOptions, FailureQueueSettings};
 use policy::gate::GateSettings;
 use policy::hosts::Hosts;
+use policy::ladder::LadderOptions;
 use policy::poll::{PollOptions, PollSettings};
 use policy::preset::Preset;
 use policy::setting::{Options, SettingErrors, Values};
+use sim::replay::BaseOptions;
 use tidegate::HostSettings;
 
 pub use config::Problem;
@@ -105,6 +107,47 @@ pub struct Settings {
     pub unsupported: Vec<String>,
 }
 
+/// What is written about policies, by itself: defaults are not filled in.
+#[derive(Clone, Debug)]
+pub struct Policies {
+    /// `[gate]`, `[backoff.*]`, `[run]` and `[poll]`.
+    pub options: BaseOptions,
+    /// `[pool.NAME.protection]` of every pool.
+    pub protections: BTreeMap<String, LadderOptions>,
+    /// `[gate]` with the locations of its values.
+    pub gate: Table,
+}
+
+impl Policies {
+    fn read(root: &Reader<'_>) -> Self {
+        // Contradictions are found, too.
+        gates::read(&root.table("gate"));
+        let backoffs = root.table("backoff");
+        let pools = root.table("pool");
+        let gate = match root.node("gate").map(|node| &node.value) {
+            Some(Value::Table(gate)) => gate.clone(),
+            _ => Table::default(),
+        };
+        Self {
+            options: BaseOptions {
+                gate: Reader::root(&Context::default(), &gate, Location::Default).options(),
+                backoffs: backoffs
+                    .tables()
+                    .map(|(name, reader)| (name.to_owned(), reader.options()))
+                    .collect(),
+                run: root.table("run").options(),
+                poll: root.table("poll").options(),
+                protection: LadderOptions::default(),
+            },
+            protections: pools
+                .tables()
+                .map(|(name, reader)| (name.to_owned(), reader.table("protection").options()))
+                .collect(),
+            gate,
+        }
+    }
+}
+
 /// What settings are read from; each lies over the one before.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
@@ -158,19 +201,27 @@ impl Settings {
         sources: &Sources,
         environment: &dyn Environment,
     ) -> Result<Server, Vec<Problem>> {
-        let (root, mut problems) = tree(sources, environment)?;
-        ROOT.check_names(&root, "", &mut problems);
-        problems.retain(|problem| problem.key.starts_with("server"));
-        let references = References::new(environment);
-        let context = Context::new(&references, problems);
-        let reader = Reader::root(&context, &root, Location::Default);
-        let server = Server::read(&reader.table("server"));
-        let problems = context.into_problems();
-        if problems.is_empty() {
-            Ok(server)
-        } else {
-            Err(problems)
-        }
+        let is_read = |key: &str| key.starts_with("server");
+        load_part(sources, environment, is_read, |root| {
+            Server::read(&root.table("server"))
+        })
+    }
+
+    /// Reads what is written about policies, for commands that try one out: `[gate]`,
+    /// `[backoff.*]`, `[run]`, `[poll]` and the protection of every pool.
+    ///
+    /// # Errors
+    ///
+    /// Every problem with those sections, or with the file as a whole.
+    pub fn load_policies(
+        sources: &Sources,
+        environment: &dyn Environment,
+    ) -> Result<Policies, Vec<Problem>> {
+        let is_read = |key: &str| {
+            let section = key.split('.').next().unwrap_or_default();
+            matches!(section, "gate" | "backoff" | "run" | "poll") || key.contains(".protection")
+        };
+        load_part(sources, environment, is_read, Policies::read)
     }
 
     /// Reads the bytes of a settings file by its path.
@@ -260,6 +311,26 @@ impl Default for Settings {
             "the defaults fit together"
         );
         settings
+    }
+}
+
+/// Reads some sections: those whose settings `is_read` names by their paths.
+fn load_part<T>(
+    sources: &Sources,
+    environment: &dyn Environment,
+    is_read: impl Fn(&str) -> bool,
+    read: impl FnOnce(&Reader<'_>) -> T,
+) -> Result<T, Vec<Problem>> {
+    let (root, mut problems) = tree(sources, environment)?;
+    ROOT.check_names(&root, "", &mut problems);
+    problems.retain(|problem| is_read(&problem.key));
+    let references = References::new(environment);
+    let context = Context::new(&references, problems);
+    let part = read(&Reader::root(&context, &root, Location::Default));
+    let problems = context.into_problems();
+    match problems.is_empty() {
+        true => Ok(part),
+        false => Err(problems),
     }
 }
 

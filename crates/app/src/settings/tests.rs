@@ -116,7 +116,7 @@ fn reads_all_examples_of_the_default_file() {
     assert_eq!(pool.endpoints[1].headers[0].1.expose(), "from a file");
     assert_eq!(
         pool.protection,
-        policy::ladder::LadderOptions {
+        LadderOptions {
             enabled: Some(true),
             ..Default::default()
         }

@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 
 use super::settings::{DEFAULT_PATH, load};
 use super::{Failure, problems};
-use crate::args::ConfigFile;
+use crate::args::{self, ConfigFile};
 use crate::exit::Exit;
-use crate::output::{Output, columns};
+use crate::output::{self, Output};
 
 /// Check the settings, and show the worst case of each route
 ///
@@ -65,33 +65,26 @@ pub(super) fn run(args: &CheckArgs, output: &Output) -> Result<(), Failure> {
         problems::failure(file, problems, hint, output)
     })?;
     let report = app::check::check(&settings);
-    match output.is_json() {
-        true => output.json(&report_json(file, &report)),
-        false => output.text(&report_text(file, &report)),
-    }
+    output.result(&report_json(file, &report), || report_text(file, &report))
 }
 
 fn flags(settings: &[String]) -> Result<Vec<Flag>, Failure> {
-    let flags = settings
-        .iter()
-        .map(|setting| match setting.split_once('=') {
-            Some((path, value)) => Ok(Flag {
+    let (mut flags, mut errors) = (Vec::new(), Vec::new());
+    for setting in settings {
+        match args::key_value("--set", setting) {
+            Ok((path, value)) => flags.push(Flag {
                 name: format!("--set {path}"),
-                path: path.trim().to_owned(),
-                value: value.trim().to_owned(),
+                path: path.to_owned(),
+                value: value.to_owned(),
             }),
-            None => Err(anyhow!("`--set {setting}` has no `=`, expected KEY=VALUE")),
-        });
-    let (flags, errors): (Vec<_>, Vec<_>) = flags.partition(Result::is_ok);
-    let errors: Vec<_> = errors.into_iter().filter_map(Result::err).collect();
-    if errors.is_empty() {
-        return Ok(flags.into_iter().flatten().collect());
+            Err(error) => errors.push(error),
+        }
     }
-    Err(Failure {
-        exit: Exit::Usage,
-        errors,
-        hint: Some("a setting is written as `--set gate.max_rate=8`".into()),
-    })
+    let hint = "a setting is written as `--set gate.max_rate=8`";
+    match errors.is_empty() {
+        true => Ok(flags),
+        false => Err(Failure::usage(errors, hint)),
+    }
 }
 
 fn report_text(file: Option<&str>, report: &Report) -> String {
@@ -99,20 +92,7 @@ fn report_text(file: Option<&str>, report: &Report) -> String {
         Some(file) => format!("{file} has no errors. The worst case of one request:\n\n"),
         None => format!("{DEFAULT_PATH} does not exist. The worst case with the defaults:\n\n"),
     };
-    let heading = [
-        "route",
-        "backoff",
-        "endpoints",
-        "attempts",
-        "sends",
-        "waits",
-        "estimate",
-        "amplification",
-        "bounded by",
-    ];
-    let mut rows = vec![heading.map(str::to_owned).to_vec()];
-    rows.extend(report.routes.iter().map(row));
-    text.push_str(&columns(&rows));
+    text.push_str(&output::table(HEADING, report.routes.iter().map(row)));
     text.push_str(NOTES);
     if !report.warnings.is_empty() {
         text.push('\n');
@@ -123,6 +103,12 @@ fn report_text(file: Option<&str>, report: &Report) -> String {
     }
     text
 }
+
+#[rustfmt::skip]
+const HEADING: &[&str] = &[
+    "route", "backoff", "endpoints", "attempts", "sends", "waits", "estimate", "amplification",
+    "bounded by",
+];
 
 const NOTES: &str = "
 attempts       sends that count, over all endpoints together

@@ -4,6 +4,7 @@ use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
 use super::Failure;
+use crate::args::NoConfig;
 use crate::output::Output;
 
 /// Print a completion script for a shell
@@ -12,6 +13,9 @@ use crate::output::Output;
 pub(crate) struct CompletionsArgs {
     /// Shell to complete in
     shell: Shell,
+
+    #[command(flatten)]
+    pub(crate) file: NoConfig,
 }
 
 const EXAMPLES: &str = "\

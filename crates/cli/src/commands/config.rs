@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 
 use super::Failure;
+use crate::args::NoConfig;
 use crate::output::Output;
 
 /// Print the default settings, or the schema of a settings file
@@ -11,6 +12,9 @@ use crate::output::Output;
 pub(crate) struct ConfigArgs {
     #[command(subcommand)]
     document: Document,
+
+    #[command(flatten)]
+    pub(crate) file: NoConfig,
 }
 
 #[derive(Clone, Copy, Debug, Subcommand)]

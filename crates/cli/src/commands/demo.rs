@@ -10,7 +10,7 @@ use clap::Args;
 
 use super::Failure;
 use super::stopping::{Stop, Stopping};
-use crate::args;
+use crate::args::{self, NoConfig};
 use crate::exit::Exit;
 use crate::output::{Live, Output};
 
@@ -30,6 +30,9 @@ pub(crate) struct DemoArgs {
     /// Port of the gateway; 0 takes any free port
     #[arg(long, value_name = "PORT", default_value = "0", value_parser = port, allow_hyphen_values = true)]
     port: u16,
+
+    #[command(flatten)]
+    pub(crate) file: NoConfig,
 }
 
 fn port(text: &str) -> Result<u16, String> {

@@ -28,10 +28,7 @@ Examples:
 pub(super) fn run(args: &ExplainArgs, output: &Output) -> Result<(), Failure> {
     let client = server::client(&args.server, output)?;
     let trail = server::call(client.explain(&args.request_id))?;
-    match output.is_json() {
-        true => output.json(&json!(trail)),
-        false => output.text(&text(&trail)),
-    }
+    output.result(&json!(trail), || text(&trail))
 }
 
 fn text(trail: &Explanation) -> String {

@@ -6,15 +6,16 @@ use std::time::Duration;
 use anyhow::anyhow;
 use app::admin::bodies::{Gate, GateList, GateSort, GateTotals};
 use app::admin::client::{Client, GateAction};
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use policy::duration::Rounded;
 use policy::setting;
 use serde_json::json;
 
 use super::Failure;
 use super::server::{self, ServerArgs};
+use crate::args;
 use crate::exit::Exit;
-use crate::output::{Output, columns};
+use crate::output::{self, Output};
 
 /// Show the gates of a running server, or override what they decided
 ///
@@ -56,37 +57,16 @@ struct ListArgs {
 
     /// Figure to sort by, highest first; keys in alphabetical order
     /// [default: admitted]
-    #[arg(long, value_name = "FIGURE")]
-    sort: Option<Sort>,
+    #[arg(long, value_name = "FIGURE", value_parser = args::choice(sorts()))]
+    sort: Option<GateSort>,
 
     /// Number of gates to show, at most 1000 [default: 20]
     #[arg(long, value_name = "N", value_parser = limit, allow_hyphen_values = true)]
     limit: Option<u32>,
 }
 
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-#[value(rename_all = "snake_case")]
-enum Sort {
-    #[default]
-    Admitted,
-    Waiting,
-    InFlight,
-    ErrorRate,
-    Rate,
-    Key,
-}
-
-impl From<Sort> for GateSort {
-    fn from(sort: Sort) -> Self {
-        match sort {
-            Sort::Admitted => Self::Admitted,
-            Sort::Waiting => Self::Waiting,
-            Sort::InFlight => Self::InFlight,
-            Sort::ErrorRate => Self::ErrorRate,
-            Sort::Rate => Self::Rate,
-            Sort::Key => Self::Key,
-        }
-    }
+fn sorts() -> impl Iterator<Item = (&'static str, &'static str, GateSort)> {
+    GateSort::ALL.iter().map(|sort| (sort.as_str(), "", *sort))
 }
 
 #[derive(Debug, Args)]
@@ -146,7 +126,7 @@ impl ListArgs {
     }
 
     async fn load(&self, client: &Client) -> Result<GateList, Failure> {
-        let sort = self.sort.unwrap_or_default().into();
+        let sort = self.sort.unwrap_or(GateSort::Admitted);
         let gates = client.gates(sort, self.limit.unwrap_or(20)).await;
         gates.map_err(server::failure)
     }
@@ -158,10 +138,7 @@ fn list(args: &ListArgs, server: &ServerArgs, output: &Output) -> Result<(), Fai
         return server::block_on(watch(&client, args, output));
     }
     let gates = server::block_on(args.load(&client))?;
-    match output.is_json() {
-        true => output.json(&json!(gates)),
-        false => output.text(&table(&gates)),
-    }
+    output.result(&json!(gates), || table(&gates))
 }
 
 /// Often enough to watch, and no load for a server.
@@ -215,10 +192,7 @@ async fn override_all(
             },
         }
     }
-    match output.is_json() {
-        true => output.json(&json!({ "gates": gates }))?,
-        false => output.text(&text)?,
-    }
+    output.result(&json!({ "gates": gates }), || text)?;
     failed.map_or(Ok(()), Err)
 }
 
@@ -264,28 +238,18 @@ fn change<T: fmt::Display + PartialEq>(name: &str, before: Option<T>, after: T) 
 }
 
 fn table(list: &GateList) -> String {
-    let heading = [
-        "key",
-        "rate",
-        "in flight",
-        "waiting",
-        "p95",
-        "errors",
-        "breaker",
-        "hold",
-        "admitted",
-        "throttled",
-        "failed",
-    ];
-    let mut rows = vec![heading.map(str::to_owned).to_vec()];
-    rows.extend(list.gates.iter().map(row));
-    let mut text = match rows.len() {
-        1 => "no gates yet: a gate is made by the first request to its key\n".to_owned(),
-        _ => columns(&rows),
+    let text = match list.gates.is_empty() {
+        true => "no gates yet: a gate is made by the first request to its key\n".to_owned(),
+        false => output::table(HEADING, list.gates.iter().map(row)),
     };
-    text.push_str(&totals(&list.totals));
-    text
+    text + &totals(&list.totals)
 }
+
+#[rustfmt::skip]
+const HEADING: &[&str] = &[
+    "key", "rate", "in flight", "waiting", "p95", "errors", "breaker", "hold",
+    "admitted", "throttled", "failed",
+];
 
 fn row(gate: &Gate) -> Vec<String> {
     let p95 = gate.latency_ms.p95;

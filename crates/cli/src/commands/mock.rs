@@ -8,13 +8,13 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::Context;
-use app::mock::Mock;
-use clap::{Args, ValueEnum};
+use app::mock::{Mock, Style};
+use clap::Args;
 use serde_json::json;
 
 use super::Failure;
 use super::stopping::{Stop, Stopping};
-use crate::args;
+use crate::args::{self, NoConfig};
 use crate::exit::Exit;
 use crate::output::Output;
 
@@ -52,8 +52,8 @@ pub(crate) struct MockArgs {
     headers: bool,
 
     /// API to imitate
-    #[arg(long, value_enum, default_value_t = StyleName::Plain, help_heading = RESPONSES)]
-    style: StyleName,
+    #[arg(long, value_name = "STYLE", default_value = "plain", value_parser = args::choice(STYLES), help_heading = RESPONSES)]
+    style: Style,
 
     /// Responses in order, one per request within the limit; the last one repeats:
     /// '200,200@2500ms,429:3,503*5,reset,200'
@@ -118,18 +118,17 @@ pub(crate) struct MockArgs {
     /// Stop after this time
     #[arg(allow_hyphen_values = true, long = "for", value_name = "DURATION")]
     length: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) file: NoConfig,
 }
 
-/// The API that a mock imitates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum StyleName {
-    /// No particular API: short JSON
-    Plain,
-    /// GitHub: its headers and its refusals
-    Github,
-    /// OpenAI: chat completions (also streamed), embeddings, models
-    Openai,
-}
+#[rustfmt::skip]
+const STYLES: [(&str, &str, Style); 3] = [
+    ("plain", "No particular API: short JSON", Style::Plain),
+    ("github", "GitHub: its headers and its refusals", Style::Github),
+    ("openai", "OpenAI: chat completions (also streamed), embeddings, models", Style::Openai),
+];
 
 const LIMITS: &str = "Limits";
 const RESPONSES: &str = "Responses";

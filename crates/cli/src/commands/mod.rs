@@ -69,6 +69,15 @@ impl Failure {
         }
     }
 
+    /// What is wrong with the arguments.
+    pub(crate) fn usage(errors: Vec<anyhow::Error>, hint: impl Into<String>) -> Self {
+        Self {
+            exit: Exit::Usage,
+            errors,
+            hint: Some(hint.into()),
+        }
+    }
+
     /// Prints nothing: the exit code says it all.
     pub(crate) fn silent(exit: Exit) -> Self {
         Self {

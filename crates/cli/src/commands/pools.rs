@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 
 use anyhow::anyhow;
-use app::admin::bodies::{self, AddEndpoint, Endpoint, Pool, TestResult};
+use app::admin::bodies::{AddEndpoint, Endpoint, Pool, Scenario, TestResult};
 use app::admin::client::{Client, ClientError};
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Failure;
 use super::gates::until;
 use super::server::{self, ServerArgs};
-use crate::exit::Exit;
-use crate::output::{Output, columns};
+use crate::args;
+use crate::output::{self, Output};
 
 /// Show, switch, add, remove and test the endpoints of a running server
 #[derive(Debug, Args)]
@@ -54,7 +54,7 @@ enum PoolsCommand {
         #[arg(value_name = "POOL")]
         pool: String,
         /// Responses to play
-        #[arg(value_name = "SCENARIO", default_value = "auto_disable")]
+        #[arg(value_name = "SCENARIO", default_value = "auto_disable", value_parser = args::choice(SCENARIOS))]
         scenario: Scenario,
     },
 }
@@ -82,18 +82,24 @@ struct AddArgs {
     headers: Vec<String>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-#[value(rename_all = "snake_case")]
-enum Scenario {
-    /// One 429
-    SingleError,
-    /// Three 429s in a row
-    RepeatedErrors,
-    /// Two 429s, a success, another 429
-    SuccessRecovery,
-    /// 429s until the endpoint is disabled
-    AutoDisable,
-}
+const SCENARIOS: [(&str, &str, Scenario); 4] = [
+    ("single_error", "One 429", Scenario::SingleError),
+    (
+        "repeated_errors",
+        "Three 429s in a row",
+        Scenario::RepeatedErrors,
+    ),
+    (
+        "success_recovery",
+        "Two 429s, a success, another 429",
+        Scenario::SuccessRecovery,
+    ),
+    (
+        "auto_disable",
+        "429s until the endpoint is disabled",
+        Scenario::AutoDisable,
+    ),
+];
 
 const EXAMPLES: &str = "\
 Examples:
@@ -122,10 +128,7 @@ pub(super) fn run(args: &PoolsArgs, output: &Output) -> Result<(), Failure> {
         };
         result.map_err(|error| server::named_failure(error, "tidegate pools list"))
     })?;
-    match output.is_json() {
-        true => output.json(&result),
-        false => output.text(&text),
-    }
+    output.result(&result, || text)
 }
 
 /// The server's response, and the same for people.
@@ -187,12 +190,6 @@ async fn remove(client: &Client, args: &EndpointArgs) -> Shown {
 }
 
 async fn test(client: &Client, pool: &str, scenario: Scenario) -> Shown {
-    let scenario = match scenario {
-        Scenario::SingleError => bodies::Scenario::SingleError,
-        Scenario::RepeatedErrors => bodies::Scenario::RepeatedErrors,
-        Scenario::SuccessRecovery => bodies::Scenario::SuccessRecovery,
-        Scenario::AutoDisable => bodies::Scenario::AutoDisable,
-    };
     let result = client.test_protection(pool, scenario).await?;
     shown(&result, steps(pool, &result))
 }
@@ -218,42 +215,34 @@ fn headers(flags: &[String]) -> Result<BTreeMap<String, String>, Failure> {
             None => errors.push(anyhow!("`--header` has no `=`, expected NAME=REFERENCE")),
         }
     }
-    if errors.is_empty() {
-        return Ok(headers);
+    match errors.is_empty() {
+        true => Ok(headers),
+        false => Err(Failure::usage(errors, REFERENCE_HINT)),
     }
-    Err(Failure {
-        exit: Exit::Usage,
-        errors,
-        hint: Some(
-            "a reference is `env:NAME` or `file:PATH`, read by the server, as in `--header authorization='Bearer env:API_KEY'`"
-                .to_owned(),
-        ),
-    })
 }
 
+const REFERENCE_HINT: &str = "a reference is `env:NAME` or `file:PATH`, read by the server, as in `--header authorization='Bearer env:API_KEY'`";
+
 fn table(pools: &[Pool]) -> String {
-    let heading = [
-        "pool",
-        "endpoint",
-        "state",
-        "errors",
-        "in flight",
-        "url",
-        "last error",
-    ];
-    let mut rows = vec![heading.map(str::to_owned).to_vec()];
-    for pool in pools {
-        let endpoints = pool.endpoints.iter();
-        rows.extend(endpoints.map(|endpoint| row(&pool.name, endpoint)));
-    }
-    match rows.len() {
-        1 => {
-            "no endpoints: add one with `tidegate pools add`, or in `[pool.NAME]` of the settings\n"
-                .to_owned()
-        }
-        _ => columns(&rows),
+    let mut rows = pools
+        .iter()
+        .flat_map(|pool| {
+            pool.endpoints
+                .iter()
+                .map(|endpoint| row(&pool.name, endpoint))
+        })
+        .peekable();
+    match rows.peek() {
+        None => NO_ENDPOINTS.to_owned(),
+        Some(_) => output::table(HEADING, rows),
     }
 }
+
+#[rustfmt::skip]
+const HEADING: &[&str] = &["pool", "endpoint", "state", "errors", "in flight", "url", "last error"];
+
+const NO_ENDPOINTS: &str =
+    "no endpoints: add one with `tidegate pools add`, or in `[pool.NAME]` of the settings\n";
 
 fn row(pool: &str, endpoint: &Endpoint) -> Vec<String> {
     vec![

@@ -16,14 +16,8 @@ pub(super) fn failure(
     output: &Output,
 ) -> Failure {
     if !output.is_json() {
-        return Failure {
-            exit: Exit::Usage,
-            errors: problems
-                .iter()
-                .map(|problem| anyhow!(message(problem)))
-                .collect(),
-            hint: Some(hint.to_owned()),
-        };
+        let errors = problems.iter().map(|problem| anyhow!(message(problem)));
+        return Failure::usage(errors.collect(), hint);
     }
     match output.json(&record(file, &problems)) {
         Ok(()) => Failure::silent(Exit::Usage),

@@ -5,10 +5,10 @@ use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
-use clap::{Args, ValueEnum};
-use sim::replay::{self, Error, Replay, ReplayOptions};
+use clap::Args;
+use sim::replay::{self, BaseOptions, Error, Policy, Replay, ReplayOptions};
 
-use super::Failure;
+use super::{Failure, problems, settings};
 use crate::args;
 use crate::exit::Exit;
 use crate::output::{Output, unless_closed};
@@ -22,7 +22,7 @@ use crate::output::{Output, unless_closed};
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ReplayArgs {
     /// Policy to run
-    #[arg(long, value_enum, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = args::choice(POLICIES))]
     policy: Policy,
 
     /// Files of events; `-` or no file is stdin
@@ -34,9 +34,14 @@ pub(crate) struct ReplayArgs {
     settings: Vec<String>,
 
     /// Preset to start from (policy `backoff`): standard, aggressive,
-    /// conservative, background or crawl
+    /// conservative, background or crawl; with --config also any `[backoff.NAME]`
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
+
+    /// Pool of --config whose protection is replayed (policy `protection`); not
+    /// needed if the file has one pool
+    #[arg(long, value_name = "NAME")]
+    pool: Option<String>,
 
     /// Add a field to every line that explains the decision
     #[arg(long)]
@@ -47,37 +52,32 @@ pub(crate) struct ReplayArgs {
     seed: Option<u64>,
 
     /// Remove the jitter
-    #[arg(long, value_enum, value_name = "JITTER")]
-    jitter: Option<Jitter>,
+    #[arg(long, value_name = "JITTER", value_parser = args::choice([("none", "No jitter", ())]))]
+    jitter: Option<()>,
+
+    /// Settings file whose settings of the policy --set overrides [default: none]
+    #[arg(long, value_name = "FILE", help_heading = args::GLOBAL)]
+    pub(crate) config: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Policy {
-    /// Gates by key: admit, wait until, or refuse
-    Gate,
-    /// One item over all its attempts: whether and when it is sent again
-    Backoff,
-    /// What a response says about pace
-    Hint,
-    /// The verdict on a response, and what decided it
-    Classify,
-    /// The gap between attempts, from a queue of recent failures
-    FailureQueue,
-    /// The growing pauses of one endpoint of a pool
-    Protection,
-    /// Following a job's status: when to ask next, when to stop
-    Poll,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Jitter {
-    /// No jitter
-    None,
-}
+#[rustfmt::skip]
+const POLICIES: [(&str, &str, Policy); 7] = [
+    ("gate", "Gates by key: admit, wait until, or refuse", Policy::Gate),
+    ("backoff", "One item over all its attempts: whether and when it is sent again", Policy::Backoff),
+    ("hint", "What a response says about pace", Policy::Hint),
+    ("classify", "The verdict on a response, and what decided it", Policy::Classify),
+    ("failure-queue", "The gap between attempts, from a queue of recent failures", Policy::FailureQueue),
+    ("protection", "The growing pauses of one endpoint of a pool", Policy::Protection),
+    ("poll", "Following a job's status: when to ask next, when to stop", Policy::Poll),
+];
 
 const EXAMPLES: &str = r#"Examples:
   # which requests are admitted, and when
   tidegate replay --policy gate --set strategy=aimd events.jsonl
+
+  # the same with the settings of a file, one of them changed
+  tidegate replay --policy gate --config tidegate.toml --set max_rate=5 \
+      events.jsonl
 
   # one event at a time
   echo '{"at":0,"acquire":"api.example.com"}' | tidegate replay --policy gate
@@ -103,7 +103,7 @@ const EXAMPLES: &str = r#"Examples:
 
 pub(super) fn run(args: &ReplayArgs, output: &Output) -> Result<(), Failure> {
     // Problems of the arguments are reported before the first event.
-    let mut replay = start(args)?;
+    let mut replay = start(args, output)?;
     let inputs = open(&args.files)?;
     let mut data = output.data();
     let mut lines = 0;
@@ -118,30 +118,71 @@ pub(super) fn run(args: &ReplayArgs, output: &Output) -> Result<(), Failure> {
     Ok(())
 }
 
-fn start(args: &ReplayArgs) -> Result<Box<dyn Replay>, Failure> {
-    let mut errors = Vec::new();
-    let mut settings = Vec::new();
-    for setting in &args.settings {
-        match setting.split_once('=') {
-            Some((name, value)) => settings.push((name.trim(), value.trim())),
-            None => errors.push(anyhow!("`--set {setting}` has no `=`, expected KEY=VALUE")),
-        }
-    }
+fn start(args: &ReplayArgs, output: &Output) -> Result<Box<dyn Replay>, Failure> {
     let options = ReplayOptions {
         explain: args.explain,
         seed: args.seed.unwrap_or_default(),
         jitter: args.jitter.is_none(),
+        base: base(args, output)?,
     };
-    match policy(args.policy).start(settings, args.preset.as_deref(), options) {
+    let (mut errors, mut settings) = (Vec::new(), Vec::new());
+    for setting in &args.settings {
+        match args::key_value("--set", setting) {
+            Ok(pair) => settings.push(pair),
+            Err(error) => errors.push(error),
+        }
+    }
+    match args.policy.start(settings, args.preset.as_deref(), options) {
         Ok(replay) if errors.is_empty() => return Ok(replay),
         Ok(_) => {}
         Err(problems) => errors.extend(problems.into_iter().map(Into::into)),
     }
-    Err(Failure {
-        exit: Exit::Usage,
-        errors,
-        hint: Some(settings_hint(args.policy).to_owned()),
-    })
+    Err(Failure::usage(errors, settings_hint(args.policy)))
+}
+
+/// What `--config` says about the policy; without it nothing, wherever the command runs.
+fn base(args: &ReplayArgs, output: &Output) -> Result<BaseOptions, Failure> {
+    let policy = args.policy;
+    let refused = |what: String| Err(Failure::usage(vec![anyhow!(what)], settings_hint(policy)));
+    if args.pool.is_some() && (policy != Policy::Protection || args.config.is_none()) {
+        return refused("`--pool` needs `--policy protection` and `--config`".to_owned());
+    }
+    let Some(path) = &args.config else {
+        return Ok(BaseOptions::default());
+    };
+    if matches!(policy, Policy::Hint | Policy::Classify) {
+        return refused(format!(
+            "policy `{policy}` has no settings, but `--config` names a file"
+        ));
+    }
+    let file = path.display().to_string();
+    let policies = settings::load_policies(path).map_err(|problems| {
+        let hint = "`tidegate check FILE` shows all problems of a file";
+        problems::failure(Some(&file), problems, hint, output)
+    })?;
+    let mut base = policies.options;
+    let pools = policies.protections;
+    let names = || pools.keys().cloned().collect::<Vec<_>>().join(", ");
+    match &args.pool {
+        _ if policy != Policy::Protection => {}
+        Some(name) => match pools.get(name) {
+            Some(protection) => base.protection = protection.clone(),
+            None => {
+                return refused(format!(
+                    "`--pool` is `{name}`, expected one of: {}",
+                    names()
+                ));
+            }
+        },
+        None if pools.len() > 1 => {
+            return refused(format!(
+                "`{file}` has several pools, expected `--pool` with one of: {}",
+                names()
+            ));
+        }
+        None => base.protection = pools.into_values().next().unwrap_or_default(),
+    }
+    Ok(base)
 }
 
 fn settings_hint(policy: Policy) -> &'static str {
@@ -162,18 +203,6 @@ fn settings_hint(policy: Policy) -> &'static str {
         }
         Policy::Poll => "a setting is written as `--set max=15s`, by its name in `[poll]`",
         Policy::Hint | Policy::Classify => "policies `hint` and `classify` have no settings",
-    }
-}
-
-fn policy(policy: Policy) -> replay::Policy {
-    match policy {
-        Policy::Gate => replay::Policy::Gate,
-        Policy::Backoff => replay::Policy::Backoff,
-        Policy::Hint => replay::Policy::Hint,
-        Policy::Classify => replay::Policy::Classify,
-        Policy::FailureQueue => replay::Policy::FailureQueue,
-        Policy::Protection => replay::Policy::Protection,
-        Policy::Poll => replay::Policy::Poll,
     }
 }
 
@@ -224,14 +253,11 @@ fn open(files: &[PathBuf]) -> Result<Vec<Input>, Failure> {
             Err(error) => errors.push(error),
         }
     }
-    if errors.is_empty() {
-        return Ok(inputs);
+    let hint = "give files of JSON Lines, or `-` for stdin";
+    match errors.is_empty() {
+        true => Ok(inputs),
+        false => Err(Failure::usage(errors, hint)),
     }
-    Err(Failure {
-        exit: Exit::Usage,
-        errors,
-        hint: Some("give files of JSON Lines, or `-` for stdin".into()),
-    })
 }
 
 /// A bad line is a usage error, anything else a failure.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use app::settings::{
-    CONFIG_VARIABLE, Environment, Flag, Problem, Process, Server, Settings, Sources,
+    CONFIG_VARIABLE, Environment, Flag, Policies, Problem, Process, Server, Settings, Sources,
 };
 
 /// Settings, and the file they were read from.
@@ -44,6 +44,13 @@ pub(crate) fn load_server(named: Option<&Path>) -> Result<Server, Vec<Problem>> 
     };
     let flags = Vec::new();
     Settings::load_server(&Sources { file, flags }, &Process)
+}
+
+/// Reads what the file at `path` says about policies.
+pub(crate) fn load_policies(path: &Path) -> Result<Policies, Vec<Problem>> {
+    let file = Settings::read_file(path, &Process).map_err(|problem| vec![problem])?;
+    let (file, flags) = (Some(file), Vec::new());
+    Settings::load_policies(&Sources { file, flags }, &Process)
 }
 
 /// The file that is read if none is named.

@@ -18,7 +18,7 @@ use sim::simulate::simulate_watched;
 use super::{Failure, problems};
 use crate::args;
 use crate::exit::Exit;
-use crate::output::{Output, columns};
+use crate::output::{self, Output};
 
 /// Simulate clients against a model upstream in virtual time
 ///
@@ -52,6 +52,11 @@ pub(crate) struct SimulateArgs {
     /// Setting of the clients, by its name in the configuration; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
+
+    /// Settings file whose `[gate]` applies to clients, where the scenario says
+    /// nothing else [default: none]
+    #[arg(long, value_name = "FILE", help_heading = args::GLOBAL, conflicts_with_all = ["list", "show"])]
+    pub(crate) config: Option<PathBuf>,
 
     /// Seed of the random numbers
     #[arg(long, value_name = "N", value_parser = args::seed, allow_hyphen_values = true)]
@@ -96,6 +101,9 @@ const EXAMPLES: &str = r#"Examples:
   tidegate simulate --upstream 'window quota=600 period=60s' \
       --set initial_rate=20
 
+  # what would the settings of a file do?
+  tidegate simulate o5 --config tidegate.toml
+
   # a page with plots
   tidegate simulate o5 --strategy adaptive,none --report o5.html
 
@@ -138,7 +146,7 @@ pub(super) fn run(args: &SimulateArgs, output: &Output) -> Result<(), Failure> {
     }
     // Problems of the arguments are reported before the simulation starts.
     let assertions = assertions(&args.assertions)?;
-    let draft = input::draft(args)?;
+    let draft = input::draft(args, output)?;
     let variants = draft.variants().map_err(|found| {
         let file = draft.file.as_ref().map(|(name, _)| name.as_str());
         problems::failure(file, found, SCENARIO_HINT, output)
@@ -218,13 +226,9 @@ fn assertions(flags: &[String]) -> Result<Vec<Assertion>, Failure> {
         return Ok(assertions);
     }
     let names = Assertion::NAMES.join(", ");
-    Err(Failure {
-        exit: Exit::Usage,
-        errors,
-        hint: Some(format!(
-            "an assertion is `FIGURE OPERATOR NUMBER`, joined by `and`; figures are {names}"
-        )),
-    })
+    let hint =
+        format!("an assertion is `FIGURE OPERATOR NUMBER`, joined by `and`; figures are {names}");
+    Err(Failure::usage(errors, hint))
 }
 
 /// Every strategy has to meet every assertion.
@@ -247,15 +251,13 @@ fn judge(assertions: &[Assertion], outcomes: &[Outcome<'_>]) -> Result<(), Failu
 }
 
 fn list(output: &Output) -> Result<(), Failure> {
-    if output.is_json() {
-        let scenarios = SHIPPED.iter();
-        let scenarios: Vec<_> = scenarios
-            .map(|shipped| json!({ "name": shipped.name, "about": shipped.about }))
-            .collect();
-        return output.json(&scenarios);
-    }
-    let mut rows = vec![vec!["scenario".to_owned(), "about".to_owned()]];
-    let shipped = SHIPPED.iter();
-    rows.extend(shipped.map(|shipped| vec![shipped.name.to_owned(), shipped.about.to_owned()]));
-    output.text(&columns(&rows))
+    let records = SHIPPED
+        .iter()
+        .map(|shipped| json!({ "name": shipped.name, "about": shipped.about }));
+    let rows = SHIPPED
+        .iter()
+        .map(|shipped| vec![shipped.name.to_owned(), shipped.about.to_owned()]);
+    output.result(&records.collect::<Vec<_>>(), || {
+        output::table(&["scenario", "about"], rows)
+    })
 }

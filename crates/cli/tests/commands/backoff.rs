@@ -180,3 +180,16 @@ fn preset_of_another_policy_is_an_error() {
     hint: policies `hint` and `classify` have no settings
     ");
 }
+
+#[test]
+fn explains_that_a_directed_wait_of_zero_uses_an_attempt() {
+    let events = r#"{"status":429,"headers":{"retry-after":"0"}}
+{"status":429,"headers":{"retry-after":"1"}}
+"#;
+    assert_snapshot!(run("replay --policy backoff --jitter none --explain", events), @r#"
+    exit 0
+    --- stdout
+    {"retry":true,"delay_ms":0,"min_ms":0,"max_ms":0,"source":"retry_after","reason":"throttled","explain":"throttled because of status 429; sent again after 0s: as the server asks, attempt 1 of 5 failed"}
+    {"retry":true,"delay_ms":1000,"min_ms":1000,"max_ms":1000,"source":"retry_after","reason":"throttled","explain":"throttled because of status 429; sent again after 1s: as the server asks, which uses no attempt up"}
+    "#);
+}

@@ -10,6 +10,7 @@ mod bad_input;
 mod check;
 mod completions;
 mod config;
+mod config_file;
 mod demo;
 mod explain;
 mod mock;

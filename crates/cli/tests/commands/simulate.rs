@@ -104,6 +104,10 @@ fn help() {
               Print help (see a summary with '-h')
 
     Global options:
+          --config <FILE>
+              Settings file whose `[gate]` applies to clients, where the scenario
+              says nothing else [default: none]
+
           --json
               Print JSON on stdout
 
@@ -139,6 +143,9 @@ fn help() {
       # what would these settings do?
       tidegate simulate --upstream 'window quota=600 period=60s' \
           --set initial_rate=20
+
+      # what would the settings of a file do?
+      tidegate simulate o5 --config tidegate.toml
 
       # a page with plots
       tidegate simulate o5 --strategy adaptive,none --report o5.html

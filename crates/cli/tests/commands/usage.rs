@@ -114,7 +114,12 @@ fn help_of_replay() {
 
           --preset <NAME>
               Preset to start from (policy `backoff`): standard, aggressive,
-              conservative, background or crawl
+              conservative, background or crawl; with --config also any
+              `[backoff.NAME]`
+
+          --pool <NAME>
+              Pool of --config whose protection is replayed (policy `protection`);
+              not needed if the file has one pool
 
           --explain
               Add a field to every line that explains the decision
@@ -132,6 +137,10 @@ fn help_of_replay() {
               Print help (see a summary with '-h')
 
     Global options:
+          --config <FILE>
+              Settings file whose settings of the policy --set overrides [default:
+              none]
+
           --json
               Print JSON on stdout
 
@@ -144,6 +153,10 @@ fn help_of_replay() {
     Examples:
       # which requests are admitted, and when
       tidegate replay --policy gate --set strategy=aimd events.jsonl
+
+      # the same with the settings of a file, one of them changed
+      tidegate replay --policy gate --config tidegate.toml --set max_rate=5 \
+          events.jsonl
 
       # one event at a time
       echo '{"at":0,"acquire":"api.example.com"}' | tidegate replay --policy gate
@@ -261,32 +274,61 @@ fn config_is_listed_only_where_it_is_read() {
         "pools add",
         "explain",
         "check",
+        "replay",
+        "simulate",
     ] {
         let help = help_text(&format!("{command} -h"), "80");
         assert!(help.contains("--config <FILE>"), "{command}");
     }
-    for command in [
-        "demo",
-        "config",
-        "mock",
-        "replay",
-        "simulate",
-        "completions",
-    ] {
+    for command in ["demo", "config", "mock", "completions"] {
         let help = help_text(&format!("{command} -h"), "80");
         assert!(!help.contains("--config"), "{command}");
     }
+}
+
+#[test]
+fn config_is_refused_with_a_reason_where_it_has_no_meaning() {
+    for (before, after) in [
+        ("--config x mock", "mock --config x"),
+        ("--config x demo", "demo --config x"),
+    ] {
+        assert_eq!(run(before, ""), run(after, ""));
+    }
+    assert_snapshot!(run("mock --config tidegate.toml", ""), @"
+    exit 2
+    --- stderr
+    error: `tidegate mock` reads no settings file, but `--config` names one
+    hint: a mock is an upstream: its limits are flags, or `--scenario FILE`
+    ");
+    assert_snapshot!(run("demo --config tidegate.toml", ""), @"
+    exit 2
+    --- stderr
+    error: `tidegate demo` reads no settings file, but `--config` names one
+    hint: its gateway is not given any limits: that is what it shows
+    ");
+    assert_snapshot!(run("config default --config tidegate.toml", ""), @"
+    exit 2
+    --- stderr
+    error: `tidegate config` reads no settings file, but `--config` names one
+    hint: it prints the defaults; `tidegate check FILE` checks a file
+    ");
+    assert_snapshot!(run("completions bash --config tidegate.toml", ""), @"
+    exit 2
+    --- stderr
+    error: `tidegate completions` reads no settings file, but `--config` names one
+    hint: completions do not depend on settings
+    ");
     assert_snapshot!(run("replay --policy hint --config tidegate.toml", ""), @"
     exit 2
     --- stderr
-    error: `tidegate replay` takes no argument `--config`
-    hint: `tidegate replay --help` shows what it takes
+    error: policy `hint` has no settings, but `--config` names a file
+    hint: policies `hint` and `classify` have no settings
     ");
-    assert_snapshot!(run("--config tidegate.toml replay --policy hint", ""), @"
+    assert_snapshot!(run("replay --policy protection --pool llm", ""), @"
     exit 2
     --- stderr
-    error: `tidegate replay` reads no settings file, but `--config` names one
-    hint: `serve`, `gates`, `pools`, `explain` and `check` read one
+    error: `--pool` needs `--policy protection` and `--config`
+    hint: a setting is written as `--set pauses=30s,60s`, by its name in `[pool.NAME.protection]`
     ");
 }
 

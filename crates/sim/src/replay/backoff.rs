@@ -7,6 +7,8 @@
 //!
 //! A refresh of the credential is taken to succeed: what comes next is the answer to the resend.
 
+use std::collections::BTreeMap;
+use std::iter;
 use std::time::Duration;
 
 use policy::backoff::{BackoffOptions, BackoffSettings};
@@ -25,31 +27,29 @@ use super::explain;
 use super::hint::millis;
 use super::object::Object;
 use super::problem::Problem;
-use super::{Replay, ReplayOptions, SettingProblem};
+use super::{Replay, ReplayOptions, SettingProblem, built};
 
-/// Builds the settings from a preset and what was written over it. All problems are found in one
-/// go.
+/// Builds the settings from a preset, the section of its name, and what was written over both. A
+/// section of another name lies over the preset `standard`. All problems are found in one go.
 pub(super) fn settings<'s>(
+    sections: &BTreeMap<String, BackoffOptions>,
     given: impl IntoIterator<Item = (&'s str, &'s str)>,
     preset: Option<&str>,
 ) -> Result<BackoffSettings, Vec<SettingProblem>> {
-    let mut problems = Vec::new();
-    let preset = preset.map(str::parse).transpose();
-    let preset = preset.unwrap_or_else(|unknown| {
-        problems.push(SettingProblem::Preset(unknown));
-        None
-    });
-    let mut options = BackoffOptions::default();
-    for (name, value) in given {
-        let set = options.set(name, value);
-        problems.extend(set.err().map(SettingProblem::from));
+    let name = preset.unwrap_or(Preset::Standard.as_str());
+    let section = sections.get(name);
+    let (preset, unknown) = match (name.parse::<Preset>(), section) {
+        (Ok(preset), _) => (preset, None),
+        (Err(_), Some(_)) => (Preset::Standard, None),
+        (Err(unknown), None) => (Preset::Standard, Some(SettingProblem::Preset(unknown))),
+    };
+    let options = section.cloned().unwrap_or_default();
+    let build = |options: BackoffOptions| options.build_over(preset.settings());
+    match (unknown, built(options, given, build)) {
+        (None, built) => built,
+        (Some(unknown), Ok(_)) => Err(vec![unknown]),
+        (Some(unknown), Err(problems)) => Err(iter::once(unknown).chain(problems).collect()),
     }
-    match options.build_over(preset.unwrap_or(Preset::Standard).settings()) {
-        Ok(settings) if problems.is_empty() => return Ok(settings),
-        Ok(_) => {}
-        Err(more) => problems.extend(more.into_iter().map(SettingProblem::from)),
-    }
-    Err(problems)
 }
 
 /// Takes all chance out of settings: what is drawn, and what is added.
@@ -74,7 +74,7 @@ pub(super) struct BackoffReplay {
 }
 
 impl BackoffReplay {
-    pub(super) fn new(settings: BackoffSettings, options: ReplayOptions) -> Self {
+    pub(super) fn new(settings: BackoffSettings, options: &ReplayOptions) -> Self {
         Self {
             settings: if options.jitter {
                 settings
@@ -95,21 +95,31 @@ impl BackoffReplay {
             _ => (Duration::ZERO, Duration::ZERO),
         }
     }
-}
 
-impl BackoffReplay {
-    fn explain_retry(&self, judgement: &Judgement, source: DelaySource, delay: Duration) -> String {
+    /// `wait` is what the server named.
+    fn explain_retry(
+        &self,
+        judgement: &Judgement,
+        source: DelaySource,
+        delay: Duration,
+        wait: Option<Duration>,
+    ) -> String {
         let judged = explain::judged(judgement);
         let delay = Exact(Duration::from_millis(
             u64::try_from(millis(delay)).unwrap_or(u64::MAX),
         ));
+        let failed = || {
+            let (sent, most) = (self.item.attempts(), self.settings.max_attempts());
+            format!("attempt {sent} of {most} failed")
+        };
         let why = match source {
+            // Only a wait longer than zero does not count as an attempt.
+            DelaySource::RetryAfter if wait == Some(Duration::ZERO) => {
+                format!("as the server asks, {}", failed())
+            }
             DelaySource::RetryAfter => "as the server asks, which uses no attempt up".to_owned(),
             DelaySource::Refresh => "the credential is refreshed, which uses none up".to_owned(),
-            DelaySource::Backoff | DelaySource::Gate | DelaySource::Failover => {
-                let (sent, most) = (self.item.attempts(), self.settings.max_attempts());
-                format!("attempt {sent} of {most} failed")
-            }
+            DelaySource::Backoff | DelaySource::Gate | DelaySource::Failover => failed(),
         };
         format!("{judged}; sent again after {delay}: {why}")
     }
@@ -158,7 +168,7 @@ impl Replay for BackoffReplay {
             .text("reason", Some(reason.as_str()))
             .explained(
                 self.explain
-                    .then(|| self.explain_retry(&judgement, source, delay)),
+                    .then(|| self.explain_retry(&judgement, source, delay, outcome.hint.wait)),
             )
             .end();
         Ok(())

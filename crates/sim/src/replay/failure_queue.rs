@@ -24,7 +24,7 @@ pub(super) struct FailureQueueReplay {
 }
 
 impl FailureQueueReplay {
-    pub(super) fn new(settings: FailureQueueSettings, options: ReplayOptions) -> Self {
+    pub(super) fn new(settings: FailureQueueSettings, options: &ReplayOptions) -> Self {
         Self {
             settings: if options.jitter {
                 settings

@@ -26,10 +26,12 @@ mod protection;
 mod rfc3339;
 mod waiters;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, BufRead, Write};
 use std::iter;
 
+use policy::backoff::BackoffOptions;
 use policy::failure_queue::FailureQueueOptions;
 use policy::gate::GateOptions;
 use policy::ladder::LadderOptions;
@@ -59,8 +61,20 @@ pub enum Policy {
     Poll,
 }
 
-/// Options of a replay besides the policy's settings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+policy::words! {
+    pub Policy {
+        Gate = "gate",
+        Backoff = "backoff",
+        Hint = "hint",
+        Classify = "classify",
+        FailureQueue = "failure-queue",
+        Protection = "protection",
+        Poll = "poll",
+    }
+}
+
+/// Options of a replay besides the settings that are given by name.
+#[derive(Clone, Debug, PartialEq)]
 pub struct ReplayOptions {
     /// Add a sentence that says why as the last field of every line.
     pub explain: bool,
@@ -68,6 +82,23 @@ pub struct ReplayOptions {
     pub seed: u64,
     /// Is there jitter?
     pub jitter: bool,
+    /// What the settings given by name are written over.
+    pub base: BaseOptions,
+}
+
+/// The settings of policies as a settings file has them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct BaseOptions {
+    /// `[gate]`.
+    pub gate: GateOptions,
+    /// `[backoff.NAME]` by name.
+    pub backoffs: BTreeMap<String, BackoffOptions>,
+    /// `[run]`.
+    pub run: FailureQueueOptions,
+    /// `[poll]`.
+    pub poll: PollOptions,
+    /// `[pool.NAME.protection]` of one pool.
+    pub protection: LadderOptions,
 }
 
 impl Default for ReplayOptions {
@@ -77,26 +108,14 @@ impl Default for ReplayOptions {
             explain: false,
             seed: 0,
             jitter: true,
+            base: BaseOptions::default(),
         }
     }
 }
 
 impl Policy {
-    /// Its name on the command line and in messages.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Gate => "gate",
-            Self::Backoff => "backoff",
-            Self::Hint => "hint",
-            Self::Classify => "classify",
-            Self::FailureQueue => "failure-queue",
-            Self::Protection => "protection",
-            Self::Poll => "poll",
-        }
-    }
-
     /// Starts this policy with `settings`, pairs of name and value as a person wrote them, over
-    /// `preset` where the policy has presets.
+    /// those of `options` and, where the policy has presets, over `preset`.
     ///
     /// # Errors
     ///
@@ -123,14 +142,15 @@ impl Policy {
         options: ReplayOptions,
     ) -> Result<Box<dyn Replay>, Vec<SettingProblem>> {
         let explain = options.explain;
+        let base = &options.base;
         Ok(match self {
             Self::Gate => {
-                let settings = built(settings, GateOptions::build)?;
+                let settings = built(base.gate.clone(), settings, GateOptions::build)?;
                 Box::new(gate::GateReplay::new(settings, explain))
             }
             Self::Backoff => {
-                let settings = backoff::settings(settings, preset)?;
-                Box::new(backoff::BackoffReplay::new(settings, options))
+                let settings = backoff::settings(&base.backoffs, settings, preset)?;
+                Box::new(backoff::BackoffReplay::new(settings, &options))
             }
             Self::Hint => {
                 self.has_none(settings)?;
@@ -141,17 +161,18 @@ impl Policy {
                 Box::new(classify::ClassifyReplay::new(explain))
             }
             Self::FailureQueue => {
-                let settings = built(settings, FailureQueueOptions::build)?;
-                Box::new(failure_queue::FailureQueueReplay::new(settings, options))
+                let settings = built(base.run.clone(), settings, FailureQueueOptions::build)?;
+                Box::new(failure_queue::FailureQueueReplay::new(settings, &options))
             }
             Self::Protection => {
                 // A replay scripts its own errors: none of them is a gate's probing unless set.
-                let settings = iter::once(("probing_after", "0")).chain(settings);
-                let settings = built(settings, LadderOptions::build)?;
+                let mut base = base.protection.clone();
+                base.probing_after.get_or_insert(0);
+                let settings = built(base, settings, LadderOptions::build)?;
                 Box::new(protection::ProtectionReplay::new(settings, explain))
             }
             Self::Poll => {
-                let settings = built(settings, PollOptions::build)?;
+                let settings = built(base.poll.clone(), settings, PollOptions::build)?;
                 Box::new(poll::PollReplay::new(settings, explain))
             }
         })
@@ -161,33 +182,27 @@ impl Policy {
         self,
         settings: impl IntoIterator<Item = (&'s str, &'s str)>,
     ) -> Result<(), Vec<SettingProblem>> {
-        let problems: Vec<_> = settings
+        let problems = settings
             .into_iter()
             .map(|(name, _)| SettingProblem::HasNone {
                 name: name.to_owned(),
                 policy: self,
-            })
-            .collect();
-        if problems.is_empty() {
-            Ok(())
-        } else {
-            Err(problems)
+            });
+        let problems: Vec<_> = problems.collect();
+        match problems.is_empty() {
+            true => Ok(()),
+            false => Err(problems),
         }
     }
 }
 
-impl fmt::Display for Policy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// Builds a policy's settings from names and values. All problems are found in one go.
+/// Builds a policy's settings from `options` and the names and values written over them. All
+/// problems are found in one go.
 fn built<'s, O: Options, S>(
+    mut options: O,
     given: impl IntoIterator<Item = (&'s str, &'s str)>,
     build: impl FnOnce(O) -> Result<S, SettingErrors>,
 ) -> Result<S, Vec<SettingProblem>> {
-    let mut options = O::default();
     let mut problems: Vec<_> = given
         .into_iter()
         .filter_map(|(name, value)| options.set_text(name, value).err())

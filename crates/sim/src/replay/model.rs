@@ -133,7 +133,14 @@ struct Comparison {
 
 impl Comparison {
     fn new(given: &[(&str, &str)], seed: u64) -> Self {
-        let settings = || built(given.iter().copied(), GateOptions::build).unwrap();
+        let settings = || {
+            built(
+                GateOptions::default(),
+                given.iter().copied(),
+                GateOptions::build,
+            )
+            .unwrap()
+        };
         Self {
             model: Model::new(settings()),
             replay: GateReplay::new(settings(), false),

@@ -31,6 +31,8 @@ pub struct Draft {
     pub clients: Option<String>,
     /// Settings of clients, each as `key=value`.
     pub settings: Vec<String>,
+    /// `[gate]` of a settings file: for clients with a gate, where the scenario says nothing else.
+    pub gate: Table,
 }
 
 /// A scenario that can be played, and what it is called beside others.
@@ -130,12 +132,57 @@ impl Draft {
 
     fn with_strategies(&self, mut table: Table) -> Vec<Table> {
         // The one that is meant if none is written has to be there to be changed.
-        clients(&mut table);
-        let Some(strategies) = &self.strategies else {
-            return vec![table];
+        for client in clients(&mut table) {
+            self.add_gate_strategy(client);
+        }
+        let mut tables = match &self.strategies {
+            None => vec![table],
+            Some(strategies) => {
+                let words = strategies.split(',').map(str::trim);
+                words.map(|word| with_strategy(&table, word)).collect()
+            }
         };
-        let words = strategies.split(',').map(str::trim);
-        words.map(|word| with_strategy(&table, word)).collect()
+        for client in tables.iter_mut().flat_map(clients) {
+            self.add_gate_settings(client);
+        }
+        tables
+    }
+
+    /// Gives a client the strategy of `[gate]`, if nothing else drives it.
+    fn add_gate_strategy(&self, client: &mut Table) {
+        let Some(node) = self.gate.get("strategy") else {
+            return;
+        };
+        let is_driven = client.get("policy").is_some() || client.get("strategy").is_some();
+        if self.strategies.is_some() || is_driven {
+            return;
+        }
+        let mut word = node.value.shown().to_owned();
+        if word == "fixed" {
+            let own = client
+                .entries
+                .remove("initial_rate")
+                .map(|entry| entry.node);
+            let rate = own.as_ref().or_else(|| self.gate.get("initial_rate"));
+            let rate = rate.map_or("2", |node| node.value.shown());
+            word = format!("fixed:{rate}");
+        }
+        let value = Value::Text(word);
+        let location = node.location.clone();
+        client.insert("strategy", Node { location, value });
+    }
+
+    /// Gives a client with a gate every setting of `[gate]` that it can have and has not.
+    fn add_gate_settings(&self, client: &mut Table) {
+        if client.get("policy").is_some() {
+            return;
+        }
+        let names = client::fitting_names(client);
+        let fitting = self.gate.entries.iter();
+        for (name, entry) in fitting.filter(|(name, _)| names.contains(&name.as_str())) {
+            let own = client.entries.entry(name.clone());
+            own.or_insert_with(|| entry.clone());
+        }
     }
 
     fn change_clients(&self, tables: &mut [Table], problems: &mut Vec<Problem>) {

@@ -5,13 +5,13 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use app::mock::{MockSettings, Script, Style, UNLIMITED, spec};
+use app::mock::{MockSettings, Script, UNLIMITED, spec};
 use config::{Location, Problem};
 use policy::{duration, setting};
 use sim::scenario::Scenario;
 use sim::upstream::UpstreamSettings;
 
-use super::{MockArgs, StyleName};
+use super::MockArgs;
 use crate::commands::Failure;
 use crate::commands::problems;
 use crate::commands::simulate::input;
@@ -69,7 +69,7 @@ impl Reader {
                 upstream,
                 further,
                 script: self.optional("--script", args.script.as_deref(), Script::parse),
-                style: style(args.style),
+                style: args.style,
                 seed: args.seed,
                 body_size: self.optional("--body-size", args.body_size.as_deref(), spec::size),
                 stream_every: self
@@ -238,11 +238,3 @@ const PLACEHOLDER: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 0);
 
 /// More than a mock can use on any machine.
 const MAX_THREADS: usize = 256;
-
-fn style(name: StyleName) -> Style {
-    match name {
-        StyleName::Plain => Style::Plain,
-        StyleName::Github => Style::Github,
-        StyleName::Openai => Style::Openai,
-    }
-}

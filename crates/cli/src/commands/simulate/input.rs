@@ -5,16 +5,30 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
+use config::document::Table;
 use policy::suggest::suggestion;
 use sim::scenario::{Draft, SHIPPED, Shipped};
 
 use super::SimulateArgs;
-use crate::commands::Failure;
+use crate::commands::{Failure, problems, settings};
 use crate::exit::Exit;
+use crate::output::Output;
 
 /// The scenario as written.
-pub(super) fn draft(args: &SimulateArgs) -> Result<Draft, Failure> {
+pub(super) fn draft(args: &SimulateArgs, output: &Output) -> Result<Draft, Failure> {
+    let gate = match &args.config {
+        None => Table::default(),
+        Some(path) => match settings::load_policies(path) {
+            Ok(policies) => policies.gate,
+            Err(found) => {
+                let hint = "`tidegate check FILE` shows all problems of a file";
+                let file = path.display().to_string();
+                return Err(problems::failure(Some(&file), found, hint, output));
+            }
+        },
+    };
     Ok(Draft {
+        gate,
         file: args.scenario.as_deref().map(text).transpose()?,
         upstream: args.upstream.clone(),
         strategies: (!args.strategies.is_empty()).then(|| args.strategies.join(",")),

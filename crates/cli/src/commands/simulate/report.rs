@@ -79,6 +79,9 @@ fn command(args: &SimulateArgs, seed: u64) -> String {
     for setting in &args.settings {
         flag("--set", setting);
     }
+    if let Some(config) = &args.config {
+        flag("--config", &config.display().to_string());
+    }
     flag("--seed", &seed.to_string());
     command
 }
