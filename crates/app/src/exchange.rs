@@ -14,7 +14,7 @@ use hyper::body::Body;
 use policy::classify::{Judgement, Rule};
 use policy::outcome::{Failure, Outcome, Phase, Verdict};
 use tidegate::http::Head;
-use tidegate::{Answered, Attempt, Clock};
+use tidegate::{Attempt, AttemptResult, Clock};
 use url::Url;
 
 use crate::core::Core;
@@ -37,7 +37,7 @@ pub struct Exchange {
 }
 
 /// What an attempt came to: a response, good or not, or none.
-pub type AttemptResult = Result<Response<UpstreamBody>, SendError>;
+pub type SendResult = Result<Response<UpstreamBody>, SendError>;
 
 /// Where an attempt goes, and how its response is judged.
 #[derive(Debug)]
@@ -107,7 +107,7 @@ impl Exchange {
         permit: &Attempt,
         target: Target<'_, P>,
         make: impl FnMut() -> (Request<RequestBody>, ReplayableBody),
-    ) -> Answered<AttemptResult> {
+    ) -> AttemptResult<SendResult> {
         let (worker, destination) = (target.worker, target.destination);
         let sending = self
             .upstream
@@ -129,7 +129,7 @@ impl Exchange {
         permit: &Attempt,
         target: &Target<'_, P>,
         mut response: Response<UpstreamBody>,
-    ) -> Answered<AttemptResult> {
+    ) -> AttemptResult<SendResult> {
         let (latency, wall) = (permit.elapsed(), self.clock.wall());
         let status = response.status();
         let is_read = is_worth_reading(&response);
@@ -147,32 +147,32 @@ impl Exchange {
         };
         *response.headers_mut() = headers;
         let has_body = !response.body().is_end_stream();
-        Answered {
+        AttemptResult {
             text,
             has_body,
-            ..Answered::judged(Ok(response), outcome, verdict)
+            ..AttemptResult::judged(Ok(response), outcome, verdict)
         }
     }
 }
 
 /// Judges an attempt without a response.
-fn judge_error(permit: &Attempt, error: SendError) -> Answered<AttemptResult> {
+fn judge_error(permit: &Attempt, error: SendError) -> AttemptResult<SendResult> {
     match error.kind {
         SendErrorKind::Failed { failure, phase } => {
             let outcome = Outcome::failure(failure, phase, permit.elapsed());
-            Answered {
+            AttemptResult {
                 text: error.message.clone(),
-                ..Answered::new(Err(error), outcome)
+                ..AttemptResult::new(Err(error), outcome)
             }
         }
         SendErrorKind::NotAllowed { .. } | SendErrorKind::NoDescriptors => {
-            Answered::unsent(Err(error))
+            AttemptResult::unsent(Err(error))
         }
         // The server has received some of it, so the permit is used up; it says nothing about the
         // server.
         SendErrorKind::RequestBody => {
             let outcome = Outcome::failure(Failure::Reset, Phase::Sending, permit.elapsed());
-            Answered::judged(Err(error), outcome, None)
+            AttemptResult::judged(Err(error), outcome, None)
         }
     }
 }

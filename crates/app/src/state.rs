@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use arc_swap::ArcSwap;
 use policy::suggest::suggestion;
 use store::{Store, StoreError};
-use tidegate::event::{Event, Listener};
+use tidegate::event::{Event, EventListener};
 use tidegate::{Clock, Limiter, Timestamp};
 
 pub use changes::{ChangeError, InvalidValue, NewEndpoint};
@@ -185,7 +185,7 @@ impl State {
 /// Logs the events that people should know of.
 struct EventLogger(Weak<State>);
 
-impl Listener for EventLogger {
+impl EventListener for EventLogger {
     fn on_event(&self, _at: Timestamp, event: &Event<'_>) {
         if let Some(state) = self.0.upgrade() {
             let last_error = state.last_error(event);

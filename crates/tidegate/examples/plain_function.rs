@@ -14,7 +14,7 @@ use std::cell::Cell;
 use std::error::Error;
 use std::time::Duration;
 
-use tidegate::{Answered, Clock, Limiter, Outcome};
+use tidegate::{AttemptResult, Clock, Limiter, Outcome};
 
 #[tokio::main(flavor = "current_thread", start_paused = true)]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -45,7 +45,7 @@ pub async fn run() -> Result<u32, Box<dyn Error>> {
         .run(async |attempt| {
             let answer = inventory.count("buoy").await;
             let outcome = outcome(&answer, attempt.elapsed());
-            Answered::new(answer, outcome)
+            AttemptResult::new(answer, outcome)
         })
         .await?;
     println!("as a call: {:?}", called.value);

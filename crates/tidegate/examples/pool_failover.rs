@@ -14,8 +14,8 @@ use std::error::Error;
 
 use server::{Answer, serve};
 use tidegate::{
-    Answered, Attempt, BackoffOptions, Failure, GateOptions, GateSettings, Limiter, Outcome, Phase,
-    Pool, SettingErrors,
+    Attempt, AttemptResult, BackoffOptions, Failure, GateOptions, GateSettings, Limiter, Outcome,
+    Phase, Pool, SettingErrors,
 };
 
 #[tokio::main(flavor = "current_thread")]
@@ -45,12 +45,12 @@ pub async fn run() -> Result<Vec<String>, Box<dyn Error>> {
             .backoff(&backoff)
             .run(async |attempt, endpoint| {
                 let Ok(response) = client.get(endpoint.data()).send().await else {
-                    return Answered::new(String::new(), unreachable(&attempt));
+                    return AttemptResult::new(String::new(), unreachable(&attempt));
                 };
                 let outcome = attempt.status(response.status().as_u16());
                 let body = response.text().await.unwrap_or_default();
                 println!("  {}: {body}", endpoint.name());
-                Answered::new(body, outcome)
+                AttemptResult::new(body, outcome)
             })
             .await?;
         println!("sent {} time(s): {}", called.sent, called.value);

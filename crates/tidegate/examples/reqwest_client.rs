@@ -15,7 +15,7 @@ use reqwest::{redirect, retry};
 use server::{Answer, serve};
 use tidegate::http::{self, Head};
 use tidegate::{
-    Answered, BackoffOptions, BackoffSettings, CallError, GateOptions, GateSettings, Limiter,
+    AttemptResult, BackoffOptions, BackoffSettings, CallError, GateOptions, GateSettings, Limiter,
     SettingErrors,
 };
 
@@ -78,7 +78,7 @@ impl Site {
                         .outcome(attempt.elapsed(), wall()),
                     Err(error) => http::failed(error, attempt.elapsed()),
                 };
-                Answered::new(result, outcome)
+                AttemptResult::new(result, outcome)
             })
             .await
             .map_err(told)?;

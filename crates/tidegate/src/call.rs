@@ -4,7 +4,7 @@
 //! item is sent again is decided by [`policy::item`], when it may leave by its gate or its pool. The
 //! loop waits, calls and records the trail.
 //!
-//! An attempt is any async function that returns [`Answered`]: a value and its outcome. The caller
+//! An attempt is any async function that returns [`AttemptResult`]: a value and its outcome. The caller
 //! gets the value of the last attempt, however the call ended.
 
 use std::convert::Infallible;
@@ -36,7 +36,7 @@ use state::{CallState, Next, PermitSource};
 
 /// What one attempt came to.
 #[derive(Clone, Debug)]
-pub struct Answered<T> {
+pub struct AttemptResult<T> {
     /// What the caller gets if this was the last attempt.
     ///
     /// Whether it was is known only when the next one is admitted, so it is held during that wait
@@ -56,7 +56,7 @@ pub struct Answered<T> {
     pub has_body: bool,
 }
 
-impl<T> Answered<T> {
+impl<T> AttemptResult<T> {
     /// Judged by its status and what the server said about pace.
     pub fn new(value: T, outcome: Outcome) -> Self {
         let verdict = outcome.judge().verdict;
@@ -93,7 +93,7 @@ impl<T> Answered<T> {
     }
 
     /// The same, and its body is still to come: if this is the last attempt, it counts against
-    /// `max_in_flight` until the caller drops [`Called::in_flight`] or [`CallError::in_flight`].
+    /// `max_in_flight` until the caller drops [`CallResult::in_flight`] or [`CallError::in_flight`].
     pub fn with_body(self) -> Self {
         Self {
             has_body: true,
@@ -102,8 +102,8 @@ impl<T> Answered<T> {
     }
 
     /// The same with another value.
-    pub fn map<U>(self, map: impl FnOnce(T) -> U) -> Answered<U> {
-        Answered {
+    pub fn map<U>(self, map: impl FnOnce(T) -> U) -> AttemptResult<U> {
+        AttemptResult {
             value: map(self.value),
             outcome: self.outcome,
             verdict: self.verdict,
@@ -155,14 +155,14 @@ impl Attempt {
 
 /// A call that is done.
 #[derive(Debug)]
-pub struct Called<T> {
+pub struct CallResult<T> {
     /// What the last attempt came to.
     pub value: T,
     /// How often it was sent.
     pub sent: u32,
     /// Every decision about the call.
     pub trail: Trail,
-    /// Keeps the attempt in flight while its body is read, see [`Answered::with_body`].
+    /// Keeps the attempt in flight while its body is read, see [`AttemptResult::with_body`].
     pub in_flight: Option<InFlight>,
 }
 
@@ -175,7 +175,7 @@ pub struct Called<T> {
 /// ```
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// use std::time::Duration;
-/// use tidegate::{Answered, Limiter};
+/// use tidegate::{AttemptResult, Limiter};
 ///
 /// # async fn fetch() -> (u16, String) { (200, String::new()) }
 /// let limiter = Limiter::new();
@@ -184,7 +184,7 @@ pub struct Called<T> {
 ///     .within(Duration::from_secs(30))
 ///     .run(async |attempt| {
 ///         let (status, body) = fetch().await;
-///         Answered::new(body, attempt.status(status))
+///         AttemptResult::new(body, attempt.status(status))
 ///     })
 ///     .await?;
 /// println!("{}", called.value);
@@ -317,9 +317,9 @@ impl<'a, P> Call<'a, P> {
         self,
         source: PermitSource<'a, E>,
         mut attempt: impl FnMut(Attempt, Option<Arc<Endpoint<E>>>) -> F,
-    ) -> Result<Called<T>, CallError<T>>
+    ) -> Result<CallResult<T>, CallError<T>>
     where
-        F: Future<Output = Answered<T>>,
+        F: Future<Output = AttemptResult<T>>,
     {
         let clock = self.limiter.clock();
         let mut state = CallState::new(&self, source);
@@ -375,9 +375,9 @@ impl<'a> Call<'a> {
     pub async fn run<T, F>(
         self,
         mut attempt: impl FnMut(Attempt) -> F,
-    ) -> Result<Called<T>, CallError<T>>
+    ) -> Result<CallResult<T>, CallError<T>>
     where
-        F: Future<Output = Answered<T>>,
+        F: Future<Output = AttemptResult<T>>,
     {
         let source: PermitSource<'_, Infallible> = PermitSource::Limiter(self.through);
         self.run_with(source, |this, _| attempt(this)).await
@@ -398,9 +398,9 @@ impl<'a, E> Call<'a, Pool<E>> {
     pub async fn run<T, F>(
         self,
         mut attempt: impl FnMut(Attempt, Arc<Endpoint<E>>) -> F,
-    ) -> Result<Called<T>, CallError<T>>
+    ) -> Result<CallResult<T>, CallError<T>>
     where
-        F: Future<Output = Answered<T>>,
+        F: Future<Output = AttemptResult<T>>,
     {
         self.run_with(PermitSource::Pool(self.through), |this, endpoint| {
             let endpoint = endpoint.expect("a permit of a pool is for an endpoint");

@@ -1,6 +1,6 @@
 //! What happens, as types: the one place that logs, metrics and consoles are fed from.
 //!
-//! A limiter has at most one [`Listener`], given when it is built; for several, write one
+//! A limiter has at most one [`EventListener`], given when it is built; for several, write one
 //! that passes on. Without one no event is built. Events borrow, so that a listener pays only for
 //! what it copies.
 
@@ -18,7 +18,7 @@ use policy::time::Timestamp;
 ///
 /// It is called by the task that asks, settles or retries, after all locks are free. What takes
 /// long belongs into a channel. A panic in it is a panic of that task; its permits are given back.
-pub trait Listener: Send + Sync + 'static {
+pub trait EventListener: Send + Sync + 'static {
     /// Something happened at `at`, on the limiter's clock.
     fn on_event(&self, at: Timestamp, event: &Event<'_>);
 
@@ -30,7 +30,7 @@ pub trait Listener: Send + Sync + 'static {
     }
 }
 
-impl<F: Fn(Timestamp, &Event<'_>) + Send + Sync + 'static> Listener for F {
+impl<F: Fn(Timestamp, &Event<'_>) + Send + Sync + 'static> EventListener for F {
     fn on_event(&self, at: Timestamp, event: &Event<'_>) {
         self(at, event);
     }

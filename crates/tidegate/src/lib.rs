@@ -8,7 +8,7 @@
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! use tidegate::{Answered, Limiter};
+//! use tidegate::{AttemptResult, Limiter};
 //!
 //! # async fn fetch(_url: &str) -> (u16, String) { (200, "hello".to_owned()) }
 //! let limiter = Limiter::new(); // one for the whole program; clones are the same
@@ -16,7 +16,7 @@
 //!     .call("api.example.com")
 //!     .run(async |attempt| {
 //!         let (status, body) = fetch("https://api.example.com/items").await;
-//!         Answered::new(body, attempt.status(status))
+//!         AttemptResult::new(body, attempt.status(status))
 //!     })
 //!     .await?;
 //! assert_eq!(called.value, "hello");
@@ -93,7 +93,7 @@ mod waiters;
 mod waking;
 
 pub use ask::{Ask, Refusal};
-pub use call::{Answered, Attempt, Call, CallError, Called};
+pub use call::{Attempt, AttemptResult, Call, CallError, CallResult};
 pub use clock::{Clock, ManualClock};
 pub use credential::{Credential, Making, Refresh};
 pub use limiter::{GateView, Limiter, LimiterBuilder, Snapshot, Sort, Totals};

@@ -19,7 +19,7 @@ use policy::time::Timestamp;
 use crate::ask::{Ask, Refusal};
 use crate::call::Call;
 use crate::clock::{Alarm, Clock};
-use crate::event::Listener;
+use crate::event::EventListener;
 use crate::permit::Permit;
 use crate::registry::Registry;
 use crate::settings::HostSettings;
@@ -63,7 +63,7 @@ struct Inner {
     clock: Clock,
     registry: Registry,
     hosts: Mutex<Arc<Hosts<HostSettings>>>,
-    listener: Option<Arc<dyn Listener>>,
+    listener: Option<Arc<dyn EventListener>>,
     /// Seeds of the generators of calls.
     chance: Mutex<Random>,
     budget_settings: BudgetSettings,

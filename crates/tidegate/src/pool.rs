@@ -344,14 +344,14 @@ impl<E> Pool<E> {
     ///
     /// ```
     /// # async fn example(pool: &tidegate::Pool<String>) {
-    /// use tidegate::Answered;
+    /// use tidegate::AttemptResult;
     ///
     /// # async fn fetch(url: &str) -> (u16, String) { (200, String::new()) }
     /// let called = pool
     ///     .call()
     ///     .run(async |attempt, endpoint| {
     ///         let (status, body) = fetch(endpoint.data()).await;
-    ///         Answered::new(body, attempt.status(status))
+    ///         AttemptResult::new(body, attempt.status(status))
     ///     })
     ///     .await;
     /// # }

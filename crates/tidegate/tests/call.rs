@@ -19,10 +19,10 @@ use policy::outcome::{Failure, Outcome, Phase};
 use policy::preset::Preset;
 use policy::time::Timestamp;
 use tidegate::call::{CallDecision, TrailStep};
-use tidegate::event::{Event, Listener};
+use tidegate::event::{Event, EventListener};
 use tidegate::{
-    Answered, Call, CallError, Called, Clock, Credential, Limiter, ManualClock, Pool, Reason,
-    RefusalReason,
+    AttemptResult, Call, CallError, CallResult, Clock, Credential, Limiter, ManualClock, Pool,
+    Reason, RefusalReason,
 };
 
 fn limiter(set: &[(&str, &str)]) -> (ManualClock, Limiter) {
@@ -47,14 +47,14 @@ fn run(
     clock: &ManualClock,
     call: Call<'_>,
     outcomes: &[Outcome],
-) -> Result<Called<usize>, CallError<usize>> {
+) -> Result<CallResult<usize>, CallError<usize>> {
     let made = Cell::new(0);
     drive(
         clock,
         call.run(async |_| {
             let index = made.get().min(outcomes.len() - 1);
             made.set(made.get() + 1);
-            Answered::new(index, outcomes[index].clone())
+            AttemptResult::new(index, outcomes[index].clone())
         }),
     )
 }
@@ -118,7 +118,7 @@ fn drops_the_response_before_the_next_attempt() {
         let held_by_others = Arc::strong_count(&connection) - 1;
         assert_eq!(held_by_others, 0, "at attempt {}", attempt.number);
         let answer = if attempt.number < 3 { 502 } else { 200 };
-        Answered::new(Arc::clone(&connection), attempt.status(answer))
+        AttemptResult::new(Arc::clone(&connection), attempt.status(answer))
     });
     assert_eq!(drive(&clock, called).unwrap().sent, 3);
 }
@@ -129,7 +129,7 @@ fn last_response_is_returned_when_not_sent_again() {
     let call = limiter.call(KEY).within(Duration::from_secs(60));
     let run = call.run(async |attempt| {
         limiter.isolate(KEY).unwrap();
-        Answered::new("the upstream's words", attempt.status(502))
+        AttemptResult::new("the upstream's words", attempt.status(502))
     });
     let error = drive(&clock, run).unwrap_err();
     assert_eq!((error.reason, error.sent), (TerminalReason::BreakerOpen, 1));
@@ -201,13 +201,13 @@ fn ask_without_time_is_admitted_by_a_free_gate() {
     assert!(pool.add("a", "llm.example.com", ()));
     let mut context = Context::from_waker(Waker::noop());
     let call = limiter.call(KEY).within(Duration::ZERO);
-    let mut run = pin!(call.run(async |attempt| Answered::new((), attempt.status(200))));
+    let mut run = pin!(call.run(async |attempt| AttemptResult::new((), attempt.status(200))));
     let Poll::Ready(called) = run.as_mut().poll(&mut context) else {
         panic!("it waits");
     };
     assert_eq!(called.unwrap().sent, 1);
     let call = pool.call().within(Duration::ZERO);
-    let mut run = pin!(call.run(async |attempt, _| Answered::new((), attempt.status(200))));
+    let mut run = pin!(call.run(async |attempt, _| AttemptResult::new((), attempt.status(200))));
     let Poll::Ready(called) = run.as_mut().poll(&mut context) else {
         panic!("it waits");
     };
@@ -219,7 +219,7 @@ fn an_attempt_that_was_not_made_gives_all_back_and_is_the_end() {
     let (clock, limiter) = limiter(&[("strategy", "fixed"), ("initial_rate", "1")]);
     let unsent = limiter
         .call(KEY)
-        .run(async |_| Answered::unsent("no such file"));
+        .run(async |_| AttemptResult::unsent("no such file"));
     let called = drive(&clock, unsent).unwrap();
     assert_eq!((called.value, called.sent), ("no such file", 0));
     let told = called.trail.steps().last().unwrap().decision.to_string();
@@ -240,7 +240,7 @@ fn a_probe_that_was_not_made_is_left_to_others() {
     for _ in 0..2 {
         limiter.try_acquire(KEY).unwrap().settle(&status(500));
     }
-    let unsent = limiter.call(KEY).run(async |_| Answered::unsent(()));
+    let unsent = limiter.call(KEY).run(async |_| AttemptResult::unsent(()));
     drive(&clock, unsent).unwrap();
     let probe = limiter.try_acquire(KEY).expect("the next one is the probe");
     assert!(probe.is_probe());
@@ -307,7 +307,7 @@ fn waits_without_bound_until_the_gate_is_free() {
     let (clock, limiter) = limiter(FAST);
     limiter.isolate(KEY).unwrap();
     let call = limiter.call(KEY).give_up_after(None);
-    let mut run = pin!(call.run(async |attempt| Answered::new((), attempt.status(200))));
+    let mut run = pin!(call.run(async |attempt| AttemptResult::new((), attempt.status(200))));
     let mut context = Context::from_waker(Waker::noop());
     for _ in 0..1000 {
         assert!(run.as_mut().poll(&mut context).is_pending());
@@ -334,7 +334,7 @@ fn an_expired_credential_is_refreshed_once_for_all() {
             .credential(&credential)
             .run(async |attempt| {
                 let answer = if *credential.current() == 0 { 401 } else { 200 };
-                Answered::new((), attempt.status(answer))
+                AttemptResult::new((), attempt.status(answer))
             })
             .await
     };
@@ -478,7 +478,7 @@ fn emits_one_failed_event_per_call() {
 
     let pool: Pool<()> = Pool::new(KEY, &limiter);
     let call = pool.call();
-    let run = call.run(async |attempt, _| Answered::new((), attempt.status(200)));
+    let run = call.run(async |attempt, _| AttemptResult::new((), attempt.status(200)));
     drive(&clock, run).unwrap_err();
     assert_eq!(told(), once(0, TerminalReason::Disabled));
 }
@@ -562,7 +562,7 @@ fn the_message_of_what_was_never_sent_says_what_refused_it() {
     );
     let pool: Pool<()> = Pool::new("llm", &limiter);
     let call = pool.call();
-    let run = call.run(async |attempt, _| Answered::new((), attempt.status(200)));
+    let run = call.run(async |attempt, _| AttemptResult::new((), attempt.status(200)));
     let error = drive(&clock, run).unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -620,7 +620,7 @@ async fn a_call_can_be_spawned() {
     let task = tokio::spawn(async move {
         let backoff = Preset::Aggressive.settings();
         let call = limiter.call("spawned.example.com").backoff(&backoff);
-        let called = call.run(async |attempt| Answered::new("done", attempt.status(200)));
+        let called = call.run(async |attempt| AttemptResult::new("done", attempt.status(200)));
         called.await.map(|called| called.value)
     });
     assert_eq!(task.await.unwrap().unwrap(), "done");
@@ -639,14 +639,14 @@ fn unsafe_request_ends_with_its_response() {
     let (clock, limiter) = limiter(FAST);
     let run = limiter
         .call(KEY)
-        .run(async |attempt| Answered::new("busy", attempt.status(503)).last());
+        .run(async |attempt| AttemptResult::new("busy", attempt.status(503)).last());
     let error = drive(&clock, run).expect_err("it has one attempt");
     assert_eq!((error.reason, error.sent), (TerminalReason::Exhausted, 1));
     assert_eq!(error.last, Some("busy"));
     // That it is the last is no reason to fail.
     let run = limiter
         .call(KEY)
-        .run(async |attempt| Answered::new("fine", attempt.status(200)).last());
+        .run(async |attempt| AttemptResult::new("fine", attempt.status(200)).last());
     assert_eq!(drive(&clock, run).expect("a success").value, "fine");
 }
 
@@ -670,7 +670,7 @@ struct Sparing {
     heard: Arc<Mutex<Vec<&'static str>>>,
 }
 
-impl Listener for Sparing {
+impl EventListener for Sparing {
     fn on_event(&self, _: Timestamp, event: &Event<'_>) {
         self.heard.lock().expect("nobody panics").push(event.name());
     }
@@ -709,13 +709,13 @@ fn stream(
     clock: &ManualClock,
     call: Call<'_>,
     statuses: &[u16],
-) -> Result<Called<u16>, CallError<u16>> {
+) -> Result<CallResult<u16>, CallError<u16>> {
     let mut statuses = statuses.iter().copied();
     drive(
         clock,
         call.run(|attempt| {
             let status = statuses.next().expect("an attempt that the test knows of");
-            async move { Answered::new(status, attempt.status(status)).with_body() }
+            async move { AttemptResult::new(status, attempt.status(status)).with_body() }
         }),
     )
 }

@@ -19,7 +19,7 @@ use policy::pool::Balance;
 use policy::time::Timestamp;
 use tidegate::call::CallDecision;
 use tidegate::event::Event;
-use tidegate::{Answered, Ask, Attempt, Limiter, ManualClock, Pool, PoolRefusal, Reason};
+use tidegate::{Ask, Attempt, AttemptResult, Limiter, ManualClock, Pool, PoolRefusal, Reason};
 
 fn pool(set: &[(&str, &str)], names: &[&str]) -> (ManualClock, Pool<()>) {
     let clock = ManualClock::new();
@@ -294,7 +294,7 @@ fn a_call_moves_on_to_another_endpoint() {
         pool.call().run(|attempt, endpoint| {
             tried.borrow_mut().push(endpoint.name().to_owned());
             let status = if endpoint.name() == "a" { 503 } else { 200 };
-            async move { Answered::new((), attempt.status(status)) }
+            async move { AttemptResult::new((), attempt.status(status)) }
         }),
     )
     .unwrap();
@@ -317,7 +317,7 @@ fn failing_over(
             "a" => a(&attempt),
             _ => attempt.status(200),
         };
-        async move { Answered::new((), outcome) }
+        async move { AttemptResult::new((), outcome) }
     });
     drive(clock, run).expect("the other endpoint works");
     (
@@ -363,7 +363,7 @@ fn an_endpoint_that_failed_is_avoided_though_nothing_else_speaks_against_it() {
 /// What kept a call through a pool first, and until when.
 fn kept(clock: &ManualClock, pool: &Pool<()>) -> Option<(String, Option<Timestamp>)> {
     let call = pool.call();
-    let run = call.run(async |attempt, _| Answered::new((), attempt.status(200)));
+    let run = call.run(async |attempt, _| AttemptResult::new((), attempt.status(200)));
     let called = drive(clock, run).expect("it may wait");
     let first = &called.trail.steps()[0].decision;
     match first {
@@ -416,7 +416,7 @@ fn immediate_refusal_is_no_wait() {
     let (clock, pool) = pool(SLOW, &["a"]);
     send(&clock, &pool, &status(200));
     let call = pool.call().within(Duration::from_millis(100));
-    let run = call.run(async |attempt, _| Answered::new((), attempt.status(200)));
+    let run = call.run(async |attempt, _| AttemptResult::new((), attempt.status(200)));
     let error = drive(&clock, run).unwrap_err();
     let told: Vec<String> = error
         .trail
@@ -432,7 +432,7 @@ fn a_call_through_a_pool_without_endpoints_is_over_at_once() {
     let (clock, pool) = pool(FAST, &[]);
     let run = pool
         .call()
-        .run(|attempt, _| async move { Answered::new((), attempt.status(200)) });
+        .run(|attempt, _| async move { AttemptResult::new((), attempt.status(200)) });
     let error = drive(&clock, run).unwrap_err();
     assert_eq!((error.reason, error.sent), (TerminalReason::Disabled, 0));
 }
@@ -440,7 +440,7 @@ fn a_call_through_a_pool_without_endpoints_is_over_at_once() {
 #[test]
 fn an_attempt_that_was_not_made_leaves_its_endpoint_as_it_was() {
     let (clock, pool) = pool(SLOW, &["a"]);
-    let unsent = pool.call().run(async |_, _| Answered::unsent(()));
+    let unsent = pool.call().run(async |_, _| AttemptResult::unsent(()));
     assert_eq!(drive(&clock, unsent).unwrap().sent, 0);
     let view = &pool.view()[0];
     assert_eq!((view.in_flight, view.consecutive_errors), (0, 0));
@@ -609,7 +609,7 @@ fn a_success_of_any_endpoint_is_reason_to_go_on_hoping() {
                 .try_acquire("llm/a")
                 .map(|permit| permit.settle(&status(200)))
                 .ok();
-            async move { Answered::new((), outcome) }
+            async move { AttemptResult::new((), outcome) }
         }),
     );
     assert_eq!(called.unwrap().sent, 3, "400 s, and no give-up after 300");

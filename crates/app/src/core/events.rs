@@ -14,14 +14,14 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use serde_json::{Value, json};
-use tidegate::event::{Event, Listener};
+use tidegate::event::{Event, EventListener};
 use tidegate::{Clock, Timestamp};
 use tokio::sync::mpsc;
 
 /// Where events go.
 pub struct EventHub {
     clock: Clock,
-    listeners: ArcSwap<Vec<Arc<dyn Listener>>>,
+    listeners: ArcSwap<Vec<Arc<dyn EventListener>>>,
     /// The length of `subscribers`, readable without its lock.
     count: AtomicUsize,
     subscribers: Mutex<Vec<Subscriber>>,
@@ -49,7 +49,7 @@ impl EventHub {
     }
 
     /// Passes every event to `listener` from now on.
-    pub fn add(&self, listener: Arc<dyn Listener>) {
+    pub fn add(&self, listener: Arc<dyn EventListener>) {
         self.listeners.rcu(|listeners| {
             let mut listeners = Vec::clone(listeners);
             listeners.push(Arc::clone(&listener));
@@ -99,7 +99,7 @@ impl EventHub {
     }
 }
 
-impl Listener for EventHub {
+impl EventListener for EventHub {
     /// Only subscribers do; listeners are for what changes.
     fn wants_everything(&self) -> bool {
         self.subscribers() > 0
@@ -188,7 +188,7 @@ impl PublishedEvent {
 /// The hub as the limiter's listener.
 pub(super) struct Forwarder(pub(super) Arc<EventHub>);
 
-impl Listener for Forwarder {
+impl EventListener for Forwarder {
     fn on_event(&self, at: Timestamp, event: &Event<'_>) {
         self.0.on_event(at, event);
     }

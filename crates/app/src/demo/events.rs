@@ -11,7 +11,7 @@ use policy::duration::Rounded;
 use policy::hint::Source;
 use policy::rate::Why;
 use tidegate::Timestamp;
-use tidegate::event::{Event, Listener};
+use tidegate::event::{Event, EventListener};
 
 /// An event of the demo.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,7 +109,7 @@ fn topic(what: &str) -> &str {
     end.map_or(what, |end| &what[..end])
 }
 
-impl Listener for EventFeed {
+impl EventListener for EventFeed {
     fn on_event(&self, at: Timestamp, event: &Event<'_>) {
         match *event {
             Event::HoldStarted { key, until, source } => {

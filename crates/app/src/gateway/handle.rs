@@ -9,7 +9,7 @@ use http::{Request, Response, Uri, header};
 use hyper::body::Incoming;
 use tidegate::call::TrailStep;
 use tidegate::pool::Endpoint;
-use tidegate::{Answered, Attempt};
+use tidegate::{Attempt, AttemptResult};
 
 use super::body::{ServedBody, discard};
 use super::connection::Serving;
@@ -18,7 +18,7 @@ use super::request::{Parsed, ParsedRequest, parse};
 use super::response::Responder;
 use super::routes::Routes;
 use super::worker::Worker;
-use crate::exchange::{AttemptResult, ReplayableBody, RequestBody, Target};
+use crate::exchange::{ReplayableBody, RequestBody, SendResult, Target};
 use crate::state::UpstreamEndpoint;
 
 /// What an attempt at an endpoint came to.
@@ -26,7 +26,7 @@ use crate::state::UpstreamEndpoint;
 pub(super) struct EndpointResult {
     pub(super) endpoint: Arc<Endpoint<UpstreamEndpoint>>,
     /// `None`: nothing was sent, because the path is too long behind the endpoint's own.
-    pub(super) result: Option<AttemptResult>,
+    pub(super) result: Option<SendResult>,
 }
 
 /// The body of a request, as it arrives.
@@ -127,11 +127,11 @@ async fn attempt(
     body: &ReplayableBody,
     permit: Attempt,
     endpoint: Arc<Endpoint<UpstreamEndpoint>>,
-) -> Answered<EndpointResult> {
+) -> AttemptResult<EndpointResult> {
     let upstream = endpoint.data();
     let Some(path) = path::join(&upstream.base, &request.rest) else {
         let result = None;
-        return Answered::unsent(EndpointResult { endpoint, result });
+        return AttemptResult::unsent(EndpointResult { endpoint, result });
     };
     let uri = Uri::from(path);
     let target = Target {

@@ -12,7 +12,7 @@ use policy::item::TerminalReason;
 use policy::time::Timestamp;
 use tidegate::call::{CallDecision, Trail, TrailStep};
 use tidegate::pool::Endpoint;
-use tidegate::{CallError, Called, RefusalReason};
+use tidegate::{CallError, CallResult, RefusalReason};
 
 use super::body::ServedBody;
 use super::error::GatewayError;
@@ -205,11 +205,11 @@ impl<'a> Responder<'a> {
     /// Responds with what the call came to: the upstream's response, or an error.
     pub(super) fn respond(
         mut self,
-        ended: Result<Called<EndpointResult>, CallError<EndpointResult>>,
+        ended: Result<CallResult<EndpointResult>, CallError<EndpointResult>>,
         body: &ReplayableBody,
     ) -> Response<ServedBody> {
         let (last, reason, summary, in_flight) = match ended {
-            Ok(Called {
+            Ok(CallResult {
                 value,
                 sent,
                 trail,

@@ -12,7 +12,7 @@ use policy::outcome::{Failure, Outcome, Phase, Verdict};
 use policy::time::Timestamp;
 use prometheus_client::metrics::MetricType;
 use tidegate::pool::EndpointView;
-use tidegate::{Answered, Credential, GateOptions, Limiter, ManualClock, Pool};
+use tidegate::{AttemptResult, Credential, GateOptions, Limiter, ManualClock, Pool};
 
 use super::family::Family;
 use super::*;
@@ -70,7 +70,7 @@ fn call(metrics: &Metrics, clock: &ManualClock, limiter: &Limiter, answers: &[Ou
     let credential = Credential::new("c", 0_u32, || Box::pin(async { Some(1) }));
     let called = limiter.call("api").credential(&credential).run(|_| {
         let answer = answers.next().unwrap();
-        std::future::ready(Answered::new((), answer))
+        std::future::ready(AttemptResult::new((), answer))
     });
     match drive(clock, called) {
         Ok(called) => metrics.call(&called.trail, called.sent, true),

@@ -18,7 +18,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 use policy::time::Timestamp;
 use ring::digest;
 use store::{Change, RotatedToken, Store};
-use tidegate::{Answered, Attempt, Credential, Limiter, Refresh};
+use tidegate::{Attempt, AttemptResult, Credential, Limiter, Refresh};
 
 use crate::core::Core;
 use crate::exchange::{Destination, Exchange, ReplayableBody, RequestBody, Target, Trust};
@@ -284,7 +284,7 @@ impl TokenEndpoint {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn send(&self, attempt: Attempt) -> Answered<Option<TokenResponse>> {
+    async fn send(&self, attempt: Attempt) -> AttemptResult<Option<TokenResponse>> {
         let target = Target {
             destination: &self.destination,
             rules: &[],
@@ -300,7 +300,7 @@ impl TokenEndpoint {
             }
             Ok(_) | Err(_) => None,
         };
-        Answered {
+        AttemptResult {
             has_body: false,
             ..answered.map(|_| token)
         }

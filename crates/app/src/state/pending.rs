@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tidegate::event::{Event, Listener};
+use tidegate::event::{Event, EventListener};
 use tidegate::{Clock, Timestamp};
 
 /// What has to be written soon.
@@ -146,7 +146,7 @@ impl Pending {
     }
 }
 
-impl Listener for Pending {
+impl EventListener for Pending {
     fn on_event(&self, _: Timestamp, event: &Event<'_>) {
         match *event {
             Event::HoldStarted { key, .. }

@@ -22,7 +22,7 @@ pub struct CallError<T> {
     /// Every decision about the call.
     pub trail: Trail,
     /// Keeps the last attempt in flight while its body is read, see
-    /// [`Answered::with_body`](super::Answered::with_body).
+    /// [`AttemptResult::with_body`](super::AttemptResult::with_body).
     pub in_flight: Option<InFlight>,
 }
 

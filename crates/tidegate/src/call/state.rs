@@ -14,7 +14,7 @@ use policy::preset::Preset;
 use policy::random::Random;
 use policy::time::Timestamp;
 
-use super::{Answered, Call, CallDecision, CallError, Called, Trail, Watcher};
+use super::{AttemptResult, Call, CallDecision, CallError, CallResult, Trail, Watcher};
 use crate::ask::Ask;
 use crate::credential::Refresh;
 use crate::event::Event;
@@ -337,14 +337,14 @@ impl<'a, E> CallState<'a, E> {
 
     /// The attempt was not made after all, and the call is done. What was added to or taken from the
     /// retry budget stays so: that is an estimate of the load, and this is rare.
-    pub(super) fn unsent<T>(mut self, value: T) -> Called<T> {
+    pub(super) fn unsent<T>(mut self, value: T) -> CallResult<T> {
         let now = self.limiter.clock().now();
         self.note(now, CallDecision::Unsent);
         self.done(value, None)
     }
 
-    pub(super) fn done<T>(self, value: T, in_flight: Option<InFlight>) -> Called<T> {
-        Called {
+    pub(super) fn done<T>(self, value: T, in_flight: Option<InFlight>) -> CallResult<T> {
+        CallResult {
             value,
             sent: self.item.sent(),
             trail: self.trail,
@@ -429,7 +429,11 @@ impl<'a, E> AnyPermit<'a, E> {
     }
 
     /// Says what came of the attempt. While a body is to come, it stays in flight.
-    pub(super) fn settle<T>(self, answered: &Answered<T>, outcome: &Outcome) -> Option<InFlight> {
+    pub(super) fn settle<T>(
+        self,
+        answered: &AttemptResult<T>,
+        outcome: &Outcome,
+    ) -> Option<InFlight> {
         let (verdict, text) = (answered.verdict, &*answered.text);
         match (self, answered.has_body) {
             (Self::Gate(permit), true) => Some(permit.settle_head(outcome, verdict)),

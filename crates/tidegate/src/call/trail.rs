@@ -102,7 +102,7 @@ pub enum CallDecision {
         /// From sending to the answer's head, or to the failure.
         latency: Duration,
     },
-    /// It was let out and not sent after all: see [`Answered::unsent`](super::Answered::unsent).
+    /// It was let out and not sent after all: see [`AttemptResult::unsent`](super::AttemptResult::unsent).
     Unsent,
     /// It will be sent again.
     Scheduled {

@@ -11,7 +11,7 @@ use policy::random::Random;
 
 use super::Limiter;
 use crate::clock::Clock;
-use crate::event::Listener;
+use crate::event::EventListener;
 use crate::settings::HostSettings;
 
 /// Makes a [`Limiter`].
@@ -33,7 +33,7 @@ use crate::settings::HostSettings;
 pub struct LimiterBuilder {
     pub(super) clock: Option<Clock>,
     pub(super) hosts: Hosts<HostSettings>,
-    pub(super) listener: Option<Arc<dyn Listener>>,
+    pub(super) listener: Option<Arc<dyn EventListener>>,
     pub(super) budget: BudgetSettings,
     pub(super) chance: Random,
 }
@@ -79,7 +79,7 @@ impl LimiterBuilder {
     }
 
     /// What receives events. There is one; a second call replaces the first.
-    pub fn listener(self, listener: impl Listener) -> Self {
+    pub fn listener(self, listener: impl EventListener) -> Self {
         Self {
             listener: Some(Arc::new(listener)),
             ..self

@@ -14,7 +14,7 @@ use tower_service::Service;
 
 use super::error::RetryError;
 use super::layer::Terms;
-use crate::call::{Answered, CallError, Trail};
+use crate::call::{AttemptResult, CallError, Trail};
 use crate::http::{failed, never_left};
 use crate::limiter::Limiter;
 use crate::tower::BoxError;
@@ -118,14 +118,14 @@ async fn attempt<S, B, R>(
     request: Request<B>,
     limiter: &Limiter,
     key: &str,
-) -> Answered<Said<R>>
+) -> AttemptResult<Said<R>>
 where
     S: Service<Request<B>, Response = Response<R>>,
     S::Error: Into<BoxError>,
 {
     let clock = limiter.clock();
     if let Err(error) = poll_fn(|context| service.poll_ready(context)).await {
-        return Answered::unsent(Err(error.into()));
+        return AttemptResult::unsent(Err(error.into()));
     }
     let sent_at = clock.now();
     let answer = service.call(request).await;
@@ -133,15 +133,15 @@ where
     match answer {
         Ok(response) => {
             let (outcome, judgement) = judged(limiter, key, &response, latency);
-            Answered::judged(Ok(response), outcome, judgement.verdict)
+            AttemptResult::judged(Ok(response), outcome, judgement.verdict)
         }
         Err(error) => {
             let error = error.into();
             if never_left(error.as_ref()) {
-                return Answered::unsent(Err(error));
+                return AttemptResult::unsent(Err(error));
             }
             let outcome = failed(error.as_ref(), latency);
-            Answered::new(Err(error), outcome)
+            AttemptResult::new(Err(error), outcome)
         }
     }
 }
