@@ -46,7 +46,8 @@ impl Core {
         Arc::new(Self {
             limiter,
             events,
-            upstream: Upstream::new(workers),
+            // One more, for operations.
+            upstream: Upstream::new(workers + 1),
             metrics,
             log,
             workers,
@@ -85,6 +86,11 @@ impl Core {
 
     /// How many threads send.
     pub fn workers(&self) -> usize {
+        self.workers
+    }
+
+    /// The number under which operations have their connections.
+    pub(crate) fn operations_worker(&self) -> usize {
         self.workers
     }
 

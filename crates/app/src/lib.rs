@@ -14,6 +14,7 @@ mod host_check;
 pub mod log;
 pub mod metrics;
 pub mod mock;
+pub mod operations;
 pub mod redact;
 pub mod server;
 pub mod settings;

@@ -13,7 +13,9 @@
 //! requests may invent, at most [`Metrics::MAX_SHOWN`] are shown by name and the rest as `_other`.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use policy::item::{DelaySource, ResendReason, TerminalReason};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode_registry;
 use prometheus_client::registry::Registry;
@@ -109,6 +111,17 @@ impl Metrics {
     /// admitted at once and succeeded with its first attempt costs next to nothing.
     pub fn call(&self, trail: &Trail, sent: u32, succeeded: bool) {
         self.calls.count(trail, sent, succeeded);
+    }
+
+    /// Counts an operation that is to be sent again.
+    pub fn operation_retry(&self, delay: Duration, source: DelaySource, reason: ResendReason) {
+        self.calls.retry(delay, source, reason);
+    }
+
+    /// Counts an operation that has ended after `sent` attempts: delivered so long after it was
+    /// accepted, or not, for a reason.
+    pub fn operation_ended(&self, sent: u32, result: Result<Duration, TerminalReason>) {
+        self.calls.ended(sent, result);
     }
 
     /// Everything as text. The same state gives the same bytes.

@@ -15,6 +15,7 @@ use crate::check::UNSUPPORTED;
 use crate::core::Core;
 use crate::gateway::{Gateway, StartError};
 use crate::log::{Filter, Format, Level, Log};
+use crate::operations::OperationWorker;
 use crate::settings::{Problem, Settings};
 use crate::state::{Persister, State};
 
@@ -25,6 +26,7 @@ pub struct Server {
     persister: Persister,
     gateway: Gateway,
     admin: Admin,
+    operations: OperationWorker,
     warnings: Vec<String>,
 }
 
@@ -70,9 +72,9 @@ pub enum ServeError {
     /// What was stored cannot be read.
     #[error("cannot read what was stored")]
     Load(#[from] StoreError),
-    /// There is no thread to write it with.
-    #[error("cannot keep what is learned")]
-    Persist(#[source] io::Error),
+    /// A thread cannot be started.
+    #[error("cannot start a thread")]
+    Thread(#[source] io::Error),
     /// The admin API cannot.
     #[error(transparent)]
     Admin(#[from] AdminError),
@@ -135,7 +137,8 @@ impl Server {
             warnings.push(NO_POOLS.to_owned());
         }
         warnings.extend(unsupported);
-        let persister = Persister::start(&state).map_err(ServeError::Persist)?;
+        let persister = Persister::start(&state).map_err(ServeError::Thread)?;
+        let operations = OperationWorker::start(Arc::clone(&state)).map_err(ServeError::Thread)?;
         let gateway = Gateway::start(Arc::clone(&state), listen)?;
         let admin = Admin::start(Arc::clone(&state), Arc::clone(gateway.trails()))?;
         Ok(Self {
@@ -143,6 +146,7 @@ impl Server {
             persister,
             gateway,
             admin,
+            operations,
             warnings,
         })
     }
@@ -157,8 +161,10 @@ impl Server {
     pub async fn stop(self, timeout: Duration) {
         self.gateway.drain();
         self.admin.drain();
+        self.operations.drain();
         // What takes longer ends with the process.
         _ = tokio::time::timeout(timeout, self.drained()).await;
+        self.operations.stop().await;
         self.admin.stop();
     }
 
@@ -207,6 +213,7 @@ impl Server {
         log.draining(in_flight);
         self.gateway.drain();
         self.admin.drain();
+        self.operations.drain();
         let drain = self.state.configuration().settings().server.drain;
         let again = async {
             tokio::select! {
@@ -223,6 +230,7 @@ impl Server {
             () = finished => ended,
             () = again => ServerEnd::Abandoned,
         };
+        self.operations.stop().await;
         log.stopped();
         log.flush();
         if ended == ServerEnd::Abandoned {
@@ -249,7 +257,7 @@ impl Server {
     }
 
     async fn drained(&self) {
-        while !self.gateway.is_done() {
+        while !self.gateway.is_done() || !self.operations.is_done() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }

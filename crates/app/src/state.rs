@@ -10,6 +10,8 @@ mod changes;
 mod configuration;
 mod credential;
 mod endpoint;
+mod intake;
+mod operations;
 mod overlay;
 mod pending;
 mod persist;
@@ -19,6 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use arc_swap::ArcSwap;
 use policy::suggest::suggestion;
+use store::operations::OperationQueue;
 use store::{Store, StoreError};
 use tidegate::event::{Event, EventListener};
 use tidegate::{Clock, Limiter, Timestamp};
@@ -27,6 +30,8 @@ pub use changes::{ChangeError, InvalidValue, NewEndpoint};
 pub use configuration::{Configuration, UpstreamPool};
 pub use credential::AccessToken;
 pub use endpoint::UpstreamEndpoint;
+pub use intake::{AcceptError, Accepted, OperationRequest};
+pub use operations::{OperationError, ReadyLanes, lane_of};
 pub use persist::{PersistState, Persister};
 
 use crate::core::Core;
@@ -42,6 +47,8 @@ use persist::Persistence;
 pub struct State {
     core: Arc<Core>,
     store: Store,
+    operations: Arc<dyn OperationQueue>,
+    ready_lanes: ReadyLanes,
     configuration: ArcSwap<Configuration>,
     overlay: Mutex<Overlay>,
     /// Held by a change: they run one at a time.
@@ -76,6 +83,8 @@ impl State {
             .collect();
         let configuration = Configuration::new(settings, &core, &store, &overlay, &records);
         let state = Arc::new(Self {
+            operations: store.operations(),
+            ready_lanes: ReadyLanes::default(),
             store,
             configuration: ArcSwap::from_pointee(configuration),
             overlay: Mutex::new(overlay),
@@ -158,6 +167,7 @@ impl State {
             pools: pools
                 .map(|(name, pool)| (name.to_owned(), pool.view()))
                 .collect(),
+            operations: self.operations.counts(),
             is_store_degraded: self.store.is_degraded(),
         }
     }

@@ -136,6 +136,20 @@ pub enum Failure {
     RefusedStream,
 }
 
+impl Failure {
+    /// The word for it in records and the API.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Connect => "connect",
+            Self::Dns => "dns",
+            Self::Tls => "tls",
+            Self::Reset => "reset",
+            Self::Timeout => "timeout",
+            Self::RefusedStream => "refused_stream",
+        }
+    }
+}
+
 /// How far an attempt got before it failed: decides whether the server can have acted on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {

@@ -314,7 +314,7 @@ pub struct Claimed {
 }
 
 /// Names a claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClaimId {
     /// The operation.
     pub number: u64,

@@ -10,6 +10,7 @@ use policy::gate::Reason;
 use policy::hint::Source;
 use policy::item::{ResendReason, TerminalReason};
 use policy::ladder::Disabled;
+use policy::operation::OperationState;
 use policy::outcome::Verdict;
 use policy::rate::Why;
 use policy::time::Timestamp;
@@ -169,6 +170,20 @@ pub enum Event<'a> {
         /// Which one.
         endpoint: &'a str,
     },
+    /// A durable operation has reached a state that it does not leave by itself. The library has no
+    /// operations; the server does.
+    OperationEnded {
+        /// Its id.
+        id: &'a str,
+        /// Its type.
+        kind: &'a str,
+        /// Where it was sent.
+        destination: &'a str,
+        /// Its state, with the reason.
+        state: OperationState,
+        /// How often it was sent.
+        sent: u32,
+    },
 }
 
 impl Event<'_> {
@@ -190,6 +205,7 @@ impl Event<'_> {
             Self::EndpointPaused { .. } => "endpoint_paused",
             Self::EndpointDisabled { .. } => "endpoint_disabled",
             Self::EndpointEnabled { .. } => "endpoint_enabled",
+            Self::OperationEnded { .. } => "operation_ended",
         }
     }
 }

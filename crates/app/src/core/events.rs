@@ -13,6 +13,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use policy::item::TerminalReason;
 use serde_json::{Value, json};
 use tidegate::event::{Event, EventListener};
 use tidegate::{Clock, Timestamp};
@@ -275,6 +276,20 @@ fn values(clock: &Clock, event: &Event<'_>) -> Value {
         Event::EndpointEnabled { pool, endpoint } => {
             json!({ "pool": pool, "endpoint": endpoint })
         }
+        Event::OperationEnded {
+            id,
+            kind,
+            destination,
+            state,
+            sent,
+        } => json!({
+            "id": id,
+            "type": kind,
+            "key": destination,
+            "state": state.as_str(),
+            "reason": state.reason().map(TerminalReason::as_str),
+            "sent": sent,
+        }),
         // A kind that is new to us still has its name.
         _ => json!({}),
     }

@@ -1,4 +1,4 @@
-//! Waits and retries of calls, read from their trails.
+//! Waits and retries of calls, read from their trails, and those of operations.
 
 use std::array;
 use std::collections::BTreeMap;
@@ -28,6 +28,7 @@ pub(super) struct Calls {
     successes: ByAttempt,
     honored: Counter,
     retry_after: Histogram,
+    delivery: Histogram,
 }
 
 impl Calls {
@@ -56,6 +57,21 @@ impl Calls {
             }
         }
         self.sent(sent, succeeded);
+    }
+
+    /// Counts an operation that is to be sent again.
+    pub(super) fn retry(&self, delay: Duration, source: DelaySource, reason: ResendReason) {
+        self.scheduled(delay, source, reason);
+    }
+
+    /// Counts an operation that has ended after `sent` attempts: after this time from its acceptance,
+    /// or for this reason.
+    pub(super) fn ended(&self, sent: u32, result: Result<Duration, TerminalReason>) {
+        match result {
+            Ok(time) => observe(&self.delivery, time),
+            Err(reason) => self.over(reason),
+        }
+        self.sent(sent, result.is_ok());
     }
 
     fn waited(&self, reason: RefusalReason, time: Duration) {
@@ -112,6 +128,7 @@ impl Default for Calls {
             successes: ByAttempt::default(),
             honored: Counter::default(),
             retry_after: histogram(),
+            delivery: histogram(),
         }
     }
 }
@@ -132,6 +149,10 @@ impl Collector for Calls {
             Sample::Number(self.honored.get()),
         )?;
         single(&family::RETRY_AFTER, Sample::Histogram(&self.retry_after))?;
+        single(
+            &family::OPERATION_DELIVERY,
+            Sample::Histogram(&self.delivery),
+        )?;
         family::RETRIES.encode(&mut encoder, self.retries.samples())?;
         family::RETRY_SUCCESS.encode(&mut encoder, self.successes.samples())
     }

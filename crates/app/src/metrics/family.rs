@@ -127,6 +127,9 @@ families! {
     RETRY_AFTER: Histogram "tidegate_retry_after_seconds" []
         "Length of the delays that servers asked for"
         "With the added jitter.";
+    OPERATION_DELIVERY: Histogram "tidegate_operation_delivery_seconds" []
+        "Time from accepting an operation to its delivery"
+        "";
     RETRIES: Counter "tidegate_retries_total" ["attempt"]
         "Attempts that were not the first of their call"
         "`attempt` is the number of the retry: `1` is the second attempt; `1` to `10`, then `more`.";
@@ -166,6 +169,9 @@ families! {
     ENDPOINT_PAUSED: Gauge "tidegate_endpoint_paused" ["pool", "endpoint"]
         "1 while the endpoint is paused after errors, else 0"
         "";
+    OPERATIONS: Gauge "tidegate_operations" ["state"]
+        "Operations that are stored, by state"
+        "`state` is `available`, `running`, `retryable`, `completed`, `failed`, `conflict` or `cancelled`.";
     STORE_DEGRADED: Gauge "tidegate_store_degraded" []
         "1 while state cannot be stored, else 0"
         "";

@@ -6,6 +6,7 @@ use policy::breaker::BreakerState;
 use policy::gate::GateSnapshot;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
+use store::operations::OperationCounts;
 use tidegate::pool::EndpointView;
 use tidegate::{GateView, Limiter, Snapshot, Sort};
 
@@ -87,11 +88,13 @@ const STATES: [BreakerState; 4] = [
 pub struct StateView {
     /// Pools by name, with their endpoints.
     pub pools: Vec<(String, Vec<EndpointView>)>,
+    /// Stored operations.
+    pub operations: OperationCounts,
     /// Whether state cannot be stored at present.
     pub is_store_degraded: bool,
 }
 
-/// Endpoints and the store.
+/// Endpoints, operations and the store.
 pub struct StateCollector<F>(F);
 
 impl<F: Fn() -> StateView> StateCollector<F> {
@@ -125,6 +128,9 @@ impl<F: Fn() -> StateView + Send + Sync + 'static> Collector for StateCollector<
         endpoints(&family::ENDPOINT_PAUSED, |endpoint| {
             endpoint.paused_until.is_some()
         })?;
+        let operations = state.operations.all();
+        let operations = operations.map(|(state, count)| ([state], Sample::Number(count)));
+        family::OPERATIONS.encode(&mut encoder, operations)?;
         let is_degraded = Sample::Number(state.is_store_degraded.into());
         family::STORE_DEGRADED.encode(&mut encoder, [([], is_degraded)])
     }

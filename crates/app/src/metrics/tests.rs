@@ -15,6 +15,8 @@ use tidegate::pool::EndpointView;
 use tidegate::{AttemptResult, Credential, GateOptions, Limiter, ManualClock, Pool};
 
 use super::family::Family;
+use store::operations::OperationCounts;
+
 use super::*;
 use crate::log::Log;
 
@@ -99,6 +101,7 @@ fn renders_exactly_the_listed_families() {
     metrics.register(LogCollector::new(Log::silent()));
     metrics.register(StateCollector::new(move || StateView {
         pools: vec![("llm".to_owned(), pool.view())],
+        operations: OperationCounts::default(),
         is_store_degraded: true,
     }));
     let text = metrics.render();
@@ -324,6 +327,7 @@ fn shows_enabled_and_paused_endpoints() {
     let metrics = Metrics::new();
     metrics.register(StateCollector::new(move || StateView {
         pools: vec![("llm".to_owned(), endpoints.clone())],
+        operations: OperationCounts::default(),
         is_store_degraded: false,
     }));
     let read = read(&metrics);

@@ -1,0 +1,483 @@
+//! Delivers one claimed operation: sends it, judges the response and settles the claim.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, ETAG, HOST};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
+use http_body_util::{BodyExt, Limited};
+use policy::backoff::BackoffSettings;
+use policy::classify::Rule;
+use policy::item::{DelaySource, Item, ItemKind, ItemRecord, ResendReason, Step, TerminalReason};
+use policy::outcome::{Outcome, Phase, UpstreamResponse, Verdict};
+use policy::time::WallTime;
+use store::operations::{
+    AttemptRecord, ClaimResult, Claimed, Counters, Headers, Settlement, StoredConflict,
+    StoredOperation, StoredRequest, StoredResponse,
+};
+use tidegate::{Answered, Refresh};
+use url::Url;
+
+use super::source::{Admitted, Source};
+use super::{STORE_RETRY, Worker};
+use crate::exchange::{
+    AttemptResult, Destination, Exchange, ReplayableBody, RequestBody, SendErrorKind, Target, Trust,
+};
+use crate::log::{ItemId, Retry};
+use crate::metrics::KeyMetrics;
+use crate::settings::OperationType;
+use crate::state::{AccessToken, Configuration};
+
+/// Delivers an operation under the permit that it was claimed with.
+pub(super) async fn deliver(
+    worker: &Worker,
+    source: &Source,
+    admitted: Admitted<'_>,
+    claimed: Claimed,
+) {
+    let delivery = Delivery::new(worker, source, claimed);
+    let settlement = delivery.run(admitted).await;
+    settle(worker, &delivery.claimed, settlement).await;
+}
+
+/// One operation while it is claimed.
+struct Delivery<'a> {
+    worker: &'a Worker,
+    source: &'a Source,
+    configuration: Arc<Configuration>,
+    claimed: Claimed,
+    credential: Option<Arc<AccessToken>>,
+}
+
+/// What came of one attempt.
+enum Sent {
+    /// It was sent, and this is to be done.
+    Step(Step, Option<StoredResponse>),
+    /// It was not sent, and will not be.
+    Failed(TerminalReason),
+    /// It was not sent, and may be at this time.
+    NotYet(WallTime),
+}
+
+impl<'a> Delivery<'a> {
+    fn new(worker: &'a Worker, source: &'a Source, claimed: Claimed) -> Self {
+        let configuration = worker.state.configuration();
+        let credential = claimed.operation.credential.as_deref();
+        let credential = credential.and_then(|name| configuration.credential(name).cloned());
+        Self {
+            worker,
+            source,
+            configuration,
+            claimed,
+            credential,
+        }
+    }
+
+    fn operation(&self) -> &StoredOperation {
+        &self.claimed.operation
+    }
+
+    fn request(&self) -> &StoredRequest {
+        &self.claimed.request
+    }
+
+    fn operation_type(&self) -> &OperationType {
+        let settings = self.configuration.settings();
+        settings.operation(&self.operation().kind)
+    }
+
+    fn backoff(&self) -> &BackoffSettings {
+        let backoffs = &self.configuration.settings().backoffs;
+        let own = self.operation().backoff.as_deref();
+        own.and_then(|name| backoffs.get(name))
+            // Settings refer only to backoffs that exist.
+            .unwrap_or_else(|| &backoffs[&self.operation_type().backoff])
+    }
+
+    /// Sends it until it is done, has to wait or has failed.
+    async fn run(&self, admitted: Admitted<'_>) -> Settlement {
+        let mut item = self.item();
+        let mut attempts = Vec::new();
+        let mut next = Some(admitted);
+        let result = loop {
+            let admitted = match next.take() {
+                Some(admitted) => admitted,
+                None => match self.source.ask(self.worker).await {
+                    Ok(admitted) => admitted,
+                    Err(_) => break ClaimResult::Retry(self.worker.now()),
+                },
+            };
+            match self.send(&mut item, admitted, &mut attempts).await {
+                Sent::Failed(reason) => break ClaimResult::Failed(reason),
+                Sent::NotYet(at) => break ClaimResult::Retry(at),
+                Sent::Step(step, response) => {
+                    let step = self.refresh(&mut item, step).await;
+                    match self.result(step, &item, response) {
+                        Some(result) => break result,
+                        None => continue,
+                    }
+                }
+            }
+        };
+        Settlement {
+            now: self.worker.now(),
+            result,
+            counters: item.record(self.worker.state.clock().now()).into(),
+            attempts,
+        }
+    }
+
+    /// The item as it was stored.
+    fn item(&self) -> Item {
+        let operation = self.operation();
+        let now = self.worker.now();
+        let kind = ItemKind {
+            has_idempotency_key: true,
+            ..ItemKind::of(&self.request().method)
+        };
+        let Counters {
+            sent,
+            attempts,
+            directed_waits,
+            refreshed,
+        } = operation.counters;
+        let record = ItemRecord {
+            sent,
+            attempts,
+            directed_waits,
+            refreshed,
+            next_in: Duration::ZERO,
+            expires_in: Some(now.until(operation.expires_at).unwrap_or_default()),
+            gives_up_in: None,
+        };
+        Item::restore(kind, &record, self.worker.state.clock().now())
+    }
+
+    /// Makes one attempt.
+    async fn send(
+        &self,
+        item: &mut Item,
+        admitted: Admitted<'_>,
+        attempts: &mut Vec<AttemptRecord>,
+    ) -> Sent {
+        let clock = self.worker.state.clock();
+        if let Err(until) = admitted.count_attempt(item.sent() > 0) {
+            admitted.give_back();
+            let until = until.map_or_else(
+                || self.worker.now() + RETRY_BUDGET_WAIT,
+                |at| clock.wall_at(at),
+            );
+            return Sent::NotYet(until);
+        }
+        if let Some(credential) = &self.credential {
+            credential.prepare().await;
+        }
+        let at = self.worker.now();
+        let due = self.operation().next_at.unwrap_or(at);
+        let attempt = admitted.attempt(item.sent() + 1);
+        let answered = match self.exchange(&attempt, &admitted).await {
+            Ok(answered) => answered,
+            Err(sent) => {
+                admitted.give_back();
+                return sent;
+            }
+        };
+        let Some(outcome) = answered.outcome else {
+            admitted.give_back();
+            return self.unsent(&answered.value);
+        };
+        attempts.push(AttemptRecord {
+            at,
+            phase: phase(&outcome).as_str().to_owned(),
+            status: status(&outcome),
+            latency: outcome.latency,
+            waited: due.until(at).unwrap_or_default(),
+            reason: reason(&outcome, answered.verdict).to_owned(),
+        });
+        let in_flight = admitted.settle(&outcome, answered.verdict, &answered.text);
+        let response = self.read(answered.value).await;
+        drop(in_flight);
+        let random = &mut *self.worker.random.borrow_mut();
+        let step = item.after(
+            self.backoff(),
+            &outcome,
+            answered.verdict,
+            clock.now(),
+            random,
+        );
+        self.claimed_counters(item);
+        Sent::Step(step, response)
+    }
+
+    /// So that a claim that is released meanwhile does not forget its attempts.
+    fn claimed_counters(&self, item: &Item) {
+        let counters = item.record(self.worker.state.clock().now()).into();
+        let mut claims = self.worker.claims.borrow_mut();
+        if let Some(known) = claims.get_mut(&self.claimed.claim) {
+            *known = counters;
+        }
+    }
+
+    /// Sends the request once.
+    async fn exchange(
+        &self,
+        attempt: &tidegate::Attempt,
+        admitted: &Admitted<'_>,
+    ) -> Result<Answered<AttemptResult>, Sent> {
+        let exchange = self.configuration.exchange();
+        let route = self.route(exchange, admitted)?;
+        let protection = match self.source {
+            Source::Pool(pool) => Some(pool.protection()),
+            Source::Gate { .. } | Source::Missing => None,
+        };
+        let target = Target {
+            destination: &route.destination,
+            rules: &route.rules,
+            phrase_in: |text: &str| {
+                let protection = protection.as_ref()?;
+                protection.phrase_in(text).map(str::to_owned)
+            },
+            metrics: &route.metrics,
+            worker: self.worker.state.core().operations_worker(),
+        };
+        let make = || (self.message(&route), ReplayableBody::NONE);
+        Ok(exchange.attempt(attempt, target, make).await)
+    }
+
+    /// Where the request goes under this permit.
+    fn route(&self, exchange: &Exchange, admitted: &Admitted<'_>) -> Result<Route, Sent> {
+        let rejected = || Sent::Failed(TerminalReason::Rejected);
+        let own_rules = self.operation_type().rules.iter();
+        match (admitted.endpoint(), self.source) {
+            (Some(endpoint), _) => {
+                let upstream = endpoint.data();
+                let rest = self.request().url.trim_start_matches('/');
+                let rest = rest.find(['/', '?']).map_or("", |start| &rest[start..]);
+                let uri = format!("{}{rest}", upstream.base);
+                let uri = if uri.starts_with('/') {
+                    uri
+                } else {
+                    format!("/{uri}")
+                };
+                let mut headers = HeaderMap::new();
+                upstream.apply_headers(&mut headers);
+                Ok(Route {
+                    destination: Arc::clone(&upstream.destination),
+                    uri: uri.parse().map_err(|_| rejected())?,
+                    rules: own_rules.chain(upstream.rules.iter()).cloned().collect(),
+                    metrics: Arc::clone(&upstream.metrics),
+                    headers,
+                })
+            }
+            (None, Source::Gate { key, metrics }) => {
+                let url = Url::parse(&self.request().url).map_err(|_| rejected())?;
+                let destination = exchange
+                    .destination(&url, Trust::Untrusted)
+                    .map_err(|_| Sent::NotYet(self.worker.now() + STORE_RETRY))?;
+                let mut headers = HeaderMap::new();
+                headers.insert(HOST, destination.authority().clone());
+                let host_rules = self.worker.state.limiter().rules(key);
+                Ok(Route {
+                    destination,
+                    uri: path_of(&url).parse().map_err(|_| rejected())?,
+                    rules: own_rules.chain(host_rules.iter()).cloned().collect(),
+                    metrics: Arc::clone(metrics),
+                    headers,
+                })
+            }
+            (None, Source::Pool(_) | Source::Missing) => Err(rejected()),
+        }
+    }
+
+    /// The request as it is sent.
+    fn message(&self, route: &Route) -> Request<RequestBody> {
+        let stored = self.request();
+        let body = Bytes::copy_from_slice(&stored.body);
+        let mut request = Request::new(match body.is_empty() {
+            true => RequestBody::EMPTY,
+            false => RequestBody::whole(body),
+        });
+        *request.method_mut() = Method::from_bytes(stored.method.as_bytes()).unwrap_or_default();
+        *request.uri_mut() = route.uri.clone();
+        let headers = request.headers_mut();
+        for (name, value) in header_pairs(&stored.headers) {
+            headers.append(name, value);
+        }
+        if !stored.body.is_empty() && !headers.contains_key(CONTENT_TYPE) {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        for (name, value) in &route.headers {
+            headers.insert(name.clone(), value.clone());
+        }
+        if let Ok(key) = HeaderValue::from_str(&self.operation().idempotency_key) {
+            headers.insert(IDEMPOTENCY_KEY, key);
+        }
+        if let Some(credential) = &self.credential {
+            credential.apply(headers);
+        }
+        request
+    }
+
+    /// What to do about an attempt that was not made.
+    fn unsent(&self, result: &AttemptResult) -> Sent {
+        match result {
+            Err(error) if matches!(error.kind, SendErrorKind::NotAllowed { .. }) => {
+                Sent::Failed(TerminalReason::Rejected)
+            }
+            _ => Sent::NotYet(self.worker.now() + STORE_RETRY),
+        }
+    }
+
+    /// Reads the response: what a client or the conflict desk needs of it.
+    async fn read(&self, result: AttemptResult) -> Option<StoredResponse> {
+        let (head, body) = result.ok()?.into_parts();
+        let most = usize::try_from(self.operation_type().max_body).unwrap_or(usize::MAX);
+        let body = Limited::new(body, most).collect().await;
+        let headers = head.headers.iter();
+        Some(StoredResponse {
+            status: head.status.as_u16(),
+            headers: headers
+                .map(|(name, value)| (name.to_string(), value.as_bytes().to_vec()))
+                .collect(),
+            body: body
+                .map(|body| body.to_bytes().to_vec())
+                .unwrap_or_default(),
+        })
+    }
+
+    /// Refreshes the credential if that is the next step, and says what follows.
+    async fn refresh(&self, item: &mut Item, step: Step) -> Step {
+        if step != Step::Refresh {
+            return step;
+        }
+        let Some(credential) = &self.credential else {
+            return Step::Failed(TerminalReason::AuthFailed);
+        };
+        let credential: &dyn Refresh = credential.refresh();
+        let succeeded = credential.refresh(credential.generation()).await;
+        item.refreshed(succeeded, self.worker.state.clock().now())
+    }
+
+    /// How the claim ends; `None` if it is sent again at once.
+    fn result(
+        &self,
+        step: Step,
+        item: &Item,
+        response: Option<StoredResponse>,
+    ) -> Option<ClaimResult> {
+        match step {
+            Step::Done => {
+                let is_read = !self.operation().client.is_empty();
+                Some(ClaimResult::Completed(response.filter(|_| is_read)))
+            }
+            Step::SendAt {
+                source: DelaySource::Refresh,
+                ..
+            } => None,
+            Step::SendAt {
+                delay,
+                source,
+                reason,
+                ..
+            } => {
+                let metrics = self.worker.state.core().metrics();
+                metrics.operation_retry(delay, source, reason);
+                self.log_retry(item, delay, reason);
+                Some(ClaimResult::Retry(self.worker.now() + delay))
+            }
+            Step::Conflict => Some(ClaimResult::Conflict(StoredConflict {
+                theirs: None,
+                etag: response.and_then(|response| etag(&response.headers)),
+                fetched_at: self.worker.now(),
+            })),
+            Step::Refresh => Some(ClaimResult::Failed(TerminalReason::AuthFailed)),
+            Step::Failed(reason) => Some(ClaimResult::Failed(reason)),
+        }
+    }
+
+    fn log_retry(&self, item: &Item, delay: Duration, reason: ResendReason) {
+        let operation = self.operation();
+        self.worker.state.log().retry_scheduled(&Retry {
+            item: ItemId::Operation(&operation.id),
+            key: &operation.destination,
+            attempt: item.sent(),
+            delay,
+            reason,
+            trace_id: operation.trace_id.as_deref().unwrap_or_default(),
+        });
+    }
+}
+
+/// Where one attempt goes.
+struct Route {
+    destination: Arc<Destination>,
+    uri: Uri,
+    rules: Vec<Rule>,
+    metrics: Arc<KeyMetrics>,
+    /// Headers of the endpoint, which replace those of the operation.
+    headers: HeaderMap,
+}
+
+/// Stores how a claim ended. While the store fails, it is tried again: the operation was sent, and a
+/// lost settlement would send it once more.
+async fn settle(worker: &Worker, claimed: &Claimed, settlement: Settlement) {
+    loop {
+        let settled = worker.queue.settle(claimed.claim, settlement.clone()).await;
+        match settled {
+            Ok(operation) => {
+                worker.claims.borrow_mut().remove(&claimed.claim);
+                if let Some(operation) = operation {
+                    worker.state.announce(&operation);
+                }
+                return;
+            }
+            Err(_) => tokio::time::sleep(STORE_RETRY).await,
+        }
+    }
+}
+
+/// Without a budget at all there is none later either, but settings may change.
+const RETRY_BUDGET_WAIT: Duration = Duration::from_secs(10);
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+fn header_pairs(headers: &Headers) -> impl Iterator<Item = (HeaderName, HeaderValue)> + '_ {
+    headers.iter().filter_map(|(name, value)| {
+        let name = name.parse().ok()?;
+        Some((name, HeaderValue::from_bytes(value).ok()?))
+    })
+}
+
+fn etag(headers: &Headers) -> Option<String> {
+    let (_, value) = headers.iter().find(|(name, _)| name == ETAG.as_str())?;
+    String::from_utf8(value.clone()).ok()
+}
+
+fn path_of(url: &Url) -> String {
+    match url.query() {
+        Some(query) => format!("{}?{query}", url.path()),
+        None => url.path().to_owned(),
+    }
+}
+
+fn phase(outcome: &Outcome) -> Phase {
+    match outcome.response {
+        UpstreamResponse::Status(_) => Phase::Receiving,
+        UpstreamResponse::Failed { phase, .. } => phase,
+    }
+}
+
+fn status(outcome: &Outcome) -> Option<u16> {
+    match outcome.response {
+        UpstreamResponse::Status(status) => Some(status),
+        UpstreamResponse::Failed { .. } => None,
+    }
+}
+
+fn reason(outcome: &Outcome, verdict: Option<Verdict>) -> &'static str {
+    match outcome.response {
+        UpstreamResponse::Failed { failure, .. } => failure.as_str(),
+        UpstreamResponse::Status(_) => verdict.map_or("success", Verdict::as_str),
+    }
+}

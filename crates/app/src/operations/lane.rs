@@ -1,0 +1,145 @@
+//! One lane: the tasks that deliver the operations of one type to one destination.
+//!
+//! A runner asks the gate, claims one operation and delivers it, again and again until nothing is due.
+//! There is one runner while there is little to do. A claim that finds more that is due starts the
+//! next, up to the type's `concurrency`.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use policy::time::WallTime;
+use store::operations::{Claimed, Lane};
+use tokio::sync::Notify;
+
+use super::source::{Admitted, Source};
+use super::{Phase, STORE_RETRY, Worker, deliver};
+
+/// The tasks of one lane.
+#[derive(Debug)]
+pub(super) struct LaneTasks {
+    lane: Lane,
+    /// When the next operation is due, as far as that is known.
+    next_at: Cell<Option<WallTime>>,
+    runners: Cell<u32>,
+    /// Runners that have not claimed yet.
+    asking: Cell<u32>,
+    changed: Notify,
+}
+
+impl LaneTasks {
+    pub(super) fn new(lane: Lane, next_at: WallTime) -> Self {
+        Self {
+            lane,
+            next_at: Cell::new(Some(next_at)),
+            runners: Cell::new(0),
+            asking: Cell::new(0),
+            changed: Notify::new(),
+        }
+    }
+
+    /// An operation is due at `at`.
+    pub(super) fn expect(&self, at: WallTime) {
+        let earlier = self.next_at.get().map_or(at, |next| next.min(at));
+        self.next_at.set(Some(earlier));
+        self.wake();
+    }
+
+    pub(super) fn wake(&self) {
+        self.changed.notify_one();
+    }
+}
+
+/// Starts runners whenever something is due. Ends when nothing is left.
+pub(super) async fn run(worker: Rc<Worker>, tasks: Rc<LaneTasks>) {
+    while worker.phase() == Phase::Running {
+        let now = worker.now();
+        match tasks.next_at.get() {
+            Some(at) if at > now => {
+                let wait = now.until(at).unwrap_or_default().min(MAX_SLEEP);
+                _ = tokio::time::timeout(wait, tasks.changed.notified()).await;
+            }
+            Some(_) if tasks.may_start(&worker) => start_runner(&worker, &tasks),
+            None if tasks.runners.get() == 0 => break,
+            Some(_) | None => tasks.changed.notified().await,
+        }
+    }
+    worker.lanes.borrow_mut().remove(&tasks.lane);
+}
+
+/// The wall clock may be set while a lane sleeps.
+const MAX_SLEEP: Duration = Duration::from_secs(10);
+
+impl LaneTasks {
+    fn may_start(&self, worker: &Worker) -> bool {
+        let configuration = worker.state.configuration();
+        let concurrency = configuration
+            .settings()
+            .operation(&self.lane.kind)
+            .concurrency;
+        self.asking.get() == 0 && self.runners.get() < concurrency
+    }
+}
+
+fn start_runner(worker: &Rc<Worker>, tasks: &Rc<LaneTasks>) {
+    // Known again when it has claimed.
+    tasks.next_at.set(None);
+    tasks.runners.set(tasks.runners.get() + 1);
+    tasks.asking.set(tasks.asking.get() + 1);
+    worker.runners.set(worker.runners.get() + 1);
+    let (worker, tasks) = (Rc::clone(worker), Rc::clone(tasks));
+    tokio::task::spawn_local(async move {
+        deliver_all(&worker, &tasks).await;
+        worker.runners.set(worker.runners.get() - 1);
+        tasks.runners.set(tasks.runners.get() - 1);
+        tasks.wake();
+    });
+}
+
+/// Delivers one operation after the other. Begins and ends with a count in `asking`.
+async fn deliver_all(worker: &Rc<Worker>, tasks: &LaneTasks) {
+    loop {
+        let source = Source::new(worker, &tasks.lane.destination);
+        let claimed = next(worker, tasks, &source).await;
+        tasks.asking.set(tasks.asking.get() - 1);
+        let Some((admitted, claimed)) = claimed else {
+            return;
+        };
+        tasks.wake();
+        deliver::deliver(worker, &source, admitted, claimed).await;
+        if worker.phase() != Phase::Running {
+            return;
+        }
+        tasks.asking.set(tasks.asking.get() + 1);
+    }
+}
+
+/// Asks the gate and claims the next operation. `None` if nothing is due, or the worker is drained.
+async fn next<'s>(
+    worker: &Worker,
+    tasks: &LaneTasks,
+    source: &'s Source,
+) -> Option<(Admitted<'s>, Claimed)> {
+    loop {
+        // Only waiting is cancelled: a claim that was made has to be settled.
+        let admitted = tokio::select! {
+            admitted = source.admitted(worker) => admitted,
+            () = worker.draining() => return None,
+        };
+        let Ok(mut claims) = worker.queue.claim(&tasks.lane, worker.lease(), 1).await else {
+            admitted.give_back();
+            tokio::time::sleep(STORE_RETRY).await;
+            continue;
+        };
+        if let Some(at) = claims.next_at {
+            tasks.expect(at);
+        }
+        let Some(claimed) = claims.claimed.pop() else {
+            admitted.give_back();
+            return None;
+        };
+        let counters = claimed.operation.counters;
+        worker.claims.borrow_mut().insert(claimed.claim, counters);
+        return Some((admitted, claimed));
+    }
+}

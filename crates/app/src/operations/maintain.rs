@@ -1,0 +1,45 @@
+//! Keeps the queue in order: extends leases, expires operations, and deletes old ones.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::{HEARTBEAT, Worker};
+
+/// Runs until it is aborted.
+pub(super) async fn run(worker: Rc<Worker>) {
+    let mut heartbeat = tokio::time::interval(HEARTBEAT);
+    let mut sweep = tokio::time::interval(SWEEP);
+    loop {
+        tokio::select! {
+            _ = heartbeat.tick() => {
+                if !worker.claims.borrow().is_empty() {
+                    // One that fails is made up for by the next: a lease lasts for three.
+                    _ = worker.queue.heartbeat(worker.lease()).await;
+                }
+            }
+            _ = sweep.tick() => sweep_once(&worker).await,
+        }
+    }
+}
+
+/// How often operations expire and old ones are deleted.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// So many operations change in one transaction.
+const MAX_SWEPT: usize = 1000;
+
+async fn sweep_once(worker: &Worker) {
+    loop {
+        let Ok(swept) = worker.queue.sweep(worker.now(), MAX_SWEPT).await else {
+            return;
+        };
+        let changed = swept.expired.iter().chain(&swept.reclaimed);
+        for operation in changed {
+            worker.state.announce(operation);
+        }
+        let most = swept.expired.len().max(swept.reclaimed.len());
+        if most.max(swept.deleted) < MAX_SWEPT {
+            return;
+        }
+    }
+}

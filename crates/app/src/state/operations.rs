@@ -1,0 +1,140 @@
+//! Operations as the rest of the program sees them: the queue, which lanes have work, and what is
+//! announced when an operation ends.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use policy::operation::OperationState;
+use store::StoreError;
+use store::operations::{Decision, DecisionError, Lane, OperationQueue, StoredOperation};
+use tidegate::event::{Event, Listener};
+use tokio::sync::Notify;
+
+use super::State;
+
+/// Lanes whose operations are due, for the worker.
+#[derive(Debug, Default)]
+pub struct ReadyLanes {
+    lanes: Mutex<BTreeSet<Lane>>,
+    /// More lanes than fit: the queue has to be read.
+    has_overflowed: AtomicBool,
+    notify: Notify,
+}
+
+/// So many lanes are noted by name.
+const MAX_READY: usize = 10_000;
+
+impl ReadyLanes {
+    /// Notes that a lane has work.
+    pub fn add(&self, lane: Lane) {
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        if lanes.len() < MAX_READY {
+            lanes.insert(lane);
+        } else {
+            self.has_overflowed.store(true, Ordering::Relaxed);
+        }
+        drop(lanes);
+        self.notify.notify_one();
+    }
+
+    /// Waits for lanes with work. `None`: there are too many to name.
+    pub async fn next(&self) -> Option<BTreeSet<Lane>> {
+        self.notify.notified().await;
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let lanes = std::mem::take(&mut *lanes);
+        let has_overflowed = self.has_overflowed.swap(false, Ordering::Relaxed);
+        (!has_overflowed).then_some(lanes)
+    }
+}
+
+/// Why a decision about an operation was not applied.
+#[derive(Debug, thiserror::Error)]
+pub enum OperationError {
+    /// It cannot be applied.
+    #[error(transparent)]
+    Decision(#[from] DecisionError),
+    /// It cannot be stored.
+    #[error("the decision cannot be stored, so nothing was changed: {0}")]
+    Store(#[from] StoreError),
+}
+
+impl State {
+    /// The queue of operations.
+    pub fn operations(&self) -> &Arc<dyn OperationQueue> {
+        &self.operations
+    }
+
+    /// Lanes whose operations are due.
+    pub fn ready_lanes(&self) -> &ReadyLanes {
+        &self.ready_lanes
+    }
+
+    /// Applies what a person or a merge rule decided: stored first, then announced.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be applied or stored. Nothing has changed then.
+    pub async fn decide_operation(
+        &self,
+        decision: Decision,
+    ) -> Result<StoredOperation, OperationError> {
+        let operation = self.operations.decide(decision).await??;
+        self.announce(&operation);
+        Ok(operation)
+    }
+
+    /// Announces what became of an operation: that it is due, or that it has ended.
+    pub fn announce(&self, operation: &StoredOperation) {
+        if matches!(
+            operation.state,
+            OperationState::Available | OperationState::Retryable
+        ) {
+            self.ready_lanes.add(lane_of(operation));
+            return;
+        }
+        if operation.order_key.is_some() {
+            // The next one with the same key may have another type or destination.
+            self.ready_lanes
+                .has_overflowed
+                .store(true, Ordering::Relaxed);
+            self.ready_lanes.notify.notify_one();
+        }
+        if operation.state == OperationState::Running {
+            return;
+        }
+        let sent = operation.counters.sent;
+        let delivery = || operation.accepted_at.until(operation.ended_at?);
+        let result = match operation.state.reason() {
+            Some(reason) => Err(reason),
+            None => Ok(delivery().unwrap_or_default()),
+        };
+        self.core.metrics().operation_ended(sent, result);
+        if let OperationState::Failed(reason) = operation.state {
+            let trace_id = operation.trace_id.as_deref().unwrap_or_default();
+            self.log().operation_failed(
+                &operation.id,
+                &operation.destination,
+                sent,
+                reason,
+                trace_id,
+            );
+        }
+        let event = Event::OperationEnded {
+            id: &operation.id,
+            kind: &operation.kind,
+            destination: &operation.destination,
+            state: operation.state,
+            sent,
+        };
+        self.core.events().on_event(self.clock().now(), &event);
+    }
+}
+
+/// The lane of an operation.
+pub fn lane_of(operation: &StoredOperation) -> Lane {
+    Lane {
+        destination: operation.destination.clone(),
+        kind: operation.kind.clone(),
+    }
+}

@@ -1,0 +1,9 @@
+//! Operations over real sockets: delivered, sent again, failed, and what survives a restart.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "all of this is test code; clippy knows only functions marked as tests"
+)]
+
+mod delivery;
+mod support;
