@@ -16,13 +16,13 @@ use store::operations::{
     AttemptRecord, ClaimResult, Claimed, Counters, Headers, Settlement, StoredConflict,
     StoredOperation, StoredRequest, StoredResponse,
 };
-use tidegate::{Answered, Refresh};
+use tidegate::{AttemptResult, Refresh};
 use url::Url;
 
 use super::source::{Admitted, Source};
 use super::{STORE_RETRY, Worker};
 use crate::exchange::{
-    AttemptResult, Destination, Exchange, ReplayableBody, RequestBody, SendErrorKind, Target, Trust,
+    Destination, Exchange, ReplayableBody, RequestBody, SendErrorKind, SendResult, Target, Trust,
 };
 use crate::log::{ItemId, Retry};
 use crate::metrics::KeyMetrics;
@@ -224,7 +224,7 @@ impl<'a> Delivery<'a> {
         &self,
         attempt: &tidegate::Attempt,
         admitted: &Admitted<'_>,
-    ) -> Result<Answered<AttemptResult>, Sent> {
+    ) -> Result<AttemptResult<SendResult>, Sent> {
         let exchange = self.configuration.exchange();
         let route = self.route(exchange, admitted)?;
         let protection = match self.source {
@@ -320,7 +320,7 @@ impl<'a> Delivery<'a> {
     }
 
     /// What to do about an attempt that was not made.
-    fn unsent(&self, result: &AttemptResult) -> Sent {
+    fn unsent(&self, result: &SendResult) -> Sent {
         match result {
             Err(error) if matches!(error.kind, SendErrorKind::NotAllowed { .. }) => {
                 Sent::Failed(TerminalReason::Rejected)
@@ -330,7 +330,7 @@ impl<'a> Delivery<'a> {
     }
 
     /// Reads the response: what a client or the conflict desk needs of it.
-    async fn read(&self, result: AttemptResult) -> Option<StoredResponse> {
+    async fn read(&self, result: SendResult) -> Option<StoredResponse> {
         let (head, body) = result.ok()?.into_parts();
         let most = usize::try_from(self.operation_type().max_body).unwrap_or(usize::MAX);
         let body = Limited::new(body, most).collect().await;

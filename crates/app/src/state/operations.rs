@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use policy::operation::OperationState;
 use store::StoreError;
 use store::operations::{Decision, DecisionError, Lane, OperationQueue, StoredOperation};
-use tidegate::event::{Event, Listener};
+use tidegate::event::{Event, EventListener};
 use tokio::sync::Notify;
 
 use super::State;
