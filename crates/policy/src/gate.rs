@@ -37,7 +37,7 @@ use counters::Counters;
 
 pub use ask::{Ask, Decision, Permit, Reason, ResponseBody};
 pub use options::GateOptions;
-pub use record::{GateMarks, GateOverride, GateRecord, GateSnapshot};
+pub use record::{GateOverride, GateRecord, GateSnapshot, GateSummary};
 pub use settings::GateSettings;
 
 pub use crate::setting::SettingError;
@@ -59,8 +59,8 @@ pub struct Gate {
     why: Why,
     /// Do tokens and places in flight alone decide? Nearly always: the breaker is Closed, no hold
     /// is to be accounted for, there are no known limits and the gate is not probing blind. Cached so
-    /// that an ask need not look at all of these; updated by [`Gate::update_is_plain`].
-    is_plain: bool,
+    /// that an ask need not look at all of these; updated by [`Gate::update_fast_path`].
+    has_fast_path: bool,
     adaptive: Adaptive,
     throttled: u32,
     failed: u32,
@@ -85,7 +85,7 @@ impl Gate {
             last_success: None,
             last_progress: LastProgress::at(now),
             why: Why::Initial,
-            is_plain: false,
+            has_fast_path: false,
             adaptive: Adaptive::new(now),
             throttled: 0,
             failed: 0,
@@ -96,7 +96,7 @@ impl Gate {
             breaker: Breaker::new(),
             hold_until: Timestamp::ZERO,
         };
-        gate.update_is_plain();
+        gate.update_fast_path();
         gate
     }
 
@@ -105,7 +105,7 @@ impl Gate {
         self.advance(settings, now);
         self.breaker.isolate();
         self.begin_epoch();
-        self.update_is_plain();
+        self.update_fast_path();
     }
 
     /// A person ends hold, open breaker and isolation at once. What was learned stays, and callers
@@ -117,7 +117,7 @@ impl Gate {
         self.breaker.reset();
         self.bucket.cut_to(1.0);
         self.begin_epoch();
-        self.update_is_plain();
+        self.update_fast_path();
     }
 
     /// A person makes the gate as new. What is in flight or in line stays there.
@@ -139,7 +139,7 @@ impl Gate {
             limits,
             ..Self::new(settings, now)
         };
-        self.update_is_plain();
+        self.update_fast_path();
     }
 
     /// The settings were changed from `old` to `new`: keeps what was learned, within the new bounds.
@@ -174,7 +174,7 @@ impl Gate {
         if old.strategy != new.strategy {
             self.adaptive = Adaptive::new(now);
         }
-        self.update_is_plain();
+        self.update_fast_path();
     }
 
     /// Tokens per second.
@@ -279,9 +279,9 @@ impl Gate {
 
     /// Called at the end of everything that can make a difference. What was only looked at, and
     /// what took a short cut, makes none.
-    fn update_is_plain(&mut self) {
+    fn update_fast_path(&mut self) {
         let paused = self.hold_until > self.bucket.refilled_at() || !self.breaker.is_closed();
-        self.is_plain = !paused && self.limits.is_none() && !self.adaptive.is_probing_blind();
+        self.has_fast_path = !paused && self.limits.is_none() && !self.adaptive.is_probing_blind();
     }
 
     fn begin_epoch(&mut self) {

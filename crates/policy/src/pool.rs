@@ -219,7 +219,7 @@ impl Pool {
             let until = match endpoint.unusable(protects, now) {
                 Some(Unusable::Disabled(_)) => continue,
                 Some(Unusable::Paused { until }) => until.max(gate_of(endpoint).into().opens_at),
-                Some(Unusable::Busy) => Timestamp::MAX,
+                Some(Unusable::Recovering) => Timestamp::MAX,
                 None => {
                     gate = gate_of(endpoint).into();
                     gate.opens_at
@@ -332,7 +332,7 @@ impl Endpoint {
             return Some(Unusable::Paused { until });
         }
         let has_request = self.in_epoch > 0 && now.since(self.sent_at) < LOST_AFTER;
-        (self.ladder.is_recovering(now) && has_request).then_some(Unusable::Busy)
+        (self.ladder.is_recovering(now) && has_request).then_some(Unusable::Recovering)
     }
 
     /// The endpoint with the lowest rank is chosen.

@@ -109,7 +109,7 @@ proptest! {
                                 match before.unusable(&settings, id, now) {
                                     None => Some(gate),
                                     Some(Unusable::Paused { until }) => Some(until.max(gate)),
-                                    Some(Unusable::Disabled(_) | Unusable::Busy) => None,
+                                    Some(Unusable::Disabled(_) | Unusable::Recovering) => None,
                                 }
                             };
                             let all = before.endpoints().iter().map(|it| when(it.id()));

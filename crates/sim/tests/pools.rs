@@ -157,7 +157,7 @@ impl World {
         let (_, gate, _) = &mut self.endpoints[response.endpoint];
         gate.settle(&self.settings, response.permit, &outcome, verdict, now);
         let ended = EndpointResult::response(response.status, verdict, "", &outcome.hint)
-            .under(self.settings.strategy());
+            .with_strategy(self.settings.strategy());
         self.pool
             .settle(&self.protection, response.lease, &ended, now);
     }

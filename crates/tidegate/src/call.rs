@@ -329,7 +329,7 @@ impl<'a, P> Call<'a, P> {
             let permit = match state.acquire().await {
                 Ok(permit) => permit,
                 Err(ControlFlow::Continue(())) => continue,
-                Err(ControlFlow::Break(reason)) => return Err(state.over(reason, last, None)),
+                Err(ControlFlow::Break(reason)) => return Err(state.fail(reason, last, None)),
             };
             let used = self.credential.map(Refresh::generation);
             let this = Attempt::start(state.sent() + 1, clock);
@@ -351,11 +351,11 @@ impl<'a, P> Call<'a, P> {
                 step = state.refreshed(credential, succeeded);
             }
             let value = answered.value;
-            match state.take(step) {
+            match state.apply_step(step) {
                 // Its place in flight is free at once: the next attempt may need it.
                 Next::Again => last = Some(value),
                 Next::Done => return Ok(state.done(value, in_flight)),
-                Next::Over(reason) => return Err(state.over(reason, Some(value), in_flight)),
+                Next::Failed(reason) => return Err(state.fail(reason, Some(value), in_flight)),
             }
         }
     }

@@ -45,16 +45,16 @@ pub trait Refresh: Send + Sync {
 /// ```
 pub struct Credential<V> {
     name: Box<str>,
-    make: Box<dyn Fn() -> Making<V> + Send + Sync>,
-    state: Mutex<State<V>>,
+    make: Box<dyn Fn() -> RefreshFuture<V> + Send + Sync>,
+    state: Mutex<CredentialState<V>>,
     /// Calls that wait for the refresh under way.
     waiters: Waiters,
 }
 
 /// A new value on its way; `None` if there is none to be had.
-pub type Making<V> = Pin<Box<dyn Future<Output = Option<V>> + Send>>;
+pub type RefreshFuture<V> = Pin<Box<dyn Future<Output = Option<V>> + Send>>;
 
-struct State<V> {
+struct CredentialState<V> {
     value: Arc<V>,
     generation: u64,
     /// How many refreshes have ended, well or not.
@@ -64,11 +64,15 @@ struct State<V> {
 
 impl<V: Send + Sync> Credential<V> {
     /// A credential with its first value.
-    pub fn new(name: &str, value: V, make: impl Fn() -> Making<V> + Send + Sync + 'static) -> Self {
+    pub fn new(
+        name: &str,
+        value: V,
+        make: impl Fn() -> RefreshFuture<V> + Send + Sync + 'static,
+    ) -> Self {
         Self {
             name: name.into(),
             make: Box::new(make),
-            state: Mutex::new(State {
+            state: Mutex::new(CredentialState {
                 value: Arc::new(value),
                 generation: 0,
                 ended: 0,
@@ -97,9 +101,9 @@ impl<V: Send + Sync> Credential<V> {
 
     /// Waits until the refresh under way has ended, or was dropped.
     async fn turn(&self, used: u64, began: u64) -> Turn {
-        let mut place = self.waiters.place();
+        let mut waiter = self.waiters.waiter();
         poll_fn(|context| {
-            place.keep(context.waker());
+            waiter.set_waker(context.waker());
             let mut state = lock(&self.state);
             if state.generation > used {
                 return Poll::Ready(Turn::Over(true));

@@ -95,7 +95,7 @@ mod waking;
 pub use ask::{Ask, Refusal};
 pub use call::{Attempt, AttemptResult, Call, CallError, CallResult};
 pub use clock::{Clock, ManualClock};
-pub use credential::{Credential, Making, Refresh};
+pub use credential::{Credential, Refresh, RefreshFuture};
 pub use limiter::{GateView, Limiter, LimiterBuilder, Snapshot, Sort, Totals};
 pub use permit::{InFlight, Permit};
 pub use pool::{Pool, PoolPermit, PoolRefusal, RefusalReason};

@@ -65,13 +65,13 @@ struct Inner {
     hosts: Mutex<Arc<Hosts<HostSettings>>>,
     listener: Option<Arc<dyn EventListener>>,
     /// Seeds of the generators of calls.
-    chance: Mutex<Random>,
+    seeds: Mutex<Random>,
     budget_settings: BudgetSettings,
     /// Keys that have the settings of a host by another name.
     aliases: Mutex<BTreeMap<String, String>>,
     retries: AtomicU64,
-    /// The alarm for the next round of eviction, while there are gates.
-    round: Mutex<Option<Alarm>>,
+    /// The alarm of the next search for idle gates, while there are gates.
+    eviction_alarm: Mutex<Option<Alarm>>,
 }
 
 impl Limiter {
@@ -91,7 +91,7 @@ impl Limiter {
             hosts,
             listener,
             budget,
-            chance,
+            seeds,
         } = builder;
         let hosts = Arc::new(hosts);
         let inner = Inner {
@@ -99,11 +99,11 @@ impl Limiter {
             registry: Registry::new(&hosts),
             hosts: Mutex::new(hosts),
             listener,
-            chance: Mutex::new(chance),
+            seeds: Mutex::new(seeds),
             budget_settings: budget,
             aliases: Mutex::new(BTreeMap::new()),
             retries: AtomicU64::new(0),
-            round: Mutex::new(None),
+            eviction_alarm: Mutex::new(None),
         };
         Self {
             inner: Arc::new(inner),
@@ -177,19 +177,19 @@ impl Limiter {
     /// Makes a gate refuse every ask, until [`Limiter::release`] or [`Limiter::reset`]. Creates the
     /// gate if there is none; an error only if there is no room for it.
     pub fn isolate(&self, key: &str) -> Result<(), Refusal> {
-        self.interfere_or_insert(key, Gate::isolate)
+        self.override_or_insert(key, Gate::isolate)
     }
 
-    /// A person ends hold, open breaker and isolation at once; asks that wait leave at pace.
+    /// Ends hold, open breaker and isolation; asks that wait leave at the learned rate.
     /// `false` if there is no such gate.
     pub fn release(&self, key: &str) -> bool {
-        self.interfere(key, Gate::release)
+        self.override_gate(key, Gate::release)
     }
 
-    /// A person makes a gate as new; what is in flight or in line stays. `false` if there is no
+    /// Resets a gate to its initial state; what is in flight or in line stays. `false` if there is no
     /// such gate.
     pub fn reset(&self, key: &str) -> bool {
-        self.interfere(key, Gate::reset)
+        self.override_gate(key, Gate::reset)
     }
 
     /// The settings for `key`.
@@ -197,7 +197,7 @@ impl Limiter {
         lock(&self.inner.hosts).find(key).clone()
     }
 
-    /// What the owner of the settings knows of the answers of `key`'s host.
+    /// The rules for the responses of `key`'s host.
     pub fn rules(&self, key: &str) -> Arc<[Rule]> {
         Arc::clone(&lock(&self.inner.hosts).find(key).rules)
     }
@@ -219,7 +219,7 @@ impl Limiter {
         self.change_settings(|hosts| hosts.insert(pattern, settings.into()).is_some())
     }
 
-    /// What must survive a restart, of every gate, with its key. Locks for a few gates at a time.
+    /// The keys and records of all gates, for a store. Locks for a few gates at a time.
     pub fn records(&self) -> Vec<(String, GateRecord)> {
         let mut records = Vec::new();
         self.each_gate(|key, gate, _, _, now| {
@@ -228,7 +228,7 @@ impl Limiter {
         records
     }
 
-    /// What must survive a restart, of the gate of `key`; `None` if there is none.
+    /// The record of the gate of `key`, for a store; `None` if there is none.
     ///
     /// ```
     /// # use tidegate::Limiter;
@@ -240,9 +240,9 @@ impl Limiter {
     /// ```
     pub fn record(&self, key: &str) -> Option<GateRecord> {
         let now = self.inner.clock.now();
-        let (mut shard, place) = self.known_gate(key)?;
-        let now = shard.time_at(place.slot, now);
-        Some(shard.with_gate(place.slot, |gate, _, _| gate.record(now)))
+        let (mut shard, location) = self.known_gate(key)?;
+        let now = shard.time_at(location.slot, now);
+        Some(shard.with_gate(location.slot, |gate, _, _| gate.record(now)))
     }
 
     /// The key and the record of a gate as they would be after an override, to store them before it
@@ -251,14 +251,14 @@ impl Limiter {
     /// The key differs from `key` if hosts share a gate.
     pub fn record_after(&self, key: &str, change: GateOverride) -> Option<(String, GateRecord)> {
         let now = self.inner.clock.now();
-        if let Some((mut shard, place)) = self.known_gate(key) {
-            let now = shard.time_at(place.slot, now);
-            let record = shard.with_gate(place.slot, |gate, settings, _| {
+        if let Some((mut shard, location)) = self.known_gate(key) {
+            let now = shard.time_at(location.slot, now);
+            let record = shard.with_gate(location.slot, |gate, settings, _| {
                 let mut gate = gate.clone();
                 change.apply(&mut gate, settings, now);
                 gate.record(now)
             });
-            return Some((shard.key(place.slot).to_owned(), record));
+            return Some((shard.key(location.slot).to_owned(), record));
         }
         if change != GateOverride::Isolate {
             return None;
@@ -272,13 +272,13 @@ impl Limiter {
         Some((key, record))
     }
 
-    /// A gate as it was written down. `false` if there is one of that key already, or no room.
+    /// Restores a gate from its record. `false` if there is one of that key already, or no room.
     pub fn restore(&self, key: &str, record: &GateRecord) -> bool {
-        let round_after = self.round_after();
+        let eviction_interval = self.eviction_interval();
         let now = self.inner.clock.now();
         let is_new = self.inner.registry.restore(key, record, now);
         if is_new {
-            self.begin_rounds(round_after, now);
+            self.schedule_eviction(eviction_interval, now);
         }
         is_new
     }

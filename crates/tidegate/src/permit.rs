@@ -8,39 +8,39 @@ use policy::time::Timestamp;
 
 use crate::call::Attempt;
 use crate::limiter::Limiter;
-use crate::registry::Place;
+use crate::registry::GateLocation;
 
 /// The right to make one attempt, of one gate or of several.
 ///
-/// Bring it back with what happened, by [`settle`](Self::settle): that is how gates learn. One that
-/// is dropped counts as abandoned: its place in flight is free again at once, whatever became of
-/// the attempt, also when the caller panics or its task is cancelled.
+/// Report the outcome with [`settle`](Self::settle): that is how gates learn. A permit that is
+/// dropped counts as abandoned and is no longer in flight, also when the caller panics or its task is
+/// cancelled.
 ///
-/// It borrows its limiter, so that taking one costs no reference count. To keep it for longer, or
-/// to move it into a task, make it [`into_owned`](Self::into_owned).
+/// It borrows its limiter, so that acquiring costs no reference count. To store it or to move it
+/// into a task, use [`into_owned`](Self::into_owned).
 #[must_use = "a permit that is dropped counts as abandoned, and its token as used"]
 pub struct Permit<'a> {
-    home: Home<'a>,
-    place: Place,
-    /// `None` only while it is being brought back.
+    limiter: LimiterRef<'a>,
+    location: GateLocation,
+    /// `None` only while it is being returned.
     permit: Option<gate::Permit>,
     /// Permits of further gates that the same ask was for.
     others: Others,
 }
 
 /// Boxed, because hardly any permit has others and every permit is moved about.
-type Others = Option<Box<Vec<(Place, gate::Permit)>>>;
+type Others = Option<Box<Vec<(GateLocation, gate::Permit)>>>;
 
-/// Where a permit belongs.
+/// The limiter of a permit.
 #[derive(Clone)]
-enum Home<'a> {
+enum LimiterRef<'a> {
     Borrowed(&'a Limiter),
     Owned(Limiter),
 }
 
-impl Home<'_> {
+impl LimiterRef<'_> {
     #[inline(always)]
-    fn limiter(&self) -> &Limiter {
+    fn get(&self) -> &Limiter {
         match self {
             Self::Borrowed(limiter) => limiter,
             Self::Owned(limiter) => limiter,
@@ -50,26 +50,25 @@ impl Home<'_> {
 
 impl<'a> Permit<'a> {
     #[inline(always)]
-    pub(crate) fn new(limiter: &'a Limiter, place: Place, permit: gate::Permit) -> Self {
+    pub(crate) fn new(limiter: &'a Limiter, location: GateLocation, permit: gate::Permit) -> Self {
         Self {
-            home: Home::Borrowed(limiter),
-            place,
+            limiter: LimiterRef::Borrowed(limiter),
+            location,
             permit: Some(permit),
             others: None,
         }
     }
 
-    /// Takes in the permit of a further gate.
+    /// Adds the permit of a further gate.
     pub(crate) fn join(&mut self, mut other: Self) {
         let others = self.others.get_or_insert_default();
         if let Some(permit) = other.permit.take() {
-            others.push((other.place, permit));
+            others.push((other.location, permit));
         }
         others.extend(other.others.take().into_iter().flat_map(|others| *others));
     }
 
-    /// Says what came of the attempt, judged by its status and what the server said about pace.
-    /// Returns the verdict; `None` for a 1xx, which changes nothing.
+    /// Reports the outcome of the attempt, classified by its status and hint. Returns the verdict; `None` for a 1xx, which changes nothing.
     #[inline(always)]
     pub fn settle(self, outcome: &Outcome) -> Option<Verdict> {
         let verdict = outcome.judge().verdict;
@@ -77,19 +76,21 @@ impl<'a> Permit<'a> {
         verdict
     }
 
-    /// Says what came of the attempt, with a verdict of the caller's, such as from the body.
+    /// Reports the outcome of the attempt with a verdict of the caller, such as one from the body.
     #[inline(always)]
     pub fn settle_as(mut self, outcome: &Outcome, verdict: Option<Verdict>) {
-        self.bring_back(|limiter, place, permit| limiter.settle(place, permit, outcome, verdict));
-        // Nothing is left in it, and checking that again would take as long as a part of the settle.
-        if let Home::Borrowed(_) = self.home {
+        self.return_with(|limiter, location, permit| {
+            limiter.settle(location, permit, outcome, verdict)
+        });
+        // Empty now: checking that again in `drop` would cost a part of the settle.
+        if let LimiterRef::Borrowed(_) = self.limiter {
             std::mem::forget(self);
         }
     }
 
-    /// Says what came of the attempt at the head of a response whose body is still to come. The
-    /// gate learns from it now, and the attempt counts against `max_in_flight` until the returned
-    /// guard is dropped: keep it with the body.
+    /// Reports the outcome at the head of a response whose body is still to come. The gate learns
+    /// from it now, and the attempt counts against `max_in_flight` until the returned guard is
+    /// dropped: store it with the body.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -105,53 +106,51 @@ impl<'a> Permit<'a> {
     /// # Ok::<(), tidegate::Refusal>(())
     /// ```
     pub fn settle_head(mut self, outcome: &Outcome, verdict: Option<Verdict>) -> InFlight {
-        let mut first = InFlight::new(self.home.limiter(), self.place);
+        let mut first = InFlight::new(self.limiter.get(), self.location);
         if let Some(permit) = self.permit.take() {
             first.settle(permit, outcome, verdict);
         }
-        while let Some((place, permit)) = self.others.as_mut().and_then(|others| others.pop()) {
-            let mut next = InFlight::new(self.home.limiter(), place);
+        while let Some((location, permit)) = self.others.as_mut().and_then(|others| others.pop()) {
+            let mut next = InFlight::new(self.limiter.get(), location);
             next.settle(permit, outcome, verdict);
             first.others.push(next);
         }
         first
     }
 
-    /// Gives it back as if it had never been asked for: nothing was sent, so other asks can use
-    /// the tokens.
+    /// Returns it unused: nothing was sent, so other asks can use the tokens.
     pub fn give_back(mut self) {
-        self.bring_back(Limiter::give_back);
+        self.return_with(Limiter::give_back);
     }
 
-    /// Brings all it holds back by `way`; nothing the second time. Should that panic, for it calls
-    /// a listener, the rest is brought back when `self` is dropped.
+    /// Calls `settle` for every permit in it. If that panics, because it calls a listener, the rest
+    /// is settled when `self` is dropped.
     #[inline(always)]
-    fn bring_back(&mut self, way: impl Fn(&Limiter, Place, gate::Permit)) {
+    fn return_with(&mut self, settle: impl Fn(&Limiter, GateLocation, gate::Permit)) {
         if let Some(permit) = self.permit.take() {
-            way(self.home.limiter(), self.place, permit);
+            settle(self.limiter.get(), self.location, permit);
         }
         if self.others.is_some() {
-            self.bring_others_back(way);
+            self.return_others(settle);
         }
     }
 
     #[cold]
-    fn bring_others_back(&mut self, way: impl Fn(&Limiter, Place, gate::Permit)) {
-        while let Some((place, permit)) = self.others.as_mut().and_then(|others| others.pop()) {
-            way(self.home.limiter(), place, permit);
+    fn return_others(&mut self, settle: impl Fn(&Limiter, GateLocation, gate::Permit)) {
+        while let Some((location, permit)) = self.others.as_mut().and_then(|others| others.pop()) {
+            settle(self.limiter.get(), location, permit);
         }
         self.others = None;
     }
 
-    /// The others as a permit of their own, so that they are brought back whatever becomes of this
-    /// one.
+    /// The others as a permit of their own, which is dropped even if settling this one panics.
     #[inline(always)]
     fn split_off_others(&mut self) -> Option<Self> {
         let mut others = self.others.take()?;
-        let (place, permit) = others.pop()?;
+        let (location, permit) = others.pop()?;
         Some(Self {
-            home: self.home.clone(),
-            place,
+            limiter: self.limiter.clone(),
+            location,
             permit: Some(permit),
             others: Some(others),
         })
@@ -160,22 +159,22 @@ impl<'a> Permit<'a> {
     /// The same permit without the borrow.
     pub fn into_owned(mut self) -> Permit<'static> {
         Permit {
-            home: Home::Owned(self.home.limiter().clone()),
-            place: self.place,
+            limiter: LimiterRef::Owned(self.limiter.get().clone()),
+            location: self.location,
             permit: self.permit.take(),
             others: self.others.take(),
         }
     }
 
-    /// Where the gate of its ask's first key is.
-    pub(crate) fn place(&self) -> Place {
-        self.place
+    /// The location of the gate of its ask's first key.
+    pub(crate) fn location(&self) -> GateLocation {
+        self.location
     }
 
     /// The attempt that is made under it, its number counted from 1: for callers that drive an item
-    /// themselves, in place of [`Limiter::call`].
+    /// themselves instead of using [`Limiter::call`].
     pub fn attempt(&self, number: u32) -> Attempt {
-        Attempt::start(number, self.home.limiter().clock())
+        Attempt::start(number, self.limiter.get().clock())
     }
 
     /// Counts its attempt in the retry budget of its gate: a first attempt adds to it, a retry takes
@@ -185,12 +184,12 @@ impl<'a> Permit<'a> {
     ///
     /// If the budget is used up. Then nothing was counted, and the permit should be given back.
     pub fn count_attempt(&self, is_retry: bool) -> Result<(), Option<Timestamp>> {
-        let limiter = self.home.limiter();
+        let limiter = self.limiter.get();
         let now = limiter.clock().now();
         if is_retry {
-            return limiter.withdraw(self.place, now);
+            return limiter.withdraw(self.location, now);
         }
-        limiter.deposit(self.place, now);
+        limiter.deposit(self.location, now);
         Ok(())
     }
 
@@ -211,17 +210,17 @@ impl<'a> Permit<'a> {
 #[must_use = "dropped, it says that the body has ended"]
 pub struct InFlight {
     limiter: Limiter,
-    place: Place,
+    location: GateLocation,
     body: Option<ResponseBody>,
     /// Those of further gates that the same ask was for.
     others: Vec<Self>,
 }
 
 impl InFlight {
-    fn new(limiter: &Limiter, place: Place) -> Self {
+    fn new(limiter: &Limiter, location: GateLocation) -> Self {
         Self {
             limiter: limiter.clone(),
-            place,
+            location,
             body: None,
             others: Vec::new(),
         }
@@ -230,14 +229,14 @@ impl InFlight {
     fn settle(&mut self, permit: gate::Permit, outcome: &Outcome, verdict: Option<Verdict>) {
         let body = &mut self.body;
         self.limiter
-            .settle_head(self.place, permit, outcome, verdict, body);
+            .settle_head(self.location, permit, outcome, verdict, body);
     }
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
         if let Some(body) = self.body.take() {
-            self.limiter.finish(self.place, body);
+            self.limiter.finish(self.location, body);
         }
     }
 }
@@ -252,7 +251,7 @@ impl Drop for Permit<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         let _others = self.split_off_others();
-        self.bring_back(Limiter::abandon);
+        self.return_with(Limiter::abandon);
     }
 }
 

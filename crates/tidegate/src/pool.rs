@@ -227,7 +227,7 @@ impl<E> Pool<E> {
     /// Removes an endpoint; what is under way through it ends without effect. `false` if there is
     /// none of that name.
     pub fn remove(&self, name: &str) -> bool {
-        let is_removed = self.interfere(name, |state, id| {
+        let is_removed = self.change_endpoint(name, |state, id| {
             state.endpoints.remove(&id);
             state.pool.remove(id)
         });
@@ -242,7 +242,7 @@ impl<E> Pool<E> {
     /// as a used-up quota leaves it, that ends too. `false` if there is none of that name.
     pub fn enable(&self, name: &str) -> bool {
         let mut was_out = false;
-        let is_known = self.interfere(name, |state, id| {
+        let is_known = self.change_endpoint(name, |state, id| {
             was_out = state.is_out(id);
             state.pool.enable(id)
         });
@@ -264,7 +264,7 @@ impl<E> Pool<E> {
     /// A person disables an endpoint, until a person enables it. `false` if there is none of that
     /// name.
     pub fn disable(&self, name: &str) -> bool {
-        let is_known = self.interfere(name, |state, id| state.pool.disable(id));
+        let is_known = self.change_endpoint(name, |state, id| state.pool.disable(id));
         if is_known {
             let event = Event::EndpointDisabled {
                 pool: &self.name,
@@ -370,7 +370,7 @@ impl<E> Pool<E> {
         successes.max()
     }
 
-    fn interfere(
+    fn change_endpoint(
         &self,
         name: &str,
         act: impl FnOnce(&mut PoolState<E>, EndpointId) -> bool,
@@ -399,7 +399,7 @@ impl<E> Pool<E> {
                 let ended = EndpointResult::response(status, verdict, text, &outcome.hint);
                 // Only there does it matter whether the gate looks for its limit.
                 match verdict {
-                    Some(Verdict::Throttled) => ended.under(self.strategy(&endpoint.key)),
+                    Some(Verdict::Throttled) => ended.with_strategy(self.strategy(&endpoint.key)),
                     _ => ended,
                 }
             }

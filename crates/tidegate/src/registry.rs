@@ -1,8 +1,8 @@
 //! Gates by key, in shards that lock apart.
 //!
 //! A lookup is one hash, one lock and one search of a table of words; it allocates nothing. Permits
-//! and seats name their gate by [`Place`] and hash no more. A gate with anything in flight or in
-//! line is never removed, so a place stays valid for as long as it is used.
+//! and seats name their gate by [`GateLocation`] and hash no more. A gate with anything in flight or in
+//! line is never removed, so a location stays valid for as long as it is used.
 //!
 //! Unused gates are evicted by looking at a few slots at a time: when a key comes that
 //! makes the registry grow, and from time to time otherwise. At `max_gates` the least recently used
@@ -28,19 +28,19 @@ mod table;
 mod text;
 
 pub(crate) use seats::SeatId;
-pub(crate) use shard::{Asked, Gone, Shard};
+pub(crate) use shard::{AskResult, SeatTaken, Shard};
 pub(crate) use slab::SlotIndex;
 
 use hash::KeyHash;
 
-/// Where a gate is.
+/// Where a gate is in the registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct GateLocation {
     pub(crate) shard: u32,
     pub(crate) slot: SlotIndex,
 }
 
-impl Place {
+impl GateLocation {
     #[inline]
     fn new(shard: u32, slot: SlotIndex) -> Self {
         Self { shard, slot }
@@ -92,27 +92,27 @@ impl Registry {
     /// The gate of `key`, if there is one.
     // Always, because a guard that is passed on through memory is waited for when it is read back.
     #[inline(always)]
-    pub(crate) fn find(&self, key: &str) -> Option<(MutexGuard<'_, Shard>, Place)> {
+    pub(crate) fn find(&self, key: &str) -> Option<(MutexGuard<'_, Shard>, GateLocation)> {
         let hash = self.hasher.hash(key);
         let number = self.shard_of(hash);
         let shard = self.lock(number);
         let slot = shard.find(hash, key)?;
-        Some((shard, Place::new(number, slot)))
+        Some((shard, GateLocation::new(number, slot)))
     }
 
-    /// The gate of `key`; if there is none it is made, now.
+    /// The gate of `key`; if there is none it is created.
     pub(crate) fn find_or_insert(
         &self,
         key: &str,
         now: Timestamp,
-    ) -> Result<(MutexGuard<'_, Shard>, Place), Refusal> {
+    ) -> Result<(MutexGuard<'_, Shard>, GateLocation), Refusal> {
         match self.find(key) {
             Some(found) => Ok(found),
             None => self.insert(key, None, now),
         }
     }
 
-    /// A gate as it was written down. `false` if there is one already, or no room.
+    /// Restores a gate from its record. `false` if there is one already, or no room.
     pub(crate) fn restore(&self, key: &str, record: &GateRecord, now: Timestamp) -> bool {
         self.find(key).is_none() && self.insert(key, Some(record), now).is_ok()
     }
@@ -123,7 +123,7 @@ impl Registry {
         key: &str,
         record: Option<&GateRecord>,
         now: Timestamp,
-    ) -> Result<(MutexGuard<'_, Shard>, Place), Refusal> {
+    ) -> Result<(MutexGuard<'_, Shard>, GateLocation), Refusal> {
         let refused = || Refusal::new(Reason::TooManyGates, None, now);
         let hash = self.hasher.hash(key);
         let number = self.shard_of(hash);
@@ -144,7 +144,7 @@ impl Registry {
             self.gates.fetch_sub(1, Ordering::Relaxed);
         }
         let slot = slot.ok_or_else(refused)?;
-        Ok((shard, Place::new(number, slot)))
+        Ok((shard, GateLocation::new(number, slot)))
     }
 
     /// Counts an ask that was refused because there was no room for its gate. Any shard will do:
@@ -155,12 +155,14 @@ impl Registry {
         counts.denied += 1;
     }
 
-    /// Forgets the least recently used gate that may go. `false` if none may.
+    /// Evicts the least recently used gate that may be evicted. `false` if none may.
     fn make_room(&self, first: u32, now: Timestamp) -> bool {
-        // It may be used before it is locked again. Then another thread used it, and another is
-        // looked for.
-        while let Some(place) = self.least_recently_used(first, now) {
-            if self.lock(place.shard).evict(&self.hasher, place.slot, now) {
+        // Another thread may use it before it is locked again; then look for another gate.
+        while let Some(location) = self.least_recently_used(first, now) {
+            if self
+                .lock(location.shard)
+                .evict(&self.hasher, location.slot, now)
+            {
                 self.gates.fetch_sub(1, Ordering::Relaxed);
                 return true;
             }
@@ -168,8 +170,8 @@ impl Registry {
         false
     }
 
-    fn least_recently_used(&self, first: u32, now: Timestamp) -> Option<Place> {
-        let mut best: Option<(Timestamp, Place)> = None;
+    fn least_recently_used(&self, first: u32, now: Timestamp) -> Option<GateLocation> {
+        let mut best: Option<(Timestamp, GateLocation)> = None;
         let mut looked = 0;
         for step in 0..self.shards() {
             if looked >= SAMPLE && best.is_some() {
@@ -182,10 +184,10 @@ impl Registry {
             if let Some((used, slot)) = oldest
                 && best.is_none_or(|(oldest, _)| used < oldest)
             {
-                best = Some((used, Place::new(number, slot)));
+                best = Some((used, GateLocation::new(number, slot)));
             }
         }
-        best.map(|(_, place)| place)
+        best.map(|(_, location)| location)
     }
 
     /// Looks at some slots, at most [`SLICE`], for idle gates. `true` when all shards have had
@@ -270,10 +272,10 @@ pub(crate) struct Slice {
 /// never again do not pile up.
 const SWEEP: usize = 2;
 
-/// How many gates are compared when one has to go.
+/// How many gates are compared when one has to be evicted.
 const SAMPLE: usize = 256;
 
-/// How many slots one slice looks at: about a tenth of a millisecond when all of them go.
+/// How many slots one slice looks at: about a tenth of a millisecond when all are evicted.
 const SLICE: usize = 512;
 
 #[cfg(test)]
@@ -300,13 +302,13 @@ mod tests {
         format!("{number}-{}", "x".repeat(usize::from(number % 97)))
     }
 
-    fn touch(registry: &Registry, key: &str, now: Timestamp) -> Place {
+    fn touch(registry: &Registry, key: &str, now: Timestamp) -> GateLocation {
         let found = registry.find_or_insert(key, now);
-        let (mut shard, place) = found.expect("there is room");
-        if let Ok(permit) = shard.try_acquire(place.slot, 1, now) {
-            shard.abandon(place.slot, permit, now);
+        let (mut shard, location) = found.expect("there is room");
+        if let Ok(permit) = shard.try_acquire(location.slot, 1, now) {
+            shard.abandon(location.slot, permit, now);
         }
-        place
+        location
     }
 
     /// Twice round, for new keys move the hand on: the first time may begin in the middle.
@@ -317,8 +319,8 @@ mod tests {
     }
 
     fn key_at(registry: &Registry, key: &str) -> Option<String> {
-        let (shard, place) = registry.find(key)?;
-        Some(shard.key(place.slot).to_owned())
+        let (shard, location) = registry.find(key)?;
+        Some(shard.key(location.slot).to_owned())
     }
 
     #[derive(Clone, Debug)]
@@ -386,7 +388,10 @@ mod tests {
         let kept = touch(&registry, "kept", later);
         evict_all(&registry, later);
         assert_eq!(registry.len(), 1);
-        assert_eq!(registry.find("kept").map(|(_, place)| place), Some(kept));
+        assert_eq!(
+            registry.find("kept").map(|(_, location)| location),
+            Some(kept)
+        );
         let text = registry.lock(0).room();
         assert!(text < 8192, "{text} bytes of text");
     }

@@ -1,12 +1,11 @@
 //! Wakers that wait for a change of something shared: an endpoint of a pool, a credential.
 //!
-//! A place here belongs to the future that waits. Polled again it replaces its waker, and dropped
-//! it takes that along, so there are never more wakers than futures that wait, whatever they are
-//! polled for and however they end.
+//! Each future that waits has a [`Waiter`]. When it is polled again it replaces its waker, and when
+//! it is dropped it removes it, so there are never more wakers than futures that wait.
 //!
-//! The lock is one of its own and not that of what is waited for, so that a place can leave by
-//! itself. No change is missed if both sides keep their order: a waiter takes a place first
-//! and looks then; a change is made first and wakes then.
+//! The lock is not that of the shared value, so that a waiter can be dropped at any time. No change
+//! is missed if both sides keep their order: a waiter sets its waker before it looks at the value;
+//! a change is made before it wakes.
 
 use std::collections::BTreeMap;
 use std::task::Waker;
@@ -19,15 +18,15 @@ pub(crate) struct Waiters(Mutex<Wakers>);
 
 #[derive(Default)]
 struct Wakers {
-    /// The number of the next place. Never used twice: 2^64 are not reached.
+    /// The number of the last waiter. Never used twice: 2^64 are not reached.
     next: u64,
-    by_place: BTreeMap<u64, Waker>,
+    by_number: BTreeMap<u64, Waker>,
 }
 
 impl Waiters {
-    /// A place for one future. It costs nothing until a waker is kept there.
-    pub(crate) fn place(&self) -> WaitersPlace<'_> {
-        WaitersPlace {
+    /// A waiter for one future. It costs nothing until it has a waker.
+    pub(crate) fn waiter(&self) -> Waiter<'_> {
+        Waiter {
             waiters: self,
             number: None,
         }
@@ -35,27 +34,27 @@ impl Waiters {
 
     /// Wakes all futures. Those that still have to wait register again.
     pub(crate) fn wake_all(&self) {
-        let woken = std::mem::take(&mut lock(&self.0).by_place);
+        let woken = std::mem::take(&mut lock(&self.0).by_number);
         wake_all(woken.into_values().collect());
     }
 
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        lock(&self.0).by_place.len()
+        lock(&self.0).by_number.len()
     }
 }
 
-/// The place of one future that waits.
-pub(crate) struct WaitersPlace<'a> {
+/// One future that waits.
+pub(crate) struct Waiter<'a> {
     waiters: &'a Waiters,
-    /// `None` until a waker was first kept.
+    /// `None` until it first had a waker.
     number: Option<u64>,
 }
 
-impl WaitersPlace<'_> {
-    /// Keeps `waker` for the next change, in place of the one before. Look for that change after
-    /// this, not before.
-    pub(crate) fn keep(&mut self, waker: &Waker) {
+impl Waiter<'_> {
+    /// Wakes `waker` at the next change, instead of the one before. Look for a change after this
+    /// call, not before.
+    pub(crate) fn set_waker(&mut self, waker: &Waker) {
         // Wakers run foreign code: cloned before the lock, dropped after it.
         let waker = waker.clone();
         let mut wakers = lock(&self.waiters.0);
@@ -63,16 +62,16 @@ impl WaitersPlace<'_> {
             wakers.next += 1;
             wakers.next
         });
-        let replaced = wakers.by_place.insert(number, waker);
+        let replaced = wakers.by_number.insert(number, waker);
         drop(wakers);
         drop(replaced);
     }
 }
 
-impl Drop for WaitersPlace<'_> {
+impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         if let Some(number) = self.number {
-            let removed = lock(&self.waiters.0).by_place.remove(&number);
+            let removed = lock(&self.waiters.0).by_number.remove(&number);
             drop(removed);
         }
     }
@@ -105,13 +104,13 @@ mod tests {
     }
 
     #[test]
-    fn a_place_holds_one_waker_the_last() {
+    fn a_waiter_has_its_last_waker() {
         let waiters = Waiters::default();
         let ((first, first_waker), (second, second_waker)) = (counted(), counted());
-        let mut place = waiters.place();
-        place.keep(&first_waker);
-        place.keep(&first_waker);
-        place.keep(&second_waker);
+        let mut waiter = waiters.waiter();
+        waiter.set_waker(&first_waker);
+        waiter.set_waker(&first_waker);
+        waiter.set_waker(&second_waker);
         assert_eq!(waiters.len(), 1);
         drop(first_waker);
         assert_eq!(Arc::strong_count(&first), 1, "the only reference");
@@ -120,13 +119,13 @@ mod tests {
     }
 
     #[test]
-    fn dropped_place_drops_its_waker() {
+    fn dropped_waiter_drops_its_waker() {
         let waiters = Waiters::default();
         let (count, waker) = counted();
-        let mut leaves = waiters.place();
-        let mut stays = waiters.place();
-        leaves.keep(&waker);
-        stays.keep(&waker);
+        let mut leaves = waiters.waiter();
+        let mut stays = waiters.waiter();
+        leaves.set_waker(&waker);
+        stays.set_waker(&waker);
         drop(leaves);
         assert_eq!(waiters.len(), 1);
         waiters.wake_all();
@@ -134,15 +133,15 @@ mod tests {
     }
 
     #[test]
-    fn woken_place_is_woken_again_only_if_kept() {
+    fn woken_waiter_is_woken_again_only_if_set_again() {
         let waiters = Waiters::default();
         let (count, waker) = counted();
-        let mut place = waiters.place();
-        place.keep(&waker);
+        let mut waiter = waiters.waiter();
+        waiter.set_waker(&waker);
         waiters.wake_all();
         waiters.wake_all();
         assert_eq!((woken(&count), waiters.len()), (1, 0));
-        place.keep(&waker);
+        waiter.set_waker(&waker);
         waiters.wake_all();
         assert_eq!(woken(&count), 2);
     }
@@ -157,9 +156,9 @@ mod tests {
         }
         let waiters = Waiters::default();
         let (count, waker) = counted();
-        let (mut first, mut second) = (waiters.place(), waiters.place());
-        first.keep(&Waker::from(Arc::new(Panics)));
-        second.keep(&waker);
+        let (mut first, mut second) = (waiters.waiter(), waiters.waiter());
+        first.set_waker(&Waker::from(Arc::new(Panics)));
+        second.set_waker(&waker);
         waiters.wake_all();
         assert_eq!(woken(&count), 1);
     }

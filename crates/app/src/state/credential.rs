@@ -136,8 +136,8 @@ struct TokenEndpoint {
     refresh_token: Mutex<RefreshToken>,
     /// The fingerprint of the settings that the refresh token descends from.
     origin: String,
-    /// A token whose request was cancelled before it arrived. Held while a token is fetched.
-    unclaimed: tokio::sync::Mutex<Option<(HeaderValue, Timestamp)>>,
+    /// The last token that was fetched, until a request takes it. Locked while a token is fetched.
+    last_fetch: tokio::sync::Mutex<Option<(HeaderValue, Timestamp)>>,
     is_bearer: bool,
 }
 
@@ -187,7 +187,7 @@ impl TokenEndpoint {
                 is_unsaved: false,
             }),
             origin: fingerprint(refresh),
-            unclaimed: tokio::sync::Mutex::default(),
+            last_fetch: tokio::sync::Mutex::default(),
             is_bearer,
         })
     }
@@ -197,17 +197,17 @@ impl TokenEndpoint {
     async fn fetch_to_end(self: Arc<Self>) -> Option<HeaderValue> {
         let this = Arc::clone(&self);
         let task = tokio::spawn(async move {
-            let mut unclaimed = this.unclaimed.lock().await;
+            let mut last_fetch = this.last_fetch.lock().await;
             let now = || this.limiter.clock().now();
-            let is_fresh = unclaimed
+            let is_fresh = last_fetch
                 .as_ref()
                 .is_some_and(|(_, at)| now().since(*at) < MAX_FETCH);
             if !is_fresh {
-                *unclaimed = this.fetch().await.map(|value| (value, now()));
+                *last_fetch = this.fetch().await.map(|value| (value, now()));
             }
         });
         task.await.ok()?;
-        self.unclaimed.lock().await.take().map(|(value, _)| value)
+        self.last_fetch.lock().await.take().map(|(value, _)| value)
     }
 
     async fn fetch(&self) -> Option<HeaderValue> {
@@ -290,6 +290,7 @@ impl TokenEndpoint {
             rules: &[],
             phrase_in: |_: &str| None,
             metrics: &self.metrics,
+            // Tokens are fetched rarely, so one connection pool is enough.
             worker: 0,
         };
         let make = || (self.request(), ReplayableBody::NONE);

@@ -209,7 +209,7 @@ mod tests {
         let pending = Pending::default();
         pending.gate("a");
         pending.end();
-        let (keys, goes_on) = pending.wait(&Clock::system(), Timestamp::MAX);
-        assert_eq!((keys.gates.len(), goes_on), (1, false));
+        let (keys, is_running) = pending.wait(&Clock::system(), Timestamp::MAX);
+        assert_eq!((keys.gates.len(), is_running), (1, false));
     }
 }

@@ -223,7 +223,7 @@ impl Persister {
     /// If there is no thread to be had.
     pub fn start(state: &Arc<State>) -> io::Result<Self> {
         let pending = Arc::clone(&state.persistence.pending);
-        let mut rounds = Rounds {
+        let mut thread = PersistThread {
             state: Arc::clone(state),
             lost: state.store.state().lost,
             is_degraded: false,
@@ -231,10 +231,10 @@ impl Persister {
         std::thread::Builder::new()
             .name("tidegate-persist".to_owned())
             .spawn(move || {
-                let done = Done(Arc::clone(&rounds.state.persistence.pending));
-                rounds.run();
+                let done = Done(Arc::clone(&thread.state.persistence.pending));
+                thread.run();
                 // The store is free before the end is signalled.
-                drop(rounds);
+                drop(thread);
                 drop(done);
             })?;
         state.core.events().add(Arc::clone(&pending) as _);
@@ -269,8 +269,8 @@ impl Drop for Done {
     }
 }
 
-/// The work of the thread.
-struct Rounds {
+/// What the thread works with.
+struct PersistThread {
     state: Arc<State>,
     /// Rows that the store had lost at the last check.
     lost: u64,
@@ -288,14 +288,14 @@ const CHECK_STORE_EVERY: Duration = Duration::from_secs(1);
 /// Before what was lost is written again: soon enough for a hold, and no load for a failing disk.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-impl Rounds {
+impl PersistThread {
     fn run(&mut self) {
         let mut scan_at = self.now() + SCAN_EVERY;
         loop {
             let clock = self.state.limiter().clock();
             let until = scan_at.min(self.now() + CHECK_STORE_EVERY);
-            let (keys, goes_on) = self.state.persistence.pending.wait(clock, until);
-            if !goes_on {
+            let (keys, is_running) = self.state.persistence.pending.wait(clock, until);
+            if !is_running {
                 break;
             }
             self.write(&keys);

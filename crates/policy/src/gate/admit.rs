@@ -36,8 +36,8 @@ impl Gate {
         now: Timestamp,
     ) -> Option<Permit> {
         let in_time = self.bucket.refilled_at() <= now && now <= ask.deadline;
-        let is_plain = self.is_plain && settings.enabled && in_time;
-        if !is_plain || self.is_waited_for() || !self.has_room(settings) {
+        let is_fast = self.has_fast_path && settings.enabled && in_time;
+        if !is_fast || self.is_waited_for() || !self.has_room(settings) {
             return None;
         }
         let burst = rate::burst(settings, self.bucket.rate());
@@ -57,15 +57,17 @@ impl Gate {
         ask: &Ask,
         now: Timestamp,
     ) -> Decision {
-        let judged = self.judge(settings, tickets, ask, now);
-        self.update_is_plain();
+        let judged = self.evaluate(settings, tickets, ask, now);
+        self.update_fast_path();
         match judged {
-            Judged::Leave => match self.grant(settings, ask.cost(), now) {
+            Evaluation::Admit => match self.grant(settings, ask.cost(), now) {
                 Some(permit) => Decision::Admit(permit),
                 None => self.join(settings, tickets, ask, now, Reason::Rate, None),
             },
-            Judged::Wait { reason, until } => self.join(settings, tickets, ask, now, reason, until),
-            Judged::Refuse { reason, until } => Decision::Refuse { reason, until },
+            Evaluation::Wait { reason, until } => {
+                self.join(settings, tickets, ask, now, reason, until)
+            }
+            Evaluation::Refuse { reason, until } => Decision::Refuse { reason, until },
         }
     }
 
@@ -78,11 +80,11 @@ impl Gate {
         ask: &Ask,
         now: Timestamp,
     ) -> Result<(), (Reason, Option<Timestamp>)> {
-        let judged = self.judge(settings, tickets, ask, now);
-        self.update_is_plain();
+        let judged = self.evaluate(settings, tickets, ask, now);
+        self.update_fast_path();
         match judged {
-            Judged::Leave => Ok(()),
-            Judged::Wait { reason, until } | Judged::Refuse { reason, until } => {
+            Evaluation::Admit => Ok(()),
+            Evaluation::Wait { reason, until } | Evaluation::Refuse { reason, until } => {
                 Err((reason, until))
             }
         }
@@ -136,7 +138,7 @@ impl Gate {
     ) -> Option<(Ticket, Permit)> {
         let cost = tickets.first_cost(self.line)?;
         self.advance(settings, now);
-        self.update_is_plain();
+        self.update_fast_path();
         let barred = match self.breaker.state(now) {
             BreakerState::Closed => false,
             BreakerState::HalfOpen => self.breaker.free_probes(&settings.breaker, now) == 0,
@@ -167,21 +169,21 @@ impl Gate {
         tickets.cancel(&mut self.line, ticket)
     }
 
-    fn judge(
+    fn evaluate(
         &mut self,
         settings: &GateSettings,
         tickets: &Tickets,
         ask: &Ask,
         now: Timestamp,
-    ) -> Judged {
+    ) -> Evaluation {
         self.advance(settings, now);
         if !settings.enabled {
             return match self.in_flight() {
-                Counters::MAX_IN_FLIGHT => Judged::Wait {
+                Counters::MAX_IN_FLIGHT => Evaluation::Wait {
                     reason: Reason::InFlight,
                     until: None,
                 },
-                _ => Judged::Leave,
+                _ => Evaluation::Admit,
             };
         }
         let at_breaker = match self.pass_breaker(settings, tickets, ask, now) {
@@ -195,31 +197,31 @@ impl Gate {
         let ahead = tickets.ahead(self.line, ask.class);
         let Some(leaves_at) = self.leaves_after_line(settings, tickets, ahead, ask, now) else {
             // Dearer than a known limit ever admits.
-            return Judged::Refuse {
+            return Evaluation::Refuse {
                 reason: Reason::Rate,
                 until: None,
             };
         };
         let until = (!self.needs_responses(settings, ahead.tickets, now)).then_some(leaves_at);
         if leaves_at > ask.deadline && self.is_limit_known(settings, ahead.cost, ask, now) {
-            return Judged::Refuse {
+            return Evaluation::Refuse {
                 reason: Reason::Deadline,
                 until,
             };
         }
         let at_bucket = (leaves_at > now).then_some(Reason::Rate);
         match at_hold.or(at_breaker).or(at_bucket) {
-            Some(reason) => Judged::Wait { reason, until },
-            None if self.is_full(settings, now) => Judged::Wait {
+            Some(reason) => Evaluation::Wait { reason, until },
+            None if self.is_full(settings, now) => Evaluation::Wait {
                 reason: Reason::InFlight,
                 until: None,
             },
             // The first in line is about to leave: no overtaking.
-            None if ahead.tickets > 0 => Judged::Wait {
+            None if ahead.tickets > 0 => Evaluation::Wait {
                 reason: Reason::Rate,
                 until,
             },
-            None => Judged::Leave,
+            None => Evaluation::Admit,
         }
     }
 
@@ -230,11 +232,11 @@ impl Gate {
         tickets: &Tickets,
         ask: &Ask,
         now: Timestamp,
-    ) -> Result<Option<Reason>, Judged> {
+    ) -> Result<Option<Reason>, Evaluation> {
         let reason = Reason::BreakerOpen;
         match self.breaker.state(now) {
             BreakerState::Closed => Ok(None),
-            BreakerState::Isolated => Err(Judged::Refuse {
+            BreakerState::Isolated => Err(Evaluation::Refuse {
                 reason,
                 until: None,
             }),
@@ -245,7 +247,7 @@ impl Gate {
                 if waits {
                     Ok(Some(reason))
                 } else {
-                    Err(Judged::Refuse { reason, until })
+                    Err(Evaluation::Refuse { reason, until })
                 }
             }
             // Tickets in line leave first, as probes.
@@ -254,11 +256,11 @@ impl Gate {
                 let probe_left = self.breaker.free_probes(&settings.breaker, now) > waiting;
                 match (probe_left, ask.waits_for_breaker) {
                     (true, _) => Ok(None),
-                    (false, true) => Err(Judged::Wait {
+                    (false, true) => Err(Evaluation::Wait {
                         reason,
                         until: None,
                     }),
-                    (false, false) => Err(Judged::Refuse {
+                    (false, false) => Err(Evaluation::Refuse {
                         reason,
                         until: None,
                     }),
@@ -273,18 +275,18 @@ impl Gate {
         settings: &GateSettings,
         ask: &Ask,
         now: Timestamp,
-    ) -> Result<Option<Reason>, Judged> {
+    ) -> Result<Option<Reason>, Evaluation> {
         let Some(until) = self.hold_until(now) else {
             return Ok(None);
         };
         if until.since(now) > settings.max_hold {
-            return Err(Judged::Refuse {
+            return Err(Evaluation::Refuse {
                 reason: Reason::Hold,
                 until: Some(until),
             });
         }
         if until > ask.deadline {
-            return Err(Judged::Refuse {
+            return Err(Evaluation::Refuse {
                 reason: Reason::Deadline,
                 until: Some(until),
             });
@@ -476,8 +478,8 @@ impl Gate {
     }
 }
 
-enum Judged {
-    Leave,
+enum Evaluation {
+    Admit,
     Wait {
         reason: Reason,
         until: Option<Timestamp>,

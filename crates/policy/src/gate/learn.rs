@@ -45,7 +45,7 @@ impl Gate {
         let ResponseBody(()) = body;
         self.advance(settings, now);
         self.counters.finish();
-        self.update_is_plain();
+        self.update_fast_path();
     }
 
     #[inline(always)]
@@ -58,8 +58,8 @@ impl Gate {
         now: Timestamp,
     ) {
         let says_nothing_else = outcome.hint.remaining.is_none() && outcome.used.is_none();
-        let is_plain = self.is_plain && settings.enabled;
-        if is_plain && verdict == Some(Verdict::Success) && says_nothing_else {
+        let is_fast = self.has_fast_path && settings.enabled;
+        if is_fast && verdict == Some(Verdict::Success) && says_nothing_else {
             self.settle_plain_success(settings, permit.epoch, outcome, now);
         } else {
             self.settle_slow_path(settings, permit, outcome, verdict, now);
@@ -107,7 +107,7 @@ impl Gate {
         self.advance(settings, now);
         let present = self.end_attempt(permit, now);
         self.learn_outcome(settings, permit, outcome, verdict, present, now);
-        self.update_is_plain();
+        self.update_fast_path();
     }
 
     fn learn_outcome(
@@ -174,7 +174,7 @@ impl Gate {
     fn end_attempt(&mut self, permit: &Permit, now: Timestamp) -> bool {
         self.last_progress = LastProgress::at(now);
         let probing = self.breaker.give_back(permit.probe);
-        self.update_is_plain();
+        self.update_fast_path();
         permit.epoch == self.counters.epoch() && probing
     }
 

@@ -1,4 +1,4 @@
-//! What outlives a process, and what can be seen from outside.
+//! Records for a store, and views of a gate.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ impl GateOverride {
 
 /// The parts of a gate whose changes are events.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct GateMarks {
+pub struct GateSummary {
     /// Tokens per second.
     pub rate: f64,
     /// The hold's end and where it comes from.
@@ -58,14 +58,14 @@ pub struct GateMarks {
     pub breaker: BreakerState,
 }
 
-impl GateMarks {
-    /// Are hold and breaker as there? The rate moves with every other answer.
-    pub fn look_like(&self, other: &Self) -> bool {
+impl GateSummary {
+    /// Are hold and breaker equal? The rate, which changes with most responses, is ignored.
+    pub fn same_hold_and_breaker(&self, other: &Self) -> bool {
         self.hold == other.hold && self.breaker == other.breaker
     }
 }
 
-/// What can be seen of a gate at one moment.
+/// A view of a gate at one moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GateSnapshot {
     /// Tokens per second.
@@ -118,8 +118,8 @@ impl Gate {
         }
     }
 
-    /// A gate as it was written down, with at most one token saved. A rate outside the bounds of
-    /// today's settings is brought within them.
+    /// A gate from its record, with at most one token. A rate outside the bounds of the settings is
+    /// clamped to them.
     pub fn restore(settings: &GateSettings, record: &GateRecord, now: Timestamp) -> Self {
         let mut gate = Self::new(settings, now);
         if record.rate.is_finite() && settings.strategy != Strategy::Fixed {
@@ -134,21 +134,21 @@ impl Gate {
         if let Some(left) = record.hold {
             gate.hold(now + left, record.hold_source.unwrap_or(Source::Assumed));
         }
-        gate.update_is_plain();
+        gate.update_fast_path();
         gate
     }
 
-    /// Values that change with every event at the gate; far cheaper than a snapshot.
+    /// The values whose changes are events; far cheaper than a snapshot.
     #[inline]
-    pub fn marks(&self, now: Timestamp) -> GateMarks {
-        GateMarks {
+    pub fn summary(&self, now: Timestamp) -> GateSummary {
+        GateSummary {
             rate: self.bucket.rate(),
             hold: self.hold_until(now).zip(self.hold_source),
             breaker: self.breaker.state(now),
         }
     }
 
-    /// What a person or a program may see of it.
+    /// A view of it for people and programs.
     pub fn snapshot(
         &self,
         settings: &GateSettings,

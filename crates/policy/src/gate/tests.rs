@@ -216,7 +216,7 @@ fn the_documented_layout_is_the_real_one() {
         last_success,
         last_progress,
         why,
-        is_plain,
+        has_fast_path,
         adaptive,
         throttled,
         failed,

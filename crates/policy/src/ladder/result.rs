@@ -21,7 +21,7 @@ pub struct EndpointResult<'a> {
     /// The wait that the server names, and where.
     pub wait: Option<(Duration, Source)>,
     /// Does the gate that admitted it probe for the limit, as `adaptive` does?
-    pub is_probed: bool,
+    pub is_gate_probing: bool,
 }
 
 /// What is known of an error.
@@ -43,7 +43,7 @@ impl<'a> EndpointResult<'a> {
             error: None,
             text: "",
             wait: None,
-            is_probed: false,
+            is_gate_probing: false,
         }
     }
 
@@ -100,14 +100,14 @@ impl<'a> EndpointResult<'a> {
             wait: hint
                 .wait
                 .map(|wait| (wait, hint.source.unwrap_or(Source::Assumed))),
-            is_probed: false,
+            is_gate_probing: false,
         }
     }
 
     /// The same, admitted by a gate of this strategy. By default no gate probes.
     #[must_use]
-    pub fn under(mut self, strategy: Strategy) -> Self {
-        self.is_probed = strategy == Strategy::Adaptive;
+    pub fn with_strategy(mut self, strategy: Strategy) -> Self {
+        self.is_gate_probing = strategy == Strategy::Adaptive;
         self
     }
 
@@ -118,7 +118,7 @@ impl<'a> EndpointResult<'a> {
             error: Some(EndpointError::Failure(failure)),
             text,
             wait: None,
-            is_probed: false,
+            is_gate_probing: false,
         }
     }
 
@@ -129,7 +129,7 @@ impl<'a> EndpointResult<'a> {
             error: Some(EndpointError::Text),
             text,
             wait: None,
-            is_probed: false,
+            is_gate_probing: false,
         }
     }
 

@@ -98,7 +98,7 @@ impl LadderSettings {
             Some(EndpointError::Failure(_)) | None => None,
         };
         let is_undirected_429 = status == Some(429) && result.wait.is_none();
-        let is_on = result.is_probed && self.probing_after > 0;
+        let is_on = result.is_gate_probing && self.probing_after > 0;
         is_on && is_undirected_429 && successes >= self.probing_after
     }
 

@@ -135,7 +135,7 @@ fn a_pause_during_a_pause_never_shortens_it() {
 
 #[test]
 fn an_undirected_429_after_enough_successes_is_the_gates_own_probing() {
-    let refused = EndpointResult::status(429).under(rate::Strategy::Adaptive);
+    let refused = EndpointResult::status(429).with_strategy(rate::Strategy::Adaptive);
     let after = |successes: u32, given: &[(&str, &str)], ended: &EndpointResult<'_>| {
         let mut line = Line::new(given);
         for _ in 0..successes {
@@ -165,12 +165,18 @@ fn an_undirected_429_after_enough_successes_is_the_gates_own_probing() {
         (19, refused),
         (
             20,
-            EndpointResult::status(503).under(rate::Strategy::Adaptive),
+            EndpointResult::status(503).with_strategy(rate::Strategy::Adaptive),
         ),
-        (20, EndpointResult::status(429).under(rate::Strategy::Aimd)),
-        (20, EndpointResult::status(429).under(rate::Strategy::Fixed)),
+        (
+            20,
+            EndpointResult::status(429).with_strategy(rate::Strategy::Aimd),
+        ),
+        (
+            20,
+            EndpointResult::status(429).with_strategy(rate::Strategy::Fixed),
+        ),
         (20, EndpointResult::status(429)),
-        (20, directed.under(rate::Strategy::Adaptive)),
+        (20, directed.with_strategy(rate::Strategy::Adaptive)),
     ];
     for (successes, ended) in counted {
         let (step, line) = after(successes, &[], &ended);

@@ -54,7 +54,7 @@ pub enum Unusable {
         until: Timestamp,
     },
     /// It is recovering, and its one request is in flight.
-    Busy,
+    Recovering,
 }
 
 impl Unusable {
@@ -63,7 +63,7 @@ impl Unusable {
         match self {
             Self::Disabled(_) => "disabled",
             Self::Paused { .. } => "paused",
-            Self::Busy => "recovering",
+            Self::Recovering => "recovering",
         }
     }
 }
@@ -75,7 +75,7 @@ impl fmt::Display for Unusable {
             Self::Disabled(Disabled::QuotaExhausted) => "disabled: an allowance is used up",
             Self::Disabled(Disabled::Person) => "disabled by a person",
             Self::Paused { .. } => "paused after an error",
-            Self::Busy => "recovering: one request at a time, and one is in flight",
+            Self::Recovering => "recovering: one request at a time, and one is in flight",
         })
     }
 }

@@ -138,7 +138,7 @@ fn one_request_at_a_time_goes_through_a_recovering_endpoint() {
     let a = field.id("a");
     assert_eq!(
         field.pool.unusable(&field.settings, a, field.now),
-        Some(Unusable::Busy)
+        Some(Unusable::Recovering)
     );
     assert_eq!(field.leave(1), "b");
     assert_eq!(field.end(probe, 404), LadderStep::NotCounted);
@@ -351,7 +351,7 @@ fn words_for_people_and_programs() {
     };
     assert_eq!(paused.as_str(), "paused");
     assert_eq!(paused.to_string(), "paused after an error");
-    assert_eq!(Unusable::Busy.as_str(), "recovering");
+    assert_eq!(Unusable::Recovering.as_str(), "recovering");
     for reason in [
         Disabled::Errors(5),
         Disabled::QuotaExhausted,

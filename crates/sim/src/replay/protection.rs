@@ -170,7 +170,7 @@ impl Replay for ProtectionReplay {
                     }
                 };
                 self.timeline.advance(at)?;
-                self.finish(number, &ended.under(Strategy::Adaptive), at.time)?
+                self.finish(number, &ended.with_strategy(Strategy::Adaptive), at.time)?
             }
             ProtectionEvent::Enable => {
                 self.timeline.advance(at)?;

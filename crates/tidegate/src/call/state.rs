@@ -43,7 +43,7 @@ pub(super) struct CallState<'a, E> {
     /// Made when it is first needed: most calls are never sent again.
     random: Option<Random>,
     trail: Trail,
-    /// Where the last attempt failed.
+    /// The endpoint where the last attempt failed.
     failed_at: Option<EndpointId>,
     watcher: Option<Watcher<'a>>,
     is_in_line_only: bool,
@@ -58,7 +58,7 @@ enum Backoff<'a> {
 pub(super) enum Next {
     Again,
     Done,
-    Over(TerminalReason),
+    Failed(TerminalReason),
 }
 
 impl<'a, E> CallState<'a, E> {
@@ -92,7 +92,7 @@ impl<'a, E> CallState<'a, E> {
         self.item.sent()
     }
 
-    /// A permit for the next attempt, paid for from the retry budget. `Err` says whether to ask
+    /// A permit for the next attempt, counted in the retry budget. `Err` says whether to ask
     /// again after [`next_at`](Self::next_at).
     pub(super) async fn acquire(
         &mut self,
@@ -102,7 +102,7 @@ impl<'a, E> CallState<'a, E> {
             PermitSource::Limiter(limiter) => self.acquire_from_gate(limiter, ask).await,
             PermitSource::Pool(pool) => self.acquire_from_pool(pool, ask).await,
         }?;
-        match self.pay(&permit) {
+        match self.charge_retry_budget(&permit) {
             Ok(()) => Ok(permit),
             Err(flow) => {
                 permit.give_back();
@@ -111,8 +111,8 @@ impl<'a, E> CallState<'a, E> {
         }
     }
 
-    /// The ask, with what is left of its time. Without any, it asks once all the same: a gate may be
-    /// free, and between the call's beginning and now the clock went on.
+    /// The ask, with what is left of its time. The first ask of a call is made even if nothing is
+    /// left, because a gate may be free.
     fn ask_in_time(&self) -> Ask<'a> {
         let is_first = self.trail.steps().is_empty();
         match self.item.expires_at() {
@@ -208,8 +208,8 @@ impl<'a, E> CallState<'a, E> {
 
     /// There was no permit: whether to ask again.
     fn refused(&mut self, reason: Reason, until: Option<Timestamp>) -> ControlFlow<TerminalReason> {
-        let has_no_place = matches!(reason, Reason::QueueFull | Reason::TooManyGates);
-        if self.is_in_line_only && has_no_place {
+        let has_no_room = matches!(reason, Reason::QueueFull | Reason::TooManyGates);
+        if self.is_in_line_only && has_no_room {
             return ControlFlow::Break(TerminalReason::Expired);
         }
         self.ask_again(reason, until)
@@ -220,29 +220,32 @@ impl<'a, E> CallState<'a, E> {
         reason: Reason,
         until: Option<Timestamp>,
     ) -> ControlFlow<TerminalReason> {
-        let now = self.look_at_gate();
+        let now = self.update_last_success();
         let (backoff, random) = (
             self.backoff.settings(),
             random(&mut self.random, self.limiter),
         );
         let step = self.item.refused(backoff, reason, until, now, random);
-        match self.take(step) {
+        match self.apply_step(step) {
             Next::Again | Next::Done => ControlFlow::Continue(()),
-            Next::Over(reason) => ControlFlow::Break(reason),
+            Next::Failed(reason) => ControlFlow::Break(reason),
         }
     }
 
-    /// Pays for the attempt that is about to be made. The first is an ordinary request and adds to
-    /// the retry budget of its gate; a retry takes from it, or waits until there is one.
-    fn pay(&mut self, permit: &AnyPermit<'a, E>) -> Result<(), ControlFlow<TerminalReason>> {
+    /// Counts the attempt that is about to be made: the first adds to the retry budget of its gate, a
+    /// retry takes from it or waits until it can.
+    fn charge_retry_budget(
+        &mut self,
+        permit: &AnyPermit<'a, E>,
+    ) -> Result<(), ControlFlow<TerminalReason>> {
         let limiter = &self.limiter;
         let now = limiter.clock().now();
-        let place = permit.permit().place();
+        let location = permit.permit().location();
         if self.item.sent() == 0 {
-            limiter.deposit(place, now);
+            limiter.deposit(location, now);
             return Ok(());
         }
-        let Err(until) = limiter.withdraw(place, now) else {
+        let Err(until) = limiter.withdraw(location, now) else {
             return Ok(());
         };
         let key = match permit.endpoint() {
@@ -266,7 +269,7 @@ impl<'a, E> CallState<'a, E> {
     ) -> Step {
         let is_good = matches!(verdict, None | Some(Verdict::Success));
         self.failed_at = endpoint.filter(|_| !is_good);
-        let now = self.look_at_gate();
+        let now = self.update_last_success();
         let decision = CallDecision::Answered {
             answer: outcome.response,
             verdict,
@@ -280,14 +283,14 @@ impl<'a, E> CallState<'a, E> {
                 .item
                 .after(self.backoff.settings(), outcome, verdict, now, unused);
         }
-        let elsewhere = match (&self.source, self.failed_at) {
-            (PermitSource::Pool(pool), Some(endpoint)) => pool.elsewhere(endpoint),
+        let other_ready_at = match (&self.source, self.failed_at) {
+            (PermitSource::Pool(pool), Some(endpoint)) => pool.other_endpoint_ready_at(endpoint),
             _ => None,
         };
         let backoff = self.backoff.settings();
         let random = random(&mut self.random, self.limiter);
         self.item
-            .after_at(backoff, outcome, verdict, elsewhere, now, random)
+            .after_at(backoff, outcome, verdict, other_ready_at, now, random)
     }
 
     pub(super) fn refreshed(&mut self, credential: &dyn Refresh, succeeded: bool) -> Step {
@@ -301,8 +304,8 @@ impl<'a, E> CallState<'a, E> {
         self.item.refreshed(succeeded, now)
     }
 
-    /// Notes what was decided, and says what follows.
-    pub(super) fn take(&mut self, step: Step) -> Next {
+    /// Records a step, and returns what follows.
+    pub(super) fn apply_step(&mut self, step: Step) -> Next {
         match step {
             Step::Done => Next::Done,
             Step::SendAt {
@@ -329,9 +332,9 @@ impl<'a, E> CallState<'a, E> {
                 Next::Again
             }
             // The call has no credential to refresh.
-            Step::Refresh => Next::Over(TerminalReason::AuthFailed),
-            Step::Conflict => Next::Over(TerminalReason::Conflict),
-            Step::Failed(reason) => Next::Over(reason),
+            Step::Refresh => Next::Failed(TerminalReason::AuthFailed),
+            Step::Conflict => Next::Failed(TerminalReason::Conflict),
+            Step::Failed(reason) => Next::Failed(reason),
         }
     }
 
@@ -353,7 +356,7 @@ impl<'a, E> CallState<'a, E> {
     }
 
     /// The call ends without success. The only place where it does, so that there is one event.
-    pub(super) fn over<T>(
+    pub(super) fn fail<T>(
         mut self,
         reason: TerminalReason,
         last: Option<T>,
@@ -377,8 +380,8 @@ impl<'a, E> CallState<'a, E> {
         }
     }
 
-    /// Takes the last success at its gates into account, of whatever call, and returns the time.
-    fn look_at_gate(&mut self) -> Timestamp {
+    /// Tells the item the last success of any call at its gates. Returns the time.
+    fn update_last_success(&mut self) -> Timestamp {
         if self.item.kind().give_up_after.is_some() {
             let last_success = match self.source {
                 PermitSource::Limiter(limiter) => limiter.last_success(self.ask.key),
@@ -406,7 +409,7 @@ impl Backoff<'_> {
 }
 
 impl<'a, E> AnyPermit<'a, E> {
-    /// Where the attempt goes, in a pool.
+    /// The endpoint of the attempt, in a pool.
     pub(super) fn endpoint(&self) -> Option<&Arc<Endpoint<E>>> {
         match self {
             Self::Gate(_) => None,
@@ -428,7 +431,7 @@ impl<'a, E> AnyPermit<'a, E> {
         }
     }
 
-    /// Says what came of the attempt. While a body is to come, it stays in flight.
+    /// Reports the result of the attempt. While a body is to come, it stays in flight.
     pub(super) fn settle<T>(
         self,
         answered: &AttemptResult<T>,

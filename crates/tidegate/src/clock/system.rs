@@ -13,20 +13,20 @@ use crate::waking::wake;
 /// A monotonic clock with alarms.
 pub(super) struct System {
     counter: Counter,
-    ringing: Arc<Ringing>,
+    thread: Arc<AlarmThread>,
 }
 
 impl System {
     pub(super) fn new() -> Arc<Self> {
         let counter = Counter::new();
-        let ringing = Ringing {
+        let thread = AlarmThread {
             counter: counter.clone(),
-            state: Mutex::new(State::NEW),
+            state: Mutex::new(AlarmState::NEW),
             changed: Condvar::new(),
         };
         Arc::new(Self {
             counter,
-            ringing: Arc::new(ringing),
+            thread: Arc::new(thread),
         })
     }
 
@@ -37,20 +37,20 @@ impl System {
 
     pub(super) fn arm(&self, at: Timestamp, waker: Waker) -> AlarmKey {
         let at = next_tick(at);
-        let mut state = self.ringing.lock();
+        let mut state = self.thread.lock();
         let is_next = state.alarms.next_at().is_none_or(|next| at < next);
         let key = state.alarms.insert(at, waker);
         if !state.started {
             state.started = true;
-            Ringing::start(&self.ringing);
+            AlarmThread::start(&self.thread);
         } else if is_next && state.waits {
-            self.ringing.changed.notify_one();
+            self.thread.changed.notify_one();
         }
         key
     }
 
     pub(super) fn disarm(&self, key: AlarmKey) {
-        let waker = self.ringing.lock().alarms.remove(key);
+        let waker = self.thread.lock().alarms.remove(key);
         // Dropped here, without the lock: it may be the last that holds a task.
         drop(waker);
     }
@@ -58,8 +58,8 @@ impl System {
 
 impl Drop for System {
     fn drop(&mut self) {
-        self.ringing.lock().stopped = true;
-        self.ringing.changed.notify_one();
+        self.thread.lock().stopped = true;
+        self.thread.changed.notify_one();
     }
 }
 
@@ -97,13 +97,13 @@ impl Counter {
 }
 
 /// What the clock shares with its thread. Not the clock itself, or the thread would keep it alive.
-struct Ringing {
+struct AlarmThread {
     counter: Counter,
-    state: Mutex<State>,
+    state: Mutex<AlarmState>,
     changed: Condvar,
 }
 
-struct State {
+struct AlarmState {
     alarms: Alarms,
     started: bool,
     stopped: bool,
@@ -111,7 +111,7 @@ struct State {
     waits: bool,
 }
 
-impl State {
+impl AlarmState {
     const NEW: Self = Self {
         alarms: Alarms::new(),
         started: false,
@@ -120,12 +120,12 @@ impl State {
     };
 }
 
-impl Ringing {
-    fn start(ringing: &Arc<Self>) {
-        let ringing = Arc::clone(ringing);
+impl AlarmThread {
+    fn start(thread: &Arc<Self>) {
+        let thread = Arc::clone(thread);
         thread::Builder::new()
             .name("tidegate-clock".to_owned())
-            .spawn(move || ringing.ring())
+            .spawn(move || thread.ring())
             .expect("the system can start one more thread");
     }
 
@@ -149,9 +149,9 @@ impl Ringing {
 
     fn wait<'a>(
         &'a self,
-        state: MutexGuard<'a, State>,
+        state: MutexGuard<'a, AlarmState>,
         wait: Option<Duration>,
-    ) -> MutexGuard<'a, State> {
+    ) -> MutexGuard<'a, AlarmState> {
         match wait {
             Some(wait) => {
                 let result = self.changed.wait_timeout(state, wait);
@@ -164,7 +164,7 @@ impl Ringing {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, AlarmState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -178,12 +178,12 @@ mod tests {
         let system = System::new();
         let far = system.now() + Duration::from_secs(3600);
         let alarm = system.arm(far, Waker::noop().clone());
-        let ringing = Arc::downgrade(&system.ringing);
-        assert!(system.ringing.lock().started);
+        let thread = Arc::downgrade(&system.thread);
+        assert!(system.thread.lock().started);
         system.disarm(alarm);
         drop(system);
         // The thread is the only other that holds it.
-        while ringing.strong_count() > 0 {
+        while thread.strong_count() > 0 {
             thread::yield_now();
         }
     }
@@ -205,6 +205,6 @@ mod tests {
     #[test]
     fn clock_without_alarms_has_no_thread() {
         let system = System::new();
-        assert!(!system.ringing.lock().started);
+        assert!(!system.thread.lock().started);
     }
 }

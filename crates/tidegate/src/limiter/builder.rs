@@ -35,7 +35,7 @@ pub struct LimiterBuilder {
     pub(super) hosts: Hosts<HostSettings>,
     pub(super) listener: Option<Arc<dyn EventListener>>,
     pub(super) budget: BudgetSettings,
-    pub(super) chance: Random,
+    pub(super) seeds: Random,
 }
 
 impl LimiterBuilder {
@@ -45,7 +45,7 @@ impl LimiterBuilder {
             hosts: Hosts::new(HostSettings::default()),
             listener: None,
             budget: BudgetSettings::default(),
-            chance: Random::from_seed(RandomState::new().hash_one(0)),
+            seeds: Random::from_seed(RandomState::new().hash_one(0)),
         }
     }
 
@@ -95,7 +95,7 @@ impl LimiterBuilder {
     /// The seed of the jitter of calls, so that a test is repeatable. Random by default.
     pub fn seed(self, seed: u64) -> Self {
         Self {
-            chance: Random::from_seed(seed),
+            seeds: Random::from_seed(seed),
             ..self
         }
     }

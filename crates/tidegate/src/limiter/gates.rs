@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use policy::breaker::BreakerState;
-use policy::gate::{self, Gate, GateMarks, GateSettings, ResponseBody};
+use policy::gate::{self, Gate, GateSettings, GateSummary, ResponseBody};
 use policy::hosts::{HostPattern, Hosts};
 use policy::line::Tickets;
 use policy::outcome::{Outcome, Verdict};
@@ -17,7 +17,7 @@ use super::Limiter;
 use crate::ask::{Ask, Refusal};
 use crate::event::Event;
 use crate::permit::Permit;
-use crate::registry::{Place, Shard};
+use crate::registry::{GateLocation, Shard};
 use crate::settings::HostSettings;
 use crate::sync::{MutexGuard, lock};
 use crate::waking::wake_all;
@@ -29,11 +29,11 @@ impl Limiter {
     pub(crate) fn try_acquire_one(&self, key: &str, cost: u32) -> Result<Permit<'_>, Refusal> {
         let now = self.inner.clock.now();
         if !self.wants_every_event()
-            && let Some((mut shard, place)) = self.inner.registry.find(key)
-            && let Some(permit) = shard.acquire_at_once(place.slot, cost, now)
+            && let Some((mut shard, location)) = self.inner.registry.find(key)
+            && let Some(permit) = shard.acquire_at_once(location.slot, cost, now)
         {
             drop(shard);
-            return Ok(Permit::new(self, place, permit));
+            return Ok(Permit::new(self, location, permit));
         }
         self.try_acquire_slow_path(key, cost, now)
     }
@@ -90,11 +90,11 @@ impl Limiter {
 
     /// A permit of one gate, if there is one now. Emits no event.
     pub(super) fn take(&self, key: &str, cost: u32, now: Timestamp) -> Result<Permit<'_>, Refusal> {
-        let (shard, place) = self.gate_of(key, now)?;
-        let answer = self.at_gate(shard, place, now, |shard, now| {
-            shard.try_acquire(place.slot, cost, now)
+        let (shard, location) = self.gate_of(key, now)?;
+        let answer = self.at_gate(shard, location, now, |shard, now| {
+            shard.try_acquire(location.slot, cost, now)
         });
-        answer.map(|permit| Permit::new(self, place, permit))
+        answer.map(|permit| Permit::new(self, location, permit))
     }
 
     /// The gate that asks for `key` go to.
@@ -102,7 +102,7 @@ impl Limiter {
         &self,
         key: &str,
         now: Timestamp,
-    ) -> Result<(MutexGuard<'_, Shard>, Place), Refusal> {
+    ) -> Result<(MutexGuard<'_, Shard>, GateLocation), Refusal> {
         match self.inner.registry.find(key) {
             Some(found) => Ok(found),
             None => self.new_gate(key, now),
@@ -115,20 +115,20 @@ impl Limiter {
         &self,
         key: &str,
         now: Timestamp,
-    ) -> Result<(MutexGuard<'_, Shard>, Place), Refusal> {
-        let round_after = self.round_after();
+    ) -> Result<(MutexGuard<'_, Shard>, GateLocation), Refusal> {
+        let eviction_interval = self.eviction_interval();
         let shared_key = self.shared_key(key);
         let key = shared_key.as_deref().unwrap_or(key);
         let found = self.inner.registry.find_or_insert(key, now);
         match &found {
-            Ok(_) => self.begin_rounds(round_after, now),
+            Ok(_) => self.schedule_eviction(eviction_interval, now),
             Err(_) => self.inner.registry.count_no_room(),
         }
         found
     }
 
     /// The gate that asks for `key` go to, if it is there.
-    pub(super) fn known_gate(&self, key: &str) -> Option<(MutexGuard<'_, Shard>, Place)> {
+    pub(super) fn known_gate(&self, key: &str) -> Option<(MutexGuard<'_, Shard>, GateLocation)> {
         self.inner
             .registry
             .find(key)
@@ -146,18 +146,18 @@ impl Limiter {
     #[inline(always)]
     pub(crate) fn settle(
         &self,
-        place: Place,
+        location: GateLocation,
         permit: gate::Permit,
         outcome: &Outcome,
         verdict: Option<Verdict>,
     ) {
         let now = self.inner.clock.now();
-        let mut shard = self.inner.registry.lock(place.shard);
-        if self.inner.listener.is_none() && !shard.is_waited_for(place.slot) {
-            shard.settle(place.slot, permit, outcome, verdict, now);
+        let mut shard = self.inner.registry.lock(location.shard);
+        if self.inner.listener.is_none() && !shard.is_waited_for(location.slot) {
+            shard.settle(location.slot, permit, outcome, verdict, now);
         } else {
-            self.settle_observed(shard, place, outcome, verdict, now, |shard, now| {
-                shard.settle(place.slot, permit, outcome, verdict, now);
+            self.settle_observed(shard, location, outcome, verdict, now, |shard, now| {
+                shard.settle(location.slot, permit, outcome, verdict, now);
             });
         }
     }
@@ -166,29 +166,29 @@ impl Limiter {
     /// listener is called, which may panic.
     pub(crate) fn settle_head(
         &self,
-        place: Place,
+        location: GateLocation,
         permit: gate::Permit,
         outcome: &Outcome,
         verdict: Option<Verdict>,
         body: &mut Option<ResponseBody>,
     ) {
         let now = self.inner.clock.now();
-        let shard = self.inner.registry.lock(place.shard);
-        self.settle_observed(shard, place, outcome, verdict, now, |shard, now| {
-            *body = Some(shard.settle_head(place.slot, permit, outcome, verdict, now));
+        let shard = self.inner.registry.lock(location.shard);
+        self.settle_observed(shard, location, outcome, verdict, now, |shard, now| {
+            *body = Some(shard.settle_head(location.slot, permit, outcome, verdict, now));
         });
     }
 
     /// The body of a response has ended: its place in flight is free.
-    pub(crate) fn finish(&self, place: Place, body: ResponseBody) {
+    pub(crate) fn finish(&self, location: GateLocation, body: ResponseBody) {
         let now = self.inner.clock.now();
-        let mut shard = self.inner.registry.lock(place.shard);
-        if shard.is_waited_for(place.slot) {
-            self.at_gate(shard, place, now, |shard, now| {
-                shard.finish(place.slot, body, now);
+        let mut shard = self.inner.registry.lock(location.shard);
+        if shard.is_waited_for(location.slot) {
+            self.at_gate(shard, location, now, |shard, now| {
+                shard.finish(location.slot, body, now);
             });
         } else {
-            shard.finish(place.slot, body, now);
+            shard.finish(location.slot, body, now);
         }
     }
 
@@ -196,21 +196,21 @@ impl Limiter {
     fn settle_observed(
         &self,
         mut shard: MutexGuard<'_, Shard>,
-        place: Place,
+        location: GateLocation,
         outcome: &Outcome,
         verdict: Option<Verdict>,
         now: Timestamp,
         settle: impl FnOnce(&mut Shard, Timestamp),
     ) {
-        if self.wants_every_event() || shard.is_waited_for(place.slot) {
-            self.settle_slow_path(shard, place, outcome, verdict, now, settle);
+        if self.wants_every_event() || shard.is_waited_for(location.slot) {
+            self.settle_slow_path(shard, location, outcome, verdict, now, settle);
             return;
         }
-        let before = shard.marks(place.slot, now);
+        let before = shard.summary(location.slot, now);
         settle(&mut shard, now);
-        let is_changed = !before.look_like(&shard.marks(place.slot, now));
+        let is_changed = !before.same_hold_and_breaker(&shard.summary(location.slot, now));
         if is_changed && self.inner.listener.is_some() {
-            self.emit_gate_changes(shard, place, &before, now);
+            self.emit_gate_changes(shard, location, &before, now);
         }
     }
 
@@ -219,17 +219,17 @@ impl Limiter {
     fn settle_slow_path(
         &self,
         shard: MutexGuard<'_, Shard>,
-        place: Place,
+        location: GateLocation,
         outcome: &Outcome,
         verdict: Option<Verdict>,
         now: Timestamp,
         settle: impl FnOnce(&mut Shard, Timestamp),
     ) {
-        let key = self.key_if_listening(&shard, place);
-        let seen = self.at_gate(shard, place, now, |shard, now| {
-            let before = shard.marks(place.slot, now);
+        let key = self.key_if_listening(&shard, location);
+        let seen = self.at_gate(shard, location, now, |shard, now| {
+            let before = shard.summary(location.slot, now);
             settle(shard, now);
-            let after = key.is_some().then(|| shard.look(place.slot, now));
+            let after = key.is_some().then(|| shard.look(location.slot, now));
             after.map(|after| (before, after))
         });
         if let (Some(key), Some((before, after))) = (key, seen) {
@@ -250,22 +250,22 @@ impl Limiter {
     fn emit_gate_changes(
         &self,
         mut shard: MutexGuard<'_, Shard>,
-        place: Place,
-        before: &GateMarks,
+        location: GateLocation,
+        before: &GateSummary,
         now: Timestamp,
     ) {
-        let key = shard.key(place.slot).to_owned();
-        let after = shard.look(place.slot, now);
+        let key = shard.key(location.slot).to_owned();
+        let after = shard.look(location.slot, now);
         drop(shard);
         self.emit_changes(&key, before, &after, now);
     }
 
-    pub(crate) fn abandon(&self, place: Place, permit: gate::Permit) {
+    pub(crate) fn abandon(&self, location: GateLocation, permit: gate::Permit) {
         let now = self.inner.clock.now();
-        let shard = self.inner.registry.lock(place.shard);
-        let key = self.key_if_listening(&shard, place);
-        self.at_gate(shard, place, now, |shard, now| {
-            shard.abandon(place.slot, permit, now);
+        let shard = self.inner.registry.lock(location.shard);
+        let key = self.key_if_listening(&shard, location);
+        self.at_gate(shard, location, now, |shard, now| {
+            shard.abandon(location.slot, permit, now);
         });
         if let Some(key) = key
             && self.wants_every_event()
@@ -274,11 +274,11 @@ impl Limiter {
         }
     }
 
-    pub(crate) fn give_back(&self, place: Place, permit: gate::Permit) {
+    pub(crate) fn give_back(&self, location: GateLocation, permit: gate::Permit) {
         let now = self.inner.clock.now();
-        let shard = self.inner.registry.lock(place.shard);
-        self.at_gate(shard, place, now, |shard, now| {
-            shard.give_back(place.slot, permit, now);
+        let shard = self.inner.registry.lock(location.shard);
+        self.at_gate(shard, location, now, |shard, now| {
+            shard.give_back(location.slot, permit, now);
         });
     }
 
@@ -286,19 +286,19 @@ impl Limiter {
     pub(super) fn at_gate<T>(
         &self,
         mut shard: MutexGuard<'_, Shard>,
-        place: Place,
+        location: GateLocation,
         now: Timestamp,
         act: impl FnOnce(&mut Shard, Timestamp) -> T,
     ) -> T {
-        let now = shard.time_at(place.slot, now);
+        let now = shard.time_at(location.slot, now);
         let mut wakers = Vec::new();
-        shard.catch_up(place.slot, now, &mut wakers);
-        let was_waited_for = shard.is_waited_for(place.slot);
+        shard.catch_up(location.slot, now, &mut wakers);
+        let was_waited_for = shard.is_waited_for(location.slot);
         let done = act(&mut shard, now);
-        if was_waited_for || shard.is_waited_for(place.slot) {
-            shard.serve(place.slot, now, &mut wakers);
+        if was_waited_for || shard.is_waited_for(location.slot) {
+            shard.serve(location.slot, now, &mut wakers);
         }
-        self.set_alarm(place.shard, &mut shard);
+        self.set_alarm(location.shard, &mut shard);
         drop(shard);
         self.inner.clock.catch_up();
         wake_all(wakers);
@@ -307,9 +307,9 @@ impl Limiter {
 
     pub(super) fn peek_one(&self, key: &str, ask: &Ask<'_>, now: Timestamp) -> Result<(), Refusal> {
         match self.known_gate(key) {
-            Some((mut shard, place)) => {
-                let now = shard.time_at(place.slot, now);
-                shard.peek(place.slot, ask, now)
+            Some((mut shard, location)) => {
+                let now = shard.time_at(location.slot, now);
+                shard.peek(location.slot, ask, now)
             }
             None => self.peek_new(key, ask, now),
         }
@@ -325,11 +325,11 @@ impl Limiter {
     }
 
     /// Counts a wait that is over, if it was long enough to be noticed.
-    pub(super) fn count_wait(&self, place: Place, waited: Duration) {
+    pub(super) fn count_wait(&self, location: GateLocation, waited: Duration) {
         if !waited.is_zero() {
-            let mut shard = self.inner.registry.lock(place.shard);
+            let mut shard = self.inner.registry.lock(location.shard);
             let throttled_after =
-                shard.with_gate(place.slot, |_, settings, _| settings.throttled_after());
+                shard.with_gate(location.slot, |_, settings, _| settings.throttled_after());
             if waited > throttled_after {
                 shard.counts.throttled += 1;
             }
@@ -345,10 +345,10 @@ impl Limiter {
     /// When the gate of an ask's first key would let it out, and how many are in flight there.
     pub(crate) fn gate_state(&self, ask: &Ask<'_>, now: Timestamp) -> GateState {
         let (answer, in_flight) = match self.known_gate(ask.key) {
-            Some((mut shard, place)) => {
-                let now = shard.time_at(place.slot, now);
-                let answer = shard.peek(place.slot, ask, now);
-                let in_flight = shard.with_gate(place.slot, |gate, _, _| gate.in_flight());
+            Some((mut shard, location)) => {
+                let now = shard.time_at(location.slot, now);
+                let answer = shard.peek(location.slot, ask, now);
+                let in_flight = shard.with_gate(location.slot, |gate, _, _| gate.in_flight());
                 (answer, in_flight)
             }
             None => (self.peek_new(ask.key, ask, now), 0),
@@ -364,60 +364,60 @@ impl Limiter {
 
     /// Attempts in flight at the gate of `key`.
     pub(crate) fn in_flight(&self, key: &str) -> u32 {
-        self.known_gate(key).map_or(0, |(mut shard, place)| {
-            shard.with_gate(place.slot, |gate, _, _| gate.in_flight())
+        self.known_gate(key).map_or(0, |(mut shard, location)| {
+            shard.with_gate(location.slot, |gate, _, _| gate.in_flight())
         })
     }
 
     /// A person ends the isolation of the gate of `key`, if it is Isolated.
     pub(crate) fn end_isolation(&self, key: &str) {
-        self.interfere(key, |gate, settings, now| {
+        self.override_gate(key, |gate, settings, now| {
             if gate.breaker_state(now) == BreakerState::Isolated {
                 gate.release(settings, now);
             }
         });
     }
 
-    /// A person interferes with the gate of `key`. `false` if there is none.
-    pub(super) fn interfere(
+    /// Overrides the gate of `key`. `false` if there is none.
+    pub(super) fn override_gate(
         &self,
         key: &str,
         act: fn(&mut Gate, &GateSettings, Timestamp),
     ) -> bool {
         let now = self.inner.clock.now();
         match self.known_gate(key) {
-            Some((shard, place)) => {
-                self.act(shard, place, act, now);
+            Some((shard, location)) => {
+                self.act(shard, location, act, now);
                 true
             }
             None => false,
         }
     }
 
-    /// A person interferes with the gate of `key`; if there is none it is made.
-    pub(super) fn interfere_or_insert(
+    /// Overrides the gate of `key`; if there is none it is made.
+    pub(super) fn override_or_insert(
         &self,
         key: &str,
         act: fn(&mut Gate, &GateSettings, Timestamp),
     ) -> Result<(), Refusal> {
         let now = self.inner.clock.now();
-        let (shard, place) = self.gate_of(key, now)?;
-        self.act(shard, place, act, now);
+        let (shard, location) = self.gate_of(key, now)?;
+        self.act(shard, location, act, now);
         Ok(())
     }
 
     fn act(
         &self,
         shard: MutexGuard<'_, Shard>,
-        place: Place,
+        location: GateLocation,
         act: fn(&mut Gate, &GateSettings, Timestamp),
         now: Timestamp,
     ) {
-        let key = self.key_if_listening(&shard, place);
-        let (before, after) = self.at_gate(shard, place, now, |shard, now| {
-            let before = shard.marks(place.slot, now);
-            shard.with_gate(place.slot, |gate, settings, _| act(gate, settings, now));
-            (before, shard.look(place.slot, now))
+        let key = self.key_if_listening(&shard, location);
+        let (before, after) = self.at_gate(shard, location, now, |shard, now| {
+            let before = shard.summary(location.slot, now);
+            shard.with_gate(location.slot, |gate, settings, _| act(gate, settings, now));
+            (before, shard.look(location.slot, now))
         });
         if let Some(key) = key {
             self.emit_changes(&key, &before, &after, now);
@@ -426,21 +426,25 @@ impl Limiter {
 
     /// A generator of its own for each call, so that they do not wait for each other.
     pub(crate) fn random(&self) -> Random {
-        Random::from_seed(lock(&self.inner.chance).next_u64())
+        Random::from_seed(lock(&self.inner.seeds).next_u64())
     }
 
     /// An ordinary request is about to be sent: it pays for a part of a retry at its gate.
-    pub(crate) fn deposit(&self, place: Place, now: Timestamp) {
-        let mut shard = self.inner.registry.lock(place.shard);
-        let budget = shard.retry_budget(place.slot, &self.inner.budget_settings, now);
+    pub(crate) fn deposit(&self, location: GateLocation, now: Timestamp) {
+        let mut shard = self.inner.registry.lock(location.shard);
+        let budget = shard.retry_budget(location.slot, &self.inner.budget_settings, now);
         budget.deposit(&self.inner.budget_settings, now);
     }
 
     /// Takes a retry out of the budget of a gate; if there is none, says when there is, if ever.
-    pub(crate) fn withdraw(&self, place: Place, now: Timestamp) -> Result<(), Option<Timestamp>> {
+    pub(crate) fn withdraw(
+        &self,
+        location: GateLocation,
+        now: Timestamp,
+    ) -> Result<(), Option<Timestamp>> {
         let settings = &self.inner.budget_settings;
-        let mut shard = self.inner.registry.lock(place.shard);
-        let budget = shard.retry_budget(place.slot, settings, now);
+        let mut shard = self.inner.registry.lock(location.shard);
+        let budget = shard.retry_budget(location.slot, settings, now);
         if budget.withdraw(settings, now) {
             self.inner.retries.fetch_add(1, Ordering::Relaxed);
             return Ok(());
@@ -450,8 +454,8 @@ impl Limiter {
 
     /// When the gate of `key` last had a success.
     pub(crate) fn last_success(&self, key: &str) -> Option<Timestamp> {
-        let (mut shard, place) = self.known_gate(key)?;
-        shard.with_gate(place.slot, |gate, _, _| gate.last_success())
+        let (mut shard, location) = self.known_gate(key)?;
+        shard.with_gate(location.slot, |gate, _, _| gate.last_success())
     }
 
     /// Gives the gate of `key` the settings of `host`, now and whenever settings change.

@@ -1,16 +1,16 @@
-//! From what was done to the events that say so.
+//! Emits events.
 
 use std::time::Duration;
 
 use policy::breaker::BreakerState;
-use policy::gate::{GateMarks, GateSnapshot};
+use policy::gate::{GateSnapshot, GateSummary};
 use policy::time::Timestamp;
 
 use super::Limiter;
 use crate::ask::{Ask, Refusal};
 use crate::event::Event;
 use crate::permit::Permit;
-use crate::registry::{Place, Shard};
+use crate::registry::{GateLocation, Shard};
 
 impl Limiter {
     /// Passes an event to the listener, if there is one.
@@ -29,9 +29,9 @@ impl Limiter {
     }
 
     /// The key of a gate, if there is a listener. A copy, because events follow after unlocking.
-    pub(super) fn key_if_listening(&self, shard: &Shard, place: Place) -> Option<String> {
-        let is_heard = self.inner.listener.is_some();
-        is_heard.then(|| shard.key(place.slot).to_owned())
+    pub(super) fn key_if_listening(&self, shard: &Shard, location: GateLocation) -> Option<String> {
+        let has_listener = self.inner.listener.is_some();
+        has_listener.then(|| shard.key(location.slot).to_owned())
     }
 
     pub(super) fn emit_decision(
@@ -86,7 +86,7 @@ impl Limiter {
     pub(super) fn emit_changes(
         &self,
         key: &str,
-        before: &GateMarks,
+        before: &GateSummary,
         after: &GateSnapshot,
         now: Timestamp,
     ) {
@@ -104,9 +104,9 @@ impl Limiter {
         {
             self.emit(now, &Event::HoldStarted { key, until, source });
         }
-        let is_shut =
+        let refuses =
             |state: BreakerState| matches!(state, BreakerState::Open | BreakerState::Isolated);
-        if is_shut(after.breaker) && before.breaker != after.breaker {
+        if refuses(after.breaker) && before.breaker != after.breaker {
             let until = after.breaker_until;
             self.emit(now, &Event::BreakerOpened { key, until });
         }

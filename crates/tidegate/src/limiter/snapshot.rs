@@ -136,9 +136,9 @@ impl Limiter {
     /// What can be seen of one gate.
     pub fn gate(&self, key: &str) -> Option<GateView> {
         let now = self.inner.clock.now();
-        let (mut shard, place) = self.known_gate(key)?;
-        let key = shard.key(place.slot).to_owned();
-        let seen = shard.with_gate(place.slot, |gate, settings, tickets| {
+        let (mut shard, location) = self.known_gate(key)?;
+        let key = shard.key(location.slot).to_owned();
+        let seen = shard.with_gate(location.slot, |gate, settings, tickets| {
             view(&key, settings, gate.snapshot(settings, tickets, now))
         });
         Some(seen)

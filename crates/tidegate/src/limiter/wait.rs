@@ -14,7 +14,7 @@ use super::Limiter;
 use crate::ask::{Ask, Refusal};
 use crate::event::Event;
 use crate::permit::Permit;
-use crate::registry::{Asked, Gone, Place, SeatId};
+use crate::registry::{AskResult, GateLocation, SeatId, SeatTaken};
 
 impl Limiter {
     /// Waits at one gate.
@@ -169,7 +169,7 @@ pub(super) struct Wait<'a, 'k> {
     asked_at: Option<Timestamp>,
     /// What delayed it when it last joined a line.
     delayed: Option<Delay>,
-    seat: Option<(Place, SeatId)>,
+    seat: Option<(GateLocation, SeatId)>,
     /// Its permit is all that was asked for, so that it emits an event.
     is_alone: bool,
 }
@@ -179,19 +179,19 @@ impl<'a> Future for Wait<'a, '_> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        if let Some((place, seat)) = this.seat {
+        if let Some((location, seat)) = this.seat {
             // Before the lock, so that it is dropped after it.
             let mut unneeded = None;
-            let mut shard = this.limiter.inner.registry.lock(place.shard);
+            let mut shard = this.limiter.inner.registry.lock(location.shard);
             match shard.collect(seat, context.waker(), &mut unneeded) {
                 Ok(None) => return Poll::Pending,
                 Ok(Some(asked)) => {
                     drop(shard);
                     this.seat = None;
-                    return Poll::Ready(this.collected(place, asked));
+                    return Poll::Ready(this.collected(location, asked));
                 }
                 // It was too slow to collect its permit, and asks once more.
-                Err(Gone) => this.seat = None,
+                Err(SeatTaken) => this.seat = None,
             }
         }
         this.ask(context)
@@ -205,7 +205,7 @@ impl<'a> Wait<'a, '_> {
         let ask = self.ask;
         let is_new = self.asked_at.is_none();
         let asked_at = *self.asked_at.get_or_insert(now);
-        let (mut shard, place) = match limiter.gate_of(ask.key, now) {
+        let (mut shard, location) = match limiter.gate_of(ask.key, now) {
             Ok(found) => found,
             Err(refusal) => {
                 limiter.emit_refused(ask.key, &refusal, now);
@@ -215,32 +215,32 @@ impl<'a> Wait<'a, '_> {
         if is_new {
             shard.counts.requests += 1;
         }
-        let asked = limiter.at_gate(shard, place, now, |shard, now| {
-            shard.acquire(place.slot, &ask, asked_at, context.waker(), now)
+        let asked = limiter.at_gate(shard, location, now, |shard, now| {
+            shard.acquire(location.slot, &ask, asked_at, context.waker(), now)
         });
-        let Asked::Waits {
+        let AskResult::Waiting {
             seat,
             until,
             reason,
         } = asked
         else {
-            return Poll::Ready(self.collected(place, asked));
+            return Poll::Ready(self.collected(location, asked));
         };
-        self.seat = Some((place, seat));
+        self.seat = Some((location, seat));
         self.delayed = Some((now, reason, until));
         limiter.emit_for(ask.key, now, |key| Event::Waiting { key, reason, until });
         Poll::Pending
     }
 
-    fn collected(&self, place: Place, asked: Asked) -> Result<Permit<'a>, Refusal> {
+    fn collected(&self, location: GateLocation, asked: AskResult) -> Result<Permit<'a>, Refusal> {
         let limiter = self.limiter;
         let now = limiter.inner.clock.now();
         let waited = now.since(self.asked_at.unwrap_or(now));
         match asked {
-            Asked::Admitted(permit) => {
+            AskResult::Admitted(permit) => {
                 // First of all, so that it is given back if the listener panics.
-                let permit = Permit::new(limiter, place, permit);
-                limiter.count_wait(place, waited);
+                let permit = Permit::new(limiter, location, permit);
+                limiter.count_wait(location, waited);
                 if self.is_alone {
                     limiter.emit_for(self.ask.key, now, |key| Event::Admitted {
                         key,
@@ -250,11 +250,11 @@ impl<'a> Wait<'a, '_> {
                 }
                 Ok(permit)
             }
-            Asked::Refused(refusal) => {
+            AskResult::Refused(refusal) => {
                 limiter.emit_refused(self.ask.key, &refusal, now);
                 Err(refusal)
             }
-            Asked::Waits { reason, until, .. } => Err(Refusal::new(reason, until, now)),
+            AskResult::Waiting { reason, until, .. } => Err(Refusal::new(reason, until, now)),
         }
     }
 }
@@ -262,14 +262,14 @@ impl<'a> Wait<'a, '_> {
 impl Drop for Wait<'_, '_> {
     /// Gives the place in line back at once, or the permit that was not collected.
     fn drop(&mut self) {
-        let Some((place, seat)) = self.seat.take() else {
+        let Some((location, seat)) = self.seat.take() else {
             return;
         };
         let now = self.limiter.inner.clock.now();
         // Before the lock, so that it is dropped after it.
         let mut unneeded = None;
-        let shard = self.limiter.inner.registry.lock(place.shard);
-        self.limiter.at_gate(shard, place, now, |shard, now| {
+        let shard = self.limiter.inner.registry.lock(location.shard);
+        self.limiter.at_gate(shard, location, now, |shard, now| {
             shard.cancel(seat, &mut unneeded, now);
         });
     }
@@ -290,8 +290,8 @@ impl<'a> Future for WaitAny<'a, '_> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let until = |refusal: &Refusal| refusal.until().unwrap_or(Timestamp::MAX);
-        for (index, place) in this.waits.iter_mut().enumerate() {
-            let Some(wait) = place else { continue };
+        for (index, slot) in this.waits.iter_mut().enumerate() {
+            let Some(wait) = slot else { continue };
             match Pin::new(wait).poll(context) {
                 Poll::Pending => {}
                 Poll::Ready(Ok(permit)) => {
@@ -300,7 +300,7 @@ impl<'a> Future for WaitAny<'a, '_> {
                     return Poll::Ready(Ok((index, permit)));
                 }
                 Poll::Ready(Err(refusal)) => {
-                    *place = None;
+                    *slot = None;
                     let is_first = this
                         .refusal
                         .is_none_or(|first| until(&refusal) < until(&first));

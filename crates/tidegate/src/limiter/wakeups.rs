@@ -1,4 +1,4 @@
-//! Wake-ups by the clock: gates with a waiter that is due, and the next round of eviction.
+//! Wake-ups by the clock: gates with a waiter that is due, and the next search for idle gates.
 
 use std::sync::{Arc, Weak};
 use std::task::{Wake, Waker};
@@ -33,14 +33,14 @@ struct EvictionDue {
 impl Wake for EvictionDue {
     fn wake(self: Arc<Self>) {
         if let Some(inner) = self.limiter.upgrade() {
-            Limiter { inner }.evict_round();
+            Limiter { inner }.evict_shard();
         }
     }
 }
 
 impl Limiter {
     /// Sets the alarm of a shard for the first gate or seat that is due. One that is too early does no
-    /// harm, so it is set anew only if it would be too late.
+    /// harm, so it is replaced only if it would be too late.
     pub(super) fn set_alarm(&self, number: u32, shard: &mut Shard) {
         let Some(at) = shard.next_due() else {
             shard.alarm = None;
@@ -74,32 +74,31 @@ impl Limiter {
         self.inner.registry.evict_slice(self.inner.clock.now())
     }
 
-    /// Sees to it that idle gates are looked for as long as there are gates, every `round_after`.
+    /// Sets the alarm of the next search for idle gates, if it is not set.
     ///
-    /// Call it when there is a new one, not before: a round that ends in between would see none
-    /// and be the last.
-    pub(super) fn begin_rounds(&self, round_after: Duration, now: Timestamp) {
-        let mut round = lock(&self.inner.round);
-        if round.is_none() {
+    /// Call it after a gate was inserted, not before: a search that finds no gate sets no alarm.
+    pub(super) fn schedule_eviction(&self, after: Duration, now: Timestamp) {
+        let mut alarm = lock(&self.inner.eviction_alarm);
+        if alarm.is_none() {
             let waker = Waker::from(Arc::new(EvictionDue {
                 limiter: Arc::downgrade(&self.inner),
             }));
-            *round = Some(self.inner.clock.alarm(now + round_after, waker));
+            *alarm = Some(self.inner.clock.alarm(now + after, waker));
         }
     }
 
-    fn evict_round(&self) {
+    fn evict_shard(&self) {
         while !self.evict_slice().shard_finished {}
         let now = self.inner.clock.now();
-        *lock(&self.inner.round) = None;
+        *lock(&self.inner.eviction_alarm) = None;
         if self.inner.registry.len() > 0 {
-            self.begin_rounds(self.round_after(), now);
+            self.schedule_eviction(self.eviction_interval(), now);
         }
     }
 
-    /// Every shard has its turn twice in `idle_after`. Locks the settings, so call it without the
+    /// Every shard is searched twice in `idle_after`. Locks the settings, so call it without the
     /// lock of a shard.
-    pub(super) fn round_after(&self) -> Duration {
+    pub(super) fn eviction_interval(&self) -> Duration {
         let idle_after = lock(&self.inner.hosts).default_value().gate.idle_after();
         (idle_after / (2 * self.inner.registry.shards())).max(Duration::from_millis(10))
     }

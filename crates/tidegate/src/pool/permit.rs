@@ -12,15 +12,15 @@ use crate::call::Attempt;
 use crate::permit::{InFlight, Permit};
 
 /// The right to make one attempt through one endpoint of a pool: a permit of its gate, and a place
-/// among the requests under way through it. Both are brought back together.
+/// among the requests under way through it. Both are returned together.
 ///
 /// One that is dropped counts as abandoned, as a [`Permit`] does.
 #[must_use = "a permit that is dropped counts as abandoned, and its token as used"]
 pub struct PoolPermit<'a, E> {
     pool: &'a Pool<E>,
     endpoint: Arc<Endpoint<E>>,
-    /// `None` only while they are being brought back.
-    rights: Option<(Permit<'a>, Lease)>,
+    /// `None` only while they are being returned.
+    permit_and_lease: Option<(Permit<'a>, Lease)>,
 }
 
 impl<'a, E> PoolPermit<'a, E> {
@@ -33,12 +33,15 @@ impl<'a, E> PoolPermit<'a, E> {
         Self {
             pool,
             endpoint,
-            rights: Some((permit, lease)),
+            permit_and_lease: Some((permit, lease)),
         }
     }
 
     pub(crate) fn permit(&self) -> &Permit<'a> {
-        let (permit, _) = self.rights.as_ref().expect("it has not been brought back");
+        let (permit, _) = self
+            .permit_and_lease
+            .as_ref()
+            .expect("it has not been returned");
         permit
     }
 
@@ -56,22 +59,22 @@ impl<'a, E> PoolPermit<'a, E> {
         self.permit().count_attempt(is_retry)
     }
 
-    /// Where the attempt goes.
+    /// The endpoint of the attempt.
     pub fn endpoint(&self) -> &Arc<Endpoint<E>> {
         &self.endpoint
     }
 
-    /// Says what came of the attempt, judged by its status and what the server said about pace.
+    /// Reports the outcome of the attempt, classified by its status and hint.
     pub fn settle(self, outcome: &Outcome) -> Option<Verdict> {
         let verdict = outcome.judge().verdict;
         self.settle_as(outcome, verdict, "");
         verdict
     }
 
-    /// Says what came of the attempt, with a verdict of the caller's. `text` is the
-    /// beginning of an error's message: pools may know errors by their words, and people see it.
+    /// Reports the outcome of the attempt with a verdict of the caller. `text` is the beginning of an
+    /// error's message: it may count as an error by its words, and people see it.
     pub fn settle_as(mut self, outcome: &Outcome, verdict: Option<Verdict>, text: &str) {
-        if let Some((permit, lease)) = self.rights.take() {
+        if let Some((permit, lease)) = self.permit_and_lease.take() {
             permit.settle_as(outcome, verdict);
             self.pool
                 .settle(&self.endpoint, lease, outcome, verdict, text);
@@ -86,16 +89,19 @@ impl<'a, E> PoolPermit<'a, E> {
         verdict: Option<Verdict>,
         text: &str,
     ) -> InFlight {
-        let (permit, lease) = self.rights.take().expect("it has not been brought back");
+        let (permit, lease) = self
+            .permit_and_lease
+            .take()
+            .expect("it has not been returned");
         let in_flight = permit.settle_head(outcome, verdict);
         self.pool
             .settle(&self.endpoint, lease, outcome, verdict, text);
         in_flight
     }
 
-    /// Gives it back as if it had never been asked for.
+    /// Returns it unused.
     pub fn give_back(mut self) {
-        if let Some((permit, lease)) = self.rights.take() {
+        if let Some((permit, lease)) = self.permit_and_lease.take() {
             permit.give_back();
             self.pool.abandon(lease);
         }
@@ -104,7 +110,7 @@ impl<'a, E> PoolPermit<'a, E> {
 
 impl<E> Drop for PoolPermit<'_, E> {
     fn drop(&mut self) {
-        if let Some((permit, lease)) = self.rights.take() {
+        if let Some((permit, lease)) = self.permit_and_lease.take() {
             drop(permit);
             self.pool.abandon(lease);
         }

@@ -14,7 +14,7 @@ use crate::permit::Permit;
 use crate::sync::lock;
 
 /// What there is to wait for.
-struct Waits<E> {
+struct WaitConditions<E> {
     /// Endpoints that only lack their gate's permission.
     usable: Vec<Arc<Endpoint<E>>>,
     /// The end of the first pause.
@@ -27,7 +27,7 @@ struct Waits<E> {
 pub(crate) type Delay = (Timestamp, PoolRefusal);
 
 /// What ended a wait.
-enum Ended<'a> {
+enum WaitEnd<'a> {
     /// The gate of the n-th usable endpoint let it through.
     Admitted(usize, Permit<'a>),
     /// All gates refused.
@@ -48,22 +48,22 @@ impl<E> Pool<E> {
         delayed: &mut Option<Delay>,
     ) -> Result<PoolPermit<'a, E>, PoolRefusal> {
         if failed_at.is_some()
-            && let Look::Send(permit) = self.look(&ask, failed_at)
+            && let ChooseResult::Send(permit) = self.try_choose(&ask, failed_at)
         {
             return Ok(permit);
         }
-        match self.look(&ask, None) {
-            Look::Send(permit) => Ok(permit),
-            Look::NoEndpoint => Err(PoolRefusal::NoEndpoint),
+        match self.try_choose(&ask, None) {
+            ChooseResult::Send(permit) => Ok(permit),
+            ChooseResult::NoEndpoint => Err(PoolRefusal::NoEndpoint),
             // Boxed, so that callers that need not wait have a small future.
-            Look::Wait(waits) => Box::pin(self.wait(ask, waits, delayed)).await,
+            ChooseResult::Wait(waits) => Box::pin(self.wait(ask, waits, delayed)).await,
         }
     }
 
     async fn wait<'a>(
         &'a self,
         ask: Ask<'_>,
-        mut waits: Waits<E>,
+        mut waits: WaitConditions<E>,
         delayed: &mut Option<Delay>,
     ) -> Result<PoolPermit<'a, E>, PoolRefusal> {
         let deadline = self.deadline(&ask).ok_or(PoolRefusal::NoEndpoint)?;
@@ -73,19 +73,19 @@ impl<E> Pool<E> {
                 return Err(PoolRefusal::Paused { until });
             }
             match self.wait_once(&ask, &waits, deadline, delayed).await {
-                Ended::Admitted(endpoint, permit) => {
+                WaitEnd::Admitted(endpoint, permit) => {
                     if let Some(permit) = self.claim(&waits.usable[endpoint], permit) {
                         return Ok(permit);
                     }
                 }
-                Ended::Refused(refusal) => return Err(PoolRefusal::Gate(refusal)),
-                Ended::Late => return Err(PoolRefusal::Paused { until }),
-                Ended::Changed => {}
+                WaitEnd::Refused(refusal) => return Err(PoolRefusal::Gate(refusal)),
+                WaitEnd::Late => return Err(PoolRefusal::Paused { until }),
+                WaitEnd::Changed => {}
             }
-            waits = match self.look(&ask, None) {
-                Look::Send(permit) => return Ok(permit),
-                Look::Wait(waits) => waits,
-                Look::NoEndpoint => return Err(PoolRefusal::NoEndpoint),
+            waits = match self.try_choose(&ask, None) {
+                ChooseResult::Send(permit) => return Ok(permit),
+                ChooseResult::Wait(waits) => waits,
+                ChooseResult::NoEndpoint => return Err(PoolRefusal::NoEndpoint),
             };
         }
     }
@@ -102,7 +102,7 @@ impl<E> Pool<E> {
     }
 
     /// When the gate of another endpoint that can be used would let a request out.
-    pub(crate) fn elsewhere(&self, from: EndpointId) -> Option<Timestamp> {
+    pub(crate) fn other_endpoint_ready_at(&self, from: EndpointId) -> Option<Timestamp> {
         let now = self.limiter.clock().now();
         let others: Vec<Arc<Endpoint<E>>> = {
             let state = lock(&self.state);
@@ -120,7 +120,7 @@ impl<E> Pool<E> {
     }
 
     /// Chooses an endpoint that may send now, or says what there is to wait for.
-    fn look(&self, ask: &Ask<'_>, but: Option<EndpointId>) -> Look<'_, E> {
+    fn try_choose(&self, ask: &Ask<'_>, except: Option<EndpointId>) -> ChooseResult<'_, E> {
         loop {
             let now = self.limiter.clock().now();
             let mut state = lock(&self.state);
@@ -131,15 +131,15 @@ impl<E> Pool<E> {
                 ..
             } = &mut *state;
             let gate_of = |endpoint: &pool::Endpoint| match endpoints.get(&endpoint.id()) {
-                Some(known) if but != Some(endpoint.id()) => {
+                Some(known) if except != Some(endpoint.id()) => {
                     let ask = ask.alone_at(&known.key);
                     self.limiter.gate_state(&ask, now)
                 }
                 _ => Timestamp::MAX.into(),
             };
             let lease = match pool.choose(protection, now, gate_of) {
-                Choice::NoEndpoint => return Look::NoEndpoint,
-                Choice::Wait { .. } => return Look::Wait(state.waits(now)),
+                Choice::NoEndpoint => return ChooseResult::NoEndpoint,
+                Choice::Wait { .. } => return ChooseResult::Wait(state.waits(now)),
                 Choice::Send(lease) => lease,
             };
             let endpoint = state.endpoints.get(&lease.endpoint()).cloned();
@@ -150,7 +150,7 @@ impl<E> Pool<E> {
             });
             match permit {
                 Some((endpoint, permit)) => {
-                    return Look::Send(PoolPermit::new(self, endpoint, permit, lease));
+                    return ChooseResult::Send(PoolPermit::new(self, endpoint, permit, lease));
                 }
                 // Another ask was faster at that gate.
                 None => self.abandon(lease),
@@ -192,7 +192,7 @@ impl<E> Pool<E> {
 
     /// How an ask would be refused that does not wait: of all that there is to wait for, what comes
     /// first.
-    fn delay(&self, ask: &Ask<'_>, waits: &Waits<E>) -> PoolRefusal {
+    fn delay(&self, ask: &Ask<'_>, waits: &WaitConditions<E>) -> PoolRefusal {
         let gates = waits.usable.iter().filter_map(|endpoint| {
             let key = &endpoint.key;
             let also = &[];
@@ -207,14 +207,14 @@ impl<E> Pool<E> {
             .unwrap_or(pause)
     }
 
-    /// Waits for whatever comes first.
+    /// WaitConditions for whatever comes first.
     async fn wait_once<'a>(
         &'a self,
         ask: &Ask<'_>,
-        waits: &Waits<E>,
+        waits: &WaitConditions<E>,
         deadline: Timestamp,
         delayed: &mut Option<Delay>,
-    ) -> Ended<'a> {
+    ) -> WaitEnd<'a> {
         let limiter = &self.limiter;
         // Before it is in the lines itself.
         let delay = (limiter.clock().now(), self.delay(ask, waits));
@@ -223,28 +223,28 @@ impl<E> Pool<E> {
         let pause_ends = waits.pause_ends.filter(|until| *until <= deadline);
         let mut sleep = pin!(limiter.clock().sleep_until(pause_ends.unwrap_or(deadline)));
         let mut asks = !waits.usable.is_empty();
-        let mut place = self.waiters.place();
+        let mut waiter = self.waiters.waiter();
         poll_fn(|context| {
-            place.keep(context.waker());
+            waiter.set_waker(context.waker());
             if lock(&self.state).changes != waits.changes {
-                return Poll::Ready(Ended::Changed);
+                return Poll::Ready(WaitEnd::Changed);
             }
             if asks && let Poll::Ready(answer) = any.as_mut().poll(context) {
                 match answer {
                     Ok((endpoint, permit)) => {
-                        return Poll::Ready(Ended::Admitted(endpoint, permit));
+                        return Poll::Ready(WaitEnd::Admitted(endpoint, permit));
                     }
                     Err(refusal) if pause_ends.is_none() => {
-                        return Poll::Ready(Ended::Refused(refusal));
+                        return Poll::Ready(WaitEnd::Refused(refusal));
                     }
                     // The end of a pause may still help.
                     Err(_) => asks = false,
                 }
             }
             let ended = if pause_ends.is_some() {
-                Ended::Changed
+                WaitEnd::Changed
             } else {
-                Ended::Late
+                WaitEnd::Late
             };
             let slept = sleep.as_mut().poll(context);
             if slept.is_pending() {
@@ -257,15 +257,15 @@ impl<E> Pool<E> {
 }
 
 /// What a look at a pool found.
-enum Look<'a, E> {
+enum ChooseResult<'a, E> {
     Send(PoolPermit<'a, E>),
-    Wait(Waits<E>),
+    Wait(WaitConditions<E>),
     NoEndpoint,
 }
 
 impl<E> PoolState<E> {
-    fn waits(&self, now: Timestamp) -> Waits<E> {
-        let mut waits = Waits {
+    fn waits(&self, now: Timestamp) -> WaitConditions<E> {
+        let mut waits = WaitConditions {
             usable: Vec::new(),
             pause_ends: None,
             changes: self.changes,
@@ -277,7 +277,7 @@ impl<E> PoolState<E> {
                     let first = waits.pause_ends.map_or(until, |first| first.min(until));
                     waits.pause_ends = Some(first);
                 }
-                Some(Unusable::Disabled(_) | Unusable::Busy) => {}
+                Some(Unusable::Disabled(_) | Unusable::Recovering) => {}
             }
         }
         waits

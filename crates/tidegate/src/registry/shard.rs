@@ -6,7 +6,7 @@ use std::task::Waker;
 
 use policy::budget::{BudgetSettings, RetryBudget};
 use policy::gate::{
-    self, Decision, Gate, GateMarks, GateRecord, GateSettings, GateSnapshot, Reason, ResponseBody,
+    self, Decision, Gate, GateRecord, GateSettings, GateSnapshot, GateSummary, Reason, ResponseBody,
 };
 use policy::hosts::Hosts;
 use policy::line::Tickets;
@@ -46,7 +46,7 @@ pub(crate) struct Shard {
     /// What it wakes; made when it is first needed.
     pub(crate) wakeup: Option<Waker>,
     /// Where the search for idle gates goes on.
-    hand: SlotIndex,
+    eviction_cursor: SlotIndex,
 }
 
 /// What happened at the gates of a shard, those that are gone included.
@@ -62,10 +62,10 @@ pub(crate) struct Counts {
     pub(crate) evicted: u64,
 }
 
-/// What became of an ask, as the owner of the lock learns of it.
-pub(crate) enum Asked {
+/// The result of an ask.
+pub(crate) enum AskResult {
     Admitted(gate::Permit),
-    Waits {
+    Waiting {
         seat: SeatId,
         until: Option<Timestamp>,
         reason: Reason,
@@ -88,7 +88,7 @@ impl Shard {
             due_at: BTreeMap::new(),
             alarm: None,
             wakeup: None,
-            hand: 0,
+            eviction_cursor: 0,
         }
     }
 
@@ -174,17 +174,17 @@ impl Shard {
         asked_at: Timestamp,
         waker: &Waker,
         now: Timestamp,
-    ) -> Asked {
+    ) -> AskResult {
         let (gate, settings, tickets) = self.parts(index);
         let now = not_back(gate, now);
         let ask = ask.at_gate(settings, asked_at);
         match gate.acquire(settings, tickets, &ask, now) {
-            Decision::Admit(permit) => Asked::Admitted(permit),
+            Decision::Admit(permit) => AskResult::Admitted(permit),
             Decision::Wait {
                 ticket,
                 until,
                 reason,
-            } => Asked::Waits {
+            } => AskResult::Waiting {
                 seat: self.seats.take(index, ticket, waker.clone()),
                 until,
                 reason,
@@ -196,7 +196,7 @@ impl Shard {
                     reason
                 };
                 self.counts.denied += 1;
-                Asked::Refused(Refusal::new(reason, until, now))
+                AskResult::Refused(Refusal::new(reason, until, now))
             }
         }
     }
@@ -279,8 +279,8 @@ impl Shard {
         seat: SeatId,
         waker: &Waker,
         unneeded: &mut Option<Waker>,
-    ) -> Result<Option<Asked>, Gone> {
-        let (_, state) = self.seats.look(seat).ok_or(Gone)?;
+    ) -> Result<Option<AskResult>, SeatTaken> {
+        let (_, state) = self.seats.look(seat).ok_or(SeatTaken)?;
         if let SeatState::Waiting { waker: known, .. } = state {
             if !known.will_wake(waker) {
                 *unneeded = Some(std::mem::replace(known, waker.clone()));
@@ -288,9 +288,9 @@ impl Shard {
             return Ok(None);
         }
         match self.seats.leave(seat) {
-            Some(SeatState::Admitted(permit)) => Ok(Some(Asked::Admitted(permit))),
-            Some(SeatState::Refused(refusal)) => Ok(Some(Asked::Refused(refusal))),
-            Some(SeatState::Waiting { .. } | SeatState::Free { .. }) | None => Err(Gone),
+            Some(SeatState::Admitted(permit)) => Ok(Some(AskResult::Admitted(permit))),
+            Some(SeatState::Refused(refusal)) => Ok(Some(AskResult::Refused(refusal))),
+            Some(SeatState::Waiting { .. } | SeatState::Free { .. }) | None => Err(SeatTaken),
         }
     }
 
@@ -370,9 +370,9 @@ impl Shard {
 
     /// The parts of a gate whose changes are events.
     #[inline]
-    pub(crate) fn marks(&mut self, index: SlotIndex, now: Timestamp) -> GateMarks {
+    pub(crate) fn summary(&mut self, index: SlotIndex, now: Timestamp) -> GateSummary {
         let (gate, ..) = self.parts(index);
-        gate.marks(now)
+        gate.summary(now)
     }
 
     /// What can be seen of a gate.
@@ -418,6 +418,6 @@ fn ask_at_once(cost: u32, now: Timestamp) -> gate::Ask {
     }
 }
 
-/// A seat that is not its owner's any more.
+/// The seat belongs to another future now: its permit was not collected in time.
 #[derive(Debug)]
-pub(crate) struct Gone;
+pub(crate) struct SeatTaken;

@@ -146,7 +146,7 @@ impl Twins {
         let success = verdict == Some(Verdict::Success);
         let says_more = outcome.hint.remaining.is_some() || outcome.used.is_some();
         self.taken.outcomes +=
-            u32::from(self.quick.is_plain && self.settings.enabled && success && !says_more);
+            u32::from(self.quick.has_fast_path && self.settings.enabled && success && !says_more);
         self.quick
             .settle(&self.settings, one, &outcome, verdict, self.now);
         self.thorough.counters.end();

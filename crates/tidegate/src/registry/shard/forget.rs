@@ -1,4 +1,4 @@
-//! Gates that go, and gates whose settings change.
+//! Evicting gates, and changing their settings.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -23,14 +23,14 @@ impl Shard {
     ) -> Swept {
         let mut evicted = 0;
         for _ in 0..most {
-            let Some((index, slot)) = self.slab.next(self.hand) else {
-                self.hand = 0;
+            let Some((index, slot)) = self.slab.next(self.eviction_cursor) else {
+                self.eviction_cursor = 0;
                 return Swept {
                     evicted,
                     finished: true,
                 };
             };
-            self.hand = index + 1;
+            self.eviction_cursor = index + 1;
             let settings = &self.hosts.get(slot.settings).gate;
             if slot.gate.is_idle(settings, now) {
                 self.remove(hasher, index);
@@ -43,7 +43,7 @@ impl Shard {
         }
     }
 
-    /// The least recently used gate that may go, of the first `most` slots after the hand or, if
+    /// The least recently used gate that may be evicted, of the first `most` slots after the cursor or, if
     /// none of them may, of all.
     pub(in crate::registry) fn least_recently_used(
         &self,
@@ -51,7 +51,7 @@ impl Shard {
         now: Timestamp,
     ) -> Option<(Timestamp, SlotIndex)> {
         let mut best: Option<(Timestamp, SlotIndex)> = None;
-        let mut from = self.hand;
+        let mut from = self.eviction_cursor;
         for looked in 0..self.slab.len() {
             if looked >= most && best.is_some() {
                 break;
@@ -67,7 +67,7 @@ impl Shard {
         best
     }
 
-    /// Forgets a gate, if it may still go.
+    /// Evicts a gate, if it may still be evicted.
     pub(in crate::registry) fn evict(
         &mut self,
         hasher: &KeyHash,
@@ -75,11 +75,11 @@ impl Shard {
         now: Timestamp,
     ) -> bool {
         let slot = self.slab.get(index);
-        let may_go = slot.is_some_and(|slot| slot.gate.is_evictable(now));
-        if may_go {
+        let is_evictable = slot.is_some_and(|slot| slot.gate.is_evictable(now));
+        if is_evictable {
             self.remove(hasher, index);
         }
-        may_go
+        is_evictable
     }
 
     fn remove(&mut self, hasher: &KeyHash, index: SlotIndex) {

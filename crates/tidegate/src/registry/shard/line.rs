@@ -134,7 +134,7 @@ mod tests {
     use policy::gate::GateOptions;
     use policy::hosts::Hosts;
 
-    use super::super::Asked;
+    use super::super::AskResult;
     use super::*;
     use crate::ask::Ask;
     use crate::settings::HostSettings;
@@ -155,7 +155,7 @@ mod tests {
         for _ in 0..waiting {
             let ask = Ask::new(KEY);
             let asked = shard.acquire(index, &ask, now, Waker::noop(), now);
-            assert!(matches!(asked, Asked::Waits { .. }));
+            assert!(matches!(asked, AskResult::Waiting { .. }));
         }
         shard.serve(index, now, &mut Vec::new());
         (shard, index)
