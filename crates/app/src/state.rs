@@ -15,6 +15,7 @@ mod operations;
 mod overlay;
 mod pending;
 mod persist;
+mod resolve;
 mod watermark;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -33,6 +34,7 @@ pub use endpoint::UpstreamEndpoint;
 pub use intake::{AcceptError, Accepted, OperationRequest};
 pub use operations::{OperationError, ReadyLanes, lane_of};
 pub use persist::{PersistState, Persister};
+pub use resolve::resolved_request;
 
 use crate::core::Core;
 use crate::log::Log;
