@@ -1,7 +1,7 @@
 //! One suite of behaviours for every kind of store, and any sequence of changes compared with what
 //! it means.
 
-mod operations;
+pub(crate) mod operations;
 
 use std::time::Duration;
 
@@ -23,7 +23,13 @@ use crate::{
 /// Every behaviour is a test of its own for every kind of store.
 macro_rules! suite {
     ($($behaviour:ident,)*) => {
-        memory_suite! { $($behaviour,)* }
+        mod memory {
+            use super::Subject;
+            $(#[test]
+            fn $behaviour() {
+                super::$behaviour(&mut Subject::memory());
+            })*
+        }
         mod sqlite {
             use super::Subject;
             $(#[test]
@@ -33,19 +39,7 @@ macro_rules! suite {
         }
     };
 }
-
-macro_rules! memory_suite {
-    ($($behaviour:ident,)*) => {
-        mod memory {
-            use super::Subject;
-            $(#[test]
-            fn $behaviour() {
-                super::$behaviour(&mut Subject::memory());
-            })*
-        }
-    };
-}
-use memory_suite;
+use suite;
 
 suite! {
     a_new_store_is_empty,
@@ -102,6 +96,7 @@ fn saved_records_survive_a_restart(subject: &mut Subject) {
             name: "b".to_owned(),
         }],
         rotated: vec![rotated("crm", "r-1")],
+        unreadable: Vec::new(),
     };
     assert_eq!(subject.load(), expected);
     subject.restart();

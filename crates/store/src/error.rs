@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use crate::operations::SealError;
+
 /// Why a folder could not be used. Nothing in it was changed or deleted.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -114,6 +116,24 @@ pub enum StoreError {
         table: &'static str,
         /// What was found.
         reason: String,
+    },
+    /// A value of this row is encrypted and cannot be read, or cannot be encrypted. Others can.
+    #[error("`{}`, table `{table}`, row `{row}`: {reason}", .path.display())]
+    Sealed {
+        /// The file.
+        path: PathBuf,
+        /// The table.
+        table: &'static str,
+        /// The number or name of the row.
+        row: String,
+        /// What is wrong.
+        reason: SealError,
+    },
+    /// Another operation with this id is stored. Nothing was changed.
+    #[error("there is another operation `{id}`")]
+    SameId {
+        /// The id.
+        id: String,
     },
     /// The disk or the system refused. Later changes may pass.
     #[error("`{}` cannot be used: {reason}", .path.display())]

@@ -29,6 +29,7 @@
 //! ```
 
 pub mod age;
+mod call;
 mod change;
 mod error;
 #[cfg(any(test, feature = "faults"))]
@@ -41,6 +42,7 @@ pub mod operations;
 mod queue;
 mod record;
 mod save;
+mod seal;
 mod sqlite;
 
 #[cfg(test)]
@@ -57,6 +59,7 @@ pub use record::{
     StoredEndpoint, StoredGate, StoredState,
 };
 pub use save::SaveFuture;
+pub use seal::{KeyError, Keys};
 
 use memory::Memory;
 use operations::OperationQueue;
@@ -74,8 +77,7 @@ pub struct Store {
 #[derive(Clone, Debug)]
 enum Backend {
     Memory(Arc<Memory>),
-    /// Operations are not in the file yet.
-    Sqlite(Arc<Sqlite>, Arc<Memory>),
+    Sqlite(Arc<Sqlite>),
 }
 
 /// How a store is doing, for metrics and for people.
@@ -104,13 +106,19 @@ impl Store {
     /// One process at a time has a folder; a second one gets an error. A file that cannot be used is
     /// left as it is, whatever is wrong with it.
     pub fn open(folder: &Path) -> Result<Self, OpenError> {
-        Sqlite::open(folder, faulty::Faults::none()).map(Self::of_sqlite)
+        Self::open_encrypted(folder, Keys::none())
+    }
+
+    /// [`Store::open`], with keys for what is encrypted: requests, responses and conflicts of
+    /// operations, and refresh tokens. What was stored without a key stays readable.
+    pub fn open_encrypted(folder: &Path, keys: Keys) -> Result<Self, OpenError> {
+        Sqlite::open(folder, keys, faulty::Faults::none()).map(Self::of_sqlite)
     }
 
     /// [`Store::open`], with faults to come.
     #[cfg(any(test, feature = "faults"))]
     pub fn open_faulty(folder: &Path, faults: faulty::Faults) -> Result<Self, OpenError> {
-        Sqlite::open(folder, faults).map(Self::of_sqlite)
+        Sqlite::open(folder, Keys::none(), faults).map(Self::of_sqlite)
     }
 
     /// [`Store::memory`], with faults to come.
@@ -125,7 +133,7 @@ impl Store {
     }
 
     fn of_sqlite(sqlite: Sqlite) -> Self {
-        let backend = Backend::Sqlite(Arc::new(sqlite), Arc::default());
+        let backend = Backend::Sqlite(Arc::new(sqlite));
         Self { backend }
     }
 
@@ -133,7 +141,7 @@ impl Store {
     pub fn operations(&self) -> Arc<dyn OperationQueue> {
         match &self.backend {
             Backend::Memory(memory) => Arc::clone(memory) as _,
-            Backend::Sqlite(_, operations) => Arc::clone(operations) as _,
+            Backend::Sqlite(sqlite) => Arc::clone(sqlite) as _,
         }
     }
 
@@ -142,7 +150,7 @@ impl Store {
     pub fn load(&self) -> Result<StoredState, StoreError> {
         match &self.backend {
             Backend::Memory(memory) => memory.load(),
-            Backend::Sqlite(sqlite, _) => sqlite.load(),
+            Backend::Sqlite(sqlite) => sqlite.load(),
         }
     }
 
@@ -161,7 +169,7 @@ impl Store {
         let changes: Vec<Change> = changes.into_iter().collect();
         match &self.backend {
             Backend::Memory(memory) => memory.save(changes),
-            Backend::Sqlite(sqlite, _) => sqlite.save(changes),
+            Backend::Sqlite(sqlite) => sqlite.save(changes),
         }
     }
 
@@ -170,7 +178,7 @@ impl Store {
     pub fn flush(&self) -> SaveFuture {
         match &self.backend {
             Backend::Memory(_) => SaveFuture::ready(Ok(())),
-            Backend::Sqlite(sqlite, _) => sqlite.flush(),
+            Backend::Sqlite(sqlite) => sqlite.flush(),
         }
     }
 
@@ -178,7 +186,7 @@ impl Store {
     pub fn state(&self) -> StoreState {
         match &self.backend {
             Backend::Memory(memory) => memory.state(),
-            Backend::Sqlite(sqlite, _) => sqlite.state(),
+            Backend::Sqlite(sqlite) => sqlite.state(),
         }
     }
 

@@ -62,6 +62,7 @@ impl Memory {
             added: content.added,
             removed: content.removed.into_iter().collect(),
             rotated: content.rotated.into_values().collect(),
+            unreadable: Vec::new(),
         })
     }
 

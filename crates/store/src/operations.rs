@@ -465,7 +465,7 @@ pub struct OperationCounts {
     pub cancelled: u64,
 }
 
-/// Why a stored payload cannot be read.
+/// Why an encrypted value cannot be read or written.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SealError {
     /// It was sealed with a key that is not configured.
@@ -476,6 +476,12 @@ pub enum SealError {
     /// It was changed since it was written.
     #[error("it was changed since it was written")]
     Tampered,
+    /// The system has no random numbers to encrypt with.
+    #[error("it cannot be encrypted: the system has no random numbers")]
+    Random,
+    /// It is longer than what can be encrypted in one piece, which is 64 GiB.
+    #[error("it is too long to be encrypted")]
+    TooLong,
 }
 
 impl OperationFilter {

@@ -10,6 +10,8 @@ use policy::setting::{SettingError, SettingErrors, Values};
 use policy::time::WallTime;
 use thiserror::Error;
 
+use crate::error::StoreError;
+
 /// Everything that is stored.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StoredState {
@@ -25,6 +27,8 @@ pub struct StoredState {
     pub removed: Vec<RemovedEndpoint>,
     /// Refresh tokens that replaced configured ones, by credential.
     pub rotated: Vec<RotatedToken>,
+    /// Why some refresh tokens could not be read. They stay stored.
+    pub unreadable: Vec<StoreError>,
 }
 
 /// The record of a gate.

@@ -6,13 +6,16 @@
 //! `sqlite3 tidegate.db 'select * from gates'` answers an operator's question; reading is possible
 //! while the process runs.
 //!
-//! A write that failed is rolled back whole. The next one begins with a connection of its own, for
-//! what is broken may be the file handle.
+//! Operations are read by threads of their own, so that neither the writer nor an async caller waits
+//! for a read.
 
+mod database;
 mod endpoints;
 mod folder;
 mod gates;
+mod operations;
 mod problem;
+mod reader;
 mod schema;
 mod settings;
 mod writer;
@@ -21,11 +24,11 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
+use rusqlite::{Connection, OpenFlags, Transaction};
 
 use crate::StoreState;
 use crate::change::Change;
@@ -33,24 +36,40 @@ use crate::error::{OpenError, StoreError};
 use crate::faulty::Faults;
 use crate::record::StoredState;
 use crate::save::SaveFuture;
+use crate::seal::Keys;
+use database::{Counts, Database};
 use problem::SqliteError;
+use reader::Readers;
 use writer::Writer;
 
 #[derive(Debug)]
 pub(crate) struct Sqlite {
     path: PathBuf,
+    keys: Keys,
+    counts: Arc<Counts>,
+    /// Before the writer, which has the lock of the folder.
+    readers: Readers,
     writer: Writer,
 }
 
 impl Sqlite {
-    pub(crate) fn open(folder: &Path, faults: Faults) -> Result<Self, OpenError> {
+    pub(crate) fn open(folder: &Path, keys: Keys, faults: Faults) -> Result<Self, OpenError> {
         let (path, lock) = folder::prepare(folder)?;
-        let database = Database::open(path.clone(), lock, faults)?;
-        let writer = Writer::start(database).map_err(|source| OpenError::Io {
+        let io = |source| OpenError::Io {
             path: path.clone(),
             source,
-        })?;
-        Ok(Self { path, writer })
+        };
+        let readers = Readers::start(&path, &keys, &faults).map_err(io)?;
+        let database = Database::open(path.clone(), lock, keys.clone(), faults)?;
+        let counts = Arc::clone(database.counts());
+        let writer = Writer::start(database).map_err(io)?;
+        Ok(Self {
+            path,
+            keys,
+            counts,
+            readers,
+            writer,
+        })
     }
 
     pub(crate) fn load(&self) -> Result<StoredState, StoreError> {
@@ -58,7 +77,7 @@ impl Sqlite {
         let _ = self.flush().wait();
         let load = || {
             let mut connection = connect(&self.path)?;
-            read(&connection.transaction()?)
+            read(&connection.transaction()?, &self.keys, &self.path)
         };
         load().map_err(|problem: SqliteError| problem.at(&self.path))
     }
@@ -76,41 +95,6 @@ impl Sqlite {
     }
 }
 
-/// The file, for the one thread that writes.
-#[derive(Debug)]
-struct Database {
-    path: PathBuf,
-    /// `None` after a write that failed.
-    connection: Option<Connection>,
-    faults: Faults,
-    /// The folder is ours as long as this is; last, so that it is freed when all is written.
-    _lock: File,
-}
-
-impl Database {
-    fn open(path: PathBuf, lock: File, faults: Faults) -> Result<Self, OpenError> {
-        let mut connection = connect(&path).map_err(|problem| problem.opening(&path))?;
-        schema::prepare(&mut connection, &path)?;
-        Ok(Self {
-            path,
-            connection: Some(connection),
-            faults,
-            _lock: lock,
-        })
-    }
-
-    /// Makes all changes durable, or none.
-    fn write(&mut self, changes: &[Change]) -> Result<(), StoreError> {
-        let mut connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => connect(&self.path).map_err(|problem| problem.at(&self.path))?,
-        };
-        write(&mut connection, changes, &self.faults).map_err(|problem| problem.at(&self.path))?;
-        self.connection = Some(connection);
-        Ok(())
-    }
-}
-
 /// The file must exist: one that was removed meanwhile is not silently replaced by an empty one.
 fn connect(path: &Path) -> Result<Connection, SqliteError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -125,24 +109,8 @@ fn connect(path: &Path) -> Result<Connection, SqliteError> {
 /// How long to wait for an operator's own transaction on the file.
 const BUSY: Duration = Duration::from_secs(5);
 
-fn write(
-    connection: &mut Connection,
-    changes: &[Change],
-    faults: &Faults,
-) -> Result<(), SqliteError> {
-    faults.next_call()?;
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    for change in changes {
-        faults.next_call()?;
-        apply(&transaction, change)?;
-    }
-    faults.next_call()?;
-    transaction.commit()?;
-    Ok(())
-}
-
-fn apply(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Result<()> {
-    match change {
+fn apply(transaction: &Connection, keys: &Keys, change: &Change) -> Result<(), SqliteError> {
+    let result = match change {
         Change::Gate(gate) => gates::write(transaction, gate),
         Change::ForgetGate { key } => gates::forget(transaction, key),
         Change::ForgetGatesBefore(at) => gates::forget_before(transaction, *at),
@@ -156,20 +124,30 @@ fn apply(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Result<()>
         Change::EndpointAsConfigured { pool, name } => {
             settings::as_configured(transaction, pool, name)
         }
-        Change::Rotated(rotated) => settings::rotate(transaction, rotated),
+        Change::Rotated(rotated) => return settings::rotate(transaction, keys, rotated),
         Change::ForgetRotated { credential } => settings::forget_rotated(transaction, credential),
-    }
+    };
+    Ok(result?)
 }
 
 /// All of it, as of one moment.
-fn read(transaction: &Transaction<'_>) -> Result<StoredState, SqliteError> {
+fn read(
+    transaction: &Transaction<'_>,
+    keys: &Keys,
+    path: &Path,
+) -> Result<StoredState, SqliteError> {
+    let (rotated, unreadable) = settings::rotated(transaction, keys)?;
     Ok(StoredState {
         gates: gates::read(transaction)?,
         endpoints: endpoints::read(transaction)?,
         protections: settings::protections(transaction)?,
         added: settings::added(transaction)?,
         removed: settings::removed(transaction)?,
-        rotated: settings::rotated(transaction)?,
+        rotated,
+        unreadable: unreadable
+            .into_iter()
+            .map(|problem| problem.at(path))
+            .collect(),
     })
 }
 

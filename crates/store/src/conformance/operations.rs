@@ -9,7 +9,7 @@ use policy::operation::{
 };
 use policy::time::WallTime;
 
-use super::{Subject, memory_suite};
+use super::{Subject, suite};
 use crate::operations::{
     AttemptRecord, ClaimId, ClaimResult, Claimed, Claims, Counters, Decision, DecisionError,
     Inserted, Lane, Lease, MAX_ATTEMPT_RECORDS, NewOperation, OperationFilter, OperationQueue,
@@ -17,7 +17,7 @@ use crate::operations::{
     Swept, wait,
 };
 
-memory_suite! {
+suite! {
     an_inserted_operation_is_available,
     the_same_request_is_stored_once,
     clients_may_use_the_same_key,

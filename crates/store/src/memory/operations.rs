@@ -212,10 +212,8 @@ impl Content {
             });
         }
         if self.number_of(&operation.id).is_some() {
-            return Err(StoreError::Failed {
-                path: "memory".into(),
-                reason: format!("there is another operation `{}`", operation.id),
-            });
+            let id = operation.id;
+            return Err(StoreError::SameId { id });
         }
         self.last_number += 1;
         let number = self.last_number;

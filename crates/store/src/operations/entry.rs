@@ -46,6 +46,9 @@ pub(crate) struct HeldLease {
 /// How long an operation waits whose lease was lost: its request may still be under way.
 const LOST_LEASE_WAIT: Duration = Duration::from_secs(1);
 
+/// How long an operation waits whose request cannot be read, until it is looked at again.
+const UNREADABLE_WAIT: Duration = Duration::from_secs(60);
+
 /// Clocks are corrected by seconds all the time; only more than this is a clock that was set back.
 const CLOCK_CORRECTION: Duration = Duration::from_secs(60);
 
@@ -181,6 +184,13 @@ impl Entry {
     pub(crate) fn take_back(&mut self, now: WallTime) -> Result<(), IllegalTransition> {
         self.due_at = now + LOST_LEASE_WAIT;
         self.apply(OperationEvent::LeaseLost, now)
+    }
+
+    /// Puts off one whose request cannot be read, so that it is not in the way of others.
+    pub(crate) fn put_off(&mut self, now: WallTime) {
+        self.due_at = now + UNREADABLE_WAIT;
+        self.updated_at = now;
+        self.show_due();
     }
 
     /// Was it changed at a time that is still to come, because the clock was set back since?

@@ -5,6 +5,8 @@ use std::path::Path;
 use rusqlite::ErrorCode;
 
 use crate::error::{OpenError, StoreError};
+use crate::operations::SealError;
+use crate::seal::Place;
 
 #[derive(Debug)]
 pub(super) enum SqliteError {
@@ -12,11 +14,38 @@ pub(super) enum SqliteError {
     Sql(rusqlite::Error),
     /// A row says what nothing here can have written.
     Row { table: &'static str, reason: String },
+    /// A value cannot be opened, or sealed.
+    Sealed {
+        table: &'static str,
+        row: String,
+        reason: SealError,
+    },
     /// Known already.
     Known(StoreError),
 }
 
 impl SqliteError {
+    pub(super) fn sealed(place: Place<'_>, reason: SealError) -> Self {
+        Self::Sealed {
+            table: place.table,
+            row: place.row.to_owned(),
+            reason,
+        }
+    }
+
+    /// Is something wrong with the store, and not only with one row or one call?
+    pub(super) fn is_serious(&self) -> bool {
+        match self {
+            Self::Sql(error) => {
+                // Without a code it is a value that is not what its column should have.
+                let code = error.sqlite_error_code();
+                code.is_some_and(|code| code != ErrorCode::ConstraintViolation)
+            }
+            Self::Row { .. } | Self::Sealed { .. } => false,
+            Self::Known(error) => !matches!(error, StoreError::SameId { .. }),
+        }
+    }
+
     /// As the error of a read or a write.
     pub(super) fn at(self, path: &Path) -> StoreError {
         let path = path.to_owned();
@@ -26,6 +55,14 @@ impl SqliteError {
                 return StoreError::Unreadable {
                     path,
                     table,
+                    reason,
+                };
+            }
+            Self::Sealed { table, row, reason } => {
+                return StoreError::Sealed {
+                    path,
+                    table,
+                    row,
                     reason,
                 };
             }

@@ -11,7 +11,7 @@ use super::problem::SqliteError;
 use crate::error::OpenError;
 
 /// The steps, each from one version to the next.
-const STEPS: &[&str] = &[FIRST, REFRESH_TOKENS];
+const STEPS: &[&str] = &[FIRST, REFRESH_TOKENS, OPERATIONS];
 
 const FIRST: &str = "
     CREATE TABLE gates (
@@ -77,6 +77,110 @@ const REFRESH_TOKENS: &str = "
     ) STRICT, WITHOUT ROWID;
 ";
 
+const OPERATIONS: &str = "
+    -- What changes often, without bodies. Times are unix milliseconds. The client's own key is
+    -- accepted_key; a replaced request is sent with another idempotency_key.
+    CREATE TABLE operations (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        id TEXT NOT NULL,
+        client TEXT NOT NULL,
+        accepted_key TEXT NOT NULL,
+        fingerprint BLOB NOT NULL,
+        kind TEXT NOT NULL,
+        destination TEXT NOT NULL,
+        summary TEXT NOT NULL,
+        credential TEXT,
+        backoff TEXT,
+        order_key TEXT,
+        priority INTEGER NOT NULL,
+        trace_id TEXT,
+        accepted_at_ms INTEGER NOT NULL,
+        lifetime_ms INTEGER NOT NULL,
+        retain_ms INTEGER NOT NULL,
+        is_reported INTEGER NOT NULL,
+        idempotency_key TEXT NOT NULL,
+        state TEXT NOT NULL CHECK (state IN
+            ('available', 'running', 'retryable', 'completed', 'failed', 'conflict', 'cancelled')),
+        reason TEXT,
+        merges INTEGER NOT NULL,
+        sent INTEGER NOT NULL,
+        attempts INTEGER NOT NULL,
+        directed_waits INTEGER NOT NULL,
+        is_refreshed INTEGER NOT NULL,
+        is_blocked INTEGER NOT NULL,
+        next_at_ms INTEGER NOT NULL,
+        expires_at_ms INTEGER NOT NULL,
+        ended_at_ms INTEGER,
+        retain_until_ms INTEGER,
+        fence INTEGER NOT NULL,
+        session INTEGER,
+        lease_until_ms INTEGER,
+        is_unreported INTEGER NOT NULL,
+        updated_at_ms INTEGER NOT NULL
+    ) STRICT;
+
+    CREATE UNIQUE INDEX operations_id ON operations (id);
+    CREATE UNIQUE INDEX operations_key ON operations (client, accepted_key);
+    CREATE INDEX operations_claim ON operations (destination, kind, priority, next_at_ms)
+        WHERE state IN ('available', 'retryable') AND is_blocked = 0;
+    CREATE INDEX operations_expiry ON operations (expires_at_ms)
+        WHERE state IN ('available', 'retryable');
+    CREATE INDEX operations_lease ON operations (state, lease_until_ms) WHERE state = 'running';
+    CREATE INDEX operations_order ON operations (order_key, is_blocked)
+        WHERE order_key IS NOT NULL
+            AND state IN ('available', 'running', 'retryable', 'conflict');
+    CREATE INDEX operations_retention ON operations (retain_until_ms)
+        WHERE retain_until_ms IS NOT NULL;
+    CREATE INDEX operations_unreported ON operations (is_unreported, ended_at_ms)
+        WHERE is_unreported = 1;
+    CREATE INDEX operations_state ON operations (state, kind, number, updated_at_ms);
+    CREATE INDEX operations_reason ON operations (reason) WHERE reason IS NOT NULL;
+
+    -- With a key_id, all values but method, status and times are sealed with that key: nonce and
+    -- tag at their end.
+    CREATE TABLE operation_requests (
+        number INTEGER PRIMARY KEY,
+        key_id BLOB,
+        method TEXT NOT NULL,
+        url ANY NOT NULL,
+        headers ANY NOT NULL,
+        base BLOB,
+        resource ANY,
+        body BLOB NOT NULL
+    ) STRICT;
+
+    CREATE TABLE operation_conflicts (
+        number INTEGER PRIMARY KEY,
+        key_id BLOB,
+        fetched_at_ms INTEGER NOT NULL,
+        etag ANY,
+        theirs BLOB
+    ) STRICT;
+
+    CREATE TABLE operation_responses (
+        number INTEGER PRIMARY KEY,
+        key_id BLOB,
+        status INTEGER NOT NULL,
+        headers ANY NOT NULL,
+        body BLOB NOT NULL
+    ) STRICT;
+
+    CREATE TABLE operation_attempts (
+        number INTEGER NOT NULL,
+        ordinal INTEGER NOT NULL,
+        at_ms INTEGER NOT NULL,
+        phase TEXT NOT NULL,
+        status INTEGER,
+        latency_ns INTEGER NOT NULL,
+        waited_ns INTEGER NOT NULL,
+        reason TEXT NOT NULL,
+        PRIMARY KEY (number, ordinal)
+    ) STRICT, WITHOUT ROWID;
+
+    -- With a key_id, the token is sealed with that key, in hex.
+    ALTER TABLE refresh_tokens ADD COLUMN key_id BLOB;
+";
+
 /// Says whose file it is: \"TIDG\".
 const APPLICATION: i32 = 0x5449_4447;
 
@@ -139,15 +243,31 @@ fn use_log(connection: &Connection) -> Result<(), SqliteError> {
 
 fn migrate(connection: &mut Connection, found: i64) -> Result<(), SqliteError> {
     let done = usize::try_from(found).unwrap_or(0);
-    let Some(missing) = STEPS.get(done..).filter(|steps| !steps.is_empty()) else {
-        return Ok(());
-    };
+    match STEPS.get(done..) {
+        None | Some([]) => Ok(()),
+        Some(missing) => take_steps(connection, missing, STEPS.len()),
+    }
+}
+
+fn take_steps(
+    connection: &mut Connection,
+    missing: &[&str],
+    version: usize,
+) -> Result<(), SqliteError> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     for step in missing {
         transaction.execute_batch(step)?;
     }
     transaction.pragma_update(None, "application_id", APPLICATION)?;
-    transaction.pragma_update(None, "user_version", STEPS.len() as i64)?;
+    transaction.pragma_update(None, "user_version", version as i64)?;
     transaction.commit()?;
     Ok(())
+}
+
+/// Makes an empty file one of an older version.
+#[cfg(test)]
+pub(super) fn create_version(path: &Path, version: usize) -> Connection {
+    let mut connection = Connection::open(path).unwrap();
+    take_steps(&mut connection, &STEPS[..version], version).unwrap();
+    connection
 }

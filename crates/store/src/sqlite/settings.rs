@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use rusqlite::{Connection, Row};
 
 use super::problem::SqliteError;
+use crate::operations::SealError;
 use crate::record::{AddedEndpoint, Protection, Reference, RemovedEndpoint, RotatedToken};
+use crate::seal::{Keys, Place, bytes_of_hex, to_hex};
 
 pub(super) fn protect(
     connection: &Connection,
@@ -83,14 +85,40 @@ fn forget_removed(connection: &Connection, pool: &str, name: &str) -> rusqlite::
     run(connection, sql, [pool, name])
 }
 
-pub(super) fn rotate(connection: &Connection, rotated: &RotatedToken) -> rusqlite::Result<()> {
+pub(super) fn rotate(
+    connection: &Connection,
+    keys: &Keys,
+    rotated: &RotatedToken,
+) -> Result<(), SqliteError> {
     let RotatedToken {
         credential,
         origin,
         token,
     } = rotated;
-    let sql = "INSERT OR REPLACE INTO refresh_tokens VALUES (?, ?, ?)";
-    run(connection, sql, [credential, origin, token])
+    let place = token_place(credential);
+    let sealed = keys
+        .seal(place, token.as_bytes())
+        .map_err(|error| SqliteError::sealed(place, error))?;
+    let key_id = keys.id();
+    // Text, as the column was before anything was sealed.
+    let stored = if key_id.is_some() {
+        to_hex(&sealed)
+    } else {
+        token.clone()
+    };
+    let sql = "INSERT OR REPLACE INTO refresh_tokens (credential, origin, token, key_id)
+               VALUES (?, ?, ?, ?)";
+    let row = rusqlite::params![credential, origin, stored, key_id];
+    connection.prepare_cached(sql)?.execute(row)?;
+    Ok(())
+}
+
+fn token_place(credential: &str) -> Place<'_> {
+    Place {
+        table: "refresh_tokens",
+        row: credential,
+        column: "token",
+    }
 }
 
 pub(super) fn forget_rotated(connection: &Connection, credential: &str) -> rusqlite::Result<()> {
@@ -163,18 +191,42 @@ pub(super) fn removed(connection: &Connection) -> Result<Vec<RemovedEndpoint>, S
     Ok(removed)
 }
 
-pub(super) fn rotated(connection: &Connection) -> Result<Vec<RotatedToken>, SqliteError> {
-    let mut statement = connection.prepare("SELECT * FROM refresh_tokens ORDER BY credential")?;
+/// All tokens, and what is wrong with those that cannot be read.
+pub(super) fn rotated(
+    connection: &Connection,
+    keys: &Keys,
+) -> Result<(Vec<RotatedToken>, Vec<SqliteError>), SqliteError> {
+    let sql = "SELECT credential, origin, token, key_id FROM refresh_tokens ORDER BY credential";
+    let mut statement = connection.prepare(sql)?;
     let mut rows = statement.query([])?;
-    let mut rotated = Vec::new();
+    let (mut rotated, mut unreadable) = (Vec::new(), Vec::new());
     while let Some(row) = rows.next()? {
-        rotated.push(RotatedToken {
-            credential: row.get("credential")?,
-            origin: row.get("origin")?,
-            token: row.get("token")?,
-        });
+        let credential: String = row.get("credential")?;
+        let key_id: Option<Vec<u8>> = row.get("key_id")?;
+        match open_token(keys, &credential, row.get("token")?, key_id) {
+            Ok(token) => rotated.push(RotatedToken {
+                credential,
+                origin: row.get("origin")?,
+                token,
+            }),
+            Err(error) => unreadable.push(SqliteError::sealed(token_place(&credential), error)),
+        }
     }
-    Ok(rotated)
+    Ok((rotated, unreadable))
+}
+
+fn open_token(
+    keys: &Keys,
+    credential: &str,
+    stored: String,
+    key_id: Option<Vec<u8>>,
+) -> Result<String, SealError> {
+    let Some(key_id) = key_id else {
+        return Ok(stored);
+    };
+    let sealed = bytes_of_hex(&stored).ok_or(SealError::Tampered)?;
+    let token = keys.open(&key_id, token_place(credential), sealed)?;
+    String::from_utf8(token).map_err(|_| SealError::Tampered)
 }
 
 fn headers_to_text(headers: &[(String, Reference)]) -> String {

@@ -11,10 +11,14 @@ use std::task::{Context, Wake, Waker};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-use super::{Database, folder};
+use super::database::Database;
+use super::{folder, schema};
+use crate::conformance::operations::operation;
 use crate::conformance::{endpoint, forget_gate, gate, removed, state};
 use crate::faulty::Faults;
-use crate::{Change, OpenError, Protection, SaveFuture, Store, StoreError, StoredState};
+use crate::operations::wait;
+use crate::queue::Taken;
+use crate::{Change, Keys, OpenError, Protection, SaveFuture, Store, StoreError, StoredState};
 
 fn temporary() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
@@ -178,10 +182,10 @@ mod unusable {
         let (folder, path) = written();
         run(&path, "PRAGMA user_version = 99");
         let error = refused(folder.path(), &path);
-        let text = format!("`{}` has version 99, expected at most 2", path.display());
+        let text = format!("`{}` has version 99, expected at most 3", path.display());
         assert!(error.to_string().contains(&text), "{error}");
         assert!(matches!(error, OpenError::Newer { found: 99, .. }));
-        run(&path, "PRAGMA user_version = 2");
+        run(&path, "PRAGMA user_version = 3");
         assert_eq!(
             Store::open(folder.path())
                 .unwrap()
@@ -194,14 +198,27 @@ mod unusable {
     }
 
     #[test]
-    fn a_file_of_the_first_version_gets_the_tables_it_lacks() {
-        let (folder, path) = written();
-        run(&path, "DROP TABLE refresh_tokens; PRAGMA user_version = 1");
-        let store = Store::open(folder.path()).unwrap();
-        assert_eq!(store.load().unwrap().gates.len(), 100);
-        let rotated = crate::conformance::rotated("crm", "r-1");
-        store.save(Change::Rotated(rotated.clone())).wait().unwrap();
-        assert_eq!(store.load().unwrap().rotated, [rotated]);
+    fn a_file_of_an_older_version_gets_the_tables_it_lacks() {
+        for version in 1..=2 {
+            let (folder, path) = temporary();
+            let old = schema::create_version(&path, version);
+            old.execute_batch("INSERT INTO removed_endpoints VALUES ('llm', 'a')")
+                .unwrap();
+            if version == 2 {
+                old.execute_batch("INSERT INTO refresh_tokens VALUES ('mail', 'o', 'r-0')")
+                    .unwrap();
+            }
+            drop(old);
+            let store = Store::open(folder.path()).unwrap();
+            let rotated = crate::conformance::rotated("crm", "r-1");
+            store.save(Change::Rotated(rotated.clone())).wait().unwrap();
+            wait(store.operations().insert(operation("a"))).unwrap();
+            let state = store.load().unwrap();
+            assert_eq!(state.removed.len(), 1);
+            assert_eq!(state.rotated[0], rotated);
+            assert_eq!(state.rotated.len(), version);
+            assert_eq!(store.operations().counts().available, 1);
+        }
     }
 
     #[test]
@@ -394,18 +411,20 @@ mod faults {
     fn reports_a_full_disk_and_writes_later_changes() {
         let (folder, _) = temporary();
         let (path, lock) = folder::prepare(folder.path()).unwrap();
-        let mut database = Database::open(path.clone(), lock, Faults::none()).unwrap();
-        let connection = database.connection.as_ref().unwrap();
-        connection
-            .pragma_update_and_check(None, "max_page_count", 20, |_| Ok(()))
-            .unwrap();
+        let mut database =
+            Database::open(path.clone(), lock, Keys::none(), Faults::none()).unwrap();
+        database.limit_pages(40);
         let gates: Vec<Change> = (0..2000)
             .map(|number| Change::Gate(gate(&number.to_string(), 1.0, 1)))
             .collect();
         let full = StoreError::DiskFull { path };
-        assert_eq!(database.write(&gates), Err(full));
+        let mut write = |gates: &[Change]| {
+            let (changes, calls) = (gates.to_vec(), Vec::new());
+            database.write(Taken { changes, calls }).0.changes
+        };
+        assert_eq!(write(&gates), Err(full));
         // The next one has a connection of its own, without that bound.
-        assert_eq!(database.write(&gates[..5]), Ok(()));
+        assert_eq!(write(&gates[..5]), Ok(()));
         drop(database);
         let stored = Store::open(folder.path()).unwrap().load().unwrap();
         assert_eq!(stored.gates.len(), 5);

@@ -4,12 +4,12 @@ use std::io;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use super::Database;
+use super::database::{BoxedCall, Database};
 use crate::queue::Queue;
 
 #[derive(Debug)]
 pub(super) struct Writer {
-    queue: Arc<Queue>,
+    queue: Arc<Queue<BoxedCall>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -26,7 +26,7 @@ impl Writer {
         })
     }
 
-    pub(super) fn queue(&self) -> &Queue {
+    pub(super) fn queue(&self) -> &Queue<BoxedCall> {
         &self.queue
     }
 }
@@ -34,27 +34,31 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         self.queue.end();
-        let Some(thread) = self.thread.take() else {
-            return;
-        };
-        // A waker that drops the last store does so on this very thread, which cannot wait for
-        // itself. It ends by itself when it comes back.
-        if thread.thread().id() != thread::current().id() {
-            // A panic of the thread was reported to every waiting future.
-            let _ = thread.join();
+        join(self.thread.take());
+    }
+}
+
+/// Waits for the end of a thread. A waker that drops the last store does so on such a thread, which
+/// cannot wait for itself; it ends by itself when it comes back.
+pub(super) fn join(thread: Option<JoinHandle<()>>) {
+    if let Some(thread) = thread.filter(|thread| thread.thread().id() != thread::current().id()) {
+        // A panic of the thread was reported to every waiting future.
+        let _ = thread.join();
+    }
+}
+
+fn write_all(queue: &Queue<BoxedCall>, mut database: Database) {
+    while let Some(taken) = queue.take() {
+        let (finished, calls) = database.write(taken);
+        queue.finish(finished);
+        for (call, result) in calls {
+            call.finish(result);
         }
     }
 }
 
-fn write_all(queue: &Queue, mut database: Database) {
-    while let Some(changes) = queue.take() {
-        let result = database.write(&changes);
-        queue.finish(changes.len(), result);
-    }
-}
-
 /// However the thread ends, every waiting future is completed.
-struct Ending(Arc<Queue>);
+struct Ending(Arc<Queue<BoxedCall>>);
 
 impl Drop for Ending {
     fn drop(&mut self) {

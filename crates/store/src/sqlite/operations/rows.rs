@@ -1,0 +1,281 @@
+//! Rows of operations.
+
+use std::time::Duration;
+
+use policy::item::TerminalReason;
+use policy::operation::OperationState;
+use policy::time::WallTime;
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, named_params};
+
+use crate::operations::entry::{Entry, HeldLease};
+use crate::operations::{Counters, NewOperation, StoredOperation};
+use crate::sqlite::database::Work;
+use crate::sqlite::problem::SqliteError;
+
+/// The columns that [`entry`] reads, in its order.
+macro_rules! select {
+    ($rest:literal) => {
+        concat!(
+            "SELECT number, id, client, accepted_key, fingerprint, kind, destination, summary,
+                credential, backoff, order_key, priority, trace_id, accepted_at_ms, lifetime_ms,
+                retain_ms, is_reported, idempotency_key, state, reason, merges, sent, attempts,
+                directed_waits, is_refreshed, is_blocked, next_at_ms, expires_at_ms, ended_at_ms,
+                retain_until_ms, fence, session, lease_until_ms, is_unreported, updated_at_ms
+             FROM operations ",
+            $rest
+        )
+    };
+}
+pub(super) use select;
+
+pub(super) const BY_NUMBER: &str = select!("WHERE number = ?");
+pub(super) const BY_ID: &str = select!("INDEXED BY operations_id WHERE id = ?");
+pub(super) const BY_KEY: &str =
+    select!("INDEXED BY operations_key WHERE client = ? AND accepted_key = ?");
+
+pub(super) fn by_number(
+    connection: &Connection,
+    number: u64,
+) -> Result<Option<Entry>, SqliteError> {
+    one(connection, BY_NUMBER, [number])
+}
+
+pub(super) fn by_id(connection: &Connection, id: &str) -> Result<Option<Entry>, SqliteError> {
+    one(connection, BY_ID, [id])
+}
+
+pub(super) fn by_key(
+    connection: &Connection,
+    client: &str,
+    key: &str,
+) -> Result<Option<Entry>, SqliteError> {
+    one(connection, BY_KEY, [client, key])
+}
+
+fn one(
+    connection: &Connection,
+    sql: &str,
+    params: impl Params,
+) -> Result<Option<Entry>, SqliteError> {
+    Ok(all(connection.prepare_cached(sql)?, params)?.pop())
+}
+
+/// Reads all rows of a statement that begins with [`select`].
+pub(super) fn all(
+    mut statement: CachedStatement<'_>,
+    params: impl Params,
+) -> Result<Vec<Entry>, SqliteError> {
+    let mut rows = statement.query(params)?;
+    let mut entries = Vec::new();
+    while let Some(row) = rows.next()? {
+        entries.push(entry(row)?);
+    }
+    Ok(entries)
+}
+
+/// The first column of the first row.
+pub(super) fn value<T: rusqlite::types::FromSql>(
+    connection: &Connection,
+    sql: &str,
+    params: impl Params,
+) -> Result<Option<T>, SqliteError> {
+    let mut statement = connection.prepare_cached(sql)?;
+    Ok(statement.query_row(params, |row| row.get(0)).optional()?)
+}
+
+/// The first column of all rows.
+pub(super) fn numbers(
+    connection: &Connection,
+    sql: &str,
+    params: impl Params,
+) -> Result<Vec<u64>, SqliteError> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let numbers: rusqlite::Result<Vec<u64>> =
+        statement.query_map(params, |row| row.get(0))?.collect();
+    Ok(numbers?)
+}
+
+pub(super) fn insert(
+    work: &mut Work<'_>,
+    new: &NewOperation,
+    is_blocked: bool,
+) -> Result<Entry, SqliteError> {
+    let mut entry = Entry::new(0, new, is_blocked);
+    let operation = &entry.operation;
+    work.execute(
+        INSERT,
+        named_params! {
+            ":id": operation.id,
+            ":client": operation.client,
+            ":key": operation.idempotency_key,
+            ":fingerprint": entry.fingerprint,
+            ":kind": operation.kind,
+            ":destination": operation.destination,
+            ":summary": operation.summary,
+            ":credential": operation.credential,
+            ":backoff": operation.backoff,
+            ":order_key": operation.order_key,
+            ":priority": operation.priority,
+            ":trace_id": operation.trace_id,
+            ":accepted_at": operation.accepted_at.as_unix_millis(),
+            ":lifetime": millis(entry.lifetime),
+            ":retain": millis(entry.retain),
+            ":is_reported": operation.is_reported,
+            ":state": operation.state.as_str(),
+            ":is_blocked": operation.is_blocked,
+            ":next_at": entry.due_at.as_unix_millis(),
+            ":expires_at": operation.expires_at.as_unix_millis(),
+        },
+    )?;
+    entry.operation.number = work.connection.last_insert_rowid().cast_unsigned();
+    *work.counts.of(entry.operation.state) += 1;
+    Ok(entry)
+}
+
+const INSERT: &str = "
+    INSERT INTO operations (
+        id, client, accepted_key, fingerprint, kind, destination, summary, credential, backoff,
+        order_key, priority, trace_id, accepted_at_ms, lifetime_ms, retain_ms, is_reported,
+        idempotency_key, state, merges, sent, attempts, directed_waits, is_refreshed, is_blocked,
+        next_at_ms, expires_at_ms, fence, is_unreported, updated_at_ms)
+    VALUES (
+        :id, :client, :key, :fingerprint, :kind, :destination, :summary, :credential, :backoff,
+        :order_key, :priority, :trace_id, :accepted_at, :lifetime, :retain, :is_reported,
+        :key, :state, 0, 0, 0, 0, 0, :is_blocked,
+        :next_at, :expires_at, 0, 0, :accepted_at)";
+
+/// Writes an entry that was in the state `from` before.
+pub(super) fn update(
+    work: &mut Work<'_>,
+    from: OperationState,
+    entry: &Entry,
+) -> Result<(), SqliteError> {
+    let operation = &entry.operation;
+    let counters = operation.counters;
+    work.execute(
+        UPDATE,
+        named_params! {
+            ":number": operation.number,
+            ":key": operation.idempotency_key,
+            ":state": operation.state.as_str(),
+            ":reason": operation.state.reason().map(TerminalReason::as_str),
+            ":merges": operation.merges,
+            ":sent": counters.sent,
+            ":attempts": counters.attempts,
+            ":directed_waits": counters.directed_waits,
+            ":is_refreshed": counters.refreshed,
+            ":is_blocked": operation.is_blocked,
+            ":next_at": entry.due_at.as_unix_millis(),
+            ":expires_at": operation.expires_at.as_unix_millis(),
+            ":ended_at": operation.ended_at.map(WallTime::as_unix_millis),
+            ":retain_until": entry.retain_until.map(WallTime::as_unix_millis),
+            ":fence": entry.fence,
+            ":session": entry.lease.map(|lease| lease.session),
+            ":lease_until": entry.lease.map(|lease| lease.until.as_unix_millis()),
+            ":is_unreported": entry.is_unreported,
+            ":updated_at": entry.updated_at.as_unix_millis(),
+        },
+    )?;
+    let left = work.counts.of(from);
+    *left = left.saturating_sub(1);
+    *work.counts.of(operation.state) += 1;
+    Ok(())
+}
+
+const UPDATE: &str = "
+    UPDATE operations SET
+        idempotency_key = :key, state = :state, reason = :reason, merges = :merges, sent = :sent,
+        attempts = :attempts, directed_waits = :directed_waits, is_refreshed = :is_refreshed,
+        is_blocked = :is_blocked, next_at_ms = :next_at, expires_at_ms = :expires_at,
+        ended_at_ms = :ended_at, retain_until_ms = :retain_until, fence = :fence,
+        session = :session, lease_until_ms = :lease_until, is_unreported = :is_unreported,
+        updated_at_ms = :updated_at
+    WHERE number = :number";
+
+fn entry(row: &Row<'_>) -> Result<Entry, SqliteError> {
+    let time = |index| row.get(index).map(WallTime::from_unix_millis);
+    let optional_time = |index| -> rusqlite::Result<Option<WallTime>> {
+        let millis: Option<i64> = row.get(index)?;
+        Ok(millis.map(WallTime::from_unix_millis))
+    };
+    let word: String = row.get(18)?;
+    let reason: Option<String> = row.get(19)?;
+    let state = state(&word, reason.as_deref())?;
+    let due_at = time(26)?;
+    let lease = match (row.get(31)?, optional_time(32)?) {
+        (Some(session), Some(until)) => Some(HeldLease { session, until }),
+        _ => None,
+    };
+    let is_waiting = matches!(state, OperationState::Available | OperationState::Retryable);
+    Ok(Entry {
+        operation: StoredOperation {
+            number: row.get(0)?,
+            id: row.get(1)?,
+            client: row.get(2)?,
+            kind: row.get(5)?,
+            destination: row.get(6)?,
+            summary: row.get(7)?,
+            credential: row.get(8)?,
+            backoff: row.get(9)?,
+            order_key: row.get(10)?,
+            priority: row.get(11)?,
+            trace_id: row.get(12)?,
+            accepted_at: time(13)?,
+            is_reported: row.get(16)?,
+            idempotency_key: row.get(17)?,
+            state,
+            merges: row.get(20)?,
+            counters: Counters {
+                sent: row.get(21)?,
+                attempts: row.get(22)?,
+                directed_waits: row.get(23)?,
+                refreshed: row.get(24)?,
+            },
+            is_blocked: row.get(25)?,
+            next_at: is_waiting.then_some(due_at),
+            expires_at: time(27)?,
+            ended_at: optional_time(28)?,
+        },
+        accepted_key: row.get(3)?,
+        fingerprint: row.get(4)?,
+        due_at,
+        lifetime: length(row.get(14)?),
+        retain: length(row.get(15)?),
+        retain_until: optional_time(29)?,
+        fence: row.get(30)?,
+        lease,
+        is_unreported: row.get(33)?,
+        updated_at: time(34)?,
+    })
+}
+
+/// The state of a row.
+pub(super) fn state(word: &str, reason: Option<&str>) -> Result<OperationState, SqliteError> {
+    let failed = |reason: Option<&str>| {
+        let reason = reason.and_then(TerminalReason::named)?;
+        Some(OperationState::Failed(reason))
+    };
+    let state = match word {
+        "available" => Some(OperationState::Available),
+        "running" => Some(OperationState::Running),
+        "retryable" => Some(OperationState::Retryable),
+        "completed" => Some(OperationState::Completed),
+        "failed" => failed(reason),
+        "conflict" => Some(OperationState::Conflict),
+        "cancelled" => Some(OperationState::Cancelled),
+        _ => None,
+    };
+    state.ok_or_else(|| SqliteError::Row {
+        table: "operations",
+        reason: format!("`{word}` with the reason {reason:?} is no state of an operation"),
+    })
+}
+
+/// A length of time for a column, rounded up.
+fn millis(length: Duration) -> i64 {
+    i64::try_from(length.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)
+}
+
+fn length(millis: i64) -> Duration {
+    Duration::from_millis(u64::try_from(millis).unwrap_or(0))
+}
