@@ -10,8 +10,7 @@ mod define;
 mod kind;
 
 use std::fmt;
-use std::ops::Index;
-use std::slice;
+use std::ops::Deref;
 use std::str::FromStr;
 use std::time::Duration;
 use std::vec;
@@ -93,16 +92,14 @@ impl SettingErrors {
             Some(problems) => Err(problems),
         }
     }
+}
 
-    /// Every problem in its order.
-    pub fn iter(&self) -> slice::Iter<'_, SettingError> {
-        self.0.iter()
-    }
+/// Every problem in its order; there always is a first.
+impl Deref for SettingErrors {
+    type Target = [SettingError];
 
-    /// How many there are, at least 1.
-    #[expect(clippy::len_without_is_empty, reason = "it never is")]
-    pub fn len(&self) -> usize {
-        self.0.len()
+    fn deref(&self) -> &[SettingError] {
+        &self.0
     }
 }
 
@@ -126,30 +123,12 @@ impl From<SettingError> for SettingErrors {
     }
 }
 
-/// The problem at a place, counted from 0. There always is a first.
-impl Index<usize> for SettingErrors {
-    type Output = SettingError;
-
-    fn index(&self, index: usize) -> &SettingError {
-        &self.0[index]
-    }
-}
-
 impl IntoIterator for SettingErrors {
     type Item = SettingError;
     type IntoIter = vec::IntoIter<SettingError>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.0.into_vec().into_iter()
-    }
-}
-
-impl<'a> IntoIterator for &'a SettingErrors {
-    type Item = &'a SettingError;
-    type IntoIter = slice::Iter<'a, SettingError>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter()
     }
 }
 
@@ -274,7 +253,7 @@ mod tests {
              `growth` is `cubic`, expected `linear` or `double`"
         );
         assert_eq!((both.len(), &both[1]), (2, &growth));
-        assert!((&both).into_iter().eq([&base, &growth]));
+        assert!(both.iter().eq([&base, &growth]));
         assert!(both.into_iter().eq([base.clone(), growth]));
         assert_eq!(
             SettingErrors::from(base.clone()).to_string(),

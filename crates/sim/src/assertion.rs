@@ -17,7 +17,7 @@ use policy::setting;
 use policy::suggest::suggestion;
 use thiserror::Error;
 
-use crate::measure::{Named, Summary};
+use crate::measure::{FIGURES, Summary};
 
 /// Comparisons, all of which have to hold.
 ///
@@ -34,27 +34,15 @@ pub struct Assertion {
 
 impl Assertion {
     /// The names of all figures; `N` stands for an index from 0.
-    pub const NAMES: [&'static str; 19] = [
-        "goodput_ratio",
-        "goodput_ratio_settled",
-        "sent",
-        "accepted",
-        "refused",
-        "failed",
-        "refused_ratio",
-        "early_after_hint",
-        "bans",
-        "breaker_opened",
-        "max_queue",
-        "time_to_90_s",
-        "mean_latency_ms",
-        "p99_latency_ms",
-        "jain",
-        "outages[N].sent",
-        "outages[N].recovery_s",
-        "steps[N].at_s",
-        "steps[N].settle_s",
-    ];
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        let listed = [
+            "outages[N].sent",
+            "outages[N].recovery_s",
+            "steps[N].at_s",
+            "steps[N].settle_s",
+        ];
+        FIGURES.iter().map(|(name, ..)| *name).chain(listed)
+    }
 
     /// The comparisons that do not hold.
     pub fn failures(&self, summary: &Summary) -> Vec<FailedComparison> {
@@ -115,7 +103,8 @@ pub struct SyntaxError {
 #[derive(Clone, Debug, PartialEq)]
 struct Comparison {
     left: Operand,
-    operator: Operator,
+    /// Of [`OPERATORS`].
+    operator: usize,
     right: Operand,
 }
 
@@ -126,7 +115,7 @@ impl Comparison {
         let order = left
             .zip(right)
             .and_then(|(left, right)| left.partial_cmp(&right));
-        if order.is_some_and(|order| self.operator.holds(order)) {
+        if order.is_some_and(OPERATORS[self.operator].1) {
             return None;
         }
         let operands = [(&self.left, left), (&self.right, right)];
@@ -145,7 +134,8 @@ impl Comparison {
 
 impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} {}", self.left, self.operator.symbol(), self.right)
+        let (symbol, _) = OPERATORS[self.operator];
+        write!(f, "{} {symbol} {}", self.left, self.right)
     }
 }
 
@@ -177,81 +167,44 @@ impl fmt::Display for Operand {
     }
 }
 
-/// The name of a figure.
+/// The name of a figure, in a list with an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FigurePath {
-    Figure(&'static str),
-    Outage(usize, &'static str),
-    Step(usize, &'static str),
+struct FigurePath {
+    list: Option<(&'static str, usize)>,
+    name: &'static str,
 }
 
 impl FigurePath {
     fn value(self, summary: &Summary) -> Option<f64> {
-        let find = |row: &Vec<Named>, name: &str| {
-            let found = row.iter().find(|(known, _)| *known == name);
-            found.and_then(|(_, value)| *value)
-        };
-        match self {
-            Self::Figure(name) => summary.figure(name),
-            Self::Outage(index, name) => summary.outages.get(index).and_then(|row| find(row, name)),
-            Self::Step(index, name) => summary.steps.get(index).and_then(|row| find(row, name)),
+        match self.list {
+            None => summary.figure(self.name),
+            Some(("outages", index)) => summary.outage(index, self.name),
+            Some((_, index)) => summary.step(index, self.name),
         }
     }
 }
 
 impl fmt::Display for FigurePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Figure(name) => f.write_str(name),
-            Self::Outage(index, name) => write!(f, "outages[{index}].{name}"),
-            Self::Step(index, name) => write!(f, "steps[{index}].{name}"),
+        if let Some((list, index)) = self.list {
+            write!(f, "{list}[{index}].")?;
         }
+        f.write_str(self.name)
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Operator {
-    AtLeast,
-    AtMost,
-    Equal,
-    NotEqual,
-    Greater,
-    Less,
-}
+/// A comparison's symbol, and the orders of its two sides for which it holds.
+type Operator = (&'static str, fn(Ordering) -> bool);
 
-impl Operator {
-    /// In the order in which they are tried: `>=` before `>`.
-    const ALL: [Self; 6] = [
-        Self::AtLeast,
-        Self::AtMost,
-        Self::Equal,
-        Self::NotEqual,
-        Self::Greater,
-        Self::Less,
-    ];
-
-    const fn symbol(self) -> &'static str {
-        match self {
-            Self::AtLeast => ">=",
-            Self::AtMost => "<=",
-            Self::Equal => "==",
-            Self::NotEqual => "!=",
-            Self::Greater => ">",
-            Self::Less => "<",
-        }
-    }
-
-    fn holds(self, order: Ordering) -> bool {
-        match self {
-            Self::AtLeast => order.is_ge(),
-            Self::AtMost => order.is_le(),
-            Self::Equal => order.is_eq(),
-            Self::NotEqual => order.is_ne(),
-            Self::Greater => order.is_gt(),
-            Self::Less => order.is_lt(),
-        }
-    }
-}
+/// In the order in which they are tried: `>=` before `>`.
+const OPERATORS: [Operator; 6] = [
+    (">=", Ordering::is_ge),
+    ("<=", Ordering::is_le),
+    ("==", Ordering::is_eq),
+    ("!=", Ordering::is_ne),
+    (">", Ordering::is_gt),
+    ("<", Ordering::is_lt),
+];
 
 /// A position in the text, on a character boundary.
 struct Parser<'a> {
@@ -285,12 +238,10 @@ impl<'a> Parser<'a> {
         Err(self.error("`and` or the end"))
     }
 
-    fn operator(&mut self) -> Result<Operator, SyntaxError> {
+    fn operator(&mut self) -> Result<usize, SyntaxError> {
         self.skip_whitespace();
-        for operator in Operator::ALL {
-            if self.take(operator.symbol()) {
-                return Ok(operator);
-            }
+        if let Some(known) = OPERATORS.iter().position(|(symbol, _)| self.take(symbol)) {
+            return Ok(known);
         }
         let known = "`>=`, `<=`, `>`, `<`, `==` or `!=`";
         if self.rest().starts_with('=') {
@@ -311,29 +262,27 @@ impl<'a> Parser<'a> {
     fn path(&mut self) -> Result<FigurePath, SyntaxError> {
         let start = self.at;
         match self.word() {
-            "outages" => {
-                let index = self.index("outages")?;
-                let name = self.field(["sent", "recovery_s"])?;
-                Ok(FigurePath::Outage(index, name))
-            }
-            "steps" => {
-                let index = self.index("steps")?;
-                let name = self.field(["at_s", "settle_s"])?;
-                Ok(FigurePath::Step(index, name))
-            }
-            word => {
-                let known = Self::scalar_names().find(|name| *name == word);
-                known.map(FigurePath::Figure).ok_or_else(|| {
+            "outages" => self.listed("outages", ["sent", "recovery_s"]),
+            "steps" => self.listed("steps", ["at_s", "settle_s"]),
+            word => match FIGURES.iter().find(|(name, ..)| *name == word) {
+                Some((name, ..)) => Ok(FigurePath { list: None, name }),
+                None => {
                     self.at = start;
-                    self.error(expected_name(word))
-                })
-            }
+                    Err(self.error(expected_name(word)))
+                }
+            },
         }
     }
 
-    fn scalar_names() -> impl Iterator<Item = &'static str> {
-        let names = Assertion::NAMES.into_iter();
-        names.filter(|name| !name.contains('['))
+    fn listed(
+        &mut self,
+        list: &'static str,
+        names: [&'static str; 2],
+    ) -> Result<FigurePath, SyntaxError> {
+        Ok(FigurePath {
+            list: Some((list, self.index(list)?)),
+            name: self.field(names)?,
+        })
     }
 
     /// An index into a list: `[0]` is the first.
@@ -439,7 +388,7 @@ impl<'a> Parser<'a> {
 
 /// Suggests a name for a misspelt one or for its beginning.
 fn expected_name(word: &str) -> String {
-    let mut names: Vec<&str> = Parser::scalar_names().collect();
+    let mut names: Vec<&str> = FIGURES.iter().map(|(name, ..)| *name).collect();
     names.extend(["outages", "steps"]);
     let completed = || names.iter().copied().find(|name| name.starts_with(word));
     match suggestion(word, &names).or_else(completed) {
@@ -603,7 +552,8 @@ mod tests {
         let scenario = Shipped::find("o7").unwrap().scenario();
         let summary = Summary::of(&simulate(&scenario, 1));
         let names: Vec<&str> = summary.figures.iter().map(|(name, _)| *name).collect();
-        assert_eq!(names, Parser::scalar_names().collect::<Vec<_>>());
+        let known: Vec<&str> = FIGURES.iter().map(|(name, ..)| *name).collect();
+        assert_eq!(names, known);
         let assertion: Assertion = "outages[0].sent > 0".parse().unwrap();
         assert_eq!(assertion.failures(&summary), []);
     }

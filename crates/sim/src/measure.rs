@@ -16,7 +16,9 @@ use std::time::Duration;
 use policy::time::Timestamp;
 
 pub use capacity::Capacity;
-pub use figures::{FailureCost, Figures, Named, OutageFigures, StepFigures, Summary, is_count};
+pub use figures::{
+    FIGURES, FailureCost, Figures, Named, OutageFigures, StepFigures, Summary, Unit, is_count,
+};
 pub(crate) use series::SeriesRecorder;
 pub use series::{Band, ClientSeries, Series, Slice};
 

@@ -1,7 +1,6 @@
 //! From a request to its response.
 
 use std::convert::Infallible;
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,16 +44,9 @@ pub(super) struct MockRequest<'a> {
 }
 
 /// The connection is reset instead of a response.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("reset as decided")]
 pub(super) struct ConnectionReset;
-
-impl fmt::Display for ConnectionReset {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("reset as decided")
-    }
-}
-
-impl std::error::Error for ConnectionReset {}
 
 pub(super) async fn handle(
     connection: Arc<Connection>,

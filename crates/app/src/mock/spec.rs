@@ -4,7 +4,10 @@
 //! a fixed window (`600/1m`). `bucket` or `window` in front makes it explicit.
 //!
 //! The default burst is the tokens of one second, at least 1.
+//!
+//! The error of every function is what was expected instead.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use policy::duration::{self, Exact};
@@ -24,10 +27,6 @@ use crate::settings::Size;
 /// let kind = spec::limit("50/s burst 10").unwrap().kind();
 /// assert_eq!(kind, Kind::Bucket { rate: 50.0, burst: 10.0 });
 /// ```
-///
-/// # Errors
-///
-/// What was expected instead.
 pub fn limit(text: &str) -> Result<Limit, String> {
     let words: Vec<&str> = text.split_whitespace().collect();
     match words.as_slice() {
@@ -46,94 +45,46 @@ pub fn limit(text: &str) -> Result<Limit, String> {
 const A_LIMIT: &str = "a token bucket such as `50/s burst 10`, a fixed window such as `600/1m`, \
                        or slots such as `slots 20 100ms queue 200`";
 
-/// A limit as written: what is left out has a default in a limit, and is kept by a step.
+/// A limit as written.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Limit(Written);
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Written {
-    Bucket {
-        rate: f64,
-        burst: Option<f64>,
-    },
-    Window {
-        quota: u64,
-        period: Duration,
-        phase: Option<Duration>,
-    },
-    Slots {
-        slots: u32,
-        service: Duration,
-        queue: Option<u32>,
-    },
+pub struct Limit {
+    kind: Kind,
+    /// Whether its burst, phase or queue was left out: `kind` has the default, and a step keeps
+    /// that of the limit before.
+    is_partial: bool,
 }
 
 impl Limit {
     /// The limit, with defaults for what is left out.
     pub fn kind(self) -> Kind {
-        match self.0 {
-            Written::Bucket { rate, burst } => Kind::Bucket {
-                rate,
-                burst: burst.unwrap_or_else(|| rate.max(1.0)),
-            },
-            Written::Window {
-                quota,
-                period,
-                phase,
-            } => Kind::Window {
-                quota,
-                period,
-                phase: phase.unwrap_or_default(),
-            },
-            Written::Slots {
-                slots,
-                service,
-                queue,
-            } => Kind::Slots {
-                slots,
-                service,
-                queue: queue.unwrap_or(DEFAULT_QUEUE),
-            },
-        }
+        self.kind
     }
 
     /// `before` changed to this; `None` if the kind, the period or the phase differs.
     fn after(self, before: Kind) -> Option<Kind> {
-        match (self.0, before) {
+        let mut kind = self.kind;
+        match (&mut kind, before) {
             // There is no burst to keep.
-            (Written::Bucket { .. }, UNLIMITED) => Some(self.kind()),
-            (Written::Bucket { rate, burst }, Kind::Bucket { burst: before, .. }) => {
-                Some(Kind::Bucket {
-                    rate,
-                    burst: burst.unwrap_or(before),
-                })
+            (Kind::Bucket { .. }, UNLIMITED) => {}
+            (Kind::Bucket { burst, .. }, Kind::Bucket { burst: before, .. }) => {
+                *burst = if self.is_partial { before } else { *burst };
             }
             (
-                Written::Window {
-                    quota,
-                    period: written,
-                    phase: None,
-                },
                 Kind::Window { period, phase, .. },
-            ) if written == period => Some(Kind::Window {
-                quota,
-                period,
-                phase,
-            }),
-            (
-                Written::Slots {
-                    slots,
-                    service,
-                    queue,
+                Kind::Window {
+                    period: same,
+                    phase: before,
+                    ..
                 },
-                Kind::Slots { queue: before, .. },
-            ) => Some(Kind::Slots {
-                slots,
-                service,
-                queue: queue.unwrap_or(before),
-            }),
-            _ => None,
+            ) if *period == same && self.is_partial => {
+                *phase = before;
+            }
+            (Kind::Slots { queue, .. }, Kind::Slots { queue: before, .. }) => {
+                *queue = if self.is_partial { before } else { *queue };
+            }
+            _ => return None,
         }
+        Some(kind)
     }
 }
 
@@ -143,12 +94,7 @@ const DEFAULT_QUEUE: u32 = 100;
 fn bucket(amount: &str, rest: &[&str]) -> Result<Limit, String> {
     let (count, per) = amount.split_once('/').ok_or(A_LIMIT)?;
     let expected = "a rate above 0 and up to 1000000 per second, such as `50/s` or `30/m`";
-    let per = if is_bare_unit(per) {
-        duration::parse(&format!("1{per}"))
-    } else {
-        duration::parse(per)
-    };
-    let per = per.map_err(|_| expected)?;
+    let per = duration::parse(&with_number(per)).map_err(|_| expected)?;
     let rate = number(count).ok_or(expected)? / per.as_secs_f64();
     if !(rate > 0.0 && rate <= 1e6) {
         return Err(expected.to_owned());
@@ -158,7 +104,13 @@ fn bucket(amount: &str, rest: &[&str]) -> Result<Limit, String> {
         ["burst", burst] => Some(burst_of(burst)?),
         _ => return Err("nothing after the rate but `burst N`, as in `50/s burst 10`".to_owned()),
     };
-    Ok(Limit(Written::Bucket { rate, burst }))
+    Ok(Limit {
+        kind: Kind::Bucket {
+            rate,
+            burst: burst.unwrap_or_else(|| rate.max(1.0)),
+        },
+        is_partial: burst.is_none(),
+    })
 }
 
 fn burst_of(text: &str) -> Result<f64, String> {
@@ -170,36 +122,26 @@ fn window(amount: &str, rest: &[&str]) -> Result<Limit, String> {
     let (quota, period) = amount.split_once('/').ok_or(A_LIMIT)?;
     let quota = setting::whole(quota, 1, 1_000_000_000)
         .map_err(|expected| format!("{expected} per window, as in `600/1m`"))?;
-    let period = if is_bare_unit(period) {
-        setting::positive(&format!("1{period}"))
-    } else {
-        setting::positive(period)
+    let period = setting::positive(&with_number(period))
+        .map_err(|_| "a window with a length, as in `600/1m` or `300/10s`")?;
+    let no_burst =
+        "a window without a burst; a token bucket has a bare unit, as in `50/s burst 10`";
+    let only_phase = "nothing after the window but `phase DURATION`, as in `600/1m phase 20s`";
+    let after = |expected| format!("{expected} after `phase`, as in `600/1m phase 20s`");
+    let phase = match rest {
+        [] => None,
+        ["phase", phase] => Some(duration::parse(phase).map_err(after)?),
+        ["burst", ..] => return Err(no_burst.to_owned()),
+        _ => return Err(only_phase.to_owned()),
     };
-    let period = period.map_err(|_| "a window with a length, as in `600/1m` or `300/10s`")?;
-    let phase =
-        match rest {
-            [] => None,
-            ["phase", phase] => Some(duration::parse(phase).map_err(|expected| {
-                format!("{expected} after `phase`, as in `600/1m phase 20s`")
-            })?),
-            ["burst", ..] => {
-                return Err(
-                "a window without a burst; a token bucket has a bare unit, as in `50/s burst 10`"
-                    .to_owned(),
-            );
-            }
-            _ => {
-                return Err(
-                    "nothing after the window but `phase DURATION`, as in `600/1m phase 20s`"
-                        .to_owned(),
-                );
-            }
-        };
-    Ok(Limit(Written::Window {
-        quota,
-        period,
-        phase,
-    }))
+    Ok(Limit {
+        kind: Kind::Window {
+            quota,
+            period,
+            phase: phase.unwrap_or_default(),
+        },
+        is_partial: phase.is_none(),
+    })
 }
 
 fn slots(words: &[&str]) -> Result<Limit, String> {
@@ -219,11 +161,23 @@ fn slots(words: &[&str]) -> Result<Limit, String> {
             format!("{expected} after `queue`, as in `slots 20 100ms queue 200`")
         })
     });
-    Ok(Limit(Written::Slots {
-        slots,
-        service,
-        queue: queue.transpose()?,
-    }))
+    let queue = queue.transpose()?;
+    Ok(Limit {
+        kind: Kind::Slots {
+            slots,
+            service,
+            queue: queue.unwrap_or(DEFAULT_QUEUE),
+        },
+        is_partial: queue.is_none(),
+    })
+}
+
+/// A duration of which the number may be left out: `s` is `1s`.
+fn with_number(duration: &str) -> Cow<'_, str> {
+    match is_bare_unit(duration) {
+        true => format!("1{duration}").into(),
+        false => duration.into(),
+    }
 }
 
 /// `s` and not `1s`.
@@ -240,10 +194,6 @@ fn number(text: &str) -> Option<f64> {
 }
 
 /// Parses a step, a change of the limit: `60s=20/s`.
-///
-/// # Errors
-///
-/// What was expected instead.
 pub fn step(text: &str) -> Result<(Duration, Limit), String> {
     let expected = "a time and the limit from then on, as in `60s=20/s`";
     let (at, to) = text.split_once('=').ok_or(expected)?;
@@ -284,10 +234,6 @@ pub fn steps(first: Kind, written: &[(Duration, Limit)]) -> Result<Vec<Step>, (u
 
 /// Parses an outage: `60s..90s`, or `60s..90s=503` for responses with a status. `timeout_share` of
 /// its requests get no response; the default is 0.5, with a status 0.
-///
-/// # Errors
-///
-/// What was expected instead.
 pub fn outage(text: &str, timeout_share: Option<f64>) -> Result<Outage, String> {
     const EXPECTED: &str = "two times, as in `60s..90s`, or with a status, as in `60s..90s=503`";
     let (times, status) = match text.split_once('=') {
@@ -338,10 +284,6 @@ pub fn outages(written: Vec<Outage>) -> Result<Vec<Outage>, (usize, String)> {
 }
 
 /// Parses a ban: `5 in 30s for 60s`.
-///
-/// # Errors
-///
-/// What was expected instead.
 pub fn ban(text: &str) -> Result<Ban, String> {
     let expected = "how many refusals in what time ban for how long, as in `5 in 30s for 60s`";
     let words: Vec<&str> = text.split_whitespace().collect();
@@ -356,10 +298,6 @@ pub fn ban(text: &str) -> Result<Ban, String> {
 }
 
 /// Parses a share from 0 to 1, such as `0.03` or `3%`.
-///
-/// # Errors
-///
-/// What was expected instead.
 pub fn share(text: &str) -> Result<f64, String> {
     let share = match text.strip_suffix('%') {
         Some(percent) => number(percent.trim_end()).map(|percent| percent / 100.0),
@@ -370,10 +308,6 @@ pub fn share(text: &str) -> Result<f64, String> {
 }
 
 /// Parses a length in bytes, `128` or `64KiB`, of at most 64 MiB: the body is held in memory.
-///
-/// # Errors
-///
-/// What was expected instead.
 pub fn size(text: &str) -> Result<usize, String> {
     const MAX: usize = 64 << 20;
     let bytes = match text.parse() {
@@ -386,10 +320,6 @@ pub fn size(text: &str) -> Result<usize, String> {
 }
 
 /// Parses the spread of latencies, as in a scenario.
-///
-/// # Errors
-///
-/// What was expected instead.
 pub fn spread(text: &str) -> Result<f64, String> {
     let spread = number(text).filter(|spread| (0.0..=5.0).contains(spread));
     spread.ok_or_else(|| "a number from 0 to 5".to_owned())

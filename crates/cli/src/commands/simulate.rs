@@ -225,7 +225,7 @@ fn assertions(flags: &[String]) -> Result<Vec<Assertion>, Failure> {
     if errors.is_empty() {
         return Ok(assertions);
     }
-    let names = Assertion::NAMES.join(", ");
+    let names = Assertion::names().collect::<Vec<_>>().join(", ");
     let hint =
         format!("an assertion is `FIGURE OPERATOR NUMBER`, joined by `and`; figures are {names}");
     Err(Failure::usage(errors, hint))

@@ -117,7 +117,9 @@ impl AttemptResult {
         let headers = response.headers();
         let readable = Response {
             status: response.status,
-            headers: headers.iter(),
+            headers: headers
+                .iter()
+                .map(|(name, value)| (*name, value.as_bytes())),
             body: b"",
         };
         let hint = hint::read(&readable, None);

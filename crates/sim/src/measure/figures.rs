@@ -164,6 +164,16 @@ impl Summary {
         value(&self.figures, name)
     }
 
+    /// The figure of this name of an outage, counted from 0.
+    pub fn outage(&self, index: usize, name: &str) -> Option<f64> {
+        value(self.outages.get(index)?, name)
+    }
+
+    /// The figure of this name of a step, counted from 0.
+    pub fn step(&self, index: usize, name: &str) -> Option<f64> {
+        value(self.steps.get(index)?, name)
+    }
+
     fn combined(runs: &[Self], combine: impl Fn(&[f64]) -> f64) -> Self {
         let column = |part: &dyn Fn(&Self) -> &[Named]| -> Vec<Named> {
             let first = runs.first().map_or(&[] as &[Named], part);
@@ -192,18 +202,82 @@ impl Summary {
 
 /// Is this figure of a run always a whole number?
 pub fn is_count(name: &str) -> bool {
-    COUNTS.contains(&name)
+    let mut figures = FIGURES.iter();
+    figures.any(|(known, unit, _)| *known == name && *unit == Unit::Count)
 }
 
-const COUNTS: [&str; 8] = [
-    "sent",
-    "accepted",
-    "refused",
-    "failed",
-    "early_after_hint",
-    "bans",
-    "breaker_opened",
-    "max_queue",
+/// How the value of a figure is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// A share, in per cent.
+    Share,
+    /// A count.
+    Count,
+    /// A time in seconds.
+    Seconds,
+    /// A time in milliseconds.
+    Milliseconds,
+    /// From 0 to 1, with three decimals.
+    Index,
+}
+
+/// Every figure that is one number, in display order: its name, its unit and what it means.
+pub const FIGURES: [(&str, Unit, &str); 15] = [
+    (
+        "goodput_ratio",
+        Unit::Share,
+        "Accepted requests over the upstream's capacity.",
+    ),
+    (
+        "goodput_ratio_settled",
+        Unit::Share,
+        "The same from 60 s on, when the limit should be known.",
+    ),
+    ("sent", Unit::Count, "Requests sent."),
+    ("accepted", Unit::Count, "Responses with 2xx or 3xx."),
+    ("refused", Unit::Count, "Responses with 429, 403 or 503."),
+    (
+        "failed",
+        Unit::Count,
+        "Everything else: 500s, refused connections, timeouts.",
+    ),
+    ("refused_ratio", Unit::Share, "Refused over sent."),
+    (
+        "early_after_hint",
+        Unit::Count,
+        "Requests sent before the end of a wait that the server had named.",
+    ),
+    (
+        "bans",
+        Unit::Count,
+        "How often the upstream banned a client.",
+    ),
+    ("breaker_opened", Unit::Count, "How often a breaker opened."),
+    (
+        "max_queue",
+        Unit::Count,
+        "The longest queue at the upstream, if it has one.",
+    ),
+    (
+        "time_to_90_s",
+        Unit::Seconds,
+        "Time until 90 % of the capacity was used.",
+    ),
+    (
+        "mean_latency_ms",
+        Unit::Milliseconds,
+        "From sending to response, accepted requests from 60 s on: mean.",
+    ),
+    (
+        "p99_latency_ms",
+        Unit::Milliseconds,
+        "The same: 99th percentile.",
+    ),
+    (
+        "jain",
+        Unit::Index,
+        "Fairness among clients from 100 s on; 1 is equal.",
+    ),
 ];
 
 fn value(figures: &[Named], name: &str) -> Option<f64> {

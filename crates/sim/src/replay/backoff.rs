@@ -21,12 +21,11 @@ use policy::random::Random;
 use policy::time::Timestamp;
 
 use super::at::Timeline;
-use super::attempt::Attempt;
 use super::event::Event;
 use super::explain;
-use super::hint::millis;
 use super::object::Object;
 use super::problem::Problem;
+use super::response::{Attempt, millis};
 use super::{Replay, ReplayOptions, SettingProblem, built};
 
 /// Builds the settings from a preset, the section of its name, and what was written over both. A

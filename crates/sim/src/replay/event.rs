@@ -4,7 +4,6 @@
 //! Other fields are ignored: traces carry notes. A field that is null counts as missing; one that
 //! is given twice is a bad line.
 
-mod kinds;
 mod raw;
 
 use std::borrow::Cow;
@@ -12,57 +11,41 @@ use std::time::Duration;
 
 use policy::hint::Response;
 use policy::outcome::{Failure, Phase};
+use policy::rules::Class;
 use policy::time::WallTime;
-use serde::Deserialize;
 use serde_json::value::RawValue;
 
-pub(super) use self::kinds::{FinishResult, ProtectionEvent, QueueEvent};
-use self::raw::{Headers, bytes, text, whole};
+use self::raw::{Headers, bytes, lossy, text, whole};
 use super::at::{At, Timeline, scaled};
 use super::problem::Problem;
 use super::rfc3339;
 
-#[derive(Debug, Deserialize)]
-pub(super) struct Event<'a> {
-    #[serde(borrow)]
-    at: Option<&'a RawValue>,
-    #[serde(borrow)]
-    now: Option<&'a RawValue>,
-    #[serde(borrow)]
-    acquire: Option<&'a RawValue>,
-    #[serde(borrow)]
-    settle: Option<&'a RawValue>,
-    #[serde(borrow)]
-    attempt: Option<&'a RawValue>,
-    #[serde(borrow)]
-    status: Option<&'a RawValue>,
-    #[serde(borrow)]
-    failure: Option<&'a RawValue>,
-    #[serde(borrow)]
-    latency_ms: Option<&'a RawValue>,
-    #[serde(borrow)]
-    headers: Option<&'a RawValue>,
-    #[serde(borrow)]
-    body: Option<&'a RawValue>,
-    #[serde(borrow)]
-    result: Option<&'a RawValue>,
-    #[serde(borrow)]
-    text: Option<&'a RawValue>,
-    #[serde(borrow)]
-    ask: Option<&'a RawValue>,
-    #[serde(borrow)]
-    start: Option<&'a RawValue>,
-    #[serde(borrow)]
-    finish: Option<&'a RawValue>,
-    #[serde(borrow)]
-    success: Option<&'a RawValue>,
-    #[serde(borrow)]
-    enable: Option<&'a RawValue>,
-    #[serde(borrow)]
-    job: Option<&'a RawValue>,
-    #[serde(borrow)]
-    progress: Option<&'a RawValue>,
-}
+/// Every field that any policy reads.
+const FIELDS: [&str; 19] = [
+    "at",
+    "now",
+    "acquire",
+    "settle",
+    "attempt",
+    "status",
+    "failure",
+    "latency_ms",
+    "headers",
+    "body",
+    "result",
+    "text",
+    "ask",
+    "start",
+    "finish",
+    "success",
+    "enable",
+    "job",
+    "progress",
+];
+
+/// The fields of [`FIELDS`] that a line has; `None` for null.
+#[derive(Debug)]
+pub(super) struct Event<'a>(Vec<(&'static str, Option<&'a RawValue>)>);
 
 /// The result of an attempt: exactly one of `status` and `failure`.
 #[derive(Debug)]
@@ -90,6 +73,41 @@ pub(super) enum GateEvent<'a> {
     Settle(u64),
 }
 
+/// An event of the failure queue: exactly one of `result`, `text` and `ask`.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum QueueEvent<'a> {
+    /// An attempt ended in this class.
+    Result(Class),
+    /// An attempt ended with this text.
+    Text(Cow<'a, str>),
+    /// No result: only the wait is asked for.
+    Ask,
+}
+
+/// An event of protection: exactly one of `start`, `finish`, `enable` and `ask`.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum ProtectionEvent {
+    /// The attempt with this number starts.
+    Start(u64),
+    /// The attempt with this number ends.
+    Finish(u64),
+    /// A person enables the endpoint.
+    Enable,
+    /// Only the state is asked for.
+    Ask,
+}
+
+/// The result of an attempt through an endpoint.
+#[derive(Debug)]
+pub(super) enum FinishResult<'a> {
+    /// A success.
+    Success,
+    /// A response, whose status may be unknown.
+    Response(Option<u16>, EventResponse<'a>),
+    /// No response.
+    Failed(Failure),
+}
+
 impl<'a> Event<'a> {
     pub(super) fn read(line: &'a str) -> Result<Self, Problem> {
         match line.bytes().find(|byte| !byte.is_ascii_whitespace()) {
@@ -101,7 +119,7 @@ impl<'a> Event<'a> {
 
     /// The event's time, if it has one.
     pub(super) fn at(&self) -> Result<Option<At<'a>>, Problem> {
-        self.at.map(At::read).transpose()
+        self.field("at").map(At::read).transpose()
     }
 
     /// The event's time, where there must be one.
@@ -118,167 +136,210 @@ impl<'a> Event<'a> {
 
     /// Calendar time, against which dates in hints are read.
     pub(super) fn now(&self) -> Result<Option<WallTime>, Problem> {
-        let Some(value) = self.now else {
-            return Ok(None);
-        };
-        let expected = || {
-            Problem::value(
-                "now",
-                value,
-                "a time as in RFC 3339",
-                "write it as `\"2026-11-15T06:00:00Z\"`",
-            )
-        };
-        let text = text(value).ok_or_else(expected)?;
-        rfc3339::parse(&text).map(Some).ok_or_else(expected)
+        let hint = "write it as `\"2026-11-15T06:00:00Z\"`";
+        self.value("now", "a time as in RFC 3339", hint, |value| {
+            rfc3339::parse(&text(value)?)
+        })
     }
 
     pub(super) fn gate_event(&self) -> Result<GateEvent<'a>, Problem> {
-        match (self.acquire, self.settle) {
-            (Some(key), None) => Ok(GateEvent::Acquire(text(key).ok_or_else(|| {
-                Problem::value("acquire", key, "a key, as a string", GATE_EVENTS)
-            })?)),
-            (None, Some(number)) => Ok(GateEvent::Settle(whole(number).ok_or_else(|| {
-                let expected = "the number of an acquire line, from 1";
-                Problem::value("settle", number, expected, GATE_EVENTS)
-            })?)),
-            (Some(_), Some(_)) => Err(Problem::new(
-                "has both `acquire` and `settle`, expected one of them",
-                GATE_EVENTS,
-            )),
-            (None, None) => Err(Problem::new(
-                "has neither `acquire` nor `settle`, expected one of them",
-                GATE_EVENTS,
-            )),
-        }
+        let (name, value) = self.one_of(&["acquire", "settle"], GATE_EVENTS)?;
+        let (event, expected) = match name {
+            "acquire" => (text(value).map(GateEvent::Acquire), "a key, as a string"),
+            _ => (
+                whole(value).map(GateEvent::Settle),
+                "the number of an acquire line, from 1",
+            ),
+        };
+        event.ok_or_else(|| Problem::value(name, value, expected, GATE_EVENTS))
     }
 
     /// Which send of an item this is, from 1, if the event says so.
     pub(super) fn attempt(&self) -> Result<Option<u32>, Problem> {
-        let Some(value) = self.attempt else {
-            return Ok(None);
-        };
-        let number = whole(value).and_then(|number| u32::try_from(number).ok());
-        let number = number.filter(|number| *number > 0).ok_or_else(|| {
-            Problem::value(
-                "attempt",
-                value,
-                "a whole number from 1 to 4294967295",
-                "`attempt` says which send this is; leave it out to have it counted",
-            )
-        })?;
-        Ok(Some(number))
+        let expected = "a whole number from 1 to 4294967295";
+        let hint = "`attempt` says which send this is; leave it out to have it counted";
+        self.value("attempt", expected, hint, |value| {
+            let number = u32::try_from(whole(value)?).ok();
+            number.filter(|number| *number > 0)
+        })
     }
 
     /// How long the attempt took, if the event says so.
     pub(super) fn latency(&self) -> Result<Option<Duration>, Problem> {
-        let Some(value) = self.latency_ms else {
-            return Ok(None);
-        };
-        let nanos = scaled(value.get(), 6).ok_or_else(|| {
-            Problem::value(
-                "latency_ms",
-                value,
-                "milliseconds, 0 or more",
-                "leave it out to have it counted from the admission",
-            )
-        })?;
-        Ok(Some(Duration::from_nanos(nanos)))
+        let hint = "leave it out to have it counted from the admission";
+        self.value("latency_ms", "milliseconds, 0 or more", hint, |value| {
+            scaled(value.get(), 6).map(Duration::from_nanos)
+        })
     }
 
     pub(super) fn attempt_result(&self) -> Result<EventResult<'a>, Problem> {
-        match (self.status, self.failure) {
-            (Some(status), None) => Ok(EventResult::Response(self.response(read_status(status)?)?)),
-            (None, Some(failure)) => Ok(EventResult::Failed(read_failure(failure)?)),
-            (Some(_), Some(_)) => Err(Problem::new(
-                "has both `status` and `failure`, expected one of them",
-                REPLIES,
-            )),
-            (None, None) => Err(Problem::new(
-                "has neither `status` nor `failure`, expected one of them",
-                REPLIES,
-            )),
+        self.one_of(&["status", "failure"], REPLIES)?;
+        match self.failure()? {
+            Some(failure) => Ok(EventResult::Failed(failure)),
+            None => self.any_response().map(EventResult::Response),
         }
     }
 
     /// The answer, where its status does not matter: 200 if there is none.
     pub(super) fn any_response(&self) -> Result<EventResponse<'a>, Problem> {
-        self.response(self.status.map_or(Ok(200), read_status)?)
+        self.response(self.status()?.unwrap_or(200))
+    }
+
+    pub(super) fn queue_event(&self) -> Result<QueueEvent<'a>, Problem> {
+        match self.one_of(&["result", "text", "ask"], QUEUE_EVENTS)? {
+            ("result", value) => read_result(value).map(QueueEvent::Result),
+            ("text", value) => read_text(value).map(QueueEvent::Text),
+            (name, value) => is_true(name, value, QUEUE_EVENTS).map(|()| QueueEvent::Ask),
+        }
+    }
+
+    pub(super) fn protection_event(&self) -> Result<ProtectionEvent, Problem> {
+        let number = |name, value| {
+            let expected = "the number of an attempt";
+            whole(value).ok_or_else(|| Problem::value(name, value, expected, ENDPOINT_EVENTS))
+        };
+        match self.one_of(&["start", "finish", "enable", "ask"], ENDPOINT_EVENTS)? {
+            (name @ "start", value) => number(name, value).map(ProtectionEvent::Start),
+            (name @ "finish", value) => number(name, value).map(ProtectionEvent::Finish),
+            (name, value) => {
+                is_true(name, value, ENDPOINT_EVENTS)?;
+                Ok(match name {
+                    "enable" => ProtectionEvent::Enable,
+                    _ => ProtectionEvent::Ask,
+                })
+            }
+        }
+    }
+
+    /// The result of an attempt through an endpoint: with `success`, `status`, `failure` or only
+    /// `text`.
+    pub(super) fn finish_result(&self) -> Result<FinishResult<'a>, Problem> {
+        let success = self.value("success", "`true` or `false`", ENDINGS, |value| {
+            value.get().parse().ok()
+        });
+        let claims_success = success? == Some(true);
+        let status = self.status()?;
+        let contradiction = match (claims_success, status, self.field("failure")) {
+            (_, Some(_), Some(_)) => "has both `status` and `failure`, expected one of them",
+            (true, Some(400..), None) | (true, None, Some(_)) => {
+                "has `success` and an error, expected one of them"
+            }
+            (true, _, None) => return Ok(FinishResult::Success),
+            (false, None, None) if self.field("text").is_none() => {
+                "has none of `status`, `text`, `failure` and `success`, expected how it ended"
+            }
+            (false, ..) => {
+                return Ok(match self.failure()? {
+                    Some(failure) => FinishResult::Failed(failure),
+                    None => {
+                        FinishResult::Response(status, self.response(status.unwrap_or_default())?)
+                    }
+                });
+            }
+        };
+        Err(Problem::new(contradiction, ENDINGS))
+    }
+
+    /// The text, if there is one.
+    pub(super) fn words(&self) -> Result<Option<Cow<'a, str>>, Problem> {
+        self.field("text").map(read_text).transpose()
+    }
+
+    /// The job's status as its server calls it.
+    pub(super) fn job(&self) -> Result<Option<Cow<'a, str>>, Problem> {
+        self.value("job", "a word, as a string", JOBS, text)
+    }
+
+    /// The job's progress in per cent.
+    pub(super) fn progress(&self) -> Result<Option<f64>, Problem> {
+        self.value("progress", "a number of per cent", JOBS, |value| {
+            let number = value.get().parse().ok();
+            number.filter(|number: &f64| number.is_finite())
+        })
+    }
+
+    fn status(&self) -> Result<Option<u16>, Problem> {
+        let expected = "a whole number from 100 to 999";
+        self.value("status", expected, REPLIES, |value| {
+            let status = u16::try_from(whole(value)?).ok();
+            status.filter(|status| (100..=999).contains(status))
+        })
+    }
+
+    fn failure(&self) -> Result<Option<Failure>, Problem> {
+        let expected = "`connect`, `timeout`, `reset`, `dns` or `tls`";
+        self.value("failure", expected, REPLIES, |value| match &*text(value)? {
+            "connect" => Some(Failure::Connect),
+            "timeout" => Some(Failure::Timeout),
+            "reset" => Some(Failure::Reset),
+            "dns" => Some(Failure::Dns),
+            "tls" => Some(Failure::Tls),
+            _ => None,
+        })
     }
 
     fn response(&self, status: u16) -> Result<EventResponse<'a>, Problem> {
+        let headers = self.field("headers").map(Headers::read).transpose()?;
+        let body = self.field("body").map(read_body).transpose()?;
         Ok(EventResponse {
             status,
-            headers: self
-                .headers
-                .map(Headers::read)
-                .transpose()?
-                .unwrap_or_default(),
-            body: self.body.map(read_body).transpose()?.unwrap_or_default(),
+            headers: headers.unwrap_or_default(),
+            body: body.unwrap_or_default(),
         })
+    }
+
+    fn field(&self, name: &str) -> Option<&'a RawValue> {
+        let found = self.0.iter().find(|(known, _)| *known == name);
+        found.and_then(|(_, value)| *value)
+    }
+
+    /// The value of a field, if it has one.
+    fn value<T>(
+        &self,
+        name: &str,
+        expected: &str,
+        hint: &'static str,
+        read: impl FnOnce(&'a RawValue) -> Option<T>,
+    ) -> Result<Option<T>, Problem> {
+        let Some(value) = self.field(name) else {
+            return Ok(None);
+        };
+        let read = read(value);
+        read.map(Some)
+            .ok_or_else(|| Problem::value(name, value, expected, hint))
+    }
+
+    /// The one field of several that the event has.
+    fn one_of<'f>(
+        &self,
+        names: &[&'f str],
+        hint: &'static str,
+    ) -> Result<(&'f str, &'a RawValue), Problem> {
+        let mut given = names
+            .iter()
+            .filter_map(|name| Some((*name, self.field(name)?)));
+        let what = match (given.next(), given.next(), names) {
+            (Some(only), None, _) => return Ok(only),
+            (Some((one, _)), Some((other, _)), _) => format!("both `{one}` and `{other}`"),
+            (None, _, [one, other]) => format!("neither `{one}` nor `{other}`"),
+            (None, ..) => format!("none of `{}`", names.join("`, `")),
+        };
+        Err(Problem::new(
+            format!("has {what}, expected one of them"),
+            hint,
+        ))
     }
 }
 
 impl EventResponse<'_> {
     /// The answer as hints and verdicts read it.
     pub(super) fn response(&self) -> Response<'_, impl Iterator<Item = (&str, &[u8])> + Clone> {
+        let headers = self.headers.0.iter();
         Response {
             status: self.status,
-            headers: self
-                .headers
-                .0
-                .iter()
-                .map(|(name, value)| (&**name, &**value)),
+            headers: headers.map(|(name, value)| (&**name, &**value)),
             body: &self.body,
         }
-    }
-}
-
-/// The one field of several that the event has.
-fn one_of<'f, 'a>(
-    fields: &[(&'f str, Option<&'a RawValue>)],
-    hint: &'static str,
-) -> Result<(&'f str, &'a RawValue), Problem> {
-    let mut given = fields
-        .iter()
-        .filter_map(|&(name, value)| Some((name, value?)));
-    match (given.next(), given.next()) {
-        (Some(only), None) => Ok(only),
-        (Some((one, _)), Some((other, _))) => Err(Problem::new(
-            format!("has both `{one}` and `{other}`, expected one of them"),
-            hint,
-        )),
-        (None, _) => {
-            let names: Vec<_> = fields.iter().map(|(name, _)| format!("`{name}`")).collect();
-            let names = names.join(", ");
-            Err(Problem::new(
-                format!("has none of {names}, expected one of them"),
-                hint,
-            ))
-        }
-    }
-}
-
-fn read_status(value: &RawValue) -> Result<u16, Problem> {
-    whole(value)
-        .and_then(|status| u16::try_from(status).ok())
-        .filter(|status| (100..=999).contains(status))
-        .ok_or_else(|| Problem::value("status", value, "a whole number from 100 to 999", REPLIES))
-}
-
-fn read_failure(value: &RawValue) -> Result<Failure, Problem> {
-    match text(value).as_deref() {
-        Some("connect") => Ok(Failure::Connect),
-        Some("timeout") => Ok(Failure::Timeout),
-        Some("reset") => Ok(Failure::Reset),
-        Some("dns") => Ok(Failure::Dns),
-        Some("tls") => Ok(Failure::Tls),
-        _ => Err(Problem::value(
-            "failure",
-            value,
-            "`connect`, `timeout`, `reset`, `dns` or `tls`",
-            REPLIES,
-        )),
     }
 }
 
@@ -291,15 +352,35 @@ pub(super) fn phase(failure: Failure) -> Phase {
     }
 }
 
+fn is_true(name: &str, value: &RawValue, hint: &'static str) -> Result<(), Problem> {
+    match value.get() {
+        "true" => Ok(()),
+        _ => Err(Problem::value(name, value, "`true`", hint)),
+    }
+}
+
+fn read_result(value: &RawValue) -> Result<Class, Problem> {
+    match text(value).as_deref() {
+        Some("success") => Ok(Class::Success),
+        Some("retryable") => Ok(Class::Retryable),
+        Some("terminal") => Ok(Class::Terminal),
+        _ => {
+            let expected = "`success`, `retryable` or `terminal`";
+            Err(Problem::value("result", value, expected, QUEUE_EVENTS))
+        }
+    }
+}
+
+/// Any string; invalid UTF-8 is replaced.
+fn read_text(value: &RawValue) -> Result<Cow<'_, str>, Problem> {
+    let hint = "write it as `\"text\":\"Too Many Requests\"`";
+    let words = bytes(value).map(lossy);
+    words.ok_or_else(|| Problem::kind("`text`", value, "a string", hint))
+}
+
 fn read_body(value: &RawValue) -> Result<Cow<'_, [u8]>, Problem> {
-    bytes(value).ok_or_else(|| {
-        Problem::kind(
-            "`body`",
-            value,
-            "a string",
-            "a JSON body is written as a string: `\"{\\\"error\\\":\\\"…\\\"}\"`",
-        )
-    })
+    let hint = "a JSON body is written as a string: `\"{\\\"error\\\":\\\"…\\\"}\"`";
+    bytes(value).ok_or_else(|| Problem::kind("`body`", value, "a string", hint))
 }
 
 /// The parser's message without its position in the one-line input, which is given in our words.
@@ -316,6 +397,14 @@ const ONE_OBJECT: &str = "every line is one event, written as one JSON object";
 const GATE_EVENTS: &str = "events are `{\"at\":0,\"acquire\":\"example.com\"}` and \
                            `{\"at\":1,\"settle\":1,\"status\":200}`";
 const REPLIES: &str = "an attempt ends with `\"status\":200` or `\"failure\":\"timeout\"`";
+const QUEUE_EVENTS: &str = "events are `{\"at\":0,\"result\":\"retryable\"}`, \
+                            `{\"at\":1,\"text\":\"Private video\"}` and `{\"at\":9,\"ask\":true}`";
+const ENDPOINT_EVENTS: &str = "events are `{\"at\":0,\"start\":1}`, \
+                               `{\"at\":1,\"finish\":1,\"status\":429}`, \
+                               `{\"at\":5,\"enable\":true}` and `{\"at\":31,\"ask\":true}`";
+const ENDINGS: &str = "an attempt ends with `\"status\":429`, `\"text\":\"…\"`, \
+                       `\"failure\":\"timeout\"` or `\"success\":true`";
+const JOBS: &str = "write it as `\"job\":\"running\",\"progress\":12`";
 
 #[cfg(test)]
 mod tests {

@@ -8,9 +8,9 @@ use policy::time::Timestamp;
 
 use super::at::Timeline;
 use super::event::{Event, QueueEvent};
-use super::hint::millis;
 use super::object::Object;
 use super::problem::Problem;
+use super::response::millis;
 use super::{Replay, ReplayOptions};
 
 #[derive(Debug)]

@@ -16,12 +16,12 @@ use policy::time::Timestamp;
 
 use super::Replay;
 use super::at::{At, Timeline};
-use super::attempt::Attempt;
 use super::event::{Event, GateEvent};
 use super::explain;
 use super::gates::{GateId, Gates};
 use super::object::Object;
 use super::problem::{Problem, excerpt};
+use super::response::Attempt;
 use super::waiters::Waiters;
 
 #[derive(Debug)]

@@ -7,22 +7,18 @@
 //! A bad line ends the replay. Skipping it would renumber everything after it.
 
 mod at;
-mod attempt;
 mod backoff;
-mod classify;
 mod event;
 mod explain;
 mod failure_queue;
 mod gate;
 mod gates;
-mod hint;
 mod lines;
-#[cfg(test)]
-mod model;
 mod object;
 mod poll;
 mod problem;
 mod protection;
+mod response;
 mod rfc3339;
 mod waiters;
 
@@ -39,6 +35,7 @@ use policy::poll::PollOptions;
 use policy::preset::UnknownPreset;
 use policy::setting::{Options, SettingError, SettingErrors};
 
+use at::Timeline;
 use lines::{Line, Lines};
 pub use problem::Problem;
 
@@ -154,11 +151,13 @@ impl Policy {
             }
             Self::Hint => {
                 self.has_none(settings)?;
-                Box::new(hint::HintReplay::new(explain))
+                let timeline = Timeline::default();
+                Box::new(response::HintReplay { timeline, explain })
             }
             Self::Classify => {
                 self.has_none(settings)?;
-                Box::new(classify::ClassifyReplay::new(explain))
+                let timeline = Timeline::default();
+                Box::new(response::ClassifyReplay { timeline, explain })
             }
             Self::FailureQueue => {
                 let settings = built(base.run.clone(), settings, FailureQueueOptions::build)?;
@@ -330,87 +329,4 @@ pub enum SettingProblem {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Answers every line with itself, or with a problem when it is `bad`.
-    #[derive(Debug)]
-    struct Echo;
-
-    impl Replay for Echo {
-        fn line(&mut self, line: &str, out: &mut Vec<u8>) -> Result<(), Problem> {
-            if line == "bad" {
-                return Err(Problem::new("it is bad", "write something good"));
-            }
-            out.extend_from_slice(line.as_bytes());
-            out.push(b'\n');
-            Ok(())
-        }
-    }
-
-    /// Notes how much had been written at every flush.
-    #[derive(Default)]
-    struct Flushes {
-        written: usize,
-        flushed: Vec<usize>,
-    }
-
-    impl Write for Flushes {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.written += bytes.len();
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            self.flushed.push(self.written);
-            Ok(())
-        }
-    }
-
-    fn fed(input: impl BufRead) -> (String, Result<u64, Error>) {
-        let mut output = Vec::new();
-        let result = feed(&mut Echo, "stdin", input, &mut output);
-        (String::from_utf8(output).unwrap(), result)
-    }
-
-    #[test]
-    fn line_ends_do_not_matter() {
-        let (output, result) = fed(&b"one\r\ntwo\nthree"[..]);
-        assert_eq!(output, "one\ntwo\nthree\n");
-        assert_eq!(result.unwrap(), 3);
-    }
-
-    #[test]
-    fn lines_may_be_longer_than_the_readers_buffer() {
-        let (output, _) = fed(io::BufReader::with_capacity(
-            2,
-            &b"a long line\nand more\n"[..],
-        ));
-        assert_eq!(output, "a long line\nand more\n");
-    }
-
-    #[test]
-    fn a_bad_line_is_named_and_ends_it() {
-        let (output, result) = fed(&b"good\nbad\ngood\n"[..]);
-        assert_eq!(output, "good\n");
-        assert_eq!(
-            result.unwrap_err().to_string(),
-            "line 2 of stdin: it is bad"
-        );
-    }
-
-    #[test]
-    fn bytes_that_are_no_text_are_a_bad_line() {
-        let (_, result) = fed(&b"good\n\xff\n"[..]);
-        assert!(result.unwrap_err().to_string().starts_with("line 2 of "));
-    }
-
-    #[test]
-    fn every_answer_is_flushed_before_a_read_that_may_wait() {
-        // Two whole lines and the beginning of a third arrive at once, its end later.
-        let input = io::Read::chain(&b"1\n2\n3"[..], &b"3\n"[..]);
-        let mut output = Flushes::default();
-        feed(&mut Echo, "stdin", io::BufReader::new(input), &mut output).unwrap();
-        assert_eq!(output.flushed, [0, 4, 7, 7]);
-    }
-}
+mod tests;

@@ -9,9 +9,9 @@ use policy::poll::{JobStatus, Poll, PollSettings, PollStep, ResponseKind, Status
 use super::Replay;
 use super::at::Timeline;
 use super::event::{Event, EventResult};
-use super::hint::millis;
 use super::object::Object;
 use super::problem::Problem;
+use super::response::millis;
 
 #[derive(Debug)]
 pub(super) struct PollReplay {

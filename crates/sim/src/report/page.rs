@@ -6,8 +6,9 @@ use super::clients;
 use super::colour::Colour;
 use super::plots::{self, Figure, Frame};
 use super::states;
-use super::table::{self, Unit, shown};
+use super::table::{self, shown};
 use super::{Report, StrategyRun, bins, escape};
+use crate::measure::Unit;
 
 /// The page, which is also well-formed XML: every element is closed.
 pub(super) fn page(report: &Report<'_>) -> String {

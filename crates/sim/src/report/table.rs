@@ -1,7 +1,8 @@
 //! The table of figures: a row for each, a column for every strategy, and its meaning.
 
 use super::axis::{number, thousands};
-use super::{Report, StrategyRun, escape};
+use super::{Report, escape};
+use crate::measure::{FIGURES, Summary, Unit};
 
 /// The table as an HTML element.
 pub(super) fn table(report: &Report<'_>) -> String {
@@ -34,21 +35,6 @@ pub(super) fn shown(value: Option<f64>, unit: Unit) -> String {
     }
 }
 
-/// How the value of a figure is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unit {
-    /// A share, in per cent.
-    Share,
-    /// A count.
-    Count,
-    /// A time in seconds.
-    Seconds,
-    /// A time in milliseconds.
-    Milliseconds,
-    /// From 0 to 1, with three decimals.
-    Index,
-}
-
 fn share(value: f64) -> String {
     let percent = value * 100.0;
     // Few is not shown as none, and most not as all.
@@ -61,65 +47,6 @@ fn share(value: f64) -> String {
     format!("{percent:.1} %")
 }
 
-/// The unit and the meaning of each figure, by its name.
-pub(super) const MEANINGS: [(&str, Unit, &str); 15] = [
-    (
-        "goodput_ratio",
-        Unit::Share,
-        "Accepted requests over the upstream's capacity.",
-    ),
-    (
-        "goodput_ratio_settled",
-        Unit::Share,
-        "The same from 60 s on, when the limit should be known.",
-    ),
-    ("sent", Unit::Count, "Requests sent."),
-    ("accepted", Unit::Count, "Responses with 2xx or 3xx."),
-    ("refused", Unit::Count, "Responses with 429, 403 or 503."),
-    (
-        "failed",
-        Unit::Count,
-        "Everything else: 500s, refused connections, timeouts.",
-    ),
-    ("refused_ratio", Unit::Share, "Refused over sent."),
-    (
-        "early_after_hint",
-        Unit::Count,
-        "Requests sent before the end of a wait that the server had named.",
-    ),
-    (
-        "bans",
-        Unit::Count,
-        "How often the upstream banned a client.",
-    ),
-    ("breaker_opened", Unit::Count, "How often a breaker opened."),
-    (
-        "max_queue",
-        Unit::Count,
-        "The longest queue at the upstream, if it has one.",
-    ),
-    (
-        "time_to_90_s",
-        Unit::Seconds,
-        "Time until 90 % of the capacity was used.",
-    ),
-    (
-        "mean_latency_ms",
-        Unit::Milliseconds,
-        "From sending to response, accepted requests from 60 s on: mean.",
-    ),
-    (
-        "p99_latency_ms",
-        Unit::Milliseconds,
-        "The same: 99th percentile.",
-    ),
-    (
-        "jain",
-        Unit::Index,
-        "Fairness among clients from 100 s on; 1 is equal.",
-    ),
-];
-
 struct Row {
     name: String,
     values: Vec<String>,
@@ -127,70 +54,48 @@ struct Row {
 }
 
 fn rows(report: &Report<'_>) -> Vec<Row> {
-    let mut rows: Vec<Row> = MEANINGS
+    let runs: Vec<Summary> = report
+        .runs
         .iter()
-        .map(|(name, unit, meaning)| {
-            row(report, (*name).to_owned(), meaning, |run| {
-                let numbers = run.figures.numbers();
-                let found = numbers.iter().find(|(other, _)| other == name);
-                shown(found.and_then(|(_, value)| *value), *unit)
-            })
-        })
+        .map(|run| Summary::of(&run.figures))
         .collect();
-    rows.extend(outage_rows(report));
-    rows.extend(step_rows(report));
-    // Figures that apply to no strategy are left out.
-    rows.retain(|row| row.values.iter().any(|value| value != "–"));
-    rows
-}
-
-fn outage_rows(report: &Report<'_>) -> Vec<Row> {
-    let count = report.runs.iter().map(|run| run.figures.outages.len());
-    let mut rows = Vec::new();
-    for index in 0..count.max().unwrap_or(0) {
-        let outage = format!("outages[{index}]");
-        let sent = format!("Requests sent during outage {}.", index + 1);
-        rows.push(row(report, format!("{outage}.sent"), &sent, |run| {
-            let outage = run.figures.outages.get(index);
-            shown(outage.map(|outage| outage.sent as f64), Unit::Count)
-        }));
-        let recovery = format!(
-            "From the end of outage {} until 90 % of the capacity was used.",
-            index + 1
-        );
-        rows.push(row(
-            report,
-            format!("{outage}.recovery_s"),
-            &recovery,
-            |run| {
-                let outage = run.figures.outages.get(index);
-                time_until(outage.and_then(|outage| outage.recovery_s))
-            },
-        ));
-    }
-    rows
-}
-
-fn step_rows(report: &Report<'_>) -> Vec<Row> {
-    let Some(first) = report.runs.first() else {
-        return Vec::new();
+    let row = |name: String, meaning: String, value: &dyn Fn(&Summary) -> String| Row {
+        name,
+        values: runs.iter().map(value).collect(),
+        meaning,
     };
     let mut rows = Vec::new();
-    for (index, step) in first.figures.steps.iter().enumerate() {
-        let meaning = format!(
-            "From the step at {} s until 90 % of the capacity was used.",
-            number(step.at_s)
-        );
-        rows.push(row(
-            report,
-            format!("steps[{index}].settle_s"),
-            &meaning,
-            |run| {
-                let step = run.figures.steps.get(index);
-                time_until(step.and_then(|step| step.settle_s))
-            },
-        ));
+    for (name, unit, meaning) in FIGURES {
+        rows.push(row(name.to_owned(), meaning.to_owned(), &|run| {
+            shown(run.figure(name), unit)
+        }));
     }
+    let outages = runs.iter().map(|run| run.outages.len()).max();
+    for index in 0..outages.unwrap_or(0) {
+        let (name, number) = (format!("outages[{index}]"), index + 1);
+        let meaning = format!("Requests sent during outage {number}.");
+        rows.push(row(format!("{name}.sent"), meaning, &|run| {
+            shown(run.outage(index, "sent"), Unit::Count)
+        }));
+        let meaning =
+            format!("From the end of outage {number} until 90 % of the capacity was used.");
+        rows.push(row(format!("{name}.recovery_s"), meaning, &|run| {
+            time_until(run.outage(index, "recovery_s"))
+        }));
+    }
+    let steps = report
+        .runs
+        .first()
+        .map_or(&[][..], |run| &run.figures.steps);
+    for (index, step) in steps.iter().enumerate() {
+        let at = number(step.at_s);
+        let meaning = format!("From the step at {at} s until 90 % of the capacity was used.");
+        rows.push(row(format!("steps[{index}].settle_s"), meaning, &|run| {
+            time_until(run.step(index, "settle_s"))
+        }));
+    }
+    // Figures that apply to no strategy are left out.
+    rows.retain(|row| row.values.iter().any(|value| value != "–"));
     rows
 }
 
@@ -199,19 +104,6 @@ fn time_until(seconds: Option<f64>) -> String {
     match seconds {
         Some(_) => shown(seconds, Unit::Seconds),
         None => "never".to_owned(),
-    }
-}
-
-fn row(
-    report: &Report<'_>,
-    name: String,
-    meaning: &str,
-    value: impl Fn(&StrategyRun) -> String,
-) -> Row {
-    Row {
-        name,
-        values: report.runs.iter().map(value).collect(),
-        meaning: meaning.to_owned(),
     }
 }
 

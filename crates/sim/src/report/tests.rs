@@ -52,7 +52,10 @@ fn every_figure_has_a_meaning() {
         .numbers()
         .map(|(name, _)| name)
         .into();
-    let meanings: Vec<_> = table::MEANINGS.iter().map(|(name, _, _)| *name).collect();
+    let meanings: Vec<_> = crate::measure::FIGURES
+        .iter()
+        .map(|(name, _, _)| *name)
+        .collect();
     assert_eq!(names, meanings);
 }
 

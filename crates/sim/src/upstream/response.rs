@@ -36,99 +36,29 @@ impl UpstreamResponse {
     /// use sim::upstream::UpstreamResponse;
     ///
     /// let response = UpstreamResponse { status: 429, retry_after: Some(7), limit: None };
-    /// let headers = response.headers();
-    /// let headers: Vec<(&str, &[u8])> = headers.iter().collect();
-    /// assert_eq!(headers, [("retry-after", &b"7"[..])]);
+    /// assert_eq!(response.headers(), [("retry-after", "7".to_owned())]);
     /// ```
-    pub fn headers(&self) -> ResponseHeaders {
-        let mut headers = ResponseHeaders::default();
+    pub fn headers(&self) -> Vec<(&'static str, String)> {
+        let mut headers = Vec::new();
         if let Some(seconds) = self.retry_after {
-            headers.push("retry-after", Digits::whole(seconds));
+            headers.push(("retry-after", seconds.to_string()));
         }
         if let Some(status) = &self.limit {
-            headers.push("x-ratelimit-limit", Digits::whole(status.limit));
-            headers.push("x-ratelimit-remaining", Digits::whole(status.remaining));
-            headers.push("x-ratelimit-reset", Digits::seconds(status.reset));
+            headers.push(("x-ratelimit-limit", status.limit.to_string()));
+            headers.push(("x-ratelimit-remaining", status.remaining.to_string()));
+            headers.push(("x-ratelimit-reset", seconds(status.reset)));
         }
         headers
     }
 }
 
-/// Up to four headers without heap allocation: every simulated response has them.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ResponseHeaders {
-    headers: [(&'static str, Digits); 4],
-    len: usize,
-}
-
-impl ResponseHeaders {
-    /// Names and values, as readers of hints take them.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> + Clone {
-        self.headers[..self.len]
-            .iter()
-            .map(|(name, digits)| (*name, digits.as_bytes()))
-    }
-
-    fn push(&mut self, name: &'static str, digits: Digits) {
-        self.headers[self.len] = (name, digits);
-        self.len += 1;
-    }
-}
-
-/// A number as text, right-aligned.
-#[derive(Clone, Copy, Debug)]
-struct Digits {
-    bytes: [u8; Self::MAX],
-    start: usize,
-}
-
-impl Digits {
-    /// The longest whole number, a point and milliseconds.
-    const MAX: usize = 24;
-
-    fn whole(number: u64) -> Self {
-        let mut digits = Self::default();
-        digits.prepend(number);
-        digits
-    }
-
-    /// Seconds, rounded up to milliseconds: a client that comes back early is refused.
-    fn seconds(length: Duration) -> Self {
-        let millis = length.as_nanos().div_ceil(1_000_000);
-        let millis = u64::try_from(millis).unwrap_or(u64::MAX);
-        let (whole, part) = (millis / 1000, millis % 1000);
-        let mut digits = Self::default();
-        if part > 0 {
-            // The leading one keeps the zeros and is replaced by the point.
-            digits.prepend(1000 + part);
-            digits.bytes[digits.start] = b'.';
-        }
-        digits.prepend(whole);
-        digits
-    }
-
-    fn prepend(&mut self, mut number: u64) {
-        loop {
-            self.start -= 1;
-            self.bytes[self.start] = b"0123456789"[(number % 10) as usize];
-            number /= 10;
-            if number == 0 {
-                break;
-            }
-        }
-    }
-
-    fn as_bytes(&self) -> &[u8] {
-        &self.bytes[self.start..]
-    }
-}
-
-impl Default for Digits {
-    fn default() -> Self {
-        Self {
-            bytes: [b' '; Self::MAX],
-            start: Self::MAX,
-        }
+/// Seconds, rounded up to milliseconds: a client that comes back early is refused.
+fn seconds(length: Duration) -> String {
+    let millis = length.as_nanos().div_ceil(1_000_000);
+    let millis = u64::try_from(millis).unwrap_or(u64::MAX);
+    match (millis / 1000, millis % 1000) {
+        (whole, 0) => whole.to_string(),
+        (whole, part) => format!("{whole}.{part:03}"),
     }
 }
 
@@ -139,14 +69,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn formats_numbers_and_seconds() {
-        let check = |digits: Digits, text: &str| assert_eq!(digits.as_bytes(), text.as_bytes());
-        check(Digits::whole(0), "0");
-        check(Digits::whole(u64::MAX), "18446744073709551615");
-        check(Digits::seconds(Duration::from_secs(7)), "7");
-        check(Digits::seconds(Duration::from_millis(20)), "0.020");
-        check(Digits::seconds(Duration::from_nanos(1_999_000_001)), "2");
-        check(Digits::seconds(Duration::MAX), "18446744073709551.615");
+    fn formats_seconds_rounded_up_to_milliseconds() {
+        let check = |length: Duration, text: &str| assert_eq!(seconds(length), text);
+        check(Duration::ZERO, "0");
+        check(Duration::from_secs(7), "7");
+        check(Duration::from_millis(20), "0.020");
+        check(Duration::from_nanos(1_999_000_001), "2");
+        check(Duration::MAX, "18446744073709551.615");
     }
 
     #[test]
@@ -163,7 +92,9 @@ mod tests {
         let headers = response.headers();
         let response = Response {
             status: 200,
-            headers: headers.iter(),
+            headers: headers
+                .iter()
+                .map(|(name, value)| (*name, value.as_bytes())),
             body: b"",
         };
         let hint = hint::read(&response, None);

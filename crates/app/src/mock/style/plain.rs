@@ -84,12 +84,7 @@ pub(super) fn add_headers(planned: &PlannedResponse, headers: &mut HeaderMap) {
         retry_after: None,
         limit: planned.limit,
     };
-    for (name, value) in response.headers().iter() {
-        let name = match name {
-            "x-ratelimit-limit" => "x-ratelimit-limit",
-            "x-ratelimit-remaining" => "x-ratelimit-remaining",
-            _ => "x-ratelimit-reset",
-        };
-        set_text(headers, name, value);
+    for (name, value) in response.headers() {
+        set_text(headers, name, value.as_bytes());
     }
 }

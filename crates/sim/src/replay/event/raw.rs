@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, Error, MapAccess, Visitor};
+use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::super::problem::{Problem, excerpt};
+use super::{Event, FIELDS};
 
 /// Names and values in the order written, a repeated header as often as it was given.
 ///
@@ -117,6 +118,38 @@ impl<'de> Deserialize<'de> for RawHeaders<'de> {
         }
 
         deserializer.deserialize_map(MembersVisitor)
+    }
+}
+
+impl<'de> Deserialize<'de> for Event<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct EventVisitor;
+
+        impl<'de> Visitor<'de> for EventVisitor {
+            type Value = Event<'de>;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut fields = Vec::with_capacity(8);
+                while let Some(Bytes(name)) = map.next_key()? {
+                    let known = FIELDS.iter().find(|field| field.as_bytes() == &*name);
+                    let Some(&field) = known else {
+                        map.next_value::<IgnoredAny>()?;
+                        continue;
+                    };
+                    if fields.iter().any(|(known, _)| *known == field) {
+                        return Err(Error::duplicate_field(field));
+                    }
+                    fields.push((field, map.next_value()?));
+                }
+                Ok(Event(fields))
+            }
+        }
+
+        deserializer.deserialize_map(EventVisitor)
     }
 }
 

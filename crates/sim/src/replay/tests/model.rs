@@ -12,8 +12,8 @@ use policy::outcome::{Outcome, Verdict};
 use policy::time::Timestamp;
 use policy::{classify, hint};
 
-use super::gate::GateReplay;
-use super::{Problem, Replay, built};
+use super::super::gate::GateReplay;
+use super::super::{Problem, Replay, built};
 
 /// Searches all gates.
 struct Model {
