@@ -188,13 +188,13 @@ impl Item {
 
     /// The same for an attempt at one endpoint of a pool. A delay is about the server that failed
     /// or asked for it, so it does not hold where another endpoint can take over sooner:
-    /// `elsewhere` is when the gate of one would let it out, if there is one.
+    /// `other_ready_at` is when the gate of one would let it out, if there is one.
     pub fn after_at(
         &mut self,
         settings: &BackoffSettings,
         outcome: &Outcome,
         verdict: Option<Verdict>,
-        elsewhere: Option<Timestamp>,
+        other_ready_at: Option<Timestamp>,
         now: Timestamp,
         random: &mut Random,
     ) -> Step {
@@ -211,7 +211,7 @@ impl Item {
             Some(Verdict::Conflict) => Step::Conflict,
             Some(Verdict::Unauthorized) => self.refresh(now),
             Some(verdict @ (Verdict::Throttled | Verdict::Overloaded | Verdict::Unreachable)) => {
-                self.again(settings, outcome, verdict, elsewhere, now, random)
+                self.again(settings, outcome, verdict, other_ready_at, now, random)
             }
         }
     }
@@ -265,7 +265,7 @@ impl Item {
         settings: &BackoffSettings,
         outcome: &Outcome,
         verdict: Verdict,
-        elsewhere: Option<Timestamp>,
+        other_ready_at: Option<Timestamp>,
         now: Timestamp,
         random: &mut Random,
     ) -> Step {
@@ -274,7 +274,7 @@ impl Item {
             return Step::Failed(TerminalReason::Exhausted);
         }
         let reason = ResendReason::Verdict(verdict);
-        // To come back at once is no wait: a server that always says so would be asked for ever.
+        // A wait of zero counts as an attempt, or a server that always names it would be asked for ever.
         let is_directed = outcome.hint.wait.is_some_and(|wait| !wait.is_zero());
         let may_retry = if is_directed {
             self.directed_waits = self.directed_waits.saturating_add(1);
@@ -290,7 +290,7 @@ impl Item {
             Some(wait) => (settings.directed(wait, random), DelaySource::RetryAfter),
             None => (settings.delay(self.attempts, random), DelaySource::Backoff),
         };
-        match elsewhere {
+        match other_ready_at {
             Some(at) if at < now + delay => {
                 self.send_after(at.since(now), DelaySource::Failover, reason, now)
             }

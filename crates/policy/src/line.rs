@@ -1,13 +1,13 @@
 //! The waiting line of a gate: which ticket leaves next, and which deadline passes first.
 //!
 //! Tickets of a class leave strictly in the order they came. Interactive tickets leave before
-//! background ones, but never more than [`SHARE`] in a row while one of those waits: preferred is
-//! not the same as alone, and no ticket waits for ever. The line knows nothing of tokens or
-//! breakers; the gate asks it whose turn it is, and takes that one out when it may leave.
+//! background ones, but at most [`SHARE`] in a row while one of those waits, so that no ticket waits
+//! for ever. The line knows nothing of tokens or breakers; the gate asks it for the next ticket, and
+//! removes that when it may leave.
 //!
 //! All lines of many gates live in one arena, [`Tickets`]. A gate with an empty line holds four
-//! bytes for it, joining and leaving allocate nothing once the arena has seen its peak, and a
-//! place given back is used again.
+//! bytes for it, joining and leaving allocate nothing once the arena has seen its peak, and freed
+//! entries are used again.
 
 use crate::time::Timestamp;
 

@@ -70,7 +70,7 @@ impl Preset {
             Self::Standard => "The default.",
             Self::Aggressive => "For requests that a person waits for.",
             Self::Conservative => "For upstreams that are slow to recover.",
-            Self::Background => "For work without a person who waits.",
+            Self::Background => "For work that no person waits for.",
             Self::Crawl => "For one page of thousands (fetch and jobs).",
         }
     }

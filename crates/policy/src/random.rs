@@ -1,10 +1,10 @@
 //! Randomness as a value.
 //!
 //! Jitter and probing need random numbers, and a decision that cannot be repeated cannot be
-//! tested, so a policy never draws from the system: the owner of the clock passes a [`Random`] in. The generator is SplitMix64 (Steele, Lea and Flood, 2014): eight bytes of
-//! state, one addition and two multiplications a number, no bad seeds. A few numbers per request do
-//! not need the longer period of the xoshiro family. It is not fit for secrets: two outputs reveal
-//! all others.
+//! tested, so a policy never draws from the system: the owner of the clock passes a [`Random`] in.
+//! The generator is SplitMix64 (Steele, Lea and Flood, 2014): eight bytes of state, one addition and
+//! two multiplications a number, no bad seeds. A few numbers per request do not need the longer
+//! period of the xoshiro family. It is not fit for secrets: two outputs reveal all others.
 //!
 //! The numbers depend on the seed alone, not on platform, compiler or release; recorded traces rely
 //! on them, and tests pin them.

@@ -1,4 +1,4 @@
-//! Faults on purpose, for tests: the n-th call fails, once or for ever, or calls wait.
+//! Injects faults in tests: the n-th call fails, or it and all later ones, or calls wait.
 //!
 //! A call is anything that may fail on a real disk: the beginning of a write, every row, and the
 //! commit. Without a plan a call costs one comparison.

@@ -66,11 +66,11 @@ impl Overlay {
             return configured(pool).collect();
         };
         let is_added = |name: &str| changes.added.iter().any(|added| added.name == name);
-        let kept = configured(pool).filter(|(endpoint, _)| {
+        let unchanged = configured(pool).filter(|(endpoint, _)| {
             !changes.removed.contains(&endpoint.name) && !is_added(&endpoint.name)
         });
         let added = changes.added.iter().map(|added| (added, Trust::Untrusted));
-        kept.chain(added).collect()
+        unchanged.chain(added).collect()
     }
 
     /// How the endpoints of a pool are protected.
@@ -105,7 +105,7 @@ impl Overlay {
         self.of_pool(pool).removed.insert(name.to_owned());
     }
 
-    /// An endpoint that was added is gone.
+    /// An endpoint that was added is removed.
     pub(super) fn forget_added(&mut self, pool: &str, name: &str) {
         let changes = self.of_pool(pool);
         changes.added.retain(|added| added.name != name);

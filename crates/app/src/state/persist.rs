@@ -109,7 +109,7 @@ impl State {
     /// do not exist any more. Pools come first, because gates have their settings.
     pub(super) fn restore_gates(&self, stored: &StoredState) {
         let live = self.live_endpoints();
-        // One that was added and is left out for want of a secret may come back.
+        // An added endpoint that is left out because its secret is missing may be restored later.
         let is_added = |pool: &str, name: &str| {
             let mut added = stored.added.iter();
             added.any(|added| added.pool == pool && added.name == name)

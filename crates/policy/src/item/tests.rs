@@ -631,7 +631,7 @@ proptest! {
 fn failover_to_another_endpoint_does_not_wait() {
     let settings = BackoffSettings::default();
     let mut random = Random::from_seed(1);
-    let mut after = |outcome: &Outcome, verdict, elsewhere| {
+    let mut after = |outcome: &Outcome, verdict, other_ready_at| {
         let kind = ItemKind {
             expires_after: Some(Duration::from_secs(30)),
             ..ItemKind::of("GET")
@@ -642,7 +642,7 @@ fn failover_to_another_endpoint_does_not_wait() {
             &settings,
             outcome,
             Some(verdict),
-            elsewhere,
+            other_ready_at,
             now,
             &mut random,
         );

@@ -133,7 +133,7 @@ impl<'a> EndpointResult<'a> {
         }
     }
 
-    /// The error as summary to people: its text, else its status or failure. A long text is cut.
+    /// The error as shown to people: its text, else its status or failure. A long text is cut.
     pub(super) fn summary(&self) -> Box<str> {
         if self.text.is_empty() {
             return match self.error {
