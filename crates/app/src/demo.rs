@@ -33,7 +33,7 @@ pub use view::{Badge, DemoView, ServerView, UpstreamView, WaitReason};
 use crate::admin::Token;
 use crate::mock::{Mock, MockSettings, MockStats};
 use crate::server::{Logs, ServeError, Server};
-use crate::settings::{Endpoint, Pool, Settings};
+use crate::settings::{EndpointSettings, PoolSettings, Settings};
 use crate::state::State;
 use events::EventFeed;
 use folder::Folder;
@@ -213,14 +213,14 @@ impl RunningUpstream {
     }
 
     /// The gateway's settings of it: addresses, and no limit.
-    fn pool(&self) -> Pool {
+    fn pool(&self) -> PoolSettings {
         let endpoints = self.plan.servers.iter().zip(&self.mocks);
-        let endpoints = endpoints.map(|(server, mock)| Endpoint {
+        let endpoints = endpoints.map(|(server, mock)| EndpointSettings {
             name: server.name.to_owned(),
             url: Url::parse(&mock.url()).expect("an address of this machine is a URL"),
             headers: Vec::new(),
         });
-        Pool {
+        PoolSettings {
             name: self.plan.name.to_owned(),
             balance: Balance::default(),
             endpoints: endpoints.collect(),

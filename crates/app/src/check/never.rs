@@ -20,7 +20,7 @@ use url::{Host, Url};
 
 use super::{Warning, backoff};
 use crate::host_check::is_localhost;
-use crate::settings::{Pool, Settings};
+use crate::settings::{PoolSettings, Settings};
 
 pub(super) fn warnings(settings: &Settings) -> Vec<Warning> {
     let mut warnings = Warnings::default();
@@ -82,7 +82,7 @@ impl Warnings {
         }
     }
 
-    fn pool(&mut self, pool: &Pool, settings: &Settings) {
+    fn pool(&mut self, pool: &PoolSettings, settings: &Settings) {
         let key = format!("pool.{}", pool.name);
         self.rules(&key, &pool.rules);
         self.protection(&format!("{key}.protection"), pool);
@@ -104,7 +104,7 @@ impl Warnings {
         }
     }
 
-    fn protection(&mut self, key: &str, pool: &Pool) {
+    fn protection(&mut self, key: &str, pool: &PoolSettings) {
         let protection = &pool.protection;
         if !pool.is_protected() {
             if pool.endpoints.len() == 1 && protection.enabled().is_none() {

@@ -48,7 +48,7 @@ pub use self::http::{Fetch, Http, Jobs, Trails};
 pub use self::operation::{
     Credential, DEFAULT_OPERATION, MergeRule, OperationType, Refresh, Webhook,
 };
-pub use self::pool::{Endpoint, Pool};
+pub use self::pool::{EndpointSettings, PoolSettings};
 pub(crate) use self::pool::{endpoint_header, endpoint_name};
 pub use self::reference::reference;
 pub use self::schema::schema;
@@ -74,7 +74,7 @@ pub struct Settings {
     /// Backoffs by name: the presets, changed or not, and those that were added.
     pub backoffs: BTreeMap<String, BackoffSettings>,
     /// Pools by name.
-    pub pools: BTreeMap<String, Pool>,
+    pub pools: BTreeMap<String, PoolSettings>,
     /// HTTP_PROXY mode.
     pub forward: Forward,
     /// What may be dialled.
@@ -275,7 +275,7 @@ impl Settings {
         let pools = root.table("pool");
         let pools = pools
             .tables()
-            .map(|(name, reader)| (name.to_owned(), Pool::read(name, &reader)));
+            .map(|(name, reader)| (name.to_owned(), PoolSettings::read(name, &reader)));
         Self {
             gates: gates::read(&root.table("gate")),
             pools: pools.collect(),

@@ -52,13 +52,13 @@ policy::settings! {
 
 /// `[pool.NAME]`: endpoints that can do the same work.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Pool {
+pub struct PoolSettings {
     /// Its name, the first part of the path it is served at.
     pub name: String,
     /// Which endpoint is asked first.
     pub balance: Balance,
     /// At least one; every name is there once.
-    pub endpoints: Vec<Endpoint>,
+    pub endpoints: Vec<EndpointSettings>,
     /// The name of a section `[backoff.NAME]`, which exists.
     pub backoff: String,
     /// What is added to a wait that the server names.
@@ -75,7 +75,7 @@ pub struct Pool {
 
 /// One member of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Endpoint {
+pub struct EndpointSettings {
     /// Its name within the pool.
     pub name: String,
     /// What the rest of a request's path is put behind.
@@ -84,7 +84,7 @@ pub struct Endpoint {
     pub headers: Vec<(String, Secret)>,
 }
 
-impl Pool {
+impl PoolSettings {
     pub(crate) fn read(name: &str, reader: &Reader<'_>) -> Self {
         let values = reader.options::<PoolOptions>().over(PoolValues::default());
         reader.options::<TimeoutOptions>();
@@ -109,7 +109,7 @@ impl Pool {
     }
 }
 
-fn read_endpoints(pool: &Reader<'_>) -> Vec<Endpoint> {
+fn read_endpoints(pool: &Reader<'_>) -> Vec<EndpointSettings> {
     let is_empty = match pool.node("endpoints").map(|node| &node.value) {
         None => true,
         Some(Value::List(list)) => list.is_empty(),
@@ -133,7 +133,7 @@ fn read_endpoints(pool: &Reader<'_>) -> Vec<Endpoint> {
         }
         let url = options.url.and_then(|url| value::http_url(&url).ok());
         if let (Some(name), Some(url)) = (options.name, url) {
-            endpoints.push(Endpoint { name, url, headers });
+            endpoints.push(EndpointSettings { name, url, headers });
         }
     }
     endpoints

@@ -24,7 +24,7 @@ use super::overlay::with_changes;
 use super::watermark::redacted;
 use crate::exchange::Addresses;
 use crate::host_check::is_localhost;
-use crate::settings::{self, Endpoint, PlainFiles, Settings};
+use crate::settings::{self, EndpointSettings, PlainFiles, Settings};
 
 /// Why a change was not made.
 #[derive(Debug, thiserror::Error)]
@@ -414,7 +414,7 @@ impl State {
         &self,
         pool: &str,
         new: NewEndpoint,
-    ) -> Result<(Endpoint, AddedEndpoint), ChangeError> {
+    ) -> Result<(EndpointSettings, AddedEndpoint), ChangeError> {
         let live = self.pool(pool)?;
         let mut invalid = Vec::new();
         let name = match settings::endpoint_name(&new.name) {
@@ -469,7 +469,7 @@ impl State {
                 .collect(),
         };
         let headers = headers.into_iter();
-        let endpoint = Endpoint {
+        let endpoint = EndpointSettings {
             name,
             url,
             headers: headers.map(|(name, _, secret)| (name, secret)).collect(),

@@ -13,7 +13,7 @@ use super::overlay::Overlay;
 use super::{AccessToken, UpstreamEndpoint};
 use crate::core::Core;
 use crate::exchange::{DestinationError, Exchange, Trust};
-use crate::settings::{self, Endpoint, Settings};
+use crate::settings::{EndpointSettings, PoolSettings, Settings};
 
 /// A live pool.
 pub type UpstreamPool = Pool<UpstreamEndpoint>;
@@ -145,7 +145,7 @@ impl Configuration {
         &self,
         core: &Core,
         pool: &UpstreamPool,
-        endpoint: &Endpoint,
+        endpoint: &EndpointSettings,
     ) -> Result<(), DestinationError> {
         let configured = self.settings.pools.get(pool.name());
         let rules = configured.map_or_else(
@@ -158,7 +158,7 @@ impl Configuration {
     fn add_to(
         &self,
         pool: &UpstreamPool,
-        endpoint: &Endpoint,
+        endpoint: &EndpointSettings,
         rules: Arc<[Rule]>,
         trust: Trust,
         core: &Core,
@@ -173,7 +173,7 @@ impl Configuration {
     fn make_endpoint(
         &self,
         pool: &UpstreamPool,
-        endpoint: &Endpoint,
+        endpoint: &EndpointSettings,
         rules: Arc<[Rule]>,
         trust: Trust,
         core: &Core,
@@ -192,7 +192,7 @@ impl Configuration {
 }
 
 fn make_pool(
-    pool: &settings::Pool,
+    pool: &PoolSettings,
     configuration: &Configuration,
     core: &Core,
     overlay: &Overlay,
@@ -213,7 +213,7 @@ fn make_pool(
 /// ladder and their requests in flight.
 fn update_pool(
     live: &UpstreamPool,
-    pool: &settings::Pool,
+    pool: &PoolSettings,
     configuration: &Configuration,
     core: &Core,
     overlay: &Overlay,
@@ -249,12 +249,12 @@ fn update_pool(
     live.reorder(&names);
 }
 
-fn host(endpoint: &Endpoint) -> &str {
+fn host(endpoint: &EndpointSettings) -> &str {
     endpoint.url.host_str().unwrap_or_default()
 }
 
 /// The rules for the responses of an endpoint: those of the pool, then those of its host.
-fn rules(pool: &settings::Pool, settings: &Settings, endpoint: &Endpoint) -> Arc<[Rule]> {
+fn rules(pool: &PoolSettings, settings: &Settings, endpoint: &EndpointSettings) -> Arc<[Rule]> {
     let of_host = &settings.gates.find(host(endpoint)).rules;
     pool.rules.iter().chain(of_host.iter()).cloned().collect()
 }

@@ -13,7 +13,7 @@ use crate::settings;
 #[derive(Debug)]
 pub struct UpstreamEndpoint {
     /// The settings it was made from.
-    settings: settings::Endpoint,
+    settings: settings::EndpointSettings,
     trust: Trust,
     /// Its server.
     pub destination: Arc<Destination>,
@@ -32,7 +32,7 @@ pub struct UpstreamEndpoint {
 impl UpstreamEndpoint {
     /// The endpoint of these settings, at `destination`.
     pub fn new(
-        endpoint: &settings::Endpoint,
+        endpoint: &settings::EndpointSettings,
         destination: Arc<Destination>,
         rules: Arc<[Rule]>,
         trust: Trust,
@@ -59,7 +59,7 @@ impl UpstreamEndpoint {
     /// Would these settings make the same endpoint?
     pub(super) fn is_same(
         &self,
-        settings: &settings::Endpoint,
+        settings: &settings::EndpointSettings,
         rules: &[Rule],
         trust: Trust,
     ) -> bool {

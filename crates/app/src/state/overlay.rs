@@ -11,7 +11,7 @@ use store::{AddedEndpoint, StoredState};
 use tidegate::{LadderOptions, LadderSettings};
 
 use crate::exchange::Trust;
-use crate::settings::{self, Endpoint, Environment, Settings};
+use crate::settings::{self, EndpointSettings, Environment, PoolSettings, Settings};
 
 /// All run-time changes, by pool.
 #[derive(Clone, Debug, Default)]
@@ -24,7 +24,7 @@ pub(super) struct Overlay {
 struct Changes {
     /// Settings of the protection by name, as they are written.
     protection: BTreeMap<String, String>,
-    added: Vec<Endpoint>,
+    added: Vec<EndpointSettings>,
     removed: BTreeSet<String>,
 }
 
@@ -61,7 +61,10 @@ impl Overlay {
     }
 
     /// The endpoints of a pool, and how far their addresses are trusted.
-    pub(super) fn endpoints<'a>(&'a self, pool: &'a settings::Pool) -> Vec<(&'a Endpoint, Trust)> {
+    pub(super) fn endpoints<'a>(
+        &'a self,
+        pool: &'a PoolSettings,
+    ) -> Vec<(&'a EndpointSettings, Trust)> {
         let Some(changes) = self.pools.get(&pool.name) else {
             return configured(pool).collect();
         };
@@ -74,7 +77,7 @@ impl Overlay {
     }
 
     /// How the endpoints of a pool are protected.
-    pub(super) fn protection(&self, pool: &settings::Pool) -> LadderSettings {
+    pub(super) fn protection(&self, pool: &PoolSettings) -> LadderSettings {
         let changed = self.protection_changes(&pool.name);
         // What was stored may be of another version; what is set now was judged before.
         with_changes(&pool.protection, &changed).unwrap_or_else(|_| pool.protection.clone())
@@ -92,7 +95,7 @@ impl Overlay {
         self.of_pool(pool).protection = values;
     }
 
-    pub(super) fn add(&mut self, pool: &str, endpoint: Endpoint) {
+    pub(super) fn add(&mut self, pool: &str, endpoint: EndpointSettings) {
         let changes = self.of_pool(pool);
         changes.removed.remove(&endpoint.name);
         changes.added.retain(|added| added.name != endpoint.name);
@@ -116,7 +119,7 @@ impl Overlay {
     }
 }
 
-fn configured(pool: &settings::Pool) -> impl Iterator<Item = (&Endpoint, Trust)> {
+fn configured(pool: &PoolSettings) -> impl Iterator<Item = (&EndpointSettings, Trust)> {
     let endpoints = pool.endpoints.iter();
     endpoints.map(|endpoint| (endpoint, Trust::Operator))
 }
@@ -140,7 +143,7 @@ fn read_added(
     added: &AddedEndpoint,
     settings: &Settings,
     environment: &dyn Environment,
-) -> Result<Endpoint, String> {
+) -> Result<EndpointSettings, String> {
     let url = settings::http_url(&added.url).map_err(|expected| format!("expected {expected}"))?;
     let mut headers = Vec::new();
     for (name, reference) in &added.headers {
@@ -152,7 +155,7 @@ fn read_added(
         let secret = secret.ok_or_else(|| format!("header `{name}` is no reference"))?;
         headers.push((name.clone(), secret));
     }
-    Ok(Endpoint {
+    Ok(EndpointSettings {
         name: added.name.clone(),
         url,
         headers,
