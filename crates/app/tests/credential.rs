@@ -81,6 +81,14 @@ fn gateway_with(
     refresh_token: &str,
     store: Store,
 ) -> (Arc<State>, Gateway) {
+    let refresh = format!(
+        r#"kind = "oauth2_refresh", token_url = "http://{token_endpoint}/token", client_id = "env:ID", client_secret = "env:SECRET", refresh_token = "env:{refresh_token}""#
+    );
+    gateway_of(api, &refresh, store)
+}
+
+/// A gateway whose token is refreshed like this.
+fn gateway_of(api: SocketAddr, refresh: &str, store: Store) -> (Arc<State>, Gateway) {
     let file = format!(
         r#"
         [gate]
@@ -89,7 +97,7 @@ fn gateway_with(
         credential = "crm"
         endpoints = [{{ name = "a", url = "http://{api}/v2" }}]
         [credential.crm]
-        refresh = {{ kind = "oauth2_refresh", token_url = "http://{token_endpoint}/token", client_id = "env:ID", client_secret = "env:SECRET", refresh_token = "env:{refresh_token}" }}
+        refresh = {{ {refresh} }}
         "#
     );
     let sources = Sources {
@@ -224,4 +232,82 @@ fn a_401_is_passed_on_when_a_new_token_does_not_help_either() {
     assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
     assert!(answer.contains("tidegate-attempts: 2\r\n"), "{answer}");
     assert!(answer.ends_with("no"), "{answer}");
+}
+
+#[test]
+fn requests_a_token_with_the_credentials_of_the_client() {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let token_endpoint = {
+        let asked = Arc::clone(&asked);
+        serve(move |head, body| {
+            assert!(head.starts_with("POST /token "), "{head}");
+            let mut asked = asked.lock().unwrap();
+            asked.push(body.to_owned());
+            // A refresh token does not belong here (RFC 6749 section 4.4.3), and is not used.
+            let number = asked.len();
+            (
+                200,
+                format!(r#"{{"access_token":"t{number}","refresh_token":"no"}}"#),
+            )
+        })
+    };
+    let api = serve(
+        |head, _| match head.contains("authorization: Bearer t2\r\n") {
+            true => (200, "items".to_owned()),
+            false => (401, "expired".to_owned()),
+        },
+    );
+    let refresh = format!(
+        r#"kind = "client_credentials", token_url = "http://{token_endpoint}/token", client_id = "env:ID", client_secret = "env:SECRET""#
+    );
+    let (_state, gateway) = gateway_of(api, &refresh, Store::memory());
+    assert!(get(gateway.address()).starts_with("HTTP/1.1 200 "));
+    let body = "grant_type=client_credentials&client_id=value-of-ID&client_secret=value-of-SECRET";
+    assert_eq!(*asked.lock().unwrap(), [body, body]);
+}
+
+#[test]
+fn runs_a_command_once_for_all_requests_and_sends_what_it_prints() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = folder.path().join("runs");
+    let valid = Arc::new(AtomicU32::new(1));
+    let api = {
+        let valid = Arc::clone(&valid);
+        serve(move |head, _| {
+            let number = valid.load(Ordering::SeqCst);
+            match head.contains(&format!("authorization: Bearer t{number}\r\n")) {
+                true => (200, "items".to_owned()),
+                false => (401, "expired".to_owned()),
+            }
+        })
+    };
+    let script = r#"echo run >> $0; echo "t$(grep -c run $0)""#;
+    let refresh = format!(
+        r#"kind = "command", command = ["sh", "-c", '{script}', "{}"]"#,
+        runs.display()
+    );
+    let (_state, gateway) = gateway_of(api, &refresh, Store::memory());
+    let address = gateway.address();
+    assert!(get(address).starts_with("HTTP/1.1 200 "));
+    valid.store(2, Ordering::SeqCst);
+    let callers: Vec<_> = (0..10)
+        .map(|_| thread::spawn(move || get(address)))
+        .collect();
+    for caller in callers {
+        assert!(caller.join().unwrap().starts_with("HTTP/1.1 200 "));
+    }
+    assert_eq!(std::fs::read_to_string(runs).unwrap(), "run\nrun\n");
+}
+
+#[test]
+fn passes_a_401_on_when_the_command_fails() {
+    let api = serve(|head, _| {
+        assert!(!head.contains("authorization"), "{head}");
+        (401, "no".to_owned())
+    });
+    let refresh = r#"kind = "command", command = ["sh", "-c", "echo token; exit 1"]"#;
+    let (_state, gateway) = gateway_of(api, refresh, Store::memory());
+    let response = get(gateway.address());
+    assert!(response.starts_with("HTTP/1.1 401 "), "{response}");
+    assert!(response.contains("tidegate-attempts: 1\r\n"), "{response}");
 }

@@ -20,7 +20,7 @@ use url::{Host, Url};
 
 use super::{Warning, backoff};
 use crate::host_check::is_localhost;
-use crate::settings::{PoolSettings, Settings};
+use crate::settings::{self, PoolSettings, Settings};
 
 pub(super) fn warnings(settings: &Settings) -> Vec<Warning> {
     let mut warnings = Warnings::default();
@@ -224,7 +224,8 @@ impl Warnings {
         }
         for (name, credential) in &settings.credentials {
             let refresh = credential.refresh.as_ref();
-            if refresh.is_some_and(|refresh| is_in_the_open(&refresh.token_url)) {
+            let token_url = refresh.and_then(settings::Refresh::token_url);
+            if token_url.is_some_and(is_in_the_open) {
                 let key = format!("credential.{name}.refresh.token_url");
                 self.add(key, "gets its secrets unencrypted; use `https`");
             }

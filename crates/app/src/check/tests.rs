@@ -181,26 +181,6 @@ fn warns_about_settings_that_have_no_effect_yet_unless_they_are_the_default() {
 }
 
 #[test]
-fn warns_about_kinds_of_refresh_that_have_no_effect_yet() {
-    let refresh = |kind: &str| {
-        warnings(&format!(
-            "[credential.crm]
-            [credential.crm.refresh]
-            kind = '{kind}'
-            token_url = 'https://login.example.com/token'
-            client_id = 'app'
-            client_secret = 'env:S'
-            refresh_token = 'env:R'
-            command = ['print-token']"
-        ))
-    };
-    let warning = "credential.crm.refresh.kind: has no effect: this build does not act on it";
-    assert!(refresh("client_credentials").contains(warning));
-    assert!(refresh("command").contains(warning));
-    assert!(!refresh("oauth2_refresh").contains("has no effect"));
-}
-
-#[test]
 fn warns_about_pool_settings_without_effect() {
     assert_snapshot!(warnings("
         [backoff.mine]

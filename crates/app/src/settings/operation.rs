@@ -1,9 +1,10 @@
 //! Types of operations, and the credentials that they and pools use.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
-use config::Reader;
+use config::{Location, Reader};
 use policy::classify::Rule;
 use policy::setting::Kind;
 use url::Url;
@@ -175,7 +176,7 @@ policy::settings! {
         client_secret: Secret = none, Kind::SECRET, example "env:CRM_SECRET";
         /// oauth2_refresh: the token that a new one is obtained with.
         refresh_token: Secret = none, Kind::SECRET, example "file:/run/secrets/crm";
-        /// command: a program and its arguments; it prints the token.
+        /// command: a program and its arguments, run without a shell; it prints the token. Accepted in this file only.
         command: Vec<String> = none, Kind::list(&Kind::TEXT, 100), example "print-token,crm";
     }
 }
@@ -208,17 +209,60 @@ pub struct Credential {
     pub refresh: Option<Refresh>,
 }
 
-/// `refresh = { kind = "oauth2_refresh", … }`
+/// `refresh = { kind = "oauth2_refresh", … }`: how a new token is obtained.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refresh {
-    /// Where new tokens are obtained.
-    pub token_url: Url,
+pub enum Refresh {
+    /// With a refresh token (RFC 6749, section 6).
+    OAuth2Refresh {
+        /// Where, and as which client.
+        endpoint: TokenEndpoint,
+        /// The token that a new one is obtained with.
+        refresh_token: Secret,
+    },
+    /// With the credentials of the client (RFC 6749, section 4.4).
+    ClientCredentials(TokenEndpoint),
+    /// By a program that prints it.
+    Command(TokenCommand),
+}
+
+impl Refresh {
+    /// Where tokens are requested, if it is a server.
+    pub fn token_url(&self) -> Option<&Url> {
+        match self {
+            Self::OAuth2Refresh { endpoint, .. } | Self::ClientCredentials(endpoint) => {
+                Some(&endpoint.url)
+            }
+            Self::Command(_) => None,
+        }
+    }
+}
+
+/// A server that issues tokens, and the client that it knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenEndpoint {
+    /// Where tokens are requested.
+    pub url: Url,
     /// Identifies this client.
     pub client_id: Secret,
     /// Its secret.
     pub client_secret: Secret,
-    /// The token that a new one is obtained with.
-    pub refresh_token: Secret,
+}
+
+/// A program that prints a token. `Debug` does not show its arguments.
+#[derive(Clone, PartialEq, Eq)]
+pub struct TokenCommand {
+    /// The program; one without `/` is found in `PATH`.
+    pub program: String,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+}
+
+impl fmt::Debug for TokenCommand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenCommand")
+            .field("program", &self.program)
+            .finish_non_exhaustive()
+    }
 }
 
 pub(crate) fn read_credentials(reader: &Reader<'_>) -> BTreeMap<String, Credential> {
@@ -241,16 +285,48 @@ pub(crate) fn read_credentials(reader: &Reader<'_>) -> BTreeMap<String, Credenti
 fn read_refresh(reader: &Reader<'_>) -> Option<Refresh> {
     reader.require_of::<RefreshOptions>(&["kind"]);
     let options = reader.options::<RefreshOptions>();
-    let required: &[&str] = match options.kind? {
+    let kind = options.kind?;
+    let required: &[&str] = match kind {
         RefreshKind::OAuth2Refresh => &["token_url", "client_id", "client_secret", "refresh_token"],
         RefreshKind::ClientCredentials => &["token_url", "client_id", "client_secret"],
         RefreshKind::Command => &["command"],
     };
     reader.require_of::<RefreshOptions>(required);
-    Some(Refresh {
-        token_url: value::http_url(&options.token_url?).ok()?,
+    if kind == RefreshKind::Command {
+        return read_command(reader, options.command?).map(Refresh::Command);
+    }
+    let endpoint = TokenEndpoint {
+        url: value::http_url(&options.token_url?).ok()?,
         client_id: options.client_id?,
         client_secret: options.client_secret?,
-        refresh_token: options.refresh_token?,
+    };
+    Some(match kind {
+        RefreshKind::ClientCredentials => Refresh::ClientCredentials(endpoint),
+        RefreshKind::OAuth2Refresh | RefreshKind::Command => Refresh::OAuth2Refresh {
+            endpoint,
+            refresh_token: options.refresh_token?,
+        },
+    })
+}
+
+/// A variable or a flag can be set by a program that may not run others, so a command is taken from
+/// the file only.
+fn read_command(reader: &Reader<'_>, command: Vec<String>) -> Option<TokenCommand> {
+    let is_in_file = |name| {
+        let node = reader.node(name);
+        node.is_some_and(|node| matches!(node.location, Location::File { .. }))
+    };
+    if !(is_in_file("kind") && is_in_file("command")) {
+        reader.report("command", "is accepted in the configuration file only");
+        return None;
+    }
+    let mut words = command.into_iter();
+    let Some(program) = words.next().filter(|program| !program.is_empty()) else {
+        reader.report("command", "is empty, expected a program and its arguments");
+        return None;
+    };
+    Some(TokenCommand {
+        program,
+        arguments: words.collect(),
     })
 }

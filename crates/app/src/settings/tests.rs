@@ -345,6 +345,65 @@ fn refuses_names_of_missing_sections() {
 }
 
 #[test]
+fn reads_what_each_kind_of_refresh_needs() {
+    let refresh = |text: &str| {
+        let settings = load(&format!("[credential.crm.refresh]\n{text}"));
+        settings.credentials["crm"].refresh.clone().unwrap()
+    };
+    let endpoint = TokenEndpoint {
+        url: "https://login.example.com/token".parse().unwrap(),
+        client_id: Secret::new("app"),
+        client_secret: Secret::new("the value of KEY_A"),
+    };
+    let text = "token_url = 'https://login.example.com/token'\nclient_id = 'app'\n\
+                client_secret = 'env:KEY_A'\nrefresh_token = 'env:KEY_A'\n";
+    assert_eq!(
+        refresh(&format!("{text}kind = 'client_credentials'")),
+        Refresh::ClientCredentials(endpoint.clone())
+    );
+    assert_eq!(
+        refresh(&format!("{text}kind = 'oauth2_refresh'")),
+        Refresh::OAuth2Refresh {
+            endpoint,
+            refresh_token: Secret::new("the value of KEY_A")
+        }
+    );
+    let command = refresh("kind = 'command'\ncommand = ['print-token', '--key', 'k-123']");
+    assert_eq!(
+        command,
+        Refresh::Command(TokenCommand {
+            program: "print-token".to_owned(),
+            arguments: vec!["--key".to_owned(), "k-123".to_owned()],
+        })
+    );
+    assert!(!format!("{command:?}").contains("k-123"));
+    assert_snapshot!(problems("
+        [credential.a]
+        refresh = { kind = 'command' }
+        [credential.b]
+        refresh = { kind = 'command', command = [] }
+        [credential.c]
+        refresh = { kind = 'client_credentials', client_id = 'app' }
+    "), @r#"
+    t.toml:3:9: `credential.a.refresh.command` is missing, expected a list, each a string such as `"text"`
+    t.toml:5:49: `credential.b.refresh.command` is empty, expected a program and its arguments
+    t.toml:7:9: `credential.c.refresh.token_url` is missing, expected a URL such as `"https://api.example.com/v1"`
+    t.toml:7:9: `credential.c.refresh.client_secret` is missing, expected a reference such as `env:NAME` or `file:PATH`
+    "#);
+}
+
+#[test]
+fn refuses_a_command_that_is_not_in_the_file() {
+    let text = "[credential.crm.refresh]\nkind = 'command'\ncommand = ['print-token']";
+    let refused = "`credential.crm.refresh.command` is accepted in the configuration file only\n";
+    for (path, value) in [("command", "rm,-rf,/"), ("kind", "command")] {
+        let path = format!("credential.crm.refresh.{path}");
+        let found = problems_with(text, &Made::default(), &[(&path, value)]);
+        assert!(found.ends_with(refused), "{found}");
+    }
+}
+
+#[test]
 fn refuses_endpoints_without_names_or_with_secrets() {
     assert_snapshot!(problems("
         [pool.'my pool']

@@ -34,12 +34,6 @@ const UNSUPPORTED: &[&str] = &[
     "telemetry",
 ];
 
-/// Single values of settings that this build otherwise acts on.
-const UNSUPPORTED_VALUES: &[(&str, &[&str])] = &[(
-    "credential.NAME.refresh.kind",
-    &["client_credentials", "command"],
-)];
-
 /// The paths of all that is written, differs from its default and has no effect.
 pub(super) fn find(root: &Table) -> Vec<String> {
     let mut found = Vec::new();
@@ -57,18 +51,10 @@ fn find_in(table: &Table, section: &Section, path: &str, found: &mut Vec<String>
         let known = format!("{}.{name}", section.path);
         if UNSUPPORTED.contains(&known.as_str()) {
             found.extend(is_other(section, name, &entry.node).then(|| path.clone()));
-        } else if has_unsupported_value(&known, &entry.node) {
-            found.push(path);
         } else if let Some(inner) = section.inner(name) {
             each_table(&entry.node, |table| find_in(table, inner, &path, found));
         }
     }
-}
-
-fn has_unsupported_value(setting: &str, node: &Node) -> bool {
-    let mut values = UNSUPPORTED_VALUES.iter();
-    let is_one = |values: &[&str]| node.value.text().is_some_and(|text| values.contains(&text));
-    values.any(|(path, values)| *path == setting && is_one(values))
 }
 
 /// Whether anything in it is not the default.

@@ -1,36 +1,37 @@
 //! Tokens that are renewed when a server does not accept them any more.
 //!
-//! One refresh serves all requests of a credential, and passes a gate as every request does. There
-//! is no token at first: the first request fetches one.
+//! A token comes from a token endpoint, whose requests pass a gate as every request does, or from a
+//! program. One refresh serves all requests of a credential. There is no token at first: the first
+//! request fetches one.
 //!
 //! Many servers issue a new refresh token with every token and revoke the old one. The new one is
 //! stored before the token is used, so that a restart continues with it. A refresh runs to its end
 //! even if the request that needed it is cancelled, because a response that is not read would take
 //! the only valid refresh token with it.
 
+mod command;
+mod endpoint;
+
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, HOST};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use policy::time::Timestamp;
-use ring::digest;
 use store::{Change, RotatedToken, Store};
-use tidegate::{Attempt, AttemptResult, Credential, Limiter, Refresh};
+use tidegate::{Clock, Credential, Refresh};
 
 use crate::core::Core;
-use crate::exchange::{Destination, Exchange, ReplayableBody, RequestBody, Target, Trust};
-use crate::metrics::KeyMetrics;
-use crate::settings::{self, Secret};
+use crate::exchange::Exchange;
+use crate::settings::{self, TokenCommand};
+use endpoint::TokenEndpoint;
 
 /// A token, and the header it is sent in.
 pub struct AccessToken {
     settings: settings::Credential,
     header: HeaderName,
     credential: Credential<Option<HeaderValue>>,
-    endpoint: Option<Arc<TokenEndpoint>>,
+    source: Option<Arc<TokenSource>>,
 }
 
 impl AccessToken {
@@ -44,45 +45,45 @@ impl AccessToken {
         store: &Store,
     ) -> Option<Self> {
         let header: HeaderName = settings.header.parse().ok()?;
-        let endpoint = settings.refresh.as_ref().and_then(|refresh| {
+        let source = settings.refresh.as_ref().and_then(|refresh| {
             let is_bearer = header == http::header::AUTHORIZATION;
-            TokenEndpoint::new(name, refresh, is_bearer, core, exchange, store)
+            TokenSource::new(name, refresh, is_bearer, core, exchange, store)
         });
-        let endpoint = endpoint.map(Arc::new);
-        let fetching = endpoint.clone();
+        let source = source.map(Arc::new);
+        let fetching = source.clone();
         let credential = Credential::new(name, None, move || {
-            let endpoint = fetching.clone();
-            Box::pin(async move { endpoint?.fetch_to_end().await.map(Some) })
+            let source = fetching.clone();
+            Box::pin(async move { source?.fetch_to_end().await.map(Some) })
         });
         Some(Self {
             settings: settings.clone(),
             header,
             credential,
-            endpoint,
+            source,
         })
+    }
+
+    fn endpoint(&self) -> Option<&TokenEndpoint> {
+        match &self.source.as_ref()?.kind {
+            SourceKind::Endpoint(endpoint) => Some(endpoint),
+            SourceKind::Command(_) => None,
+        }
     }
 
     /// Continues with a stored refresh token. `false` if it descends from other settings.
     pub(super) fn restore(&self, stored: &RotatedToken) -> bool {
-        let endpoint = self.endpoint.as_ref();
-        let endpoint = endpoint.filter(|endpoint| endpoint.origin == stored.origin);
-        if let Some(endpoint) = endpoint {
-            *endpoint.refresh_token() = RefreshToken {
-                secret: Secret::new(stored.token.as_str()),
-                is_unsaved: false,
-            };
-        }
-        endpoint.is_some()
+        self.endpoint()
+            .is_some_and(|endpoint| endpoint.restore(stored))
     }
 
     /// What has to be stored because an earlier attempt to store it failed.
     pub(super) fn unsaved(&self) -> Option<Change> {
-        self.endpoint.as_ref()?.unsaved()
+        self.endpoint()?.unsaved()
     }
 
     /// It was stored.
     pub(super) fn mark_saved(&self, saved: &RotatedToken) {
-        if let Some(endpoint) = &self.endpoint {
+        if let Some(endpoint) = self.endpoint() {
             endpoint.mark_saved(saved);
         }
     }
@@ -121,74 +122,52 @@ impl fmt::Debug for AccessToken {
     }
 }
 
-/// Where tokens are fetched: OAuth 2.0, RFC 6749 section 6.
-struct TokenEndpoint {
-    limiter: Limiter,
-    exchange: Exchange,
-    store: Store,
-    destination: Arc<Destination>,
-    metrics: Arc<KeyMetrics>,
-    key: String,
-    uri: Uri,
-    credential: String,
-    client_id: Secret,
-    client_secret: Secret,
-    refresh_token: Mutex<RefreshToken>,
-    /// The fingerprint of the settings that the refresh token descends from.
-    origin: String,
+/// Where the tokens of a credential come from.
+struct TokenSource {
+    kind: SourceKind,
+    is_bearer: bool,
+    clock: Clock,
     /// The last token that was fetched, until a request takes it. Locked while a token is fetched.
     last_fetch: tokio::sync::Mutex<Option<(HeaderValue, Timestamp)>>,
-    is_bearer: bool,
 }
 
-/// The token that the next refresh is made with.
-struct RefreshToken {
-    secret: Secret,
-    /// It replaced another one, and is not durable yet.
-    is_unsaved: bool,
+enum SourceKind {
+    /// A server.
+    Endpoint(Box<TokenEndpoint>),
+    /// A program.
+    Command(TokenCommand),
 }
 
-/// The response of a token endpoint.
-#[derive(serde::Deserialize)]
-struct TokenResponse {
-    access_token: String,
-    /// Some servers issue a new one with every token.
-    refresh_token: Option<String>,
-}
-
-impl TokenEndpoint {
+impl TokenSource {
     fn new(
-        credential: &str,
+        name: &str,
         refresh: &settings::Refresh,
         is_bearer: bool,
         core: &Core,
         exchange: &Exchange,
         store: &Store,
     ) -> Option<Self> {
-        let url = &refresh.token_url;
-        let path = match url.query() {
-            Some(query) => format!("{}?{query}", url.path()),
-            None => url.path().to_owned(),
+        let kind = match refresh {
+            settings::Refresh::OAuth2Refresh {
+                endpoint,
+                refresh_token,
+            } => {
+                let refresh_token = Some(refresh_token);
+                let endpoint =
+                    TokenEndpoint::new(name, endpoint, refresh_token, core, exchange, store);
+                SourceKind::Endpoint(Box::new(endpoint?))
+            }
+            settings::Refresh::ClientCredentials(endpoint) => {
+                let endpoint = TokenEndpoint::new(name, endpoint, None, core, exchange, store);
+                SourceKind::Endpoint(Box::new(endpoint?))
+            }
+            settings::Refresh::Command(command) => SourceKind::Command(command.clone()),
         };
-        let key = policy::key::normalize(url.as_str()).ok()?;
         Some(Self {
-            limiter: core.limiter().clone(),
-            exchange: exchange.clone(),
-            store: store.clone(),
-            destination: exchange.destination(url, Trust::Operator).ok()?,
-            metrics: core.metrics().key(&key),
-            key,
-            uri: path.parse().ok()?,
-            credential: credential.to_owned(),
-            client_id: refresh.client_id.clone(),
-            client_secret: refresh.client_secret.clone(),
-            refresh_token: Mutex::new(RefreshToken {
-                secret: refresh.refresh_token.clone(),
-                is_unsaved: false,
-            }),
-            origin: fingerprint(refresh),
-            last_fetch: tokio::sync::Mutex::default(),
+            kind,
             is_bearer,
+            clock: core.clock().clone(),
+            last_fetch: tokio::sync::Mutex::default(),
         })
     }
 
@@ -198,7 +177,7 @@ impl TokenEndpoint {
         let this = Arc::clone(&self);
         let task = tokio::spawn(async move {
             let mut last_fetch = this.last_fetch.lock().await;
-            let now = || this.limiter.clock().now();
+            let now = || this.clock.now();
             let is_fresh = last_fetch
                 .as_ref()
                 .is_some_and(|(_, at)| now().since(*at) < MAX_FETCH);
@@ -211,144 +190,22 @@ impl TokenEndpoint {
     }
 
     async fn fetch(&self) -> Option<HeaderValue> {
-        let call = self.limiter.call(&*self.key).method("POST");
-        let fetched = call
-            .within(MAX_FETCH)
-            .run(|attempt| self.send(attempt))
-            .await;
-        let response = fetched.ok()?.value?;
-        if let Some(token) = response.refresh_token {
-            self.rotate(token).await;
-        }
+        let token = match &self.kind {
+            SourceKind::Endpoint(endpoint) => endpoint.fetch().await,
+            SourceKind::Command(command) => command::run(command, MAX_FETCH).await,
+        }?;
         let value = match self.is_bearer {
-            true => format!("Bearer {}", response.access_token),
-            false => response.access_token,
+            true => format!("Bearer {token}"),
+            false => token,
         };
         let mut value = HeaderValue::try_from(value).ok()?;
         value.set_sensitive(true);
         Some(value)
     }
-
-    /// Uses another refresh token from now on, after storing it. If that fails it is used all the
-    /// same, for the old one may be revoked, and stored later.
-    async fn rotate(&self, token: String) {
-        if !self.replace(&token) {
-            return;
-        }
-        let rotated = self.rotated(token);
-        let change = Change::Rotated(rotated.clone());
-        if self.store.save(change).await.is_ok() {
-            self.mark_saved(&rotated);
-        }
-    }
-
-    /// `false` if it is the same token.
-    fn replace(&self, token: &str) -> bool {
-        let mut refresh_token = self.refresh_token();
-        let is_other = refresh_token.secret.expose() != token;
-        if is_other {
-            *refresh_token = RefreshToken {
-                secret: Secret::new(token),
-                is_unsaved: true,
-            };
-        }
-        is_other
-    }
-
-    fn rotated(&self, token: String) -> RotatedToken {
-        RotatedToken {
-            credential: self.credential.clone(),
-            origin: self.origin.clone(),
-            token,
-        }
-    }
-
-    fn unsaved(&self) -> Option<Change> {
-        let refresh_token = self.refresh_token();
-        let token = refresh_token.secret.expose().to_owned();
-        refresh_token
-            .is_unsaved
-            .then(|| Change::Rotated(self.rotated(token)))
-    }
-
-    fn mark_saved(&self, saved: &RotatedToken) {
-        let mut refresh_token = self.refresh_token();
-        if refresh_token.secret.expose() == saved.token {
-            refresh_token.is_unsaved = false;
-        }
-    }
-
-    fn refresh_token(&self) -> MutexGuard<'_, RefreshToken> {
-        self.refresh_token
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    async fn send(&self, attempt: Attempt) -> AttemptResult<Option<TokenResponse>> {
-        let target = Target {
-            destination: &self.destination,
-            rules: &[],
-            phrase_in: |_: &str| None,
-            metrics: &self.metrics,
-            // Tokens are fetched rarely, so one connection pool is enough.
-            worker: 0,
-        };
-        let make = || (self.request(), ReplayableBody::NONE);
-        let mut answered = self.exchange.attempt(&attempt, target, make).await;
-        let token = match &mut answered.value {
-            Ok(response) if response.status().is_success() => {
-                serde_json::from_slice(response.body_mut().beginning(MAX_RESPONSE).await).ok()
-            }
-            Ok(_) | Err(_) => None,
-        };
-        AttemptResult {
-            has_body: false,
-            ..answered.map(|_| token)
-        }
-    }
-
-    fn request(&self) -> Request<RequestBody> {
-        let refresh_token = self.refresh_token();
-        let form = url::form_urlencoded::Serializer::new(String::new())
-            .append_pair("grant_type", "refresh_token")
-            .append_pair("refresh_token", refresh_token.secret.expose())
-            .append_pair("client_id", self.client_id.expose())
-            .append_pair("client_secret", self.client_secret.expose())
-            .finish();
-        drop(refresh_token);
-        let mut request = Request::new(RequestBody::whole(Bytes::from(form)));
-        *request.method_mut() = Method::POST;
-        *request.uri_mut() = self.uri.clone();
-        let headers = request.headers_mut();
-        headers.insert(HOST, self.destination.authority().clone());
-        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
-        headers.insert(CONTENT_TYPE, FORM);
-        request
-    }
 }
-
-const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");
 
 /// A request waits for the token.
 const MAX_FETCH: Duration = Duration::from_secs(30);
 
-/// Longer than any token.
-const MAX_RESPONSE: usize = 64 << 10;
-
-/// Identifies the settings that a refresh token is for, without giving them away: a stored token
-/// must not be sent to another server, or as another client, or in place of one that was configured
-/// since.
-fn fingerprint(refresh: &settings::Refresh) -> String {
-    let mut context = digest::Context::new(&digest::SHA256);
-    for part in [
-        refresh.token_url.as_str(),
-        refresh.client_id.expose(),
-        refresh.refresh_token.expose(),
-    ] {
-        context.update(&part.len().to_be_bytes());
-        context.update(part.as_bytes());
-    }
-    let digest = context.finish();
-    let bytes = digest.as_ref().iter();
-    bytes.map(|byte| format!("{byte:02x}")).collect()
-}
+/// Longer than any token: the most that is read of a response, or of what a program prints.
+const MAX_TOKEN: usize = 64 << 10;
