@@ -2,6 +2,7 @@
 //! it means.
 
 pub(crate) mod operations;
+mod random_operations;
 
 use std::time::Duration;
 

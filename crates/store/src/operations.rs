@@ -289,7 +289,7 @@ pub struct Lease {
 }
 
 /// What was claimed.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claims {
     /// The operations, now running.
     pub claimed: Vec<Claimed>,
@@ -303,7 +303,7 @@ pub struct Claims {
 }
 
 /// An operation that a worker has claimed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claimed {
     /// Names the claim.
     pub claim: ClaimId,

@@ -10,6 +10,7 @@ use policy::operation::{
 use policy::time::WallTime;
 
 use super::{Subject, suite};
+use crate::Store;
 use crate::operations::{
     AttemptRecord, ClaimId, ClaimResult, Claimed, Claims, Counters, Decision, DecisionError,
     Inserted, Lane, Lease, MAX_ATTEMPT_RECORDS, NewOperation, OperationFilter, OperationQueue,
@@ -1273,6 +1274,38 @@ fn ids(claims: &Claims) -> Vec<&str> {
         .iter()
         .map(|claimed| claimed.operation.id.as_str())
         .collect()
+}
+
+/// Everything that a store has of operations, for comparison.
+pub(crate) fn contents(store: &Store) -> Vec<String> {
+    let queue = store.operations();
+    let operations = wait(queue.page(OperationFilter::default(), None, 10_000)).unwrap();
+    let mut contents = Vec::new();
+    for operation in operations {
+        let number = operation.number;
+        let request = wait(queue.request(number)).unwrap().unwrap();
+        let conflict = wait(queue.conflict(number)).unwrap();
+        let conflict = conflict.map(|found| (found.theirs, found.etag, found.fetched_at));
+        let response = wait(queue.response(number)).unwrap();
+        let response = response.map(|found| (found.status, found.headers, found.body));
+        let attempts = wait(queue.attempts(number)).unwrap();
+        let StoredRequest {
+            method,
+            url,
+            headers,
+            body,
+            base,
+            resource,
+        } = request;
+        let request = (method, url, headers, body, base, resource);
+        contents.push(format!(
+            "{operation:?} {request:?} {conflict:?} {response:?} {attempts:?}"
+        ));
+    }
+    contents.push(format!("{:?}", queue.counts()));
+    contents.push(format!("{:?}", wait(queue.lanes(None, 10_000)).unwrap()));
+    contents.push(format!("{:?}", wait(queue.unreported(10_000)).unwrap()));
+    contents
 }
 
 impl Subject {

@@ -2,12 +2,15 @@
 //!
 //! What changes often is in a narrow table; requests, responses, conflicts and attempts are in tables
 //! of their own, so that no change of a state writes a body again. Every statement finds its rows by
-//! an index.
+//! an index: `tests` checks the plan of each.
 
 mod calls;
 mod pages;
 mod payloads;
 mod rows;
+
+#[cfg(test)]
+mod tests;
 
 use policy::time::WallTime;
 use rusqlite::Connection;

@@ -1,0 +1,214 @@
+//! Any sequence of calls on the file, compared with memory.
+
+use std::time::Duration;
+
+use policy::item::TerminalReason;
+use policy::operation::{OperationEvent, Resolution};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::Subject;
+use super::operations::{at, attempt, conflict, contents, operation, request, settlement};
+use crate::StoreError;
+use crate::operations::{
+    ClaimId, ClaimResult, Counters, Decision, Lane, Lease, NewOperation, RequestChange, Settlement,
+    StoredResponse, wait,
+};
+
+proptest! {
+    // Every call of every case is synced.
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn any_sequence_of_calls_is_what_it_means(steps in vec(step(), 1..60)) {
+        let mut model = Subject::memory();
+        let mut subject = Subject::sqlite();
+        let (mut claims, mut model_claims) = (Vec::new(), Vec::new());
+        for step in steps {
+            let expected = make(&mut model, &step, &mut model_claims);
+            let result = make(&mut subject, &step, &mut claims);
+            prop_assert_eq!(&result, &expected, "{:?}", step);
+            prop_assert_eq!(&claims, &model_claims);
+        }
+        let expected = contents(model.store());
+        prop_assert_eq!(&contents(subject.store()), &expected);
+        subject.restart();
+        prop_assert_eq!(contents(subject.store()), expected);
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Insert(NewOperation),
+    Claim(Lane, i64, usize),
+    /// The n-th claim so far, settled or not.
+    Settle(usize, Settlement),
+    Heartbeat(i64),
+    Decide(Decision),
+    Sweep(i64, usize),
+    Recover(i64),
+    Report(u64, Option<NewOperation>),
+    Restart,
+}
+
+/// Makes a call; its result as text, and whether it failed.
+fn make(
+    subject: &mut Subject,
+    step: &Step,
+    claims: &mut Vec<ClaimId>,
+) -> Result<String, StoreError> {
+    let queue = subject.queue();
+    let lease = |now| Lease {
+        now: at(now),
+        until: at(now + 30),
+    };
+    Ok(match step.clone() {
+        Step::Insert(operation) => format!("{:?}", wait(queue.insert(operation))?),
+        Step::Claim(lane, now, limit) => {
+            let claimed = wait(queue.claim(&lane, lease(now), limit))?;
+            claims.extend(claimed.claimed.iter().map(|claimed| claimed.claim));
+            let requests = claimed.claimed.iter().map(|claimed| &claimed.request.body);
+            format!("{claimed:?} {:?}", requests.collect::<Vec<_>>())
+        }
+        Step::Settle(number, settlement) => {
+            let Some(&claim) = claims.get(number % claims.len().max(1)) else {
+                return Ok(String::new());
+            };
+            format!("{:?}", wait(queue.settle(claim, settlement))?)
+        }
+        Step::Heartbeat(now) => format!("{:?}", wait(queue.heartbeat(lease(now)))?),
+        Step::Decide(decision) => format!("{:?}", wait(queue.decide(decision))?),
+        Step::Sweep(now, limit) => format!("{:?}", wait(queue.sweep(at(now), limit))?),
+        Step::Recover(now) => format!("{:?}", wait(queue.recover(at(now)))?),
+        Step::Report(number, report) => format!("{:?}", wait(queue.report(number, report))?),
+        Step::Restart => {
+            drop(queue);
+            subject.restart();
+            String::new()
+        }
+    })
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => new_operation().prop_map(Step::Insert),
+        8 => (lane(), now(), 0..4_usize).prop_map(|(lane, now, limit)| Step::Claim(lane, now, limit)),
+        8 => (any::<usize>(), any_settlement())
+            .prop_map(|(number, settlement)| Step::Settle(number, settlement)),
+        1 => now().prop_map(Step::Heartbeat),
+        5 => decision().prop_map(Step::Decide),
+        2 => (now(), 0..4_usize).prop_map(|(now, limit)| Step::Sweep(now, limit)),
+        1 => now().prop_map(Step::Recover),
+        1 => (1..9_u64, option::of(new_operation()))
+            .prop_map(|(number, report)| Step::Report(number, report)),
+        1 => Just(Step::Restart),
+    ]
+}
+
+/// Mostly close to each other, so that much is due and some has expired; now and then the clock is
+/// far off.
+fn now() -> impl Strategy<Value = i64> {
+    prop_oneof![8 => 0..100_i64, 1 => 0..1000_i64]
+}
+
+/// Few names, so that operations meet.
+fn id() -> impl Strategy<Value = String> {
+    "[a-h]"
+}
+
+fn lane() -> impl Strategy<Value = Lane> {
+    ("[xy]", "[kl]").prop_map(|(destination, kind)| Lane { destination, kind })
+}
+
+fn new_operation() -> impl Strategy<Value = NewOperation> {
+    let order_key = option::of("[pq]");
+    let times = (now(), 0..200_i64, 0..200_u64);
+    (
+        id(),
+        id(),
+        lane(),
+        -1..2_i32,
+        order_key,
+        times,
+        any::<(bool, bool, bool)>(),
+    )
+        .prop_map(
+            |(id, key, lane, priority, order_key, (accepted, lifetime, retain), flags)| {
+                NewOperation {
+                    kind: lane.kind,
+                    destination: lane.destination,
+                    idempotency_key: key,
+                    fingerprint: vec![flags.0.into()],
+                    client: if flags.1 {
+                        "app1".to_owned()
+                    } else {
+                        String::new()
+                    },
+                    order_key,
+                    priority,
+                    accepted_at: at(accepted),
+                    expires_at: at(accepted + lifetime),
+                    retain: Duration::from_secs(retain),
+                    is_reported: flags.2,
+                    ..operation(&id)
+                }
+            },
+        )
+}
+
+fn any_settlement() -> impl Strategy<Value = Settlement> {
+    let response = StoredResponse {
+        status: 200,
+        headers: vec![("a".to_owned(), vec![255])],
+        body: b"fine".to_vec(),
+    };
+    let result = prop_oneof![
+        2 => Just(ClaimResult::Completed(None)),
+        1 => Just(ClaimResult::Completed(Some(response))),
+        4 => now().prop_map(|now| ClaimResult::Retry(at(now))),
+        2 => select(&TerminalReason::ALL[..]).prop_map(ClaimResult::Failed),
+        2 => "[a-c]".prop_map(|theirs| ClaimResult::Conflict(conflict(&theirs))),
+        1 => Just(ClaimResult::Released),
+    ];
+    (
+        now(),
+        result,
+        any::<(u32, bool)>(),
+        vec(now().prop_map(attempt), 0..3),
+    )
+        .prop_map(|(now, result, (count, refreshed), attempts)| Settlement {
+            counters: Counters {
+                sent: count,
+                attempts: count / 2,
+                directed_waits: count / 3,
+                refreshed,
+            },
+            attempts,
+            ..settlement(now, result)
+        })
+}
+
+fn decision() -> impl Strategy<Value = Decision> {
+    let event = select(vec![
+        OperationEvent::Merge,
+        OperationEvent::Reconcile,
+        OperationEvent::Retry,
+        OperationEvent::Cancel,
+        OperationEvent::Resolve(Resolution::Resend),
+        OperationEvent::Resolve(Resolution::Discard),
+        OperationEvent::Resolve(Resolution::Replace),
+        OperationEvent::Complete,
+    ]);
+    let change = id().prop_map(|id| RequestChange {
+        request: request(&id),
+        idempotency_key: id,
+    });
+    (id(), now(), event, option::of(change)).prop_map(|(id, now, event, request)| Decision {
+        id,
+        now: at(now),
+        event,
+        request,
+    })
+}
