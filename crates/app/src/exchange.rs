@@ -6,6 +6,7 @@
 //! `upstream` themselves.
 
 mod describe;
+pub(crate) mod path;
 
 use std::sync::Arc;
 

@@ -20,7 +20,7 @@ mod guard;
 mod handle;
 mod headers;
 mod listen;
-mod path;
+mod operation;
 mod request;
 mod response;
 mod routes;

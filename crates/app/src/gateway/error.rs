@@ -69,6 +69,10 @@ pub enum GatewayError {
     LoopDetected,
     /// Its `Tidegate-Max-Wait` or `Prefer` cannot be read.
     BadWait,
+    /// It was to become an operation, which cannot be stored.
+    StoreUnavailable,
+    /// Its idempotency key was used for another request.
+    KeyReused,
     /// It is not HTTP, or its framing contradicts itself. Its connection is closed.
     BadRequest,
 }
@@ -98,6 +102,8 @@ impl GatewayError {
             Self::BodyIncomplete => RequestOutcome::BodyIncomplete,
             Self::LoopDetected => RequestOutcome::LoopDetected,
             Self::BadWait => RequestOutcome::BadWait,
+            Self::StoreUnavailable => RequestOutcome::StoreUnavailable,
+            Self::KeyReused => RequestOutcome::KeyReused,
             Self::BadRequest => RequestOutcome::BadRequest,
         }
     }
@@ -116,7 +122,9 @@ impl GatewayError {
             | Self::InFlight
             | Self::NoDescriptors
             | Self::TooManyGates
+            | Self::StoreUnavailable
             | Self::Draining => StatusCode::SERVICE_UNAVAILABLE,
+            Self::KeyReused => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Deadline => StatusCode::GATEWAY_TIMEOUT,
             Self::Unreachable(_) => StatusCode::BAD_GATEWAY,
             Self::NoToken => StatusCode::UNAUTHORIZED,
@@ -140,9 +148,11 @@ impl GatewayError {
             Self::WaitTooLong { wait } | Self::BreakerOpen { wait } | Self::NoEndpoint { wait } => {
                 *wait
             }
-            Self::InFlight | Self::NoDescriptors | Self::TooManyGates | Self::Draining => {
-                Some(Duration::from_secs(1))
-            }
+            Self::InFlight
+            | Self::NoDescriptors
+            | Self::TooManyGates
+            | Self::StoreUnavailable
+            | Self::Draining => Some(Duration::from_secs(1)),
             _ => None,
         }
     }
@@ -170,6 +180,8 @@ impl GatewayError {
             Self::BodyIncomplete => "The body is incomplete",
             Self::LoopDetected => "The request came from this gateway",
             Self::BadWait => "The wait cannot be read",
+            Self::StoreUnavailable => "The operation cannot be stored",
+            Self::KeyReused => "The idempotency key was used before",
             Self::BadRequest => "The request cannot be read",
         }
     }
@@ -238,6 +250,12 @@ impl GatewayError {
                 "expected `Tidegate-Max-Wait: 5s` (a number and ms, s, m or h) or `Prefer: wait=5`"
                     .to_owned()
             }
+            Self::StoreUnavailable => {
+                "it was not accepted; the data folder cannot be read or written".to_owned()
+            }
+            Self::KeyReused => {
+                "the `Idempotency-Key` belongs to another request; use a new one".to_owned()
+            }
             Self::BadRequest => {
                 "expected an HTTP/1.1 request with one length: `Content-Length` or `Transfer-Encoding: chunked`, not both"
                     .to_owned()
@@ -277,4 +295,4 @@ impl GatewayError {
 }
 
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
-const REASON: HeaderName = HeaderName::from_static("tidegate-reason");
+pub(super) const REASON: HeaderName = HeaderName::from_static("tidegate-reason");

@@ -16,17 +16,18 @@ use crate::settings::Settings;
 pub(crate) struct Guard {
     hosts: AcceptedHosts,
     pub(super) origins: Origins,
-    tokens: Vec<Box<[u8]>>,
+    /// The tokens of clients, with their names.
+    tokens: Vec<(String, Box<[u8]>)>,
 }
 
 impl Guard {
     pub(crate) fn new(settings: &Settings, address: SocketAddr) -> Self {
-        let tokens = settings.clients.values();
+        let tokens = settings.clients.iter();
         Self {
             hosts: AcceptedHosts::new(settings, address),
             origins: Origins::new(&settings.server.origins),
             tokens: tokens
-                .map(|client| client.token.expose().as_bytes().into())
+                .map(|(name, client)| (name.clone(), client.token.expose().as_bytes().into()))
                 .collect(),
         }
     }
@@ -75,10 +76,21 @@ impl Guard {
         };
         // All are compared, each in full, so that the time says nothing about them.
         let mut is_known = subtle::Choice::from(0);
-        for token in &self.tokens {
+        for (_, token) in &self.tokens {
             is_known |= token.ct_eq(given.as_bytes());
         }
         is_known.into()
+    }
+
+    /// The client that sent a request, as operations know it: another name than that of the admin
+    /// API, which is empty.
+    pub(super) fn client(&self, headers: &HeaderMap) -> String {
+        let given = headers
+            .get(&TOKEN)
+            .map_or(&b""[..], |token| token.as_bytes());
+        let mut tokens = self.tokens.iter();
+        let known = tokens.find(|(_, token)| bool::from(token.ct_eq(given)));
+        format!("client:{}", known.map_or("", |(name, _)| name))
     }
 }
 

@@ -13,12 +13,12 @@ use tidegate::{Attempt, AttemptResult};
 
 use super::body::{ServedBody, discard};
 use super::connection::Serving;
-use super::path;
+use super::operation;
 use super::request::{Parsed, ParsedRequest, parse};
 use super::response::Responder;
 use super::routes::Routes;
 use super::worker::Worker;
-use crate::exchange::{ReplayableBody, RequestBody, SendResult, Target};
+use crate::exchange::{ReplayableBody, RequestBody, SendResult, Target, path};
 use crate::state::UpstreamEndpoint;
 
 /// What an attempt at an endpoint came to.
@@ -49,12 +49,21 @@ pub(super) async fn handle(
     let is_coming = !head.headers.contains_key(header::EXPECT);
     let request = Request::from_parts(head, ());
     let mut response = match parse(&worker.state, &routes, serving, &source, request) {
-        Ok(Parsed::Request(request)) => {
-            let body = ArrivingBody {
-                body: ReplayableBody::new(body, routes.bounds()),
-                is_coming,
-            };
-            call(worker, &routes, request, body, responder).await
+        Ok(Parsed::Request(mut request)) => match request.operation_of.take() {
+            Some(client) => {
+                // Rare, so it need not make every request larger.
+                Box::pin(operation::accept(worker, request, client, body, responder)).await
+            }
+            None => {
+                let body = ArrivingBody {
+                    body: ReplayableBody::new(body, routes.bounds()),
+                    is_coming,
+                };
+                call(worker, &routes, request, body, responder).await
+            }
+        },
+        Ok(Parsed::Operation(method, lookup)) => {
+            Box::pin(operation::show(worker, &method, lookup, responder)).await
         }
         Ok(Parsed::Preflight(headers)) => responder.allow_preflight(headers),
         Err(error) => {

@@ -11,10 +11,10 @@ use super::connection::Serving;
 use super::cross_site::{Source, is_preflight, preflight_headers};
 use super::error::GatewayError;
 use super::headers;
-use super::path;
+use super::operation::{self, OperationLookup};
 use super::routes::{Route, Routes};
 use super::state::GatewayState;
-use crate::exchange::declared_length;
+use crate::exchange::{declared_length, path};
 
 /// A request for a pool, without its body.
 #[derive(Debug)]
@@ -25,12 +25,16 @@ pub(super) struct ParsedRequest {
     pub(super) rest: Box<str>,
     pub(super) headers: HeaderMap,
     pub(super) kind: ItemKind,
+    /// The client that wants it to become an operation.
+    pub(super) operation_of: Option<String>,
 }
 
 /// What the head of a request asks for.
 pub(super) enum Parsed {
     /// Something of a pool.
     Request(ParsedRequest),
+    /// The state of an operation, with this method.
+    Operation(Method, OperationLookup),
     /// Whether a web page may send a request; with the headers of the response.
     Preflight(HeaderMap),
 }
@@ -55,6 +59,13 @@ pub(super) fn parse(
     }
     let (head, ()) = request.into_parts();
     let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
+    if let Some(id) = path.strip_prefix(operation::PREFIX) {
+        let lookup = OperationLookup {
+            id: id.into(),
+            client: state.guard().client(&head.headers),
+        };
+        return Ok(Parsed::Operation(head.method, lookup));
+    }
     let split = path::split(path).ok_or_else(|| no_route(routes))?;
     let route = routes.route(split.pool).ok_or_else(|| no_route(routes))?;
     let max_wait = max_wait(&head.headers)?;
@@ -67,6 +78,8 @@ pub(super) fn parse(
         return Err(GatewayError::BodyTooLarge);
     }
     let rest = split.rest.into();
+    let operation_of =
+        operation::is_wanted(&head.headers).then(|| state.guard().client(&head.headers));
     let mut headers = head.headers;
     let key = headers.get("idempotency-key");
     let kind = ItemKind {
@@ -83,6 +96,7 @@ pub(super) fn parse(
         rest,
         headers,
         kind,
+        operation_of,
     }))
 }
 

@@ -255,6 +255,18 @@ impl<'a> Responder<'a> {
         response
     }
 
+    /// Responds with what was made here, without a call.
+    pub(super) fn respond_with(
+        mut self,
+        mut response: Response<ServedBody>,
+        outcome: RequestOutcome,
+    ) -> Response<ServedBody> {
+        let summary = CallSummary::default();
+        add_headers(response.headers_mut(), self.id, &summary, None);
+        self.record(response.status(), None, outcome, summary);
+        response
+    }
+
     fn refuse_after(
         &mut self,
         error: &GatewayError,

@@ -20,6 +20,7 @@ use super::response;
 use super::state::GatewayState;
 use super::trails::RequestId;
 use crate::stall::WriteTimeout;
+use crate::state::State;
 
 /// One thread with its own runtime and connections.
 #[derive(Debug)]
@@ -37,6 +38,10 @@ impl Worker {
             number,
             open,
         }
+    }
+
+    pub(super) fn state(&self) -> &Arc<State> {
+        &self.state.state
     }
 
     pub(super) fn new_request_id(&self) -> RequestId {

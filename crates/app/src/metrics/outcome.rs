@@ -91,6 +91,10 @@ outcomes! {
     LoopDetected = "loop_detected",
     /// Its `Tidegate-Max-Wait` or `Prefer` cannot be parsed.
     BadWait = "bad_wait",
+    /// It was to become an operation, which could not be stored.
+    StoreUnavailable = "store_unavailable",
+    /// Its idempotency key was used for another request.
+    KeyReused = "idempotency_key_reused",
     /// It is not HTTP, or its framing contradicts itself.
     BadRequest = "bad_request",
 }

@@ -21,6 +21,7 @@ use url::Url;
 
 use super::source::{Admitted, Source};
 use super::{STORE_RETRY, Worker};
+use crate::exchange::path;
 use crate::exchange::{
     Destination, Exchange, ReplayableBody, RequestBody, SendErrorKind, SendResult, Target, Trust,
 };
@@ -252,19 +253,13 @@ impl<'a> Delivery<'a> {
         match (admitted.endpoint(), self.source) {
             (Some(endpoint), _) => {
                 let upstream = endpoint.data();
-                let rest = self.request().url.trim_start_matches('/');
-                let rest = rest.find(['/', '?']).map_or("", |start| &rest[start..]);
-                let uri = format!("{}{rest}", upstream.base);
-                let uri = if uri.starts_with('/') {
-                    uri
-                } else {
-                    format!("/{uri}")
-                };
+                let path = path::split(&self.request().url)
+                    .and_then(|split| path::join(&upstream.base, split.rest));
                 let mut headers = HeaderMap::new();
                 upstream.apply_headers(&mut headers);
                 Ok(Route {
                     destination: Arc::clone(&upstream.destination),
-                    uri: uri.parse().map_err(|_| rejected())?,
+                    uri: path.ok_or_else(rejected)?.into(),
                     rules: own_rules.chain(upstream.rules.iter()).cloned().collect(),
                     metrics: Arc::clone(&upstream.metrics),
                     headers,

@@ -13,6 +13,7 @@ use url::Url;
 
 use super::changes::{ChangeError, InvalidValue};
 use super::{State, lane_of};
+use crate::exchange::path;
 use crate::settings::{self, DEFAULT_OPERATION, OperationType};
 
 /// A request to be delivered as an operation.
@@ -144,13 +145,19 @@ impl State {
             request.backoff.as_deref(),
             |name| settings.backoffs.contains_key(name),
         );
+        let mut credential = request.credential.clone();
+        credential = credential.or_else(|| operation_type.credential.clone());
         let method = check_method(&mut invalid, &request.method);
         let destination = match read_target(&request.url) {
             Ok(Target::Pool(pool)) if configuration.pool(pool).is_none() => {
                 invalid.add("url", pool, "the name of a pool behind the first `/`");
                 None
             }
-            Ok(Target::Pool(pool)) => Some((format!("/{pool}"), None)),
+            Ok(Target::Pool(pool)) => {
+                let pool_settings = settings.pools.get(pool);
+                credential = credential.or_else(|| pool_settings?.credential.clone());
+                Some((format!("/{pool}"), None))
+            }
             Ok(Target::Host(key, url)) => Some((key, Some(url))),
             Err(expected) => {
                 invalid.add("url", &shown_target(&request.url), expected);
@@ -195,6 +202,7 @@ impl State {
                 destination,
                 headers,
                 key,
+                credential,
             },
             now,
         ))
@@ -216,6 +224,7 @@ struct Checked {
     destination: String,
     headers: Headers,
     key: Option<String>,
+    credential: Option<String>,
 }
 
 fn new_operation(
@@ -234,9 +243,7 @@ fn new_operation(
         destination: checked.destination,
         kind: request.kind.unwrap_or_else(|| DEFAULT_OPERATION.to_owned()),
         client: request.client,
-        credential: request
-            .credential
-            .or_else(|| operation_type.credential.clone()),
+        credential: checked.credential,
         backoff: request.backoff,
         order_key: request.order_key,
         priority: request.priority,
@@ -274,13 +281,11 @@ enum Target<'a> {
 }
 
 fn read_target(text: &str) -> Result<Target<'_>, &'static str> {
-    if let Some(path) = text.strip_prefix('/') {
-        let pool = path.split(['/', '?']).next().unwrap_or(path);
-        let is_path = text.len() <= MAX_URL && text.parse::<http::uri::PathAndQuery>().is_ok();
-        return match !pool.is_empty() && is_path {
-            true => Ok(Target::Pool(pool)),
-            false => Err("`/`, the name of a pool and a path, or a URL"),
-        };
+    if text.starts_with('/') {
+        let split = path::split(text).filter(|_| text.len() <= MAX_URL);
+        let split = split.filter(|_| text.parse::<http::uri::PathAndQuery>().is_ok());
+        let pool = split.map(|split| Target::Pool(split.pool));
+        return pool.ok_or("`/`, the name of a pool and a path, or a URL");
     }
     let url = check_url(text)?;
     let key = policy::key::normalize(url.as_str()).map_err(|_| "a URL with a host")?;
@@ -343,7 +348,8 @@ fn check_headers(invalid: &mut Invalid, headers: &[(String, String)]) -> (Header
         return (checked, keys);
     }
     for (name, value) in headers {
-        let (Ok(parsed), Ok(_)) = (name.parse::<HeaderName>(), HeaderValue::from_str(value)) else {
+        let valid = HeaderValue::from_bytes(value.as_bytes());
+        let (Ok(parsed), Ok(_)) = (name.parse::<HeaderName>(), valid) else {
             invalid.header(name, "a valid header");
             continue;
         };

@@ -35,6 +35,8 @@ fn all() -> Vec<GatewayError> {
         GatewayError::BodyIncomplete,
         GatewayError::LoopDetected,
         GatewayError::BadWait,
+        GatewayError::StoreUnavailable,
+        GatewayError::KeyReused,
         GatewayError::BadRequest,
     ];
     // A new one belongs into the list above and into the page.
@@ -61,6 +63,8 @@ fn all() -> Vec<GatewayError> {
             | GatewayError::BodyIncomplete
             | GatewayError::LoopDetected
             | GatewayError::BadWait
+            | GatewayError::StoreUnavailable
+            | GatewayError::KeyReused
             | GatewayError::BadRequest => {}
         }
     }

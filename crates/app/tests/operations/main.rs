@@ -6,4 +6,7 @@
 )]
 
 mod delivery;
+mod respond_async;
 mod support;
+#[path = "../wire/mod.rs"]
+mod wire;

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use app::core::Core;
+use app::gateway::Gateway;
 use app::log::Log;
 use app::operations::OperationWorker;
 use app::settings::{Process, Settings, Sources};
@@ -15,10 +16,13 @@ use store::Store;
 use store::operations::{AttemptRecord, StoredOperation};
 use tidegate::Clock;
 
+use super::wire::Reply;
+
 /// A state that delivers its operations.
 pub(crate) struct Running {
     pub(crate) state: Arc<State>,
     worker: Option<OperationWorker>,
+    gateway: Gateway,
     runtime: tokio::runtime::Runtime,
 }
 
@@ -38,6 +42,7 @@ impl Running {
         let settings = Arc::new(Settings::load(&sources, &Process).unwrap());
         let core = Core::new(&settings, Log::silent(), Clock::system(), 1);
         let (state, _) = State::restore(core, settings, store).unwrap();
+        let gateway = Gateway::start(Arc::clone(&state), "127.0.0.1:0".parse().unwrap()).unwrap();
         let worker = OperationWorker::start(Arc::clone(&state)).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -46,8 +51,21 @@ impl Running {
         Self {
             state,
             worker: Some(worker),
+            gateway,
             runtime,
         }
+    }
+
+    /// Sends a request to the data plane; `head` has lines of headers, each with its end.
+    pub(crate) fn send(&self, method: &str, path: &str, head: &str, body: &str) -> Reply {
+        let mut stream = TcpStream::connect(self.gateway.address()).unwrap();
+        let length = body.len();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {length}\r\n{head}\r\n{body}"
+        )
+        .unwrap();
+        Reply::read(&mut BufReader::new(stream), method == "HEAD").unwrap()
     }
 
     /// Accepts an operation.
@@ -87,7 +105,7 @@ impl Running {
         }
     }
 
-    fn pause(&self) {
+    pub(crate) fn pause(&self) {
         self.wait(async { tokio::time::sleep(Duration::from_millis(5)).await });
     }
 
@@ -106,6 +124,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
+        self.gateway.drain();
         self.stop(Duration::ZERO);
     }
 }

@@ -4,15 +4,15 @@ use http::uri::PathAndQuery;
 
 /// A path, taken apart: the pool's name, and what is for the endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Split<'a> {
-    pub(super) pool: &'a str,
+pub(crate) struct Split<'a> {
+    pub(crate) pool: &'a str,
     /// Begins with `/` or `?`, or is empty.
-    pub(super) rest: &'a str,
+    pub(crate) rest: &'a str,
 }
 
 /// Takes `/POOL/rest?query` apart. `None` if it names no pool, or tries to climb out of it: what an
 /// endpoint's address allows is all that may be asked of it.
-pub(super) fn split(path_and_query: &str) -> Option<Split<'_>> {
+pub(crate) fn split(path_and_query: &str) -> Option<Split<'_>> {
     let path = path_and_query.strip_prefix('/')?;
     let end = path.find(['/', '?']).unwrap_or(path.len());
     let (pool, rest) = path.split_at(end);
@@ -38,7 +38,7 @@ fn climbs(path_and_query: &str) -> bool {
 
 /// The path at an endpoint whose own path is `base`; `None` if that is longer than 65,534 bytes, the
 /// most that a URI may have here.
-pub(super) fn join(base: &str, rest: &str) -> Option<PathAndQuery> {
+pub(crate) fn join(base: &str, rest: &str) -> Option<PathAndQuery> {
     let slash = if base.is_empty() && !rest.starts_with('/') {
         "/"
     } else {
