@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, ETAG, HOST};
+use http::header::{ETAG, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 use http_body_util::{BodyExt, Limited};
 use policy::backoff::BackoffSettings;
 use policy::classify::Rule;
 use policy::item::{DelaySource, Item, ItemKind, ItemRecord, ResendReason, Step, TerminalReason};
 use policy::outcome::{Outcome, Phase, UpstreamResponse, Verdict};
-use policy::time::WallTime;
+use policy::time::{Timestamp, WallTime};
 use store::operations::{
     AttemptRecord, ClaimResult, Claimed, Counters, Headers, Settlement, StoredConflict,
     StoredOperation, StoredRequest, StoredResponse,
@@ -54,7 +54,12 @@ struct Delivery<'a> {
 /// What came of one attempt.
 enum Sent {
     /// It was sent, and this is to be done.
-    Step(Step, Option<StoredResponse>),
+    Step {
+        step: Step,
+        response: Option<ReadResponse>,
+        /// The generation of the credential that it was sent with.
+        generation: u64,
+    },
     /// It was not sent, and will not be.
     Failed(TerminalReason),
     /// It was not sent, and may be at this time.
@@ -112,8 +117,12 @@ impl<'a> Delivery<'a> {
             match self.send(&mut item, admitted, &mut attempts).await {
                 Sent::Failed(reason) => break ClaimResult::Failed(reason),
                 Sent::NotYet(at) => break ClaimResult::Retry(at),
-                Sent::Step(step, response) => {
-                    let step = self.refresh(&mut item, step).await;
+                Sent::Step {
+                    step,
+                    response,
+                    generation,
+                } => {
+                    let step = self.refresh(&mut item, step, generation).await;
                     match self.result(step, &item, response) {
                         Some(result) => break result,
                         None => continue,
@@ -174,6 +183,8 @@ impl<'a> Delivery<'a> {
         if let Some(credential) = &self.credential {
             credential.prepare().await;
         }
+        let credential = self.credential.as_ref();
+        let generation = credential.map_or(0, |credential| credential.refresh().generation());
         let at = self.worker.now();
         let due = self.operation().next_at.unwrap_or(at);
         let attempt = admitted.attempt(item.sent() + 1);
@@ -196,19 +207,40 @@ impl<'a> Delivery<'a> {
             waited: due.until(at).unwrap_or_default(),
             reason: reason(&outcome, answered.verdict).to_owned(),
         });
+        let other_endpoint = self.other_endpoint(&admitted, answered.verdict);
         let in_flight = admitted.settle(&outcome, answered.verdict, &answered.text);
         let response = self.read(answered.value).await;
         drop(in_flight);
         let random = &mut *self.worker.random.borrow_mut();
-        let step = item.after(
+        let step = item.after_at(
             self.backoff(),
             &outcome,
             answered.verdict,
+            other_endpoint,
             clock.now(),
             random,
         );
         self.claimed_counters(item);
-        Sent::Step(step, response)
+        Sent::Step {
+            step,
+            response,
+            generation,
+        }
+    }
+
+    /// When another endpoint of the pool would take a request that failed at this one.
+    fn other_endpoint(
+        &self,
+        admitted: &Admitted<'_>,
+        verdict: Option<Verdict>,
+    ) -> Option<Timestamp> {
+        let (Source::Pool(pool), Some(endpoint)) = (self.source, admitted.endpoint()) else {
+            return None;
+        };
+        let has_failed = !matches!(verdict, None | Some(Verdict::Success));
+        has_failed
+            .then(|| pool.other_endpoint_ready_at(endpoint))
+            .flatten()
     }
 
     /// So that a claim that is released meanwhile does not forget its attempts.
@@ -299,9 +331,6 @@ impl<'a> Delivery<'a> {
         for (name, value) in header_pairs(&stored.headers) {
             headers.append(name, value);
         }
-        if !stored.body.is_empty() && !headers.contains_key(CONTENT_TYPE) {
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        }
         for (name, value) in &route.headers {
             headers.insert(name.clone(), value.clone());
         }
@@ -325,24 +354,25 @@ impl<'a> Delivery<'a> {
     }
 
     /// Reads the response: what a client or the conflict desk needs of it.
-    async fn read(&self, result: SendResult) -> Option<StoredResponse> {
+    async fn read(&self, result: SendResult) -> Option<ReadResponse> {
         let (head, body) = result.ok()?.into_parts();
         let most = usize::try_from(self.operation_type().max_body).unwrap_or(usize::MAX);
         let body = Limited::new(body, most).collect().await;
+        let body = body.map(|body| body.to_bytes().to_vec());
+        let is_whole = body.is_ok();
         let headers = head.headers.iter();
-        Some(StoredResponse {
+        let stored = StoredResponse {
             status: head.status.as_u16(),
             headers: headers
                 .map(|(name, value)| (name.to_string(), value.as_bytes().to_vec()))
                 .collect(),
-            body: body
-                .map(|body| body.to_bytes().to_vec())
-                .unwrap_or_default(),
-        })
+            body: body.unwrap_or_default(),
+        };
+        Some(ReadResponse { stored, is_whole })
     }
 
     /// Refreshes the credential if that is the next step, and says what follows.
-    async fn refresh(&self, item: &mut Item, step: Step) -> Step {
+    async fn refresh(&self, item: &mut Item, step: Step, generation: u64) -> Step {
         if step != Step::Refresh {
             return step;
         }
@@ -350,7 +380,7 @@ impl<'a> Delivery<'a> {
             return Step::Failed(TerminalReason::AuthFailed);
         };
         let credential: &dyn Refresh = credential.refresh();
-        let succeeded = credential.refresh(credential.generation()).await;
+        let succeeded = credential.refresh(generation).await;
         item.refreshed(succeeded, self.worker.state.clock().now())
     }
 
@@ -359,15 +389,23 @@ impl<'a> Delivery<'a> {
         &self,
         step: Step,
         item: &Item,
-        response: Option<StoredResponse>,
+        response: Option<ReadResponse>,
     ) -> Option<ClaimResult> {
         match step {
             Step::Done => {
                 let is_read = !self.operation().client.is_empty();
-                Some(ClaimResult::Completed(response.filter(|_| is_read)))
+                let response = response.filter(|response| is_read && response.is_whole);
+                let response = response.map(|response| response.stored);
+                Some(ClaimResult::Completed(response))
             }
             Step::SendAt {
                 source: DelaySource::Refresh,
+                ..
+            } => None,
+            // Another endpoint is ready.
+            Step::SendAt {
+                delay: Duration::ZERO,
+                source: DelaySource::Failover,
                 ..
             } => None,
             Step::SendAt {
@@ -383,7 +421,7 @@ impl<'a> Delivery<'a> {
             }
             Step::Conflict => Some(ClaimResult::Conflict(StoredConflict {
                 theirs: None,
-                etag: response.and_then(|response| etag(&response.headers)),
+                etag: response.and_then(|response| etag(&response.stored.headers)),
                 fetched_at: self.worker.now(),
             })),
             Step::Refresh => Some(ClaimResult::Failed(TerminalReason::AuthFailed)),
@@ -402,6 +440,13 @@ impl<'a> Delivery<'a> {
             trace_id: operation.trace_id.as_deref().unwrap_or_default(),
         });
     }
+}
+
+/// A response that was read.
+struct ReadResponse {
+    stored: StoredResponse,
+    /// Its body was neither too long nor broken off.
+    is_whole: bool,
 }
 
 /// Where one attempt goes.

@@ -284,7 +284,7 @@ impl<'a, E> CallState<'a, E> {
                 .after(self.backoff.settings(), outcome, verdict, now, unused);
         }
         let other_ready_at = match (&self.source, self.failed_at) {
-            (PermitSource::Pool(pool), Some(endpoint)) => pool.other_endpoint_ready_at(endpoint),
+            (PermitSource::Pool(pool), Some(endpoint)) => pool.ready_at_other_than(endpoint),
             _ => None,
         };
         let backoff = self.backoff.settings();

@@ -101,8 +101,13 @@ impl<E> Pool<E> {
         Some(limiter.with_settings(&key, |settings| ask.at_gate(settings, now).deadline))
     }
 
-    /// When the gate of another endpoint that can be used would let a request out.
-    pub(crate) fn other_endpoint_ready_at(&self, from: EndpointId) -> Option<Timestamp> {
+    /// When the gate of another endpoint that can be used would admit a request that failed at
+    /// `failed`; `None`: there is none, or that is unknown.
+    pub fn other_endpoint_ready_at(&self, failed: &Endpoint<E>) -> Option<Timestamp> {
+        self.ready_at_other_than(failed.id)
+    }
+
+    pub(crate) fn ready_at_other_than(&self, from: EndpointId) -> Option<Timestamp> {
         let now = self.limiter.clock().now();
         let others: Vec<Arc<Endpoint<E>>> = {
             let state = lock(&self.state);
