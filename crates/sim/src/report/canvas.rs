@@ -1,15 +1,11 @@
 //! Draws plots as SVG. All plots of a strategy have the same width and margins, so that their time
 //! axes line up.
 
+use std::fmt::Write;
 use std::ops::Range;
 
-use plotters::coord::Shift;
-use plotters::coord::types::RangedCoordf64;
-use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
-
 use super::axis::Axis;
-use super::colour::{Colour, name_colours};
+use super::colour::Colour;
 use super::escape;
 
 /// A plot before it is drawn.
@@ -65,16 +61,22 @@ pub(super) enum Mark {
 
 /// Draws a plot as an SVG element.
 pub(super) fn draw(plot: &Plot) -> String {
-    let (width, height) = plot.extent();
-    let mut drawing = String::new();
-    let backend = SVGBackend::with_string(&mut drawing, (unsigned(width), unsigned(height)));
-    draw_on(&backend.into_drawing_area(), plot)
-        .expect("a drawing in memory can always be written to");
-    let content = drawing.split_once('>').map_or("", |(_, content)| content);
+    let mut canvas = Canvas {
+        plot,
+        svg: String::new(),
+    };
+    canvas.draw_grid();
+    for mark in &plot.marks {
+        canvas.draw_mark(mark);
+    }
+    canvas.draw_line(&[(0.0, 0.0), (plot.time.top, 0.0)], Colour::Axis, 1.0);
+    canvas.draw_labels();
+    let width = units(LEFT + plot.size.width + RIGHT);
+    let height = units(plot.top() + plot.size.height + BOTTOM);
     format!(
-        "<svg class=\"plot\" viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\">{}",
+        "<svg class=\"plot\" viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\">\n{}</svg>\n",
         escape(&plot.title),
-        name_colours(content),
+        canvas.svg,
     )
 }
 
@@ -88,158 +90,157 @@ const FONT: f64 = 12.0;
 /// Lines of text closer than this overlap.
 const LINE_HEIGHT: f64 = 14.0;
 
-type Root<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Field<'a> = DrawingArea<SVGBackend<'a>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
-type DrawResult = Result<(), DrawingAreaErrorKind<std::io::Error>>;
-
 impl Plot {
-    fn extent(&self) -> (i32, i32) {
-        (
-            units(LEFT + self.size.width + RIGHT),
-            units(self.top() + self.size.height + BOTTOM),
-        )
-    }
-
     /// The top margin: room for the unit, if there is one.
     fn top(&self) -> f64 {
         if self.unit.is_empty() { 4.0 } else { TOP }
     }
 }
 
-fn draw_on(root: &Root<'_>, plot: &Plot) -> DrawResult {
-    let columns = units(LEFT)..units(LEFT + plot.size.width);
-    let rows = units(plot.top() + plot.size.height)..units(plot.top());
-    let field = root.apply_coord_spec(Cartesian2d::<RangedCoordf64, RangedCoordf64>::new(
-        0.0..plot.time.top,
-        0.0..plot.values.top,
-        (columns, rows),
-    ));
-    draw_grid(root, &field, plot)?;
-    for mark in &plot.marks {
-        draw_mark(root, &field, mark)?;
-    }
-    draw_time_axis(&field, plot)?;
-    draw_labels(root, &field, plot)?;
-    root.present()
+/// How a text lies at its position: `text-anchor` and `dy`.
+#[derive(Clone, Copy)]
+struct Anchor(&'static str, &'static str);
+
+const MIDDLE: &str = "0.5ex";
+const BELOW: &str = "0.76em";
+
+struct Canvas<'a> {
+    plot: &'a Plot,
+    svg: String,
 }
 
-fn draw_grid(root: &Root<'_>, field: &Field<'_>, plot: &Plot) -> DrawResult {
-    let (left, right) = (units(LEFT), units(LEFT + plot.size.width));
-    for (value, text) in &plot.values.marks {
-        let (_, y) = field.map_coordinate(&(0.0, *value));
-        let line = PathElement::new(vec![(left, y), (right, y)], stroke(Colour::Grid, 1.0));
-        root.draw(&line)?;
-        write(
-            root,
-            text,
-            Colour::Label,
-            (HPos::Right, VPos::Center),
-            (left - units(8.0), y),
-        )?;
+impl Canvas<'_> {
+    fn draw_grid(&mut self) {
+        let plot = self.plot;
+        for (value, text) in &plot.values.marks {
+            let y = self.y(*value);
+            self.draw_line(&[(0.0, *value), (plot.time.top, *value)], Colour::Grid, 1.0);
+            let at = (units(LEFT) - units(8.0), y);
+            self.write(text, Colour::Label, Anchor("end", MIDDLE), at);
+        }
+        let (top, bottom) = (units(plot.top()), units(plot.top() + plot.size.height));
+        for (second, text) in &plot.time.marks {
+            let x = self.x(*second);
+            self.draw_path(&[(x, top), (x, bottom)], Colour::Grid, 1.0);
+            let at = (x, bottom + units(7.0));
+            self.write(text, Colour::Label, Anchor("middle", BELOW), at);
+        }
+        let at = (units(LEFT), units(4.0));
+        self.write(plot.unit, Colour::Label, Anchor("start", BELOW), at);
     }
-    let (top, bottom) = (units(plot.top()), units(plot.top() + plot.size.height));
-    for (second, text) in &plot.time.marks {
-        let (x, _) = field.map_coordinate(&(*second, 0.0));
-        let line = PathElement::new(vec![(x, top), (x, bottom)], stroke(Colour::Grid, 1.0));
-        root.draw(&line)?;
-        write(
-            root,
-            text,
-            Colour::Label,
-            (HPos::Center, VPos::Top),
-            (x, bottom + units(7.0)),
-        )?;
-    }
-    write(
-        root,
-        plot.unit,
-        Colour::Label,
-        (HPos::Left, VPos::Top),
-        (left, units(4.0)),
-    )
-}
 
-fn draw_time_axis(field: &Field<'_>, plot: &Plot) -> DrawResult {
-    let axis = vec![(0.0, 0.0), (plot.time.top, 0.0)];
-    field.draw(&PathElement::new(axis, stroke(Colour::Axis, 1.0)))
-}
-
-fn draw_mark(root: &Root<'_>, field: &Field<'_>, mark: &Mark) -> DrawResult {
-    match mark {
-        Mark::Area {
-            outline,
-            colour,
-            opacity,
-        } => field.draw(&Polygon::new(
-            outline.clone(),
-            colour.placeholder().mix(*opacity),
-        )),
-        Mark::Line {
-            points,
-            colour,
-            width,
-        } => field.draw(&PathElement::new(points.clone(), stroke(*colour, *width))),
-        Mark::Band {
-            seconds,
-            lane,
-            colour,
-            word,
-        } => draw_band(root, field, seconds, lane, *colour, word),
-        // `draw_labels` draws all labels at once, to keep them apart.
-        Mark::Label { .. } => Ok(()),
-    }
-}
-
-fn draw_band(
-    root: &Root<'_>,
-    field: &Field<'_>,
-    seconds: &Range<f64>,
-    lane: &Range<f64>,
-    colour: Colour,
-    word: &str,
-) -> DrawResult {
-    let (left, bottom) = field.map_coordinate(&(seconds.start, lane.start));
-    let (right, top) = field.map_coordinate(&(seconds.end, lane.end));
-    // Short periods are widened to stay visible.
-    let right = right.max(left + units(1.5));
-    root.draw(&Rectangle::new(
-        [(left, top), (right, bottom)],
-        colour.placeholder().filled(),
-    ))?;
-    let room = units(FONT * 0.65) * i32::try_from(word.len()).unwrap_or(i32::MAX / 1024);
-    if right - left < room || bottom - top < units(LINE_HEIGHT) {
-        return Ok(());
-    }
-    let centre = (i32::midpoint(left, right), i32::midpoint(top, bottom));
-    write(
-        root,
-        word,
-        Colour::Paper,
-        (HPos::Center, VPos::Center),
-        centre,
-    )
-}
-
-fn draw_labels(root: &Root<'_>, field: &Field<'_>, plot: &Plot) -> DrawResult {
-    let mut labels = Vec::new();
-    for mark in &plot.marks {
-        if let Mark::Label { at, text, colour } = mark {
-            let (_, y) = field.map_coordinate(&(0.0, at.clamp(0.0, plot.values.top)));
-            labels.push((y, text, *colour));
+    fn draw_mark(&mut self, mark: &Mark) {
+        match mark {
+            Mark::Area {
+                outline,
+                colour,
+                opacity,
+            } => {
+                let (fill, points) = (colour.variable(), self.points(outline));
+                // Writing into a string cannot fail.
+                _ = writeln!(
+                    self.svg,
+                    "<polygon opacity=\"{opacity}\" fill=\"{fill}\" points=\"{points}\"/>"
+                );
+            }
+            Mark::Line {
+                points,
+                colour,
+                width,
+            } => self.draw_line(points, *colour, *width),
+            Mark::Band {
+                seconds,
+                lane,
+                colour,
+                word,
+            } => self.draw_band(seconds, lane, *colour, word),
+            // `draw_labels` draws all labels at once, to keep them apart.
+            Mark::Label { .. } => {}
         }
     }
-    labels.sort_by_key(|(y, _, _)| *y);
-    let preferred: Vec<i32> = labels.iter().map(|(y, _, _)| *y).collect();
-    let heights = spread_out(
-        &preferred,
-        units(LINE_HEIGHT),
-        units(plot.top() + plot.size.height - 4.0),
-    );
-    let x = units(LEFT + plot.size.width + 8.0);
-    for ((_, text, colour), y) in labels.iter().zip(heights) {
-        write(root, text, *colour, (HPos::Left, VPos::Center), (x, y))?;
+
+    fn draw_band(&mut self, seconds: &Range<f64>, lane: &Range<f64>, colour: Colour, word: &str) {
+        let (left, bottom) = (self.x(seconds.start), self.y(lane.start));
+        let top = self.y(lane.end);
+        // Short periods are widened to stay visible.
+        let right = self.x(seconds.end).max(left + units(1.5));
+        let (width, height, fill) = (right - left, bottom - top, colour.variable());
+        _ = writeln!(
+            self.svg,
+            "<rect x=\"{left}\" y=\"{top}\" width=\"{width}\" height=\"{height}\" opacity=\"1\" fill=\"{fill}\" stroke=\"none\"/>"
+        );
+        let room = units(FONT * 0.65) * i32::try_from(word.len()).unwrap_or(i32::MAX / 1024);
+        if width >= room && height >= units(LINE_HEIGHT) {
+            let centre = (i32::midpoint(left, right), i32::midpoint(top, bottom));
+            self.write(word, Colour::Paper, Anchor("middle", MIDDLE), centre);
+        }
     }
-    Ok(())
+
+    fn draw_labels(&mut self) {
+        let plot = self.plot;
+        let mut labels = Vec::new();
+        for mark in &plot.marks {
+            if let Mark::Label { at, text, colour } = mark {
+                labels.push((self.y(at.clamp(0.0, plot.values.top)), text, *colour));
+            }
+        }
+        labels.sort_by_key(|(y, _, _)| *y);
+        let preferred: Vec<i32> = labels.iter().map(|(y, _, _)| *y).collect();
+        let floor = units(plot.top() + plot.size.height - 4.0);
+        let heights = spread_out(&preferred, units(LINE_HEIGHT), floor);
+        let x = units(LEFT + plot.size.width + 8.0);
+        for ((_, text, colour), y) in labels.iter().zip(heights) {
+            self.write(text, *colour, Anchor("start", MIDDLE), (x, y));
+        }
+    }
+
+    fn draw_line(&mut self, points: &[(f64, f64)], colour: Colour, width: f64) {
+        let points: Vec<_> = points
+            .iter()
+            .map(|(s, v)| (self.x(*s), self.y(*v)))
+            .collect();
+        self.draw_path(&points, colour, width);
+    }
+
+    fn draw_path(&mut self, points: &[(i32, i32)], colour: Colour, width: f64) {
+        let (stroke, width) = (colour.variable(), units(width));
+        let points: String = points.iter().map(|(x, y)| format!("{x},{y} ")).collect();
+        _ = writeln!(
+            self.svg,
+            "<polyline fill=\"none\" opacity=\"1\" stroke=\"{stroke}\" stroke-width=\"{width}\" points=\"{points}\"/>"
+        );
+    }
+
+    fn write(&mut self, text: &str, colour: Colour, anchor: Anchor, (x, y): (i32, i32)) {
+        if text.is_empty() {
+            return;
+        }
+        let (Anchor(anchor, dy), fill) = (anchor, colour.variable());
+        let (size, text) = (FONT * UNITS_PER_PIXEL, escape(text));
+        _ = writeln!(
+            self.svg,
+            "<text x=\"{x}\" y=\"{y}\" dy=\"{dy}\" text-anchor=\"{anchor}\" font-family=\"sans-serif\" font-size=\"{size}\" opacity=\"1\" fill=\"{fill}\">\n{text}\n</text>"
+        );
+    }
+
+    fn points(&self, points: &[(f64, f64)]) -> String {
+        let points = points.iter();
+        points
+            .map(|(second, value)| format!("{},{} ", self.x(*second), self.y(*value)))
+            .collect()
+    }
+
+    fn x(&self, second: f64) -> i32 {
+        let length = f64::from(units(LEFT + self.plot.size.width) - units(LEFT));
+        // A thousandth, so that a product just below a whole number is not cut.
+        units(LEFT) + whole((length * (second / self.plot.time.top) + 1e-3).floor())
+    }
+
+    fn y(&self, value: f64) -> i32 {
+        let bottom = units(self.plot.top() + self.plot.size.height);
+        let length = f64::from(units(self.plot.top()) - bottom);
+        bottom + whole((length * (value / self.plot.values.top) - 1e-3).ceil())
+    }
 }
 
 /// Moves heights, which are in order, at least `gap` apart: those that are too close form a group
@@ -283,39 +284,16 @@ impl Group {
     }
 }
 
-fn write(
-    root: &Root<'_>,
-    text: &str,
-    colour: Colour,
-    anchor: (HPos, VPos),
-    at: (i32, i32),
-) -> DrawResult {
-    if text.is_empty() {
-        return Ok(());
-    }
-    // The library divides font sizes by this.
-    const LIBRARY: f64 = 1.24;
-    let colour = colour.placeholder();
-    let style = TextStyle::from(("sans-serif", FONT * UNITS_PER_PIXEL * LIBRARY))
-        .color(&colour)
-        .pos(Pos::new(anchor.0, anchor.1));
-    root.draw_text(text, &style, at)
-}
-
-fn stroke(colour: Colour, width: f64) -> ShapeStyle {
-    colour.placeholder().stroke_width(unsigned(units(width)))
+fn units(pixels: f64) -> i32 {
+    whole((pixels * UNITS_PER_PIXEL).round())
 }
 
 #[expect(
     clippy::cast_possible_truncation,
     reason = "`as` saturates, and no plot is that large"
 )]
-fn units(pixels: f64) -> i32 {
-    (pixels * UNITS_PER_PIXEL).round() as i32
-}
-
-fn unsigned(length: i32) -> u32 {
-    u32::try_from(length).unwrap_or(0)
+fn whole(number: f64) -> i32 {
+    number as i32
 }
 
 #[cfg(test)]

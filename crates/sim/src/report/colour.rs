@@ -1,10 +1,6 @@
-//! Colours by name, so that the page's style decides them for light, dark and print.
+//! Colours by name: the page's style decides them for light, dark and print.
 //!
-//! The drawing library takes only RGB values. Each colour is drawn as an RGB value of its own, which
-//! [`name_colours`] replaces by the name of a CSS variable. The values are those of Okabe and Ito,
-//! which can be told apart with any kind of colour vision.
-
-use plotters::style::RGBColor;
+//! The values are those of Okabe and Ito, which can be told apart with any kind of colour vision.
 
 /// A colour, named after what has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,35 +43,6 @@ pub(super) enum Colour {
 pub(super) const CLIENT_COLOURS: u8 = 8;
 
 impl Colour {
-    fn all() -> impl Iterator<Item = Self> {
-        let named = [
-            Self::Label,
-            Self::Grid,
-            Self::Axis,
-            Self::Paper,
-            Self::Capacity,
-            Self::Rate,
-            Self::AllClients,
-            Self::Accepted,
-            Self::Refused,
-            Self::Failed,
-            Self::Latency,
-            Self::Held,
-            Self::Open,
-            Self::HalfOpen,
-            Self::Isolated,
-        ];
-        let clients = (0..CLIENT_COLOURS).map(Self::Client);
-        named.into_iter().chain(clients)
-    }
-
-    /// The RGB value that stands for it until [`name_colours`].
-    pub(super) fn placeholder(self) -> RGBColor {
-        let index = Self::all().position(|colour| colour == self);
-        let index = index.and_then(|index| u8::try_from(index).ok());
-        RGBColor(1, 2, index.unwrap_or(u8::MAX))
-    }
-
     /// Its CSS variable.
     pub(super) fn variable(self) -> String {
         let name = match self {
@@ -100,36 +67,46 @@ impl Colour {
     }
 }
 
-/// Replaces the RGB values in a drawing by CSS variables.
-pub(super) fn name_colours(drawing: &str) -> String {
-    let mut named = drawing.to_owned();
-    for colour in Colour::all() {
-        let RGBColor(red, green, blue) = colour.placeholder();
-        let value = format!("#{red:02X}{green:02X}{blue:02X}");
-        named = named.replace(&value, &colour.variable());
-    }
-    named
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
 
+    fn all() -> impl Iterator<Item = Colour> {
+        let named = [
+            Colour::Label,
+            Colour::Grid,
+            Colour::Axis,
+            Colour::Paper,
+            Colour::Capacity,
+            Colour::Rate,
+            Colour::AllClients,
+            Colour::Accepted,
+            Colour::Refused,
+            Colour::Failed,
+            Colour::Latency,
+            Colour::Held,
+            Colour::Open,
+            Colour::HalfOpen,
+            Colour::Isolated,
+        ];
+        named
+            .into_iter()
+            .chain((0..CLIENT_COLOURS).map(Colour::Client))
+    }
+
     #[test]
-    fn every_colour_has_its_own_placeholder_and_variable() {
-        let count = Colour::all().count();
-        let placeholders = Colour::all().map(|colour| colour.placeholder().2);
-        assert_eq!(placeholders.collect::<BTreeSet<_>>().len(), count);
-        let variables = Colour::all().map(Colour::variable);
+    fn every_colour_has_its_own_variable() {
+        let count = all().count();
+        let variables = all().map(Colour::variable);
         assert_eq!(variables.collect::<BTreeSet<_>>().len(), count);
     }
 
     #[test]
     fn style_sets_every_colour_for_light_and_dark() {
         let style = include_str!("style.css");
-        for colour in Colour::all() {
+        for colour in all() {
             let variable = colour.variable();
             let name = variable.trim_start_matches("var(").trim_end_matches(')');
             assert_eq!(style.matches(&format!("{name}: #")).count(), 2, "{name}");
