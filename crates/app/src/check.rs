@@ -12,7 +12,7 @@ use std::time::Duration;
 use policy::backoff::BackoffSettings;
 use policy::budget::BudgetSettings;
 
-use crate::settings::Settings;
+use crate::settings::{PoolSettings, Settings};
 
 /// The result of checking settings.
 #[derive(Clone, Debug, PartialEq)]
@@ -117,21 +117,21 @@ pub fn check(settings: &Settings) -> Report {
 }
 
 fn pools(settings: &Settings) -> impl Iterator<Item = Route> + '_ {
-    settings.pools.values().map(|pool| {
-        let hosts = pool
-            .endpoints
-            .iter()
-            .filter_map(|endpoint| endpoint.url.host_str());
-        let waits = hosts.map(|host| settings.gate_for(host).max_wait());
-        let max_wait = waits.max().unwrap_or_default();
-        Route {
-            kind: RouteKind::Pool,
-            name: pool.name.clone(),
-            endpoints: pool.endpoints.len(),
-            bound: Bound::MaxWait(max_wait),
-            ..route(settings, &pool.backoff, pool.credential.as_deref())
-        }
+    settings.pools.values().map(|pool| Route {
+        kind: RouteKind::Pool,
+        name: pool.name.clone(),
+        endpoints: pool.endpoints.len(),
+        bound: Bound::MaxWait(max_wait(settings, pool)),
+        ..route(settings, &pool.backoff, pool.credential.as_deref())
     })
+}
+
+/// How long a caller of a pool may wait: the longest of its endpoints' gates.
+fn max_wait(settings: &Settings, pool: &PoolSettings) -> Duration {
+    let endpoints = pool.endpoints.iter();
+    let hosts = endpoints.filter_map(|endpoint| endpoint.url.host_str());
+    let waits = hosts.map(|host| settings.gate_for(host).max_wait());
+    waits.max().unwrap_or_default()
 }
 
 /// Fetching and jobs go to any host: one row for those with settings of their own, one for the rest.

@@ -18,7 +18,7 @@ use policy::text::same_name;
 
 use url::{Host, Url};
 
-use super::{Warning, backoff};
+use super::{Warning, backoff, max_wait};
 use crate::host_check::is_localhost;
 use crate::settings::{self, PoolSettings, Settings};
 
@@ -86,17 +86,9 @@ impl Warnings {
         let key = format!("pool.{}", pool.name);
         self.rules(&key, &pool.rules);
         self.protection(&format!("{key}.protection"), pool);
-        let hosts = pool
-            .endpoints
-            .iter()
-            .filter_map(|endpoint| endpoint.url.host_str());
-        let max_wait = hosts.map(|host| settings.gate_for(host).max_wait()).max();
-        self.late_attempts(
-            &format!("{key}.backoff"),
-            &backoff(settings, &pool.backoff),
-            max_wait.unwrap_or_default(),
-            "max_wait",
-        );
+        let backoff = backoff(settings, &pool.backoff);
+        let max_wait = max_wait(settings, pool);
+        self.late_attempts(&format!("{key}.backoff"), &backoff, max_wait, "max_wait");
         if pool.retry_unsafe {
             let what =
                 "sends POST and PATCH again even if the server has acted: they may happen twice";
@@ -119,10 +111,8 @@ impl Warnings {
             || !protection.texts().is_empty()
             || protection.unreachable();
         if !climbs {
-            self.add(
-                key,
-                "never pauses or disables an endpoint: no status, text or failure counts",
-            );
+            let what = "never pauses or disables an endpoint: no status, text or failure counts";
+            self.add(key, what);
         }
         let used = protection.disable_after() as usize;
         if protection.pauses().len() > used {
@@ -156,12 +146,8 @@ impl Warnings {
         for (name, operation) in &settings.operations {
             let key = format!("operation.{name}");
             let backoff = backoff(settings, &operation.backoff);
-            self.late_attempts(
-                &format!("{key}.backoff"),
-                &backoff,
-                operation.expires_after,
-                "expires_after",
-            );
+            let (key_of, time) = (format!("{key}.backoff"), operation.expires_after);
+            self.late_attempts(&key_of, &backoff, time, "expires_after");
             self.rules(&key, &operation.rules);
         }
     }
@@ -183,31 +169,24 @@ impl Warnings {
 
     /// Names that no section refers to.
     fn unused(&mut self, settings: &Settings) {
-        let mut backoffs: BTreeSet<&str> = Preset::ALL.map(Preset::as_str).into();
-        backoffs.extend(settings.pools.values().map(|pool| pool.backoff.as_str()));
-        backoffs.extend(
-            settings
-                .operations
-                .values()
-                .map(|operation| operation.backoff.as_str()),
-        );
+        let pools = settings.pools.values().map(|pool| &*pool.backoff);
+        let operations = settings.operations.values();
+        let used: BTreeSet<&str> = pools
+            .chain(operations.map(|operation| &*operation.backoff))
+            .chain(Preset::ALL.map(Preset::as_str))
+            .collect();
         for name in settings
             .backoffs
             .keys()
-            .filter(|name| !backoffs.contains(name.as_str()))
+            .filter(|name| !used.contains(&***name))
         {
-            self.add(
-                format!("backoff.{name}"),
-                "is used by no pool and no type of operation",
-            );
+            let what = "is used by no pool and no type of operation";
+            self.add(format!("backoff.{name}"), what);
         }
-        for (name, credential) in &settings.credentials {
-            if credential.refresh.is_none() {
-                self.add(
-                    format!("credential.{name}"),
-                    "has no `refresh`: a 401 ends the request",
-                );
-            }
+        let credentials = settings.credentials.iter();
+        for (name, _) in credentials.filter(|(_, credential)| credential.refresh.is_none()) {
+            let what = "has no `refresh`: a 401 ends the request";
+            self.add(format!("credential.{name}"), what);
         }
     }
 
@@ -230,12 +209,8 @@ impl Warnings {
                 self.add(key, "gets its secrets unencrypted; use `https`");
             }
         }
-        for network in settings
-            .network
-            .allow
-            .iter()
-            .filter(|network| network.prefix_len() == 0)
-        {
+        let networks = settings.network.allow.iter();
+        for network in networks.filter(|network| network.prefix_len() == 0) {
             let what =
                 format!("`{network}` is every address: redirects can reach your own machines");
             self.add("network.allow", what);
@@ -245,16 +220,12 @@ impl Warnings {
     fn retries(&mut self, settings: &Settings) {
         let budget = &settings.retry_budget;
         if budget.ratio() <= 0.0 && budget.min_per_second() == 0 {
-            self.add(
-                "retry_budget",
-                "allows no retry at all: every request is sent once",
-            );
+            let what = "allows no retry at all: every request is sent once";
+            self.add("retry_budget", what);
         }
-        if settings.http.replay_buffer == 0 {
-            self.add(
-                "http.replay_buffer",
-                "buffers nothing: requests with a body are sent once",
-            );
+        if settings.http.replay_buffer() == 0 {
+            let what = "buffers nothing: requests with a body are sent once";
+            self.add("http.replay_buffer", what);
         }
     }
 }
@@ -387,35 +358,24 @@ fn is_default(protection: &LadderSettings) -> bool {
 
 /// Does `earlier` hold wherever `later` does?
 fn shadows(earlier: &Rule, later: &Rule) -> bool {
-    let statuses = earlier.statuses.is_empty()
-        || !later.statuses.is_empty()
-            && later
-                .statuses
-                .iter()
-                .all(|status| earlier.statuses.contains(status));
-    let header = match (&earlier.header, &later.header) {
-        (None, _) => true,
-        (Some(_), None) => false,
-        (Some(earlier), Some(later)) => {
+    /// A condition that is not written holds everywhere.
+    fn covers<T>(earlier: &Option<T>, later: &Option<T>, is_same: impl Fn(&T, &T) -> bool) -> bool {
+        let Some(earlier) = earlier else { return true };
+        later.as_ref().is_some_and(|later| is_same(earlier, later))
+    }
+    let mut statuses = later.statuses.iter();
+    let has_status = earlier.statuses.is_empty()
+        || !later.statuses.is_empty() && statuses.all(|status| earlier.statuses.contains(status));
+    has_status
+        && covers(&earlier.header, &later.header, |earlier, later| {
+            let matches = &earlier.matches;
             earlier.name.eq_ignore_ascii_case(&later.name)
-                && (earlier.matches.is_empty()
-                    || earlier.matches.eq_ignore_ascii_case(&later.matches))
-        }
-    };
-    let same =
-        |earlier: &Option<String>, later: &Option<String>, same: fn(&str, &str) -> bool| match (
-            earlier, later,
-        ) {
-            (None, _) => true,
-            (Some(_), None) => false,
-            (Some(earlier), Some(later)) => same(earlier, later),
-        };
-    statuses
-        && header
-        && same(&earlier.code, &later.code, |a, b| {
+                && (matches.is_empty() || matches.eq_ignore_ascii_case(&later.matches))
+        })
+        && covers(&earlier.code, &later.code, |a, b| {
             same_name(a.as_bytes(), b)
         })
-        && same(&earlier.text, &later.text, str::eq_ignore_ascii_case)
+        && covers(&earlier.text, &later.text, |a, b| a.eq_ignore_ascii_case(b))
 }
 
 fn ordinal(number: usize) -> String {

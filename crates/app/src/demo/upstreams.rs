@@ -5,7 +5,8 @@ use std::time::Duration;
 use policy::duration::Exact;
 use policy::time::Timestamp;
 use sim::measure::Capacity;
-use sim::upstream::{Kind, Outage, UpstreamSettings};
+use sim::scenario::Draft;
+use sim::upstream::{Kind, UpstreamSettings};
 
 /// A pool of the gateway, and the servers behind it.
 #[derive(Clone, Debug)]
@@ -64,6 +65,19 @@ impl UpstreamPlan {
 }
 
 impl Server {
+    /// A server as `tidegate simulate --upstream` describes one.
+    fn new(name: &'static str, line: &str) -> Self {
+        let draft = Draft {
+            upstream: Some(line.to_owned()),
+            ..Draft::default()
+        };
+        let mut variants = draft
+            .variants()
+            .expect("the upstreams of the demo are right");
+        let upstream = variants.remove(0).scenario.upstream;
+        Self { name, upstream }
+    }
+
     /// Its real limit as text.
     pub(super) fn limit(&self) -> String {
         match self.upstream.kind {
@@ -76,90 +90,53 @@ impl Server {
 
 /// All upstreams, in the order in which they are shown.
 pub(super) fn upstream_plans() -> Vec<UpstreamPlan> {
-    vec![
-        UpstreamPlan {
-            name: "steady",
-            about: "429 without Retry-After",
-            clients: 32,
-            servers: vec![alone(bucket(50.0, 10.0))],
-        },
-        UpstreamPlan {
-            name: "quota",
-            about: "X-RateLimit headers on every response",
-            clients: 32,
-            servers: vec![alone(UpstreamSettings {
-                headers: true,
-                ..window(300)
-            })],
-        },
-        UpstreamPlan {
-            name: "polite",
-            about: "429 with Retry-After",
-            clients: 32,
-            servers: vec![alone(UpstreamSettings {
-                retry_after: true,
-                ..window(120)
-            })],
-        },
-        UpstreamPlan {
-            name: "slow",
-            about: "refuses nothing, becomes slow",
-            clients: 48,
-            servers: vec![alone(slots(10))],
-        },
-        UpstreamPlan {
-            name: "pool",
-            about: "three endpoints; `b` has an outage from 15 s to 25 s",
-            clients: 48,
-            servers: vec![
-                server("a", slots(3)),
-                server("b", with_outage(slots(3))),
-                server("c", bucket(8.0, 4.0)),
+    let plans: [(_, _, _, &[_]); 5] = [
+        (
+            "steady",
+            "429 without Retry-After",
+            32,
+            &[("only", "bucket rate=50 burst=10")],
+        ),
+        (
+            "quota",
+            "X-RateLimit headers on every response",
+            32,
+            &[("only", "window quota=300 period=10s headers=true")],
+        ),
+        (
+            "polite",
+            "429 with Retry-After",
+            32,
+            &[("only", "window quota=120 period=10s retry_after=true")],
+        ),
+        (
+            "slow",
+            "refuses nothing, becomes slow",
+            48,
+            &[("only", "slots slots=10 service=100ms")],
+        ),
+        (
+            "pool",
+            "three endpoints; `b` has an outage from 15 s to 25 s",
+            48,
+            &[
+                ("a", "slots slots=3 service=100ms"),
+                (
+                    "b",
+                    "slots slots=3 service=100ms outage=[{ from = '15s', to = '25s', timeout_share = 0.0 }]",
+                ),
+                ("c", "bucket rate=8 burst=4"),
             ],
-        },
-    ]
-}
-
-fn alone(upstream: UpstreamSettings) -> Server {
-    server("only", upstream)
-}
-
-fn server(name: &'static str, upstream: UpstreamSettings) -> Server {
-    Server { name, upstream }
-}
-
-fn bucket(rate: f64, burst: f64) -> UpstreamSettings {
-    UpstreamSettings::of(Kind::Bucket { rate, burst })
-}
-
-fn slots(slots: u32) -> UpstreamSettings {
-    UpstreamSettings::of(Kind::Slots {
-        slots,
-        service: Duration::from_millis(100),
-        queue: 100,
-    })
-}
-
-/// A window of ten seconds, to see several in a short demo.
-fn window(quota: u64) -> UpstreamSettings {
-    UpstreamSettings::of(Kind::Window {
-        quota,
-        period: Duration::from_secs(10),
-        phase: Duration::ZERO,
-    })
-}
-
-/// With an outage after the pace is learned, which ends during a short demo.
-fn with_outage(upstream: UpstreamSettings) -> UpstreamSettings {
-    let outage = Outage {
-        from: Timestamp::from_secs(15),
-        to: Timestamp::from_secs(25),
-        timeout_share: 0.0,
-        timeout: Duration::from_secs(5),
-        status: None,
-    };
-    UpstreamSettings {
-        outages: vec![outage],
-        ..upstream
-    }
+        ),
+    ];
+    let plans = plans.map(|(name, about, clients, servers)| UpstreamPlan {
+        name,
+        about,
+        clients,
+        servers: servers
+            .iter()
+            .map(|(name, line)| Server::new(name, line))
+            .collect(),
+    });
+    plans.into()
 }

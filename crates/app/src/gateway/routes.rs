@@ -46,7 +46,7 @@ impl Routes {
                 Size::None => None,
                 Size::Bytes(most) => Some(most),
             },
-            kept: http.replay_buffer,
+            kept: http.replay_buffer(),
             idle: http.idle_timeout,
         };
         let routes = configuration.pools().filter_map(|(name, pool)| {

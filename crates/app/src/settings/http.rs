@@ -11,8 +11,9 @@ use super::value::{self, Size};
 policy::settings! {
     /// What is written in `[http]`.
     pub struct HttpOptions;
-    /// `[http]` as it is written.
-    pub struct HttpValues(pub) {
+    /// `[http]`
+    #[derive(Eq)]
+    pub struct Http(pub) {
         /// Until a connection is established, with name lookup and TLS.
         connect_timeout: Duration = "5s", Kind::POSITIVE;
         /// From the end of a request to the first byte of its response.
@@ -38,46 +39,24 @@ policy::settings! {
     }
 }
 
-/// `[http]`
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Http {
-    /// Until a connection is established, name lookup and TLS included.
-    pub connect_timeout: Duration,
-    /// From the request's end to the response's first byte.
-    pub first_byte_timeout: Duration,
-    /// Between two pieces of a body, and of a connection that is not used.
-    pub idle_timeout: Duration,
-    /// The longest request body that is passed on.
-    pub max_body: Size,
-    /// How many bytes of a request body are buffered for resending.
-    pub replay_buffer: u64,
-}
-
 impl Http {
     pub(crate) fn read(reader: &Reader<'_>) -> Self {
-        let http = Self::from(reader.options::<HttpOptions>().over(HttpValues::default()));
+        let http = reader.options::<HttpOptions>().over(Self::default());
         if let Size::Bytes(max) = http.max_body
             && reader.has("replay_buffer")
-            && http.replay_buffer > max
+            && http.replay_buffer() > max
         {
             let expected = format!("at most `max_body` ({})", http.max_body);
             reader.expected("replay_buffer", expected);
         }
         http
     }
-}
 
-impl From<HttpValues> for Http {
-    fn from(values: HttpValues) -> Self {
-        Self {
-            connect_timeout: values.connect_timeout,
-            first_byte_timeout: values.first_byte_timeout,
-            idle_timeout: values.idle_timeout,
-            max_body: values.max_body,
-            replay_buffer: match values.replay_buffer {
-                Size::Bytes(bytes) => bytes,
-                Size::None => u64::MAX,
-            },
+    /// How many bytes of a request body are buffered for resending.
+    pub fn replay_buffer(&self) -> u64 {
+        match self.replay_buffer {
+            Size::Bytes(bytes) => bytes,
+            Size::None => u64::MAX,
         }
     }
 }
