@@ -9,6 +9,7 @@
 )]
 
 mod killed;
+mod operations;
 mod refused;
 mod restarted;
 mod support;

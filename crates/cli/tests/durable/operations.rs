@@ -1,0 +1,200 @@
+//! Operations over kills: every request that was acknowledged with 202 is delivered, and none stays
+//! running.
+//!
+//! `TIDEGATE_CRASHES` sets the number of kills, and `TIDEGATE_CRASH_LOG` names a file that gets a line
+//! for each: `scripts/run-crashes` runs a thousand.
+
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use policy::random::Random;
+use serde_json::json;
+
+use super::support::{Admin, Home, now_ms, wait, wait_for};
+
+/// Enough to meet every moment of a delivery now and then.
+const ROUNDS: u64 = 8;
+
+/// Programs that post at the same time.
+const PRODUCERS: u64 = 4;
+
+/// How often each idempotency key was received.
+type Received = Arc<Mutex<BTreeMap<String, u64>>>;
+
+#[test]
+fn every_accepted_operation_is_delivered_whenever_the_server_is_killed() {
+    let rounds = std::env::var("TIDEGATE_CRASHES").ok();
+    let rounds = rounds.map_or(ROUNDS, |rounds| rounds.parse().unwrap());
+    let seed = u64::try_from(now_ms()).unwrap();
+    let mut random = Random::from_seed(seed);
+    let received = Received::default();
+    let home = Home::new(&settings(&upstream(Arc::clone(&received))));
+    let mut accepted = Vec::new();
+    for round in 0..rounds {
+        let server = home.start();
+        let producers: Vec<_> = (0..PRODUCERS)
+            .map(|producer| {
+                let listen = server.listen.clone();
+                thread::spawn(move || produce(&listen, &format!("{round}-{producer}")))
+            })
+            .collect();
+        let after_ms = 20 + random.below(300);
+        wait(Duration::from_millis(after_ms));
+        server.kill();
+        let before = accepted.len();
+        for producer in producers {
+            accepted.extend(producer.join().unwrap());
+        }
+        let delivered = received.lock().unwrap().len();
+        log_kill(round, seed, after_ms, accepted.len() - before, delivered);
+    }
+    let server = home.start();
+    wait_for("end of all deliveries", || {
+        let pending = ["available", "running", "retryable"];
+        let counts = pending.map(|state| count(&server.admin, state));
+        (counts.iter().sum::<u64>() == 0).then_some(())
+    });
+    let received = received.lock().unwrap();
+    let lost: Vec<_> = accepted
+        .iter()
+        .filter(|key| !received.contains_key(*key))
+        .collect();
+    assert!(
+        lost.is_empty(),
+        "seed {seed}: lost {lost:?} of {}",
+        accepted.len()
+    );
+    for state in ["failed", "conflict", "cancelled"] {
+        assert_eq!(count(&server.admin, state), 0, "seed {seed}: {state}");
+    }
+    // Else it has shown nothing.
+    assert!(
+        accepted.len() as u64 > rounds * 5,
+        "only {} accepted",
+        accepted.len()
+    );
+}
+
+fn settings(upstream: &str) -> String {
+    format!(
+        r#"
+        [gate]
+        strategy = "fixed"
+        initial_rate = 2000
+        [backoff.standard]
+        base = "10ms"
+        max = "50ms"
+        max_attempts = 100
+        [retry_budget]
+        ratio = 1.0
+        min_per_second = 1000
+        [pool.api]
+        endpoints = [{{ name = "a", url = "{upstream}" }}]
+        "#
+    )
+}
+
+/// Posts until nothing is answered, and returns the keys that were acknowledged.
+fn produce(listen: &str, name: &str) -> Vec<String> {
+    let mut acknowledged = Vec::new();
+    for number in 0.. {
+        let key = format!("{name}-{number}");
+        match post(listen, &key) {
+            Some(202) => acknowledged.push(key),
+            // It is about to be killed, or was.
+            _ => return acknowledged,
+        }
+    }
+    acknowledged
+}
+
+fn post(listen: &str, key: &str) -> Option<u16> {
+    let mut stream = TcpStream::connect(listen).ok()?;
+    write!(
+        stream,
+        "POST /api/x HTTP/1.1\r\nhost: {listen}\r\nconnection: close\r\nprefer: respond-async\r\n\
+         idempotency-key: {key}\r\ncontent-length: 5\r\n\r\nhello"
+    )
+    .ok()?;
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).ok()?;
+    reply.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// A server that fails every fifth request, and counts the keys of the others.
+fn upstream(received: Received) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let requests = Arc::new(AtomicU64::new(0));
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (received, requests) = (Arc::clone(&received), Arc::clone(&requests));
+            thread::spawn(move || {
+                let stream = stream.unwrap();
+                while respond(&stream, &received, &requests).is_some() {}
+            });
+        }
+    });
+    url
+}
+
+fn respond(mut stream: &TcpStream, received: &Received, requests: &AtomicU64) -> Option<()> {
+    let mut reader = BufReader::new(stream);
+    let (mut key, mut length) = (None, 0);
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        if line == "\r\n" {
+            break;
+        }
+        let (name, value) = line.split_once(':').unwrap_or_default();
+        match name.to_ascii_lowercase().as_str() {
+            "idempotency-key" => key = Some(value.trim().to_owned()),
+            "content-length" => length = value.trim().parse().ok()?,
+            _ => {}
+        }
+    }
+    reader.read_exact(&mut vec![0; length]).ok()?;
+    let fails = requests.fetch_add(1, Ordering::Relaxed) % 5 == 4;
+    if !fails {
+        *received.lock().unwrap().entry(key?).or_default() += 1;
+    }
+    let status = if fails { 500 } else { 200 };
+    write!(stream, "HTTP/1.1 {status} X\r\ncontent-length: 0\r\n\r\n").ok()
+}
+
+/// How many operations are in a state.
+fn count(admin: &Admin, state: &str) -> u64 {
+    let metrics = admin.call("GET", "/metrics", None).unwrap().body;
+    let sample = format!("tidegate_operations{{state=\"{state}\"}} ");
+    let mut lines = metrics.lines();
+    let value = lines.find_map(|line| line.strip_prefix(&sample)).unwrap();
+    value.parse().unwrap()
+}
+
+fn log_kill(round: u64, seed: u64, after_ms: u64, accepted: usize, delivered: usize) {
+    let Ok(path) = std::env::var("TIDEGATE_CRASH_LOG") else {
+        return;
+    };
+    let line = json!({
+        "kill": round + 1,
+        "seed": seed,
+        "after_ms": after_ms,
+        "accepted": accepted,
+        "delivered_so_far": delivered,
+    });
+    let mut file = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(path)
+        .unwrap();
+    writeln!(file, "{line}").unwrap();
+}
