@@ -33,7 +33,7 @@ fn finds_the_rate_of_a_token_bucket() {
     assert!(run.accepted_between(0.0, 10.0) > 350.0, "and fast");
 }
 
-/// 300 in ten seconds, told by headers on every answer.
+/// 300 in ten seconds, shown in headers of every response.
 #[test]
 fn paces_by_headers_without_being_refused() {
     let run = run(Upstream::Window {
@@ -46,7 +46,7 @@ fn paces_by_headers_without_being_refused() {
     run.expect("window with headers", 0.97, 0.005);
 }
 
-/// 600 a minute, told only by the Retry-After of a 429.
+/// 600 a minute, shown only by the Retry-After of a 429.
 #[test]
 fn uses_up_a_window_and_waits_for_the_next() {
     let run = run(Upstream::Window {

@@ -103,7 +103,7 @@ enum Step {
         cost: u32,
         deadline: Timestamp,
         background: bool,
-        patient: bool,
+        waits_for_breaker: bool,
     },
     Settle(Outcome, Option<usize>),
     Pump,
@@ -113,7 +113,7 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         3 => (any::<u32>(), instant(), any::<bool>(), any::<bool>()).prop_map(
-            |(cost, deadline, background, patient)| Step::Ask { cost, deadline, background, patient }),
+            |(cost, deadline, background, waits_for_breaker)| Step::Ask { cost, deadline, background, waits_for_breaker }),
         3 => (outcome(), prop::option::of(0usize..8)).prop_map(|(o, v)| Step::Settle(o, v)),
         2 => Just(Step::Pump),
         1 => (0u8..5).prop_map(Step::Person),
@@ -132,9 +132,9 @@ proptest! {
         let mut permits: Vec<Permit> = Vec::new();
         for (now, step) in steps {
             match step {
-                Step::Ask { cost, deadline, background, patient } => {
+                Step::Ask { cost, deadline, background, waits_for_breaker } => {
                     let class = if background { Class::Background } else { Class::Interactive };
-                    let ask = Ask { cost, deadline, class, waits_for_breaker: patient };
+                    let ask = Ask { cost, deadline, class, waits_for_breaker };
                     match gate.acquire(&settings, &mut tickets, &ask, now) {
                         Decision::Admit(permit) => permits.push(permit),
                         Decision::Wait { .. } => prop_assert!(deadline > now),

@@ -29,7 +29,7 @@ proptest! {
     }
 }
 
-/// Several gates with one arena of tickets, and everyone who uses them.
+/// Several gates with one arena of tickets, and the callers that use them.
 struct World {
     random: Random,
     settings: GateSettings,
@@ -46,7 +46,7 @@ struct Watched {
     waiting: BTreeMap<Ticket, Waiter>,
     joined: u64,
     /// The latest instant that a server named, unless a person has released it since.
-    told: Timestamp,
+    directed_until: Timestamp,
     shadow: Shadow,
     probes: Probes,
 }
@@ -66,7 +66,7 @@ struct Probes {
 }
 
 /// Tokens that would suffice: the rate that was in force, up to the burst, cut at the end of every
-/// pause. Whoever is admitted without such a token broke `rate·t + burst`.
+/// pause. A permit without such a token would break `rate·t + burst`.
 struct Shadow {
     tokens: f64,
     at: Timestamp,
@@ -118,7 +118,7 @@ impl World {
         usize::try_from(self.random.below(among as u64)).unwrap()
     }
 
-    /// Nothing, a little or a lot of time passes; whoever is due meanwhile leaves when due.
+    /// No, little or much time passes; tickets that are due meanwhile leave when due.
     fn pass_time(&mut self) {
         let longest = [
             0,
@@ -149,7 +149,7 @@ impl World {
             let left = watched
                 .gate
                 .admit_next(&self.settings, &mut self.tickets, due);
-            let (ticket, permit) = left.expect("who is due leaves when due");
+            let (ticket, permit) = left.expect("a ticket that is due leaves");
             watched.left_line(ticket);
             watched.admitted(&self.settings, permit, 1, due);
             watched.look(&self.settings, self.burst, due);
@@ -234,7 +234,7 @@ impl World {
         if let (Some(wait), Some(Verdict::Throttled | Verdict::Overloaded)) =
             (outcome.hint.wait, verdict)
         {
-            watched.told = watched.told.max(self.now + wait);
+            watched.directed_until = watched.directed_until.max(self.now + wait);
         }
         let after = watched
             .gate
@@ -316,7 +316,7 @@ impl World {
                 watched.gate.release(&self.settings, self.now);
             }
         }
-        watched.told = Timestamp::ZERO;
+        watched.directed_until = Timestamp::ZERO;
         // A person's reset may fill the bucket: that is what they asked for.
         watched.shadow = Shadow::full(&watched.gate, &self.settings, self.burst, self.now);
     }
@@ -329,10 +329,10 @@ impl World {
             let waiter = watched
                 .waiting
                 .remove(&ticket)
-                .expect("only who waits expires");
+                .expect("only tickets in line expire");
             assert!(
                 waiter.deadline <= held || open,
-                "nobody is sent away in time"
+                "no ticket expires before its deadline"
             );
         }
     }
@@ -364,19 +364,19 @@ impl World {
             snapshot.rate
         );
         assert_eq!(snapshot.waiting as usize, watched.waiting.len());
-        if watched.told > self.now {
+        if watched.directed_until > self.now {
             assert!(
-                snapshot.hold.unwrap().0 >= watched.told,
+                snapshot.hold.unwrap().0 >= watched.directed_until,
                 "Retry-After is never undercut"
             );
         }
     }
 
-    /// Nobody waits for ever while the gate is open to traffic: once answers are good again every
+    /// No ticket waits for ever while the gate admits: once answers are good again every
     /// line empties by itself, whatever was leaked, as long as not all of `max_in_flight` was.
     fn everyone_leaves_in_the_end(&mut self, which: usize) {
         self.gates[which].gate.release(&self.settings, self.now);
-        self.gates[which].told = Timestamp::ZERO;
+        self.gates[which].directed_until = Timestamp::ZERO;
         loop {
             while let Some(permit) = self.take_permit(which) {
                 let fine = Outcome::status(200, Duration::from_millis(50));
@@ -415,14 +415,17 @@ impl Watched {
             under_way: Vec::new(),
             waiting: BTreeMap::new(),
             joined: 0,
-            told: Timestamp::ZERO,
+            directed_until: Timestamp::ZERO,
             shadow,
             probes: Probes::default(),
         }
     }
 
     fn admitted(&mut self, settings: &GateSettings, permit: Permit, cost: u32, now: Timestamp) {
-        assert!(self.told <= now, "sent before a directed hold ended");
+        assert!(
+            self.directed_until <= now,
+            "sent before a directed hold ended"
+        );
         assert_ne!(self.gate.breaker_state(now), BreakerState::Open);
         self.shadow.take(f64::from(cost), now);
         if permit.is_probe() {
@@ -442,7 +445,10 @@ impl Watched {
     }
 
     fn left_line(&mut self, ticket: Ticket) {
-        let waiter = self.waiting.remove(&ticket).expect("only who waits leaves");
+        let waiter = self
+            .waiting
+            .remove(&ticket)
+            .expect("only tickets in line leave");
         let overtook = |other: &Waiter| other.class == waiter.class && other.number < waiter.number;
         assert!(
             !self.waiting.values().any(overtook),

@@ -1,5 +1,5 @@
 //! The words that people and programs meet in logs, replay, settings and the API. They are promised:
-//! a change here breaks somebody's script.
+//! a change here breaks scripts of users.
 
 use policy::breaker::BreakerState;
 use policy::gate::Reason;

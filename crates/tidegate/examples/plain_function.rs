@@ -56,7 +56,7 @@ pub async fn run() -> Result<u32, Box<dyn Error>> {
     Ok(inventory.asked.get())
 }
 
-/// Something that does not want to be asked too often. The second question is one too many.
+/// A service that refuses its second call.
 #[derive(Default)]
 struct Inventory {
     asked: Cell<u32>,
@@ -79,7 +79,7 @@ impl Inventory {
     }
 }
 
-/// What came of it, in the words that gates learn from.
+/// The outcome that the gate learns from.
 fn outcome(answer: &Result<usize, Refused>, latency: Duration) -> Outcome {
     match answer {
         Ok(_) => Outcome::success(latency),

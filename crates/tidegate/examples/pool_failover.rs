@@ -67,7 +67,7 @@ fn unreachable(attempt: &Attempt) -> Outcome {
     Outcome::failure(Failure::Connect, Phase::Connecting, attempt.elapsed())
 }
 
-/// So fast that nobody waits in this example.
+/// So fast that no request waits in this example.
 fn fast() -> Result<GateSettings, SettingErrors> {
     let options = GateOptions {
         initial_rate: Some(1000.0),

@@ -35,7 +35,7 @@ pub async fn run() -> Result<(Vec<String>, u32), Box<dyn Error>> {
 
     let site = Site {
         limiter: Limiter::builder().gate(fast()?).build(),
-        // What a client repeats or follows by itself, no gate hears of.
+        // Gates do not see retries and redirects of the client itself.
         client: reqwest::Client::builder()
             .redirect(redirect::Policy::none())
             .retry(retry::never())
@@ -51,7 +51,7 @@ pub async fn run() -> Result<(Vec<String>, u32), Box<dyn Error>> {
         bodies.push(body);
     }
 
-    match site.fetch("http://127.0.0.1:1/nobody-listens").await {
+    match site.fetch("http://127.0.0.1:1/no-listener").await {
         Ok((body, _)) => println!("{body}"),
         Err(error) => println!("{error}"),
     }
@@ -81,13 +81,13 @@ impl Site {
                 AttemptResult::new(result, outcome)
             })
             .await
-            .map_err(told)?;
+            .map_err(describe)?;
         Ok((called.value?.text().await?, called.sent))
     }
 }
 
 /// An error with all that led there.
-fn told<T>(error: CallError<T>) -> String {
+fn describe<T>(error: CallError<T>) -> String {
     let steps = error.trail.steps().iter();
     let steps: Vec<String> = steps.map(|step| format!("\n  {}", step.decision)).collect();
     format!("{error}{}", steps.concat())

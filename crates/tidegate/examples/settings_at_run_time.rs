@@ -4,8 +4,8 @@
 //! cargo run -p tidegate --features tokio --example settings_at_run_time
 //! ```
 //!
-//! Five tasks want to send to a host with one request per second. After two and a half seconds
-//! somebody allows a hundred: those in line keep their places and leave at the new pace. Time is
+//! Five tasks send to a host with one request per second. After two and a half seconds
+//! the setting is raised to a hundred: tasks in line stay in line and leave at the new rate. Time is
 //! virtual, see `plain_function.rs`.
 
 #![expect(clippy::print_stdout, reason = "an example shows what happens")]

@@ -28,7 +28,7 @@ pub async fn run() -> Result<Vec<Duration>, Box<dyn Error>> {
         strategy: Some(Strategy::Fixed),
         initial_rate: Some(2_000.0),
         limits: Some(vec!["10000/1m".parse()?]),
-        // Somebody is ready to wait for the next minute.
+        // This ask waits for the next minute.
         max_wait: Some(Duration::from_secs(90)),
         ..GateOptions::default()
     };

@@ -42,7 +42,7 @@ fn latency() -> Duration {
     Duration::from_millis(20)
 }
 
-/// Runs a call whose attempts come to these outcomes; the last one repeats.
+/// Runs a call whose attempts have these outcomes; the last one repeats.
 fn run(
     clock: &ManualClock,
     call: Call<'_>,
@@ -191,7 +191,7 @@ fn refuses_at_once_when_fixed_rate_passes_deadline() {
 
 #[test]
 fn ask_without_time_is_admitted_by_a_free_gate() {
-    // The machine's clock goes on between the beginning of a call and its ask.
+    // The machine's clock advances between the beginning of a call and its ask.
     let gates = gate(&[("strategy", "adaptive"), ("initial_rate", "2")]);
     let limiter = Limiter::builder()
         .gate(gates)
@@ -222,8 +222,8 @@ fn an_attempt_that_was_not_made_gives_all_back_and_is_the_end() {
         .run(async |_| AttemptResult::unsent("no such file"));
     let called = drive(&clock, unsent).unwrap();
     assert_eq!((called.value, called.sent), ("no such file", 0));
-    let told = called.trail.steps().last().unwrap().decision.to_string();
-    assert_eq!(told, "not sent after all");
+    let step = called.trail.steps().last().unwrap().decision.to_string();
+    assert_eq!(step, "not sent after all");
     let gate = limiter.gate(KEY).unwrap().gate;
     assert_eq!((gate.in_flight, gate.succeeded, gate.failed), (0, 0, 0));
     // The only token is there still.
@@ -440,13 +440,13 @@ fn without_any_budget_the_first_answer_is_the_last() {
 
 #[test]
 fn emits_one_failed_event_per_call() {
-    let told = Arc::new(Mutex::new(Vec::new()));
+    let failed = Arc::new(Mutex::new(Vec::new()));
     let clock = ManualClock::new();
     let listener = {
-        let told = Arc::clone(&told);
+        let failed = Arc::clone(&failed);
         move |_, event: &Event<'_>| {
             if let Event::Failed { key, sent, reason } = *event {
-                told.lock().unwrap().push((key.to_owned(), sent, reason));
+                failed.lock().unwrap().push((key.to_owned(), sent, reason));
             }
         }
     };
@@ -460,27 +460,27 @@ fn emits_one_failed_event_per_call() {
         .retry_budget(no_retries.build().unwrap())
         .listener(listener)
         .build();
-    let told = || std::mem::take(&mut *told.lock().unwrap());
+    let take = || std::mem::take(&mut *failed.lock().unwrap());
     let once = |sent, reason| vec![(KEY.to_owned(), sent, reason)];
 
     run(&clock, limiter.call(KEY), &[status(404)]).unwrap_err();
-    assert_eq!(told(), once(1, TerminalReason::Rejected));
+    assert_eq!(take(), once(1, TerminalReason::Rejected));
     run(&clock, limiter.call(KEY), &[status(401)]).unwrap_err();
-    assert_eq!(told(), once(1, TerminalReason::AuthFailed));
+    assert_eq!(take(), once(1, TerminalReason::AuthFailed));
     run(&clock, limiter.call(KEY), &[status(409)]).unwrap_err();
-    assert_eq!(told(), once(1, TerminalReason::Conflict));
+    assert_eq!(take(), once(1, TerminalReason::Conflict));
     run(&clock, limiter.call(KEY), &[status(502)]).unwrap_err();
-    assert_eq!(told(), once(1, TerminalReason::Exhausted), "no budget");
+    assert_eq!(take(), once(1, TerminalReason::Exhausted), "no budget");
     limiter.isolate(KEY).unwrap();
     let call = limiter.call(KEY).within(Duration::from_secs(1));
     run(&clock, call, &[status(200)]).unwrap_err();
-    assert_eq!(told(), once(0, TerminalReason::BreakerOpen));
+    assert_eq!(take(), once(0, TerminalReason::BreakerOpen));
 
     let pool: Pool<()> = Pool::new(KEY, &limiter);
     let call = pool.call();
     let run = call.run(async |attempt, _| AttemptResult::new((), attempt.status(200)));
     drive(&clock, run).unwrap_err();
-    assert_eq!(told(), once(0, TerminalReason::Disabled));
+    assert_eq!(take(), once(0, TerminalReason::Disabled));
 }
 
 /// How calls with these settings end that come to these outcomes, in words.
@@ -533,8 +533,8 @@ fn the_message_says_why_and_what_came_last() {
             "expired after 2 attempts; last: HTTP 503, throttled",
         ),
     ];
-    for (outcomes, told) in ends {
-        assert_eq!(end(FAST, BudgetOptions::default(), &outcomes), told);
+    for (outcomes, expected) in ends {
+        assert_eq!(end(FAST, BudgetOptions::default(), &outcomes), expected);
     }
     let none = BudgetOptions {
         ratio: Some(0.0),
@@ -586,20 +586,20 @@ fn trail_has_every_decision() {
     let (clock, limiter) = limiter(&[]);
     let outcomes = [directed(429, 2), status(200)];
     let called = run(&clock, limiter.call(KEY), &outcomes).unwrap();
-    let told: Vec<String> = called
+    let steps: Vec<String> = called
         .trail
         .steps()
         .iter()
         .map(|step| step.decision.to_string())
         .collect();
-    assert_eq!(told[0], "admitted by `api.example.com` at once");
-    assert_eq!(told[1], "HTTP 429, throttled");
+    assert_eq!(steps[0], "admitted by `api.example.com` at once");
+    assert_eq!(steps[1], "HTTP 429, throttled");
     assert!(
-        told[2].starts_with("again in ") && told[2].ends_with("by retry_after: throttled"),
+        steps[2].starts_with("again in ") && steps[2].ends_with("by retry_after: throttled"),
         "{}",
-        told[2]
+        steps[2]
     );
-    assert_eq!(told.last().unwrap(), "HTTP 200, success");
+    assert_eq!(steps.last().unwrap(), "HTTP 200, success");
 }
 
 #[test]
@@ -654,25 +654,28 @@ fn unsafe_request_ends_with_its_response() {
 fn watcher_sees_every_step_of_the_trail() {
     let (clock, limiter) = limiter(FAST);
     let seen = Mutex::new(Vec::new());
-    let watcher = |step: &TrailStep| seen.lock().expect("nobody panics").push(step.clone());
+    let watcher = |step: &TrailStep| seen.lock().expect("no test panics here").push(step.clone());
     let outcomes = [status(503), directed(429, 2), status(200)];
     let called = run(&clock, limiter.call(KEY).watch(&watcher), &outcomes).expect("a success");
     assert_eq!(called.sent, 3);
     assert_eq!(
-        seen.into_inner().expect("nobody panics"),
+        seen.into_inner().expect("no test panics here"),
         called.trail.steps()
     );
 }
 
-/// Hears what changes, and everything only if it is told to.
-struct Sparing {
+/// A listener for changes, and for every event while `closely` is set.
+struct ChangesOnly {
     wants_everything: Arc<AtomicBool>,
-    heard: Arc<Mutex<Vec<&'static str>>>,
+    names: Arc<Mutex<Vec<&'static str>>>,
 }
 
-impl EventListener for Sparing {
+impl EventListener for ChangesOnly {
     fn on_event(&self, _: Timestamp, event: &Event<'_>) {
-        self.heard.lock().expect("nobody panics").push(event.name());
+        self.names
+            .lock()
+            .expect("no test panics here")
+            .push(event.name());
     }
 
     fn wants_everything(&self) -> bool {
@@ -683,28 +686,28 @@ impl EventListener for Sparing {
 #[test]
 fn listener_without_every_event_gets_changes_only() {
     let clock = ManualClock::new();
-    let (closely, heard) = (Arc::new(AtomicBool::new(false)), Arc::default());
+    let (closely, names) = (Arc::new(AtomicBool::new(false)), Arc::default());
     let limiter = Limiter::builder()
         .gate(gate(FAST))
         .clock(clock.clock())
-        .listener(Sparing {
+        .listener(ChangesOnly {
             wants_everything: Arc::clone(&closely),
-            heard: Arc::clone(&heard),
+            names: Arc::clone(&names),
         })
         .build();
     let settle = |outcome: &Outcome| limiter.try_acquire(KEY).expect("a token").settle(outcome);
-    let told = || std::mem::take(&mut *heard.lock().expect("nobody panics"));
+    let take = || std::mem::take(&mut *names.lock().expect("no test panics here"));
     settle(&status(200));
-    assert!(told().is_empty());
+    assert!(take().is_empty());
     settle(&directed(429, 2));
-    assert_eq!(told(), ["hold_started"]);
+    assert_eq!(take(), ["hold_started"]);
     clock.advance(Duration::from_secs(3));
     closely.store(true, Ordering::Relaxed);
     settle(&status(200));
-    assert_eq!(told(), ["admitted", "settled"]);
+    assert_eq!(take(), ["admitted", "settled"]);
 }
 
-/// What a call comes to whose attempts give these statuses, each with a body to read.
+/// The result of a call whose attempts have these statuses, each with a body to read.
 fn stream(
     clock: &ManualClock,
     call: Call<'_>,

@@ -65,7 +65,7 @@ fn url_of(address: SocketAddr) -> String {
 
 #[tokio::test]
 async fn refused_connection_was_never_connected() {
-    // Bound and not listening, so that nobody else gets the port meanwhile.
+    // Bound and not listening, so that no other process gets the port.
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     for (client, error) in errors_of(&url_of(socket.local_addr().unwrap())).await {
@@ -139,14 +139,14 @@ async fn a_server_that_never_answers_may_have_acted() {
 
 #[tokio::test]
 async fn a_name_that_does_not_resolve_was_never_connected_to() {
-    struct Nobody;
-    impl reqwest::dns::Resolve for Nobody {
+    struct NoHost;
+    impl reqwest::dns::Resolve for NoHost {
         fn resolve(&self, _: reqwest::dns::Name) -> reqwest::dns::Resolving {
             Box::pin(async { Err(io::Error::other("no such name").into()) })
         }
     }
     let client = reqwest::Client::builder().no_proxy();
-    let client = client.dns_resolver(Nobody).build().unwrap();
+    let client = client.dns_resolver(NoHost).build().unwrap();
     let error = client
         .get("http://api.example.com/")
         .send()
@@ -158,10 +158,10 @@ async fn a_name_that_does_not_resolve_was_never_connected_to() {
         "{error:?}"
     );
 
-    let nobody = tower::service_fn(|_| async {
+    let no_host = tower::service_fn(|_| async {
         Err::<std::iter::Empty<SocketAddr>, _>(io::Error::other("no such name"))
     });
-    let connector = HttpConnector::new_with_resolver(nobody);
+    let connector = HttpConnector::new_with_resolver(no_host);
     let client: Client<_, Empty<&'static [u8]>> =
         Client::builder(TokioExecutor::new()).build(connector);
     let uri = "http://api.example.com/".parse().unwrap();

@@ -181,7 +181,7 @@ fn nothing_of_a_wait_stays_behind_when_it_is_over() {
             permit.settle(&status(200));
         }
     }
-    assert_eq!(Arc::strong_count(&mine), 1, "nobody keeps a waker");
+    assert_eq!(Arc::strong_count(&mine), 1, "the pool holds no waker");
 }
 
 #[test]
@@ -340,7 +340,7 @@ fn another_endpoint_takes_over_at_once_whatever_the_first_asks_for() {
 
 #[test]
 fn an_endpoint_that_failed_is_avoided_though_nothing_else_speaks_against_it() {
-    // Failures of the way there climb no ladder, and the first of the list comes first.
+    // Transport failures climb no ladder, and `first` prefers the first of the list.
     let clock = ManualClock::new();
     let limiter = Limiter::builder()
         .gate(gate(FAST))
@@ -360,8 +360,8 @@ fn an_endpoint_that_failed_is_avoided_though_nothing_else_speaks_against_it() {
     );
 }
 
-/// What kept a call through a pool first, and until when.
-fn kept(clock: &ManualClock, pool: &Pool<()>) -> Option<(String, Option<Timestamp>)> {
+/// What a call through a pool waited for first, and until when.
+fn first_delay(clock: &ManualClock, pool: &Pool<()>) -> Option<(String, Option<Timestamp>)> {
     let call = pool.call();
     let run = call.run(async |attempt, _| AttemptResult::new((), attempt.status(200)));
     let called = drive(clock, run).expect("it may wait");
@@ -374,25 +374,25 @@ fn kept(clock: &ManualClock, pool: &Pool<()>) -> Option<(String, Option<Timestam
 
 #[test]
 fn trail_of_a_pool_call_has_each_wait_with_its_end() {
-    let patient = [
+    let settings = [
         ("strategy", "fixed"),
         ("initial_rate", "1"),
         ("max_wait", "60s"),
     ];
-    let (clock, pool) = pool(&patient, &["a", "b"]);
-    assert_eq!(kept(&clock, &pool), None, "nothing did");
+    let (clock, pool) = pool(&settings, &["a", "b"]);
+    assert_eq!(first_delay(&clock, &pool), None, "no wait");
 
     // Both gates lack a token, the first for the shorter time.
     clock.advance(Duration::from_millis(400));
-    assert_eq!(kept(&clock, &pool), None);
+    assert_eq!(first_delay(&clock, &pool), None);
     let by_rate = "waits at `llm`: rate".to_owned();
     let until = Some(Timestamp::from_millis(998));
-    assert_eq!(kept(&clock, &pool), Some((by_rate.clone(), until)));
+    assert_eq!(first_delay(&clock, &pool), Some((by_rate.clone(), until)));
 
     // One is paused and the other only lacks a token, then both are paused.
     send(&clock, &pool, &status(503));
-    let (told, until) = kept(&clock, &pool).expect("a token lacks");
-    assert_eq!(told, by_rate);
+    let (reason, until) = first_delay(&clock, &pool).expect("it waits for a token");
+    assert_eq!(reason, by_rate);
     assert!(
         until
             < pool
@@ -408,7 +408,7 @@ fn trail_of_a_pool_call_has_each_wait_with_its_end() {
         .filter_map(|view| view.paused_until)
         .min();
     let by_pause = "waits at `llm`: paused".to_owned();
-    assert_eq!(kept(&clock, &pool), Some((by_pause, until)));
+    assert_eq!(first_delay(&clock, &pool), Some((by_pause, until)));
 }
 
 #[test]
@@ -418,13 +418,13 @@ fn immediate_refusal_is_no_wait() {
     let call = pool.call().within(Duration::from_millis(100));
     let run = call.run(async |attempt, _| AttemptResult::new((), attempt.status(200)));
     let error = drive(&clock, run).unwrap_err();
-    let told: Vec<String> = error
+    let steps: Vec<String> = error
         .trail
         .steps()
         .iter()
         .map(|step| step.decision.to_string())
         .collect();
-    assert_eq!(told, ["refused by `llm`: deadline", "over: expired"]);
+    assert_eq!(steps, ["refused by `llm`: deadline", "over: expired"]);
 }
 
 #[test]
@@ -547,12 +547,15 @@ const PATIENT: &[(&str, &str)] = &[
 #[test]
 fn emits_events_of_endpoints() {
     let clock = ManualClock::new();
-    let heard = Arc::new(Mutex::new(Vec::new()));
+    let names = Arc::new(Mutex::new(Vec::new()));
     let listener = {
-        let heard = Arc::clone(&heard);
+        let names = Arc::clone(&names);
         move |_: Timestamp, event: &Event<'_>| {
             if event.name().starts_with("endpoint") {
-                heard.lock().expect("nobody panics").push(event.name());
+                names
+                    .lock()
+                    .expect("no test panics here")
+                    .push(event.name());
             }
         }
     };
@@ -580,11 +583,11 @@ fn emits_events_of_endpoints() {
         "endpoint_paused",
         "endpoint_disabled",
     ];
-    assert_eq!(*heard.lock().unwrap(), expected);
+    assert_eq!(*names.lock().unwrap(), expected);
 }
 
 #[test]
-fn a_success_of_any_endpoint_is_reason_to_go_on_hoping() {
+fn a_success_of_any_request_delays_giving_up() {
     let long = [
         ("strategy", "fixed"),
         ("initial_rate", "1000"),

@@ -48,7 +48,7 @@ impl Bench {
     }
 
     /// `admit`, or the reason and the second.
-    fn says(&mut self, seconds: f64) -> String {
+    fn decide(&mut self, seconds: f64) -> String {
         match self.ask(seconds) {
             Decision::Admit(_) => "admit".to_owned(),
             Decision::Wait { until, reason, .. } => format!("wait {reason} {}", shown(until)),

@@ -39,7 +39,7 @@ impl Field {
         self.pool.get(id).unwrap().name()
     }
 
-    /// Who is chosen for the next `count` requests, none of which ends.
+    /// The endpoints chosen for the next `count` requests, none of which ends.
     fn leave(&mut self, count: usize) -> String {
         let mut names = String::new();
         for _ in 0..count {
@@ -49,7 +49,7 @@ impl Field {
         names
     }
 
-    /// Who is chosen for the next `count` requests, each of which succeeds before the next.
+    /// The endpoints chosen for the next `count` requests, each of which succeeds before the next.
     fn sequence(&mut self, count: usize) -> String {
         let mut names = String::new();
         for _ in 0..count {
@@ -115,7 +115,7 @@ fn first_uses_the_others_only_in_need() {
     assert_eq!(
         field.leave(2),
         "ab",
-        "one through the recovering, the rest elsewhere"
+        "one through the recovering endpoint, the rest through the other"
     );
 }
 
@@ -206,15 +206,15 @@ fn the_earliest_is_named_when_all_are_paused() {
 fn gates_are_asked_too() {
     let mut field = Field::new(Balance::First, &["a", "b"]);
     let now = field.now;
-    let says = |a: u64, b: u64| {
+    let gates = |a: u64, b: u64| {
         move |endpoint: &Endpoint| Timestamp::from_secs(if endpoint.name() == "a" { a } else { b })
     };
-    let Choice::Send(lease) = field.pool.choose(&field.settings, now, says(5, 0)) else {
+    let Choice::Send(lease) = field.pool.choose(&field.settings, now, gates(5, 0)) else {
         panic!("the gate of b lets it through");
     };
     assert_eq!(field.name(lease.endpoint()), "b");
     assert_eq!(
-        field.pool.choose(&field.settings, now, says(5, 4)),
+        field.pool.choose(&field.settings, now, gates(5, 4)),
         Choice::Wait {
             endpoint: field.id("b"),
             until: Some(Timestamp::from_secs(4)),
@@ -225,7 +225,7 @@ fn gates_are_asked_too() {
     field.fail("a");
     let (a, until) = (field.id("a"), Timestamp::from_secs(30));
     assert_eq!(
-        field.pool.choose(&field.settings, now, says(45, 50)),
+        field.pool.choose(&field.settings, now, gates(45, 50)),
         Choice::Wait {
             endpoint: a,
             until: Some(Timestamp::from_secs(45)),
@@ -260,7 +260,11 @@ fn endpoints_come_and_go_at_run_time() {
     let mut field = Field::new(Balance::RoundRobin, &["a", "b"]);
     let under_way = field.send();
     assert!(field.pool.remove(under_way.endpoint()));
-    assert_eq!(field.end(under_way, 429), LadderStep::Late, "it is gone");
+    assert_eq!(
+        field.end(under_way, 429),
+        LadderStep::Late,
+        "it was removed"
+    );
     assert_eq!(field.pool.add("b"), None, "the name is taken");
     let again = field.pool.add("a").unwrap();
     assert_eq!(field.sequence(4), "baba");

@@ -66,9 +66,9 @@ fn a_key_that_is_named_twice_costs_one_token() {
 
 fn sharing() -> (ManualClock, Limiter, Arc<Mutex<Vec<String>>>) {
     let clock = ManualClock::new();
-    let heard = Arc::new(Mutex::new(Vec::new()));
+    let events = Arc::new(Mutex::new(Vec::new()));
     let listener = {
-        let heard = Arc::clone(&heard);
+        let events = Arc::clone(&events);
         move |_: Timestamp, event: &Event<'_>| {
             let key = match event {
                 Event::Admitted { key, .. }
@@ -76,9 +76,9 @@ fn sharing() -> (ManualClock, Limiter, Arc<Mutex<Vec<String>>>) {
                 | Event::Waiting { key, .. } => key,
                 _ => "",
             };
-            heard
+            events
                 .lock()
-                .expect("nobody panics")
+                .expect("no test panics here")
                 .push(format!("{} {key}", event.name()));
         }
     };
@@ -93,12 +93,12 @@ fn sharing() -> (ManualClock, Limiter, Arc<Mutex<Vec<String>>>) {
         .clock(clock.clock())
         .listener(listener)
         .build();
-    (clock, limiter, heard)
+    (clock, limiter, events)
 }
 
 #[test]
 fn hosts_that_share_a_gate_share_everything_of_it() {
-    let (clock, limiter, heard) = sharing();
+    let (clock, limiter, events) = sharing();
     let permit = limiter.try_acquire("a.example.com").unwrap();
     assert!(limiter.try_acquire("b.example.com").is_err());
     assert_eq!(limiter.gates(), 1);
@@ -108,9 +108,9 @@ fn hosts_that_share_a_gate_share_everything_of_it() {
         ("*.example.com", 1)
     );
     permit.settle(&ok());
-    let heard = std::mem::take(&mut *heard.lock().unwrap());
-    assert_eq!(heard[0], "admitted *.example.com");
-    assert_eq!(heard[2], "settled *.example.com");
+    let events = std::mem::take(&mut *events.lock().unwrap());
+    assert_eq!(events[0], "admitted *.example.com");
+    assert_eq!(events[2], "settled *.example.com");
     limiter.isolate("a.example.com").unwrap();
     clock.advance(secs(10));
     assert_eq!(limiter.gates(), 1, "no gate of its own");
@@ -122,21 +122,21 @@ fn hosts_that_share_a_gate_share_everything_of_it() {
 
 #[test]
 fn emits_one_admitted_event_per_gate_of_an_ask() {
-    let (clock, limiter, heard) = sharing();
+    let (clock, limiter, events) = sharing();
     limiter.try_acquire("account").unwrap().settle(&ok());
     limiter
         .try_acquire("account")
         .map(|permit| permit.settle(&ok()))
         .ok();
     while limiter.try_acquire("account").is_ok() {}
-    heard.lock().unwrap().clear();
+    events.lock().unwrap().clear();
     let ask = Ask::new("a.example.com").also(&["account"]);
     let mut caller = Caller::new(limiter.acquire(ask));
     assert!(caller.poll().is_pending());
     clock.advance(secs(5));
     assert!(matches!(caller.poll(), Poll::Ready(Ok(_))));
-    let heard = heard.lock().unwrap();
-    let admitted: Vec<&str> = heard
+    let events = events.lock().unwrap();
+    let admitted: Vec<&str> = events
         .iter()
         .filter(|event| event.starts_with("admitted"))
         .map(String::as_str)

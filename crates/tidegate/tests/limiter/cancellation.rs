@@ -1,4 +1,4 @@
-//! A future may be dropped wherever it stands. Nothing is lost by it: who is next leaves exactly
+//! A future may be dropped at any point. Nothing is lost by it: the next one leaves exactly
 //! when it would have left without the dropped one, or at once if that time has passed.
 
 use std::task::Poll;
@@ -86,7 +86,7 @@ fn leaves_after_drop(
     (dropped_at, left.expect("the next one leaves"))
 }
 
-/// Moves time on, alarm by alarm; who is woken collects at once and settles.
+/// Advances time, alarm by alarm; woken futures collect at once and settle.
 fn advance(clock: &ManualClock, by: Duration, next: &mut Caller<'_>, left: &mut Option<Timestamp>) {
     let target = clock.clock().now() + by;
     loop {

@@ -1,4 +1,4 @@
-//! The three clocks: what time it is, and who is woken when.
+//! The three clocks: the time, and which alarms ring when.
 
 use std::future::Future;
 use std::pin::{Pin, pin};

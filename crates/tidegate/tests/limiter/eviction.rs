@@ -41,7 +41,7 @@ fn idle_gates_go_by_themselves() {
     assert_eq!(
         clock.next_alarm(),
         None,
-        "and nobody looks for them any more"
+        "and no search is scheduled any more"
     );
 }
 

@@ -1,4 +1,4 @@
-//! Futures and permits that are leaked, so that nobody ever hears of them again.
+//! Futures and permits that are leaked: never polled, settled or dropped again.
 
 use std::mem::forget;
 
@@ -91,8 +91,8 @@ fn a_leaked_acquire_any_gives_back_what_every_gate_gave_it() {
     assert_eq!((load(&limiter, "a"), load(&limiter, "b")), ((0, 0), (0, 0)));
 }
 
-/// Nobody can know that it is leaked and not a long attempt, so it counts until the process ends.
-/// Not even a reset lets it go, for who is in flight stays there.
+/// A leaked permit looks like a long attempt, so it counts until the process ends, also after a
+/// reset, which leaves attempts in flight.
 #[test]
 fn a_leaked_permit_stays_in_flight() {
     let (clock, limiter) = limiter(ONE_PER_SECOND);

@@ -1,4 +1,4 @@
-//! Callers, wakers and listeners that panic: the limiter goes on for everyone else, and nothing
+//! Callers, wakers and listeners that panic: the limiter works for all others, and nothing
 //! stays behind.
 
 use std::future::Future;

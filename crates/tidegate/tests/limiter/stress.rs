@@ -29,13 +29,13 @@ struct World {
     clock: ManualClock,
     limiter: Limiter,
     keys: Vec<String>,
-    /// Attempts under way at each key, as those who make them see it: never more than the limiter
+    /// Attempts under way at each key, as the threads count them: never more than the limiter
     /// thinks.
     under_way: Vec<AtomicU32>,
     max_in_flight: u32,
     /// The longest step of time, in milliseconds.
     longest_tick: u64,
-    /// Who left when, by key.
+    /// Tickets that left, and when, by key.
     left: Vec<Mutex<Vec<(Timestamp, u32)>>>,
     asked: AtomicU64,
     admitted: AtomicU64,
@@ -49,7 +49,7 @@ struct Held<'a> {
     keys: Vec<usize>,
 }
 
-/// Someone who waits, and for what.
+/// A future that waits, and for what.
 struct Waiting<'a> {
     caller: Caller<'a, (Vec<usize>, Permit<'a>)>,
     cost: u32,
@@ -75,7 +75,7 @@ impl World {
         }
     }
 
-    /// Runs `act` on all threads while time moves on, then lets everyone who waits leave.
+    /// Runs `act` on all threads while time advances, then lets all futures that wait leave.
     fn run<'a>(
         &'a self,
         seed: u64,
@@ -140,7 +140,7 @@ impl World {
             barrier.wait();
             is_over.store(true, Ordering::SeqCst);
             time.join().expect("moving time does not panic");
-            // Now nobody does anything but those who were woken.
+            // From now on only woken futures are polled.
             for _ in 0..DRAINS {
                 barrier.wait();
                 self.clock.advance(DRAIN);
@@ -161,9 +161,9 @@ impl World {
             let now = self.under_way[key].fetch_add(1, Ordering::SeqCst) + 1;
             assert!(now <= self.max_in_flight, "{now} under way");
         }
-        // Of a permit of several gates nobody can see when each of them gave it.
+        // A permit of several gates does not show when each gate granted it.
         if let [key] = keys[..] {
-            let mut left = self.left[key].lock().expect("nobody panics with it");
+            let mut left = self.left[key].lock().expect("no test panics here");
             left.push((permit.admitted_at(), cost));
         }
         Held { permit, keys }
@@ -260,7 +260,7 @@ impl World {
     /// In no stretch of `period` more than `count` left, at any key.
     fn assert_limit(&self, count: u32, period: Duration) {
         for left in &self.left {
-            let mut left = left.lock().expect("nobody panics with it").clone();
+            let mut left = left.lock().expect("no test panics here").clone();
             left.sort();
             let (mut first, mut sum) = (0, 0);
             for &(at, cost) in &left {
@@ -388,7 +388,7 @@ fn everything_at_once_on_few_keys() {
     world.assert_limit(40, secs(1));
 }
 
-/// Whoever reads the clock just before it jumps comes late with an old time.
+/// A thread that reads the clock just before it jumps uses an old time.
 #[test]
 fn known_limits_hold_when_time_jumps() {
     let set = [
@@ -496,7 +496,7 @@ fn totals_add_up() {
     let [asked, refused, given_up] =
         [&world.asked, &world.refused, &world.given_up].map(|count| count.load(Ordering::SeqCst));
     assert_eq!(totals.requests, asked);
-    // Who was refused and gave up before it heard of it counts as denied too.
+    // A future that is dropped before it collects its refusal counts as denied too.
     assert!(totals.denied >= refused, "{totals:?}, refused {refused}");
     assert!(totals.denied <= refused + given_up, "{totals:?}");
 }
@@ -520,7 +520,7 @@ async fn thousands_of_tasks_come_go_give_up_and_are_aborted() {
     let mut aborts = Vec::new();
     for number in 0..3000_usize {
         let limiter = limiter.clone();
-        let (patience, work) = (millis(random.below(20_000)), millis(random.below(200)));
+        let (timeout, work) = (millis(random.below(20_000)), millis(random.below(200)));
         let task = tasks.spawn(async move {
             let key = keys[number % 3];
             let also = [keys[(number + 1) % 3]];
@@ -530,11 +530,11 @@ async fn thousands_of_tasks_come_go_give_up_and_are_aborted() {
                     let any = limiter.acquire_any(&keys, Ask::new(key)).await;
                     any.map(|(_, permit)| permit)
                 }
-                2 | 3 => match tokio::time::timeout(patience, limiter.acquire(key)).await {
+                2 | 3 => match tokio::time::timeout(timeout, limiter.acquire(key)).await {
                     Ok(answer) => answer,
                     Err(_) => return false,
                 },
-                _ => limiter.acquire(Ask::new(key).within(patience)).await,
+                _ => limiter.acquire(Ask::new(key).within(timeout)).await,
             };
             let Ok(permit) = permit else { return false };
             tokio::time::sleep(work).await;

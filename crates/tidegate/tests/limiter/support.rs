@@ -36,7 +36,7 @@ struct Sends(Sender<()>);
 
 impl Wake for Sends {
     fn wake(self: Arc<Self>) {
-        // Nobody may be listening any more.
+        // The receiver may be dropped.
         let _ = self.0.send(());
     }
 }
@@ -62,7 +62,7 @@ impl<'a, T> Caller<'a, T> {
         self.poll_with(&waker)
     }
 
-    /// Polls for somebody else, who is woken from then on.
+    /// Polls with another waker, which is woken from then on.
     pub(crate) fn poll_with(&mut self, waker: &Waker) -> Poll<Result<T, Refusal>> {
         self.seen = self.wakes();
         self.future.as_mut().poll(&mut Context::from_waker(waker))

@@ -192,7 +192,7 @@ fn asks_for_several_gates_do_not_keep_each_other_from_leaving() {
     let mut passes = 0;
     for _ in 0..60 {
         clock.advance(Duration::from_secs(1));
-        // All who were woken have their turn before those whom they wake: the order of tasks.
+        // All woken futures are polled before those that they wake: the order of tasks.
         while callers.iter().any(is_woken) {
             passes += 1;
             assert!(passes < 1000, "they pass tokens round for ever");

@@ -1,5 +1,5 @@
 //! Wakers are the callers' code, and may do anything: use the limiter, be the last that holds
-//! someone who waits at it, panic. They are called and dropped while no lock is held.
+//! a future that waits at it, panic. They are called and dropped while no lock is held.
 
 use std::sync::Arc;
 use std::task::{Wake, Waker};

@@ -12,7 +12,7 @@ use tidegate::{HostSettings, Limiter, Reason, Verdict};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 
 use crate::drive::gate;
-use crate::support::{Heard, KEY, Mock, SLOW, Task, builder, get, limiter};
+use crate::support::{EventNames, KEY, Mock, SLOW, Task, builder, get, limiter};
 
 const URL: &str = "https://api.example.com/items";
 
@@ -137,7 +137,7 @@ fn dropping_it_at_any_point_gives_back_what_it_holds() {
         assert!(call.is_none_or(|call| call.is_cancelled()), "{got:?}");
         assert!(mock.next_call().is_none(), "{got:?}");
 
-        // Whoever comes next is not held up by it, except for the token of what was sent.
+        // It does not delay the next request, except for the token of what was sent.
         clock.advance(Duration::from_secs(1));
         let mut next = send(&service, URL);
         assert!(next.poll().is_pending());
@@ -164,9 +164,9 @@ fn a_token_that_was_not_used_is_there_for_the_next_one() {
 
 #[test]
 fn an_error_is_what_the_gate_learns_as_a_failure() {
-    let heard = Heard::default();
+    let events = EventNames::default();
     let (clock, builder) = builder(SLOW);
-    let limiter = builder.listener(heard.listener()).build();
+    let limiter = builder.listener(events.listener()).build();
     let (mock, service) = limited(&limiter);
     let mut task = send(&service, URL);
     assert!(task.poll().is_pending());
@@ -174,7 +174,7 @@ fn an_error_is_what_the_gate_learns_as_a_failure() {
     let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
     mock.next_call().unwrap().answer(Err(refused.into()));
     let error = task.output().unwrap_err();
-    assert_eq!(heard.take(), ["admitted", "settled unreachable"]);
+    assert_eq!(events.take(), ["admitted", "settled unreachable"]);
     assert_eq!(limiter.gate(KEY).unwrap().gate.failed, 1);
     assert!(!error.server_may_have_acted());
     assert!(error.refusal().is_none());
@@ -185,22 +185,22 @@ fn an_error_is_what_the_gate_learns_as_a_failure() {
     clock.advance(Duration::from_secs(1));
     let mut task = send(&service, URL);
     assert!(task.poll().is_pending());
-    mock.next_call().unwrap().answer(Err("who knows".into()));
+    mock.next_call().unwrap().answer(Err("unknown".into()));
     assert!(task.output().unwrap_err().server_may_have_acted());
 }
 
 #[test]
 fn an_error_about_the_request_itself_says_nothing_about_the_server() {
-    let heard = Heard::default();
+    let events = EventNames::default();
     let (_clock, builder) = builder(SLOW);
-    let limiter = builder.listener(heard.listener()).build();
+    let limiter = builder.listener(events.listener()).build();
     let (mock, service) = limited(&limiter);
     let mut task = send(&service, URL);
     assert!(task.poll().is_pending());
     let words = "client error (UserUnsupportedVersion)";
     mock.next_call().unwrap().answer(Err(words.into()));
     assert!(!task.output().unwrap_err().server_may_have_acted());
-    assert_eq!(heard.take(), ["admitted"]);
+    assert_eq!(events.take(), ["admitted"]);
     assert!(limiter.try_acquire(KEY).is_ok(), "its token is there again");
 }
 
@@ -243,11 +243,11 @@ fn the_rules_of_the_host_decide_first() {
         .into(),
         ..HostSettings::from(gate(SLOW))
     };
-    let heard = Heard::default();
+    let events = EventNames::default();
     let (clock, builder) = builder(SLOW);
     let limiter = builder
         .host(KEY.parse().unwrap(), host)
-        .listener(heard.listener())
+        .listener(events.listener())
         .build();
     let (mock, service) = limited(&limiter);
     for (uri, verdict) in [
@@ -255,7 +255,7 @@ fn the_rules_of_the_host_decide_first() {
         ("https://www.example.com/", Verdict::Rejected),
     ] {
         clock.advance(Duration::from_secs(10));
-        heard.take();
+        events.take();
         let mut task = send(&service, uri);
         assert!(task.poll().is_pending());
         mock.next_call().unwrap().status(418);
@@ -263,7 +263,7 @@ fn the_rules_of_the_host_decide_first() {
         let decided: &Decided = response.extensions().get().unwrap();
         assert_eq!(decided.judgement.verdict, Some(verdict));
         let settled = format!("settled {}", verdict.as_str());
-        assert!(heard.take().contains(&settled), "{uri}");
+        assert!(events.take().contains(&settled), "{uri}");
     }
 }
 
@@ -329,11 +329,11 @@ fn interactive_requests_leave_before_background_ones() {
     let background = background.layer(mock);
     let mut first = send(&interactive, URL);
     assert!(first.poll().is_pending());
-    let mut patient = send(&background, URL);
-    let mut urgent = send(&interactive, URL);
-    assert!(patient.poll().is_pending() && urgent.poll().is_pending());
+    let mut second = send(&background, URL);
+    let mut first = send(&interactive, URL);
+    assert!(second.poll().is_pending() && first.poll().is_pending());
     clock.advance(Duration::from_secs(1));
-    assert!(urgent.is_woken() && !patient.is_woken());
+    assert!(first.is_woken() && !second.is_woken());
 }
 
 #[test]
@@ -381,7 +381,7 @@ fn it_is_ready_when_the_service_below_is() {
         panic!("it cannot become ready");
     };
     assert_eq!(error.source().unwrap().to_string(), "broken for good");
-    assert!(error.server_may_have_acted(), "nobody knows");
+    assert!(error.server_may_have_acted(), "unknown");
 }
 
 #[test]
@@ -408,9 +408,9 @@ fn readiness_waits_in_line_with_its_request() {
 
 #[test]
 fn a_refusal_further_in_gives_the_outer_permit_back() {
-    let heard = Heard::default();
+    let events = EventNames::default();
     let (_clock, builder) = builder(SLOW);
-    let limiter = builder.listener(heard.listener()).build();
+    let limiter = builder.listener(events.listener()).build();
     let by_account = |_: &Request<&'static str>| "account".to_owned();
     let service = ServiceBuilder::new()
         .layer(LimitLayer::new(limiter.clone()).keyed_by(by_account))
@@ -419,7 +419,7 @@ fn a_refusal_further_in_gives_the_outer_permit_back() {
     let held_by_someone = limiter.try_acquire(KEY).unwrap();
     let error = Task::new(service.oneshot(get(URL))).output().unwrap_err();
     assert_eq!(error.refusal().unwrap().reason(), Reason::Rate);
-    assert_eq!(heard.take(), ["admitted", "admitted", "refused"]);
+    assert_eq!(events.take(), ["admitted", "admitted", "refused"]);
     assert!(
         limiter.try_acquire("account").is_ok(),
         "its token is there again"

@@ -19,7 +19,7 @@ use tidegate::{Credential, HostSettings, Limiter, ManualClock, Refresh, Verdict}
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 use crate::drive::{drive, gate};
-use crate::support::{Answer, BoxError, Heard, KEY, Mock, SLOW, Task, builder, get, limiter};
+use crate::support::{Answer, BoxError, EventNames, KEY, Mock, SLOW, Task, builder, get, limiter};
 
 const URL: &str = "https://api.example.com/items";
 const FAST: &[(&str, &str)] = &[("strategy", "fixed"), ("initial_rate", "1000")];
@@ -44,9 +44,9 @@ fn scripted(
     let replies: Arc<Mutex<VecDeque<Reply>>> =
         Arc::new(Mutex::new(replies.iter().copied().collect()));
     let seen = Seen::default();
-    let kept = seen.clone();
+    let requests = seen.clone();
     let service = service_fn(move |request: Request<&'static str>| {
-        kept.lock().unwrap().push(request);
+        requests.lock().unwrap().push(request);
         let reply = replies.lock().unwrap().pop_front();
         std::future::ready(reply.expect("one request too many")())
     });
@@ -236,11 +236,11 @@ fn interactive_requests_leave_before_background_ones() {
     let background = RetryLayer::new(limiter.clone()).background();
     let background = background.layer(mock);
     limiter.try_acquire(KEY).unwrap().settle(&ok());
-    let mut patient = Task::new(background.oneshot(get(URL)));
-    let mut urgent = Task::new(interactive.oneshot(get(URL)));
-    assert!(patient.poll().is_pending() && urgent.poll().is_pending());
+    let mut second = Task::new(background.oneshot(get(URL)));
+    let mut first = Task::new(interactive.oneshot(get(URL)));
+    assert!(second.poll().is_pending() && first.poll().is_pending());
     clock.advance(Duration::from_secs(1));
-    assert!(urgent.is_woken() && !patient.is_woken());
+    assert!(first.is_woken() && !second.is_woken());
 }
 
 #[test]
@@ -258,8 +258,8 @@ fn rules_of_the_host_decide_about_retries() {
     let layer = RetryLayer::new(limiter);
     let (response, sent) = send(&clock, &layer, get(URL), &[|| status(404), || status(200)]);
     assert_eq!((response.unwrap().status().as_u16(), sent), (200, 2));
-    let elsewhere = get("https://www.example.com/");
-    let (response, _) = send(&clock, &layer, elsewhere, &[|| status(404)]);
+    let other_host = get("https://www.example.com/");
+    let (response, _) = send(&clock, &layer, other_host, &[|| status(404)]);
     let response = response.unwrap();
     let end = end_of(trail_of(&response));
     assert_eq!(end, Some(TerminalReason::Rejected));
@@ -267,15 +267,15 @@ fn rules_of_the_host_decide_about_retries() {
 
 #[test]
 fn an_error_about_the_request_itself_is_not_repeated_and_teaches_nothing() {
-    let heard = Heard::default();
+    let events = EventNames::default();
     let (clock, builder) = builder(FAST);
-    let limiter = builder.listener(heard.listener()).build();
+    let limiter = builder.listener(events.listener()).build();
     let layer = RetryLayer::new(limiter.clone());
     let impossible: Reply = || Err("client error (UserUnsupportedVersion)".into());
     let (error, sent) = send(&clock, &layer, get(URL), &[impossible]);
     assert!(matches!(error, Err(RetryError::Failed { .. })));
     assert_eq!(sent, 1);
-    assert_eq!(heard.take(), ["admitted"], "given back, not settled");
+    assert_eq!(events.take(), ["admitted"], "given back, not settled");
     let gate = limiter.gate(KEY).unwrap().gate;
     assert_eq!((gate.in_flight, gate.failed), (0, 0));
 }
@@ -398,7 +398,7 @@ fn dropping_it_at_any_point_gives_back_what_it_holds() {
                     assert!(task.poll().is_pending());
                     assert_eq!(held(&limiter), (0, 0));
                 }
-                // In line: somebody else has taken the token.
+                // In line: another request has taken the token.
                 3 => {
                     clock.advance(Duration::from_secs(30));
                     limiter.try_acquire(KEY).unwrap().settle(&ok());

@@ -80,7 +80,7 @@ fn verdict_on<R>(response: &Response<R>) -> Option<Verdict> {
     decided.judgement.verdict
 }
 
-/// One request that is told to come back in a second, and one that does.
+/// One request that is answered 429 with `Retry-After: 1`, and its retry.
 async fn come_back_later<S, B, R>(client: S, key: &str, clock: &ManualClock, limiter: &Limiter)
 where
     S: Service<Request<B>, Response = Response<R>, Error = LimitError> + Clone,

@@ -45,7 +45,7 @@ pub(crate) struct Call {
 
 impl Call {
     pub(crate) fn answer(self, answer: Answer) {
-        assert!(self.answer.send(answer).is_ok(), "nobody waits for it");
+        assert!(self.answer.send(answer).is_ok(), "the caller has gone");
     }
 
     pub(crate) fn status(self, status: u16) {
@@ -189,15 +189,15 @@ pub(crate) fn limiter(set: &[(&str, &str)]) -> (ManualClock, Limiter) {
     (clock, builder.build())
 }
 
-/// What the limiter told, one word with its most telling detail each.
+/// The events of a limiter: the name of each, with a detail.
 #[derive(Clone, Default)]
-pub(crate) struct Heard(Arc<Mutex<Vec<String>>>);
+pub(crate) struct EventNames(Arc<Mutex<Vec<String>>>);
 
-impl Heard {
+impl EventNames {
     pub(crate) fn listener(
         &self,
     ) -> impl Fn(policy::time::Timestamp, &Event<'_>) + Send + Sync + 'static {
-        let heard = self.clone();
+        let events = self.clone();
         move |_, event| {
             let detail = match event {
                 Event::Settled { verdict, .. } => {
@@ -205,8 +205,8 @@ impl Heard {
                 }
                 _ => "",
             };
-            let told = format!("{} {detail}", event.name());
-            heard.0.lock().unwrap().push(told.trim_end().to_owned());
+            let name = format!("{} {detail}", event.name());
+            events.0.lock().unwrap().push(name.trim_end().to_owned());
         }
     }
 

@@ -7,9 +7,9 @@ fn a_directed_wait_holds_and_callers_leave_at_pace_afterwards() {
     let mut bench = Bench::aimd(&[]);
     bench.throttle(0.0, 10);
     assert_eq!(bench.gate.rate(), 1.0);
-    assert_eq!(bench.says(1.0), "wait hold 10");
-    assert_eq!(bench.says(1.0), "wait hold 11");
-    assert_eq!(bench.says(9.0), "wait hold 12");
+    assert_eq!(bench.decide(1.0), "wait hold 10");
+    assert_eq!(bench.decide(1.0), "wait hold 11");
+    assert_eq!(bench.decide(9.0), "wait hold 12");
     assert_eq!(bench.admitted_by(20.0), [10.0, 11.0, 12.0]);
 }
 
@@ -17,9 +17,9 @@ fn a_directed_wait_holds_and_callers_leave_at_pace_afterwards() {
 fn tokens_saved_during_a_hold_do_not_burst_without_waiters() {
     let mut bench = Bench::aimd(&[]);
     bench.throttle(0.0, 10);
-    assert_eq!(bench.says(10.5), "admit", "one token was kept");
+    assert_eq!(bench.decide(10.5), "admit", "one saved token");
     assert_eq!(
-        bench.says(10.5),
+        bench.decide(10.5),
         "wait rate 11",
         "half a token came since the hold's end"
     );
@@ -43,20 +43,20 @@ fn a_hold_only_grows() {
 #[test]
 fn holds_past_the_deadline_or_max_hold_are_answered_at_once() {
     let mut bench = Bench::aimd(&[]);
-    assert_eq!(bench.says(0.0), "admit");
+    assert_eq!(bench.decide(0.0), "admit");
     bench.throttle(0.0, 31);
-    assert_eq!(bench.says(0.5), "refuse deadline 31");
+    assert_eq!(bench.decide(0.5), "refuse deadline 31");
     assert_eq!(
-        bench.says(1.0),
+        bench.decide(1.0),
         "wait hold 31",
-        "who can wait just so long does"
+        "an ask whose deadline is the end of the hold waits"
     );
     bench.throttle_held(1.0, 7200);
-    assert_eq!(bench.says(1.0), "refuse hold 7201");
+    assert_eq!(bench.decide(1.0), "refuse hold 7201");
     assert_eq!(
         bench.gate.waiting(&bench.tickets),
         1,
-        "who waits already stays"
+        "tickets in line stay"
     );
 }
 
@@ -105,16 +105,16 @@ fn an_exhausted_quota_holds_until_the_reset_or_isolates() {
     let permit = bench.permit(0.0);
     bench.settle(permit, 0.0, &answer(429), Verdict::QuotaExhausted);
     assert_eq!(bench.state(1e6), "isolated");
-    assert_eq!(bench.says(1e6), "refuse breaker_open -");
+    assert_eq!(bench.decide(1e6), "refuse breaker_open -");
     bench.gate.reset(&bench.settings, at(1e6));
-    assert_eq!(bench.says(1e6), "admit");
+    assert_eq!(bench.decide(1e6), "admit");
 }
 
 #[test]
 fn waits_when_deadline_equals_end_of_hold() {
     let mut bench = Bench::aimd(&[("max_hold", "30s")]);
     bench.throttle(0.0, 30);
-    assert_eq!(bench.says(0.0), "wait hold 30");
+    assert_eq!(bench.decide(0.0), "wait hold 30");
     assert_eq!(
         bench
             .gate

@@ -8,11 +8,11 @@ fn an_isolated_gate_refuses_until_released() {
     let under_way = bench.permit(0.0);
     bench.gate.isolate(&bench.settings, at(1.0));
     bench.succeed(under_way, 2.0);
-    assert_eq!(bench.says(3.0), "refuse breaker_open -");
+    assert_eq!(bench.decide(3.0), "refuse breaker_open -");
     assert!(!bench.gate.is_evictable(at(3.0)));
     bench.gate.release(&bench.settings, at(4.0));
-    assert_eq!(bench.says(4.0), "admit");
-    assert_eq!(bench.says(4.0), "wait rate 4.5", "released, but at pace");
+    assert_eq!(bench.decide(4.0), "admit");
+    assert_eq!(bench.decide(4.0), "wait rate 4.5", "released, but at pace");
 }
 
 #[test]
@@ -21,7 +21,7 @@ fn a_person_ends_a_hold() {
     bench.throttle(0.0, 1_000_000);
     bench.gate.release(&bench.settings, at(5.0));
     assert_eq!(bench.gate.rate(), 1.0, "what was learned stays");
-    assert_eq!(bench.says(5.0), "admit");
+    assert_eq!(bench.decide(5.0), "admit");
 }
 
 #[test]
@@ -29,7 +29,7 @@ fn a_reset_keeps_those_in_flight_and_in_line() {
     let mut bench = Bench::aimd(&[("burst", "1"), ("limits", "2/1h"), ("max_wait", "2h")]);
     let permit = bench.permit(0.0);
     let other = bench.permit(0.5);
-    bench.says(0.5);
+    bench.decide(0.5);
     bench.gate.reset(&bench.settings, at(0.6));
     assert_eq!(
         (bench.gate.in_flight(), bench.gate.waiting(&bench.tickets)),
@@ -83,7 +83,7 @@ fn a_record_brings_everything_back_that_matters() {
     let later = 1000.0;
     bench.gate = Gate::restore(&bench.settings, &record, at(later));
     assert_eq!(bench.gate.rate(), 0.25);
-    assert_eq!(bench.says(later), "refuse breaker_open 1014");
+    assert_eq!(bench.decide(later), "refuse breaker_open 1014");
 
     let mut bench = Bench::aimd(&[]);
     bench.throttle(0.0, 60);
@@ -112,7 +112,7 @@ fn a_record_brings_everything_back_that_matters() {
 fn a_snapshot_tells_what_a_person_wants_to_know() {
     let mut bench = Bench::aimd(&[("burst", "1")]);
     let permit = bench.permit(0.0);
-    bench.says(0.0);
+    bench.decide(0.0);
     let failure = Outcome::failure(
         Failure::Connect,
         Phase::Connecting,
@@ -161,20 +161,20 @@ fn a_probe_from_before_a_reset_frees_no_place_after_it() {
     bench.gate.reset(&bench.settings, at(30.0));
     let _after = trip(&mut bench, 40.0);
     bench.gate.abandon(&bench.settings, before, at(64.0));
-    assert_eq!(bench.says(64.0), "refuse breaker_open -");
+    assert_eq!(bench.decide(64.0), "refuse breaker_open -");
 }
 
 #[test]
 fn a_permit_given_back_unused_brings_its_token_and_its_place_back() {
     let mut bench = Bench::aimd(&[("burst", "1"), ("limits", "1/1h"), ("max_wait", "2h")]);
     let permit = bench.permit(0.0);
-    assert_eq!(bench.says(0.0), "wait rate 3600");
+    assert_eq!(bench.decide(0.0), "wait rate 3600");
     bench.gate.give_back(&bench.settings, permit, at(0.0));
     assert_eq!(bench.gate.in_flight(), 0);
     assert_eq!(
         bench.admitted_by(0.0),
         [0.0],
-        "who waited has what was given back"
+        "the ticket in line has the returned permit"
     );
     let permit = Bench::new(&[]).permit(0.0);
     let mut bench = Bench::new(&[]);
@@ -191,7 +191,7 @@ fn an_abandoned_permit_keeps_its_token() {
     let mut bench = Bench::aimd(&[("burst", "1")]);
     let permit = bench.permit(0.0);
     bench.gate.abandon(&bench.settings, permit, at(0.0));
-    assert_eq!(bench.says(0.0), "wait rate 0.5");
+    assert_eq!(bench.decide(0.0), "wait rate 0.5");
 }
 
 #[test]
@@ -200,9 +200,9 @@ fn a_probe_given_back_unused_frees_its_place() {
     let permit = bench.permit(0.0);
     bench.fail(permit, 0.0);
     let probe = bench.permit(20.0);
-    assert_eq!(bench.says(20.0), "refuse breaker_open -");
+    assert_eq!(bench.decide(20.0), "refuse breaker_open -");
     bench.gate.give_back(&bench.settings, probe, at(20.0));
-    assert_eq!(bench.says(20.0), "admit");
+    assert_eq!(bench.decide(20.0), "admit");
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn a_gate_that_is_not_enabled_gives_no_token_back() {
     assert_eq!((snapshot.tokens, snapshot.in_flight), (4.0, 0));
 }
 
-/// The gate goes on under other settings.
+/// The gate continues with other settings.
 fn adopt(bench: &mut Bench, settings: &[(&str, &str)], seconds: f64) {
     let new = settings_of(settings);
     bench.gate.adopt(&bench.settings, &new, at(seconds));
@@ -260,7 +260,7 @@ fn new_settings_bring_the_rate_within_their_bounds() {
 fn new_settings_preserve_the_order_of_the_line() {
     let mut bench = Bench::aimd(&[("burst", "1")]);
     let _under_way = bench.permit(0.0);
-    bench.says(0.0);
+    bench.decide(0.0);
     bench.throttle_held(0.0, 60);
     bench.gate.counters.admit();
     adopt(&mut bench, &[("max_rate", "1")], 0.0);
@@ -289,10 +289,10 @@ fn new_settings_take_up_known_limits_and_drop_them() {
     let _first = bench.permit(0.0);
     let fewer = [("limits", "1/1h"), ("max_wait", "2h")];
     adopt(&mut bench, &fewer, 1.0);
-    assert_eq!(bench.says(5.0), "wait rate 3600");
+    assert_eq!(bench.decide(5.0), "wait rate 3600");
     bench.admitted_by(3600.0);
     adopt(&mut bench, &[], 3600.0);
-    assert_eq!(bench.says(3610.0), "admit");
+    assert_eq!(bench.decide(3610.0), "admit");
 }
 
 #[test]
@@ -316,7 +316,7 @@ fn gate_shows_whether_its_line_is_empty() {
     let mut bench = Bench::aimd(&[("burst", "1")]);
     let _permit = bench.permit(0.0);
     assert!(!bench.gate.is_waited_for());
-    bench.says(0.0);
+    bench.decide(0.0);
     assert!(bench.gate.is_waited_for());
     bench.admitted_by(9.0);
     assert!(!bench.gate.is_waited_for());

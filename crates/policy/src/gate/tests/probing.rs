@@ -6,14 +6,14 @@ use super::*;
 fn five_failures_in_a_row_open_and_three_successes_close() {
     let mut bench = Bench::aimd(&[]);
     bench.trip();
-    assert_eq!(bench.says(34.9), "refuse breaker_open 35");
+    assert_eq!(bench.decide(34.9), "refuse breaker_open 35");
     assert_eq!(
         (bench.state(34.9), bench.state(35.0)),
         ("open", "half_open")
     );
     let probes = [35.0; 3].map(|seconds| bench.permit(seconds));
     assert!(probes.iter().all(Permit::is_probe));
-    assert_eq!(bench.says(35.0), "refuse breaker_open -");
+    assert_eq!(bench.decide(35.0), "refuse breaker_open -");
     for (i, probe) in probes.into_iter().enumerate() {
         assert_eq!(bench.state(36.0), "half_open", "after {i}");
         bench.succeed(probe, 36.0);
@@ -36,7 +36,7 @@ fn closing_uses_up_what_was_saved_for_probes() {
     }
     assert_eq!(bench.state(35.0), "closed");
     assert!(
-        bench.says(35.0).starts_with("wait rate"),
+        bench.decide(35.0).starts_with("wait rate"),
         "nothing is left for everyone"
     );
 }
@@ -94,11 +94,11 @@ fn a_failed_probe_opens_again_and_the_other_probes_come_too_late() {
     bench.trip();
     let [first, second, third] = [35.0; 3].map(|seconds| bench.permit(seconds));
     bench.fail(first, 36.0);
-    assert_eq!(bench.says(36.0), "refuse breaker_open 51");
+    assert_eq!(bench.decide(36.0), "refuse breaker_open 51");
     bench.succeed(second, 37.0);
     bench.fail(third, 38.0);
     assert_eq!(
-        bench.says(38.0),
+        bench.decide(38.0),
         "refuse breaker_open 51",
         "they change nothing"
     );
@@ -147,7 +147,7 @@ fn lost_probes_are_given_up_after_a_while() {
     let mut bench = Bench::aimd(&[]);
     bench.trip();
     let lost = [35.0; 3].map(|seconds| bench.permit(seconds));
-    assert_eq!(bench.says(154.0), "refuse breaker_open -");
+    assert_eq!(bench.decide(154.0), "refuse breaker_open -");
     let probe = bench.permit(155.0);
     for late in lost {
         bench.succeed(late, 156.0);
@@ -196,13 +196,13 @@ fn waiters_stay_when_the_breaker_opens_and_leave_as_probes() {
         ("half_open_probes", "1"),
     ]);
     let under_way = bench.permit(0.0);
-    assert_eq!(bench.says(0.0), "wait in_flight -");
+    assert_eq!(bench.decide(0.0), "wait in_flight -");
     bench.fail(under_way, 1.0);
-    assert_eq!(bench.says(15.9), "refuse breaker_open 16");
+    assert_eq!(bench.decide(15.9), "refuse breaker_open 16");
     assert_eq!(
-        bench.says(16.0),
+        bench.decide(16.0),
         "refuse breaker_open -",
-        "the probe is taken by who waits"
+        "the ticket in line is the probe"
     );
     assert_eq!(bench.admitted_by(16.0), [16.0]);
 }
@@ -211,23 +211,23 @@ fn waiters_stay_when_the_breaker_opens_and_leave_as_probes() {
 fn an_ask_may_wait_for_the_breaker_if_its_deadline_allows() {
     let mut bench = Bench::aimd(&[]);
     bench.trip();
-    let patient = |deadline| Ask {
+    let ask_until = |deadline| Ask {
         waits_for_breaker: true,
         ..Ask::until(at(deadline))
     };
     assert!(matches!(
-        bench.ask_as(patient(34.0), 21.0),
+        bench.ask_as(ask_until(34.0), 21.0),
         Decision::Refuse { reason: Reason::BreakerOpen, until: Some(until) } if until == at(35.0)
     ));
     for expected in [Some(35.0), Some(35.0), Some(35.0), None, None] {
         assert!(matches!(
-            bench.ask_as(patient(60.0), 21.0),
+            bench.ask_as(ask_until(60.0), 21.0),
             Decision::Wait { reason: Reason::BreakerOpen, until, .. } if until == expected.map(at)
         ));
     }
     assert_eq!(bench.admitted_by(50.0), [35.0; 3], "as many as probe");
     assert!(matches!(
-        bench.ask_as(patient(60.0), 50.0),
+        bench.ask_as(ask_until(60.0), 50.0),
         Decision::Wait {
             reason: Reason::BreakerOpen,
             until: None,
@@ -244,7 +244,7 @@ fn closes_on_responses_that_take_as_long_as_their_timeout_allows() {
         .set_response_timeout(Duration::from_secs(300));
     bench.trip();
     let probes = [35.0; 3].map(|seconds| bench.permit(seconds));
-    assert_eq!(bench.says(334.9), "refuse breaker_open -");
+    assert_eq!(bench.decide(334.9), "refuse breaker_open -");
     for probe in probes {
         bench.succeed(probe, 334.9);
     }
@@ -260,7 +260,7 @@ fn a_probe_counts_as_lost_after_the_response_timeout_and_at_least_two_minutes() 
             .set_response_timeout(Duration::from_secs(timeout));
         bench.trip();
         let _lost = bench.permit(35.0);
-        let is_free = |bench: &mut Bench, seconds: f64| bench.says(seconds) == "admit";
+        let is_free = |bench: &mut Bench, seconds: f64| bench.decide(seconds) == "admit";
         let seconds = (36..1000).map(f64::from);
         let mut free = seconds.filter(|seconds| is_free(&mut bench, *seconds));
         free.next().unwrap() - 35.0
@@ -279,9 +279,9 @@ fn adaptive_sends_one_probe_first_and_the_next_after_its_success_or_the_open_tim
     }
     assert_eq!((bench.state(4.9), bench.state(5.0)), ("open", "half_open"));
     let first = bench.permit(5.0);
-    assert_eq!(bench.says(5.9), "refuse breaker_open -");
-    assert_eq!(bench.says(6.0), "admit", "as long as it was open");
+    assert_eq!(bench.decide(5.9), "refuse breaker_open -");
+    assert_eq!(bench.decide(6.0), "admit", "as long as it was open");
     bench.succeed(first, 6.1);
-    assert_eq!(bench.says(6.1), "refuse breaker_open -", "one is out");
-    assert_eq!(bench.says(7.0), "admit");
+    assert_eq!(bench.decide(6.1), "refuse breaker_open -", "one is out");
+    assert_eq!(bench.decide(7.0), "admit");
 }

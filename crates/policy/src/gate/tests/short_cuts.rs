@@ -106,13 +106,13 @@ impl Twins {
     }
 
     fn ask(&mut self) {
-        let patience = self.random.below(10_000_000_000);
+        let max_wait = self.random.below(10_000_000_000);
         let ask = Ask {
             cost: u32::try_from(self.random.below(4)).unwrap(),
             deadline: match self.random.below(8) {
                 0 => Timestamp::ZERO,
                 1..6 => self.now,
-                _ => self.now + Duration::from_nanos(patience),
+                _ => self.now + Duration::from_nanos(max_wait),
             },
             class: [Class::Interactive, Class::Background]
                 [usize::try_from(self.random.below(2)).unwrap()],
@@ -190,7 +190,7 @@ impl Twins {
         assert!(self.thorough.cancel(&mut self.thorough_tickets, ticket));
     }
 
-    /// A person interferes, or the process starts anew.
+    /// A person overrides the gate, or the process restarts.
     fn interfere(&mut self) {
         let kind = self.random.below(8).min(4);
         let new = random_settings(&mut self.random);

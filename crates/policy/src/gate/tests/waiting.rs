@@ -7,21 +7,21 @@ use crate::random::Random;
 fn admits_from_a_full_bucket_then_makes_wait_in_order() {
     let mut bench = Bench::aimd(&[]);
     for _ in 0..4 {
-        assert_eq!(bench.says(0.0), "admit");
+        assert_eq!(bench.decide(0.0), "admit");
     }
-    assert_eq!(bench.says(0.0), "wait rate 0.5");
-    assert_eq!(bench.says(0.0), "wait rate 1");
-    assert_eq!(bench.says(0.25), "wait rate 1.5");
+    assert_eq!(bench.decide(0.0), "wait rate 0.5");
+    assert_eq!(bench.decide(0.0), "wait rate 1");
+    assert_eq!(bench.decide(0.25), "wait rate 1.5");
     assert_eq!(bench.admitted_by(2.0), [0.5, 1.0, 1.5]);
 }
 
 #[test]
 fn new_ask_does_not_overtake_the_line() {
     let mut bench = Bench::aimd(&[("burst", "1")]);
-    assert_eq!(bench.says(0.0), "admit");
-    assert_eq!(bench.says(0.0), "wait rate 0.5");
+    assert_eq!(bench.decide(0.0), "admit");
+    assert_eq!(bench.decide(0.0), "wait rate 0.5");
     assert_eq!(
-        bench.says(0.6),
+        bench.decide(0.6),
         "wait rate 1.1",
         "a token is there, but not this one's turn"
     );
@@ -31,16 +31,16 @@ fn new_ask_does_not_overtake_the_line() {
 #[test]
 fn a_line_longer_than_allowed_refuses() {
     let mut bench = Bench::aimd(&[("burst", "1"), ("max_waiting", "1")]);
-    assert_eq!(bench.says(0.0), "admit");
-    assert_eq!(bench.says(0.0), "wait rate 0.5");
-    assert_eq!(bench.says(0.0), "refuse queue_full -");
+    assert_eq!(bench.decide(0.0), "admit");
+    assert_eq!(bench.decide(0.0), "wait rate 0.5");
+    assert_eq!(bench.decide(0.0), "refuse queue_full -");
 }
 
 #[test]
 fn an_ask_that_cannot_wait_is_refused_with_the_time() {
     let mut bench = Bench::aimd(&[("burst", "1"), ("max_wait", "0s")]);
-    assert_eq!(bench.says(0.0), "admit");
-    assert_eq!(bench.says(0.0), "refuse rate 0.5");
+    assert_eq!(bench.decide(0.0), "admit");
+    assert_eq!(bench.decide(0.0), "refuse rate 0.5");
     assert_eq!(bench.gate.waiting(&bench.tickets), 0);
 }
 
@@ -56,7 +56,7 @@ fn peeking_takes_nothing() {
             Ok(())
         );
     }
-    assert_eq!(bench.says(0.0), "admit");
+    assert_eq!(bench.decide(0.0), "admit");
     let until = Some(at(0.5));
     assert_eq!(
         bench
@@ -71,7 +71,7 @@ fn peeking_takes_nothing() {
 fn refuses_waiters_at_once_when_a_hold_passes_their_deadline() {
     let mut bench = Bench::aimd(&[("burst", "1")]);
     let under_way = bench.permit(0.0);
-    assert_eq!(bench.says(0.0), "wait rate 0.5");
+    assert_eq!(bench.decide(0.0), "wait rate 0.5");
     assert_eq!(bench.gate.expire_next(&mut bench.tickets, at(0.1)), None);
     bench.settle(under_way, 0.1, &directed(429, 3600), Verdict::Throttled);
     assert_eq!(
@@ -97,10 +97,10 @@ fn refuses_waiters_at_once_when_a_hold_passes_their_deadline() {
 #[test]
 fn deadlines_pass_in_the_line() {
     let mut bench = Bench::aimd(&[("burst", "1"), ("max_rate", "0.25"), ("max_wait", "5s")]);
-    assert_eq!(bench.says(0.0), "admit");
-    assert_eq!(bench.says(0.0), "wait rate 4");
+    assert_eq!(bench.decide(0.0), "admit");
+    assert_eq!(bench.decide(0.0), "wait rate 4");
     assert_eq!(
-        bench.says(0.0),
+        bench.decide(0.0),
         "wait rate 8",
         "being learned: it may get faster"
     );
@@ -126,19 +126,19 @@ fn a_fixed_rate_is_known_so_a_hopeless_ask_is_refused() {
         ("initial_rate", "0.1"),
         ("max_wait", "15s"),
     ]);
-    assert_eq!(bench.says(0.0), "admit");
-    assert!(bench.says(0.0).starts_with("wait rate 9.99"));
-    assert!(bench.says(0.0).starts_with("refuse deadline 19.99"));
+    assert_eq!(bench.decide(0.0), "admit");
+    assert!(bench.decide(0.0).starts_with("wait rate 9.99"));
+    assert!(bench.decide(0.0).starts_with("refuse deadline 19.99"));
 }
 
 #[test]
 fn known_limit_applies_and_refuses_asks_that_cannot_meet_their_deadline() {
     let mut bench = Bench::aimd(&[("limits", "3/1m"), ("max_wait", "59s")]);
     for _ in 0..3 {
-        assert_eq!(bench.says(0.0), "admit");
+        assert_eq!(bench.decide(0.0), "admit");
     }
-    assert_eq!(bench.says(0.5), "refuse deadline 60");
-    assert_eq!(bench.says(1.0), "wait rate 60");
+    assert_eq!(bench.decide(0.5), "refuse deadline 60");
+    assert_eq!(bench.decide(1.0), "wait rate 60");
     assert_eq!(bench.admitted_by(60.0), [60.0]);
 }
 
@@ -150,9 +150,9 @@ fn until_is_right_when_rate_and_limit_bind_in_turns() {
         ("initial_rate", "1"),
         ("max_wait", "1h"),
     ]);
-    assert_eq!(bench.says(0.0), "admit");
+    assert_eq!(bench.decide(0.0), "admit");
     for until in [1, 2, 10, 11, 12, 20, 21] {
-        assert_eq!(bench.says(0.0), format!("wait rate {until}"));
+        assert_eq!(bench.decide(0.0), format!("wait rate {until}"));
     }
     assert_eq!(
         bench.admitted_by(30.0),
@@ -163,9 +163,13 @@ fn until_is_right_when_rate_and_limit_bind_in_turns() {
 #[test]
 fn until_is_unknown_when_places_in_flight_run_out_before_the_turn() {
     let mut bench = Bench::aimd(&[("burst", "1"), ("max_in_flight", "2")]);
-    assert_eq!(bench.says(0.0), "admit");
-    assert_eq!(bench.says(0.0), "wait rate 0.5");
-    assert_eq!(bench.says(0.0), "wait rate -", "both places are taken then");
+    assert_eq!(bench.decide(0.0), "admit");
+    assert_eq!(bench.decide(0.0), "wait rate 0.5");
+    assert_eq!(
+        bench.decide(0.0),
+        "wait rate -",
+        "both places are taken then"
+    );
     assert_eq!(bench.admitted_by(60.0), [0.5]);
 }
 
@@ -176,8 +180,8 @@ fn until_is_unknown_behind_a_blind_probe() {
         let permit = bench.permit(seconds);
         bench.settle(permit, seconds, &answer(429), Verdict::Throttled);
     }
-    assert!(bench.says(10.0).starts_with("wait hold 1"));
-    assert_eq!(bench.says(10.0), "wait hold -");
+    assert!(bench.decide(10.0).starts_with("wait hold 1"));
+    assert_eq!(bench.decide(10.0), "wait hold -");
     assert_eq!(bench.admitted_by(60.0).len(), 1);
 }
 
@@ -316,7 +320,7 @@ fn attempts_under_way_are_bounded_and_a_settle_lets_the_next_leave() {
     let mut bench = Bench::aimd(&[("max_in_flight", "2")]);
     let first = bench.permit(0.0);
     let second = bench.permit(0.0);
-    assert_eq!(bench.says(0.0), "wait in_flight -");
+    assert_eq!(bench.decide(0.0), "wait in_flight -");
     assert_eq!(bench.admitted_by(9.0), [] as [f64; 0]);
     bench.succeed(first, 3.0);
     assert_eq!(bench.admitted_by(9.0), [3.0]);
@@ -340,18 +344,18 @@ fn disabled_gate_admits_every_ask_and_learns_nothing() {
 #[test]
 fn a_clock_that_steps_back_is_no_reason_to_panic_or_to_send() {
     let mut bench = Bench::aimd(&[("burst", "1")]);
-    assert_eq!(bench.says(100.0), "admit");
-    assert_eq!(bench.says(50.0), "wait rate 100.5");
+    assert_eq!(bench.decide(100.0), "admit");
+    assert_eq!(bench.decide(50.0), "wait rate 100.5");
 }
 
 #[test]
 fn token_goes_to_the_first_in_line() {
     let mut bench = Bench::aimd(&[("max_in_flight", "1")]);
     let first = bench.permit(0.0);
-    assert_eq!(bench.says(0.0), "wait in_flight -");
+    assert_eq!(bench.decide(0.0), "wait in_flight -");
     bench.gate.abandon(&bench.settings, first, at(0.0));
     assert_eq!(
-        bench.says(0.0),
+        bench.decide(0.0),
         "wait rate -",
         "three tokens, but the one place in flight is for the ticket before it"
     );
@@ -369,7 +373,7 @@ fn asking_often_does_not_leave_early() {
     let mut bench = Bench::aimd(&[("burst", "1")]);
     early(&mut bench, 0.0);
     let under_way = bench.permit(0.0);
-    bench.says(0.0);
+    bench.decide(0.0);
     early(&mut bench, 0.4);
     bench.settle(under_way, 0.4, &directed(429, 10), Verdict::Throttled);
     early(&mut bench, 10.3);
@@ -380,7 +384,7 @@ fn asking_often_does_not_leave_early() {
 
     let mut bench = Bench::aimd(&[("max_in_flight", "1"), ("consecutive_failures", "1")]);
     let under_way = bench.permit(0.0);
-    bench.says(0.0);
+    bench.decide(0.0);
     early(&mut bench, 9.0);
     bench.fail(under_way, 10.0);
     early(&mut bench, 24.9);
@@ -407,7 +411,7 @@ fn adaptive_waits_for_answers_before_it_sends_more_than_the_rate_fills() {
     let _under_way: Vec<Permit> = (10..17)
         .map(|second| bench.permit(f64::from(second)))
         .collect();
-    assert_eq!(bench.says(17.0), "wait in_flight -");
+    assert_eq!(bench.decide(17.0), "wait in_flight -");
     assert_eq!(bench.admitted_by(135.9), [] as [f64; 0]);
     assert_eq!(
         bench.admitted_by(136.0),
@@ -422,7 +426,7 @@ fn a_response_is_in_flight_until_the_end_of_its_body() {
     let permit = bench.permit(0.0);
     let body = bench.settle_head(permit, 1.0);
     assert_eq!(bench.gate.in_flight(), 1);
-    assert_eq!(bench.says(10.0), "wait in_flight -");
+    assert_eq!(bench.decide(10.0), "wait in_flight -");
     assert!(!bench.gate.is_evictable(at(1000.0)));
     bench.gate.finish(&bench.settings, body, at(20.0));
     assert_eq!(bench.gate.in_flight(), 0);
@@ -452,5 +456,5 @@ fn a_gate_that_is_switched_off_has_a_bound_in_flight_too() {
     for _ in 0..Counters::MAX_IN_FLIGHT {
         let _ = bench.permit(0.0);
     }
-    assert_eq!(bench.says(0.0), "wait in_flight -");
+    assert_eq!(bench.decide(0.0), "wait in_flight -");
 }
