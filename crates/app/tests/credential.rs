@@ -1,4 +1,4 @@
-//! A pool whose requests carry a token: bought before the first request, and once more for all when
+//! A pool whose requests carry a token: fetched before the first request, and once more for all when
 //! the server does not accept it any longer.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
@@ -204,7 +204,7 @@ fn a_rotated_refresh_token_is_used_after_a_restart_unless_another_is_configured(
             thread::yield_now();
         }
         drop(gateway);
-        // The folder is free when the last clone of the store is gone.
+        // The folder is free when the last clone of the store is dropped.
         let mut state = Some(state);
         while let Some(rest) = state.take() {
             state = Arc::try_unwrap(rest).err();

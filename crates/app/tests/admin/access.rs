@@ -1,4 +1,4 @@
-//! Who is answered: by host, origin and token; and what is wrong with a request as such.
+//! Access by host, origin and token; and malformed requests.
 
 use crate::support::{Answer, Running, TWO, ask};
 

@@ -119,18 +119,21 @@ fn explains_a_request_step_by_step() {
     let gateway = &running.gateway;
     let answer = ask(gateway.address(), "GET", "/llm/x", &[], "");
     let id = answer.header("tidegate-request-id").unwrap();
-    let told = running.get(&format!("/api/v1/explain/{id}"));
-    assert_eq!((&told["id"], &told["method"]), (&json!(id), &json!("GET")));
+    let explained = running.get(&format!("/api/v1/explain/{id}"));
     assert_eq!(
-        (&told["route"], &told["status"]),
+        (&explained["id"], &explained["method"]),
+        (&json!(id), &json!("GET"))
+    );
+    assert_eq!(
+        (&explained["route"], &explained["status"]),
         (&json!("llm"), &json!(200))
     );
     assert_eq!(
-        (&told["attempts"], &told["outcome"]),
+        (&explained["attempts"], &explained["outcome"]),
         (&json!(2), &json!("success"))
     );
-    assert!(told["waited_ms"].as_f64().unwrap() > 0.0);
-    let steps = told["steps"].as_array().unwrap();
+    assert!(explained["waited_ms"].as_f64().unwrap() > 0.0);
+    let steps = explained["steps"].as_array().unwrap();
     let kinds: Vec<&str> = steps
         .iter()
         .map(|step| step["kind"].as_str().unwrap())
@@ -170,7 +173,7 @@ fn streams_events_as_they_happen() {
     let kind = headers.iter().find(|(name, _)| name == "content-type");
     assert_eq!(kind.unwrap().1, "text/event-stream");
     let mut lines = reader.lines().map(Result::unwrap);
-    // It has begun; what happens from now on is told.
+    // It has begun; events from now on are sent.
     lines.find(|line| line.starts_with(": ")).unwrap();
     running.state.limiter().isolate("llm/a").unwrap();
     let pool = "/api/v1/pools/llm/endpoints/b";
@@ -191,7 +194,7 @@ fn streams_events_as_they_happen() {
         (&data["pool"], &data["endpoint"], &data["reason"]),
         (&json!("llm"), &json!("b"), &json!("person"))
     );
-    // Who looks on does not keep a server from ending.
+    // An open event stream does not keep a server from ending.
     drop(running);
     let rest: Vec<String> = lines.collect();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! The admin API over real sockets: what is answered, who is refused, what survives a restart.
+//! The admin API over real sockets: responses, refusals, and what survives a restart.
 
 #![expect(
     clippy::unwrap_used,

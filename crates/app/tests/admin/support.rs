@@ -1,4 +1,4 @@
-//! A server on free ports with a folder of its own, an upstream to call, and the plainest client.
+//! A server on free ports with a folder of its own, an upstream to call, and a minimal client.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -17,7 +17,7 @@ use store::Store;
 use tempfile::TempDir;
 use tidegate::Clock;
 
-/// Two endpoints that nobody answers at.
+/// Two endpoints without a server.
 pub(crate) const TWO: &str = r#"
 [pool.llm]
 endpoints = [
@@ -30,7 +30,7 @@ endpoints = [
 pub(crate) struct Running {
     pub(crate) state: Arc<State>,
     pub(crate) token: Token,
-    /// What could not be taken up.
+    /// What could not be restored.
     pub(crate) warnings: Vec<String>,
     pub(crate) gateway: Gateway,
     admin: Option<Admin>,
@@ -99,7 +99,7 @@ impl Drop for Running {
             admin.stop();
         }
         self.gateway.drain();
-        // The folder is free when the last thread has let go of the store.
+        // The folder is free when the last thread has dropped the store.
         wait_until("the gateway has ended", || self.gateway.is_done());
     }
 }
@@ -163,7 +163,7 @@ pub(crate) fn ask(
         head.push_str(&format!("{header}\r\n"));
     }
     head.push_str(&format!("Content-Length: {}\r\n\r\n{body}", body.len()));
-    // Who refuses a body may stop reading it.
+    // A server that refuses a body may stop reading it.
     _ = stream.write_all(head.as_bytes());
     let mut reader = BufReader::new(stream);
     let (status, headers) = read_head(&mut reader);

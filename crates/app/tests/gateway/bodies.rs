@@ -74,7 +74,7 @@ fn sends_100_continue_only_after_admission() {
         (200, Some(5))
     );
     assert!(reply.json()["headers"]["expect"].is_null());
-    // Who is refused is never asked.
+    // A client that is refused gets no `100 Continue`.
     client.send(&request("POST", "/nope", &headers, ""));
     assert_eq!(client.head().unwrap().status, 404);
 }
@@ -222,7 +222,9 @@ fn cuts_off_a_response_that_stalls() {
     assert_eq!(client.head().unwrap().status, 200);
     assert_eq!(client.chunk().unwrap().unwrap(), b"slow\n");
     assert!(client.chunk().is_err());
-    until("the upstream is left alone", || mock.stats().in_flight == 0);
+    until("the upstream has no request in flight", || {
+        mock.stats().in_flight == 0
+    });
 }
 
 #[test]
@@ -265,7 +267,7 @@ fn refuses_a_body_over_the_limit_by_declared_and_by_actual_length() {
         "x".repeat(1024)
     ));
     client.reply(false).unwrap().is_own(413, "body_too_large");
-    // A body far too long: the sender is still told, and not cut off before it can read why.
+    // A body far too long: the client can still read the response before the connection closes.
     let mut client = gateway.connect();
     let reply = client.post("/api/echo", &[], &"x".repeat(300_000));
     reply.is_own(413, "body_too_large");
@@ -323,7 +325,9 @@ fn refuses_a_request_whose_body_stalls() {
     ));
     client.send("5\r\nhello\r\n");
     client.reply(false).unwrap().is_own(408, "body_incomplete");
-    until("the upstream is left alone", || mock.stats().in_flight == 0);
+    until("the upstream has no request in flight", || {
+        mock.stats().in_flight == 0
+    });
     gateway.works();
 }
 
@@ -366,7 +370,7 @@ fn times_out_a_response_that_does_not_begin() {
     ));
     client.send("5\r\nhello\r\n0\r\n\r\n");
     client.reply(false).unwrap().is_own(502, "unreachable");
-    // Who still sends has time, however long that takes.
+    // A client that still sends has time, however long that takes.
     client.send(&request("POST", "/api/echo", &["content-length: 10"], ""));
     for _ in 0..10 {
         client.send("x");
@@ -383,7 +387,9 @@ fn drops_a_client_that_stops_reading() {
     let mut client = gateway.connect();
     client.send(&request("GET", "/api/bytes/1000000000", &[], ""));
     assert_eq!(client.head().unwrap().status, 200);
-    until("the upstream is left alone", || mock.stats().in_flight == 0);
+    until("the upstream has no request in flight", || {
+        mock.stats().in_flight == 0
+    });
     // An upstream that stops reading is no better.
     let raw = Raw::start(|_, mut client| {
         client.request_head();
@@ -417,7 +423,7 @@ fn peak() -> u64 {
         .unwrap()
 }
 
-/// Enough to show that nothing is kept, and soon done even without optimisation.
+/// Enough to show that bodies are not stored, and fast even without optimisation.
 const LONG: u64 = 256 << 20;
 
 #[test]

@@ -58,7 +58,7 @@ fn refuses_pages_of_other_sites() {
         .get_with("/api/echo", &["origin: null"])
         .is_own(403, "cross_site");
     assert_eq!(mock.stats().received, 0);
-    // A name of the page's own leads here by DNS: told by the `Host`.
+    // DNS rebinding: a name of the page's own resolves to this address; the `Host` shows it.
     let mut client = gateway.connect();
     client.send("GET /api/echo HTTP/1.1\r\nhost: evil.example.com\r\norigin: http://evil.example.com\r\nsec-fetch-site: same-origin\r\n\r\n");
     client.reply(false).unwrap().is_own(421, "wrong_host");

@@ -86,7 +86,7 @@ fn rows(heading: &str) -> Vec<Vec<&'static str>> {
 fn reference_lists_every_reason_with_its_status() {
     let gateway = Fixture::new("");
     let id = gateway.gateway.trails().new_id(0);
-    let told: BTreeSet<(String, String, bool)> = rows("The gateway's own responses")
+    let documented: BTreeSet<(String, String, bool)> = rows("The gateway's own responses")
         .iter()
         .map(|row| {
             let reason = row[1].trim_matches('`').to_owned();
@@ -101,7 +101,7 @@ fn reference_lists_every_reason_with_its_status() {
             (status, error.reason().to_owned(), has_wait)
         })
         .collect();
-    assert_eq!(told, made);
+    assert_eq!(documented, made);
 }
 
 #[test]
@@ -113,10 +113,10 @@ fn reference_lists_every_outcome() {
     let others = rows("Responses of upstreams")
         .into_iter()
         .map(|row| word(row[0]));
-    let told: BTreeSet<String> = own.chain(others).collect();
+    let documented: BTreeSet<String> = own.chain(others).collect();
     let known: BTreeSet<String> = RequestOutcome::ALL
         .iter()
         .map(|outcome| outcome.as_str().to_owned())
         .collect();
-    assert_eq!(told, known);
+    assert_eq!(documented, known);
 }

@@ -1,4 +1,4 @@
-//! Which headers pass, who may ask, and what every answer carries.
+//! Which headers pass, which clients are admitted, and the headers of every response.
 
 use serde_json::Value;
 
@@ -24,7 +24,7 @@ fn does_not_forward_connection_headers() {
         "proxy-connection: keep-alive",
         "proxy-authorization: Basic abc",
         "te: gzip",
-        "x-kept: yes",
+        "x-passed: yes",
     ]);
     for name in [
         "connection",
@@ -37,7 +37,7 @@ fn does_not_forward_connection_headers() {
     ] {
         assert_eq!(got[name], Value::Null, "{name}");
     }
-    assert_eq!(got["x-kept"], "yes");
+    assert_eq!(got["x-passed"], "yes");
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn does_not_pass_back_connection_headers() {
     let raw = Raw::saying(
         b"HTTP/1.1 200 OK\r\nconnection: close, X-Local\r\nx-local: 1\r\nkeep-alive: timeout=5\r\n\
           proxy-authenticate: Basic\r\nupgrade: h2c\r\ntidegate-reason: forged\r\n\
-          tidegate-endpoint: forged\r\ntidegate-own: forged\r\nx-kept: 1\r\nx-kept: 2\r\n\
+          tidegate-endpoint: forged\r\ntidegate-own: forged\r\nx-passed: 1\r\nx-passed: 2\r\n\
           retry-after: 7\r\nratelimit: \"a\";r=5;t=3\r\nx-ratelimit-remaining: 5\r\n\
           set-cookie: a=1\r\nset-cookie: b=2\r\ncontent-length: 2\r\n\r\nok",
     );

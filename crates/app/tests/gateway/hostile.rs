@@ -77,10 +77,10 @@ fn content_length_with_chunked_smuggles_nothing() {
     let mock = mock();
     let gateway = Fixture::before(&mock.url());
     for bytes in [
-        // Who goes by the length would take the rest for a request.
+        // A server that reads by the length would take the rest for a request.
         &b"POST /api/echo HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n\
            2f\r\nGET /api/smuggled HTTP/1.1\r\nhost: localhost\r\n\r\n\r\n0\r\n\r\n"[..],
-        // Who goes by the pieces would.
+        // A server that reads by chunks would.
         b"POST /api/echo HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\ncontent-length: 60\r\n\r\n\
           0\r\n\r\nGET /nope/smuggled HTTP/1.1\r\nhost: localhost\r\n\r\n",
         b"POST /api/echo HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\ncontent-length: 5\r\n\r\nhello",

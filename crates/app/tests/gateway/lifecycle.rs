@@ -53,8 +53,8 @@ fn reload_changes_pools_and_keeps_connections_and_requests() {
     let (old, new) = (mock(), mock());
     let one = format!("{OPEN}{}", pool(&[("a", &old.url())]));
     let gateway = Fixture::new(&one);
-    let mut kept = gateway.connect();
-    assert_eq!(kept.get("/api/echo").status, 200);
+    let mut connection = gateway.connect();
+    assert_eq!(connection.get("/api/echo").status, 200);
     let mut busy = gateway.connect();
     busy.send(&request(
         "GET",
@@ -67,18 +67,21 @@ fn reload_changes_pools_and_keeps_connections_and_requests() {
     let url = new.url();
     let other = format!("[pool.other]\nendpoints = [{{ name = \"o\", url = \"{url}\" }}]\n");
     gateway.reload(&format!("{OPEN}{}{other}", pool(&[("b", &url)])));
-    let reply = kept.get("/api/echo");
+    let reply = connection.get("/api/echo");
     assert_eq!(reply.header("tidegate-endpoint"), Some("b"));
     assert_eq!(
-        kept.get("/other/echo").header("tidegate-endpoint"),
+        connection.get("/other/echo").header("tidegate-endpoint"),
         Some("o")
     );
     assert_eq!(busy.reply(false).unwrap().text(), "slow\nslow\n");
     assert_eq!(busy.get("/api/echo").header("tidegate-endpoint"), Some("b"));
     // And goes again.
     gateway.reload(&one);
-    kept.get("/other/echo").is_own(404, "no_route");
-    assert_eq!(kept.get("/api/echo").header("tidegate-endpoint"), Some("a"));
+    connection.get("/other/echo").is_own(404, "no_route");
+    assert_eq!(
+        connection.get("/api/echo").header("tidegate-endpoint"),
+        Some("a")
+    );
 }
 
 #[test]

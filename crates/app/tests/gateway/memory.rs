@@ -1,4 +1,4 @@
-//! How much memory a gateway takes with many gates, and with many who wait.
+//! How much memory a gateway takes with many gates, and with many waiting requests.
 
 use crate::support::{Fixture, in_child, mock, pool, request, until};
 

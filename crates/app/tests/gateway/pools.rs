@@ -62,7 +62,7 @@ fn fails_over_to_another_endpoint_at_once() {
     assert_eq!((reply.status, reply.attempts()), (200, 2));
     assert_eq!(reply.header("tidegate-endpoint"), Some("b"));
     assert!(since.elapsed() < Duration::from_secs(15));
-    // And is left alone for a while.
+    // And gets no requests for a while.
     assert_eq!(endpoints(&gateway, 3), "bbb");
     assert_eq!(a.stats().received, 1);
     assert!(gateway.logged().contains("endpoint_paused"));
@@ -85,7 +85,7 @@ fn consecutive_errors_pause_and_then_disable() {
     let paused = a_is(&gateway);
     assert_eq!((paused.consecutive_errors, paused.disabled), (1, None));
     assert!(paused.paused_until.is_some());
-    // Too long for who cannot wait, ...
+    // Too long for a client that cannot wait, ...
     let reply = client.get_with("/api/x", &["tidegate-max-wait: 1ms"]);
     reply.is_own(503, "no_endpoint");
     assert_eq!(reply.header("retry-after"), Some("1"));

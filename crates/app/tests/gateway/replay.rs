@@ -10,7 +10,7 @@ use crate::support::{
 /// An upstream that answers with these statuses and keeps what it got.
 fn keeping(statuses: &'static [u16]) -> (Raw, Arc<Mutex<Vec<String>>>) {
     let got = Arc::new(Mutex::new(Vec::new()));
-    let kept = Arc::clone(&got);
+    let bodies = Arc::clone(&got);
     let raw = Raw::start(move |_, mut client| {
         while let Some(text) = client.request() {
             let mut got = got.lock().unwrap();
@@ -21,7 +21,7 @@ fn keeping(statuses: &'static [u16]) -> (Raw, Arc<Mutex<Vec<String>>>) {
             ));
         }
     });
-    (raw, kept)
+    (raw, bodies)
 }
 
 #[test]

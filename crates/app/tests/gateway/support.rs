@@ -1,4 +1,4 @@
-//! A gateway, upstreams that do as they are told, and a client that shows all that it gets.
+//! A gateway, scripted upstreams, and a client that shows whole responses.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -215,7 +215,7 @@ pub(crate) fn until(what: &str, holds: impl Fn() -> bool) {
 
 const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// An upstream that says exactly what it is told to, byte by byte.
+/// An upstream that sends exactly these bytes.
 pub(crate) struct Raw {
     address: SocketAddr,
     /// How many connections there were.
@@ -302,7 +302,7 @@ impl Client {
 
     /// Sends as much as the other side takes.
     pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
-        // Who does not want to read more closes, and that is not for the sender to judge.
+        // A peer that reads no more closes the connection; that is no error here.
         _ = self.0.get_mut().write_all(bytes);
     }
 
@@ -339,7 +339,7 @@ impl Client {
         Reply::read_head(&mut self.0)
     }
 
-    /// As an upstream: the head of the next request, and its body if its length is told.
+    /// As an upstream: the head of the next request, and its body if it has a length.
     pub(crate) fn request(&mut self) -> Option<String> {
         let mut text = self.request_head()?;
         let lower = text.to_ascii_lowercase();

@@ -76,13 +76,13 @@ where
         .map(|name| name.as_bytes().to_vec())
         .collect();
     let acceptor = TlsAcceptor::from(Arc::new(config));
-    let (tell, told) = mpsc::channel::<SocketAddr>();
+    let (sender, address) = mpsc::channel::<SocketAddr>();
     thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = { runtime }.enable_all().build().unwrap();
         runtime.block_on(async {
             let listener = tokio::net::TcpListener::bind(free()).await.unwrap();
-            tell.send(listener.local_addr().unwrap()).unwrap();
+            sender.send(listener.local_addr().unwrap()).unwrap();
             for number in 0.. {
                 let (stream, _) = listener.accept().await.unwrap();
                 if let Ok(stream) = acceptor.accept(stream).await {
@@ -91,7 +91,7 @@ where
             }
         });
     });
-    format!("https://localhost:{}", told.recv().unwrap().port())
+    format!("https://localhost:{}", address.recv().unwrap().port())
 }
 
 /// An ordinary server: says which HTTP it was spoken to, and how long the body was.
@@ -243,7 +243,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// What became of a POST whose first stream was answered like this.
+/// The response to a POST whose first stream was answered like this.
 fn after(folder: &Path, answer: fn(u32) -> Vec<u8>) -> (u16, u32, usize) {
     let seen = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&seen);

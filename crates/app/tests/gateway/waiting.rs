@@ -1,4 +1,4 @@
-//! How long callers wait, for what, and what they are told when that is too long.
+//! How long callers wait, for what, and the response when that is too long.
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Stores that fail: traffic goes on, everybody who asks is told, and nothing is lost in the end.
+//! Stores that fail: traffic continues, health and metrics show it, and nothing is lost in the end.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;

@@ -53,7 +53,7 @@ impl Persisted {
         }
     }
 
-    /// One request that is told to wait for so long.
+    /// One request that is answered with a wait of so long.
     pub(crate) fn throttle(&self, key: &str, seconds: u64) {
         let permit = self.state.limiter().try_acquire(key).unwrap();
         let wait = Some(Duration::from_secs(seconds));

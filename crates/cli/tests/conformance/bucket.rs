@@ -27,7 +27,7 @@ fn bucket() {
     );
 }
 
-/// Who does not want to wait is told how long it would have been, and leaves no trace.
+/// Without time to wait, an ask is refused with the time it would have waited, and changes nothing.
 fn wait_then_refill(case: &Value) {
     let mut gate = Gate::new(&["burst=1", "initial_rate=2", "max_wait=0s"]);
     let times = case["given"]["reserve_at_s"].as_array().unwrap();

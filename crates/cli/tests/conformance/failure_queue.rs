@@ -136,7 +136,7 @@ fn means(case: &Value) {
         .collect();
     let text = format!("ERROR: [site] x: {}. More words", phrases.join(" are "));
     let class = match case["code"].as_str().unwrap() {
-        // Retryable as well, and told apart.
+        // Retryable as well, with a class of its own.
         "bot_flagged" => "bot_check",
         _ => case["class"].as_str().unwrap(),
     };

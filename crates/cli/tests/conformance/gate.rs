@@ -9,7 +9,7 @@ pub(crate) struct Gate {
     process: Child,
     events: ChildStdin,
     answers: BufReader<ChildStdout>,
-    /// Who left a line since the last answer but one: times and numbers.
+    /// What left a line since the last answer but one: times and numbers.
     pub(crate) admitted: Vec<(f64, u64)>,
     asks: u64,
     key: &'static str,
@@ -78,7 +78,11 @@ impl Gate {
             ..
         } = self;
         drop(events);
-        assert_eq!(answers.lines().count(), 0, "nobody leaves at the end");
+        assert_eq!(
+            answers.lines().count(),
+            0,
+            "nothing leaves the line at the end"
+        );
         assert_eq!(process.wait().unwrap().code(), Some(0));
     }
 

@@ -89,7 +89,7 @@ fn error_mapping() {
             "connection_refused" => "connect",
             // By design, every transport failure is retried like every other.
             "tls_failed" => "tls",
-            // Not a failure of the transport: what a body holds is for whoever reads it.
+            // Not a failure of the transport: a body is judged by the code that reads it.
             "type_error_in_body" => continue,
             kind => panic!("unknown kind {kind}"),
         };
@@ -166,7 +166,7 @@ fn refresh_uses_nothing_up(case: &Value) {
     assert_eq!(answers[1]["max_ms"], 1500);
 }
 
-/// By design an ordinary backoff; the case wants at least two seconds.
+/// By design an ordinary backoff; the case expects at least two seconds.
 fn concurrent_request(case: &Value) {
     let code = &case["given"]["body_code"];
     let event = json!({

@@ -161,7 +161,7 @@ fn trips_at_threshold(case: &Value) {
 }
 
 /// One attempt after the other, for only what was sent after the last decrease counts; an open
-/// breaker lets nobody out, so what comes then was under way since the beginning.
+/// breaker admits nothing, so what comes then was under way since the beginning.
 fn follows_letters(case: &Value) {
     let given = &case["given"];
     let mut gate = Gate::new(&[&format!("consecutive_failures={}", given["threshold"])]);

@@ -213,7 +213,7 @@ fn for_good(_: &Value) {
     }
 }
 
-/// Asks again exactly when told, and is refused for ever from 5 s on.
+/// Asks again exactly when due, and is refused for ever from 5 s on.
 fn for_ever(case: &Value) {
     let running = |at: f64| json!({ "at": at, "status": 200, "progress": 40 });
     let mut events = vec![running(0.0), running(2.5)];

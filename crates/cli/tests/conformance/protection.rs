@@ -573,7 +573,7 @@ fn switched_off(case: &Value) {
     }
 }
 
-/// A pool with a clock, whose gates let everyone through.
+/// A pool with a clock, whose gates admit every request.
 struct Field {
     settings: LadderSettings,
     pool: Pool,

@@ -41,7 +41,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// `None` if nobody answers any more.
+    /// `None` if there is no response any more.
     fn now(admin: &Admin) -> Option<Self> {
         let mut seen = Self::default();
         for gate in admin.gates()? {
@@ -61,44 +61,51 @@ impl Seen {
         Some(seen)
     }
 
-    fn assert_is_back(&self, admin: &Admin, told: &str) {
+    fn assert_is_back(&self, admin: &Admin, context: &str) {
         let now = Self::now(admin).unwrap();
         for (key, before) in &self.holds {
             let after = now.holds.get(key);
             let is_back = after.is_some_and(|after| *after >= before - SLACK_MS);
-            assert!(is_back, "{told}: hold of {key} until {before} is {after:?}");
+            assert!(
+                is_back,
+                "{context}: hold of {key} until {before} is {after:?}"
+            );
         }
         for (key, before) in &self.pauses {
             let after = now.pauses.get(key);
             let is_back =
                 after.is_some_and(|after| after.0 >= before.0 - SLACK_MS && after.1 >= before.1);
-            assert!(is_back, "{told}: pause of {key} {before:?} is {after:?}");
+            assert!(is_back, "{context}: pause of {key} {before:?} is {after:?}");
         }
     }
 }
 
 impl Acknowledged {
-    fn assert_is_back(&self, admin: &Admin, told: &str) {
+    fn assert_is_back(&self, admin: &Admin, context: &str) {
         for (pool, name) in &self.added {
             assert!(
                 admin.endpoint(pool, name).is_object(),
-                "{told}: {pool}/{name} is not added"
+                "{context}: {pool}/{name} is not added"
             );
         }
         for key in &self.isolated {
             let state = &admin.gate(key)["breaker"]["state"];
-            assert_eq!(state, "isolated", "{told}: {key}");
+            assert_eq!(state, "isolated", "{context}: {key}");
         }
         if let Some(is_enabled) = self.is_enabled {
-            assert_eq!(admin.endpoint("calm", "b")["enabled"], is_enabled, "{told}");
+            assert_eq!(
+                admin.endpoint("calm", "b")["enabled"],
+                is_enabled,
+                "{context}"
+            );
         }
         if let Some(count) = self.disable_after {
             let protection = &admin.pool("calm")["protection"];
-            assert_eq!(protection["disable_after"], count, "{told}");
+            assert_eq!(protection["disable_after"], count, "{context}");
         }
     }
 
-    /// Changes one thing. `false` if nobody answers any more.
+    /// Changes one thing. `false` if there is no response any more.
     fn change(
         &mut self,
         admin: &Admin,
@@ -180,7 +187,7 @@ fn settings([failing, held, fine]: &[String; 3]) -> String {
     )
 }
 
-/// Sends requests until nobody answers.
+/// Sends requests until there is no response.
 fn load(listen: &str, is_over: &AtomicBool) {
     while !is_over.load(Ordering::Relaxed) {
         for path in ["/failing/x", "/held/x", "/calm/x", "/calm/x", "/calm/x"] {
@@ -203,9 +210,9 @@ fn acknowledged_and_seen_state_survives_a_kill_at_any_time() {
     let mut number = 0;
     for round in 0..ROUNDS {
         let server = home.start();
-        let told = format!("seed {seed}, round {round}");
-        acknowledged.assert_is_back(&server.admin, &told);
-        seen.assert_is_back(&server.admin, &told);
+        let context = format!("seed {seed}, round {round}");
+        acknowledged.assert_is_back(&server.admin, &context);
+        seen.assert_is_back(&server.admin, &context);
 
         let is_over = Arc::new(AtomicBool::new(false));
         let (listen, flag) = (server.listen.clone(), Arc::clone(&is_over));

@@ -11,15 +11,15 @@ fn refuses_a_second_server_on_one_folder() {
     let output = home.command().stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
-    let whose = format!("is used by another tidegate (process {})", first.pid());
-    assert!(said.contains(&whose), "{said}");
+    let expected = format!("is used by another tidegate (process {})", first.pid());
+    assert!(said.contains(&expected), "{said}");
     assert!(
         said.contains("hint: stop that one, or give this one another folder"),
         "{said}"
     );
     assert_eq!(said.matches("hint:").count(), 1, "{said}");
 
-    // The folder is free as soon as its server is gone, however that went.
+    // The folder is free as soon as its server has ended, however that happened.
     first.kill();
     assert!(home.start().stop().success());
 }

@@ -122,7 +122,7 @@ fn restores_everything_after_a_restart_and_a_reload() {
     let why = server.admin.gate("quick/a")["why"].clone();
     let why = why.as_str().unwrap();
     assert!(why.ends_with("; as learned before a restart"), "{why}");
-    // Who is held is told so, and the upstream is left alone.
+    // A held request is refused, and the upstream gets none.
     let answer = server.get("/held/x").unwrap();
     assert_eq!(answer.status, 429, "{answer:?}");
     assert!(answer.head.contains("tidegate-reason: "), "{answer:?}");
@@ -176,7 +176,7 @@ fn make_trouble(server: &Running, url: &str) {
     });
 }
 
-/// What people take back is gone for good, too.
+/// What people remove stays removed, too.
 fn take_it_all_back(admin: &Admin) {
     for key in ["held/a", "broken/a", "shut.example.com"] {
         admin.must("POST", &format!("/api/v1/gates/{key}/release"), None);

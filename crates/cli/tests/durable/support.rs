@@ -52,7 +52,7 @@ impl Home {
     }
 
     pub(crate) fn start(&self) -> Running {
-        // A file, for nobody reads what is said while it runs.
+        // A file, because the output is not read while it runs.
         let path = self.folder.path().join("stderr");
         let stderr = fs::File::create(&path).unwrap();
         let mut child = self.command().stderr(stderr).spawn().unwrap();
@@ -93,7 +93,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// What a request through the gateway is answered; `None` if nobody answers.
+    /// The response to a request through the gateway; `None` if there is none.
     pub(crate) fn get(&self, path: &str) -> Option<Answer> {
         get(&self.listen, path)
     }
@@ -138,7 +138,7 @@ pub(crate) struct Admin {
 }
 
 impl Admin {
-    /// What a call is answered; `None` if nobody answers.
+    /// The response to a call; `None` if there is none.
     pub(crate) fn call(&self, method: &str, path: &str, body: Option<&Value>) -> Option<Answer> {
         let headers = format!("authorization: Bearer {}\r\n", self.token);
         send(&self.address, method, path, &headers, body)
@@ -196,7 +196,7 @@ impl Answer {
     }
 }
 
-/// What a request to a gateway is answered. It is not kept waiting for long.
+/// The response to a request through a gateway. It does not wait for long.
 pub(crate) fn get(address: &str, path: &str) -> Option<Answer> {
     send(address, "GET", path, "tidegate-max-wait: 200ms\r\n", None)
 }
@@ -265,6 +265,6 @@ pub(crate) fn now_ms() -> i64 {
     i64::try_from(since.unwrap().as_millis()).unwrap()
 }
 
-/// By how much an end in milliseconds may seem to be earlier: whoever shows one reads two clocks,
+/// By how much an end in milliseconds may seem to be earlier: showing one reads two clocks,
 /// and may be interrupted in between.
 pub(crate) const SLACK_MS: i64 = 250;
