@@ -17,6 +17,7 @@ mod guard;
 mod health;
 mod key_path;
 mod listen;
+mod operations;
 mod pools;
 mod problem;
 mod protection;

@@ -6,6 +6,7 @@
 //! [`Persister`] writes what gates and endpoints learn behind the traffic. A reload replaces the
 //! [`Configuration`]; pools and gates keep what they know.
 
+mod bulk;
 mod changes;
 mod configuration;
 mod credential;
@@ -27,6 +28,7 @@ use store::{Store, StoreError};
 use tidegate::event::{Event, EventListener};
 use tidegate::{Clock, Limiter, Timestamp};
 
+pub use bulk::BulkDecision;
 pub use changes::{ChangeError, InvalidValue, NewEndpoint};
 pub use configuration::{Configuration, UpstreamPool};
 pub use credential::AccessToken;

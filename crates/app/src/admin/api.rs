@@ -18,7 +18,7 @@ use utoipa_axum::routes;
 
 use super::bodies::Problem;
 use super::problem::{Kind, Refused};
-use super::{events, explain, gates, health, pools, protection, test_tool};
+use super::{events, explain, gates, health, operations, pools, protection, test_tool};
 use crate::gateway::RequestTrails;
 use crate::state::State;
 
@@ -105,6 +105,14 @@ fn described() -> (Router<Arc<AdminState>>, Document) {
         .routes(routes!(protection::change))
         .routes(routes!(protection::reset))
         .routes(routes!(test_tool::test))
+        .routes(routes!(operations::add, operations::list))
+        .routes(routes!(operations::retry_all))
+        .routes(routes!(operations::cancel_all))
+        .routes(routes!(operations::show))
+        .routes(routes!(operations::conflict))
+        .routes(routes!(operations::retry))
+        .routes(routes!(operations::cancel))
+        .routes(routes!(operations::resolve))
         .routes(routes!(explain::explain))
         .routes(routes!(events::events))
         .routes(routes!(health::healthz))
@@ -134,7 +142,7 @@ async fn no_such_path() -> Refused {
 #[openapi(
     info(
         title = "Tidegate admin API",
-        description = "The state of gates, pools and requests of a running Tidegate, and changes by a person.",
+        description = "The state of gates, pools, operations and requests of a running Tidegate, and changes by a person.",
         license(name = "MIT OR Apache-2.0")
     ),
     modifiers(&Bearer),
@@ -142,6 +150,7 @@ async fn no_such_path() -> Refused {
     tags(
         (name = "gates", description = "Gates: one for each upstream"),
         (name = "pools", description = "Pools and their endpoints"),
+        (name = "operations", description = "Operations: requests accepted for durable delivery"),
         (name = "requests", description = "Decision trails and live events"),
         (name = "health", description = "Health and metrics")
     )

@@ -58,6 +58,14 @@ macro_rules! words {
     };
 }
 
+mod operations;
+
+pub use operations::{
+    AcceptedOperation, AddOperation, BulkAction, BulkFilter, BulkResult, Conflict, ConflictSummary,
+    HeaderValues, Operation, OperationAttempt, OperationList, Reason, ResolveAction,
+    ResolveOperation, StateName,
+};
+
 /// Gates, and all of them together
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct GateList {

@@ -1,21 +1,25 @@
 //! Reading the body of a request field by field, with every problem reported at once.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{FromRequest, Request};
+use bytes::Bytes;
+use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use http_body_util::{BodyExt, Limited};
 use policy::suggest::suggestion;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::problem::{Kind, Refused};
 use crate::state::InvalidValue;
 
-/// The longest body that is read.
-const MAX_BODY: usize = 64 << 10;
+/// The longest body that is read, documents aside.
+pub(super) const MAX_BODY: usize = 64 << 10;
 
-/// How long it may take to arrive.
+/// How long it may take to arrive, and a second more for each MiB that is allowed.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The fields of a body that are not read yet, and the problems of those that are.
@@ -31,29 +35,70 @@ impl<S: Send + Sync> FromRequest<S> for Fields {
 
     async fn from_request(request: Request, _state: &S) -> Result<Self, Refused> {
         let (head, body) = request.into_parts();
-        let kind = head.headers.get(CONTENT_TYPE);
+        let (fields, _) = Self::read(&head.headers, body, MAX_BODY, &[]).await?;
+        Ok(fields)
+    }
+}
+
+/// Fields that are passed on as they were written, by name: parsing them would change numbers and
+/// the order of keys.
+pub(super) type Documents = BTreeMap<&'static str, Box<RawValue>>;
+
+impl Fields {
+    /// Reads a body of at most `max` bytes, with the fields in `documents` apart from the others.
+    pub(super) async fn read(
+        headers: &HeaderMap,
+        body: Body,
+        max: usize,
+        documents: &[&'static str],
+    ) -> Result<(Self, Documents), Refused> {
+        let kind = headers.get(CONTENT_TYPE);
         if !kind.is_some_and(|kind| is_json(kind.as_bytes())) {
             let detail = "expected `Content-Type: application/json`";
             return Err(Refused::new(Kind::NotJson, detail));
         }
-        let bytes = read(body).await?;
+        let bytes = read_bytes(body, max).await?;
         match serde_json::from_slice(&bytes) {
-            Ok(Value::Object(left)) => Ok(Self {
-                left,
-                ..Self::default()
-            }),
-            Ok(_) => Err(Refused::invalid(vec![InvalidValue {
+            Ok(fields) => Self::split(fields, documents),
+            Err(error) if error.is_data() => Err(Refused::invalid(vec![InvalidValue {
                 field: String::new(),
                 value: None,
                 expected: "the body to be an object".to_owned(),
             }])),
-            Err(error) => {
-                let (line, column) = (error.line(), error.column());
-                let detail = format!("the body is not JSON at line {line}, column {column}");
-                Err(Refused::new(Kind::BadRequest, detail))
-            }
+            Err(error) => Err(not_json(&error)),
         }
     }
+
+    fn split(
+        mut fields: BTreeMap<String, &RawValue>,
+        names: &[&'static str],
+    ) -> Result<(Self, Documents), Refused> {
+        let mut documents = Documents::new();
+        for name in names {
+            if let Some(document) = fields.remove(*name) {
+                documents.insert(name, document.to_owned());
+            }
+        }
+        let mut left = Map::new();
+        for (name, value) in fields {
+            let value = serde_json::from_str(value.get()).map_err(|error| not_json(&error))?;
+            left.insert(name, value);
+        }
+        let known = names.to_vec();
+        let invalid = Vec::new();
+        let fields = Self {
+            left,
+            known,
+            invalid,
+        };
+        Ok((fields, documents))
+    }
+}
+
+fn not_json(error: &serde_json::Error) -> Refused {
+    let (line, column) = (error.line(), error.column());
+    let detail = format!("the body is not JSON at line {line}, column {column}");
+    Refused::new(Kind::BadRequest, detail)
 }
 
 fn is_json(kind: &[u8]) -> bool {
@@ -61,12 +106,14 @@ fn is_json(kind: &[u8]) -> bool {
     name.trim_ascii().eq_ignore_ascii_case(b"application/json")
 }
 
-async fn read(body: Body) -> Result<bytes::Bytes, Refused> {
-    let whole = Limited::new(body, MAX_BODY).collect();
-    match tokio::time::timeout(READ_TIMEOUT, whole).await {
+async fn read_bytes(body: Body, max: usize) -> Result<Bytes, Refused> {
+    let whole = Limited::new(body, max).collect();
+    let timeout = READ_TIMEOUT + Duration::from_secs((max >> 20) as u64);
+    match tokio::time::timeout(timeout, whole).await {
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
         Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
-            Err(Refused::new(Kind::BodyTooLarge, "at most 64 KiB are read"))
+            let detail = format!("at most {} KiB are read", max >> 10);
+            Err(Refused::new(Kind::BodyTooLarge, detail))
         }
         Ok(Err(_)) | Err(_) => Err(Refused::new(
             Kind::BadRequest,
@@ -115,8 +162,55 @@ impl Fields {
         });
     }
 
+    /// Takes a field whose value a problem must not repeat.
+    pub(super) fn take_secret<T>(
+        &mut self,
+        name: &'static str,
+        expected: &str,
+        read: impl FnOnce(&Value) -> Option<T>,
+    ) -> Option<T> {
+        self.known.push(name);
+        let value = self.left.remove(name)?;
+        let taken = read(&value);
+        if taken.is_none() {
+            self.note(name, None, expected);
+        }
+        taken
+    }
+
+    /// Takes the fields of an object that has to be there.
+    pub(super) fn require_object(&mut self, name: &'static str, expected: &str) -> Self {
+        let object = |value: &Value| value.as_object().cloned();
+        let left = self.require(name, expected, object).unwrap_or_default();
+        Self {
+            left,
+            ..Self::default()
+        }
+    }
+
+    /// Is something wrong with this field?
+    pub(super) fn has_problem(&self, field: &str) -> bool {
+        self.invalid.iter().any(|invalid| invalid.field == field)
+    }
+
+    /// Ends reading the fields of an object that was a field itself.
+    pub(super) fn end_object(&mut self, name: &str, object: Self) {
+        for mut invalid in object.problems() {
+            invalid.field = format!("{name}.{}", invalid.field);
+            self.invalid.push(invalid);
+        }
+    }
+
     /// Ends reading: nothing was wrong, and nothing is left.
-    pub(super) fn end(mut self) -> Result<(), Refused> {
+    pub(super) fn end(self) -> Result<(), Refused> {
+        match self.problems() {
+            problems if problems.is_empty() => Ok(()),
+            problems => Err(Refused::invalid(problems)),
+        }
+    }
+
+    /// Ends reading: everything that was wrong, fields that are left among it.
+    pub(super) fn problems(mut self) -> Vec<InvalidValue> {
         let left: Vec<String> = self.left.keys().take(20).cloned().collect();
         for name in left {
             let expected = match suggestion(&name, &self.known) {
@@ -126,10 +220,7 @@ impl Fields {
             let name: String = name.chars().take(100).collect();
             self.note(&name, None, &expected);
         }
-        if self.invalid.is_empty() {
-            return Ok(());
-        }
-        Err(Refused::invalid(self.invalid))
+        self.invalid
     }
 }
 
@@ -140,6 +231,15 @@ pub(super) fn whole(value: &Value) -> Option<u64> {
         format!("{number:.0}").parse().ok()
     };
     value.as_u64().or_else(as_float)
+}
+
+/// A whole number, as `3` or `3.0`.
+pub(super) fn integer(value: &Value) -> Option<i32> {
+    let as_float = || {
+        let number = value.as_f64().filter(|number| number.fract() == 0.0)?;
+        format!("{number:.0}").parse().ok()
+    };
+    i32::try_from(value.as_i64().or_else(as_float)?).ok()
 }
 
 /// A value as a response repeats it: short, without the contents of lists and objects.

@@ -16,8 +16,10 @@ use tokio::net::TcpStream;
 use url::Url;
 
 use super::bodies::{
-    AddEndpoint, ChangeProtection, Endpoint, Explanation, Gate, GateList, GateSort, Pool, PoolList,
-    Protection, Scenario, SwitchEndpoint, TestResult, TestRun,
+    AcceptedOperation, AddEndpoint, AddOperation, BulkAction, BulkResult, ChangeProtection,
+    Conflict, Endpoint, Explanation, Gate, GateList, GateSort, Operation, OperationList, Pool,
+    PoolList, Protection, Reason, ResolveOperation, Scenario, StateName, SwitchEndpoint,
+    TestResult, TestRun,
 };
 use super::pools::encoded;
 use super::token::Token;
@@ -195,6 +197,59 @@ impl Client {
             .await
     }
 
+    /// Hands over a request to deliver.
+    pub async fn add_operation(
+        &self,
+        operation: &AddOperation,
+    ) -> Result<AcceptedOperation, ClientError> {
+        self.call(Method::POST, OPERATIONS, Some(operation)).await
+    }
+
+    /// A page of operations, newest first.
+    pub async fn operations(&self, query: &OperationQuery) -> Result<OperationList, ClientError> {
+        self.get(&format!("{OPERATIONS}?{}", query.encoded())).await
+    }
+
+    /// One operation, with its attempts.
+    pub async fn operation(&self, id: &str) -> Result<Operation, ClientError> {
+        self.get(&operation_path(id)).await
+    }
+
+    /// The documents of a conflict.
+    pub async fn conflict(&self, id: &str) -> Result<Conflict, ClientError> {
+        self.get(&format!("{}/conflict", operation_path(id))).await
+    }
+
+    /// Retries or cancels an operation; the operation afterwards.
+    pub async fn decide_operation(
+        &self,
+        id: &str,
+        action: OperationAction,
+    ) -> Result<Operation, ClientError> {
+        let path = format!("{}/{}", operation_path(id), action.as_str());
+        self.call(Method::POST, &path, NO_BODY).await
+    }
+
+    /// Resolves a conflict; the operation afterwards.
+    pub async fn resolve_operation(
+        &self,
+        id: &str,
+        resolution: &ResolveOperation,
+    ) -> Result<Operation, ClientError> {
+        let path = format!("{}/resolve", operation_path(id));
+        self.call(Method::POST, &path, Some(resolution)).await
+    }
+
+    /// Retries or cancels operations that match a filter.
+    pub async fn decide_operations(
+        &self,
+        action: OperationAction,
+        bulk: &BulkAction,
+    ) -> Result<BulkResult, ClientError> {
+        let path = format!("{OPERATIONS}/{}", action.as_str());
+        self.call(Method::POST, &path, Some(bulk)).await
+    }
+
     /// Every decision about a request.
     pub async fn explain(&self, request_id: &str) -> Result<Explanation, ClientError> {
         let path = format!("/api/v1/explain/{}", encoded(request_id));
@@ -332,6 +387,63 @@ impl GateAction {
     }
 }
 
+/// Which operations to list. `None` is any.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OperationQuery {
+    /// In this state.
+    pub state: Option<StateName>,
+    /// Of this type.
+    pub kind: Option<String>,
+    /// Ended for this reason.
+    pub reason: Option<Reason>,
+    /// For this destination.
+    pub key: Option<String>,
+    /// From here on.
+    pub cursor: Option<String>,
+    /// At most so many.
+    pub limit: Option<u32>,
+}
+
+impl OperationQuery {
+    fn encoded(&self) -> String {
+        let limit = self.limit.map(|limit| limit.to_string());
+        let parameters = [
+            ("state", self.state.map(StateName::as_str)),
+            ("type", self.kind.as_deref()),
+            ("reason", self.reason.map(Reason::as_str)),
+            ("key", self.key.as_deref()),
+            ("cursor", self.cursor.as_deref()),
+            ("limit", limit.as_deref()),
+        ];
+        let mut query = url::form_urlencoded::Serializer::new(String::new());
+        for (name, value) in parameters {
+            if let Some(value) = value {
+                query.append_pair(name, value);
+            }
+        }
+        query.finish()
+    }
+}
+
+/// What a person does to operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OperationAction {
+    /// They are sent again.
+    Retry,
+    /// They are not sent any more.
+    Cancel,
+}
+
+impl OperationAction {
+    /// Its name in the path.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Retry => "retry",
+            Self::Cancel => "cancel",
+        }
+    }
+}
+
 /// What a command shows of a problem.
 #[derive(Deserialize)]
 struct ProblemSummary {
@@ -340,6 +452,12 @@ struct ProblemSummary {
 }
 
 const NO_BODY: Option<&()> = None;
+
+const OPERATIONS: &str = "/api/v1/operations";
+
+fn operation_path(id: &str) -> String {
+    format!("{OPERATIONS}/{}", encoded(id))
+}
 
 fn pool_path(pool: &str) -> String {
     format!("/api/v1/pools/{}", encoded(pool))

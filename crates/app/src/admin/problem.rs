@@ -4,9 +4,10 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, StatusCode};
+use store::operations::DecisionError;
 
 use super::bodies::{InvalidField, Problem};
-use crate::state::{ChangeError, InvalidValue};
+use crate::state::{AcceptError, ChangeError, InvalidValue, OperationError};
 
 /// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,8 +61,11 @@ kinds! {
     NotJson: UNSUPPORTED_MEDIA_TYPE, "not_json", "The body is not JSON";
     WrongHost: MISDIRECTED_REQUEST, "wrong_host", "Wrong host name";
     Invalid: UNPROCESSABLE_ENTITY, "invalid", "Some values are invalid";
+    KeyReused: UNPROCESSABLE_ENTITY, "idempotency_key_reused", "The idempotency key belongs to another request";
+    WrongState: CONFLICT, "wrong_state", "Not possible in the present state";
     TooManyStreams: SERVICE_UNAVAILABLE, "too_many_streams", "Too many event streams";
     StoreFailed: SERVICE_UNAVAILABLE, "store_failed", "The change cannot be stored";
+    StoreUnavailable: SERVICE_UNAVAILABLE, "store_unavailable", "The store is not available";
     TooManyGates: SERVICE_UNAVAILABLE, "too_many_gates", "Too many gates";
     Draining: SERVICE_UNAVAILABLE, "draining", "The server is stopping";
 }
@@ -135,7 +139,11 @@ impl IntoResponse for Refused {
             Kind::NoToken => {
                 headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
-            Kind::TooManyStreams | Kind::StoreFailed | Kind::TooManyGates => {
+            Kind::TooManyStreams
+            | Kind::StoreFailed
+            | Kind::StoreUnavailable
+            | Kind::TooManyGates
+            | Kind::Draining => {
                 headers.insert(RETRY_AFTER, HeaderValue::from_static("5"));
             }
             _ => {}
@@ -155,6 +163,33 @@ impl From<ChangeError> for Refused {
             ChangeError::AddressNotAllowed(_) => Self::new(Kind::AddressNotAllowed, detail),
             ChangeError::TooManyGates(_) => Self::new(Kind::TooManyGates, detail),
             ChangeError::Store(_) => Self::new(Kind::StoreFailed, detail),
+        }
+    }
+}
+
+impl From<AcceptError> for Refused {
+    fn from(error: AcceptError) -> Self {
+        let detail = error.to_string();
+        match error {
+            AcceptError::Invalid(invalid) => Self::invalid(invalid),
+            AcceptError::AddressNotAllowed(_) => Self::new(Kind::AddressNotAllowed, detail),
+            AcceptError::BodyTooLarge { .. } => Self::new(Kind::BodyTooLarge, detail),
+            AcceptError::KeyReused => Self::new(Kind::KeyReused, detail),
+            AcceptError::Store(_) => Self::new(Kind::StoreUnavailable, detail),
+        }
+    }
+}
+
+impl From<OperationError> for Refused {
+    fn from(error: OperationError) -> Self {
+        let detail = error.to_string();
+        match error {
+            OperationError::Decision(DecisionError::Unknown) => Self::not_found(detail),
+            OperationError::Decision(DecisionError::Illegal(_)) => {
+                Self::new(Kind::WrongState, detail)
+            }
+            OperationError::BodyTooLarge { .. } => Self::new(Kind::BodyTooLarge, detail),
+            OperationError::Store(_) => Self::new(Kind::StoreUnavailable, detail),
         }
     }
 }

@@ -46,7 +46,7 @@ JSON over HTTP at `server.admin`, by default `http://127.0.0.1:7071`. Every call
 `Authorization: Bearer TOKEN` with the token in `admin-token` of the data folder; `/openapi.json` describes all of it for
 programs. [How to use it](../guide/admin.md) is a page of its own.
 
-Times that end with `_ms` are milliseconds, of Unix time where they are instants. Bodies have at most 64 KiB.
+Times that end with `_ms` are milliseconds, of Unix time where they are instants. Bodies have at most 64 KiB, documents of operations aside.
 
 <!-- Made from the handlers of the admin API: scripts/update-reference writes it anew. -->
 ";
@@ -165,6 +165,7 @@ fn kind(schema: &Value) -> String {
         "boolean" => "`true`, `false`".to_owned(),
         "object" => "object".to_owned(),
         "null" => "null".to_owned(),
+        "" => "any value".to_owned(),
         other => other.to_owned(),
     });
     words.collect::<Vec<String>>().join(" or ")

@@ -119,20 +119,21 @@ impl State {
     }
 
     /// The operation as it is stored, if everything about the request is valid.
-    fn check_operation(&self, request: OperationRequest) -> Result<NewOperation, AcceptError> {
+    pub(crate) fn check_operation(
+        &self,
+        request: OperationRequest,
+    ) -> Result<NewOperation, AcceptError> {
         let configuration = self.configuration();
         let settings = configuration.settings();
         let mut invalid = Invalid::default();
         let kind = request.kind.as_deref().unwrap_or(DEFAULT_OPERATION);
-        let Some(operation_type) = settings.operations.get(kind) else {
+        let operation_type = settings.operation(kind);
+        if !settings.operations.contains_key(kind) {
             let known: Vec<&str> = settings.operations.keys().map(String::as_str).collect();
-            invalid.add(
-                "type",
-                kind,
-                &format!("a configured type: `{}`", known.join("`, `")),
-            );
-            return Err(invalid.into());
-        };
+            let expected = format!("a configured type: `{}`", known.join("`, `"));
+            let shown: String = kind.chars().take(100).collect();
+            invalid.add("type", &shown, &expected);
+        }
         check_known(
             &mut invalid,
             "credential",

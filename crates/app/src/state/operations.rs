@@ -54,6 +54,18 @@ pub enum OperationError {
     /// It cannot be applied.
     #[error(transparent)]
     Decision(#[from] DecisionError),
+    /// The body that replaces the present one is longer than the type allows.
+    #[error(
+        "the body has {length} bytes, at most {most} are accepted (`operation.{kind}.max_body`)"
+    )]
+    BodyTooLarge {
+        /// How long it is.
+        length: usize,
+        /// How long it may be.
+        most: u64,
+        /// The type.
+        kind: String,
+    },
     /// It cannot be stored.
     #[error("the decision cannot be stored, so nothing was changed: {0}")]
     Store(#[from] StoreError),

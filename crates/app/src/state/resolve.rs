@@ -1,9 +1,70 @@
 //! What an operation sends after its conflict was resolved, by a person or by a merge rule.
 
 use http::header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
-use store::operations::{RequestChange, StoredConflict, StoredOperation, StoredRequest};
+use policy::operation::{Operation, OperationEvent, Resolution};
+use store::operations::{
+    Decision, DecisionError, RequestChange, StoredConflict, StoredOperation, StoredRequest,
+};
 
 use super::intake::random_bytes;
+use super::{OperationError, State};
+
+impl State {
+    /// Resolves the conflict of an operation as a person decided; `body` is what to send instead, for
+    /// [`Resolution::Replace`].
+    ///
+    /// # Errors
+    ///
+    /// If it is in no conflict, or if that cannot be stored. Nothing has changed then.
+    pub async fn resolve_operation(
+        &self,
+        id: &str,
+        resolution: Resolution,
+        body: Option<Vec<u8>>,
+    ) -> Result<StoredOperation, OperationError> {
+        let event = OperationEvent::Resolve(resolution);
+        let queue = self.operations();
+        let operation = queue.get(id).await?.ok_or(DecisionError::Unknown)?;
+        Operation::restore(operation.state, operation.merges)
+            .apply(event)
+            .map_err(DecisionError::from)?;
+        if let Some(body) = &body {
+            self.check_length(&operation, body)?;
+        }
+        let request = match resolution {
+            Resolution::Discard => None,
+            Resolution::Resend | Resolution::Replace => {
+                let conflict = queue.conflict(operation.number).await?;
+                let request = queue.request(operation.number).await?;
+                let request = request.ok_or(DecisionError::Unknown)?;
+                Some(resolved_request(
+                    &operation,
+                    request,
+                    conflict.as_ref(),
+                    body,
+                ))
+            }
+        };
+        self.decide_operation(Decision {
+            id: operation.id,
+            now: self.clock().wall(),
+            event,
+            request,
+        })
+        .await
+    }
+
+    fn check_length(&self, operation: &StoredOperation, body: &[u8]) -> Result<(), OperationError> {
+        let configuration = self.configuration();
+        let most = configuration.settings().operation(&operation.kind).max_body;
+        let length = body.len();
+        if length as u64 <= most {
+            return Ok(());
+        }
+        let kind = operation.kind.clone();
+        Err(OperationError::BodyTooLarge { length, most, kind })
+    }
+}
 
 /// The request of `operation` with what is known about its conflict, and with another body if there
 /// is one.

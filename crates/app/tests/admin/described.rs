@@ -17,6 +17,7 @@ fn inputs() -> Vec<(&'static str, &'static str, Vec<Input>)> {
     let gates = "/api/v1/gates";
     let pools = "/api/v1/pools";
     let endpoint = "/api/v1/pools/llm/endpoints";
+    let operations = "/api/v1/operations";
     vec![
         (
             "get",
@@ -130,6 +131,91 @@ fn inputs() -> Vec<(&'static str, &'static str, Vec<Input>)> {
                     200,
                 ),
                 with(&format!("{pools}/llm/test"), json!({}), 422),
+            ],
+        ),
+        (
+            "post",
+            "/api/v1/operations",
+            vec![
+                with(
+                    operations,
+                    json!({ "method": "POST", "url": "/llm/orders", "body": { "a": 1 } }),
+                    202,
+                ),
+                with(operations, json!({ "method": "POST" }), 422),
+                with(
+                    operations,
+                    json!({ "method": "POST", "url": "http://10.0.0.1/" }),
+                    403,
+                ),
+            ],
+        ),
+        (
+            "get",
+            "/api/v1/operations",
+            vec![
+                to(operations, 200),
+                to(&format!("{operations}?state=x"), 400),
+            ],
+        ),
+        (
+            "get",
+            "/api/v1/operations/{id}",
+            vec![to(&format!("{operations}/op_x"), 404)],
+        ),
+        (
+            "get",
+            "/api/v1/operations/{id}/conflict",
+            vec![to(&format!("{operations}/op_x/conflict"), 404)],
+        ),
+        (
+            "post",
+            "/api/v1/operations/{id}/retry",
+            vec![to(&format!("{operations}/op_x/retry"), 404)],
+        ),
+        (
+            "post",
+            "/api/v1/operations/{id}/cancel",
+            vec![to(&format!("{operations}/op_x/cancel"), 404)],
+        ),
+        (
+            "post",
+            "/api/v1/operations/{id}/resolve",
+            vec![
+                with(
+                    &format!("{operations}/op_x/resolve"),
+                    json!({ "action": "resend" }),
+                    404,
+                ),
+                with(&format!("{operations}/op_x/resolve"), json!({}), 422),
+            ],
+        ),
+        (
+            "post",
+            "/api/v1/operations/retry",
+            vec![
+                with(
+                    &format!("{operations}/retry"),
+                    json!({ "filter": {}, "dry_run": true }),
+                    200,
+                ),
+                with(&format!("{operations}/retry"), json!({}), 422),
+            ],
+        ),
+        (
+            "post",
+            "/api/v1/operations/cancel",
+            vec![
+                with(
+                    &format!("{operations}/cancel"),
+                    json!({ "filter": { "state": "available" } }),
+                    200,
+                ),
+                with(
+                    &format!("{operations}/cancel"),
+                    json!({ "filter": {} }),
+                    422,
+                ),
             ],
         ),
         (

@@ -9,5 +9,6 @@ mod access;
 mod changes;
 mod described;
 mod looking;
+mod operations;
 mod schema;
 mod support;
