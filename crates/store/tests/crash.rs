@@ -5,7 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -15,6 +15,9 @@ use policy::breaker::{BreakerRecord, BreakerState};
 use policy::gate::GateRecord;
 use policy::random::Random;
 use policy::time::WallTime;
+use store::operations::{
+    ClaimResult, Counters, Inserted, Lane, Lease, NewOperation, Settlement, StoredRequest, wait,
+};
 use store::{AddedEndpoint, Change, OpenError, Store, StoredGate, StoredState};
 
 /// The folder that a child writes to.
@@ -38,8 +41,10 @@ fn acknowledged_changes_survive_a_kill() {
         read(&mut child, lines, folder.path(), &mut acknowledged);
         let store = Store::open(folder.path()).unwrap();
         acknowledged.check(&store.load().unwrap());
+        acknowledged.check_operations(&store);
     }
     assert!(acknowledged.endpoints.len() > 10);
+    assert!(acknowledged.operations.len() > 10);
 }
 
 #[test]
@@ -71,7 +76,9 @@ fn a_child_writes_until_it_is_killed() {
         for thread in 0..THREADS {
             let store = &store;
             scope.spawn(move || write(store, thread, first));
+            scope.spawn(move || accept(store, thread, first));
         }
+        scope.spawn(|| deliver(&store));
     });
 }
 
@@ -90,6 +97,80 @@ fn write(store: &Store, thread: u64, first: u64) {
         };
         store.save(Change::EndpointAdded(endpoint)).wait().unwrap();
         acknowledge(&format!("endpoint {name} 0"));
+    }
+}
+
+/// Inserts operations without end.
+fn accept(store: &Store, thread: u64, first: u64) {
+    for number in first.. {
+        let id = format!("op-{thread}-{number}");
+        let inserted = wait(store.operations().insert(operation(&id))).unwrap();
+        assert!(matches!(inserted, Inserted::New(_)));
+        acknowledge(&format!("operation {id} 0"));
+    }
+}
+
+/// Claims operations without end, completes some, and leaves some running.
+fn deliver(store: &Store) {
+    let queue = store.operations();
+    loop {
+        let lease = Lease {
+            now: WallTime::from_unix_millis(0),
+            until: WallTime::from_unix_millis(60_000),
+        };
+        let claims = wait(queue.claim(&lane(), lease, 4)).unwrap();
+        for claimed in claims.claimed.iter().skip(1) {
+            let settlement = Settlement {
+                now: lease.now,
+                result: ClaimResult::Completed(None),
+                counters: Counters::default(),
+                attempts: Vec::new(),
+            };
+            wait(queue.settle(claimed.claim, settlement))
+                .unwrap()
+                .unwrap();
+            acknowledge(&format!("completed {} 0", claimed.operation.id));
+        }
+        if claims.claimed.is_empty() {
+            std::thread::yield_now();
+        }
+    }
+}
+
+fn lane() -> Lane {
+    Lane {
+        destination: "api.example.com".to_owned(),
+        kind: "default".to_owned(),
+    }
+}
+
+fn operation(id: &str) -> NewOperation {
+    NewOperation {
+        id: id.to_owned(),
+        kind: lane().kind,
+        destination: lane().destination,
+        request: request(id),
+        summary: "POST api.example.com".to_owned(),
+        idempotency_key: id.to_owned(),
+        fingerprint: id.into(),
+        client: String::new(),
+        credential: None,
+        backoff: None,
+        order_key: None,
+        priority: 0,
+        trace_id: None,
+        accepted_at: WallTime::from_unix_millis(0),
+        expires_at: WallTime::from_unix_millis(i64::MAX),
+        retain: Duration::MAX,
+        is_reported: false,
+    }
+}
+
+fn request(id: &str) -> StoredRequest {
+    StoredRequest {
+        method: "POST".to_owned(),
+        body: id.repeat(100).into_bytes(),
+        ..StoredRequest::default()
     }
 }
 
@@ -165,6 +246,8 @@ struct Acknowledged {
     /// The last number, by thread.
     gates: BTreeMap<String, f64>,
     endpoints: Vec<String>,
+    operations: BTreeSet<String>,
+    completed: BTreeSet<String>,
 }
 
 impl Acknowledged {
@@ -177,9 +260,36 @@ impl Acknowledged {
                     .insert(thread.to_owned(), number.parse().unwrap());
             }
             ["endpoint", name, "0", "."] => self.endpoints.push(name.to_owned()),
+            ["operation", id, "0", "."] => {
+                self.operations.insert(id.to_owned());
+            }
+            ["completed", id, "0", "."] => {
+                self.completed.insert(id.to_owned());
+            }
             _ => return false,
         }
         true
+    }
+
+    /// Every operation is there with its request, and none is running any more.
+    fn check_operations(&self, store: &Store) {
+        let queue = store.operations();
+        let recovered = wait(queue.recover(WallTime::from_unix_millis(0))).unwrap();
+        assert_eq!(queue.counts().running, 0);
+        for operation in recovered {
+            assert_eq!(operation.state.as_str(), "retryable");
+        }
+        for id in &self.operations {
+            let stored = wait(queue.get(id)).unwrap();
+            let stored = stored.unwrap_or_else(|| panic!("lost: {id}"));
+            assert_eq!(
+                wait(queue.request(stored.number)).unwrap(),
+                Some(request(id))
+            );
+            if self.completed.contains(id) {
+                assert_eq!(stored.state.as_str(), "completed", "{id}");
+            }
+        }
     }
 
     fn check(&self, stored: &StoredState) {
