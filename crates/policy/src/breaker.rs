@@ -295,7 +295,7 @@ impl Breaker {
         }
     }
 
-    /// A breaker as it was written down. One that was probing starts its probes anew.
+    /// A breaker from its record. One that was probing starts its probes again.
     pub fn restore(record: &BreakerRecord, now: Timestamp) -> Self {
         let state = match record.state {
             BreakerState::HalfOpen => BreakerState::Open,

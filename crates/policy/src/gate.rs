@@ -1,4 +1,4 @@
-//! The gate: the state kept for one key, and the one place that decides whether a request may
+//! The gate: the state of one key, and the one place that decides whether a request may
 //! leave.
 //!
 //! An [`Ask`] is admitted, waits, or is refused, always with a reason and where possible with
@@ -42,7 +42,7 @@ pub use settings::GateSettings;
 
 pub use crate::setting::SettingError;
 
-/// The state kept for one key: 240 bytes, which with 16 bytes of its owner before them are four
+/// The state of one key: 240 bytes, which with 16 bytes of its owner before them are four
 /// cache lines. The first 48 bytes are what a granted ask touches, the next 64 belong to `adaptive`
 /// and to trouble, the 64 after those are what every answer touches.
 #[derive(Clone, Debug)]

@@ -152,7 +152,7 @@ impl Item {
         self.attempts
     }
 
-    /// Says how many sends count so far: none when a person starts it anew.
+    /// Sets how many sends count so far: none when a person starts it again.
     pub fn set_attempts(&mut self, attempts: u32) {
         self.attempts = attempts;
     }

@@ -50,7 +50,7 @@ pub struct AttemptResult<T> {
     pub verdict: Option<Verdict>,
     /// The beginning of an error's message, for people and for the texts of pools; may be empty.
     pub text: String,
-    /// It cannot be sent again, whatever came of it: its body is gone, for instance.
+    /// It cannot be sent again, whatever its outcome: its body was streamed, for instance.
     pub is_last: bool,
     /// The value holds a response whose body is still to come.
     pub has_body: bool,

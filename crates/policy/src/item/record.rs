@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Item, ItemKind};
 use crate::time::Timestamp;
 
-/// The state of an item as it is kept. Its kind is stored beside it, with the request.
+/// The state of an item as it is stored. Its kind is stored beside it, with the request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ItemRecord {
     /// How often it was sent.
@@ -27,7 +27,7 @@ pub struct ItemRecord {
 }
 
 impl Item {
-    /// What has to be kept, as of `now`.
+    /// Its record as of `now`.
     pub fn record(&self, now: Timestamp) -> ItemRecord {
         let until = |at: Timestamp| (at < Timestamp::MAX).then(|| at.since(now));
         ItemRecord {

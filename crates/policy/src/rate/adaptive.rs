@@ -300,7 +300,7 @@ impl Adaptive {
         Reaction::lower(rate, Why::Directed)
     }
 
-    /// The rate has fallen: growth near the ceiling begins anew.
+    /// The rate has fallen: growth near the ceiling starts again.
     pub(crate) fn forget_growth(&mut self) {
         self.near = 0;
     }

@@ -95,7 +95,7 @@ pub enum CallDecision {
     },
     /// It was sent, and that came of it.
     Answered {
-        /// The status, or the way in which no answer came.
+        /// The status, or the transport failure.
         answer: UpstreamResponse,
         /// The class of that.
         verdict: Option<Verdict>,
@@ -213,13 +213,13 @@ mod tests {
 
     #[test]
     fn short_times_read_as_at_once_and_others_round_up() {
-        let told = |waited| admitted(waited).to_string();
+        let shown = |waited| admitted(waited).to_string();
         let at_once = "admitted by `api.example.com` at once";
-        assert_eq!(told(Duration::ZERO), at_once);
-        assert_eq!(told(Duration::from_micros(999)), at_once);
+        assert_eq!(shown(Duration::ZERO), at_once);
+        assert_eq!(shown(Duration::from_micros(999)), at_once);
         let after = "admitted by `api.example.com` after 1s";
-        assert_eq!(told(Duration::from_millis(1)), after);
-        assert_eq!(told(Duration::from_secs(1)), after);
+        assert_eq!(shown(Duration::from_millis(1)), after);
+        assert_eq!(shown(Duration::from_secs(1)), after);
         let again = |delay| {
             let scheduled = CallDecision::Scheduled {
                 until: Timestamp::ZERO,

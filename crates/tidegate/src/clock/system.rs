@@ -129,7 +129,7 @@ impl AlarmThread {
             .expect("the system can start one more thread");
     }
 
-    /// Rings alarms until the clock is gone.
+    /// Rings alarms until the clock is dropped.
     fn ring(&self) {
         let mut state = self.lock();
         while !state.stopped {

@@ -1,4 +1,4 @@
-//! From the error of a client to the way in which no answer came.
+//! Classifies the error of a client: which transport failure it was, and in which phase.
 //!
 //! Clients wrap their errors, and what they know about them ("it was the connect that failed") is
 //! in methods of types that this crate does not depend on. What every client has is the chain of

@@ -111,7 +111,7 @@ pub struct GateView {
 
 impl Limiter {
     /// What can be seen now: totals, and the first `limit` gates in the order of `sort`. Locks for
-    /// a few gates at a time, so that traffic goes on meanwhile.
+    /// a few gates at a time, so that traffic continues meanwhile.
     pub fn snapshot(&self, sort: Sort, limit: usize) -> Snapshot {
         let mut totals = self.counted();
         let mut first = First::new(limit);
@@ -129,7 +129,7 @@ impl Limiter {
         });
         Snapshot {
             totals,
-            gates: first.kept.into_values().collect(),
+            gates: first.views.into_values().collect(),
         }
     }
 
@@ -174,35 +174,35 @@ fn view(key: &str, settings: &GateSettings, gate: GateSnapshot) -> GateView {
 /// The first few of many, without keeping the others.
 struct First {
     limit: usize,
-    kept: BTreeMap<Rank, GateView>,
+    views: BTreeMap<Rank, GateView>,
 }
 
 impl First {
     fn new(limit: usize) -> Self {
         Self {
             limit,
-            kept: BTreeMap::new(),
+            views: BTreeMap::new(),
         }
     }
 
     fn offer(&mut self, weight: f64, key: &str, view: impl FnOnce() -> GateView) {
-        let is_full = self.kept.len() >= self.limit;
-        let is_beaten = self.kept.last_key_value().is_none_or(|(last, _)| {
+        let is_full = self.views.len() >= self.limit;
+        let ranks_after_last = self.views.last_key_value().is_none_or(|(last, _)| {
             last.weight
                 .total_cmp(&weight)
                 .then_with(|| key.cmp(&last.key))
                 != Ordering::Less
         });
-        if is_full && is_beaten {
+        if is_full && ranks_after_last {
             return;
         }
         let rank = Rank {
             weight,
             key: key.to_owned(),
         };
-        self.kept.insert(rank, view());
-        if self.kept.len() > self.limit {
-            self.kept.pop_last();
+        self.views.insert(rank, view());
+        if self.views.len() > self.limit {
+            self.views.pop_last();
         }
     }
 }

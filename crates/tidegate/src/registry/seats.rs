@@ -6,7 +6,7 @@
 //!
 //! A future may be leaked and never polled again. What it does not collect within
 //! [`COLLECT_WITHIN`] is taken back and its seat is free; a future that was only slow finds
-//! by its generation that the seat is not its own any more, and asks anew.
+//! by its generation that the seat is not its own any more, and asks again.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -26,7 +26,7 @@ pub(crate) struct SeatId {
     generation: u32,
 }
 
-/// A task that gets no turn within this has more to worry about than its place in line.
+/// Far longer than a runtime needs to poll a woken task.
 const COLLECT_WITHIN: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]

@@ -45,7 +45,7 @@ pub(crate) struct Shard {
     pub(crate) alarm: Option<(Timestamp, Alarm)>,
     /// What it wakes; made when it is first needed.
     pub(crate) wakeup: Option<Waker>,
-    /// Where the search for idle gates goes on.
+    /// Where the next search for idle gates begins.
     eviction_cursor: SlotIndex,
 }
 
@@ -294,7 +294,7 @@ impl Shard {
         }
     }
 
-    /// The owner of a seat no longer waits, or does not want what is in it. The waker goes to
+    /// The future of a seat was dropped: it leaves the line, or returns its permit. The waker goes to
     /// `unneeded`, see [`Shard::collect`].
     pub(crate) fn cancel(&mut self, seat: SeatId, unneeded: &mut Option<Waker>, now: Timestamp) {
         let Some((index, _)) = self.seats.look(seat) else {
