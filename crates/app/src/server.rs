@@ -125,7 +125,7 @@ impl Server {
         let listen = settings.server.listen;
         let clock = Clock::system();
         let log = Log::new(logs.sink, logs.format, logs.filter, &clock);
-        let store = Store::open(&settings.server.data)?;
+        let store = open_store(&settings)?;
         let unsupported = settings.unsupported.iter();
         let unsupported: Vec<String> = unsupported
             .map(|key| format!("`{key}` {UNSUPPORTED}"))
@@ -261,6 +261,14 @@ impl Server {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
+}
+
+/// The store in the data folder, encrypted if there is a key.
+fn open_store(settings: &Settings) -> Result<Store, OpenError> {
+    let key = settings.storage.key.as_ref();
+    // The settings have checked it.
+    let keys = key.and_then(|key| key.expose().parse().ok());
+    Store::open_encrypted(&settings.server.data, keys.unwrap_or_default())
 }
 
 const NO_POOLS: &str = "no pool is configured, so every request is answered 404; add a section \

@@ -55,7 +55,7 @@ pub use self::reference::reference;
 pub use self::schema::schema;
 pub(crate) use self::secret::follow;
 pub use self::secret::{Secret, SecretPattern};
-pub use self::server::{Client, Forward, Network, Server, Telemetry};
+pub use self::server::{Client, Forward, Network, Server, Storage, Telemetry};
 pub use self::value::Size;
 pub(crate) use self::value::{http_url, shown_url};
 pub use self::variables::{ADMIN_TOKEN_VARIABLE, CONFIG_VARIABLE, LOG_VARIABLE};
@@ -70,6 +70,8 @@ use self::server::{ForwardOptions, TelemetryOptions};
 pub struct Settings {
     /// Where Tidegate listens.
     pub server: Server,
+    /// How it is stored.
+    pub storage: Storage,
     /// Gates, for every key and for single hosts.
     pub gates: Hosts<HostSettings>,
     /// Backoffs by name: the presets, changed or not, and those that were added.
@@ -182,7 +184,6 @@ impl Settings {
         let context = Context::new(&references, problems);
         let reader = Reader::root(&context, &root, Location::Default);
         let mut settings = Self::read(&reader);
-        server::refuse_storage(&reader.table("storage"));
         let problems = context.into_problems();
         if !problems.is_empty() {
             return Err(problems);
@@ -278,6 +279,7 @@ impl Settings {
             .tables()
             .map(|(name, reader)| (name.to_owned(), PoolSettings::read(name, &reader)));
         Self {
+            storage: server::read_storage(&root.table("storage")),
             gates: gates::read(&root.table("gate")),
             pools: pools.collect(),
             forward: values(root, "forward", ForwardOptions::over),

@@ -90,10 +90,26 @@ policy::settings! {
     }
 }
 
-/// Checks `[storage]` and refuses it: this build has no shared storage, and several machines would
-/// silently not share.
-pub(crate) fn refuse_storage(reader: &Reader<'_>) {
+/// `[storage]`
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Storage {
+    /// What encrypts stored requests, responses and tokens; a text that [`store::Keys`] can read.
+    pub key: Option<Secret>,
+}
+
+/// Reads `[storage]`, and refuses what is shared: this build has no shared storage, and several
+/// machines would silently not share.
+pub(crate) fn read_storage(reader: &Reader<'_>) -> Storage {
     let storage = reader.options::<StorageOptions>();
+    if let Some(Err(error)) = storage
+        .key
+        .as_ref()
+        .map(|key| key.expose().parse::<store::Keys>())
+    {
+        // The hint stands on a line of its own, and a problem has one line.
+        let what = error.to_string().replace("\nhint: ", "; ");
+        reader.report("key", what);
+    }
     for (name, value, schemes) in [
         (
             "operations",
@@ -105,7 +121,6 @@ pub(crate) fn refuse_storage(reader: &Reader<'_>) {
             &storage.gates,
             &["redis://", "rediss://", "unix://"],
         ),
-        ("key", &storage.key, &[]),
     ] {
         let written = reader.node(name).and_then(|node| node.value.text());
         let Some(text) = written else { continue };
@@ -115,7 +130,7 @@ pub(crate) fn refuse_storage(reader: &Reader<'_>) {
                 .any(|scheme| secret.expose().starts_with(scheme))
         };
         match value {
-            Some(secret) if !schemes.is_empty() && !is_address(secret) => {
+            Some(secret) if !is_address(secret) => {
                 let schemes = schemes.join("` or `");
                 let what = format!("expected an address that begins with `{schemes}`");
                 reader.report(name, what);
@@ -126,9 +141,12 @@ pub(crate) fn refuse_storage(reader: &Reader<'_>) {
             }
             _ => {}
         }
-        let what = "is not available: this build stores everything in `server.data`, expected no `storage`";
+        let what = format!(
+            "is not available: this build stores everything in `server.data`, expected no `storage.{name}`"
+        );
         reader.report(name, what);
     }
+    Storage { key: storage.key }
 }
 
 /// Whether a URL has a password, as in `scheme://user:password@host`. One with `/` in it counts too.

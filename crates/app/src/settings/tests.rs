@@ -480,9 +480,9 @@ fn refuses_secrets_that_are_literal_missing_or_unusable() {
     t.toml:16:17: `client.none.token` is missing, expected a value
     t.toml:20:17: `client.same2.token` is the token of `client.same1` too, expected one of its own
     t.toml:22:22: `storage.operations`: a password must not be written out, expected `env:NAME` or `file:PATH`
-    t.toml:22:22: `storage.operations` is not available: this build stores everything in `server.data`, expected no `storage`
+    t.toml:22:22: `storage.operations` is not available: this build stores everything in `server.data`, expected no `storage.operations`
     t.toml:23:17: `storage.gates`: expected an address that begins with `redis://` or `rediss://` or `unix://`
-    t.toml:23:17: `storage.gates` is not available: this build stores everything in `server.data`, expected no `storage`
+    t.toml:23:17: `storage.gates` is not available: this build stores everything in `server.data`, expected no `storage.gates`
     t.toml:25:17: `client.short.token` is too short, expected at least 16 characters
     "#);
 }
@@ -730,4 +730,12 @@ proptest! {
     fn locates_problems_of_mixed_lines_inside_them(text in pieces()) {
         check_that_problems_are_inside(text.as_bytes())?;
     }
+}
+
+#[test]
+fn refuses_a_storage_key_that_is_no_key() {
+    let made = Made::with(&[("SHORT", "0f0f"), ("WHOLE", &"0f".repeat(32))]);
+    assert_snapshot!(problems_with("[storage]\nkey = 'env:SHORT'", &made, &[]), @"t.toml:2:7: `storage.key`: key 1 of 1 has 4 characters, expected 32 bytes in hex (64 digits) or base64 (44 characters); make one with `openssl rand -hex 32`");
+    let settings = load_from("[storage]\nkey = 'env:WHOLE'", &made, &[]).unwrap();
+    assert!(settings.storage.key.is_some());
 }

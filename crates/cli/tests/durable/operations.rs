@@ -81,6 +81,41 @@ fn every_accepted_operation_is_delivered_whenever_the_server_is_killed() {
     );
 }
 
+#[test]
+fn stored_requests_are_unreadable_without_the_key() {
+    let received = Received::default();
+    let home = Home::new("");
+    let key = home.data().with_file_name("key");
+    std::fs::write(&key, "0f".repeat(32)).unwrap();
+    // Nothing listens there: it stays in the queue.
+    let closed = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let with_key = |url: &str| {
+        let key = key.display();
+        format!("{}\n[storage]\nkey = \"file:{key}\"\n", settings(url))
+    };
+    home.write(&with_key(&format!("http://{closed}")));
+    let server = home.start();
+    assert_eq!(post(&server.listen, "canary-key"), Some(202));
+    server.kill();
+    for file in std::fs::read_dir(home.data()).unwrap() {
+        let path = file.unwrap().path();
+        let bytes = std::fs::read(&path).unwrap();
+        let is_there = bytes
+            .windows(b"canary-body".len())
+            .any(|part| part == b"canary-body");
+        assert!(!is_there, "{}", path.display());
+    }
+    home.write(&with_key(&upstream(Arc::clone(&received))));
+    let server = home.start();
+    wait_for("delivery", || {
+        (count(&server.admin, "completed") == 1).then_some(())
+    });
+    assert_eq!(received.lock().unwrap().len(), 1);
+}
+
 fn settings(upstream: &str) -> String {
     format!(
         r#"
@@ -119,7 +154,7 @@ fn post(listen: &str, key: &str) -> Option<u16> {
     write!(
         stream,
         "POST /api/x HTTP/1.1\r\nhost: {listen}\r\nconnection: close\r\nprefer: respond-async\r\n\
-         idempotency-key: {key}\r\ncontent-length: 5\r\n\r\nhello"
+         idempotency-key: {key}\r\ncontent-length: 11\r\n\r\ncanary-body"
     )
     .ok()?;
     let mut reply = String::new();
