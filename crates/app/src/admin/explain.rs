@@ -77,82 +77,67 @@ impl Explanation {
 impl Decision {
     fn new(step: &TrailStep, clock: &Clock) -> Self {
         let time = |at: Option<Timestamp>| at.map(|at| unix_millis(clock, at));
-        let decision = Self {
+        let mut decision = Self {
             at_ms: unix_millis(clock, step.at),
             text: step.decision.to_string(),
             ..Self::default()
         };
-        match &step.decision {
-            CallDecision::Waiting { key, reason, until } => Self {
-                kind: DecisionKind::Waiting,
-                key: Some(key.to_string()),
-                reason: Some(reason.to_string()),
-                until_ms: time(*until),
-                ..decision
-            },
-            CallDecision::Admitted { key, waited } => Self {
-                kind: DecisionKind::Admitted,
-                key: Some(key.to_string()),
-                waited_ms: Some(millis(*waited)),
-                ..decision
-            },
-            CallDecision::Refused { key, reason, until } => Self {
-                kind: DecisionKind::Refused,
-                key: Some(key.to_string()),
-                reason: Some(reason.to_string()),
-                until_ms: time(*until),
-                ..decision
-            },
+        decision.kind = match &step.decision {
+            CallDecision::Waiting { key, reason, until } => {
+                decision.key = Some(key.to_string());
+                decision.reason = Some(reason.to_string());
+                decision.until_ms = time(*until);
+                DecisionKind::Waiting
+            }
+            CallDecision::Admitted { key, waited } => {
+                decision.key = Some(key.to_string());
+                decision.waited_ms = Some(millis(*waited));
+                DecisionKind::Admitted
+            }
+            CallDecision::Refused { key, reason, until } => {
+                decision.key = Some(key.to_string());
+                decision.reason = Some(reason.to_string());
+                decision.until_ms = time(*until);
+                DecisionKind::Refused
+            }
             CallDecision::Answered {
                 answer,
                 verdict,
                 latency,
-            } => Self {
-                kind: DecisionKind::Answered,
-                verdict: verdict.map(|verdict| verdict.as_str().to_owned()),
-                latency_ms: Some(millis(*latency)),
-                ..decision.with_answer(answer)
-            },
-            CallDecision::Unsent => Self {
-                kind: DecisionKind::Unsent,
-                ..decision
-            },
+            } => {
+                match answer {
+                    UpstreamResponse::Status(status) => decision.status = Some(*status),
+                    UpstreamResponse::Failed { failure, .. } => {
+                        decision.failure = Some(classify::failure(*failure).because.to_string());
+                    }
+                }
+                decision.verdict = verdict.map(|verdict| verdict.as_str().to_owned());
+                decision.latency_ms = Some(millis(*latency));
+                DecisionKind::Answered
+            }
+            CallDecision::Unsent => DecisionKind::Unsent,
             CallDecision::Scheduled {
                 until,
                 delay,
                 source,
                 reason,
-            } => Self {
-                kind: DecisionKind::Scheduled,
-                until_ms: time(Some(*until)),
-                delay_ms: Some(millis(*delay)),
-                source: Some(source.as_str().to_owned()),
-                reason: Some(reason.as_str().to_owned()),
-                ..decision
-            },
-            CallDecision::Refreshed { succeeded } => Self {
-                kind: DecisionKind::Refreshed,
-                reason: Some(if *succeeded { "succeeded" } else { "failed" }.to_owned()),
-                ..decision
-            },
-            CallDecision::Over { reason } => Self {
-                kind: DecisionKind::Over,
-                reason: Some(reason.as_str().to_owned()),
-                ..decision
-            },
-        }
-    }
-
-    fn with_answer(self, answer: &UpstreamResponse) -> Self {
-        match answer {
-            UpstreamResponse::Status(status) => Self {
-                status: Some(*status),
-                ..self
-            },
-            UpstreamResponse::Failed { failure, .. } => Self {
-                failure: Some(classify::failure(*failure).because.to_string()),
-                ..self
-            },
-        }
+            } => {
+                decision.until_ms = time(Some(*until));
+                decision.delay_ms = Some(millis(*delay));
+                decision.source = Some(source.as_str().to_owned());
+                decision.reason = Some(reason.as_str().to_owned());
+                DecisionKind::Scheduled
+            }
+            CallDecision::Refreshed { succeeded } => {
+                let result = if *succeeded { "succeeded" } else { "failed" };
+                decision.reason = Some(result.to_owned());
+                DecisionKind::Refreshed
+            }
+            CallDecision::Over { reason } => {
+                decision.reason = Some(reason.as_str().to_owned());
+                DecisionKind::Over
+            }
+        };
+        decision
     }
 }

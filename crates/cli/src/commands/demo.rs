@@ -9,7 +9,7 @@ use app::demo::{Demo, DemoView};
 use clap::Args;
 
 use super::Failure;
-use super::stopping::{Stop, Stopping};
+use super::stopping::Stopping;
 use crate::args::{self, NoConfig};
 use crate::exit::Exit;
 use crate::output::{Live, Output};
@@ -53,10 +53,7 @@ Examples:
   tidegate demo --for 60s --json";
 
 pub(super) fn run(args: &DemoArgs, output: &Output) -> Result<(), Failure> {
-    let mut stopping = Stopping::new().map_err(|error| {
-        let error = anyhow::Error::new(error).context("cannot wait for signals");
-        Failure::new(Exit::Failed, error)
-    })?;
+    let mut stopping = Stopping::new()?;
     let demo = Demo::start(args.port)
         .map_err(|error| Failure::new(Exit::Failed, error).with_hint(PORT_HINT))?;
     let mut screen = Screen::new(output);
@@ -73,10 +70,7 @@ pub(super) fn run(args: &DemoArgs, output: &Output) -> Result<(), Failure> {
             false => output.text(&summary::text(&outcome))?,
         }
     }
-    match stop {
-        Stop::Elapsed | Stop::Terminated => Ok(()),
-        Stop::Interrupted => Err(Failure::silent(Exit::Interrupted)),
-    }
+    stop.result()
 }
 
 const PORT_HINT: &str =

@@ -13,7 +13,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::Failure;
-use super::stopping::{Stop, Stopping};
+use super::stopping::Stopping;
 use crate::args::{self, NoConfig};
 use crate::exit::Exit;
 use crate::output::Output;
@@ -179,10 +179,7 @@ Paths of every mock:
 pub(super) fn run(args: &MockArgs, output: &Output) -> Result<(), Failure> {
     let plan = settings::read(args, output)?;
     let summary = summary::text(&plan.mock);
-    let stopping = Stopping::new().map_err(|error| {
-        let error = anyhow::Error::new(error).context("cannot wait for signals");
-        Failure::new(Exit::Failed, error)
-    })?;
+    let stopping = Stopping::new()?;
     let mock = Mock::start(plan.mock, plan.listen, plan.threads)
         .map_err(|error| not_started(error, plan.listen))?;
     // Printed before the address, so that it is read before the first request.
@@ -204,10 +201,7 @@ pub(super) fn run(args: &MockArgs, output: &Output) -> Result<(), Failure> {
         Some(stats) if !output.is_quiet() => output.text(&summary::counts(&stats))?,
         _ => {}
     }
-    match stop {
-        Stop::Elapsed | Stop::Terminated => Ok(()),
-        Stop::Interrupted => Err(Failure::silent(Exit::Interrupted)),
-    }
+    stop.result()
 }
 
 /// How long a mock that ends waits for requests in flight.

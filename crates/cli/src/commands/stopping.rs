@@ -14,6 +14,9 @@ use tokio::signal::windows;
 use tokio::sync::oneshot;
 use tokio::time::MissedTickBehavior;
 
+use super::Failure;
+use crate::exit::Exit;
+
 /// Why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
@@ -25,6 +28,16 @@ pub(super) enum Stop {
     Interrupted,
 }
 
+impl Stop {
+    /// Only Ctrl-C has an exit code of its own.
+    pub(super) fn result(self) -> Result<(), Failure> {
+        match self {
+            Self::Elapsed | Self::Terminated => Ok(()),
+            Self::Interrupted => Err(Failure::silent(Exit::Interrupted)),
+        }
+    }
+}
+
 /// Catches signals from the moment it is made, so make it before the address is printed.
 #[derive(Debug)]
 pub(super) struct Stopping {
@@ -33,15 +46,18 @@ pub(super) struct Stopping {
 }
 
 impl Stopping {
-    pub(super) fn new() -> io::Result<Self> {
-        let runtime = runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        let signals = {
-            let _inside = runtime.enter();
-            Signals::new()?
+    pub(super) fn new() -> Result<Self, Failure> {
+        let build = || {
+            let runtime = runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()?;
+            let signals = runtime.block_on(async { Signals::new() })?;
+            Ok(Self { runtime, signals })
         };
-        Ok(Self { runtime, signals })
+        build().map_err(|error: io::Error| {
+            let error = anyhow::Error::new(error).context("cannot wait for signals");
+            Failure::new(Exit::Failed, error)
+        })
     }
 
     /// Waits for a signal or for `length` to elapse, then calls `finish`. Its result is missing if

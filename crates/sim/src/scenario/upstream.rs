@@ -100,11 +100,10 @@ pub(super) fn read(reader: &Reader<'_>) -> Option<UpstreamSettings> {
     names.extend(["steps", "outage", "ban"]);
     names.extend(limit_names(kind));
     reader.allow(&names);
-    let required: &[&str] = &["rate", "quota", "period", "slots", "service"];
     match kind {
-        Some(LimitKind::Bucket) => reader.require_of::<BucketOptions>(required),
-        Some(LimitKind::Window) => reader.require_of::<WindowOptions>(required),
-        Some(LimitKind::Slots) => reader.require_of::<SlotsOptions>(required),
+        Some(LimitKind::Bucket) => reader.require_of::<BucketOptions>(&["rate"]),
+        Some(LimitKind::Window) => reader.require_of::<WindowOptions>(&["quota", "period"]),
+        Some(LimitKind::Slots) => reader.require_of::<SlotsOptions>(&["slots", "service"]),
         None => {}
     }
     let limit = read_limit(kind, None, reader);
