@@ -23,6 +23,7 @@ pub mod ladder;
 pub mod latency;
 pub mod limits;
 pub mod line;
+pub mod merge;
 pub mod operation;
 pub mod outcome;
 pub mod poll;

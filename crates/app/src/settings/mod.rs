@@ -46,8 +46,7 @@ pub(crate) use self::environment::PlainFiles;
 pub use self::environment::{Environment, Process};
 pub use self::http::{Fetch, Http, Jobs, Trails};
 pub use self::operation::{
-    Credential, DEFAULT_OPERATION, MergeRule, OperationType, Refresh, TokenCommand, TokenEndpoint,
-    Webhook,
+    Credential, DEFAULT_OPERATION, OperationType, Refresh, TokenCommand, TokenEndpoint, Webhook,
 };
 pub use self::pool::{EndpointSettings, PoolSettings};
 pub(crate) use self::pool::{endpoint_header, endpoint_name};

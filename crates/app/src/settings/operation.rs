@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use config::{Location, Reader};
 use policy::classify::Rule;
+use policy::merge::MergeRule;
 use policy::setting::Kind;
 use url::Url;
 
@@ -64,28 +65,6 @@ pub struct OperationType {
     pub webhook: Option<Webhook>,
     /// What the owner of the settings knows of the responses.
     pub rules: Vec<Rule>,
-}
-
-/// What resolves a conflict without a person.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MergeRule {
-    /// Nothing: it waits for a person.
-    None,
-    /// It is sent again over what the server has.
-    Ours,
-    /// What the server has stays.
-    Theirs,
-    /// Changes of both sides are merged, as JSON documents.
-    Json,
-}
-
-policy::words! {
-    MergeRule {
-        None = "none",
-        Ours = "ours",
-        Theirs = "theirs",
-        Json = "json",
-    }
 }
 
 /// `webhook = { url = "https://…", secret = "env:…" }`
