@@ -9,6 +9,7 @@
 //! Everything runs on one thread with a runtime of its own. Its connections are apart from those of
 //! the gateway's workers; gates, breakers and pools are shared with them.
 
+mod conflict;
 mod deliver;
 mod lane;
 mod maintain;

@@ -10,6 +10,7 @@ use http_body_util::{BodyExt, Limited};
 use policy::backoff::BackoffSettings;
 use policy::classify::Rule;
 use policy::item::{DelaySource, Item, ItemKind, ItemRecord, ResendReason, Step, TerminalReason};
+use policy::operation::OperationState;
 use policy::outcome::{Outcome, Phase, UpstreamResponse, Verdict};
 use policy::time::{Timestamp, WallTime};
 use store::operations::{
@@ -19,6 +20,7 @@ use store::operations::{
 use tidegate::{AttemptResult, Refresh};
 use url::Url;
 
+use super::conflict::FoundConflict;
 use super::source::{Admitted, Source};
 use super::{STORE_RETRY, Worker};
 use crate::exchange::path;
@@ -38,8 +40,19 @@ pub(super) async fn deliver(
     claimed: Claimed,
 ) {
     let delivery = Delivery::new(worker, source, claimed);
-    let settlement = delivery.run(admitted).await;
-    settle(worker, &delivery.claimed, settlement).await;
+    let mut settlement = delivery.run(admitted).await;
+    let conflict = delivery.find_conflict(&mut settlement).await;
+    let Some(operation) = settle(worker, &delivery.claimed, settlement).await else {
+        return;
+    };
+    match conflict {
+        Some(conflict) if operation.state == OperationState::Conflict => {
+            let rule = delivery.operation_type().merge;
+            let request = delivery.request();
+            conflict.resolve(worker, rule, &operation, request).await;
+        }
+        _ => worker.state.announce(&operation),
+    }
 }
 
 /// One operation while it is claimed.
@@ -429,6 +442,19 @@ impl<'a> Delivery<'a> {
         }
     }
 
+    /// Completes what is stored about a conflict, if that is what the claim ended with.
+    async fn find_conflict(&self, settlement: &mut Settlement) -> Option<FoundConflict> {
+        let ClaimResult::Conflict(stored) = &mut settlement.result else {
+            return None;
+        };
+        let (configuration, credential) = (&self.configuration, self.credential.as_deref());
+        let etag = stored.etag.take();
+        let (worker, claimed) = (self.worker, &self.claimed);
+        let found = FoundConflict::fetch(worker, configuration, claimed, credential, etag).await;
+        *stored = found.stored.clone();
+        Some(found)
+    }
+
     fn log_retry(&self, item: &Item, delay: Duration, reason: ResendReason) {
         let operation = self.operation();
         self.worker.state.log().retry_scheduled(&Retry {
@@ -459,18 +485,20 @@ struct Route {
     headers: HeaderMap,
 }
 
-/// Stores how a claim ended. While the store fails, it is tried again: the operation was sent, and a
-/// lost settlement would send it once more.
-async fn settle(worker: &Worker, claimed: &Claimed, settlement: Settlement) {
+/// Stores how a claim ended, and returns the operation as it is then; `None` if the claim was lost.
+/// While the store fails, it is tried again: the operation was sent, and a lost settlement would send
+/// it once more.
+async fn settle(
+    worker: &Worker,
+    claimed: &Claimed,
+    settlement: Settlement,
+) -> Option<StoredOperation> {
     loop {
         let settled = worker.queue.settle(claimed.claim, settlement.clone()).await;
         match settled {
             Ok(operation) => {
                 worker.claims.borrow_mut().remove(&claimed.claim);
-                if let Some(operation) = operation {
-                    worker.state.announce(&operation);
-                }
-                return;
+                return operation;
             }
             Err(_) => tokio::time::sleep(STORE_RETRY).await,
         }
@@ -482,7 +510,9 @@ const RETRY_BUDGET_WAIT: Duration = Duration::from_secs(10);
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-fn header_pairs(headers: &Headers) -> impl Iterator<Item = (HeaderName, HeaderValue)> + '_ {
+pub(super) fn header_pairs(
+    headers: &Headers,
+) -> impl Iterator<Item = (HeaderName, HeaderValue)> + '_ {
     headers.iter().filter_map(|(name, value)| {
         let name = name.parse().ok()?;
         Some((name, HeaderValue::from_bytes(value).ok()?))
@@ -494,7 +524,7 @@ fn etag(headers: &Headers) -> Option<String> {
     String::from_utf8(value.clone()).ok()
 }
 
-fn path_of(url: &Url) -> String {
+pub(super) fn path_of(url: &Url) -> String {
     match url.query() {
         Some(query) => format!("{}?{query}", url.path()),
         None => url.path().to_owned(),

@@ -5,11 +5,8 @@ use std::time::Duration;
 use policy::item::TerminalReason;
 use policy::operation::OperationState;
 
-use super::support::{Running, Upstream, post};
+use super::support::{QUICK, Running, Upstream, post};
 use app::state::{AcceptError, OperationRequest};
-
-/// Backoffs short enough for tests.
-const QUICK: &str = "[backoff.standard]\nbase = \"20ms\"\nmax = \"40ms\"\n";
 
 #[test]
 fn delivers_a_request_with_its_headers_and_body() {

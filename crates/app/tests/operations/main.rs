@@ -5,6 +5,7 @@
     reason = "all of this is test code; clippy knows only functions marked as tests"
 )]
 
+mod conflict;
 mod delivery;
 mod respond_async;
 mod support;

@@ -1,54 +1,66 @@
-//! Operations: which moves there are. What is stored, locked or shown waits for the parts that do.
+//! Operations: their transitions, their claims, and what merge rules decide.
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use policy::item::TerminalReason;
+use policy::merge::{Conflict, MergeDecision, MergeRule, Theirs};
 use policy::operation::{Attempts, Body, MAX_MERGES, Operation, OperationEvent, OperationState};
+use policy::time::WallTime;
 use serde_json::{Value, json};
+use store::Store;
+use store::operations::{
+    ClaimId, ClaimResult, Claimed, Counters, Inserted, Lane, Lease, NewOperation, OperationQueue,
+    Settlement, StoredRequest, wait,
+};
 
 use crate::check;
 use crate::gate::Gate;
 
 #[test]
 fn failed_operations() {
-    const STORAGE: &str = "pending: what is stored belongs to the operations queue";
+    const ONE_RECORD: &str =
+        "by design: a retry is a transition of the same operation, which has all attempts again";
     const PURGED: &str = "by design: only finished operations are purged, after `retain`";
-    const WORKERS: &str = "pending: leases of several workers belong to the operations queue";
+    const INDEX: &str = "by design: indexes change in the transactions of the rows themselves";
     check(
         include_str!("../../../../conformance/001_failed_ops_and_queue.json"),
         &[
             ("manual-retry-increments", manual_retry),
+            ("lock-second-runner-refused", second_claim),
+            ("lock-release-by-non-holder-noop", release_by_another),
+            ("idempotency-ttl-plus-1ms", forgotten_key),
             ("changed-payload-needs-new-key", changed_payload),
         ],
         &[
-            ("manual-reenqueue-does-not-increment", STORAGE),
+            ("manual-reenqueue-does-not-increment", ONE_RECORD),
             ("archive-30d", PURGED),
             ("archive-custom-7d", PURGED),
             ("archive-boundary", PURGED),
             ("archive-age-0", PURGED),
             ("purge-archives-then-deletes", PURGED),
-            ("lock-second-runner-refused", WORKERS),
-            ("lock-release-by-non-holder-noop", WORKERS),
-            ("index-rebuilt-when-corrupt", STORAGE),
-            ("idempotency-ttl-plus-1ms", STORAGE),
+            ("index-rebuilt-when-corrupt", INDEX),
         ],
     );
 }
 
+/// Merge rules are off by default; `ours` is the one that sends again.
 #[test]
 fn reconciliation() {
-    const RULES: &str = "pending: merge rules, off by default, belong to the operations queue";
     check(
         include_str!("../../../../conformance/001_reconcile_409.json"),
-        &[(
-            "resolved-create-or-delete-is-done-not-resent",
-            done_not_resent,
-        )],
         &[
-            ("update-deleted", RULES),
-            ("create-same", RULES),
-            ("create-gone", RULES),
-            ("delete-gone", RULES),
-            ("delete-exists", RULES),
+            ("update-deleted", reconciled),
+            ("create-same", reconciled),
+            ("create-gone", reconciled),
+            ("delete-gone", reconciled),
+            ("delete-exists", reconciled),
+            (
+                "resolved-create-or-delete-is-done-not-resent",
+                done_not_resent,
+            ),
         ],
+        &[],
     );
 }
 
@@ -109,6 +121,105 @@ fn manual_retry(case: &Value) {
     );
 }
 
+const LANE: &str = "api.example.com";
+
+fn at(seconds: u64) -> WallTime {
+    WallTime::from_unix_millis(0) + Duration::from_secs(seconds)
+}
+
+/// A queue with one operation.
+fn queue() -> Arc<dyn OperationQueue> {
+    let queue = Store::memory().operations();
+    wait(queue.insert(new_operation())).unwrap();
+    queue
+}
+
+fn new_operation() -> NewOperation {
+    NewOperation {
+        id: "op_1".to_owned(),
+        kind: "default".to_owned(),
+        destination: LANE.to_owned(),
+        request: StoredRequest::default(),
+        summary: String::new(),
+        idempotency_key: "key".to_owned(),
+        fingerprint: Vec::new(),
+        client: String::new(),
+        credential: None,
+        backoff: None,
+        order_key: None,
+        priority: 0,
+        trace_id: None,
+        accepted_at: at(0),
+        expires_at: at(1_000_000),
+        retain: Duration::from_secs(24 * 3600),
+        is_reported: false,
+    }
+}
+
+fn claim(queue: &dyn OperationQueue, now: u64, lease: u64) -> Option<Claimed> {
+    let lane = Lane {
+        destination: LANE.to_owned(),
+        kind: "default".to_owned(),
+    };
+    let lease = Lease {
+        now: at(now),
+        until: at(now + lease),
+    };
+    wait(queue.claim(&lane, lease, 1)).unwrap().claimed.pop()
+}
+
+fn settle(queue: &dyn OperationQueue, claim: ClaimId, result: ClaimResult) -> bool {
+    let settlement = Settlement {
+        now: at(1),
+        result,
+        counters: Counters::default(),
+        attempts: Vec::new(),
+    };
+    wait(queue.settle(claim, settlement)).unwrap().is_some()
+}
+
+/// A lock is a claim of one operation.
+fn second_claim(case: &Value) {
+    let queue = queue();
+    let heartbeat_age = case["given"]["heartbeat_age_s"].as_u64().unwrap();
+    assert!(claim(&*queue, 0, 300).is_some());
+    let acquired = claim(&*queue, heartbeat_age, 300).is_some();
+    assert_eq!(json!(acquired), case["expect"]["acquired"]);
+}
+
+fn release_by_another(case: &Value) {
+    let queue = queue();
+    let held = claim(&*queue, 0, 300).unwrap().claim;
+    let other = ClaimId {
+        fence: held.fence + 1,
+        ..held
+    };
+    assert!(!settle(&*queue, other, ClaimResult::Released));
+    let operation = wait(queue.get("op_1")).unwrap().unwrap();
+    let is_held = operation.state == OperationState::Running;
+    assert_eq!(json!(is_held), case["expect"]["still_held"]);
+}
+
+/// A key is known as long as its operation is stored: `retain` after its end.
+fn forgotten_key(case: &Value) {
+    let queue = queue();
+    let claimed = claim(&*queue, 1, 300).unwrap().claim;
+    assert!(settle(&*queue, claimed, ClaimResult::Completed(None)));
+    let end = at(1) + new_operation().retain;
+    let is_known = |now| {
+        wait(queue.sweep(now, 10)).unwrap();
+        matches!(
+            wait(queue.insert(new_operation())).unwrap(),
+            Inserted::Same(_)
+        )
+    };
+    assert!(is_known(at(0) + new_operation().retain));
+    assert_eq!(
+        json!(!is_known(end + Duration::from_millis(1))),
+        case["expect"]["expired"]
+    );
+}
+
 fn changed_payload(case: &Value) {
     let merged = Operation::restore(OperationState::Conflict, 0)
         .apply(OperationEvent::Merge)
@@ -123,7 +234,39 @@ fn changed_payload(case: &Value) {
     );
 }
 
+fn reconciled(case: &Value) {
+    let (given, expect) = (&case["given"], &case["expect"]);
+    let decided = MergeRule::Ours.decide(&conflict(given));
+    let expected = match (expect["resolved"] == true, expect["action"].as_str()) {
+        (true, None) => MergeDecision::Complete,
+        (true, Some("retry")) => MergeDecision::Resend,
+        _ => MergeDecision::Person,
+    };
+    assert_eq!(decided, expected, "{case}");
+}
+
+fn conflict(given: &Value) -> Conflict<'static> {
+    Conflict {
+        method: match given["op"].as_str().unwrap() {
+            "CREATE" => "POST",
+            "UPDATE" => "PUT",
+            _ => "DELETE",
+        },
+        base: None,
+        ours: b"{\"id\":1}",
+        theirs: match given["server"].as_u64() {
+            Some(404) => Theirs::Gone,
+            Some(_) => Theirs::Document(b"{\"id\":2}"),
+            None => Theirs::Document(b"{\"id\":1}"),
+        },
+        has_version: true,
+    }
+}
+
+/// Nothing is sent, under any rule.
 fn done_not_resent(case: &Value) {
+    let decided = MergeRule::None.decide(&conflict(&case["given"]));
+    assert_eq!(decided, MergeDecision::Complete);
     let moved = Operation::restore(OperationState::Conflict, 0)
         .apply(OperationEvent::Reconcile)
         .unwrap();
