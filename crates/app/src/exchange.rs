@@ -101,21 +101,21 @@ impl Exchange {
         self.upstream.forget_untrusted();
     }
 
-    /// Makes one attempt under `permit` with the request that `make` builds, and judges its result.
+    /// Makes the permitted `attempt` with the request that `make` builds, and judges its result.
     /// `make` may be called a second time, for a resend on a fresh connection.
     pub async fn attempt<P: Fn(&str) -> Option<String>>(
         &self,
-        permit: &Attempt,
+        attempt: &Attempt,
         target: Target<'_, P>,
         make: impl FnMut() -> (Request<RequestBody>, ReplayableBody),
     ) -> AttemptResult<SendResult> {
         let (worker, destination) = (target.worker, target.destination);
         let sending = self
             .upstream
-            .send(worker, permit, destination, &self.timeouts, make);
+            .send(worker, attempt, destination, &self.timeouts, make);
         let answered = match sending.await {
-            Ok(response) => self.judge(permit, &target, response).await,
-            Err(error) => judge_error(permit, error),
+            Ok(response) => self.judge(attempt, &target, response).await,
+            Err(error) => judge_error(attempt, error),
         };
         if let Some(outcome) = &answered.outcome {
             target.metrics.attempt(answered.verdict, outcome.latency);
@@ -127,11 +127,11 @@ impl Exchange {
     /// than the head, and the connection is free while the next attempt waits.
     async fn judge<P: Fn(&str) -> Option<String>>(
         &self,
-        permit: &Attempt,
+        attempt: &Attempt,
         target: &Target<'_, P>,
         mut response: Response<UpstreamBody>,
     ) -> AttemptResult<SendResult> {
-        let (latency, wall) = (permit.elapsed(), self.clock.wall());
+        let (latency, wall) = (attempt.elapsed(), self.clock.wall());
         let status = response.status();
         let is_read = is_worth_reading(&response);
         let headers = std::mem::take(response.headers_mut());
@@ -157,10 +157,10 @@ impl Exchange {
 }
 
 /// Judges an attempt without a response.
-fn judge_error(permit: &Attempt, error: SendError) -> AttemptResult<SendResult> {
+fn judge_error(attempt: &Attempt, error: SendError) -> AttemptResult<SendResult> {
     match error.kind {
         SendErrorKind::Failed { failure, phase } => {
-            let outcome = Outcome::failure(failure, phase, permit.elapsed());
+            let outcome = Outcome::failure(failure, phase, attempt.elapsed());
             AttemptResult {
                 text: error.message.clone(),
                 ..AttemptResult::new(Err(error), outcome)
@@ -172,7 +172,7 @@ fn judge_error(permit: &Attempt, error: SendError) -> AttemptResult<SendResult> 
         // The server has received some of it, so the permit is used up; it says nothing about the
         // server.
         SendErrorKind::RequestBody => {
-            let outcome = Outcome::failure(Failure::Reset, Phase::Sending, permit.elapsed());
+            let outcome = Outcome::failure(Failure::Reset, Phase::Sending, attempt.elapsed());
             AttemptResult::judged(Err(error), outcome, None)
         }
     }

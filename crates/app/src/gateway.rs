@@ -24,7 +24,7 @@ mod operation;
 mod request;
 mod response;
 mod routes;
-mod state;
+mod shared;
 mod trails;
 mod worker;
 

@@ -21,9 +21,9 @@ use super::worker::Worker;
 use crate::exchange::{ReplayableBody, RequestBody, SendResult, Target, path};
 use crate::state::UpstreamEndpoint;
 
-/// What an attempt at an endpoint came to.
+/// What an attempt at an endpoint came to, and at which.
 #[derive(Debug)]
-pub(super) struct EndpointResult {
+pub(super) struct EndpointResponse {
     pub(super) endpoint: Arc<Endpoint<UpstreamEndpoint>>,
     /// `None`: nothing was sent, because the path is too long behind the endpoint's own.
     pub(super) result: Option<SendResult>,
@@ -42,13 +42,13 @@ pub(super) async fn handle(
     serving: &Serving,
     request: Request<Incoming>,
 ) -> Response<ServedBody> {
-    let routes = worker.state.routes();
+    let routes = worker.shared.routes();
     let responder = Responder::new(worker, &request);
-    let source = worker.state.guard().origins.source(&request);
+    let source = worker.shared.guard().origins.source(&request);
     let (head, body) = request.into_parts();
     let is_coming = !head.headers.contains_key(header::EXPECT);
     let request = Request::from_parts(head, ());
-    let mut response = match parse(&worker.state, &routes, serving, &source, request) {
+    let mut response = match parse(&worker.shared, &routes, serving, &source, request) {
         Ok(Parsed::Request(mut request)) => match request.operation_of.take() {
             Some(client) => {
                 // Rare, so it need not make every request larger.
@@ -73,7 +73,7 @@ pub(super) async fn handle(
             responder.refuse(&error)
         }
     };
-    let guard = worker.state.guard();
+    let guard = worker.shared.guard();
     guard.origins.apply(&source, response.headers_mut());
     response
 }
@@ -102,8 +102,8 @@ async fn call(
         }
         None => call,
     };
-    let run = call.run(async |permit, endpoint| {
-        attempt(worker, routes, &request, &body.body, permit, endpoint).await
+    let run = call.run(async |attempt, endpoint| {
+        send_to_endpoint(worker, routes, &request, &body.body, attempt, endpoint).await
     });
     let ended = {
         let mut run = pin!(run);
@@ -129,18 +129,18 @@ async fn call(
 }
 
 /// Makes one attempt at one endpoint.
-async fn attempt(
+async fn send_to_endpoint(
     worker: &Worker,
     routes: &Routes,
     request: &ParsedRequest,
     body: &ReplayableBody,
-    permit: Attempt,
+    attempt: Attempt,
     endpoint: Arc<Endpoint<UpstreamEndpoint>>,
-) -> AttemptResult<EndpointResult> {
+) -> AttemptResult<EndpointResponse> {
     let upstream = endpoint.data();
     let Some(path) = path::join(&upstream.base, &request.rest) else {
         let result = None;
-        return AttemptResult::unsent(EndpointResult { endpoint, result });
+        return AttemptResult::unsent(EndpointResponse { endpoint, result });
     };
     let uri = Uri::from(path);
     let target = Target {
@@ -159,8 +159,8 @@ async fn attempt(
             body.clone(),
         )
     };
-    let answered = routes.exchange().attempt(&permit, target, make).await;
-    let answered = answered.map(|result| EndpointResult {
+    let answered = routes.exchange().attempt(&attempt, target, make).await;
+    let answered = answered.map(|result| EndpointResponse {
         endpoint: Arc::clone(&endpoint),
         result: Some(result),
     });

@@ -11,7 +11,7 @@ use tokio::runtime;
 use tokio::sync::{mpsc, watch};
 
 use super::routes::Routes;
-use super::state::GatewayState;
+use super::shared::SharedGateway;
 use super::trails::RequestTrails;
 use super::worker::Worker;
 use crate::state::State;
@@ -20,7 +20,7 @@ use crate::state::State;
 #[derive(Debug)]
 pub struct Gateway {
     address: SocketAddr,
-    state: Arc<GatewayState>,
+    shared: Arc<SharedGateway>,
     drain: watch::Sender<bool>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -59,14 +59,14 @@ impl Gateway {
         let listener = TcpListener::bind(address).map_err(listen)?;
         listener.set_nonblocking(true).map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
-        let state = Arc::new(GatewayState::new(state, address));
+        let shared = Arc::new(SharedGateway::new(state, address));
         let (drain, draining) = watch::channel(false);
         let mut threads = Vec::new();
         let mut workers = Vec::new();
-        for number in 0..state.state.core().workers() {
+        for number in 0..shared.state.core().workers() {
             let (connections, coming) = mpsc::channel(MAX_PENDING);
             let open = Arc::new(AtomicUsize::new(0));
-            let worker = Worker::new(Arc::clone(&state), number, Arc::clone(&open));
+            let worker = Worker::new(Arc::clone(&shared), number, Arc::clone(&open));
             let draining = draining.clone();
             let name = format!("worker-{number}");
             threads.push(spawn(name, async move {
@@ -80,7 +80,7 @@ impl Gateway {
         )?);
         Ok(Self {
             address,
-            state,
+            shared,
             drain,
             threads,
         })
@@ -93,22 +93,22 @@ impl Gateway {
 
     /// Serves what is configured since the last reload of the state.
     pub fn reload(&self) {
-        self.state.reload(self.address);
+        self.shared.reload(self.address);
     }
 
     /// The routes as of now.
     pub fn routes(&self) -> Arc<Routes> {
-        self.state.routes()
+        self.shared.routes()
     }
 
     /// Decision trails of the last requests.
     pub fn trails(&self) -> &Arc<RequestTrails> {
-        self.state.trails()
+        self.shared.trails()
     }
 
     /// Takes no more connections and no more requests; those in flight go on.
     pub fn drain(&self) {
-        self.state.start_draining();
+        self.shared.start_draining();
         self.drain.send_replace(true);
     }
 

@@ -13,7 +13,7 @@ use super::error::GatewayError;
 use super::headers;
 use super::operation::{self, OperationLookup};
 use super::routes::{Route, Routes};
-use super::state::GatewayState;
+use super::shared::SharedGateway;
 use crate::exchange::{declared_length, path};
 
 /// A request for a pool, without its body.
@@ -41,7 +41,7 @@ pub(super) enum Parsed {
 
 /// Reads the head of a request that comes from `source`, and checks that it may be served.
 pub(super) fn parse(
-    state: &GatewayState,
+    shared: &SharedGateway,
     routes: &Routes,
     serving: &Serving,
     source: &Source,
@@ -50,11 +50,11 @@ pub(super) fn parse(
     if serving.has_conflicting_framing() {
         return Err(GatewayError::BadRequest);
     }
-    state.guard().check(&request, source)?;
+    shared.guard().check(&request, source)?;
     if is_preflight(&request) {
         return Ok(Parsed::Preflight(preflight_headers(request.headers())));
     }
-    if state.is_draining() {
+    if shared.is_draining() {
         return Err(GatewayError::Draining);
     }
     let (head, ()) = request.into_parts();
@@ -62,14 +62,14 @@ pub(super) fn parse(
     if let Some(id) = path.strip_prefix(operation::PREFIX) {
         let lookup = OperationLookup {
             id: id.into(),
-            client: state.guard().client(&head.headers),
+            client: shared.guard().client(&head.headers),
         };
         return Ok(Parsed::Operation(head.method, lookup));
     }
     let split = path::split(path).ok_or_else(|| no_route(routes))?;
     let route = routes.route(split.pool).ok_or_else(|| no_route(routes))?;
     let max_wait = max_wait(&head.headers)?;
-    if state.has_passed(&head.headers) {
+    if shared.has_passed(&head.headers) {
         return Err(GatewayError::LoopDetected);
     }
     if let (Some(most), Some(length)) = (routes.bounds().most, declared_length(&head.headers))
@@ -79,7 +79,7 @@ pub(super) fn parse(
     }
     let rest = split.rest.into();
     let operation_of =
-        operation::is_wanted(&head.headers).then(|| state.guard().client(&head.headers));
+        operation::is_wanted(&head.headers).then(|| shared.guard().client(&head.headers));
     let mut headers = head.headers;
     let key = headers.get("idempotency-key");
     let kind = ItemKind {
@@ -89,7 +89,7 @@ pub(super) fn parse(
         ..ItemKind::of(head.method.as_str())
     };
     headers::clean_request(&mut headers);
-    headers.append(header::VIA, state.via().clone());
+    headers.append(header::VIA, shared.via().clone());
     Ok(Parsed::Request(ParsedRequest {
         route: Arc::clone(route),
         method: head.method,

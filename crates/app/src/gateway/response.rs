@@ -16,7 +16,7 @@ use tidegate::{CallError, CallResult, RefusalReason};
 
 use super::body::ServedBody;
 use super::error::GatewayError;
-use super::handle::EndpointResult;
+use super::handle::EndpointResponse;
 use super::headers;
 use super::routes::Route;
 use super::trails::{RequestId, RequestTrail};
@@ -48,7 +48,7 @@ struct CallSummary {
 
 /// The error of a call that ended without a response to pass on.
 fn call_error(
-    last: Option<&EndpointResult>,
+    last: Option<&EndpointResponse>,
     reason: Option<TerminalReason>,
     body: &ReplayableBody,
     trail: &Trail,
@@ -92,7 +92,7 @@ pub(super) fn refuse_unparsed(worker: &Worker, status: StatusCode, replaced: &[u
         }
         _ => GatewayError::BadRequest,
     };
-    worker.state.no_route().request(error.outcome());
+    worker.shared.no_route().request(error.outcome());
     let id = worker.new_request_id();
     let mut response = error.response(id);
     let headers = response.headers_mut();
@@ -171,7 +171,7 @@ impl<'a> Responder<'a> {
             worker,
             id: worker.new_request_id(),
             method: request.method().clone(),
-            started: worker.state.state.limiter().clock().now(),
+            started: worker.shared.state.limiter().clock().now(),
             trace_id: trace_id(request.headers()),
             sent: AtomicU32::new(0),
             route: None,
@@ -187,7 +187,7 @@ impl<'a> Responder<'a> {
         let CallDecision::Scheduled { delay, reason, .. } = &step.decision else {
             return;
         };
-        let log = self.worker.state.state.log();
+        let log = self.worker.shared.state.log();
         if !log.has(Level::INFO) {
             return;
         }
@@ -205,7 +205,7 @@ impl<'a> Responder<'a> {
     /// Responds with what the call came to: the upstream's response, or an error.
     pub(super) fn respond(
         mut self,
-        ended: Result<CallResult<EndpointResult>, CallError<EndpointResult>>,
+        ended: Result<CallResult<EndpointResponse>, CallError<EndpointResponse>>,
         body: &ReplayableBody,
     ) -> Response<ServedBody> {
         let (last, reason, summary, in_flight) = match ended {
@@ -224,7 +224,7 @@ impl<'a> Responder<'a> {
             }) => (last, Some(reason), CallSummary { sent, trail }, in_flight),
         };
         match last {
-            Some(EndpointResult {
+            Some(EndpointResponse {
                 endpoint,
                 result: Some(Ok(response)),
             }) => {
@@ -305,7 +305,7 @@ impl<'a> Responder<'a> {
     }
 
     fn now(&self) -> Timestamp {
-        self.worker.state.state.limiter().clock().now()
+        self.worker.shared.state.limiter().clock().now()
     }
 
     fn count(
@@ -315,10 +315,10 @@ impl<'a> Responder<'a> {
         outcome: RequestOutcome,
         summary: &CallSummary,
     ) {
-        let state = &self.worker.state.state;
+        let state = &self.worker.shared.state;
         match route {
             Some(route) => route.metrics.request(outcome),
-            None => self.worker.state.no_route().request(outcome),
+            None => self.worker.shared.no_route().request(outcome),
         }
         let succeeded = outcome == RequestOutcome::Success;
         state
@@ -367,7 +367,7 @@ impl<'a> Responder<'a> {
             sent: summary.sent,
             decisions: summary.trail,
         };
-        self.worker.state.trails().record(trail);
+        self.worker.shared.trails().record(trail);
     }
 }
 

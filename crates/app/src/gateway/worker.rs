@@ -17,7 +17,7 @@ use super::connection::{ClientConnection, ConnectionState, MarkedBody};
 use super::handle::handle;
 use super::listen::drain_begins;
 use super::response;
-use super::state::GatewayState;
+use super::shared::SharedGateway;
 use super::trails::RequestId;
 use crate::stall::WriteTimeout;
 use crate::state::State;
@@ -25,27 +25,27 @@ use crate::state::State;
 /// One thread with its own runtime and connections.
 #[derive(Debug)]
 pub(super) struct Worker {
-    pub(super) state: Arc<GatewayState>,
+    pub(super) shared: Arc<SharedGateway>,
     pub(super) number: usize,
     /// Open connections of clients. The listener gives a new one to the worker with the fewest.
     open: Arc<AtomicUsize>,
 }
 
 impl Worker {
-    pub(super) fn new(state: Arc<GatewayState>, number: usize, open: Arc<AtomicUsize>) -> Self {
+    pub(super) fn new(shared: Arc<SharedGateway>, number: usize, open: Arc<AtomicUsize>) -> Self {
         Self {
-            state,
+            shared,
             number,
             open,
         }
     }
 
     pub(super) fn state(&self) -> &Arc<State> {
-        &self.state.state
+        &self.shared.state
     }
 
     pub(super) fn new_request_id(&self) -> RequestId {
-        self.state.trails().new_id(self.number)
+        self.shared.trails().new_id(self.number)
     }
 
     /// Serves connections until the listener stops and all of them are closed.
@@ -80,7 +80,7 @@ impl Worker {
                 Ok::<_, Infallible>(response.map(|body| MarkedBody::new(body, serving)))
             }
         });
-        let idle = self.state.routes().exchange().timeouts().idle;
+        let idle = self.shared.routes().exchange().timeouts().idle;
         let worker = Arc::clone(&self);
         let stream = ClientConnection::new(
             WriteTimeout::new(stream, idle),
@@ -104,7 +104,7 @@ impl Worker {
     async fn sweep(self: Arc<Self>) {
         loop {
             tokio::time::sleep(SWEEP_INTERVAL).await;
-            self.state.routes().exchange().close_idle(self.number);
+            self.shared.routes().exchange().close_idle(self.number);
         }
     }
 }

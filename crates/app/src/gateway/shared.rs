@@ -1,4 +1,4 @@
-//! What all workers share: routes, trails, the guard, and whether the gateway is draining.
+//! What all workers of the gateway share: routes, trails, the guard, and whether the gateway is draining.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::state::State;
 
 /// What all workers share.
 #[derive(Debug)]
-pub(super) struct GatewayState {
+pub(super) struct SharedGateway {
     pub(super) state: Arc<State>,
     routes: ArcSwap<Routes>,
     trails: Arc<RequestTrails>,
@@ -25,7 +25,7 @@ pub(super) struct GatewayState {
     no_route: Arc<RouteMetrics>,
 }
 
-impl GatewayState {
+impl SharedGateway {
     pub(super) fn new(state: Arc<State>, address: SocketAddr) -> Self {
         let core = state.core();
         let routes = Routes::new(state.configuration(), core.metrics());
