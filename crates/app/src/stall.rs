@@ -73,7 +73,12 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<T> {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.inner).poll_write_vectored(context, slices);
+        let inner = Pin::new(&mut self.inner);
+        let mut copied = [0; MAX_COPIED];
+        let written = match copy(slices, &mut copied) {
+            Some(bytes) => inner.poll_write(context, bytes),
+            None => inner.poll_write_vectored(context, slices),
+        };
         self.watch(written, context)
     }
 
@@ -90,6 +95,21 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<T> {
         let shut = Pin::new(&mut self.inner).poll_shutdown(context);
         self.watch(shut, context)
     }
+}
+
+/// A head with a short body. To copy it takes less time than a vectored write takes more than one of
+/// a single buffer.
+const MAX_COPIED: usize = 1024;
+
+/// Copies all bytes to one buffer; `None` if they do not fit.
+fn copy<'a>(slices: &[IoSlice<'_>], buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+    let mut length = 0;
+    for slice in slices {
+        let end = length + slice.len();
+        buffer.get_mut(length..end)?.copy_from_slice(slice);
+        length = end;
+    }
+    Some(&buffer[..length])
 }
 
 #[cfg(test)]
