@@ -18,6 +18,7 @@ mod error;
 mod framing;
 mod guard;
 mod handle;
+mod head_timer;
 mod headers;
 mod listen;
 mod operation;
@@ -26,6 +27,7 @@ mod response;
 mod routes;
 mod shared;
 mod trails;
+mod when_woken;
 mod worker;
 
 pub use body::ServedBody;

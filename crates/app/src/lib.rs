@@ -20,4 +20,5 @@ pub mod server;
 pub mod settings;
 mod stall;
 pub mod state;
+mod timer;
 mod upstream;

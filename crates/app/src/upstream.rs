@@ -16,7 +16,6 @@ mod destination;
 mod error;
 mod request_body;
 mod response_body;
-mod timer;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -39,7 +38,8 @@ use connect::{Connection, Connector, for_http2};
 use destination::Destinations;
 use request_body::Progress;
 use response_body::BorrowedConnection;
-use timer::ResponseTimer;
+
+use crate::timer::ReusableTimer;
 
 /// Timeouts of one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,7 +171,7 @@ async fn send_on(
         }
         Connection::Http2(sender) => {
             let sending = sender.try_send_request(for_http2(request));
-            ResponseTimer::default().wait_for(sending, deadline).await
+            ReusableTimer::default().wait_for(sending, deadline).await
         }
     };
     match response {

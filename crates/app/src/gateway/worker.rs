@@ -15,10 +15,12 @@ use tokio::sync::{mpsc, watch};
 
 use super::connection::{ClientConnection, ConnectionState, MarkedBody};
 use super::handle::handle;
+use super::head_timer::HeadTimer;
 use super::listen::drain_begins;
 use super::response;
 use super::shared::SharedGateway;
 use super::trails::RequestId;
+use super::when_woken::WhenWoken;
 use crate::stall::WriteTimeout;
 use crate::state::State;
 
@@ -90,11 +92,20 @@ impl Worker {
         let builder = builder(idle);
         let connection = builder.serve_connection(TokioIo::new(stream), service);
         let mut connection = std::pin::pin!(connection);
+        let stop = WhenWoken::new(async {
+            tokio::select! {
+                () = drain_begins(&mut drain) => StopReason::Draining,
+                () = silence(&connection_state, idle) => StopReason::Silent,
+            }
+        });
         // An error ends the connection, and concerns only its client.
-        tokio::select! {
+        let stopped = tokio::select! {
+            biased;
             _ = connection.as_mut() => return,
-            () = drain_begins(&mut drain) => {}
-            () = silence(&connection_state, idle) => return,
+            reason = stop => reason,
+        };
+        if stopped == StopReason::Silent {
+            return;
         }
         connection.as_mut().graceful_shutdown();
         _ = connection.await;
@@ -107,6 +118,15 @@ impl Worker {
             self.shared.routes().exchange().close_idle(self.number);
         }
     }
+}
+
+/// Why a connection takes no more requests.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum StopReason {
+    /// The gateway is draining.
+    Draining,
+    /// It was open for too long without a single request.
+    Silent,
 }
 
 /// Waits until a connection was open for `idle` without a single request. hyper's timeout for heads
@@ -127,7 +147,7 @@ fn builder(idle: Duration) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()
-        .timer(TokioTimer::new())
+        .timer(HeadTimer::default())
         .header_read_timeout(idle)
         .max_buf_size(MAX_BUFFERED);
     builder

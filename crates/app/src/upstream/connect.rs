@@ -23,9 +23,9 @@ use super::address::Addresses;
 use super::destination::{Destination, DialledHost};
 use super::error::SendError;
 use super::request_body::RequestBody;
-use super::timer::ResponseTimer;
 use crate::redact::Text;
 use crate::stall::WriteTimeout;
+use crate::timer::ReusableTimer;
 
 /// Makes connections.
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ pub(super) enum Connection {
 pub(super) struct Http1Connection {
     pub(super) sender: http1::SendRequest<RequestBody>,
     /// The timer of all its requests, one after the other.
-    pub(super) timer: ResponseTimer,
+    pub(super) timer: ReusableTimer,
     /// Set when a byte arrives. Cleared by the sender of a request, to learn whether any byte of
     /// its response came.
     pub(super) has_received: Arc<AtomicBool>,
@@ -206,7 +206,7 @@ where
     tokio::spawn(connection);
     Ok(Connection::Http1(Http1Connection {
         sender,
-        timer: ResponseTimer::default(),
+        timer: ReusableTimer::default(),
         has_received,
     }))
 }

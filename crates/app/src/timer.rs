@@ -1,7 +1,7 @@
-//! The timeout of a response's head.
+//! A timer that is used for one wait after the other.
 //!
 //! To register a timer for every request and to cancel it again costs as much as a gate's decision,
-//! and nearly none of them fires. So a connection keeps one timer from request to request. It is
+//! and nearly none of them fires. So a connection has one timer for all its requests. It is
 //! registered when there is none, and only when it fires is it compared with the deadline of the
 //! present request.
 
@@ -11,14 +11,15 @@ use std::task::{Context, Poll, ready};
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// A timer that is kept from one wait to the next.
+/// A timer for waits that follow each other. One whose deadline is before that of an earlier wait may
+/// end late.
 #[derive(Debug, Default)]
-pub(super) struct ResponseTimer(Option<Pin<Box<Sleep>>>);
+pub(crate) struct ReusableTimer(Option<Pin<Box<Sleep>>>);
 
-impl ResponseTimer {
+impl ReusableTimer {
     /// Waits for `work` until the time that `ends` says; that may move on while it is waited for.
     /// `None` if it took longer.
-    pub(super) async fn wait_for<F: Future>(
+    pub(crate) async fn wait_for<F: Future>(
         &mut self,
         work: F,
         ends: impl Fn() -> Instant,
@@ -33,7 +34,12 @@ impl ResponseTimer {
         .await
     }
 
-    fn poll_end(&mut self, ends: impl Fn() -> Instant, context: &mut Context<'_>) -> Poll<()> {
+    /// Ready at the time that `ends` says.
+    pub(crate) fn poll_end(
+        &mut self,
+        ends: impl Fn() -> Instant,
+        context: &mut Context<'_>,
+    ) -> Poll<()> {
         let sleep = self.0.get_or_insert_with(|| Box::pin(sleep_until(ends())));
         loop {
             ready!(sleep.as_mut().poll(context));
@@ -65,7 +71,7 @@ mod tests {
     #[test]
     fn each_wait_has_its_own_deadline_on_one_timer() {
         run(async {
-            let mut timer = ResponseTimer::default();
+            let mut timer = ReusableTimer::default();
             for seconds in [3, 5, 1] {
                 let end = Instant::now() + Duration::from_secs(seconds);
                 assert_eq!(timer.wait_for(ready(seconds), || end).await, Some(seconds));
@@ -92,7 +98,7 @@ mod tests {
                 }
             };
             assert_eq!(
-                ResponseTimer::default()
+                ReusableTimer::default()
                     .wait_for(pending::<()>(), ends)
                     .await,
                 None
