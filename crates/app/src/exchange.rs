@@ -190,12 +190,18 @@ fn is_worth_reading(response: &Response<UpstreamBody>) -> bool {
     if status.is_client_error() || status.is_server_error() {
         return !content_type.starts_with(b"text/event-stream");
     }
-    let is_json = || {
-        let mut words = content_type.windows(4);
-        words.any(|word| word.eq_ignore_ascii_case(b"json"))
+    let is_short = || {
+        let length = declared_length(response.headers());
+        length.is_some_and(|length| length <= MAX_READ as u64)
     };
-    let length = declared_length(response.headers());
-    status.is_success() && is_json() && length.is_some_and(|length| length <= MAX_READ as u64)
+    status.is_success() && names_json(content_type) && is_short()
+}
+
+fn names_json(content_type: &[u8]) -> bool {
+    memchr::memchr2_iter(b'j', b'J', content_type).any(|start| {
+        let word = content_type.get(start..start + 4);
+        word.is_some_and(|word| word.eq_ignore_ascii_case(b"json"))
+    })
 }
 
 /// The length that a message's head declares for its body.

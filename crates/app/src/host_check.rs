@@ -17,6 +17,8 @@ pub(crate) struct AcceptedHosts {
     address: SocketAddr,
     /// Further names, from the settings.
     hosts: Vec<String>,
+    /// What most requests say, so that it need not be parsed each time.
+    usual: [String; 2],
 }
 
 impl AcceptedHosts {
@@ -24,6 +26,7 @@ impl AcceptedHosts {
         Self {
             address,
             hosts: settings.server.hosts.clone(),
+            usual: [address.to_string(), format!("localhost:{}", address.port())],
         }
     }
 
@@ -33,6 +36,7 @@ impl AcceptedHosts {
         match (hosts.next(), hosts.next()) {
             // HTTP/1.0 has no `Host`, and no browser speaks it.
             (None, _) => true,
+            (Some(host), None) if self.usual.iter().any(|usual| host == usual) => true,
             (Some(host), None) => {
                 let authority = Authority::try_from(host.as_bytes());
                 authority.is_ok_and(|authority| self.accepts(&authority))

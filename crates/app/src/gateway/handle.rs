@@ -18,15 +18,16 @@ use super::request::{Parsed, ParsedRequest, parse};
 use super::response::Responder;
 use super::routes::Routes;
 use super::worker::Worker;
-use crate::exchange::{ReplayableBody, RequestBody, SendResult, Target, path};
+use crate::exchange::{ReplayableBody, RequestBody, SendError, Target, UpstreamBody, path};
 use crate::state::UpstreamEndpoint;
 
-/// What an attempt at an endpoint came to, and at which.
+/// What an attempt at an endpoint came to, and at which. The response is boxed, because it passes
+/// through many functions.
 #[derive(Debug)]
 pub(super) struct EndpointResponse {
     pub(super) endpoint: Arc<Endpoint<UpstreamEndpoint>>,
     /// `None`: nothing was sent, because the path is too long behind the endpoint's own.
-    pub(super) result: Option<SendResult>,
+    pub(super) result: Option<Result<Box<Response<UpstreamBody>>, SendError>>,
 }
 
 /// The body of a request, as it arrives.
@@ -40,15 +41,15 @@ struct ArrivingBody {
 pub(super) async fn handle(
     worker: &Worker,
     serving: &Serving,
-    request: Request<Incoming>,
+    mut request: Request<Incoming>,
 ) -> Response<ServedBody> {
     let routes = worker.shared.routes();
     let responder = Responder::new(worker, &request);
     let source = worker.shared.guard().origins.source(&request);
-    let (head, body) = request.into_parts();
-    let is_coming = !head.headers.contains_key(header::EXPECT);
-    let request = Request::from_parts(head, ());
-    let mut response = match parse(&worker.shared, &routes, serving, &source, request) {
+    let is_coming = !request.headers().contains_key(header::EXPECT);
+    let parsed = parse(&worker.shared, &routes, serving, &source, &mut request);
+    let body = request.into_body();
+    let mut response = match parsed {
         Ok(Parsed::Request(mut request)) => match request.operation_of.take() {
             Some(client) => {
                 // Rare, so it need not make every request larger.
@@ -162,7 +163,7 @@ async fn send_to_endpoint(
     let answered = routes.exchange().attempt(&attempt, target, make).await;
     let answered = answered.map(|result| EndpointResponse {
         endpoint: Arc::clone(&endpoint),
-        result: Some(result),
+        result: Some(result.map(Box::new)),
     });
     if body.is_resendable() {
         answered

@@ -12,11 +12,8 @@ pub(super) fn clean_request(headers: &mut HeaderMap) {
         .get(header::TE)
         .is_some_and(|value| names(value).any(|name| name.eq_ignore_ascii_case("trailers")));
     clean(headers, |name| {
-        is_of_connection(name) || is_not_callers(name)
+        is_for_gateway(name) || is_of_connection(name) || is_not_callers(name)
     });
-    headers.remove(header::HOST);
-    // The body is asked for when there is a permit for it, and sent without asking again.
-    headers.remove(header::EXPECT);
     if wants_trailers {
         headers.insert(header::TE, HeaderValue::from_static("trailers"));
     }
@@ -43,6 +40,8 @@ fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
     let named = values
         .iter()
         .flat_map(names)
+        // What most servers send, and dropped in any case.
+        .filter(|name| !name.eq_ignore_ascii_case("keep-alive"))
         .filter_map(|name| name.parse().ok());
     named.filter(|name| !KEPT.contains(name)).collect()
 }
@@ -62,6 +61,12 @@ fn names(value: &HeaderValue) -> impl Iterator<Item = &str> {
     text.split(',')
         .map(str::trim)
         .filter(|name| !name.is_empty())
+}
+
+/// Says which server is meant, or asks it whether to send the body. The body is asked for when there
+/// is a permit for it, and sent without asking again.
+fn is_for_gateway(name: &HeaderName) -> bool {
+    name == header::HOST || name == header::EXPECT
 }
 
 /// About one connection, and not about the message.

@@ -1,5 +1,6 @@
 //! Reads the head of a request: which pool it is for, and what is sent to the endpoint.
 
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,60 +40,61 @@ pub(super) enum Parsed {
     Preflight(HeaderMap),
 }
 
-/// Reads the head of a request that comes from `source`, and checks that it may be served.
-pub(super) fn parse(
+/// Reads the head of a request that comes from `source`, and checks that it may be served. Takes its
+/// headers.
+pub(super) fn parse<B>(
     shared: &SharedGateway,
     routes: &Routes,
     serving: &Serving,
     source: &Source,
-    request: Request<()>,
+    request: &mut Request<B>,
 ) -> Result<Parsed, GatewayError> {
     if serving.has_conflicting_framing() {
         return Err(GatewayError::BadRequest);
     }
-    shared.guard().check(&request, source)?;
-    if is_preflight(&request) {
+    shared.guard().check(request, source)?;
+    if is_preflight(request) {
         return Ok(Parsed::Preflight(preflight_headers(request.headers())));
     }
     if shared.is_draining() {
         return Err(GatewayError::Draining);
     }
-    let (head, ()) = request.into_parts();
-    let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
+    let path = request.uri().path_and_query();
+    let path = path.map_or("/", |path| path.as_str());
     if let Some(id) = path.strip_prefix(operation::PREFIX) {
         let lookup = OperationLookup {
             id: id.into(),
-            client: shared.guard().client(&head.headers),
+            client: shared.guard().client(request.headers()),
         };
-        return Ok(Parsed::Operation(head.method, lookup));
+        return Ok(Parsed::Operation(request.method().clone(), lookup));
     }
     let split = path::split(path).ok_or_else(|| no_route(routes))?;
     let route = routes.route(split.pool).ok_or_else(|| no_route(routes))?;
-    let max_wait = max_wait(&head.headers)?;
-    if shared.has_passed(&head.headers) {
+    let max_wait = max_wait(request.headers())?;
+    if shared.has_passed(request.headers()) {
         return Err(GatewayError::LoopDetected);
     }
-    if let (Some(most), Some(length)) = (routes.bounds().most, declared_length(&head.headers))
+    if let (Some(most), Some(length)) = (routes.bounds().most, declared_length(request.headers()))
         && length > most
     {
         return Err(GatewayError::BodyTooLarge);
     }
     let rest = split.rest.into();
     let operation_of =
-        operation::is_wanted(&head.headers).then(|| shared.guard().client(&head.headers));
-    let mut headers = head.headers;
-    let key = headers.get("idempotency-key");
+        operation::is_wanted(request.headers()).then(|| shared.guard().client(request.headers()));
+    let mut headers = mem::take(request.headers_mut());
+    let key = headers.get(&IDEMPOTENCY_KEY);
     let kind = ItemKind {
         has_idempotency_key: key.is_some_and(|key| !key.is_empty()),
         retry_unsafe: route.retry_unsafe,
         expires_after: Some(max_wait.unwrap_or(route.max_wait).max(MIN_WAIT)),
-        ..ItemKind::of(head.method.as_str())
+        ..ItemKind::of(request.method().as_str())
     };
     headers::clean_request(&mut headers);
     headers.append(header::VIA, shared.via().clone());
     Ok(Parsed::Request(ParsedRequest {
         route: Arc::clone(route),
-        method: head.method,
+        method: request.method().clone(),
         rest,
         headers,
         kind,
@@ -139,6 +141,7 @@ fn preferred(preference: &str) -> Option<Duration> {
 }
 
 const MAX_WAIT: HeaderName = HeaderName::from_static("tidegate-max-wait");
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 
 /// Longer than clients keep a connection open.

@@ -228,7 +228,7 @@ impl<'a> Responder<'a> {
                 endpoint,
                 result: Some(Ok(response)),
             }) => {
-                let response = response.map(|body| ServedBody::Passed(body, in_flight));
+                let response = (*response).map(|body| ServedBody::Passed(body, in_flight));
                 self.pass(response, &endpoint, reason, summary)
             }
             last => {
@@ -392,12 +392,13 @@ const CLIENT_CLOSED: StatusCode = match StatusCode::from_u16(499) {
 
 /// The trace that the client says its request belongs to.
 fn trace_id(headers: &HeaderMap) -> Option<Box<str>> {
-    let parent = headers.get("traceparent")?.to_str().ok()?;
+    let parent = headers.get(&TRACEPARENT)?.to_str().ok()?;
     let id = parent.split('-').nth(1)?;
     let is_id = id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_id.then(|| id.into())
 }
 
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const REQUEST_ID: HeaderName = HeaderName::from_static("tidegate-request-id");
 const ATTEMPTS: HeaderName = HeaderName::from_static("tidegate-attempts");
 const WAIT_MS: HeaderName = HeaderName::from_static("tidegate-wait-ms");
