@@ -56,17 +56,62 @@ fn measure(
     queue: &dyn OperationQueue,
     raw: f64,
 ) -> Result<f64, std::io::Error> {
+    let work = Work::done();
     let rate = inserts(queue, KeyKind::Id);
     let times = rate / raw;
+    let work = work.each(rate);
     writeln!(
         out,
-        "inserts by {THREADS} threads:        {rate:>8.0}/s, {times:.1} times that"
+        "inserts by {THREADS} threads:        {rate:>8.0}/s, {times:.1} times that, {work}"
     )?;
+    let work = Work::done();
     let random = inserts(queue, KeyKind::Random);
-    writeln!(out, "with random keys of clients:  {random:>8.0}/s")?;
+    let work = work.each(random);
+    writeln!(out, "with random keys of clients:  {random:>8.0}/s, {work}")?;
+    let work = Work::done();
     let deliveries = deliveries(queue);
-    writeln!(out, "claimed and settled:          {deliveries:>8.0}/s")?;
+    let work = work.each(deliveries);
+    writeln!(
+        out,
+        "claimed and settled:          {deliveries:>8.0}/s, {work}"
+    )?;
     Ok(rate)
+}
+
+/// What the process has done so far. Other than rates it hardly depends on what else the machine
+/// does. Zero where the system does not say it.
+struct Work {
+    cpu_ticks: u64,
+    written: u64,
+}
+
+impl Work {
+    fn done() -> Self {
+        let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+        let (stat, io) = (read("/proc/self/stat"), read("/proc/self/io"));
+        let fields: Vec<&str> = stat
+            .rsplit(')')
+            .next()
+            .unwrap_or_default()
+            .split(' ')
+            .collect();
+        let number =
+            |text: Option<&&str>| text.and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+        let written = io.lines().find_map(|line| line.strip_prefix("wchar: "));
+        Self {
+            cpu_ticks: number(fields.get(12)) + number(fields.get(13)),
+            written: number(written.as_ref()),
+        }
+    }
+
+    /// As text: what each of `rate` per second has taken since then.
+    fn each(&self, rate: f64) -> String {
+        let now = Self::done();
+        let count = rate * LENGTH.as_secs_f64();
+        let cpu = (now.cpu_ticks - self.cpu_ticks) as f64 * 10_000.0 / count;
+        let written = (now.written - self.written) as f64 / 1024.0 / count;
+        format!("{cpu:.0} µs of CPU and {written:.1} KiB written each")
+    }
 }
 
 /// One row per commit, with full durability, by one connection.

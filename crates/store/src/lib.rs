@@ -8,9 +8,13 @@
 //! Records hold lengths of time and no instants, next to the calendar's time at which they were
 //! written. What has passed since then is taken off when they are read again: [`age`].
 //!
-//! One secret is stored, because there is no other place for it: a refresh token that a server
-//! issued in place of the configured one ([`RotatedToken`]). A header of an endpoint is a
-//! [`Reference`] to a secret.
+//! Operations are requests that were accepted for durable delivery. They are too many to be loaded:
+//! [`Store::operations`] is a queue of them ([`operations`]).
+//!
+//! Secrets are stored where there is no other place for them: in the requests and responses of
+//! operations, and as refresh tokens that a server issued in place of configured ones
+//! ([`RotatedToken`]). With [`Keys`] they are encrypted. A header of an endpoint is a [`Reference`] to
+//! a secret.
 //!
 //! ```
 //! use policy::time::WallTime;
@@ -86,11 +90,12 @@ pub struct StoreState {
     /// Why changes are being lost: the last write failed, or the queue is full. `None` once a
     /// write has succeeded again.
     pub degraded: Option<StoreError>,
-    /// Rows that wait to be written, at most [`MAX_QUEUED`].
+    /// Changes, at most [`MAX_QUEUED`], and calls of the queue of operations that wait to be written.
     pub queued: usize,
-    /// Rows written since the start.
+    /// Changes and calls written since the start.
     pub written: u64,
-    /// Rows lost since the start: refused by a full queue, or part of a write that failed.
+    /// Changes and calls lost since the start: refused by a full queue, or part of a write that
+    /// failed. Their callers have got an error.
     pub lost: u64,
 }
 

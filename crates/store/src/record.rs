@@ -112,8 +112,8 @@ pub struct RemovedEndpoint {
     pub name: String,
 }
 
-/// A refresh token that an authorization server issued in place of the configured one. The only
-/// secret that is stored: without it nothing can be refreshed after a restart. `Debug` hides it.
+/// A refresh token that an authorization server issued in place of the configured one.
+/// Without it nothing can be refreshed after a restart. `Debug` hides it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RotatedToken {
     /// The name of the credential.
