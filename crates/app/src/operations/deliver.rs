@@ -14,7 +14,7 @@ use policy::operation::OperationState;
 use policy::outcome::{Outcome, Phase, UpstreamResponse, Verdict};
 use policy::time::{Timestamp, WallTime};
 use store::operations::{
-    AttemptRecord, ClaimResult, Claimed, Counters, Headers, Settlement, StoredConflict,
+    AttemptRecord, ClaimId, ClaimResult, Claimed, Counters, Headers, Settlement, StoredConflict,
     StoredOperation, StoredRequest, StoredResponse,
 };
 use tidegate::{AttemptResult, Refresh};
@@ -32,26 +32,47 @@ use crate::metrics::KeyMetrics;
 use crate::settings::OperationType;
 use crate::state::{AccessToken, Configuration};
 
-/// Delivers an operation under the permit that it was claimed with.
-pub(super) async fn deliver(
-    worker: &Worker,
-    source: &Source,
+/// Sends an operation under the permit that it was claimed with.
+pub(super) async fn deliver<'a>(
+    worker: &'a Worker,
+    source: &'a Source,
     admitted: Admitted<'_>,
-    claimed: Claimed,
-) {
+    claimed: &'a Claimed,
+) -> Delivered<'a> {
     let delivery = Delivery::new(worker, source, claimed);
     let mut settlement = delivery.run(admitted).await;
     let conflict = delivery.find_conflict(&mut settlement).await;
-    let Some(operation) = settle(worker, &delivery.claimed, settlement).await else {
-        return;
-    };
-    match conflict {
-        Some(conflict) if operation.state == OperationState::Conflict => {
-            let rule = delivery.operation_type().merge;
-            let request = delivery.request();
-            conflict.resolve(worker, rule, &operation, request).await;
+    Delivered {
+        delivery,
+        settlement,
+        conflict,
+    }
+}
+
+/// An operation whose claim has to be settled.
+pub(super) struct Delivered<'a> {
+    delivery: Delivery<'a>,
+    settlement: Settlement,
+    conflict: Option<FoundConflict>,
+}
+
+impl Delivered<'_> {
+    /// Stores how the claim ended, and announces it.
+    pub(super) async fn settle(self) {
+        let Delivery {
+            worker, claimed, ..
+        } = self.delivery;
+        let Some(operation) = settle(worker, claimed.claim, self.settlement).await else {
+            return;
+        };
+        match self.conflict {
+            Some(conflict) if operation.state == OperationState::Conflict => {
+                let rule = self.delivery.operation_type().merge;
+                let request = self.delivery.request();
+                conflict.resolve(worker, rule, &operation, request).await;
+            }
+            _ => worker.state.announce(&operation),
         }
-        _ => worker.state.announce(&operation),
     }
 }
 
@@ -60,7 +81,7 @@ struct Delivery<'a> {
     worker: &'a Worker,
     source: &'a Source,
     configuration: Arc<Configuration>,
-    claimed: Claimed,
+    claimed: &'a Claimed,
     credential: Option<Arc<AccessToken>>,
 }
 
@@ -80,7 +101,7 @@ enum Sent {
 }
 
 impl<'a> Delivery<'a> {
-    fn new(worker: &'a Worker, source: &'a Source, claimed: Claimed) -> Self {
+    fn new(worker: &'a Worker, source: &'a Source, claimed: &'a Claimed) -> Self {
         let configuration = worker.state.configuration();
         let credential = claimed.operation.credential.as_deref();
         let credential = credential.and_then(|name| configuration.credential(name).cloned());
@@ -490,14 +511,14 @@ struct Route {
 /// it once more.
 async fn settle(
     worker: &Worker,
-    claimed: &Claimed,
+    claim: ClaimId,
     settlement: Settlement,
 ) -> Option<StoredOperation> {
     loop {
-        let settled = worker.queue.settle(claimed.claim, settlement.clone()).await;
+        let settled = worker.queue.settle(claim, settlement.clone()).await;
         match settled {
             Ok(operation) => {
-                worker.claims.borrow_mut().remove(&claimed.claim);
+                worker.claims.borrow_mut().remove(&claim);
                 return operation;
             }
             Err(_) => tokio::time::sleep(STORE_RETRY).await,

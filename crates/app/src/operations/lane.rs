@@ -5,6 +5,7 @@
 //! next, up to the type's `concurrency`.
 
 use std::cell::Cell;
+use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -96,21 +97,38 @@ fn start_runner(worker: &Rc<Worker>, tasks: &Rc<LaneTasks>) {
     });
 }
 
-/// Delivers one operation after the other. Begins and ends with a count in `asking`.
+/// Delivers until nothing is due. Begins and ends with a count in `asking`.
 async fn deliver_all(worker: &Rc<Worker>, tasks: &LaneTasks) {
     loop {
         let source = Source::new(worker, &tasks.lane.destination);
-        let claimed = next(worker, tasks, &source).await;
-        tasks.asking.set(tasks.asking.get() - 1);
-        let Some((admitted, claimed)) = claimed else {
-            return;
-        };
-        tasks.wake();
-        deliver::deliver(worker, &source, admitted, claimed).await;
-        if worker.phase() != Phase::Running {
+        if deliver_from(worker, tasks, &source).await.is_break() {
             return;
         }
+    }
+}
+
+/// Delivers one operation after the other, for as long as the source is the one that is configured.
+async fn deliver_from(worker: &Worker, tasks: &LaneTasks, source: &Source) -> ControlFlow<()> {
+    let mut claimed = next(worker, tasks, source).await;
+    loop {
+        tasks.asking.set(tasks.asking.get() - 1);
+        let Some((admitted, operation)) = claimed else {
+            return ControlFlow::Break(());
+        };
+        tasks.wake();
+        let delivered = deliver::deliver(worker, source, admitted, &operation).await;
+        let settled = delivered.settle();
+        if worker.phase() != Phase::Running {
+            settled.await;
+            return ControlFlow::Break(());
+        }
         tasks.asking.set(tasks.asking.get() + 1);
+        if !source.is_configured(worker) {
+            settled.await;
+            return ControlFlow::Continue(());
+        }
+        // The end of one and the beginning of the next are stored in one transaction.
+        ((), claimed) = tokio::join!(settled, next(worker, tasks, source));
     }
 }
 
@@ -124,13 +142,21 @@ async fn next<'s>(
         // Only waiting is cancelled: a claim that was made has to be settled.
         let admitted = tokio::select! {
             admitted = source.admitted(worker) => admitted,
-            () = worker.draining() => return None,
+            () = worker.draining() => None,
+        };
+        let Some(admitted) = admitted else {
+            // The lane looks again.
+            tasks.expect(worker.now());
+            return None;
         };
         let Ok(mut claims) = worker.queue.claim(&tasks.lane, worker.lease(), 1).await else {
             admitted.give_back();
             tokio::time::sleep(STORE_RETRY).await;
             continue;
         };
+        for expired in &claims.expired {
+            worker.state.announce(expired);
+        }
         if let Some(at) = claims.next_at {
             tasks.expect(at);
         }

@@ -46,12 +46,26 @@ impl Source {
         }
     }
 
+    /// Is it still what the configuration says? A pool may be removed, and another one added.
+    pub(super) fn is_configured(&self, worker: &Worker) -> bool {
+        match self {
+            Self::Gate { .. } => true,
+            Self::Pool(pool) => {
+                let configuration = worker.state.configuration();
+                let configured = configuration.pool(pool.name());
+                configured.is_some_and(|configured| Arc::ptr_eq(configured, pool))
+            }
+            Self::Missing => false,
+        }
+    }
+
     /// A permit, however long that takes. A refusal costs an operation nothing: none is claimed yet.
-    pub(super) async fn admitted(&self, worker: &Worker) -> Admitted<'_> {
+    /// `None`: another source is configured now.
+    pub(super) async fn admitted(&self, worker: &Worker) -> Option<Admitted<'_>> {
         let clock = worker.state.clock();
         loop {
             let until = match self.ask(worker).await {
-                Ok(admitted) => return admitted,
+                Ok(admitted) => return Some(admitted),
                 Err(until) => until,
             };
             let now = clock.now();
@@ -59,6 +73,9 @@ impl Source {
             // A person may end a hold sooner, so no sleep is long.
             let until = until.unwrap_or(soon).clamp(now + MIN_WAIT, now + MAX_WAIT);
             clock.sleep_until(until).await;
+            if !self.is_configured(worker) {
+                return None;
+            }
         }
     }
 
