@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use store::{OpenError, Store, StoreError};
+use store::{OpenError, StoreError};
 use tidegate::{Clock, Sort};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -17,7 +17,7 @@ use crate::gateway::{Gateway, StartError};
 use crate::log::{Filter, Format, Level, Log};
 use crate::operations::OperationWorker;
 use crate::settings::{Problem, Settings};
-use crate::state::{Persister, State};
+use crate::state::{Persister, State, open_store};
 
 /// A server that runs.
 #[derive(Debug)]
@@ -261,14 +261,6 @@ impl Server {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
-}
-
-/// The store in the data folder, encrypted if there is a key.
-fn open_store(settings: &Settings) -> Result<Store, OpenError> {
-    let key = settings.storage.key.as_ref();
-    // The settings have checked it.
-    let keys = key.and_then(|key| key.expose().parse().ok());
-    Store::open_encrypted(&settings.server.data, keys.unwrap_or_default())
 }
 
 const NO_POOLS: &str = "no pool is configured, so every request is answered 404; add a section \

@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use arc_swap::ArcSwap;
 use policy::suggest::suggestion;
 use store::operations::OperationQueue;
-use store::{Store, StoreError};
+use store::{OpenError, Store, StoreError};
 use tidegate::event::{Event, EventListener};
 use tidegate::{Clock, Limiter, Timestamp};
 
@@ -45,6 +45,18 @@ use crate::settings::{PlainFiles, Settings};
 use configuration::EndpointRecords;
 use overlay::Overlay;
 use persist::Persistence;
+
+/// Opens the store in the data folder, encrypted if there is a key.
+///
+/// # Errors
+///
+/// If it cannot be used, or another process uses it.
+pub(crate) fn open_store(settings: &Settings) -> Result<Store, OpenError> {
+    let key = settings.storage.key.as_ref();
+    // The settings have checked it.
+    let keys = key.and_then(|key| key.expose().parse().ok());
+    Store::open_encrypted(&settings.server.data, keys.unwrap_or_default())
+}
 
 /// What survives restarts.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use policy::setting;
 
 use crate::commands::{
     CheckArgs, CompletionsArgs, ConfigArgs, DemoArgs, ExplainArgs, Failure, GatesArgs, MockArgs,
-    PoolsArgs, ReplayArgs, ServeArgs, SimulateArgs,
+    OpsArgs, PoolsArgs, ReplayArgs, ServeArgs, SimulateArgs,
 };
 use crate::exit::Exit;
 use crate::output::Verbosity;
@@ -53,6 +53,7 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     Gates(GatesArgs),
     Pools(PoolsArgs),
+    Ops(OpsArgs),
     Explain(ExplainArgs),
     Check(CheckArgs),
     Config(ConfigArgs),
@@ -111,6 +112,7 @@ impl Command {
             Self::Serve(args) => return (&mut args.file.config, None),
             Self::Gates(args) => return (&mut args.server.file.config, None),
             Self::Pools(args) => return (&mut args.server.file.config, None),
+            Self::Ops(args) => return (&mut args.server.file.config, None),
             Self::Explain(args) => return (&mut args.server.file.config, None),
             Self::Check(args) => return (&mut args.config.config, None),
             Self::Replay(args) => return (&mut args.config, None),

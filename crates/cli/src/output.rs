@@ -159,6 +159,14 @@ impl Output {
         }
     }
 
+    /// A count for long work of unknown size; invisible unless stderr is a terminal.
+    pub(crate) fn count_progress(&self) -> CountProgress {
+        CountProgress {
+            progress: self.progress(),
+            width: 0,
+        }
+    }
+
     /// A picture that is redrawn in place; `None` unless stdout is a terminal.
     pub(crate) fn live(&self) -> Option<Live> {
         Live::new().filter(|_| !self.is_quiet())
@@ -281,6 +289,34 @@ impl Drop for Progress {
     fn drop(&mut self) {
         if self.shown.is_some() {
             _ = write!(io::stderr().lock(), "\r{:1$}\r", "", BAR + 8);
+        }
+    }
+}
+
+/// A count that disappears when the work is done.
+#[derive(Debug)]
+pub(crate) struct CountProgress {
+    progress: Progress,
+    /// Characters shown now.
+    width: usize,
+}
+
+impl CountProgress {
+    /// Shows how much is done. Short work shows nothing.
+    pub(crate) fn update(&mut self, count: usize) {
+        let since = self.progress.since;
+        if since.is_some_and(|since| since.elapsed() >= BAR_AFTER) {
+            let text = format!("{count} operations");
+            _ = write!(io::stderr().lock(), "\r{text}");
+            self.width = text.len();
+        }
+    }
+}
+
+impl Drop for CountProgress {
+    fn drop(&mut self) {
+        if self.width > 0 {
+            _ = write!(io::stderr().lock(), "\r{:1$}\r", "", self.width);
         }
     }
 }

@@ -1,9 +1,15 @@
 //! A client of the admin API, with typed calls, for commands that ask a running server.
+//!
+//! The same calls can be made [on a data folder](Client::in_folder) that no server uses: the handlers
+//! of the API then run in this process, so that both ways decide alike.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
+use axum::body::Body;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use http::{HeaderValue, Method, Request, StatusCode};
@@ -12,9 +18,13 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use store::{OpenError, StoreError};
+use tidegate::Clock;
 use tokio::net::TcpStream;
+use tower_service::Service;
 use url::Url;
 
+use super::api::{self, AdminState};
 use super::bodies::{
     AcceptedOperation, AddEndpoint, AddOperation, BulkAction, BulkResult, ChangeProtection,
     Conflict, Endpoint, Explanation, Gate, GateList, GateSort, Operation, OperationList, Pool,
@@ -23,13 +33,40 @@ use super::bodies::{
 };
 use super::pools::encoded;
 use super::token::Token;
+use crate::core::Core;
+use crate::gateway::RequestTrails;
+use crate::log::Log;
+use crate::settings::Settings;
+use crate::state::{State, open_store};
 
 /// A client of a running server. Every call can fail, as [`ClientError`] says.
 #[derive(Clone, Debug)]
 pub struct Client {
-    /// As `host:port`.
+    /// As `host:port`, or the path of a folder.
     authority: String,
-    token: Token,
+    transport: Transport,
+}
+
+#[derive(Clone, Debug)]
+enum Transport {
+    /// To a running server.
+    Server(Token),
+    /// To the handlers in this process.
+    InProcess(Router),
+}
+
+/// Why a data folder cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum FolderError {
+    /// A server uses it.
+    #[error("a server uses the data folder `{0}`")]
+    InUse(String),
+    /// It cannot be opened.
+    #[error(transparent)]
+    Open(OpenError),
+    /// What is stored cannot be read.
+    #[error("cannot read what was stored")]
+    Read(#[from] StoreError),
 }
 
 /// Why a call failed.
@@ -91,7 +128,7 @@ impl Client {
         let port = url.port_or_known_default().ok_or(NoServer)?;
         Ok(Self {
             authority: format!("{host}:{port}"),
-            token,
+            transport: Transport::Server(token),
         })
     }
 
@@ -106,7 +143,45 @@ impl Client {
         }
         Self {
             authority: address.to_string(),
-            token,
+            transport: Transport::Server(token),
+        }
+    }
+
+    /// Makes calls on the data folder in `settings`, which no server may be using. Nothing is sent:
+    /// what is due is sent by the next server.
+    ///
+    /// # Errors
+    ///
+    /// If the folder is in use, or cannot be read.
+    pub async fn in_folder(settings: Settings) -> Result<Self, FolderError> {
+        let authority = settings.server.data.display().to_string();
+        let store = open_store(&settings).map_err(|error| match error {
+            OpenError::InUse { .. } => FolderError::InUse(authority.clone()),
+            error => FolderError::Open(error),
+        })?;
+        let settings = Arc::new(settings);
+        let core = Core::new(&settings, Log::silent(), Clock::system(), 1);
+        let (state, _) = State::restore(core, settings, store)?;
+        // The process that was sending them has ended.
+        let now = state.clock().wall();
+        state.operations().recover(now).await?;
+        let trails = Arc::new(RequestTrails::new(1, 1));
+        let router = api::router(Arc::new(AdminState::new(state, trails)));
+        Ok(Self {
+            authority,
+            transport: Transport::InProcess(router),
+        })
+    }
+
+    /// Does something listen there?
+    ///
+    /// # Errors
+    ///
+    /// That nothing does, if the system says so at once.
+    pub async fn probe(&self) -> io::Result<()> {
+        match &self.transport {
+            Transport::InProcess(_) => Ok(()),
+            Transport::Server(_) => TcpStream::connect(&self.authority).await.map(drop),
         }
     }
 
@@ -291,12 +366,18 @@ impl Client {
         path: &str,
         body: Option<String>,
     ) -> Result<(StatusCode, Bytes), ClientError> {
+        let token = match &self.transport {
+            Transport::Server(token) => token,
+            Transport::InProcess(router) => {
+                return self.call_router(router.clone(), method, path, body).await;
+            }
+        };
         let stream = TcpStream::connect(&self.authority).await;
         let stream = stream.map_err(|error| self.unreachable(error))?;
         let shaken = http1::handshake(TokioIo::new(stream)).await;
         let (mut sender, connection) = shaken.map_err(|error| self.broken(&error))?;
         let task = tokio::spawn(connection);
-        let request = self.request(method, path, body)?;
+        let request = self.request(token, method, path, body)?;
         let answer = sender.send_request(request).await;
         let answer = answer.map_err(|error| self.broken(&error))?;
         let status = answer.status();
@@ -308,13 +389,37 @@ impl Client {
         Ok((status, body.to_bytes()))
     }
 
+    async fn call_router(
+        &self,
+        mut router: Router,
+        method: Method,
+        path: &str,
+        body: Option<String>,
+    ) -> Result<(StatusCode, Bytes), ClientError> {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(CONTENT_TYPE, "application/json")
+            .body(Body::from(body.unwrap_or_default()))
+            .map_err(|error| self.strange(&error.to_string()))?;
+        let response = match router.call(request).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        };
+        let status = response.status();
+        let body = response.into_body().collect().await;
+        let body = body.map_err(|error| self.strange(&error.to_string()))?;
+        Ok((status, body.to_bytes()))
+    }
+
     fn request(
         &self,
+        token: &Token,
         method: Method,
         path: &str,
         body: Option<String>,
     ) -> Result<Request<Full<Bytes>>, ClientError> {
-        let token = format!("Bearer {}", self.token.expose());
+        let token = format!("Bearer {}", token.expose());
         let mut token = HeaderValue::from_str(&token).map_err(|_| self.strange("no such token"))?;
         token.set_sensitive(true);
         let mut request = Request::builder()

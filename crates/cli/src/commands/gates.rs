@@ -311,7 +311,7 @@ pub(super) fn until(at_ms: Option<i64>) -> String {
     }
 }
 
-fn now_ms() -> i64 {
+pub(super) fn now_ms() -> i64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     now.ok()
         .and_then(|now| i64::try_from(now.as_millis()).ok())

@@ -7,6 +7,7 @@ mod demo;
 mod explain;
 mod gates;
 mod mock;
+mod ops;
 mod pools;
 mod problems;
 mod replay;
@@ -27,6 +28,7 @@ pub(crate) use demo::DemoArgs;
 pub(crate) use explain::ExplainArgs;
 pub(crate) use gates::GatesArgs;
 pub(crate) use mock::MockArgs;
+pub(crate) use ops::OpsArgs;
 pub(crate) use pools::PoolsArgs;
 pub(crate) use replay::ReplayArgs;
 pub(crate) use serve::{LogFormat, ServeArgs};
@@ -39,6 +41,7 @@ pub(crate) fn run(command: &Command, output: &Output) -> Result<(), Failure> {
         Command::Serve(args) => serve::run(args, output),
         Command::Gates(args) => gates::run(args, output),
         Command::Pools(args) => pools::run(args, output),
+        Command::Ops(args) => ops::run(args, output),
         Command::Explain(args) => explain::run(args, output),
         Command::Check(args) => check::run(args, output),
         Command::Config(args) => config::run(args, output),

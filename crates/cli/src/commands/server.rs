@@ -32,6 +32,18 @@ pub(crate) struct ServerArgs {
 
 const SERVER: &str = "Server options";
 
+impl ServerArgs {
+    /// Do the flags name the server that is meant?
+    pub(super) fn names_a_server(&self) -> bool {
+        self.address.is_some()
+    }
+}
+
+/// The data folder of the settings.
+pub(super) fn data_folder(args: &ServerArgs, output: &Output) -> Result<PathBuf, Failure> {
+    Ok(server(args, false, output)?.data)
+}
+
 /// A client of the server that the flags, the environment and the settings name.
 pub(super) fn client(args: &ServerArgs, output: &Output) -> Result<Client, Failure> {
     let variable = Process.variable(ADMIN_TOKEN_VARIABLE);

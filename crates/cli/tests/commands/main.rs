@@ -14,6 +14,7 @@ mod config_file;
 mod demo;
 mod explain;
 mod mock;
+mod ops;
 mod pace;
 mod replay;
 mod running_server;

@@ -11,17 +11,17 @@ use tempfile::TempDir;
 use crate::support::{run, shown, tidegate};
 
 /// `tidegate serve` on free ports, stopped with the test.
-struct Served {
+pub(crate) struct Served {
     process: Child,
     gateway: String,
     admin: String,
-    folder: TempDir,
+    pub(crate) folder: TempDir,
 }
 
 impl Served {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let settings = r#"
+        Self::with(
+            r#"
 [server]
 secrets = ["env:PATH"]
 [network]
@@ -31,7 +31,13 @@ endpoints = [
   { name = "a", url = "http://127.0.0.1:9/v1" },
   { name = "b", url = "http://127.0.0.1:9/v2" },
 ]
-"#;
+"#,
+        )
+    }
+
+    /// With these settings.
+    pub(crate) fn with(settings: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("tidegate.toml");
         fs::write(&file, settings).unwrap();
         let data = folder.path().join("data");
@@ -58,13 +64,19 @@ endpoints = [
         }
     }
 
-    fn data(&self) -> std::path::PathBuf {
+    pub(crate) fn data(&self) -> std::path::PathBuf {
         self.folder.path().join("data")
     }
 
     /// Runs a command that calls it, and shows the result without what changes every time.
     fn ask(&self, args: &str) -> String {
+        self.ask_with(args, &[])
+    }
+
+    /// The same with arguments that have blanks.
+    pub(crate) fn ask_with(&self, args: &str, more: &[&str]) -> String {
         let output = tidegate(args)
+            .args(more)
             .args(["--server", &self.admin, "--token-file"])
             .arg(self.data().join("admin-token"))
             .current_dir(self.folder.path())
@@ -74,10 +86,17 @@ endpoints = [
     }
 }
 
-impl Drop for Served {
-    fn drop(&mut self) {
+impl Served {
+    /// Kills the server.
+    pub(crate) fn kill(&mut self) {
         _ = self.process.kill();
         _ = self.process.wait();
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.kill();
     }
 }
 

@@ -28,6 +28,7 @@ fn help() {
       gates        Show the gates of a running server, or override what they decided
       pools        Show, switch, add, remove and test the endpoints of a running
                    server
+      ops          Show, add, retry, cancel, resolve and export operations
       explain      Show every decision about one request of a running server
       check        Check the settings, and show the worst case of each route
       config       Print the default settings, or the schema of a settings file
