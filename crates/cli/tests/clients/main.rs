@@ -16,6 +16,7 @@ mod client;
 mod curl;
 mod node;
 mod openai;
+mod operations;
 mod requests;
 mod schemathesis;
 mod servers;
