@@ -5,6 +5,7 @@
 //! arguments or prints.
 
 pub mod admin;
+mod base64;
 pub mod check;
 pub mod core;
 pub mod demo;

@@ -34,6 +34,7 @@ mod writer;
 pub use event::{EVENTS, ItemId, RequestEnd, Retry};
 
 use line::LineLayer;
+pub(crate) use line::rfc3339;
 use writer::Writer;
 
 /// Writes events to a sink. Cheap to clone; clones are the same log.

@@ -13,10 +13,11 @@ mod conflict;
 mod deliver;
 mod lane;
 mod maintain;
+mod report;
 mod source;
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -126,6 +127,8 @@ struct Worker {
     lanes: RefCell<BTreeMap<Lane, Rc<LaneTasks>>>,
     /// Claims that are not settled yet.
     claims: RefCell<BTreeMap<ClaimId, Counters>>,
+    /// Conflicts that a merge rule is about to decide: they are not reported meanwhile.
+    deciding: RefCell<BTreeSet<u64>>,
     random: RefCell<Random>,
     /// Tasks that have something claimed, or are about to.
     runners: Cell<usize>,
@@ -149,6 +152,7 @@ impl Worker {
             phase,
             lanes: RefCell::default(),
             claims: RefCell::default(),
+            deciding: RefCell::default(),
             random: RefCell::new(Random::from_seed(seed)),
             runners: Cell::new(0),
         }

@@ -27,14 +27,15 @@ use store::operations::OperationQueue;
 use store::{OpenError, Store, StoreError};
 use tidegate::event::{Event, EventListener};
 use tidegate::{Clock, Limiter, Timestamp};
+use tokio::sync::Notify;
 
 pub use bulk::BulkDecision;
 pub use changes::{ChangeError, InvalidValue, NewEndpoint};
 pub use configuration::{Configuration, UpstreamPool};
 pub use credential::AccessToken;
 pub use endpoint::UpstreamEndpoint;
-pub use intake::{AcceptError, Accepted, OperationRequest};
-pub use operations::{OperationError, ReadyLanes, lane_of};
+pub use intake::{AcceptError, Accepted, OperationRequest, new_operation_id};
+pub use operations::{OperationError, ReadyLanes, lane_of, lane_of_new};
 pub use persist::{PersistState, Persister};
 pub use resolve::resolved_request;
 
@@ -65,6 +66,8 @@ pub struct State {
     store: Store,
     operations: Arc<dyn OperationQueue>,
     ready_lanes: ReadyLanes,
+    /// An operation has ended that is to be reported.
+    report_due: Notify,
     configuration: ArcSwap<Configuration>,
     overlay: Mutex<Overlay>,
     /// Held by a change: they run one at a time.
@@ -101,6 +104,7 @@ impl State {
         let state = Arc::new(Self {
             operations: store.operations(),
             ready_lanes: ReadyLanes::default(),
+            report_due: Notify::new(),
             store,
             configuration: ArcSwap::from_pointee(configuration),
             overlay: Mutex::new(overlay),

@@ -201,7 +201,6 @@ fn warns_about_pool_settings_without_effect() {
         [credential.fixed]
         header = 'x-key'
     "), @"
-    operation.quick: has no effect: this build does not act on it
     pool.one.protection: is off: a single endpoint is left to its gate, because no other could do its work
     pool.one.protection: has settings that have no effect while it is off
     pool.one.backoff: allows 5 attempts, but the 3rd comes after `max_wait` (30s) at the earliest

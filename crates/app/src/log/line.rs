@@ -125,7 +125,7 @@ impl Visit for Fields {
 
 /// `2026-11-15T06:00:00.123Z`: UTC, so that lines of several machines sort. A time before 1970 or
 /// after 9999 is shown as the nearest of those that can be written.
-pub(super) fn rfc3339(time: WallTime) -> String {
+pub(crate) fn rfc3339(time: WallTime) -> String {
     let millis = u64::try_from(time.as_unix_millis()).unwrap_or(0);
     let time = UNIX_EPOCH + Duration::from_millis(millis.min(LAST_MILLIS));
     humantime::format_rfc3339_millis(time).to_string()

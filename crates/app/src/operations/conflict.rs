@@ -3,7 +3,7 @@
 use http::header::{ETAG, HOST};
 use http::{HeaderMap, HeaderName, Request};
 use http_body_util::{BodyExt, Limited};
-use policy::merge::{Conflict, MergeDecision, MergeRule, Theirs};
+use policy::merge::{Conflict, MergeDecision, Theirs};
 use policy::operation::OperationEvent;
 use store::operations::{
     Claimed, Decision, RequestChange, StoredConflict, StoredOperation, StoredRequest,
@@ -14,6 +14,7 @@ use super::Worker;
 use super::deliver::{header_pairs, path_of};
 use super::source::Source;
 use crate::exchange::{ReplayableBody, RequestBody, SendResult, Target, Trust};
+use crate::settings::OperationType;
 use crate::state::{AccessToken, Configuration, resolved_request};
 
 /// What is known about a conflict.
@@ -74,7 +75,7 @@ impl FoundConflict {
     pub(super) async fn resolve(
         &self,
         worker: &Worker,
-        rule: MergeRule,
+        operation_type: &OperationType,
         operation: &StoredOperation,
         request: &StoredRequest,
     ) {
@@ -89,8 +90,11 @@ impl FoundConflict {
             },
             has_version: self.stored.etag.is_some(),
         };
-        let (event, change) = match rule.decide(&conflict) {
+        let (event, change) = match operation_type.merge.decide(&conflict) {
             MergeDecision::Person => return worker.state.announce(operation),
+            MergeDecision::Replace(body) if body.len() as u64 > operation_type.max_body => {
+                return worker.state.announce(operation);
+            }
             MergeDecision::Complete => (OperationEvent::Reconcile, None),
             MergeDecision::Resend => (
                 OperationEvent::Merge,

@@ -10,7 +10,6 @@ use http_body_util::{BodyExt, Limited};
 use policy::backoff::BackoffSettings;
 use policy::classify::Rule;
 use policy::item::{DelaySource, Item, ItemKind, ItemRecord, ResendReason, Step, TerminalReason};
-use policy::operation::OperationState;
 use policy::outcome::{Outcome, Phase, UpstreamResponse, Verdict};
 use policy::time::{Timestamp, WallTime};
 use store::operations::{
@@ -22,14 +21,14 @@ use url::Url;
 
 use super::conflict::FoundConflict;
 use super::source::{Admitted, Source};
-use super::{STORE_RETRY, Worker};
+use super::{STORE_RETRY, Worker, report};
 use crate::exchange::path;
 use crate::exchange::{
     Destination, Exchange, ReplayableBody, RequestBody, SendErrorKind, SendResult, Target, Trust,
 };
 use crate::log::{ItemId, Retry};
 use crate::metrics::KeyMetrics;
-use crate::settings::OperationType;
+use crate::settings::{OperationType, WEBHOOK_OPERATION, Webhook};
 use crate::state::{AccessToken, Configuration};
 
 /// Sends an operation under the permit that it was claimed with.
@@ -62,17 +61,21 @@ impl Delivered<'_> {
         let Delivery {
             worker, claimed, ..
         } = self.delivery;
-        let Some(operation) = settle(worker, claimed.claim, self.settlement).await else {
+        let Some(conflict) = self.conflict else {
+            if let Some(operation) = settle(worker, claimed.claim, self.settlement).await {
+                worker.state.announce(&operation);
+            }
             return;
         };
-        match self.conflict {
-            Some(conflict) if operation.state == OperationState::Conflict => {
-                let rule = self.delivery.operation_type().merge;
-                let request = self.delivery.request();
-                conflict.resolve(worker, rule, &operation, request).await;
-            }
-            _ => worker.state.announce(&operation),
+        let number = claimed.operation.number;
+        worker.deciding.borrow_mut().insert(number);
+        if let Some(operation) = settle(worker, claimed.claim, self.settlement).await {
+            let operation_type = self.delivery.operation_type();
+            let request = &claimed.request;
+            let resolved = conflict.resolve(worker, operation_type, &operation, request);
+            resolved.await;
         }
+        worker.deciding.borrow_mut().remove(&number);
     }
 }
 
@@ -312,6 +315,18 @@ impl<'a> Delivery<'a> {
         Ok(exchange.attempt(attempt, target, make).await)
     }
 
+    /// The webhook of a report; a report whose webhook is configured no more is not sent.
+    fn webhook(&self) -> Result<Option<&Webhook>, Sent> {
+        let (operation, request) = (self.operation(), self.request());
+        if operation.kind != WEBHOOK_OPERATION {
+            return Ok(None);
+        }
+        let settings = self.configuration.settings();
+        let webhook = report::webhook_of(settings, &operation.destination, &request.body);
+        let disabled = Sent::Failed(TerminalReason::Disabled);
+        webhook.map(Some).ok_or(disabled)
+    }
+
     /// Where the request goes under this permit.
     fn route(&self, exchange: &Exchange, admitted: &Admitted<'_>) -> Result<Route, Sent> {
         let rejected = || Sent::Failed(TerminalReason::Rejected);
@@ -332,9 +347,15 @@ impl<'a> Delivery<'a> {
                 })
             }
             (None, Source::Gate { key, metrics }) => {
-                let url = Url::parse(&self.request().url).map_err(|_| rejected())?;
+                let (url, trust) = match self.webhook()? {
+                    Some(webhook) => (webhook.url.clone(), Trust::Operator),
+                    None => {
+                        let url = Url::parse(&self.request().url).map_err(|_| rejected())?;
+                        (url, Trust::Untrusted)
+                    }
+                };
                 let destination = exchange
-                    .destination(&url, Trust::Untrusted)
+                    .destination(&url, trust)
                     .map_err(|_| Sent::NotYet(self.worker.now() + STORE_RETRY))?;
                 let mut headers = HeaderMap::new();
                 headers.insert(HOST, destination.authority().clone());
@@ -373,6 +394,10 @@ impl<'a> Delivery<'a> {
         }
         if let Some(credential) = &self.credential {
             credential.apply(headers);
+        }
+        if let Ok(Some(webhook)) = self.webhook() {
+            let (id, now) = (&self.operation().id, self.worker.now());
+            report::sign(headers, webhook, id, &stored.body, now);
         }
         request
     }

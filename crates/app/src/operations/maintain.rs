@@ -1,9 +1,10 @@
-//! Keeps the queue in order: extends leases, expires operations, and deletes old ones.
+//! Keeps the queue in order: extends leases, expires operations, reports ends, and deletes old
+//! operations.
 
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::{HEARTBEAT, Worker};
+use super::{HEARTBEAT, Worker, report};
 
 /// Runs until it is aborted.
 pub(super) async fn run(worker: Rc<Worker>) {
@@ -17,7 +18,11 @@ pub(super) async fn run(worker: Rc<Worker>) {
                     _ = worker.queue.heartbeat(worker.lease()).await;
                 }
             }
-            _ = sweep.tick() => sweep_once(&worker).await,
+            _ = sweep.tick() => {
+                sweep_once(&worker).await;
+                report::report_ended(&worker).await;
+            }
+            () = worker.state.report_due() => report::report_ended(&worker).await,
         }
     }
 }

@@ -46,7 +46,8 @@ pub(crate) use self::environment::PlainFiles;
 pub use self::environment::{Environment, Process};
 pub use self::http::{Fetch, Http, Jobs, Trails};
 pub use self::operation::{
-    Credential, DEFAULT_OPERATION, OperationType, Refresh, TokenCommand, TokenEndpoint, Webhook,
+    Credential, DEFAULT_OPERATION, OperationType, Refresh, TokenCommand, TokenEndpoint,
+    WEBHOOK_OPERATION, Webhook,
 };
 pub use self::pool::{EndpointSettings, PoolSettings};
 pub(crate) use self::pool::{endpoint_header, endpoint_name};
@@ -262,6 +263,9 @@ impl Settings {
 
     /// The type of an operation; one that has no section is like `default`.
     pub fn operation(&self, name: &str) -> &OperationType {
+        if name == WEBHOOK_OPERATION {
+            return &operation::WEBHOOK_TYPE;
+        }
         let default = || &self.operations[DEFAULT_OPERATION];
         self.operations.get(name).unwrap_or_else(default)
     }

@@ -2,17 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use config::{Location, Reader};
 use policy::classify::Rule;
 use policy::merge::MergeRule;
+use policy::outcome::Verdict;
 use policy::setting::Kind;
 use url::Url;
 
 use super::rule;
 use super::secret::Secret;
 use super::value::{self, Size};
+use crate::base64;
 
 policy::settings! {
     /// What is written in `[operation.TYPE]`.
@@ -76,6 +79,35 @@ pub struct Webhook {
     pub secret: Secret,
 }
 
+impl Webhook {
+    /// The key of signatures: what stands behind `whsec_` is decoded, any other secret is used as it
+    /// is.
+    pub(crate) fn key(&self) -> Vec<u8> {
+        let secret = self.secret.expose();
+        let encoded = secret.strip_prefix(ENCODED_SECRET);
+        let decoded = encoded.and_then(base64::decode);
+        decoded.unwrap_or_else(|| secret.as_bytes().to_vec())
+    }
+}
+
+/// Secrets of Standard Webhooks begin with it, and go on in base 64.
+const ENCODED_SECRET: &str = "whsec_";
+
+/// The type of reports to webhooks. It is built in, and can be neither configured nor posted.
+pub const WEBHOOK_OPERATION: &str = "webhook";
+
+/// The type of reports: the defaults, and what a receiver answers is no conflict.
+pub(super) static WEBHOOK_TYPE: LazyLock<OperationType> = LazyLock::new(|| OperationType {
+    rules: vec![Rule {
+        statuses: vec![409, 412],
+        header: None,
+        code: None,
+        text: None,
+        verdict: Verdict::Overloaded,
+    }],
+    ..OperationType::new(&OperationValues::default())
+});
+
 /// The type that all others are laid over.
 pub const DEFAULT_OPERATION: &str = "default";
 
@@ -85,7 +117,9 @@ pub(crate) fn read_types(reader: &Reader<'_>) -> BTreeMap<String, OperationType>
     let (values, default) = read_type(&default, OperationValues::default(), None);
     let mut types = BTreeMap::new();
     for (name, reader) in reader.tables() {
-        if name != DEFAULT_OPERATION {
+        if name == WEBHOOK_OPERATION {
+            reader.report_table("is the type of reports to webhooks, expected another name");
+        } else if name != DEFAULT_OPERATION {
             let (_, operation) = read_type(&reader, values.clone(), Some(&default));
             types.insert(name.to_owned(), operation);
         }
@@ -102,16 +136,6 @@ fn read_type(
     let values = reader.options::<OperationOptions>().over(values);
     let webhook = reader.table("webhook");
     let operation = OperationType {
-        backoff: values.backoff.clone(),
-        expires_after: values.expires_after,
-        concurrency: values.concurrency,
-        max_body: match values.max_body {
-            Size::Bytes(most) => most,
-            Size::None => u64::MAX,
-        },
-        retain: values.retain,
-        merge: values.merge,
-        credential: values.credential.clone(),
         webhook: match webhook.is_written() {
             true => read_webhook(&webhook),
             false => default.and_then(|default| default.webhook.clone()),
@@ -120,16 +144,42 @@ fn read_type(
             (false, Some(default)) => default.rules.clone(),
             _ => rule::read(reader),
         },
+        ..OperationType::new(&values)
     };
     (values, operation)
+}
+
+impl OperationType {
+    /// Without a webhook and rules.
+    fn new(values: &OperationValues) -> Self {
+        Self {
+            backoff: values.backoff.clone(),
+            expires_after: values.expires_after,
+            concurrency: values.concurrency,
+            max_body: match values.max_body {
+                Size::Bytes(most) => most,
+                Size::None => u64::MAX,
+            },
+            retain: values.retain,
+            merge: values.merge,
+            credential: values.credential.clone(),
+            webhook: None,
+            rules: Vec::new(),
+        }
+    }
 }
 
 fn read_webhook(reader: &Reader<'_>) -> Option<Webhook> {
     reader.require_of::<WebhookOptions>(&["url", "secret"]);
     let options = reader.options::<WebhookOptions>();
+    let secret = options.secret?;
+    let encoded = secret.expose().strip_prefix(ENCODED_SECRET);
+    if encoded.is_some_and(|encoded| base64::decode(encoded).is_none()) {
+        reader.report("secret", "begins with `whsec_`, expected base 64 behind it");
+    }
     Some(Webhook {
         url: value::http_url(&options.url?).ok()?,
-        secret: options.secret?,
+        secret,
     })
 }
 

@@ -404,6 +404,20 @@ fn refuses_a_command_that_is_not_in_the_file() {
 }
 
 #[test]
+fn refuses_the_type_of_reports_and_secrets_that_cannot_be_decoded() {
+    let made = Made::with(&[("HOOK", "whsec_?")]);
+    assert_snapshot!(problems_with("
+        [operation.webhook]
+        retain = '1d'
+        [operation.default]
+        webhook = { url = 'https://hooks.example.com', secret = 'env:HOOK' }
+    ", &made, &[]), @r#"
+    t.toml:2:20: `operation.webhook` is the type of reports to webhooks, expected another name
+    t.toml:5:65: `operation.default.webhook.secret`: begins with `whsec_`, expected base 64 behind it
+    "#);
+}
+
+#[test]
 fn refuses_endpoints_without_names_or_with_secrets() {
     assert_snapshot!(problems("
         [pool.'my pool']

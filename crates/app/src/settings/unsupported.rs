@@ -28,7 +28,6 @@ const UNSUPPORTED: &[&str] = &[
     "http.min_body_rate",
     "run",
     "poll",
-    "operation.TYPE",
     "fetch",
     "jobs",
     "telemetry",

@@ -234,7 +234,7 @@ fn new_operation(
     checked: Checked,
     now: WallTime,
 ) -> NewOperation {
-    let id = new_id(now);
+    let id = new_operation_id(now);
     let fingerprint = fingerprint(&request, &checked);
     NewOperation {
         idempotency_key: checked.key.unwrap_or_else(|| id.clone()),
@@ -453,7 +453,7 @@ fn new_trace_id() -> String {
 }
 
 /// `op_` and 26 letters and digits: the time, so that ids sort as they were made, and 80 random bits.
-fn new_id(now: WallTime) -> String {
+pub fn new_operation_id(now: WallTime) -> String {
     const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
     let millis = u64::try_from(now.as_unix_millis()).unwrap_or(0);
     let mut bits = u128::from(millis);

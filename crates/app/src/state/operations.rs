@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use policy::operation::OperationState;
 use store::StoreError;
-use store::operations::{Decision, DecisionError, Lane, OperationQueue, StoredOperation};
+use store::operations::{
+    Decision, DecisionError, Lane, NewOperation, OperationQueue, StoredOperation,
+};
 use tidegate::event::{Event, EventListener};
 use tokio::sync::Notify;
 
@@ -82,6 +84,11 @@ impl State {
         &self.ready_lanes
     }
 
+    /// Waits until an operation has ended that is to be reported.
+    pub async fn report_due(&self) {
+        self.report_due.notified().await;
+    }
+
     /// Applies what a person or a merge rule decided: stored first, then announced.
     ///
     /// # Errors
@@ -115,6 +122,9 @@ impl State {
         if operation.state == OperationState::Running {
             return;
         }
+        if operation.is_reported {
+            self.report_due.notify_one();
+        }
         let sent = operation.counters.sent;
         let delivery = || operation.accepted_at.until(operation.ended_at?);
         let result = match operation.state.reason() {
@@ -140,6 +150,14 @@ impl State {
             sent,
         };
         self.core.events().on_event(self.clock().now(), &event);
+    }
+}
+
+/// The lane of an operation that is not stored yet.
+pub fn lane_of_new(operation: &NewOperation) -> Lane {
+    Lane {
+        destination: operation.destination.clone(),
+        kind: operation.kind.clone(),
     }
 }
 

@@ -6,8 +6,10 @@
 )]
 
 mod conflict;
+mod credential;
 mod delivery;
 mod respond_async;
 mod support;
+mod webhook;
 #[path = "../wire/mod.rs"]
 mod wire;

@@ -59,7 +59,6 @@ fn check_prints_the_worst_case_of_valid_settings() {
     bounded by     what ends a wait that the server names (Retry-After): it uses no attempt up
 
     warning: `forward` has no effect: this build does not act on it
-    warning: `operation.analytics` has no effect: this build does not act on it
     ");
 }
 

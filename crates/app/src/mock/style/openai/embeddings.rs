@@ -4,6 +4,7 @@ use policy::random::Random;
 use serde_json::{Value, json};
 
 use super::{model_of, tokens};
+use crate::base64;
 use crate::mock::handle::{self, MockResponse};
 
 pub(super) fn respond(body: &Value) -> MockResponse {
@@ -20,7 +21,7 @@ pub(super) fn respond(body: &Value) -> MockResponse {
         let vector = vector(text, dimensions);
         let embedding = if is_base64 {
             let bytes: Vec<u8> = vector.iter().flat_map(|part| part.to_le_bytes()).collect();
-            json!(base64(&bytes))
+            json!(base64::encode(&bytes))
         } else {
             json!(vector)
         };
@@ -77,40 +78,9 @@ fn vector(text: &str, dimensions: u64) -> Vec<f32> {
     parts.iter().map(|part| (part / length) as f32).collect()
 }
 
-/// Base 64 with padding, RFC 4648.
-fn base64(bytes: &[u8]) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for group in bytes.chunks(3) {
-        let byte = |at: usize| u32::from(group.get(at).copied().unwrap_or_default());
-        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for place in 0..4 {
-            let letter = LETTERS[(bits >> (18 - 6 * place) & 63) as usize];
-            text.push(if place <= group.len() {
-                char::from(letter)
-            } else {
-                '='
-            });
-        }
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn base64_encodes_the_examples_of_the_rfc() {
-        let check = |bytes: &str, text: &str| assert_eq!(base64(bytes.as_bytes()), text);
-        check("", "");
-        check("f", "Zg==");
-        check("fo", "Zm8=");
-        check("foo", "Zm9v");
-        check("foob", "Zm9vYg==");
-        check("fooba", "Zm9vYmE=");
-        check("foobar", "Zm9vYmFy");
-    }
 
     #[test]
     fn equal_texts_have_equal_vectors_of_length_one() {
