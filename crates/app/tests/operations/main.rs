@@ -11,5 +11,6 @@ mod delivery;
 mod respond_async;
 mod support;
 mod webhook;
+mod waits;
 #[path = "../wire/mod.rs"]
 mod wire;

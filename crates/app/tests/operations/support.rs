@@ -108,6 +108,15 @@ impl Running {
         }
     }
 
+    /// Waits until something is so.
+    pub(crate) fn wait_for(&self, is_so: impl Fn() -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !is_so() {
+            assert!(Instant::now() < deadline, "it did not happen");
+            self.pause();
+        }
+    }
+
     pub(crate) fn pause(&self) {
         self.wait(async { tokio::time::sleep(Duration::from_millis(5)).await });
     }
