@@ -8,6 +8,7 @@
 mod conflict;
 mod credential;
 mod delivery;
+mod failing;
 mod respond_async;
 mod support;
 mod webhook;

@@ -99,9 +99,12 @@ impl Running {
     pub(crate) fn until(&self, id: &str, state: &str) -> StoredOperation {
         let deadline = Instant::now() + Duration::from_secs(30);
         loop {
-            let operation = self.get(id);
-            if operation.state.as_str() == state {
-                return operation;
+            // A store that fails on purpose fails this call, too.
+            let operation = self.wait(self.state.operations().get(id));
+            if let Ok(Some(operation)) = &operation
+                && operation.state.as_str() == state
+            {
+                return operation.clone();
             }
             assert!(Instant::now() < deadline, "{state} expected: {operation:?}");
             self.pause();
