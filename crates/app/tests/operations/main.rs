@@ -11,7 +11,7 @@ mod delivery;
 mod failing;
 mod respond_async;
 mod support;
-mod webhook;
 mod waits;
+mod webhook;
 #[path = "../wire/mod.rs"]
 mod wire;
