@@ -3,7 +3,8 @@
 use policy::item::TerminalReason;
 use policy::operation::OperationState;
 
-use super::support::{QUICK, Running, Upstream};
+use super::support::{QUICK, Running, Upstream, post};
+use app::state::OperationRequest;
 
 /// A worker whose operations carry the tokens `t1`, `t2` and so on of `tokens`.
 fn running(tokens: &Upstream) -> Running {
@@ -66,4 +67,29 @@ fn fails_as_auth_failed_at_the_second_401() {
     );
     assert_eq!(upstream.received().len(), 2);
     assert_eq!(tokens.received().len(), 2);
+}
+
+#[test]
+fn fetches_the_resource_of_a_conflict_with_the_token() {
+    let tokens = tokens();
+    let upstream = Upstream::new(|_, request| {
+        let has_token = request.header("authorization").as_deref() == Some("Bearer t1");
+        let is_get = request.head.starts_with("GET ");
+        let status = match (has_token, is_get) {
+            (false, _) => 403,
+            (true, true) => 200,
+            (true, false) => 409,
+        };
+        (status, String::new(), "theirs".to_owned())
+    });
+    let running = running(&tokens);
+    let request = OperationRequest {
+        resource: Some(upstream.url("/doc")),
+        ..post(&upstream.url("/doc"))
+    };
+    let id = running.accept(request).unwrap().operation.id;
+    let number = running.until(&id, "conflict").number;
+    let conflict = running.wait(running.state.operations().conflict(number));
+    let theirs = conflict.unwrap().unwrap().theirs;
+    assert_eq!(theirs.as_deref(), Some(&b"theirs"[..]));
 }
