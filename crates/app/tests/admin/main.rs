@@ -6,6 +6,7 @@
 )]
 
 mod access;
+mod canaries;
 mod changes;
 mod described;
 mod looking;

@@ -36,7 +36,7 @@ impl Running {
     }
 
     /// The id of a new operation.
-    fn accept(&self, body: &Value) -> String {
+    pub(crate) fn accept(&self, body: &Value) -> String {
         let answer = self.post("", body);
         assert_eq!(answer.status, 202, "{}", answer.body);
         answer.json()["id"].as_str().unwrap().to_owned()

@@ -48,8 +48,12 @@ impl Running {
     }
 
     pub(crate) fn with_store(toml: &str, folder: &Path, store: Store) -> Self {
+        Self::with_log(toml, folder, store, Log::silent())
+    }
+
+    pub(crate) fn with_log(toml: &str, folder: &Path, store: Store, log: Log) -> Self {
         let settings = Arc::new(settings(toml, folder));
-        let core = Core::new(&settings, Log::silent(), Clock::system(), 1);
+        let core = Core::new(&settings, log, Clock::system(), 1);
         let (state, warnings) = State::restore(core, settings, store).unwrap();
         let gateway = Gateway::start(Arc::clone(&state), "127.0.0.1:0".parse().unwrap()).unwrap();
         let admin = Admin::start(Arc::clone(&state), Arc::clone(gateway.trails())).unwrap();
