@@ -576,7 +576,7 @@ struct ListQuery {
     #[param(min_length = 1)]
     key: Option<String>,
     /// `next_cursor` of the page before
-    #[param(rename = "cursor", value_type = Option<String>, pattern = "^[1-9a-f][0-9a-f]{0,7}$")]
+    #[param(rename = "cursor", value_type = Option<String>, pattern = "^[1-9a-f][0-9a-f]{0,14}$")]
     before: Option<u64>,
     /// The most operations to list
     #[param(minimum = 1, maximum = 1000, default = 100)]
@@ -649,10 +649,8 @@ fn cursor(number: u64) -> String {
 const CURSOR: &str = "`next_cursor` of the page before";
 
 fn read_cursor(text: &str) -> Option<u64> {
-    let is_plain = text
-        .bytes()
-        .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    u64::from_str_radix(text, 16).ok().filter(|_| is_plain)
+    let number = u64::from_str_radix(text, 16).ok()?;
+    (number > 0 && text.len() <= 15 && cursor(number) == text).then_some(number)
 }
 
 fn operation_body(operation: StoredOperation) -> Operation {

@@ -25,11 +25,15 @@ allow = ["127.0.0.0/8"]
 
 #[test]
 fn every_admin_response_matches_its_description() {
-    let servers = Servers::start(&[], LLM);
+    // The third request, an operation, is a conflict.
+    let servers = Servers::start(&["--script", "200,200,409,200"], LLM);
     let id = request_id(&get(&servers.gateway(), "/llm/echo", &[]));
     let folder = servers.folder.path();
     // The id of a request that has a trail.
     fs::write(folder.join("requests.dict"), format!("\"{id}\"\n")).unwrap();
+    let operations = ["completed", "conflict"].map(|state| operation(&servers, state));
+    let operations = operations.map(|id| format!("\"{id}\"\n"));
+    fs::write(folder.join("operations.dict"), operations.concat()).unwrap();
     let config = folder.join("schemathesis.toml");
     fs::copy(script("schemathesis.toml"), &config).unwrap();
 
@@ -61,6 +65,23 @@ fn setting(name: &str, default: &str) -> String {
 fn request_id(response: &Response) -> String {
     assert_eq!(response.status, 200, "{response:?}");
     response.header("tidegate-request-id").unwrap().to_owned()
+}
+
+/// The id of an operation, when it is in this state.
+fn operation(servers: &Servers, state: &str) -> String {
+    let headers = [&*bearer(servers), "content-type: application/json"];
+    let ask = |method: &str, path: &str, body: &str| {
+        let path = format!("/api/v1/operations{path}");
+        send(&servers.admin(), method, &path, &headers, body)
+    };
+    let body = json!({ "method": "PUT", "url": "/llm/echo", "body": {} });
+    let accepted = ask("POST", "", &body.to_string());
+    assert_eq!(accepted.status, 202, "{accepted:?}");
+    let id = accepted.json()["id"].as_str().unwrap().to_owned();
+    servers.await_stats("delivered", |_| {
+        ask("GET", &format!("/{id}"), "").json()["state"] == state
+    });
+    id
 }
 
 fn bearer(servers: &Servers) -> String {

@@ -230,7 +230,7 @@ pub struct BulkAction {
     pub dry_run: bool,
     /// `next_cursor` of the call before
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(pattern = "^[1-9a-f][0-9a-f]{0,7}$", nullable = false)]
+    #[schema(pattern = "^[1-9a-f][0-9a-f]{0,14}$", nullable = false)]
     pub cursor: Option<String>,
 }
 
@@ -245,7 +245,7 @@ pub struct BulkFilter {
     pub state: Option<StateName>,
     /// A type
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 255, nullable = false)]
+    #[schema(min_length = 1, nullable = false)]
     pub kind: Option<String>,
     /// The reason of failed ones
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -253,7 +253,7 @@ pub struct BulkFilter {
     pub reason: Option<Reason>,
     /// Where they are sent
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 300, nullable = false)]
+    #[schema(min_length = 1, nullable = false)]
     pub key: Option<String>,
 }
 
