@@ -345,8 +345,11 @@ pub struct IllegalTransition {
 
 impl fmt::Display for IllegalTransition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (event, state) = (self.event.as_str(), self.state);
-        write!(f, "cannot {event} an operation that is {state}")
+        let event = self.event.as_str();
+        match self.state {
+            OperationState::Conflict => write!(f, "cannot {event} an operation in conflict"),
+            state => write!(f, "cannot {event} an operation that is {state}"),
+        }
     }
 }
 

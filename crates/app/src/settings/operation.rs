@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use config::{Location, Reader};
 use policy::classify::Rule;
+use policy::hosts::HostPattern;
 use policy::merge::MergeRule;
 use policy::outcome::Verdict;
 use policy::setting::Kind;
@@ -190,6 +191,8 @@ policy::settings! {
     pub struct CredentialValues(pub(super)) {
         /// The header it is sent in.
         header: String = "authorization", value::HEADER_NAME;
+        /// Hosts that operations may send it to, such as ["api.example.com", "*.example.com"]; none: any.
+        hosts: Vec<HostPattern> = "", Kind::list(&value::HOST_PATTERN, 1000);
     }
 
     /// What is written in `credential.NAME.refresh`.
@@ -234,8 +237,18 @@ policy::words! {
 pub struct Credential {
     /// The header it is sent in, in lower case.
     pub header: String,
+    /// Hosts that operations may send it to; none: any.
+    pub hosts: Vec<HostPattern>,
     /// How to get a new one; `None` cannot.
     pub refresh: Option<Refresh>,
+}
+
+impl Credential {
+    /// May operations send it to this URL?
+    pub fn is_for(&self, url: &Url) -> bool {
+        let host = url.host_str().unwrap_or_default();
+        self.hosts.is_empty() || self.hosts.iter().any(|pattern| pattern.matches(host))
+    }
 }
 
 /// `refresh = { kind = "oauth2_refresh", … }`: how a new token is obtained.
@@ -301,6 +314,7 @@ pub(crate) fn read_credentials(reader: &Reader<'_>) -> BTreeMap<String, Credenti
         let refresh = reader.table("refresh");
         let credential = Credential {
             header: values.header.to_ascii_lowercase(),
+            hosts: values.hosts,
             refresh: refresh
                 .is_written()
                 .then(|| read_refresh(&refresh))

@@ -183,8 +183,20 @@ impl State {
         let (Some((destination, url)), true) = (destination, invalid.is_empty()) else {
             return Err(invalid.into());
         };
+        let known = credential
+            .as_ref()
+            .and_then(|name| settings.credentials.get(name));
         for url in [url.as_ref(), resource.as_ref()].into_iter().flatten() {
             self.check_operation_address(url)?;
+            if known.is_some_and(|credential| !credential.is_for(url)) {
+                let name = credential.as_deref().unwrap_or_default();
+                invalid.add(
+                    "credential",
+                    name,
+                    "one whose `hosts` have the host of the URL",
+                );
+                return Err(invalid.into());
+            }
         }
         let length = request
             .body

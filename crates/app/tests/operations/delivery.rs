@@ -270,6 +270,31 @@ fn refuses_what_cannot_be_sent_and_stores_nothing() {
 }
 
 #[test]
+fn sends_a_credential_only_to_its_hosts() {
+    let settings = "[credential.crm]\nhosts = [\"*.example.com\"]\n\
+                    refresh = { kind = \"command\", command = [\"true\"] }\n";
+    let running = Running::new(settings);
+    let with_credential = |url: &str| OperationRequest {
+        credential: Some("crm".to_owned()),
+        expires_after: Some(Duration::from_millis(10)),
+        ..post(url)
+    };
+    running
+        .accept(with_credential("https://api.example.com/"))
+        .unwrap();
+    let other = OperationRequest {
+        resource: Some("https://other.example.net/".to_owned()),
+        ..with_credential("https://api.example.com/")
+    };
+    for request in [with_credential("https://example.net/"), other] {
+        let error = running.accept(request).unwrap_err();
+        assert!(
+            matches!(&error, AcceptError::Invalid(invalid) if invalid[0].field == "credential")
+        );
+    }
+}
+
+#[test]
 fn releases_what_it_sends_when_it_stops() {
     let upstream = Upstream::new(|_, _| {
         // Nothing is ever sent to it: the server does not answer.

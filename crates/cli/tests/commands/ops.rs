@@ -330,7 +330,7 @@ fn shows_and_resolves_a_conflict() {
     assert_snapshot!(served.ops(&format!("retry {id}")), @"
     exit 1
     --- stderr
-    error: `ID`: cannot retry an operation that is conflict
+    error: `ID`: cannot retry an operation in conflict
     ");
     assert_snapshot!(served.ops(&format!("resolve {id} replace")), @"
     exit 2
