@@ -19,6 +19,7 @@ use policy::item::Safety;
 use policy::operation::{OperationEvent, OperationState, Resolution};
 use policy::setting;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use store::StoreError;
@@ -402,11 +403,22 @@ fn read_new(
     Err(Refused::invalid(problems))
 }
 
-/// Headers of the call itself that are meant for the operation.
+/// An object or a list; a plain word may be anything.
+fn is_json_document(body: &[u8]) -> bool {
+    let is_bracketed = matches!(body.trim_ascii_start().first(), Some(b'{' | b'['));
+    is_bracketed && serde_json::from_slice::<IgnoredAny>(body).is_ok()
+}
+
+/// Adds headers of the call itself that are meant for the operation, and the type of a JSON body.
 fn add_own_headers(request: &mut OperationRequest, headers: &HeaderMap) {
     for value in headers.get_all("idempotency-key") {
         let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
         request.headers.push(("idempotency-key".to_owned(), value));
+    }
+    let is_typed = |(name, _): &(String, String)| name.eq_ignore_ascii_case("content-type");
+    if !request.headers.iter().any(is_typed) && is_json_document(&request.body) {
+        let json = "application/json".to_owned();
+        request.headers.push(("content-type".to_owned(), json));
     }
     let has_trace = request
         .headers

@@ -315,7 +315,11 @@ fn check_url(text: &str) -> Result<Url, &'static str> {
 /// A target as it may be shown: paths and queries can hold secrets.
 fn shown_target(text: &str) -> String {
     let Some(path) = text.strip_prefix('/') else {
-        return settings::shown_url(text).chars().take(200).collect();
+        // Of what is no URL nothing is known to be harmless.
+        return match settings::http_url(text) {
+            Ok(_) => settings::shown_url(text).chars().take(200).collect(),
+            Err(_) => String::new(),
+        };
     };
     let pool = path.split(['/', '?']).next().unwrap_or(path);
     format!("/{}/…", pool.chars().take(100).collect::<String>())

@@ -510,10 +510,9 @@ fn resolves_conflicts() {
 
     assert_eq!(state(resolve(json!({ "action": "resend" }))), "available");
     let request = running.request(&id);
-    assert_eq!(
-        request.headers,
-        [("if-match".to_owned(), b"\"7\"".to_vec())]
-    );
+    let expected = [("content-type", "application/json"), ("if-match", "\"7\"")];
+    let expected = expected.map(|(name, value)| (name.to_owned(), value.as_bytes().to_vec()));
+    assert_eq!(request.headers, expected);
     assert_eq!(request.body, br#"{"ours":1}"#);
     assert_eq!(key(), id);
 

@@ -33,8 +33,8 @@ pub struct AddOperation {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(schema_with = headers, required = false)]
     pub headers: BTreeMap<String, HeaderValues>,
-    /// A string is sent as it is, any other value as JSON; null: no body. Without a `content-type`
-    /// among the headers it is sent as `application/json`
+    /// A string is sent as it is, any other value as JSON; null: no body. A JSON object or list gets the
+    /// `content-type` `application/json`, unless the headers have one
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Value>, required = false)]
     pub body: Option<Box<RawValue>>,
