@@ -182,7 +182,7 @@ fn upstream_request(
     let mut sent = Request::new(body.body());
     *sent.method_mut() = request.method.clone();
     *sent.uri_mut() = uri.clone();
-    *sent.headers_mut() = request.headers.clone();
+    *sent.headers_mut() = request.headers.for_attempt();
     upstream.apply_headers(sent.headers_mut());
     if let Some(token) = &request.route.token {
         token.apply(sent.headers_mut());

@@ -89,7 +89,7 @@ async fn store(
         idle: settings.http.idle_timeout,
     };
     let body = ReplayableBody::new(body, bounds).body().collect().await?;
-    let mut headers = request.headers;
+    let mut headers = request.headers.into_inner();
     for name in [CONTENT_LENGTH, PREFER, TE] {
         headers.remove(name);
     }

@@ -1,7 +1,7 @@
 //! Reads the head of a request: which pool it is for, and what is sent to the endpoint.
 
 use std::mem;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, Method, Request, header};
@@ -24,10 +24,29 @@ pub(super) struct ParsedRequest {
     pub(super) method: Method,
     /// The path behind the pool's name, and the query.
     pub(super) rest: Box<str>,
-    pub(super) headers: HeaderMap,
+    pub(super) headers: RequestHeaders,
     pub(super) kind: ItemKind,
     /// The client that wants it to become an operation.
     pub(super) operation_of: Option<String>,
+}
+
+/// The headers of a request, for each of its attempts.
+#[derive(Debug)]
+pub(super) struct RequestHeaders(Mutex<HeaderMap>);
+
+impl RequestHeaders {
+    /// The headers for one attempt. The first gets the map that hyper made, because that one has
+    /// room for more: hyper reads the response into it as well, and a copy would grow several times.
+    pub(super) fn for_attempt(&self) -> HeaderMap {
+        let mut headers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let copy = headers.clone();
+        mem::replace(&mut headers, copy)
+    }
+
+    pub(super) fn into_inner(self) -> HeaderMap {
+        let headers = self.0.into_inner();
+        headers.unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What the head of a request asks for.
@@ -96,7 +115,7 @@ pub(super) fn parse<B>(
         route: Arc::clone(route),
         method: request.method().clone(),
         rest,
-        headers,
+        headers: RequestHeaders(Mutex::new(headers)),
         kind,
         operation_of,
     }))
