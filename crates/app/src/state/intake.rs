@@ -315,10 +315,10 @@ fn check_url(text: &str) -> Result<Url, &'static str> {
 /// A target as it may be shown: paths and queries can hold secrets.
 fn shown_target(text: &str) -> String {
     let Some(path) = text.strip_prefix('/') else {
-        // Of what is no URL nothing is known to be harmless.
-        return match settings::http_url(text) {
-            Ok(_) => settings::shown_url(text).chars().take(200).collect(),
-            Err(_) => String::new(),
+        // Of what has no scheme nothing is known to be harmless.
+        return match text.contains("://") {
+            true => settings::shown_url(text).chars().take(200).collect(),
+            false => String::new(),
         };
     };
     let pool = path.split(['/', '?']).next().unwrap_or(path);
@@ -505,7 +505,10 @@ impl Invalid {
         self.0.push(InvalidValue {
             field: field.to_owned(),
             value: (!value.is_empty()).then(|| value.to_owned()),
-            expected: expected.to_owned(),
+            expected: match value.is_empty() {
+                true => format!("expected {expected}"),
+                false => expected.to_owned(),
+            },
         });
     }
 
