@@ -90,8 +90,8 @@ impl OperationWorker {
         self.is_done.load(Ordering::Acquire)
     }
 
-    /// Stops sending, and releases what is claimed. Ready when that is stored, or after
-    /// [`MAX_RELEASE`].
+    /// Stops sending, and releases what is claimed. Ready when that is stored, or
+    /// after five seconds.
     pub async fn stop(mut self) {
         self.advance(Phase::Stopping);
         let stopped = async {
