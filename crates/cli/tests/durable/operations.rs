@@ -1,7 +1,7 @@
 //! Operations over kills: every request that was acknowledged with 202 is delivered, and none stays
 //! running.
 //!
-//! `TIDEGATE_CRASHES` sets the number of kills, and `TIDEGATE_CRASH_LOG` names a file that gets a line
+//! `CRASH_TEST_KILLS` sets the number of kills, and `CRASH_TEST_LOG` names a file that gets a line
 //! for each: `scripts/run-crashes` runs a thousand.
 
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ type Received = Arc<Mutex<BTreeMap<String, u64>>>;
 
 #[test]
 fn every_accepted_operation_is_delivered_whenever_the_server_is_killed() {
-    let rounds = std::env::var("TIDEGATE_CRASHES").ok();
+    let rounds = std::env::var("CRASH_TEST_KILLS").ok();
     let rounds = rounds.map_or(ROUNDS, |rounds| rounds.parse().unwrap());
     let seed = u64::try_from(now_ms()).unwrap();
     let mut random = Random::from_seed(seed);
@@ -216,7 +216,7 @@ fn count(admin: &Admin, state: &str) -> u64 {
 }
 
 fn log_kill(round: u64, seed: u64, after_ms: u64, accepted: usize, delivered: usize) {
-    let Ok(path) = std::env::var("TIDEGATE_CRASH_LOG") else {
+    let Ok(path) = std::env::var("CRASH_TEST_LOG") else {
         return;
     };
     let line = json!({
