@@ -239,10 +239,11 @@ impl Poll {
         now: Timestamp,
     ) -> PollStep {
         let named = self.count(error);
-        if self.gives_up_at(settings, now) {
+        let latest = self.gives_up_after(settings);
+        if now > latest {
             return self.finish(PollState::GaveUp, PollReason::NoSuccess);
         }
-        if named.is_some_and(|wait| self.gives_up_at(settings, now + wait)) {
+        if named.is_some_and(|wait| now + wait > latest) {
             return self.finish(PollState::GaveUp, PollReason::WaitTooLong);
         }
         let (step, reason) = match error {
@@ -310,9 +311,9 @@ impl Poll {
         }
     }
 
-    /// Is `at` too long after the last success?
-    fn gives_up_at(&self, settings: &PollSettings, at: Timestamp) -> bool {
-        at.since(self.last_success) > settings.give_up_after()
+    /// The latest time at which a response without success does not yet end it.
+    pub fn gives_up_after(&self, settings: &PollSettings) -> Timestamp {
+        self.last_success + settings.give_up_after()
     }
 
     /// The present state.

@@ -37,6 +37,7 @@
 //! | [`Permit`], [`Outcome`] | the right to send, and what came of it | [settling](guide::settling) |
 //! | [`Call`] | something to be done, over all its attempts | [calls](guide::calls) |
 //! | [`Pool`] | endpoints that can do the same work | [pools](guide::pools) |
+//! | [`poll`] | following a job's status until it ends | [calls](guide::calls) |
 //! | [`Credential`] | a token that is refreshed once for all | [calls](guide::calls) |
 //! | `http`, `tower` | from HTTP to outcomes; middleware | `guide::http` |
 //! | [`Clock`], [`ManualClock`] | time, real or yours | [time](guide::time) |
@@ -83,6 +84,7 @@ pub mod guide;
 pub mod http;
 mod limiter;
 mod permit;
+pub mod poll;
 pub mod pool;
 mod registry;
 mod settings;

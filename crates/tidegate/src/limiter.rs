@@ -21,6 +21,7 @@ use crate::call::Call;
 use crate::clock::{Alarm, Clock};
 use crate::event::EventListener;
 use crate::permit::Permit;
+use crate::poll::Polling;
 use crate::registry::Registry;
 use crate::settings::HostSettings;
 use crate::sync::{Mutex, lock};
@@ -160,6 +161,11 @@ impl Limiter {
     /// A request through the gate of `ask`, with retries: see [`Call`].
     pub fn call<'a>(&'a self, ask: impl Into<Ask<'a>>) -> Call<'a> {
         Call::new(self, ask.into())
+    }
+
+    /// Polls the status of a job through the gate of `ask`: see [`Polling`].
+    pub fn poll<'a>(&'a self, ask: impl Into<Ask<'a>>) -> Polling<'a> {
+        Polling::new(self, ask.into())
     }
 
     /// What [`Limiter::acquire`] would say, without taking anything: `Ok` if it would be admitted

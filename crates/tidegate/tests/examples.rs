@@ -12,8 +12,6 @@
 
 use std::time::Duration;
 
-use policy::poll::PollState;
-
 #[path = "../examples/pacing_a_queue.rs"]
 mod pacing_a_queue;
 #[path = "../examples/plain_function.rs"]
@@ -52,7 +50,7 @@ async fn token_costs() {
 
 #[tokio::test(start_paused = true)]
 async fn polling_a_job() {
-    assert_eq!(polling_a_job::run().await.unwrap(), (PollState::Done, 7));
+    assert_eq!(polling_a_job::run().await.unwrap(), (100.0, 7));
 }
 
 #[tokio::test(start_paused = true)]
