@@ -13,8 +13,8 @@ use policy::time::WallTime;
 use rusqlite::Connection;
 use store::Store;
 use store::operations::{
-    ClaimResult, Counters, Lane, Lease, NewOperation, OperationQueue, Settlement, StoredRequest,
-    wait,
+    AttemptRecord, ClaimResult, Claimed, Counters, Lane, Lease, NewOperation, OperationQueue,
+    Settlement, StoredRequest, wait,
 };
 
 const LENGTH: Duration = Duration::from_secs(5);
@@ -78,29 +78,28 @@ fn measure(
     Ok(rate)
 }
 
-/// What the process has done so far. Other than rates it hardly depends on what else the machine
-/// does. Zero where the system does not say it.
+/// What the thread that writes has done so far. Other than rates it hardly depends on what else the
+/// machine does. Zero where the system does not say it.
 struct Work {
-    cpu_ticks: u64,
+    cpu_ns: u64,
     written: u64,
 }
 
 impl Work {
     fn done() -> Self {
         let read = |path| std::fs::read_to_string(path).unwrap_or_default();
-        let (stat, io) = (read("/proc/self/stat"), read("/proc/self/io"));
-        let fields: Vec<&str> = stat
-            .rsplit(')')
-            .next()
-            .unwrap_or_default()
-            .split(' ')
-            .collect();
-        let number =
-            |text: Option<&&str>| text.and_then(|text| text.trim().parse().ok()).unwrap_or(0);
-        let written = io.lines().find_map(|line| line.strip_prefix("wchar: "));
+        let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten();
+        let mut paths = threads.flatten().map(|thread| thread.path());
+        let writer = paths.find(|path| read(path.join("comm")).trim() == "tidegate-store");
+        let file = |name| read(writer.clone().unwrap_or_default().join(name));
+        let cpu_ns = file("schedstat").split(' ').next().map(str::to_owned);
+        let written = file("io")
+            .lines()
+            .find_map(|line| line.strip_prefix("wchar: ").map(str::to_owned));
+        let number = |text: Option<String>| text.and_then(|text| text.parse().ok()).unwrap_or(0);
         Self {
-            cpu_ticks: number(fields.get(12)) + number(fields.get(13)),
-            written: number(written.as_ref()),
+            cpu_ns: number(cpu_ns),
+            written: number(written),
         }
     }
 
@@ -108,7 +107,7 @@ impl Work {
     fn each(&self, rate: f64) -> String {
         let now = Self::done();
         let count = rate * LENGTH.as_secs_f64();
-        let cpu = (now.cpu_ticks - self.cpu_ticks) as f64 * 10_000.0 / count;
+        let cpu = (now.cpu_ns - self.cpu_ns) as f64 / 1000.0 / count;
         let written = (now.written - self.written) as f64 / 1024.0 / count;
         format!("{cpu:.0} µs of CPU and {written:.1} KiB written each")
     }
@@ -152,38 +151,41 @@ fn inserts(queue: &dyn OperationQueue, keys: KeyKind) -> f64 {
     count as f64 / start.elapsed().as_secs_f64()
 }
 
-/// Workers claim a few at a time and complete each.
+/// Runners claim one operation at a time, as the worker does: they settle it and claim the next in one
+/// transaction. Two threads drive half of the runners each, so that one half waits to be written while
+/// the other is being written.
 fn deliveries(queue: &dyn OperationQueue) -> f64 {
     let start = Instant::now();
-    let count: u64 = std::thread::scope(|scope| {
-        let deliver = |worker: u64| {
-            let lane = lane(worker);
-            let mut count = 0;
-            while start.elapsed() < LENGTH {
-                let lease = Lease {
-                    now: now(),
-                    until: now() + Duration::from_secs(60),
-                };
-                let claims = wait(queue.claim(&lane, lease, 16)).expect("the disk works");
-                let settled: Vec<_> = claims
-                    .claimed
-                    .iter()
-                    .map(|claimed| queue.settle(claimed.claim, completed()))
-                    .collect();
-                count += settled.len() as u64;
-                for settled in settled {
+    let deliver = || {
+        let mut count = 0;
+        let mut claimed: Vec<Option<Claimed>> = (0..RUNNERS / 2).map(|_| None).collect();
+        while start.elapsed() < LENGTH {
+            let calls: Vec<_> = claimed
+                .drain(..)
+                .enumerate()
+                .map(|(runner, claimed)| {
+                    let settled = claimed.map(|claimed| queue.settle(claimed.claim, completed()));
+                    let lease = Lease {
+                        now: now(),
+                        until: now() + Duration::from_secs(60),
+                    };
+                    (settled, queue.claim(&lane(runner as u64 % LANES), lease, 1))
+                })
+                .collect();
+            for (settled, claims) in calls {
+                if let Some(settled) = settled {
                     wait(settled).expect("the disk works");
+                    count += 1;
                 }
+                claimed.push(wait(claims).expect("the disk works").claimed.pop());
             }
-            count
-        };
-        let threads: Vec<_> = (0..LANES)
-            .map(|worker| scope.spawn(move || deliver(worker)))
-            .collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap_or(0))
-            .sum()
+        }
+        count
+    };
+    let count: u64 = std::thread::scope(|scope| {
+        let threads = [scope.spawn(deliver), scope.spawn(deliver)];
+        let counts = threads.map(|thread| thread.join().unwrap_or(0));
+        counts.iter().sum()
     });
     count as f64 / start.elapsed().as_secs_f64()
 }
@@ -200,7 +202,8 @@ fn fill(queue: &dyn OperationQueue, queued: u64) {
     }
 }
 
-const LANES: u64 = 16;
+const LANES: u64 = 4;
+const RUNNERS: usize = 64;
 
 fn lane(number: u64) -> Lane {
     Lane {
@@ -265,8 +268,19 @@ fn completed() -> Settlement {
     Settlement {
         now: now(),
         result: ClaimResult::Completed(None),
-        counters: Counters::default(),
-        attempts: Vec::new(),
+        counters: Counters {
+            sent: 1,
+            attempts: 1,
+            ..Counters::default()
+        },
+        attempts: vec![AttemptRecord {
+            at: now(),
+            phase: "receiving".to_owned(),
+            status: Some(204),
+            latency: Duration::from_millis(3),
+            waited: Duration::ZERO,
+            reason: "success".to_owned(),
+        }],
     }
 }
 
