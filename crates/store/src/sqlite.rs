@@ -28,6 +28,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, Transaction};
 
 use crate::StoreState;
@@ -103,6 +104,9 @@ fn connect(path: &Path) -> Result<Connection, SqliteError> {
     // Every commit is synced, not only every checkpoint; on macOS, down to the disk.
     connection.pragma_update(None, "synchronous", "full")?;
     connection.pragma_update(None, "fullfsync", true)?;
+    // A plan does not depend on the values that are bound. Otherwise SQLite prepares a statement again
+    // for every value, which takes longer than the statement itself.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(connection)
 }
 

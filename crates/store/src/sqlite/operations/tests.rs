@@ -22,8 +22,8 @@ use crate::operations::{
 };
 use crate::queue::Taken;
 use crate::sqlite::database::{BoxedCall, Database, FunctionCall, Work};
-use crate::sqlite::folder;
 use crate::sqlite::problem::SqliteError;
+use crate::sqlite::{connect, folder};
 use crate::{Change, Keys, Store, StoreError};
 
 fn temporary() -> (TempDir, PathBuf) {
@@ -106,6 +106,36 @@ mod plans {
             count,
             ["SCAN operations USING COVERING INDEX operations_state"]
         );
+    }
+
+    #[test]
+    fn no_value_makes_a_statement_be_prepared_again() {
+        let (folder, _) = temporary();
+        drop(Store::open(folder.path()).unwrap());
+        let connection = connect(&folder.path().join("tidegate.db")).unwrap();
+        for sql in [
+            DUE,
+            FIRST_DUE,
+            NEXT_PRIORITY,
+            rows::BY_ID,
+            rows::BY_KEY,
+            rows::BY_NUMBER,
+            calls::NUMBER_OF_ID,
+            calls::EXPIRED,
+            calls::LEASE_ENDED,
+            calls::UNBLOCKED,
+            calls::OLDEST_BLOCKED,
+        ] {
+            let mut statement = connection.prepare(sql).unwrap();
+            for value in 0..10 {
+                for parameter in 1..=statement.parameter_count() {
+                    statement.raw_bind_parameter(parameter, value).unwrap();
+                }
+                assert!(statement.raw_query().next().unwrap().is_none());
+            }
+            let status = statement.get_status(StatementStatus::RePrepare);
+            assert_eq!(status, 0, "{sql}");
+        }
     }
 
     /// Fifty thousand operations that are not due, as many of another destination, and some that are
