@@ -26,11 +26,15 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use policy::random::Random;
-use policy::time::WallTime;
-use store::operations::{ClaimId, ClaimResult, Counters, Lane, Lease, OperationQueue, Settlement};
+use policy::time::{Timestamp, WallTime};
+use store::StoreError;
+use store::operations::{
+    ClaimId, ClaimResult, Counters, Lane, Lease, OperationQueue, Settlement, StoredOperation,
+};
 use tokio::sync::watch;
 use tokio::task::LocalSet;
 
+use crate::redact::Text;
 use crate::state::State;
 use lane::LaneTasks;
 
@@ -132,6 +136,8 @@ struct Worker {
     random: RefCell<Random>,
     /// Tasks that have something claimed, or are about to.
     runners: Cell<usize>,
+    /// When an operation that cannot be read was last logged.
+    unreadable_logged: Cell<Option<Timestamp>>,
 }
 
 /// A claim lasts so long without a heartbeat.
@@ -155,6 +161,7 @@ impl Worker {
             deciding: RefCell::default(),
             random: RefCell::new(Random::from_seed(seed)),
             runners: Cell::new(0),
+            unreadable_logged: Cell::new(None),
         }
     }
 
@@ -197,8 +204,8 @@ impl Worker {
         loop {
             match self.state.ready_lanes().next().await {
                 Some(lanes) => {
-                    for lane in lanes {
-                        self.open_lane(lane, self.now());
+                    for (lane, at) in lanes {
+                        self.open_lane(lane, at);
                     }
                 }
                 None => self.open_stored_lanes().await,
@@ -279,6 +286,18 @@ impl Worker {
         _ = phase.wait_for(|phase| *phase > Phase::Running).await;
     }
 
+    /// Logs that an operation cannot be read; one a minute, because without the key it is every one.
+    fn log_unreadable(&self, operation: &StoredOperation, problem: &StoreError) {
+        let now = self.state.clock().now();
+        let logged = self.unreadable_logged.get();
+        if logged.is_none_or(|logged| now.since(logged) >= UNREADABLE_LOG) {
+            self.unreadable_logged.set(Some(now));
+            let log = self.state.log();
+            let problem = problem.to_string();
+            log.store_unreadable(&operation.id, &operation.destination, Text::new(&problem));
+        }
+    }
+
     fn now(&self) -> WallTime {
         self.state.clock().wall()
     }
@@ -291,6 +310,9 @@ impl Worker {
         }
     }
 }
+
+/// Between two lines about operations that cannot be read.
+const UNREADABLE_LOG: Duration = Duration::from_secs(60);
 
 /// So many lanes are read at once.
 const LANES_READ: usize = 1000;

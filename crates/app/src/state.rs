@@ -89,7 +89,11 @@ impl State {
         store: Store,
     ) -> Result<(Arc<Self>, Vec<String>), StoreError> {
         let stored = store.load()?;
-        let (overlay, warnings) = Overlay::restore(&stored, &settings, &PlainFiles);
+        let (overlay, mut warnings) = Overlay::restore(&stored, &settings, &PlainFiles);
+        let unreadable = stored.unreadable.iter();
+        warnings.extend(unreadable.map(|problem| {
+            format!("a stored refresh token is not used, the configured one is: {problem}")
+        }));
         let max_hold = settings.gates.default_value().gate.max_hold();
         let now = core.clock().wall();
         let records: EndpointRecords = stored

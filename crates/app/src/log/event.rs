@@ -20,9 +20,10 @@ use crate::metrics::RequestOutcome;
 use crate::redact::Text;
 
 /// The names of all events.
-pub const EVENTS: [&str; 21] = [
+pub const EVENTS: [&str; 22] = [
     "retry_scheduled",
     "operation_failed",
+    "store_unreadable",
     "request_exhausted",
     "request",
     "hold_started",
@@ -131,6 +132,15 @@ impl Log {
             self, ERROR "operation_failed",
             operation_id, key, attempts, reason, trace_id,
             "{operation_id} at {key} failed, attempts {attempts}: {reason}"
+        );
+    }
+
+    /// An operation cannot be read from the store, so it cannot be sent now.
+    pub fn store_unreadable(&self, operation_id: &str, key: &str, problem: Text<'_>) {
+        event!(
+            self, ERROR "store_unreadable",
+            operation_id, key, problem = %problem,
+            "{operation_id} at {key} waits, because its request cannot be read: {problem}"
         );
     }
 

@@ -8,10 +8,10 @@ use policy::operation::OperationEvent;
 use store::operations::{
     Claimed, Decision, RequestChange, StoredConflict, StoredOperation, StoredRequest,
 };
-use url::Url;
+use url::{Position, Url};
 
 use super::Worker;
-use super::deliver::{header_pairs, path_of};
+use super::deliver::header_pairs;
 use super::source::Source;
 use crate::exchange::{ReplayableBody, RequestBody, SendResult, Target, Trust};
 use crate::settings::OperationType;
@@ -147,7 +147,9 @@ impl Fetch<'_> {
         let state = &self.worker.state;
         let exchange = self.configuration.exchange();
         let destination = exchange.destination(&self.url, Trust::Untrusted).ok();
-        let uri = path_of(&self.url).parse().ok();
+        let uri = self.url[Position::BeforePath..Position::AfterQuery]
+            .parse()
+            .ok();
         let (Some(destination), Some(uri)) = (destination, uri) else {
             admitted.give_back();
             return None;

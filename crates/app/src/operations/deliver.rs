@@ -17,7 +17,7 @@ use store::operations::{
     StoredOperation, StoredRequest, StoredResponse,
 };
 use tidegate::{AttemptResult, Refresh};
-use url::Url;
+use url::{Position, Url};
 
 use super::conflict::FoundConflict;
 use super::source::{Admitted, Source};
@@ -362,7 +362,9 @@ impl<'a> Delivery<'a> {
                 let host_rules = self.worker.state.limiter().rules(key);
                 Ok(Route {
                     destination,
-                    uri: path_of(&url).parse().map_err(|_| rejected())?,
+                    uri: url[Position::BeforePath..Position::AfterQuery]
+                        .parse()
+                        .map_err(|_| rejected())?,
                     rules: own_rules.chain(host_rules.iter()).cloned().collect(),
                     metrics: Arc::clone(metrics),
                     headers,
@@ -568,13 +570,6 @@ pub(super) fn header_pairs(
 fn etag(headers: &Headers) -> Option<String> {
     let (_, value) = headers.iter().find(|(name, _)| name == ETAG.as_str())?;
     String::from_utf8(value.clone()).ok()
-}
-
-pub(super) fn path_of(url: &Url) -> String {
-    match url.query() {
-        Some(query) => format!("{}?{query}", url.path()),
-        None => url.path().to_owned(),
-    }
 }
 
 fn phase(outcome: &Outcome) -> Phase {

@@ -157,6 +157,9 @@ async fn next<'s>(
         for expired in &claims.expired {
             worker.state.announce(expired);
         }
+        for (operation, problem) in &claims.unreadable {
+            worker.log_unreadable(operation, problem);
+        }
         if let Some(at) = claims.next_at {
             tasks.expect(at);
         }

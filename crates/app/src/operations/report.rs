@@ -43,7 +43,7 @@ pub(super) async fn report_ended(worker: &Worker) {
                 return;
             }
             if let Some(lane) = lane {
-                worker.state.ready_lanes().add(lane);
+                worker.state.ready_lanes().add(lane, worker.now());
             }
         }
         if is_last {

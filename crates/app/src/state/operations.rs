@@ -1,11 +1,12 @@
 //! Operations as the rest of the program sees them: the queue, which lanes have work, and what is
 //! announced when an operation ends.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use policy::operation::OperationState;
+use policy::time::WallTime;
 use store::StoreError;
 use store::operations::{
     Decision, DecisionError, Lane, NewOperation, OperationQueue, StoredOperation,
@@ -15,10 +16,11 @@ use tokio::sync::Notify;
 
 use super::State;
 
-/// Lanes whose operations are due, for the worker.
+/// Lanes with new work, for the worker.
 #[derive(Debug, Default)]
 pub struct ReadyLanes {
-    lanes: Mutex<BTreeSet<Lane>>,
+    /// When the first of it is due, by lane.
+    lanes: Mutex<BTreeMap<Lane, WallTime>>,
     /// More lanes than fit: the queue has to be read.
     has_overflowed: AtomicBool,
     notify: Notify,
@@ -28,11 +30,13 @@ pub struct ReadyLanes {
 const MAX_READY: usize = 10_000;
 
 impl ReadyLanes {
-    /// Notes that a lane has work.
-    pub fn add(&self, lane: Lane) {
+    /// Adds an operation of a lane that is due at `at`.
+    pub fn add(&self, lane: Lane, at: WallTime) {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        if lanes.len() < MAX_READY {
-            lanes.insert(lane);
+        if let Some(first) = lanes.get_mut(&lane) {
+            *first = at.min(*first);
+        } else if lanes.len() < MAX_READY {
+            lanes.insert(lane, at);
         } else {
             self.has_overflowed.store(true, Ordering::Relaxed);
         }
@@ -40,8 +44,8 @@ impl ReadyLanes {
         self.notify.notify_one();
     }
 
-    /// Waits for lanes with work. `None`: there are too many to name.
-    pub async fn next(&self) -> Option<BTreeSet<Lane>> {
+    /// Waits for lanes with new work, and says when each is due. `None`: there are too many to name.
+    pub async fn next(&self) -> Option<BTreeMap<Lane, WallTime>> {
         self.notify.notified().await;
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         let lanes = std::mem::take(&mut *lanes);
@@ -109,7 +113,8 @@ impl State {
             operation.state,
             OperationState::Available | OperationState::Retryable
         ) {
-            self.ready_lanes.add(lane_of(operation));
+            let at = operation.next_at.unwrap_or(operation.accepted_at);
+            self.ready_lanes.add(lane_of(operation), at);
             return;
         }
         if operation.order_key.is_some() {

@@ -136,6 +136,33 @@ fn stored_requests_are_unreadable_without_the_key() {
     assert_eq!(received.lock().unwrap().len(), 1);
 }
 
+#[test]
+fn logs_operations_that_were_encrypted_with_another_key() {
+    let home = Home::new("");
+    let key = home.data().with_file_name("key");
+    let with_key = format!(
+        "{}\n[storage]\nkey = \"file:{}\"\n",
+        settings("http://127.0.0.1:1"),
+        key.display()
+    );
+    std::fs::write(&key, "0f".repeat(32)).unwrap();
+    home.write(&with_key);
+    let server = home.start();
+    assert_eq!(post(&server.listen, "a"), Some(202));
+    server.kill();
+    std::fs::write(&key, "1e".repeat(32)).unwrap();
+    let server = home.start();
+    let line = wait_for("a line about the key", || {
+        let stderr = home.stderr();
+        let mut lines = stderr.lines();
+        lines
+            .find(|line| line.contains("store_unreadable"))
+            .map(str::to_owned)
+    });
+    assert!(line.contains("it was encrypted with another key"), "{line}");
+    assert_eq!(count(&server.admin, "retryable"), 1);
+}
+
 fn settings(upstream: &str) -> String {
     format!(
         r#"

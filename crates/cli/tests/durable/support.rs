@@ -51,18 +51,25 @@ impl Home {
         command
     }
 
+    /// What the last server has logged so far.
+    pub(crate) fn stderr(&self) -> String {
+        fs::read_to_string(self.stderr_file()).unwrap()
+    }
+
+    fn stderr_file(&self) -> PathBuf {
+        self.folder.path().join("stderr")
+    }
+
     pub(crate) fn start(&self) -> Running {
         // A file, because the output is not read while it runs.
-        let path = self.folder.path().join("stderr");
-        let stderr = fs::File::create(&path).unwrap();
+        let stderr = fs::File::create(self.stderr_file()).unwrap();
         let mut child = self.command().stderr(stderr).spawn().unwrap();
         let mut line = String::new();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         stdout.read_line(&mut line).unwrap();
         if line.is_empty() {
             child.wait().unwrap();
-            let said = fs::read_to_string(path).unwrap();
-            panic!("the server did not start:\n{said}");
+            panic!("the server did not start:\n{}", self.stderr());
         }
         let record: Value = serde_json::from_str(&line).unwrap();
         let address = |name: &str| {

@@ -9,6 +9,7 @@ use http::{HeaderValue, Method, Request, Uri};
 use ring::digest;
 use store::{Change, RotatedToken, Store};
 use tidegate::{Attempt, AttemptResult, Limiter};
+use url::Position;
 
 use super::{MAX_FETCH, MAX_TOKEN};
 use crate::core::Core;
@@ -64,10 +65,6 @@ impl TokenEndpoint {
         store: &Store,
     ) -> Option<Self> {
         let url = &settings.url;
-        let path = match url.query() {
-            Some(query) => format!("{}?{query}", url.path()),
-            None => url.path().to_owned(),
-        };
         let key = policy::key::normalize(url.as_str()).ok()?;
         Some(Self {
             limiter: core.limiter().clone(),
@@ -76,7 +73,9 @@ impl TokenEndpoint {
             destination: exchange.destination(url, Trust::Operator).ok()?,
             metrics: core.metrics().key(&key),
             key,
-            uri: path.parse().ok()?,
+            uri: url[Position::BeforePath..Position::AfterQuery]
+                .parse()
+                .ok()?,
             credential: credential.to_owned(),
             client_id: settings.client_id.clone(),
             client_secret: settings.client_secret.clone(),
