@@ -465,6 +465,14 @@ pub struct OperationCounts {
     pub cancelled: u64,
 }
 
+impl OperationCounts {
+    /// How many stay until they are delivered or a person has dealt with them: all but those that
+    /// retention deletes.
+    pub fn kept(&self) -> u64 {
+        self.available + self.running + self.retryable + self.failed + self.conflict
+    }
+}
+
 /// Why an encrypted value cannot be read or written.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SealError {

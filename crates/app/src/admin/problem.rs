@@ -62,6 +62,7 @@ kinds! {
     WrongHost: MISDIRECTED_REQUEST, "wrong_host", "Wrong host name";
     Invalid: UNPROCESSABLE_ENTITY, "invalid", "Some values are invalid";
     KeyReused: UNPROCESSABLE_ENTITY, "idempotency_key_reused", "The idempotency key belongs to another request";
+    TooManyOperations: TOO_MANY_REQUESTS, "queue_full", "Too many operations are stored";
     WrongState: CONFLICT, "wrong_state", "Not possible in the present state";
     TooManyStreams: SERVICE_UNAVAILABLE, "too_many_streams", "Too many event streams";
     StoreFailed: SERVICE_UNAVAILABLE, "store_failed", "The change cannot be stored";
@@ -142,6 +143,7 @@ impl IntoResponse for Refused {
             Kind::TooManyStreams
             | Kind::StoreFailed
             | Kind::StoreUnavailable
+            | Kind::TooManyOperations
             | Kind::TooManyGates
             | Kind::Draining => {
                 headers.insert(RETRY_AFTER, HeaderValue::from_static("5"));
@@ -174,6 +176,7 @@ impl From<AcceptError> for Refused {
             AcceptError::Invalid(invalid) => Self::invalid(invalid),
             AcceptError::AddressNotAllowed(_) => Self::new(Kind::AddressNotAllowed, detail),
             AcceptError::BodyTooLarge { .. } => Self::new(Kind::BodyTooLarge, detail),
+            AcceptError::TooMany { .. } => Self::new(Kind::TooManyOperations, detail),
             AcceptError::KeyReused => Self::new(Kind::KeyReused, detail),
             AcceptError::Store(_) => Self::new(Kind::StoreUnavailable, detail),
         }

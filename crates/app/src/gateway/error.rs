@@ -71,6 +71,8 @@ pub enum GatewayError {
     BadWait,
     /// It was to become an operation, which cannot be stored.
     StoreUnavailable,
+    /// It was to become an operation, and as many are stored as may be.
+    TooManyOperations,
     /// Its idempotency key was used for another request.
     KeyReused,
     /// It is not HTTP, or its framing contradicts itself. Its connection is closed.
@@ -82,7 +84,7 @@ impl GatewayError {
     pub fn outcome(&self) -> RequestOutcome {
         match self {
             Self::WaitTooLong { .. } => RequestOutcome::WaitTooLong,
-            Self::QueueFull { .. } => RequestOutcome::QueueFull,
+            Self::QueueFull { .. } | Self::TooManyOperations => RequestOutcome::QueueFull,
             Self::BreakerOpen { .. } => RequestOutcome::BreakerOpen,
             Self::NoEndpoint { .. } => RequestOutcome::NoEndpoint,
             Self::InFlight => RequestOutcome::InFlight,
@@ -116,7 +118,9 @@ impl GatewayError {
     /// Its status.
     pub fn status(&self) -> StatusCode {
         match self {
-            Self::WaitTooLong { .. } | Self::QueueFull { .. } => StatusCode::TOO_MANY_REQUESTS,
+            Self::WaitTooLong { .. } | Self::QueueFull { .. } | Self::TooManyOperations => {
+                StatusCode::TOO_MANY_REQUESTS
+            }
             Self::BreakerOpen { .. }
             | Self::NoEndpoint { .. }
             | Self::InFlight
@@ -152,6 +156,7 @@ impl GatewayError {
             | Self::NoDescriptors
             | Self::TooManyGates
             | Self::StoreUnavailable
+            | Self::TooManyOperations
             | Self::Draining => Some(Duration::from_secs(1)),
             _ => None,
         }
@@ -181,6 +186,7 @@ impl GatewayError {
             Self::LoopDetected => "The request came from this gateway",
             Self::BadWait => "The wait cannot be read",
             Self::StoreUnavailable => "The operation cannot be stored",
+            Self::TooManyOperations => "Too many operations are stored",
             Self::KeyReused => "The idempotency key was used before",
             Self::BadRequest => "The request cannot be read",
         }
@@ -252,6 +258,10 @@ impl GatewayError {
             }
             Self::StoreUnavailable => {
                 "it was not accepted; the data folder cannot be read or written".to_owned()
+            }
+            Self::TooManyOperations => {
+                "as many operations are stored as may be (`storage.max_operations`); completed and cancelled ones do not count"
+                    .to_owned()
             }
             Self::KeyReused => {
                 "the `Idempotency-Key` belongs to another request; use a new one".to_owned()

@@ -104,6 +104,7 @@ async fn store(
     match accepted.await {
         Ok(accepted) => Ok(accepted.operation),
         Err(AcceptError::Store(_)) => Err(GatewayError::StoreUnavailable),
+        Err(AcceptError::TooMany { .. }) => Err(GatewayError::TooManyOperations),
         Err(AcceptError::BodyTooLarge { .. }) => Err(GatewayError::BodyTooLarge),
         Err(AcceptError::KeyReused) => Err(GatewayError::KeyReused),
         Err(AcceptError::AddressNotAllowed(_)) => Err(GatewayError::AddressNotAllowed),

@@ -15,8 +15,8 @@ use super::operation::{CredentialOptions, OperationOptions, RefreshOptions, Webh
 use super::pool::{EndpointOptions, PoolOptions};
 use super::rule::{HeaderOptions, RuleOptions};
 use super::server::{
-    ClientOptions, ForwardOptions, NetworkOptions, ServerOptions, StorageOptions, TelemetryOptions,
-    TlsOptions,
+    ClientOptions, ForwardOptions, NetworkOptions, ServerOptions, StorageOptions,
+    StorageSizeOptions, TelemetryOptions, TlsOptions,
 };
 
 /// The tree: for each section the name of its static, its path, what it is for, and its options; then
@@ -51,7 +51,7 @@ sections! {
     TLS: "server.tls", "Certificates of a listener.", [TlsOptions];
     STORAGE: "storage",
         "Shared storage for several machines; by default everything is in the data folder.",
-        [StorageOptions];
+        [StorageOptions, StorageSizeOptions];
     GATE: "gate", "Gates: the rate, the breaker and the waiting line of every host and endpoint.",
         [GateOptions], named(Name::Host, &GATE_HOST);
     GATE_HOST: "gate.HOST",

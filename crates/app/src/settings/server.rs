@@ -88,6 +88,15 @@ policy::settings! {
         /// Encrypts stored headers, bodies and tokens.
         key: Secret = none, Kind::SECRET, example "env:TIDEGATE_KEY";
     }
+
+    /// What is written in `[storage]` about its size.
+    pub struct StorageSizeOptions;
+    /// The size of the storage.
+    #[derive(Eq)]
+    pub struct StorageSize(pub) {
+        /// How many operations may be stored, without completed and cancelled ones; further ones get 429.
+        max_operations: u64 = "10_000_000", Kind::whole(1, u64::MAX);
+    }
 }
 
 /// `[storage]`
@@ -95,6 +104,8 @@ policy::settings! {
 pub struct Storage {
     /// What encrypts stored requests, responses and tokens; a text that [`store::Keys`] can read.
     pub key: Option<Secret>,
+    /// Its size.
+    pub size: StorageSize,
 }
 
 /// Reads `[storage]`, and refuses what is shared: this build has no shared storage, and several
@@ -146,7 +157,12 @@ pub(crate) fn read_storage(reader: &Reader<'_>) -> Storage {
         );
         reader.report(name, what);
     }
-    Storage { key: storage.key }
+    Storage {
+        key: storage.key,
+        size: reader
+            .options::<StorageSizeOptions>()
+            .over(StorageSize::default()),
+    }
 }
 
 /// Whether a URL has a password, as in `scheme://user:password@host`. One with `/` in it counts too.

@@ -11,8 +11,8 @@ use store::StoreError;
 use store::operations::{Headers, Inserted, NewOperation, StoredOperation, StoredRequest};
 use url::Url;
 
+use super::State;
 use super::changes::{ChangeError, InvalidValue};
-use super::{State, lane_of};
 use crate::exchange::path;
 use crate::settings::{self, DEFAULT_OPERATION, OperationType};
 
@@ -79,6 +79,14 @@ pub enum AcceptError {
         /// The type.
         kind: String,
     },
+    /// As many operations are stored as may be.
+    #[error(
+        "{most} operations are stored, as many as may be (`storage.max_operations`); completed and cancelled ones do not count"
+    )]
+    TooMany {
+        /// How many may be.
+        most: u64,
+    },
     /// The idempotency key was used for another request.
     #[error("the idempotency key was used for another request")]
     KeyReused,
@@ -98,9 +106,13 @@ impl State {
         request: OperationRequest,
     ) -> Result<Accepted, AcceptError> {
         let operation = self.check_operation(request)?;
+        let most = self.configuration().settings().storage.size.max_operations;
+        if self.operations().counts().kept() >= most {
+            return Err(AcceptError::TooMany { most });
+        }
         match self.operations().insert(operation).await? {
             Inserted::New(operation) => {
-                self.ready_lanes().add(lane_of(&operation));
+                self.announce(&operation);
                 let is_known = false;
                 Ok(Accepted {
                     operation,

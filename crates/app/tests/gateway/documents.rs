@@ -36,6 +36,7 @@ fn all() -> Vec<GatewayError> {
         GatewayError::LoopDetected,
         GatewayError::BadWait,
         GatewayError::StoreUnavailable,
+        GatewayError::TooManyOperations,
         GatewayError::KeyReused,
         GatewayError::BadRequest,
     ];
@@ -49,6 +50,7 @@ fn all() -> Vec<GatewayError> {
             | GatewayError::InFlight
             | GatewayError::NoDescriptors
             | GatewayError::TooManyGates
+            | GatewayError::TooManyOperations
             | GatewayError::Draining
             | GatewayError::Deadline
             | GatewayError::Unreachable(_)

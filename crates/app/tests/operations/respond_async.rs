@@ -1,5 +1,7 @@
 //! `Prefer: respond-async` on the data plane: 202, then the state, then the upstream's response.
 
+use std::net::TcpListener;
+
 use super::support::{Running, Upstream};
 use super::wire::Reply;
 
@@ -118,4 +120,25 @@ fn a_body_over_the_bound_is_refused() {
     let refused = running.send("POST", "/llm/x", "prefer: respond-async\r\n", &body);
     assert_eq!(refused.status, 413);
     assert_eq!(running.state.operations().counts(), Default::default());
+}
+
+#[test]
+fn refuses_operations_over_the_bound_until_there_is_room() {
+    // Nothing listens there, so the first two stay.
+    let closed = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let upstream = Upstream::statuses(&[200]);
+    let running = Running::new(&settings(&upstream, "[storage]\nmax_operations = 2\n"));
+    let ids = [1, 2].map(|_| running.post(&format!("http://{closed}/")));
+    let respond_async = || running.send("POST", "/llm/x", "prefer: respond-async\r\n", "x");
+    let refused = respond_async();
+    assert_eq!(refused.status, 429);
+    assert_eq!(refused.header("tidegate-reason"), Some("queue_full"));
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    assert_eq!(running.state.operations().counts().kept(), 2);
+
+    running.cancel(&ids[0]);
+    assert_eq!(respond_async().status, 202);
 }

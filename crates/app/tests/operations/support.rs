@@ -1,4 +1,4 @@
-//! A state with a worker that delivers its operations, and an upstream that answers as it is told.
+//! A state with a worker that delivers its operations, and an upstream with scripted responses.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,9 +11,10 @@ use app::gateway::Gateway;
 use app::log::Log;
 use app::operations::OperationWorker;
 use app::settings::{Process, Settings, Sources};
-use app::state::{AcceptError, Accepted, OperationRequest, State};
+use app::state::{AcceptError, Accepted, OperationError, OperationRequest, State};
+use policy::operation::OperationEvent;
 use store::Store;
-use store::operations::{AttemptRecord, StoredOperation};
+use store::operations::{AttemptRecord, Decision, StoredOperation};
 use tidegate::Clock;
 
 use super::wire::Reply;
@@ -88,6 +89,23 @@ impl Running {
 
     pub(crate) fn get(&self, id: &str) -> StoredOperation {
         self.wait(self.state.operations().get(id)).unwrap().unwrap()
+    }
+
+    /// Cancels an operation. One that is being sent is cancelled when it is not any more.
+    pub(crate) fn cancel(&self, id: &str) -> StoredOperation {
+        loop {
+            let decision = Decision {
+                id: id.to_owned(),
+                now: self.state.clock().wall(),
+                event: OperationEvent::Cancel,
+                request: None,
+            };
+            match self.wait(self.state.decide_operation(decision)) {
+                Ok(cancelled) => return cancelled,
+                Err(OperationError::Decision(_)) => self.pause(),
+                Err(error) => panic!("{error}"),
+            }
+        }
     }
 
     pub(crate) fn attempts(&self, id: &str) -> Vec<AttemptRecord> {

@@ -3,10 +3,9 @@
 use std::io::Write;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use policy::operation::OperationEvent;
 use ring::hmac;
 use serde_json::Value;
-use store::operations::{Decision, OperationFilter, StoredOperation};
+use store::operations::{OperationFilter, StoredOperation};
 
 use super::support::{QUICK, Received, Running, Upstream, post};
 use app::state::{AcceptError, OperationRequest};
@@ -108,14 +107,7 @@ fn reports_every_end_once_and_signed() {
         let id = running.accept(request).unwrap().operation.id;
         if state == "cancelled" {
             running.until(&id, "retryable");
-            let decision = Decision {
-                id: id.clone(),
-                now: running.state.clock().wall(),
-                event: OperationEvent::Cancel,
-                request: None,
-            };
-            let decided = running.wait(running.state.decide_operation(decision));
-            decided.unwrap();
+            running.cancel(&id);
         }
         let operation = running.until(&id, state);
         let reports = received(&receiver, number + 1);
