@@ -12,16 +12,20 @@
 //! At the edges: a full queue drops its oldest failure, so memory and gap are bounded by
 //! `max_size`; `max_age = 0s` never forgets; a clock that steps back counts as one that stood
 //! still; a gap is at most 584 years.
+//!
+//! [`FailureQueue`] counts; [`Pacer`] decides with it when work may start and when to give up.
 
+mod pacer;
 mod settings;
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
+pub use pacer::{Pacer, PacerRecord, Start, WorkResult};
 pub use settings::{FailureQueueOptions, FailureQueueSettings, Growth};
 
 use crate::random::Random;
-use crate::time::Timestamp;
+use crate::time::{Timestamp, nanos};
 
 /// Recent failures of one upstream, the oldest first.
 ///
@@ -40,7 +44,36 @@ use crate::time::Timestamp;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FailureQueue {
     /// In the order of time.
-    failures: VecDeque<Timestamp>,
+    failures: VecDeque<Moment>,
+}
+
+/// A [`Timestamp`], or an instant before the clock's origin: a failure that was restored may be
+/// older than the clock that measures its age.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Moment(i128);
+
+impl Moment {
+    fn ago(age: Duration, now: Timestamp) -> Self {
+        Self(i128::from(now.as_nanos()) - i128::from(nanos(age)))
+    }
+
+    /// How long before `now` this was; zero if it is later.
+    fn age(self, now: Timestamp) -> Duration {
+        let age = i128::from(now.as_nanos()) - self.0;
+        Duration::from_nanos(u64::try_from(age.max(0)).unwrap_or(u64::MAX))
+    }
+
+    /// The instant `length` after this one, cut to the range of the clock.
+    fn after(self, length: Duration) -> Timestamp {
+        let at = self.0 + i128::from(nanos(length));
+        Timestamp::from_nanos(u64::try_from(at.max(0)).unwrap_or(u64::MAX))
+    }
+}
+
+impl From<Timestamp> for Moment {
+    fn from(at: Timestamp) -> Self {
+        Self(at.as_nanos().into())
+    }
 }
 
 impl FailureQueue {
@@ -57,7 +90,8 @@ impl FailureQueue {
         while self.failures.len() >= settings.max_size() {
             self.failures.pop_front();
         }
-        let last = self.failures.back().copied().unwrap_or_default();
+        let now = Moment::from(now);
+        let last = self.failures.back().copied().unwrap_or(now);
         self.failures.push_back(now.max(last));
     }
 
@@ -72,9 +106,51 @@ impl FailureQueue {
         self.failures.len() - self.aged(settings, now)
     }
 
-    /// When the oldest failure that counts at `now` happened.
+    /// When the oldest failure that counts at `now` happened. One from before the clock's origin
+    /// is reported at the origin.
     pub fn oldest(&self, settings: &FailureQueueSettings, now: Timestamp) -> Option<Timestamp> {
-        self.failures.get(self.aged(settings, now)).copied()
+        let oldest = self.failures.get(self.aged(settings, now))?;
+        Some(oldest.after(Duration::ZERO))
+    }
+
+    /// When the oldest failure expires, which shortens the gap. `None` if none counts at `now` or
+    /// failures never expire.
+    pub fn next_expiry(
+        &self,
+        settings: &FailureQueueSettings,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        let oldest = self.failures.get(self.aged(settings, now))?;
+        Some(oldest.after(settings.max_age()?))
+    }
+
+    /// The ages of the failures that count at `now`, the oldest first.
+    pub fn ages(
+        &self,
+        settings: &FailureQueueSettings,
+        now: Timestamp,
+    ) -> impl Iterator<Item = Duration> {
+        let aged = self.aged(settings, now);
+        self.failures
+            .range(aged..)
+            .map(move |failed| failed.age(now))
+    }
+
+    /// A queue with failures of these ages, in any order. At `max_size` the oldest are dropped.
+    pub fn restore(
+        settings: &FailureQueueSettings,
+        ages: impl IntoIterator<Item = Duration>,
+        now: Timestamp,
+    ) -> Self {
+        let ages = ages.into_iter();
+        let mut failures: Vec<Moment> = ages.map(|age| Moment::ago(age, now)).collect();
+        failures.sort_unstable();
+        let dropped = failures.len().saturating_sub(settings.max_size());
+        let mut queue = Self {
+            failures: failures.into_iter().skip(dropped).collect(),
+        };
+        queue.forget(settings, now);
+        queue
     }
 
     /// From the end of one attempt to the start of the next, if asked at `now`, without jitter.
@@ -125,7 +201,7 @@ impl FailureQueue {
         match settings.max_age() {
             Some(max_age) => self
                 .failures
-                .partition_point(|&failed| now.since(failed) >= max_age),
+                .partition_point(|failed| failed.age(now) >= max_age),
             None => 0,
         }
     }
@@ -294,6 +370,31 @@ mod tests {
         let mut random = Random::from_seed(5);
         FailureQueue::new().wait(&settings, Timestamp::ZERO, &mut random);
         assert_eq!(random, Random::from_seed(5));
+    }
+
+    #[test]
+    fn restored_failures_expire_when_they_would_have() {
+        let settings = settings(&[]);
+        let queue = after(3, &settings);
+        let ages: Vec<Duration> = queue.ages(&settings, Timestamp::from_secs(100)).collect();
+        assert_eq!(ages, [100, 99, 98].map(Duration::from_secs));
+        // Another clock, which began a second ago: its origin is later than all failures.
+        let now = Timestamp::from_secs(1);
+        let restored = FailureQueue::restore(&settings, ages.into_iter().rev(), now);
+        let count = |seconds| restored.failures(&settings, Timestamp::from_secs(seconds));
+        assert_eq!((count(1), count(200), count(201), count(203)), (3, 3, 2, 0));
+        let expiry = restored.next_expiry(&settings, now);
+        assert_eq!(expiry, Some(Timestamp::from_secs(201)));
+    }
+
+    #[test]
+    fn restores_the_newest_that_fit() {
+        let settings = settings(&[("max_size", "2"), ("max_age", "50s")]);
+        let ages = [60, 1, 40, 3].map(Duration::from_secs);
+        let now = Timestamp::from_secs(7);
+        let restored = FailureQueue::restore(&settings, ages, now);
+        let ages: Vec<Duration> = restored.ages(&settings, now).collect();
+        assert_eq!(ages, [3, 1].map(Duration::from_secs));
     }
 
     /// What happened and how much later than the event before, in milliseconds.

@@ -38,6 +38,7 @@
 //! | [`Call`] | something to be done, over all its attempts | [calls](guide::calls) |
 //! | [`Pool`] | endpoints that can do the same work | [pools](guide::pools) |
 //! | [`poll`] | following a job's status until it ends | [calls](guide::calls) |
+//! | [`pace`] | work paced by its recent failures | the module |
 //! | [`Credential`] | a token that is refreshed once for all | [calls](guide::calls) |
 //! | `http`, `tower` | from HTTP to outcomes; middleware | `guide::http` |
 //! | [`Clock`], [`ManualClock`] | time, real or yours | [time](guide::time) |
@@ -83,6 +84,7 @@ pub mod guide;
 #[cfg(feature = "http")]
 pub mod http;
 mod limiter;
+pub mod pace;
 mod permit;
 pub mod poll;
 pub mod pool;
