@@ -197,8 +197,8 @@ pub struct StoredRequest {
 /// Names and values in order.
 pub type Headers = Vec<(String, Vec<u8>)>;
 
-/// An operation, without its request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// An operation, without its request. `Debug` shows no key that a caller has chosen.
+#[derive(Clone, PartialEq, Eq)]
 pub struct StoredOperation {
     /// Numbers rise with every insert.
     pub number: u64,
@@ -402,8 +402,8 @@ pub struct Decision {
     pub request: Option<RequestChange>,
 }
 
-/// Changes of what an operation sends.
-#[derive(Clone, Debug)]
+/// Changes of what an operation sends. `Debug` shows none of it.
+#[derive(Clone)]
 pub struct RequestChange {
     /// What it sends.
     pub request: StoredRequest,
@@ -540,6 +540,30 @@ impl fmt::Debug for NewOperation {
             .field("kind", &self.kind)
             .field("destination", &self.destination)
             .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for StoredOperation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoredOperation")
+            .field("number", &self.number)
+            .field("id", &self.id)
+            .field("kind", &self.kind)
+            .field("destination", &self.destination)
+            .field("state", &self.state)
+            .field("counters", &self.counters)
+            .field("accepted_at", &self.accepted_at)
+            .field("next_at", &self.next_at)
+            .field("expires_at", &self.expires_at)
+            .field("ended_at", &self.ended_at)
+            .field("is_blocked", &self.is_blocked)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for RequestChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestChange").finish_non_exhaustive()
     }
 }
 

@@ -1,4 +1,5 @@
-//! Nothing that an operation carries appears in lists, errors, events, metrics or the log.
+//! Nothing that an operation carries appears in lists, errors, events, metrics, the log or the
+//! message of a panic.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -40,6 +41,8 @@ fn shows_nothing_that_an_operation_carries() {
     let worker = OperationWorker::start(Arc::clone(&running.state)).unwrap();
     let events = follow_events(&running);
 
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().build().unwrap();
     let mut seen = String::new();
     let mut conflicts = Vec::new();
     for (path, state) in [
@@ -56,6 +59,7 @@ fn shows_nothing_that_an_operation_carries() {
                 running.state_of(&id) == state
             });
             seen.push_str(&running.text("GET", &format!("{OPERATIONS}/{id}"), None));
+            seen.push_str(&runtime.block_on(debug_output(&running, &id)));
             if state == "conflict" {
                 conflicts.push(id);
             }
@@ -75,8 +79,6 @@ fn shows_nothing_that_an_operation_carries() {
         assert!(answer.status >= 400, "{bad}: {}", answer.body);
         seen.push_str(&answer.body);
     }
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
-    let runtime = runtime.enable_all().build().unwrap();
     runtime.block_on(worker.stop());
     drop(running);
     seen.push_str(&events.join().unwrap());
@@ -93,6 +95,16 @@ fn shows_nothing_that_an_operation_carries() {
     for line in seen.split(['\n', '{']) {
         assert!(!line.to_lowercase().contains(CANARY), "{line}");
     }
+}
+
+/// What the message of a panic would have of an operation.
+async fn debug_output(running: &Running, id: &str) -> String {
+    let queue = running.state.operations();
+    let operation = queue.get(id).await.unwrap().unwrap();
+    let request = queue.request(operation.number).await.unwrap();
+    let response = queue.response(operation.number).await.unwrap();
+    let conflict = queue.conflict(operation.number).await.unwrap();
+    format!("{operation:?} {request:?} {response:?} {conflict:?}\n")
 }
 
 /// An operation with a canary wherever one fits.
