@@ -28,12 +28,18 @@ pub(crate) struct Running {
     worker: Option<OperationWorker>,
     gateway: Gateway,
     runtime: tokio::runtime::Runtime,
+    /// Of its database; removed at its end.
+    _folder: Option<tempfile::TempDir>,
 }
 
 impl Running {
-    /// Starts with these settings. Loopback may be dialled, and gates are quick.
+    /// Starts with these settings and a database of its own. Loopback may be dialled, and gates are quick.
     pub(crate) fn new(toml: &str) -> Self {
-        Self::with_store(toml, Store::memory())
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let mut running = Self::with_store(toml, store);
+        running._folder = Some(folder);
+        running
     }
 
     pub(crate) fn with_store(toml: &str, store: Store) -> Self {
@@ -57,6 +63,7 @@ impl Running {
             worker: Some(worker),
             gateway,
             runtime,
+            _folder: None,
         }
     }
 
