@@ -17,6 +17,7 @@ pub mod metrics;
 pub mod mock;
 pub mod operations;
 pub mod redact;
+pub mod run;
 pub mod server;
 pub mod settings;
 mod stall;

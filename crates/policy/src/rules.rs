@@ -1,15 +1,24 @@
-//! Rules that classify the messages of a program.
+//! Rules that classify the attempts of a program by its exit code and its messages.
 //!
 //! Programs such as downloaders report errors as sentences. An error that is final must neither be
-//! retried nor slow other items down. Rules are an ordered list, the first that matches wins, and a
-//! text that none matches is retryable: one retry too many costs a gap, giving up wrongly costs the
+//! retried nor slow other items down. Rules are an ordered list and the first that matches wins. A
+//! failure that none matches is retryable: one retry too many costs a gap, giving up wrongly costs the
 //! item. Phrases match as whole words in any case ([`crate::text`]).
+//!
+//! Exit code 0 is a success, whatever was printed, unless a rule names that code. An attempt that was
+//! ended from outside, by a signal or by its timeout, is retryable, whatever was printed: it had no
+//! chance to report its result.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
-use crate::text::contains_words;
+use crate::text::find_words;
 
-/// The class of a message.
+mod packs;
+
+pub use self::packs::PACKS;
+
+/// The class of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
     /// It succeeded, or there was nothing to do.
@@ -22,17 +31,16 @@ pub enum Class {
     BotCheck,
 }
 
-impl Class {
-    /// Its name in replay, rules and logs.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Success => "success",
-            Self::Retryable => "retryable",
-            Self::Terminal => "terminal",
-            Self::BotCheck => "bot_check",
-        }
+crate::words! {
+    pub Class {
+        Success = "success",
+        Retryable = "retryable",
+        Terminal = "terminal",
+        BotCheck = "bot_check",
     }
+}
 
+impl Class {
     /// Does it count as a failure of the upstream?
     pub const fn is_failure(self) -> bool {
         match self {
@@ -42,52 +50,146 @@ impl Class {
     }
 }
 
-/// One rule: a text with all of these phrases is of this class.
+/// How the process of an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Exit {
+    /// By itself, with this code.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+    /// It ran for longer than an attempt may, and was ended.
+    TimedOut,
+}
+
+/// One rule: an attempt that meets all of its conditions is of this class.
+///
+/// A rule without any condition matches nothing. A rule without exit codes matches every code but 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Phrases that must all occur, anywhere and in any order. A rule without any never matches.
-    pub phrases: Vec<Cow<'static, str>>,
-    /// The class of such a text.
-    pub class: Class,
     /// A short name, such as `private_video`.
     pub name: Cow<'static, str>,
+    /// The class of such an attempt.
+    pub class: Class,
+    /// Why it is of this class, as a sentence.
+    pub reason: Cow<'static, str>,
+    /// Condition: at least one of these phrases occurs in the output. Empty: no condition.
+    pub any: Vec<Cow<'static, str>>,
+    /// Condition: all of these phrases occur in the output, anywhere and in any order.
+    pub all: Vec<Cow<'static, str>>,
+    /// Condition: the exit code is one of these. Empty: any code but 0.
+    pub exits: Vec<i32>,
+    /// Condition: nothing but blanks was printed.
+    pub no_output: bool,
+    /// Output that the rule matches; of a real program, in the built-in rules.
+    pub sample: Option<Cow<'static, str>>,
 }
 
 impl Rule {
-    fn built_in(phrases: &[&'static str], class: Class, name: &'static str) -> Self {
+    /// A rule without conditions.
+    pub fn new(
+        name: impl Into<Cow<'static, str>>,
+        class: Class,
+        reason: impl Into<Cow<'static, str>>,
+    ) -> Self {
         Self {
-            phrases: phrases.iter().copied().map(Cow::Borrowed).collect(),
+            name: name.into(),
             class,
-            name: Cow::Borrowed(name),
+            reason: reason.into(),
+            any: Vec::new(),
+            all: Vec::new(),
+            exits: Vec::new(),
+            no_output: false,
+            sample: None,
         }
     }
 
-    fn matches(&self, text: &[u8]) -> bool {
-        let mut phrases = self.phrases.iter();
-        !self.phrases.is_empty() && phrases.all(|phrase| contains_words(text, phrase))
+    /// Whether it matches, and by which phrase. Without `exit`, conditions on exit codes count as met
+    /// if the rule has a condition on the output as well.
+    fn find(&self, exit: Option<Exit>, output: &[u8]) -> Option<Match<'_>> {
+        let reads_output = !self.any.is_empty() || !self.all.is_empty() || self.no_output;
+        let exit_matches = match exit {
+            None => reads_output,
+            Some(Exit::Code(code)) if self.exits.is_empty() => code != 0 && reads_output,
+            Some(Exit::Code(code)) => self.exits.contains(&code),
+            Some(Exit::Signal(_) | Exit::TimedOut) => false,
+        };
+        if !exit_matches || self.no_output && !output.trim_ascii().is_empty() {
+            return None;
+        }
+        let any = self
+            .any
+            .iter()
+            .find_map(|phrase| Found::new(phrase, output));
+        if any.is_none() && !self.any.is_empty() {
+            return None;
+        }
+        let mut all = self.all.iter().map(|phrase| Found::new(phrase, output));
+        let first = all.next();
+        if first == Some(None) || all.any(|found| found.is_none()) {
+            return None;
+        }
+        Some(Match {
+            rule: self,
+            found: any.or_else(|| first.flatten()),
+        })
+    }
+}
+
+/// A rule that matches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Match<'r> {
+    /// The rule.
+    pub rule: &'r Rule,
+    /// The phrase that occurs in the output; `None` if the rule has no phrases.
+    pub found: Option<Found<'r>>,
+}
+
+/// A phrase, and where it occurs in the output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found<'r> {
+    /// The phrase as the rule has it.
+    pub phrase: &'r str,
+    /// Its place, in bytes.
+    pub place: Range<usize>,
+}
+
+impl<'r> Found<'r> {
+    fn new(phrase: &'r str, output: &[u8]) -> Option<Self> {
+        let place = find_words(output, phrase)?;
+        Some(Self { phrase, place })
+    }
+}
+
+/// The result of judging an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Judgement<'r> {
+    /// The class.
+    pub class: Class,
+    /// The rule that matched; `None` if none did.
+    pub matched: Option<Match<'r>>,
+}
+
+impl<'r> Judgement<'r> {
+    /// The rule that matched.
+    pub fn rule(&self) -> Option<&'r Rule> {
+        self.matched.as_ref().map(|matched| matched.rule)
     }
 }
 
 /// An ordered list of rules.
 ///
 /// ```
-/// use policy::rules::{Class, Rules};
+/// use policy::rules::{Class, Exit, Rules};
 ///
-/// let rules = Rules::yt_dlp();
-/// assert_eq!(rules.judge(b"ERROR: Private video. Sign in if you have access").class, Class::Terminal);
-/// assert_eq!(rules.judge(b"ERROR: Read timed out.").class, Class::Retryable);
+/// let rules = Rules::pack("yt-dlp").unwrap();
+/// let class = |exit, output| rules.judge(exit, output).class;
+/// let private = b"ERROR: Private video. Sign in if you have access";
+/// assert_eq!(class(Exit::Code(1), private), Class::Terminal);
+/// assert_eq!(class(Exit::Code(1), b"ERROR: Read timed out."), Class::Retryable);
+/// assert_eq!(class(Exit::Code(0), private), Class::Success);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules(Vec<Rule>);
-
-/// The result of judging a text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Judgement<'r> {
-    /// The class.
-    pub class: Class,
-    /// The rule that matched; `None` if none did.
-    pub rule: Option<&'r Rule>,
-}
 
 impl Rules {
     /// These rules, in this order.
@@ -95,26 +197,9 @@ impl Rules {
         Self(rules)
     }
 
-    /// The built-in rules for yt-dlp's messages.
-    pub fn yt_dlp() -> Self {
-        use Class::{BotCheck, Terminal};
-        Self(vec![
-            Rule::built_in(&["private video"], Terminal, "private_video"),
-            Rule::built_in(&["removed for violating"], Terminal, "terms_violation"),
-            Rule::built_in(&["video unavailable"], Terminal, "unavailable"),
-            Rule::built_in(&["sign in to confirm your age"], Terminal, "age_restricted"),
-            Rule::built_in(&["age restricted"], Terminal, "age_restricted"),
-            Rule::built_in(
-                &["requested format is not available"],
-                Terminal,
-                "invalid_format",
-            ),
-            Rule::built_in(
-                &["sign in to confirm you", "not a bot"],
-                BotCheck,
-                "bot_check",
-            ),
-        ])
+    /// The built-in rules of this name, one of [`PACKS`].
+    pub fn pack(name: &str) -> Option<Self> {
+        packs::pack(name).map(Self)
     }
 
     /// The rules, in order.
@@ -122,111 +207,38 @@ impl Rules {
         &self.0
     }
 
-    /// The class of `text`: that of the first rule that matches, else retryable.
-    pub fn judge(&self, text: &[u8]) -> Judgement<'_> {
-        let rule = self.0.iter().find(|rule| rule.matches(text));
-        Judgement {
-            class: rule.map_or(Class::Retryable, |rule| rule.class),
-            rule,
-        }
+    /// The class of an attempt by how its process ended and what it printed: that of the first rule
+    /// that matches; without one, success for exit code 0 and retryable for anything else.
+    pub fn judge(&self, exit: Exit, output: &[u8]) -> Judgement<'_> {
+        let otherwise = match exit {
+            Exit::Code(0) => Class::Success,
+            Exit::Code(_) | Exit::Signal(_) | Exit::TimedOut => Class::Retryable,
+        };
+        first(self.matches(Some(exit), output), otherwise)
+    }
+
+    /// The class of a message of a failed attempt whose exit code is not known.
+    pub fn judge_text(&self, text: &[u8]) -> Judgement<'_> {
+        first(self.matches(None, text), Class::Retryable)
+    }
+
+    /// Every rule that matches, in order: the first decides, the others would without it. Without
+    /// `exit`, rules match by the output alone.
+    pub fn matches(&self, exit: Option<Exit>, output: &[u8]) -> impl Iterator<Item = Match<'_>> {
+        let rules = self.0.iter();
+        rules.filter_map(move |rule| rule.find(exit, output))
+    }
+}
+
+fn first<'r>(mut matches: impl Iterator<Item = Match<'r>>, otherwise: Class) -> Judgement<'r> {
+    let matched = matches.next();
+    Judgement {
+        class: matched
+            .as_ref()
+            .map_or(otherwise, |matched| matched.rule.class),
+        matched,
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(text: &str, class: Class, name: Option<&str>) {
-        let rules = Rules::yt_dlp();
-        let judgement = rules.judge(text.as_bytes());
-        assert_eq!(judgement.class, class, "{text}");
-        assert_eq!(judgement.rule.map(|rule| &*rule.name), name, "{text}");
-    }
-
-    #[test]
-    fn final_errors_are_terminal() {
-        for (text, name) in [
-            (
-                "ERROR: [youtube] x: Private video. Sign in",
-                "private_video",
-            ),
-            ("PRIVATE VIDEO", "private_video"),
-            (
-                "This video has been removed for violating YouTube's Terms of Service",
-                "terms_violation",
-            ),
-            (
-                "Video unavailable. This content isn't available",
-                "unavailable",
-            ),
-            (
-                "Sign in to confirm your age. This video may be inappropriate for some users.",
-                "age_restricted",
-            ),
-            ("this video is age-restricted", "age_restricted"),
-            (
-                "ERROR: Requested format is not available. Use --list-formats",
-                "invalid_format",
-            ),
-        ] {
-            check(text, Class::Terminal, Some(name));
-        }
-    }
-
-    #[test]
-    fn a_bot_check_is_its_own_class_and_a_failure() {
-        for text in [
-            "Sign in to confirm you're not a bot",
-            "Sign in to confirm you\u{2019}re not a bot. Use --cookies",
-            "sign in to confirm you are NOT A BOT",
-        ] {
-            check(text, Class::BotCheck, Some("bot_check"));
-        }
-        assert!(Class::BotCheck.is_failure());
-        check("I am not a bot", Class::Retryable, None);
-    }
-
-    #[test]
-    fn unknown_texts_are_retryable() {
-        for text in [
-            "",
-            "Read timed out.",
-            "tlsv1 alert protocol version",
-            "Videos unavailable",
-            "private videos",
-        ] {
-            check(text, Class::Retryable, None);
-        }
-    }
-
-    #[test]
-    fn the_first_rule_that_matches_wins() {
-        check(
-            "Private video. Video unavailable",
-            Class::Terminal,
-            Some("private_video"),
-        );
-        let rule = |phrase: &'static str, class| Rule::built_in(&[phrase], class, phrase);
-        let rules = Rules::new(vec![
-            rule("already downloaded", Class::Success),
-            rule("downloaded", Class::Terminal),
-            Rule::built_in(&[], Class::BotCheck, "never"),
-        ]);
-        assert_eq!(rules.judge(b"already downloaded").class, Class::Success);
-        assert_eq!(rules.judge(b"not downloaded").class, Class::Terminal);
-        assert_eq!(rules.judge(b"else").rule, None);
-        assert_eq!(rules.rules().len(), 3);
-    }
-
-    #[test]
-    fn only_retryable_and_bot_check_are_failures() {
-        for (class, is_failure) in [
-            (Class::Success, false),
-            (Class::Retryable, true),
-            (Class::Terminal, false),
-            (Class::BotCheck, true),
-        ] {
-            assert_eq!(class.is_failure(), is_failure, "{}", class.as_str());
-        }
-    }
-}
+mod tests;

@@ -19,6 +19,8 @@
 //!
 //! Time is linear in the text: each blank run is looked at once per word of the phrase.
 
+use std::ops::Range;
+
 /// Does `needle` occur in `haystack` as whole words, in any case?
 ///
 /// An empty needle is nowhere.
@@ -33,9 +35,25 @@ pub fn contains_words(haystack: &[u8], needle: &str) -> bool {
     first_of(haystack, &[needle]).is_some()
 }
 
+/// Where `needle` first occurs in `haystack` as whole words, in any case.
+///
+/// ```
+/// use policy::text::find_words;
+///
+/// assert_eq!(find_words(b"429: Rate_Limit exceeded", "rate limit"), Some(5..15));
+/// assert_eq!(find_words(b"rate limiting is off", "rate limit"), None);
+/// ```
+pub fn find_words(haystack: &[u8], needle: &str) -> Option<Range<usize>> {
+    find_first(haystack, &[needle]).map(|(_, place)| place)
+}
+
 /// The first of `needles`, by place in `haystack` and then by order of the list, that occurs as
 /// whole words. One pass over the text, however long the list is.
 pub fn first_of<'n>(haystack: &[u8], needles: &[&'n str]) -> Option<&'n str> {
+    find_first(haystack, needles).map(|(needle, _)| needle)
+}
+
+fn find_first<'n>(haystack: &[u8], needles: &[&'n str]) -> Option<(&'n str, Range<usize>)> {
     // Nearly every place is dismissed by its first letter alone.
     let mut begins = [false; 256];
     for first in needles.iter().filter_map(|needle| needle.bytes().next()) {
@@ -47,9 +65,9 @@ pub fn first_of<'n>(haystack: &[u8], needles: &[&'n str]) -> Option<&'n str> {
         .filter(|&(at, &byte)| begins[usize::from(byte)] && is_word_start(haystack, at))
         .filter_map(|(at, _)| {
             let mut known = needles.iter().filter(|needle| !needle.is_empty());
-            known.find(|needle| matches_at(haystack, at, needle))
+            known.find_map(|needle| Some((*needle, at..end_of_match(haystack, at, needle)?)))
         });
-    found.next().copied()
+    found.next()
 }
 
 /// Are these one name, leaving aside case, `_`, `-` and blanks? `rateLimitExceeded`,
@@ -67,7 +85,8 @@ pub fn same_name(written: &[u8], name: &str) -> bool {
     }
 }
 
-fn matches_at(haystack: &[u8], start: usize, needle: &str) -> bool {
+/// Where a match of `needle` that begins at `start` ends.
+fn end_of_match(haystack: &[u8], start: usize, needle: &str) -> Option<usize> {
     let mut at = start;
     let mut needle = needle.bytes().peekable();
     while let Some(wanted) = needle.next() {
@@ -75,20 +94,17 @@ fn matches_at(haystack: &[u8], start: usize, needle: &str) -> bool {
             while needle.next_if(|&next| is_joint(next)).is_some() {}
             let run = joints(&haystack[at..]);
             if run == 0 {
-                return false;
+                return None;
             }
             at += run;
         } else {
-            if !haystack
-                .get(at)
-                .is_some_and(|byte| byte.eq_ignore_ascii_case(&wanted))
-            {
-                return false;
+            if !haystack.get(at)?.eq_ignore_ascii_case(&wanted) {
+                return None;
             }
             at += 1;
         }
     }
-    is_word_end(haystack, at)
+    is_word_end(haystack, at).then_some(at)
 }
 
 fn joints(bytes: &[u8]) -> usize {

@@ -32,7 +32,7 @@ impl FailureQueueReplay {
                 settings.without_variance()
             },
             timeline: Timeline::default(),
-            rules: Rules::yt_dlp(),
+            rules: Rules::pack("yt-dlp").expect("a built-in pack"),
             queue: FailureQueue::new(),
             random: Random::from_seed(options.seed),
             explain: options.explain,
@@ -74,9 +74,9 @@ impl Replay for FailureQueueReplay {
             QueueEvent::Ask => (None, String::new()),
             QueueEvent::Result(class) => (Some(*class), format!("{}; ", class.as_str())),
             QueueEvent::Text(text) => {
-                let judgement = self.rules.judge(text.as_bytes());
+                let judgement = self.rules.judge_text(text.as_bytes());
                 let class = judgement.class.as_str();
-                let what = match judgement.rule {
+                let what = match judgement.rule() {
                     Some(rule) => format!("{class} by rule `{}`; ", rule.name),
                     None => format!("{class}, no rule knows this text; "),
                 };

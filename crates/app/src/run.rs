@@ -1,0 +1,3 @@
+//! `tidegate run`: one command per item, paced by the failure queue.
+
+pub mod rules;

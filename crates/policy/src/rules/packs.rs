@@ -1,0 +1,57 @@
+//! The built-in rules, a pack for each program.
+//!
+//! Every rule has a sample: what that program really printed. Tests judge every sample by the whole
+//! pack, so a rule that an earlier one hides is found.
+
+use std::borrow::Cow;
+
+use super::{Class, Rule};
+
+mod yt_dlp;
+
+/// The names of the built-in packs.
+pub const PACKS: [&str; 1] = ["yt-dlp"];
+
+/// The rules of a pack.
+pub(super) fn pack(name: &str) -> Option<Vec<Rule>> {
+    let rules = match name {
+        "yt-dlp" => yt_dlp::RULES,
+        _ => return None,
+    };
+    Some(rules.iter().map(BuiltIn::rule).collect())
+}
+
+/// A rule of a pack; its parts are those of [`Rule`].
+struct BuiltIn {
+    name: &'static str,
+    class: Class,
+    any: &'static [&'static str],
+    all: &'static [&'static str],
+    exits: &'static [i32],
+    reason: &'static str,
+    sample: &'static str,
+}
+
+impl BuiltIn {
+    /// A rule without conditions.
+    const EMPTY: Self = Self {
+        name: "",
+        class: Class::Retryable,
+        any: &[],
+        all: &[],
+        exits: &[],
+        reason: "",
+        sample: "",
+    };
+
+    fn rule(&self) -> Rule {
+        let phrases = |list: &[&'static str]| list.iter().copied().map(Cow::Borrowed).collect();
+        Rule {
+            any: phrases(self.any),
+            all: phrases(self.all),
+            exits: self.exits.to_vec(),
+            sample: Some(Cow::Borrowed(self.sample)),
+            ..Rule::new(self.name, self.class, self.reason)
+        }
+    }
+}
