@@ -8,7 +8,7 @@ use insta::assert_snapshot;
 use serde_json::Value;
 
 use crate::running_server::Served;
-use crate::support::{shown, tidegate};
+use crate::support::{output, shown, tidegate};
 
 /// An upstream whose response depends on the path.
 fn upstream() -> SocketAddr {
@@ -453,4 +453,38 @@ fn uses_the_data_folder_when_no_server_runs() {
     error: there are no operations in `/nowhere`
     hint: a data folder has a file `tidegate.db`; `tidegate serve` makes it in `server.data`, or `--server URL` names a running server
     ");
+}
+
+#[test]
+fn encrypts_what_is_added_to_a_data_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = folder.path().join("key");
+    fs::write(&key, "0f".repeat(32)).unwrap();
+    let settings = format!("[storage]\nkey = \"file:{}\"\n", key.display());
+    let mut served = Served::with(&settings);
+    served.kill();
+    let data = served.data();
+    let file = folder.path().join("tidegate.toml");
+    fs::write(&file, settings).unwrap();
+    let ops = |args: &str, input: &[u8]| {
+        let (file, data) = (file.display(), data.display());
+        let output = output(&format!("ops {args} --config {file} --data {data}"), input);
+        stable(&shown(&output)).replace(&data.to_string(), "DATA")
+    };
+    assert_snapshot!(ops("add https://api.example.com/orders -d @-", b"canary"), @"
+    exit 0
+    --- stdout
+    ID: available; the next server sends it
+    ");
+    let database = fs::read(data.join("tidegate.db")).unwrap();
+    assert!(!database.windows(6).any(|part| part == b"canary"));
+    assert_snapshot!(ops("list", b""), @"
+    exit 0
+    --- stdout
+    id  type  state  sent  age  request
+    ID  default  available  0  Ns  POST https://api.example.com/…
+    ");
+    // What a list shows is not encrypted.
+    fs::write(&key, "1e".repeat(32)).unwrap();
+    assert!(ops("list", b"").starts_with("exit 0"));
 }
