@@ -14,6 +14,8 @@ use policy::suggest::suggestion;
 mod explain;
 mod line;
 mod read;
+#[cfg(test)]
+mod reference;
 
 pub use self::explain::{ExplainedRule, Explanation, Place};
 pub use self::line::printable;

@@ -7,15 +7,23 @@ use std::borrow::Cow;
 
 use super::{Class, Rule};
 
+mod curl;
+mod git;
+mod rclone;
+mod wget;
 mod yt_dlp;
 
 /// The names of the built-in packs.
-pub const PACKS: [&str; 1] = ["yt-dlp"];
+pub const PACKS: [&str; 5] = ["yt-dlp", "curl", "wget", "git", "rclone"];
 
 /// The rules of a pack.
 pub(super) fn pack(name: &str) -> Option<Vec<Rule>> {
     let rules = match name {
         "yt-dlp" => yt_dlp::RULES,
+        "curl" => curl::RULES,
+        "wget" => wget::RULES,
+        "git" => git::RULES,
+        "rclone" => rclone::RULES,
         _ => return None,
     };
     Some(rules.iter().map(BuiltIn::rule).collect())

@@ -78,6 +78,33 @@ fn unknown_texts_are_retryable() {
 }
 
 #[test]
+fn failures_of_the_network_are_retryable() {
+    let timeout = "Unable to download webpage: timed out (caused by TransportError('timed out'))";
+    check(timeout, Class::Retryable, Some("network"));
+    check(
+        "HTTP Error 403: Forbidden",
+        Class::Retryable,
+        Some("forbidden"),
+    );
+}
+
+/// What YouTube says while it limits a session begins like what it says about a removed video.
+#[test]
+fn a_limited_session_does_not_make_a_video_unavailable() {
+    check(
+        "Video unavailable. This content isn't available, try again later. Your account has been \
+         rate-limited by YouTube for up to an hour.",
+        Class::Retryable,
+        Some("session_rate_limited"),
+    );
+    check(
+        "Video unavailable. YouTube is requiring a captcha challenge before playback",
+        Class::BotCheck,
+        Some("captcha"),
+    );
+}
+
+#[test]
 fn the_first_rule_that_matches_wins() {
     check(
         "Private video. Video unavailable",

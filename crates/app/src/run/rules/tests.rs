@@ -154,7 +154,7 @@ class = "terminal"
 no_output = 1
 "#,
         &[
-            "rules.toml:2:8: `base` is `yt`, expected `yt-dlp`",
+            "rules.toml:2:8: `base` is `yt`, expected `yt-dlp`, `curl`, `wget`, `git` or `rclone`",
             "rules.toml:4:8: `rule[0].name` is `a b`, expected up to 64 letters, digits, \
              `-`, `_` and `.`",
             "rules.toml:5:9: `rule[0].text[0]` is ``, expected a phrase with a letter or a digit",
@@ -242,4 +242,24 @@ fn explains_which_rule_matches_and_which_is_next() {
         "retryable: rule `dns`\nreason: as rule `dns` says\nexit code: 6\n\
          next: no other rule matches"
     );
+}
+
+#[test]
+fn the_example_of_the_guide_is_right() {
+    let example = include_str!("../../../../../examples/run-rules.toml");
+    let guide = include_str!("../../../../../docs/guide/run-rules.md");
+    assert!(guide.contains(example), "the guide shows an older example");
+    let rules = RuleSet::parse("run-rules.toml", example.as_bytes()).unwrap();
+    let judge = |code, output: &str| {
+        let judgement = rules.judge(Exit::Code(code), output.as_bytes());
+        (judgement.class, judgement.rule.map(str::to_owned))
+    };
+    let rule = |class, name: &str| (class, Some(name.to_owned()));
+    assert_eq!(judge(0, "Sold out!"), rule(Class::Terminal, "sold_out"));
+    assert_eq!(judge(0, "in stock"), (Class::Success, None));
+    assert_eq!(
+        judge(22, "curl: (22) The requested URL returned error: 403"),
+        rule(Class::Terminal, "forbidden")
+    );
+    assert_eq!(judge(6, ""), rule(Class::Retryable, "dns"));
 }
