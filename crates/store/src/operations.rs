@@ -298,7 +298,7 @@ pub struct Claims {
     /// Operations whose request cannot be read, such as without the key that it was encrypted with.
     /// They are due again in a minute.
     pub unreadable: Vec<(StoredOperation, StoreError)>,
-    /// When the next operation of the lane is due; `None`: there is none.
+    /// When the next operation of the lane is due, at the earliest now; `None`: there is none.
     pub next_at: Option<WallTime>,
 }
 

@@ -257,7 +257,7 @@ impl Content {
             }));
         }
         let left = self.claimable().filter(|entry| entry.lane() == *lane);
-        claims.next_at = left.map(|entry| entry.due_at).min();
+        claims.next_at = left.map(|entry| entry.due_at.max(lease.now)).min();
         claims
     }
 

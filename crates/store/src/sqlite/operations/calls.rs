@@ -50,7 +50,11 @@ pub(super) fn claim(
     limit: usize,
 ) -> Result<Claims, SqliteError> {
     let mut claims = Claims::default();
-    for number in due(work, lane, lease.now, limit)? {
+    // One more says whether there is a next one without another look.
+    let mut due = due(work, lane, lease.now, limit.saturating_add(1))?;
+    let has_more = due.len() > limit;
+    due.truncate(limit);
+    for number in due {
         let Some(mut entry) = rows::by_number(work.connection, number)? else {
             continue;
         };
@@ -64,7 +68,7 @@ pub(super) fn claim(
         match payloads::request(work.connection, work.keys, number) {
             Ok(request) => {
                 let claim = transition(entry.claim(lease, work.session))?;
-                rows::update(work, from, &entry)?;
+                rows::update_claimed(work, from, &entry)?;
                 claims.claimed.push(Claimed {
                     claim,
                     operation: entry.operation,
@@ -79,7 +83,10 @@ pub(super) fn claim(
             }
         }
     }
-    claims.next_at = first_due(work.connection, lane)?;
+    claims.next_at = match has_more {
+        true => Some(lease.now),
+        false => first_due(work.connection, lane)?.map(|at| at.max(lease.now)),
+    };
     Ok(claims)
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use policy::item::TerminalReason;
 use policy::operation::OperationState;
 use policy::time::WallTime;
-use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, named_params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, params};
 
 use crate::operations::entry::{Entry, HeldLease};
 use crate::operations::{Counters, NewOperation, StoredOperation};
@@ -102,47 +102,69 @@ pub(super) fn insert(
 ) -> Result<Entry, SqliteError> {
     let mut entry = Entry::new(0, new, is_blocked);
     let operation = &entry.operation;
-    work.execute(
-        INSERT,
-        named_params! {
-            ":id": operation.id,
-            ":client": operation.client,
-            ":key": operation.idempotency_key,
-            ":fingerprint": entry.fingerprint,
-            ":kind": operation.kind,
-            ":destination": operation.destination,
-            ":summary": operation.summary,
-            ":credential": operation.credential,
-            ":backoff": operation.backoff,
-            ":order_key": operation.order_key,
-            ":priority": operation.priority,
-            ":trace_id": operation.trace_id,
-            ":accepted_at": operation.accepted_at.as_unix_millis(),
-            ":lifetime": millis(entry.lifetime),
-            ":retain": millis(entry.retain),
-            ":is_reported": operation.is_reported,
-            ":state": operation.state.as_str(),
-            ":is_blocked": operation.is_blocked,
-            ":next_at": entry.due_at.as_unix_millis(),
-            ":expires_at": operation.expires_at.as_unix_millis(),
-        },
-    )?;
+    let params = params![
+        operation.id,
+        operation.client,
+        operation.idempotency_key,
+        entry.fingerprint,
+        operation.kind,
+        operation.destination,
+        operation.summary,
+        operation.credential,
+        operation.backoff,
+        operation.order_key,
+        operation.priority,
+        operation.trace_id,
+        operation.accepted_at.as_unix_millis(),
+        millis(entry.lifetime),
+        millis(entry.retain),
+        operation.is_reported,
+        operation.state.as_str(),
+        operation.is_blocked,
+        entry.due_at.as_unix_millis(),
+        operation.expires_at.as_unix_millis(),
+    ];
+    work.execute(INSERT, params)?;
     entry.operation.number = work.connection.last_insert_rowid().cast_unsigned();
     *work.counts.of(entry.operation.state) += 1;
     Ok(entry)
 }
 
-const INSERT: &str = "
+pub(super) const INSERT: &str = "
     INSERT INTO operations (
         id, client, accepted_key, fingerprint, kind, destination, summary, credential, backoff,
         order_key, priority, trace_id, accepted_at_ms, lifetime_ms, retain_ms, is_reported,
         idempotency_key, state, merges, sent, attempts, directed_waits, is_refreshed, is_blocked,
         next_at_ms, expires_at_ms, fence, is_unreported, updated_at_ms)
     VALUES (
-        :id, :client, :key, :fingerprint, :kind, :destination, :summary, :credential, :backoff,
-        :order_key, :priority, :trace_id, :accepted_at, :lifetime, :retain, :is_reported,
-        :key, :state, 0, 0, 0, 0, 0, :is_blocked,
-        :next_at, :expires_at, 0, 0, :accepted_at)";
+        ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9,
+        ?10, ?11, ?12, ?13, ?14, ?15, ?16,
+        ?3, ?17, 0, 0, 0, 0, 0, ?18,
+        ?19, ?20, 0, 0, ?13)";
+
+/// Writes an entry that was claimed in the state `from`: only what a claim changes.
+pub(super) fn update_claimed(
+    work: &mut Work<'_>,
+    from: OperationState,
+    entry: &Entry,
+) -> Result<(), SqliteError> {
+    let params = params![
+        entry.operation.state.as_str(),
+        entry.fence,
+        entry.lease.map(|lease| lease.session),
+        entry.lease.map(|lease| lease.until.as_unix_millis()),
+        entry.updated_at.as_unix_millis(),
+        entry.operation.number,
+    ];
+    work.execute(UPDATE_CLAIMED, params)?;
+    count(work, from, entry);
+    Ok(())
+}
+
+pub(super) const UPDATE_CLAIMED: &str = "
+    UPDATE operations
+    SET state = ?, fence = ?, session = ?, lease_until_ms = ?, updated_at_ms = ?
+    WHERE number = ?";
 
 /// Writes an entry that was in the state `from` before.
 pub(super) fn update(
@@ -152,45 +174,45 @@ pub(super) fn update(
 ) -> Result<(), SqliteError> {
     let operation = &entry.operation;
     let counters = operation.counters;
-    work.execute(
-        UPDATE,
-        named_params! {
-            ":number": operation.number,
-            ":key": operation.idempotency_key,
-            ":state": operation.state.as_str(),
-            ":reason": operation.state.reason().map(TerminalReason::as_str),
-            ":merges": operation.merges,
-            ":sent": counters.sent,
-            ":attempts": counters.attempts,
-            ":directed_waits": counters.directed_waits,
-            ":is_refreshed": counters.refreshed,
-            ":is_blocked": operation.is_blocked,
-            ":next_at": entry.due_at.as_unix_millis(),
-            ":expires_at": operation.expires_at.as_unix_millis(),
-            ":ended_at": operation.ended_at.map(WallTime::as_unix_millis),
-            ":retain_until": entry.retain_until.map(WallTime::as_unix_millis),
-            ":fence": entry.fence,
-            ":session": entry.lease.map(|lease| lease.session),
-            ":lease_until": entry.lease.map(|lease| lease.until.as_unix_millis()),
-            ":is_unreported": entry.is_unreported,
-            ":updated_at": entry.updated_at.as_unix_millis(),
-        },
-    )?;
-    let left = work.counts.of(from);
-    *left = left.saturating_sub(1);
-    *work.counts.of(operation.state) += 1;
+    let params = params![
+        operation.idempotency_key,
+        operation.state.as_str(),
+        operation.state.reason().map(TerminalReason::as_str),
+        operation.merges,
+        counters.sent,
+        counters.attempts,
+        counters.directed_waits,
+        counters.refreshed,
+        operation.is_blocked,
+        entry.due_at.as_unix_millis(),
+        operation.expires_at.as_unix_millis(),
+        operation.ended_at.map(WallTime::as_unix_millis),
+        entry.retain_until.map(WallTime::as_unix_millis),
+        entry.fence,
+        entry.lease.map(|lease| lease.session),
+        entry.lease.map(|lease| lease.until.as_unix_millis()),
+        entry.is_unreported,
+        entry.updated_at.as_unix_millis(),
+        operation.number,
+    ];
+    work.execute(UPDATE, params)?;
+    count(work, from, entry);
     Ok(())
 }
 
-const UPDATE: &str = "
+pub(super) const UPDATE: &str = "
     UPDATE operations SET
-        idempotency_key = :key, state = :state, reason = :reason, merges = :merges, sent = :sent,
-        attempts = :attempts, directed_waits = :directed_waits, is_refreshed = :is_refreshed,
-        is_blocked = :is_blocked, next_at_ms = :next_at, expires_at_ms = :expires_at,
-        ended_at_ms = :ended_at, retain_until_ms = :retain_until, fence = :fence,
-        session = :session, lease_until_ms = :lease_until, is_unreported = :is_unreported,
-        updated_at_ms = :updated_at
-    WHERE number = :number";
+        idempotency_key = ?, state = ?, reason = ?, merges = ?, sent = ?, attempts = ?,
+        directed_waits = ?, is_refreshed = ?, is_blocked = ?, next_at_ms = ?, expires_at_ms = ?,
+        ended_at_ms = ?, retain_until_ms = ?, fence = ?, session = ?, lease_until_ms = ?,
+        is_unreported = ?, updated_at_ms = ?
+    WHERE number = ?";
+
+fn count(work: &mut Work<'_>, from: OperationState, entry: &Entry) {
+    let left = work.counts.of(from);
+    *left = left.saturating_sub(1);
+    *work.counts.of(entry.operation.state) += 1;
+}
 
 fn entry(row: &Row<'_>) -> Result<Entry, SqliteError> {
     let time = |index| row.get(index).map(WallTime::from_unix_millis);
