@@ -8,15 +8,15 @@ use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 
-use rusqlite::Connection;
+use rusqlite::{Connection, params};
 use tempfile::TempDir;
 
 use super::database::Database;
 use super::{folder, schema};
-use crate::conformance::operations::operation;
+use crate::conformance::operations::{at, lane, lease, operation};
 use crate::conformance::{endpoint, forget_gate, gate, removed, state};
 use crate::faulty::Faults;
-use crate::operations::wait;
+use crate::operations::{Inserted, wait};
 use crate::queue::Taken;
 use crate::{Change, Keys, OpenError, Protection, SaveFuture, Store, StoreError, StoredState};
 
@@ -182,10 +182,10 @@ mod unusable {
         let (folder, path) = written();
         run(&path, "PRAGMA user_version = 99");
         let error = refused(folder.path(), &path);
-        let text = format!("`{}` has version 99, expected at most 3", path.display());
+        let text = format!("`{}` has version 99, expected at most 4", path.display());
         assert!(error.to_string().contains(&text), "{error}");
         assert!(matches!(error, OpenError::Newer { found: 99, .. }));
-        run(&path, "PRAGMA user_version = 3");
+        run(&path, "PRAGMA user_version = 4");
         assert_eq!(
             Store::open(folder.path())
                 .unwrap()
@@ -219,6 +219,54 @@ mod unusable {
             assert_eq!(state.rotated.len(), version);
             assert_eq!(store.operations().counts().available, 1);
         }
+    }
+
+    #[test]
+    fn operations_of_version_3_are_still_there() {
+        let (folder, path) = temporary();
+        let old = schema::create_version(&path, 3);
+        let insert = |number: u64, state: &str, session: Option<u64>| {
+            old.execute(
+                "INSERT INTO operations (
+                     number, id, client, accepted_key, fingerprint, kind, destination, summary,
+                     order_key, priority, accepted_at_ms, lifetime_ms, retain_ms, is_reported,
+                     idempotency_key, state, merges, sent, attempts, directed_waits, is_refreshed,
+                     is_blocked, next_at_ms, expires_at_ms, fence, is_unreported, updated_at_ms,
+                     session, lease_until_ms)
+                 VALUES (?1, 'op-' || ?1, '', ?1, x'', 'default', 'api.example.com', '',
+                     'one', 0, 0, 1, 1, 0, ?1, ?2, 0, 0, 0, 0, 0, ?1 = 3, 0, 90000, 1, 0, 0, ?3, ?3)",
+                params![number, state, session],
+            )
+        };
+        insert(1, "completed", None).unwrap();
+        insert(2, "running", Some(7)).unwrap();
+        insert(3, "available", None).unwrap();
+        insert(9, "cancelled", None).unwrap();
+        old.execute_batch("DELETE FROM operations WHERE number = 9")
+            .unwrap();
+        insert(4, "lost", None).unwrap_err();
+        drop(old);
+
+        let store = Store::open(folder.path()).unwrap();
+        let queue = store.operations();
+        let recovered = wait(queue.recover(at(0))).unwrap();
+        assert_eq!(recovered.len(), 1);
+        assert_eq!((recovered[0].number, recovered[0].is_blocked), (2, false));
+        let claims = wait(queue.claim(&lane("api.example.com"), lease(5), 9)).unwrap();
+        assert_eq!(claims.claimed.len(), 1);
+        assert_eq!(claims.claimed[0].claim.number, 2);
+        let Ok(Inserted::New(new)) = wait(queue.insert(operation("new"))) else {
+            panic!("not inserted");
+        };
+        assert_eq!(new.number, 10);
+        drop((store, queue));
+
+        let file = Connection::open(&path).unwrap();
+        let update = "UPDATE operations SET state = 'lost' WHERE number = 3";
+        file.execute_batch(update).unwrap_err();
+        let check = "PRAGMA integrity_check";
+        let found: String = file.query_row(check, [], |row| row.get(0)).unwrap();
+        assert_eq!(found, "ok");
     }
 
     #[test]

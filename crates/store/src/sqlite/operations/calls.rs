@@ -206,7 +206,7 @@ pub(super) fn heartbeat(work: &Work<'_>, lease: Lease) -> Result<(), SqliteError
 }
 
 pub(super) const HEARTBEAT: &str = "
-    UPDATE operations INDEXED BY operations_lease SET lease_until_ms = ?1
+    UPDATE operations INDEXED BY operations_state SET lease_until_ms = ?1
     WHERE state = 'running' AND lease_until_ms < ?1 AND session = ?2";
 
 pub(super) fn decide(
@@ -250,7 +250,7 @@ pub(super) fn sweep(
             .expired
             .extend(change(work, number, |entry| entry.expire(now))?);
     }
-    for number in first(work, LEASE_ENDED)? {
+    for number in leases_ended(work, now, limit)? {
         swept
             .reclaimed
             .extend(change(work, number, |entry| entry.take_back(now))?);
@@ -266,15 +266,24 @@ pub(super) fn sweep(
     Ok(swept)
 }
 
+/// The running operations whose lease has ended, the longest ended first.
+fn leases_ended(work: &Work<'_>, now: WallTime, limit: usize) -> Result<Vec<u64>, SqliteError> {
+    let mut statement = work.connection.prepare_cached(LEASE_ENDED)?;
+    let rows = statement.query_map([now.as_unix_millis()], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let mut ended: Vec<(i64, u64)> = rows.collect::<rusqlite::Result<_>>()?;
+    ended.sort_unstable();
+    ended.truncate(limit);
+    Ok(ended.into_iter().map(|(_, number)| number).collect())
+}
+
 pub(super) const EXPIRED: &str = "
     SELECT number FROM operations INDEXED BY operations_expiry
     WHERE state IN ('available', 'retryable') AND expires_at_ms <= ?
     ORDER BY expires_at_ms, number LIMIT ?";
 
 pub(super) const LEASE_ENDED: &str = "
-    SELECT number FROM operations INDEXED BY operations_lease
-    WHERE state = 'running' AND lease_until_ms <= ?
-    ORDER BY lease_until_ms, number LIMIT ?";
+    SELECT lease_until_ms, number FROM operations INDEXED BY operations_state
+    WHERE state = 'running' AND lease_until_ms <= ?";
 
 pub(super) const RETAINED: &str = "
     SELECT number FROM operations INDEXED BY operations_retention
@@ -307,7 +316,7 @@ pub(super) const FROM_THE_FUTURE: &str = "
     WHERE state IN ('available', 'running', 'retryable') AND updated_at_ms > ?";
 
 pub(super) const LEASES_OF_OTHERS: &str = "
-    SELECT number FROM operations INDEXED BY operations_lease
+    SELECT number FROM operations INDEXED BY operations_state
     WHERE state = 'running' AND session <> ?";
 
 pub(super) fn report(
@@ -398,12 +407,12 @@ fn unfinished(work: &Work<'_>, order_key: &str) -> Result<Vec<Member>, SqliteErr
 pub(super) const UNBLOCKED: &str = "
     SELECT number, state FROM operations INDEXED BY operations_order
     WHERE order_key = ? AND is_blocked = 0
-        AND state IN ('available', 'running', 'retryable', 'conflict')";
+        AND state <> 'completed' AND state <> 'failed' AND state <> 'cancelled'";
 
 pub(super) const OLDEST_BLOCKED: &str = "
     SELECT number, state FROM operations INDEXED BY operations_order
     WHERE order_key = ? AND is_blocked = 1
-        AND state IN ('available', 'running', 'retryable', 'conflict')
+        AND state <> 'completed' AND state <> 'failed' AND state <> 'cancelled'
     ORDER BY number LIMIT 1";
 
 /// The statements above find only operations whose transition is legal.

@@ -70,9 +70,9 @@ mod plans {
             (rows::BY_ID, "operations_id"),
             (rows::BY_KEY, "operations_key"),
             (calls::EXPIRED, "operations_expiry"),
-            (calls::LEASE_ENDED, "operations_lease"),
-            (calls::LEASES_OF_OTHERS, "operations_lease"),
-            (calls::HEARTBEAT, "operations_lease"),
+            (calls::LEASE_ENDED, "operations_state"),
+            (calls::LEASES_OF_OTHERS, "operations_state"),
+            (calls::HEARTBEAT, "operations_state"),
             (calls::RETAINED, "operations_retention"),
             (calls::UNBLOCKED, "operations_order"),
             (calls::OLDEST_BLOCKED, "operations_order"),
@@ -106,6 +106,30 @@ mod plans {
             count,
             ["SCAN operations USING COVERING INDEX operations_state"]
         );
+    }
+
+    /// An ephemeral table is what SQLite builds for a longer list of values, each time.
+    #[test]
+    fn no_statement_of_a_delivery_builds_a_table() {
+        let (_folder, connection) = tables();
+        for sql in [
+            rows::INSERT,
+            rows::UPDATE,
+            rows::UPDATE_CLAIMED,
+            rows::BY_NUMBER,
+            DUE,
+            NEXT_PRIORITY,
+            calls::BLOCK,
+            calls::UNBLOCKED,
+            calls::OLDEST_BLOCKED,
+        ] {
+            let mut statement = connection.prepare(&format!("EXPLAIN {sql}")).unwrap();
+            let mut rows = statement.raw_query();
+            while let Some(row) = rows.next().unwrap() {
+                let opcode: String = row.get("opcode").unwrap();
+                assert_ne!(opcode, "OpenEphemeral", "{sql}");
+            }
+        }
     }
 
     #[test]
