@@ -17,7 +17,7 @@ mod report;
 mod source;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -131,8 +131,6 @@ struct Worker {
     lanes: RefCell<BTreeMap<Lane, Rc<LaneTasks>>>,
     /// Claims that are not settled yet.
     claims: RefCell<BTreeMap<ClaimId, Counters>>,
-    /// Conflicts that a merge rule is about to decide: they are not reported meanwhile.
-    deciding: RefCell<BTreeSet<u64>>,
     random: RefCell<Random>,
     /// Tasks that have something claimed, or are about to.
     runners: Cell<usize>,
@@ -158,7 +156,6 @@ impl Worker {
             phase,
             lanes: RefCell::default(),
             claims: RefCell::default(),
-            deciding: RefCell::default(),
             random: RefCell::new(Random::from_seed(seed)),
             runners: Cell::new(0),
             unreadable_logged: Cell::new(None),

@@ -344,10 +344,20 @@ pub enum ClaimResult {
     Retry(WallTime),
     /// It will not be sent again by itself.
     Failed(TerminalReason),
-    /// The server has something else.
-    Conflict(StoredConflict),
+    /// The server has something else, and this is what a rule decides about it. Without a decision,
+    /// and when rules have decided too often, a person decides.
+    Conflict(StoredConflict, Option<RuleDecision>),
     /// It was not sent, and is due as before.
     Released,
+}
+
+/// What a merge rule decides about a conflict.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RuleDecision {
+    /// This is sent next.
+    Send(RequestChange),
+    /// There is nothing left to send.
+    Complete,
 }
 
 /// One attempt of an operation.
@@ -403,7 +413,7 @@ pub struct Decision {
 }
 
 /// Changes of what an operation sends. `Debug` shows none of it.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct RequestChange {
     /// What it sends.
     pub request: StoredRequest,

@@ -4,10 +4,7 @@ use http::header::{ETAG, HOST};
 use http::{HeaderMap, HeaderName, Request};
 use http_body_util::{BodyExt, Limited};
 use policy::merge::{Conflict, MergeDecision, Theirs};
-use policy::operation::OperationEvent;
-use store::operations::{
-    Claimed, Decision, RequestChange, StoredConflict, StoredOperation, StoredRequest,
-};
+use store::operations::{Claimed, RuleDecision, StoredConflict};
 use url::{Position, Url};
 
 use super::Worker;
@@ -70,15 +67,15 @@ impl FoundConflict {
         }
     }
 
-    /// Applies the rule of the operation's type, after the conflict was stored. What the rule does
-    /// not decide, or has decided too often, waits for a person.
-    pub(super) async fn resolve(
+    /// What the rule of the operation's type decides. Without a decision it waits for a person.
+    pub(super) fn decide(
         &self,
-        worker: &Worker,
         operation_type: &OperationType,
-        operation: &StoredOperation,
-        request: &StoredRequest,
-    ) {
+        claimed: &Claimed,
+    ) -> Option<RuleDecision> {
+        let Claimed {
+            operation, request, ..
+        } = claimed;
         let conflict = Conflict {
             method: &request.method,
             base: request.base.as_deref(),
@@ -90,40 +87,17 @@ impl FoundConflict {
             },
             has_version: self.stored.etag.is_some(),
         };
-        let (event, change) = match operation_type.merge.decide(&conflict) {
-            MergeDecision::Person => return worker.state.announce(operation),
+        let body = match operation_type.merge.decide(&conflict) {
+            MergeDecision::Person => return None,
+            MergeDecision::Complete => return Some(RuleDecision::Complete),
+            MergeDecision::Resend => None,
             MergeDecision::Replace(body) if body.len() as u64 > operation_type.max_body => {
-                return worker.state.announce(operation);
+                return None;
             }
-            MergeDecision::Complete => (OperationEvent::Reconcile, None),
-            MergeDecision::Resend => (
-                OperationEvent::Merge,
-                Some(self.change(operation, request, None)),
-            ),
-            MergeDecision::Replace(body) => {
-                let change = self.change(operation, request, Some(body));
-                (OperationEvent::Merge, Some(change))
-            }
+            MergeDecision::Replace(body) => Some(body),
         };
-        let decision = Decision {
-            id: operation.id.clone(),
-            now: worker.now(),
-            event,
-            request: change,
-        };
-        if worker.state.decide_operation(decision).await.is_err() {
-            // After three rounds, and if it cannot be stored, it stays a conflict.
-            worker.state.announce(operation);
-        }
-    }
-
-    fn change(
-        &self,
-        operation: &StoredOperation,
-        request: &StoredRequest,
-        body: Option<Vec<u8>>,
-    ) -> RequestChange {
-        resolved_request(operation, request.clone(), Some(&self.stored), body)
+        let change = resolved_request(operation, request.clone(), Some(&self.stored), body);
+        Some(RuleDecision::Send(change))
     }
 }
 

@@ -40,42 +40,27 @@ pub(super) async fn deliver<'a>(
 ) -> Delivered<'a> {
     let delivery = Delivery::new(worker, source, claimed);
     let mut settlement = delivery.run(admitted).await;
-    let conflict = delivery.find_conflict(&mut settlement).await;
+    delivery.complete_conflict(&mut settlement).await;
     Delivered {
-        delivery,
+        worker,
+        claim: claimed.claim,
         settlement,
-        conflict,
     }
 }
 
 /// An operation whose claim has to be settled.
 pub(super) struct Delivered<'a> {
-    delivery: Delivery<'a>,
+    worker: &'a Worker,
+    claim: ClaimId,
     settlement: Settlement,
-    conflict: Option<FoundConflict>,
 }
 
 impl Delivered<'_> {
     /// Stores how the claim ended, and announces it.
     pub(super) async fn settle(self) {
-        let Delivery {
-            worker, claimed, ..
-        } = self.delivery;
-        let Some(conflict) = self.conflict else {
-            if let Some(operation) = settle(worker, claimed.claim, self.settlement).await {
-                worker.state.announce(&operation);
-            }
-            return;
-        };
-        let number = claimed.operation.number;
-        worker.deciding.borrow_mut().insert(number);
-        if let Some(operation) = settle(worker, claimed.claim, self.settlement).await {
-            let operation_type = self.delivery.operation_type();
-            let request = &claimed.request;
-            let resolved = conflict.resolve(worker, operation_type, &operation, request);
-            resolved.await;
+        if let Some(operation) = settle(self.worker, self.claim, self.settlement).await {
+            self.worker.state.announce(&operation);
         }
-        worker.deciding.borrow_mut().remove(&number);
     }
 }
 
@@ -480,27 +465,30 @@ impl<'a> Delivery<'a> {
                 self.log_retry(item, delay, reason);
                 Some(ClaimResult::Retry(self.worker.now() + delay))
             }
-            Step::Conflict => Some(ClaimResult::Conflict(StoredConflict {
-                theirs: None,
-                etag: response.and_then(|response| etag(&response.stored.headers)),
-                fetched_at: self.worker.now(),
-            })),
+            Step::Conflict => {
+                let conflict = StoredConflict {
+                    theirs: None,
+                    etag: response.and_then(|response| etag(&response.stored.headers)),
+                    fetched_at: self.worker.now(),
+                };
+                Some(ClaimResult::Conflict(conflict, None))
+            }
             Step::Refresh => Some(ClaimResult::Failed(TerminalReason::AuthFailed)),
             Step::Failed(reason) => Some(ClaimResult::Failed(reason)),
         }
     }
 
-    /// Completes what is stored about a conflict, if that is what the claim ended with.
-    async fn find_conflict(&self, settlement: &mut Settlement) -> Option<FoundConflict> {
-        let ClaimResult::Conflict(stored) = &mut settlement.result else {
-            return None;
+    /// Fetches what the server has and asks the merge rule, if the claim ended with a conflict.
+    async fn complete_conflict(&self, settlement: &mut Settlement) {
+        let ClaimResult::Conflict(stored, rule) = &mut settlement.result else {
+            return;
         };
         let (configuration, credential) = (&self.configuration, self.credential.as_deref());
         let etag = stored.etag.take();
-        let (worker, claimed) = (self.worker, &self.claimed);
+        let (worker, claimed) = (self.worker, self.claimed);
         let found = FoundConflict::fetch(worker, configuration, claimed, credential, etag).await;
-        *stored = found.stored.clone();
-        Some(found)
+        *rule = found.decide(self.operation_type(), claimed);
+        *stored = found.stored;
     }
 
     fn log_retry(&self, item: &Item, delay: Duration, reason: ResendReason) {

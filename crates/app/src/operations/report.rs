@@ -28,14 +28,9 @@ pub(super) async fn report_ended(worker: &Worker) {
         let Ok(ended) = worker.queue.unreported(MAX_READ).await else {
             return;
         };
-        let mut is_last = ended.len() < MAX_READ;
+        let is_last = ended.len() < MAX_READ;
         let configuration = worker.state.configuration();
         for operation in &ended {
-            // A merge rule is about to decide it.
-            if worker.deciding.borrow().contains(&operation.number) {
-                is_last = true;
-                continue;
-            }
             let settings = configuration.settings();
             let report = report(operation, settings, worker.now());
             let lane = report.as_ref().map(lane_of_new);

@@ -93,11 +93,12 @@ impl Running {
     }
 
     fn conflict(&self, theirs: &str) {
-        self.settle(ClaimResult::Conflict(StoredConflict {
+        let conflict = StoredConflict {
             theirs: Some(theirs.as_bytes().to_vec()),
             etag: Some("\"7\"".to_owned()),
             fetched_at: self.state.clock().wall(),
-        }));
+        };
+        self.settle(ClaimResult::Conflict(conflict, None));
     }
 }
 

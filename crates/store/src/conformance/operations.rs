@@ -14,8 +14,8 @@ use crate::Store;
 use crate::operations::{
     AttemptRecord, ClaimId, ClaimResult, Claimed, Claims, Counters, Decision, DecisionError,
     Inserted, Lane, Lease, MAX_ATTEMPT_RECORDS, NewOperation, OperationFilter, OperationQueue,
-    RequestChange, Settlement, StoredConflict, StoredOperation, StoredRequest, StoredResponse,
-    Swept, wait,
+    RequestChange, RuleDecision, Settlement, StoredConflict, StoredOperation, StoredRequest,
+    StoredResponse, Swept, wait,
 };
 
 suite! {
@@ -586,7 +586,7 @@ fn a_conflict_waits_for_a_decision(subject: &mut Subject) {
         subject,
         claimed.claim,
         2,
-        ClaimResult::Conflict(conflict.clone()),
+        ClaimResult::Conflict(conflict.clone(), None),
     )
     .unwrap();
     assert_eq!(settled.state, OperationState::Conflict);
@@ -623,32 +623,36 @@ fn a_conflict_waits_for_a_decision(subject: &mut Subject) {
 
 fn merges_are_counted_until_a_person_decides(subject: &mut Subject) {
     insert(subject, operation("a"));
-    let run_into_conflict = |subject: &Subject, now| {
-        let claimed = claim_one(subject, now);
-        settle(
-            subject,
-            claimed.claim,
-            now,
-            ClaimResult::Conflict(conflict("x")),
-        )
-        .unwrap();
+    let run_into_conflict = |subject: &Subject, rule| {
+        let claimed = claim_one(subject, 1);
+        let result = ClaimResult::Conflict(conflict("x"), Some(rule));
+        settle(subject, claimed.claim, 1, result).unwrap()
+    };
+    let send = |round| {
+        RuleDecision::Send(RequestChange {
+            request: request(&format!("merged-{round}")),
+            idempotency_key: format!("key-{round}"),
+        })
     };
     for round in 0..MAX_MERGES {
-        run_into_conflict(subject, 1);
-        let merged = decide(subject, "a", 1, OperationEvent::Merge).unwrap();
+        let merged = run_into_conflict(subject, send(round));
+        assert_eq!(merged.state, OperationState::Available);
         assert_eq!(merged.merges, round + 1);
+        assert_eq!(merged.idempotency_key, format!("key-{round}"));
+        assert_eq!(wait(subject.queue().conflict(1)).unwrap(), None);
         subject.restart();
     }
-    run_into_conflict(subject, 1);
-    let event = OperationEvent::Merge;
-    let state = OperationState::Conflict;
-    let illegal = DecisionError::Illegal(IllegalTransition { state, event });
-    assert_eq!(decide(subject, "a", 1, event), Err(illegal));
+    let left = run_into_conflict(subject, send(MAX_MERGES));
+    assert_eq!(left.state, OperationState::Conflict);
+    let last = MAX_MERGES - 1;
+    assert_eq!(left.idempotency_key, format!("key-{last}"));
     assert!(wait(subject.queue().conflict(1)).unwrap().is_some());
     let resend = OperationEvent::Resolve(Resolution::Resend);
     assert_eq!(decide(subject, "a", 1, resend).unwrap().merges, 0);
-    run_into_conflict(subject, 1);
-    let completed = decide(subject, "a", 1, OperationEvent::Reconcile).unwrap();
+    let claimed = claim_one(subject, 1);
+    assert_eq!(claimed.request, request(&format!("merged-{last}")));
+    let result = ClaimResult::Conflict(conflict("x"), Some(RuleDecision::Complete));
+    let completed = settle(subject, claimed.claim, 1, result).unwrap();
     assert_eq!(completed.state, OperationState::Completed);
 }
 
@@ -659,7 +663,7 @@ fn a_replaced_request_keeps_the_clients_key(subject: &mut Subject) {
         subject,
         claimed.claim,
         2,
-        ClaimResult::Conflict(conflict("x")),
+        ClaimResult::Conflict(conflict("x"), None),
     )
     .unwrap();
     let decision = Decision {
@@ -762,7 +766,7 @@ fn a_conflict_blocks_its_order_key(subject: &Subject) {
         subject,
         first.claim,
         1,
-        ClaimResult::Conflict(conflict("x")),
+        ClaimResult::Conflict(conflict("x"), None),
     )
     .unwrap();
     assert!(claim(subject, 2, 1).claimed.is_empty());
@@ -1016,7 +1020,7 @@ fn counts_follow_states(subject: &mut Subject) {
         ClaimResult::Completed(None),
         ClaimResult::Retry(at(99)),
         ClaimResult::Failed(TerminalReason::Exhausted),
-        ClaimResult::Conflict(conflict("x")),
+        ClaimResult::Conflict(conflict("x"), None),
     ];
     for (claimed, result) in claims.claimed.iter().zip(results) {
         settle(subject, claimed.claim, 2, result).unwrap();
@@ -1090,7 +1094,7 @@ fn strange_texts_and_bytes_come_back(subject: &mut Subject) {
             refreshed: true,
         },
         attempts: vec![attempt.clone()],
-        ..settlement(1, ClaimResult::Conflict(conflict.clone()))
+        ..settlement(1, ClaimResult::Conflict(conflict.clone(), None))
     };
     let settled = wait(subject.queue().settle(claimed.claim, settlement))
         .unwrap()

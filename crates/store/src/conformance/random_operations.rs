@@ -13,8 +13,8 @@ use super::Subject;
 use super::operations::{at, attempt, conflict, contents, operation, request, settlement};
 use crate::StoreError;
 use crate::operations::{
-    ClaimId, ClaimResult, Counters, Decision, Lane, Lease, NewOperation, RequestChange, Settlement,
-    StoredResponse, wait,
+    ClaimId, ClaimResult, Counters, Decision, Lane, Lease, NewOperation, RequestChange,
+    RuleDecision, Settlement, StoredResponse, wait,
 };
 
 proptest! {
@@ -169,7 +169,8 @@ fn any_settlement() -> impl Strategy<Value = Settlement> {
         1 => Just(ClaimResult::Completed(Some(response))),
         4 => now().prop_map(|now| ClaimResult::Retry(at(now))),
         2 => select(&TerminalReason::ALL[..]).prop_map(ClaimResult::Failed),
-        2 => "[a-c]".prop_map(|theirs| ClaimResult::Conflict(conflict(&theirs))),
+        3 => ("[a-c]", rule_decision())
+            .prop_map(|(theirs, rule)| ClaimResult::Conflict(conflict(&theirs), rule)),
         1 => Just(ClaimResult::Released),
     ];
     (
@@ -190,10 +191,24 @@ fn any_settlement() -> impl Strategy<Value = Settlement> {
         })
 }
 
+fn rule_decision() -> impl Strategy<Value = Option<RuleDecision>> {
+    prop_oneof![
+        Just(None),
+        Just(Some(RuleDecision::Complete)),
+        request_change().prop_map(|change| Some(RuleDecision::Send(change))),
+    ]
+}
+
+fn request_change() -> impl Strategy<Value = RequestChange> {
+    id().prop_map(|id| RequestChange {
+        request: request(&id),
+        idempotency_key: id,
+    })
+}
+
 fn decision() -> impl Strategy<Value = Decision> {
     let event = select(vec![
         OperationEvent::Merge,
-        OperationEvent::Reconcile,
         OperationEvent::Retry,
         OperationEvent::Cancel,
         OperationEvent::Resolve(Resolution::Resend),
@@ -201,14 +216,12 @@ fn decision() -> impl Strategy<Value = Decision> {
         OperationEvent::Resolve(Resolution::Replace),
         OperationEvent::Complete,
     ]);
-    let change = id().prop_map(|id| RequestChange {
-        request: request(&id),
-        idempotency_key: id,
-    });
-    (id(), now(), event, option::of(change)).prop_map(|(id, now, event, request)| Decision {
-        id,
-        now: at(now),
-        event,
-        request,
+    (id(), now(), event, option::of(request_change())).prop_map(|(id, now, event, request)| {
+        Decision {
+            id,
+            now: at(now),
+            event,
+            request,
+        }
     })
 }

@@ -15,7 +15,8 @@ use crate::operations::entry::{Entry, front};
 use crate::operations::{
     AttemptRecord, ClaimId, ClaimResult, Claimed, Claims, Decision, DecisionError, Inserted, Lane,
     Lease, MAX_ATTEMPT_RECORDS, NewOperation, OperationCounts, OperationFilter, OperationQueue,
-    QueueFuture, Settlement, StoredConflict, StoredOperation, StoredRequest, StoredResponse, Swept,
+    QueueFuture, RuleDecision, Settlement, StoredConflict, StoredOperation, StoredRequest,
+    StoredResponse, Swept,
 };
 
 #[derive(Debug, Default)]
@@ -272,19 +273,26 @@ impl Content {
             return None;
         }
         self.change(claim.number, |entry| entry.settle(&settlement))?;
+        let operation = self.operation(claim.number);
         match settlement.result {
             ClaimResult::Completed(Some(response)) => {
                 self.responses.insert(claim.number, response);
             }
-            ClaimResult::Conflict(conflict) => {
-                self.conflicts.insert(claim.number, conflict);
-            }
+            ClaimResult::Conflict(conflict, rule) => match rule {
+                _ if operation.state == OperationState::Conflict => {
+                    self.conflicts.insert(claim.number, conflict);
+                }
+                Some(RuleDecision::Send(change)) => {
+                    self.requests.insert(claim.number, change.request);
+                }
+                Some(RuleDecision::Complete) | None => {}
+            },
             ClaimResult::Completed(None)
             | ClaimResult::Retry(_)
             | ClaimResult::Failed(_)
             | ClaimResult::Released => {}
         }
-        Some(self.operation(claim.number))
+        Some(operation)
     }
 
     fn decide(&mut self, decision: Decision) -> Result<StoredOperation, DecisionError> {

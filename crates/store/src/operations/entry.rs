@@ -9,7 +9,8 @@ use policy::operation::{Attempts, IllegalTransition, Operation, OperationEvent, 
 use policy::time::WallTime;
 
 use super::{
-    ClaimId, ClaimResult, Counters, Lane, Lease, NewOperation, Settlement, StoredOperation,
+    ClaimId, ClaimResult, Counters, Lane, Lease, NewOperation, RuleDecision, Settlement,
+    StoredOperation,
 };
 
 /// One row of the queue.
@@ -145,17 +146,31 @@ impl Entry {
             ClaimResult::Completed(_) => OperationEvent::Complete,
             ClaimResult::Retry(_) => OperationEvent::Postpone,
             ClaimResult::Failed(reason) => OperationEvent::Fail(*reason),
-            ClaimResult::Conflict(_) => OperationEvent::Conflict,
+            ClaimResult::Conflict(..) => OperationEvent::Conflict,
             ClaimResult::Released => OperationEvent::Release,
         };
         self.operation.counters = settlement.counters;
         if let ClaimResult::Retry(at) = settlement.result {
             self.due_at = at;
         }
-        self.apply(event, settlement.now)
+        self.apply(event, settlement.now)?;
+        match &settlement.result {
+            ClaimResult::Conflict(_, Some(RuleDecision::Send(change))) => {
+                // After too many rounds it stays a conflict.
+                if self.apply(OperationEvent::Merge, settlement.now).is_ok() {
+                    let key = &change.idempotency_key;
+                    self.operation.idempotency_key.clone_from(key);
+                }
+                Ok(())
+            }
+            ClaimResult::Conflict(_, Some(RuleDecision::Complete)) => {
+                self.apply(OperationEvent::Reconcile, settlement.now)
+            }
+            _ => Ok(()),
+        }
     }
 
-    /// Applies what a person or a rule decided. Only their events are possible: a worker's are not.
+    /// Applies what a person decided. Only their events are possible: a worker's are not.
     pub(crate) fn decide(
         &mut self,
         event: OperationEvent,
@@ -163,11 +178,7 @@ impl Entry {
     ) -> Result<(), IllegalTransition> {
         let is_decision = matches!(
             event,
-            OperationEvent::Merge
-                | OperationEvent::Reconcile
-                | OperationEvent::Resolve(_)
-                | OperationEvent::Retry
-                | OperationEvent::Cancel
+            OperationEvent::Resolve(_) | OperationEvent::Retry | OperationEvent::Cancel
         );
         if !is_decision {
             let state = self.operation.state;

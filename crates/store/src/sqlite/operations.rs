@@ -21,8 +21,9 @@ use super::problem::SqliteError;
 use crate::call::reply;
 use crate::operations::{
     AttemptRecord, ClaimId, ClaimResult, Claims, Decision, DecisionError, Headers, Inserted, Lane,
-    Lease, NewOperation, OperationCounts, OperationFilter, OperationQueue, QueueFuture, Settlement,
-    StoredConflict, StoredOperation, StoredRequest, StoredResponse, Swept,
+    Lease, NewOperation, OperationCounts, OperationFilter, OperationQueue, QueueFuture,
+    RuleDecision, Settlement, StoredConflict, StoredOperation, StoredRequest, StoredResponse,
+    Swept,
 };
 use crate::queue::Share;
 
@@ -183,7 +184,10 @@ fn result_bytes(result: &ClaimResult) -> usize {
         ClaimResult::Completed(Some(response)) => {
             response.body.len() + header_bytes(&response.headers)
         }
-        ClaimResult::Conflict(conflict) => conflict.theirs.as_ref().map_or(0, Vec::len),
+        ClaimResult::Conflict(_, Some(RuleDecision::Send(change))) => {
+            request_bytes(&change.request)
+        }
+        ClaimResult::Conflict(conflict, _) => conflict.theirs.as_ref().map_or(0, Vec::len),
         ClaimResult::Completed(None)
         | ClaimResult::Retry(_)
         | ClaimResult::Failed(_)

@@ -12,7 +12,7 @@ use crate::error::StoreError;
 use crate::operations::entry::{Entry, front};
 use crate::operations::{
     ClaimId, ClaimResult, Claimed, Claims, Decision, DecisionError, Inserted, Lane, Lease,
-    NewOperation, Settlement, StoredOperation, Swept,
+    NewOperation, RuleDecision, Settlement, StoredOperation, Swept,
 };
 use crate::sqlite::database::Work;
 use crate::sqlite::problem::SqliteError;
@@ -190,7 +190,15 @@ pub(super) fn settle(
         ClaimResult::Completed(Some(response)) => {
             payloads::write_response(work, number, response)?;
         }
-        ClaimResult::Conflict(conflict) => payloads::write_conflict(work, number, conflict)?,
+        ClaimResult::Conflict(conflict, rule) => match rule {
+            _ if entry.operation.state == OperationState::Conflict => {
+                payloads::write_conflict(work, number, conflict)?;
+            }
+            Some(RuleDecision::Send(change)) => {
+                payloads::write_request(work, number, &change.request)?;
+            }
+            Some(RuleDecision::Complete) | None => {}
+        },
         ClaimResult::Completed(None)
         | ClaimResult::Retry(_)
         | ClaimResult::Failed(_)

@@ -441,7 +441,7 @@ mod faults {
             Step::Insert(Box::new(operation("c"))),
             Step::Claim,
             Step::Heartbeat,
-            Step::Settle(ClaimResult::Conflict(conflict("theirs"))),
+            Step::Settle(ClaimResult::Conflict(conflict("theirs"), None)),
             Step::Decide(
                 "a",
                 OperationEvent::Resolve(Resolution::Replace),
@@ -624,7 +624,7 @@ mod encryption {
         conflict.etag = Some(CANARY.to_owned());
         let results = [
             ClaimResult::Completed(Some(response)),
-            ClaimResult::Conflict(conflict),
+            ClaimResult::Conflict(conflict, None),
         ];
         for (claimed, result) in claims.claimed.iter().zip(results) {
             wait(queue.settle(claimed.claim, settlement(2, result)))
