@@ -1,3 +1,5 @@
+//! Tests of the rules and of every pack.
+
 use std::collections::BTreeSet;
 
 use super::*;

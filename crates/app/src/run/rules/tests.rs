@@ -1,3 +1,5 @@
+//! Tests of rule sets: judgements, rule files, explanations.
+
 use super::*;
 
 fn judged(rules: &RuleSet, exit: Exit, output: &str) -> String {
