@@ -20,7 +20,7 @@ use url::{Host, Url};
 
 use super::{Warning, backoff, max_wait};
 use crate::host_check::is_localhost;
-use crate::settings::{self, PoolSettings, Settings};
+use crate::settings::{self, PoolSettings, Settings, WEBHOOK_OPERATION};
 
 pub(super) fn warnings(settings: &Settings) -> Vec<Warning> {
     let mut warnings = Warnings::default();
@@ -174,6 +174,7 @@ impl Warnings {
         let used: BTreeSet<&str> = pools
             .chain(operations.map(|operation| &*operation.backoff))
             .chain(Preset::ALL.map(Preset::as_str))
+            .chain([WEBHOOK_OPERATION])
             .collect();
         for name in settings
             .backoffs

@@ -384,15 +384,21 @@ fn built<O: Options, S: Default>(
         .unwrap_or_default()
 }
 
-/// What is written goes over the preset of the same name, and over `standard` for a new one.
+/// What is written goes over the preset of the same name, and over `standard` for a new one. Reports to
+/// webhooks have one of their own.
 fn read_backoffs(reader: &Reader<'_>) -> BTreeMap<String, BackoffSettings> {
     let presets = Preset::ALL.iter();
     let mut backoffs: BTreeMap<String, BackoffSettings> = presets
         .map(|preset| (preset.as_str().to_owned(), preset.settings()))
         .collect();
+    backoffs.insert(
+        WEBHOOK_OPERATION.to_owned(),
+        operation::WEBHOOK_BACKOFF.clone(),
+    );
     for (name, reader) in reader.tables() {
         let options: BackoffOptions = reader.options();
-        let defaults = name.parse::<Preset>().unwrap_or_default().settings();
+        let standard = || Preset::default().settings();
+        let defaults = backoffs.get(name).cloned().unwrap_or_else(standard);
         let backoff = reader.built(options.build_over(defaults), None);
         // Sections that refer to it have its name right, even if it is wrong itself.
         backoffs.insert(name.to_owned(), backoff.unwrap_or_default());

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use config::{Location, Reader};
+use policy::backoff::{BackoffOptions, BackoffSettings};
 use policy::classify::Rule;
 use policy::hosts::HostPattern;
 use policy::merge::MergeRule;
@@ -97,8 +98,9 @@ const ENCODED_SECRET: &str = "whsec_";
 /// The type of reports to webhooks. It is built in, and can be neither configured nor posted.
 pub const WEBHOOK_OPERATION: &str = "webhook";
 
-/// The type of reports: the defaults, and what a receiver answers is no conflict.
+/// The type of reports: the defaults, a backoff of its own, and what a receiver answers is no conflict.
 pub(super) static WEBHOOK_TYPE: LazyLock<OperationType> = LazyLock::new(|| OperationType {
+    backoff: WEBHOOK_OPERATION.to_owned(),
     rules: vec![Rule {
         statuses: vec![409, 412],
         header: None,
@@ -107,6 +109,18 @@ pub(super) static WEBHOOK_TYPE: LazyLock<OperationType> = LazyLock::new(|| Opera
         verdict: Verdict::Overloaded,
     }],
     ..OperationType::new(&OperationValues::default())
+});
+
+/// The backoff of reports, unless `[backoff.webhook]` says otherwise: receivers are down for hours now
+/// and then. 20 sends take about ten hours.
+pub(super) static WEBHOOK_BACKOFF: LazyLock<BackoffSettings> = LazyLock::new(|| {
+    let options = BackoffOptions {
+        base: Some(Duration::from_secs(5)),
+        max: Some(Duration::from_secs(3600)),
+        max_attempts: Some(20),
+        ..BackoffOptions::default()
+    };
+    options.build().expect("its base is below its max")
 });
 
 /// The type that all others are laid over.

@@ -340,7 +340,7 @@ fn refuses_names_of_missing_sections() {
     t.toml:3:19: `pool.llm.backoff` is `standart`, expected the name of a section `[backoff.NAME]`; did you mean `standard`?
     t.toml:4:22: `pool.llm.credential` is `crm`, expected the name of a section `[credential.NAME]`; there is none
     t.toml:5:21: `pool.llm.endpoints` is missing, expected at least one endpoint such as `{ name = "a", url = "https://a.example.com" }`
-    t.toml:7:19: `operation.default.backoff` is `no`, expected the name of a section `[backoff.NAME]`: aggressive, background, conservative, crawl, standard
+    t.toml:7:19: `operation.default.backoff` is `no`, expected the name of a section `[backoff.NAME]`: aggressive, background, conservative, crawl, standard, webhook
     "#);
 }
 
@@ -752,4 +752,17 @@ fn refuses_a_storage_key_that_is_no_key() {
     assert_snapshot!(problems_with("[storage]\nkey = 'env:SHORT'", &made, &[]), @"t.toml:2:7: `storage.key`: key 1 of 1 has 4 characters, expected 32 bytes in hex (64 digits) or base64 (44 characters); make one with `openssl rand -hex 32`");
     let settings = load_from("[storage]\nkey = 'env:WHOLE'", &made, &[]).unwrap();
     assert!(settings.storage.key.is_some());
+}
+
+#[test]
+fn reports_to_webhooks_have_a_backoff_of_their_own() {
+    let webhook = |file: &str| {
+        let settings = load(file);
+        let name = &settings.operation(WEBHOOK_OPERATION).backoff;
+        let backoff = &settings.backoffs[name];
+        (backoff.base().as_secs(), backoff.max_attempts())
+    };
+    assert_eq!(webhook(""), (5, 20));
+    assert_eq!(webhook("[backoff.webhook]\nmax_attempts = 3\n"), (5, 3));
+    assert_eq!(webhook("[backoff.standard]\nmax_attempts = 3\n"), (5, 20));
 }

@@ -20,7 +20,8 @@ use tidegate::Clock;
 use super::wire::Reply;
 
 /// Backoffs short enough for tests.
-pub(crate) const QUICK: &str = "[backoff.standard]\nbase = \"20ms\"\nmax = \"40ms\"\n";
+pub(crate) const QUICK: &str = "[backoff.standard]\nbase = \"20ms\"\nmax = \"40ms\"\n\
+     [backoff.webhook]\nbase = \"20ms\"\nmax = \"40ms\"\n";
 
 /// A state that delivers its operations.
 pub(crate) struct Running {
