@@ -1,0 +1,96 @@
+//! Order keys.
+
+use super::*;
+
+suite! {
+    order_keys_are_sent_one_at_a_time,
+    a_conflict_blocks_its_order_key,
+    a_retried_operation_takes_the_front_of_its_order_key,
+    a_retried_operation_waits_for_the_one_that_is_running,
+}
+
+fn order_keys_are_sent_one_at_a_time(subject: &mut Subject) {
+    for id in ["a", "b", "c"] {
+        insert(subject, ordered(id));
+    }
+    insert(subject, operation("free"));
+    assert!(!get(subject, "a").is_blocked);
+    assert!(get(subject, "b").is_blocked);
+    let claims = claim(subject, 1, 10);
+    assert_eq!(ids(&claims), ["a", "free"]);
+    assert_eq!(claims.next_at, None);
+    settle(
+        subject,
+        claims.claimed[0].claim,
+        2,
+        ClaimResult::Retry(at(60)),
+    )
+    .unwrap();
+    assert!(claim(subject, 59, 10).claimed.is_empty());
+    subject.restart();
+    let first = claim_one(subject, 60);
+    assert_eq!(first.operation.id, "a");
+    settle(subject, first.claim, 61, ClaimResult::Completed(None)).unwrap();
+    let second = claim_one(subject, 61);
+    assert_eq!(second.operation.id, "b");
+    decide(subject, "b", 62, OperationEvent::Cancel).unwrap();
+    assert_eq!(claim_one(subject, 62).operation.id, "c");
+    assert!(!get(subject, "b").is_blocked);
+}
+
+fn a_conflict_blocks_its_order_key(subject: &Subject) {
+    insert(subject, ordered("a"));
+    insert(subject, ordered("b"));
+    let first = claim_one(subject, 1);
+    settle(
+        subject,
+        first.claim,
+        1,
+        ClaimResult::Conflict(conflict("x"), None),
+    )
+    .unwrap();
+    assert!(claim(subject, 2, 1).claimed.is_empty());
+    decide(
+        subject,
+        "a",
+        2,
+        OperationEvent::Resolve(Resolution::Discard),
+    )
+    .unwrap();
+    let second = claim_one(subject, 2);
+    let failed = ClaimResult::Failed(TerminalReason::Rejected);
+    settle(subject, second.claim, 3, failed).unwrap();
+    insert(subject, ordered("c"));
+    assert_eq!(claim_one(subject, 3).operation.id, "c");
+}
+
+fn a_retried_operation_takes_the_front_of_its_order_key(subject: &Subject) {
+    for id in ["a", "b", "c"] {
+        insert(subject, ordered(id));
+    }
+    decide(subject, "a", 1, OperationEvent::Cancel).unwrap();
+    assert!(!get(subject, "b").is_blocked);
+    let retried = decide(subject, "a", 2, OperationEvent::Retry).unwrap();
+    assert!(!retried.is_blocked);
+    assert!(get(subject, "b").is_blocked);
+    assert_eq!(ids(&claim(subject, 2, 10)), ["a"]);
+}
+
+fn a_retried_operation_waits_for_the_one_that_is_running(subject: &Subject) {
+    for id in ["a", "b", "c"] {
+        insert(subject, ordered(id));
+    }
+    decide(subject, "a", 1, OperationEvent::Cancel).unwrap();
+    let running = claim_one(subject, 1);
+    assert_eq!(running.operation.id, "b");
+    assert!(
+        decide(subject, "a", 2, OperationEvent::Retry)
+            .unwrap()
+            .is_blocked
+    );
+    assert!(claim(subject, 2, 10).claimed.is_empty());
+    settle(subject, running.claim, 3, ClaimResult::Retry(at(4))).unwrap();
+    // Nothing runs any more: the oldest comes first.
+    assert_eq!(ids(&claim(subject, 10, 10)), ["a"]);
+    assert!(get(subject, "b").is_blocked);
+}
