@@ -1,8 +1,9 @@
 //! Clients of other projects, through the gateway: curl, Python's requests, OpenAI's library, Node's
-//! fetch; and schemathesis over the admin API.
+//! fetch; schemathesis over the admin API; and programs that `tidegate run` runs: curl, Wget, git and
+//! yt-dlp, against a server that answers as a test says.
 //!
-//! Every test runs the real binary twice, as a mock and as a server, on free ports and with a folder
-//! of its own, and stops both with SIGTERM. Scripts beside this file check, in the client's language,
+//! Every test of the gateway runs the real binary twice, as a mock and as a server, on free ports and
+//! with a folder of its own, and stops both with SIGTERM. Scripts beside this file check, in the client's language,
 //! what the client got; tests check what the upstream got. A missing client fails its tests;
 //! `scripts/install-clients` installs them.
 
@@ -17,6 +18,9 @@ mod curl;
 mod node;
 mod openai;
 mod operations;
+mod packs;
 mod requests;
 mod schemathesis;
+mod scripted;
 mod servers;
+mod yt_dlp;
