@@ -14,6 +14,6 @@ pub(crate) trait Contender: Sync {
 /// Makes every key known, so that only the visits after it are measured.
 pub(crate) fn warm_up(contender: &impl Contender, walk: &[String]) {
     for key in walk {
-        assert!(contender.attempt(key), "nobody is turned away");
+        assert!(contender.attempt(key), "no attempt is refused");
     }
 }

@@ -21,8 +21,8 @@ pub(crate) struct Eviction {
     pub(crate) evicted_per_slice: f64,
 }
 
-/// The middle one of three times: a slice is so short that whoever else gets the CPU meanwhile is
-/// seen among the longest of them.
+/// The median of three runs: a slice is so short that another process on the same CPU shows in the
+/// 99th percentile.
 pub(crate) fn measure(gates: usize) -> Eviction {
     let mut times = [(); 3].map(|()| measure_once(gates));
     times.sort_by(|one, other| one.p99_ms.total_cmp(&other.p99_ms));
@@ -86,6 +86,6 @@ fn summary(slices: &[f64], evicted: usize) -> Eviction {
 }
 
 fn attempt(limiter: &Limiter, key: &str) {
-    let permit = limiter.try_acquire(key).expect("nobody is turned away");
+    let permit = limiter.try_acquire(key).expect("no attempt is refused");
     permit.settle(&ours::outcome());
 }

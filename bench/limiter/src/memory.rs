@@ -13,7 +13,7 @@ use crate::keys::{self, write_key};
 use crate::ours::{DEFAULT, Ours};
 use crate::report;
 
-/// The argument by which this program is told to measure its own memory.
+/// With this argument the program measures its own memory.
 pub(crate) const ARGUMENT: &str = "memory";
 
 /// Bytes for each of so many keys, besides the text of the key.
@@ -39,7 +39,7 @@ pub(crate) fn measure_here(keys: &str) -> ExitCode {
     let before = resident_bytes();
     for number in 1..=keys {
         write_key(&mut key, number);
-        assert!(ours.attempt(&key), "nobody is turned away");
+        assert!(ours.attempt(&key), "no attempt is refused");
     }
     let grown = resident_bytes() - before;
     assert_eq!(ours.limiter().gates(), keys + 1, "none was forgotten");

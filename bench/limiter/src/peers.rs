@@ -1,7 +1,8 @@
 //! What people would use instead: a limiter by key, alone or with a breaker for each key.
 //!
-//! A breaker is looked up once for both halves of an attempt, and used where it is. Whoever waits
-//! for an answer in between has to look twice or to count a reference; the peers are spared that.
+//! A breaker is looked up once for both halves of an attempt, and used where it is. A caller
+//! that waits for a response in between would need a second lookup or a reference count; the peers
+//! are measured without that.
 
 use std::num::NonZeroU32;
 

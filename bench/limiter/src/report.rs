@@ -58,7 +58,7 @@ fn print_row(name: &str, row: &Row) {
     }
     println!();
     let others = 100.0 * row.ours.share_of_others;
-    if others > MUCH {
+    if others > REPORTED_LOAD {
         println!("    others had the CPU for {others:.0} % of the time, which is left out");
     }
     if row.ours.refused > 0 {
@@ -67,9 +67,9 @@ fn print_row(name: &str, row: &Row) {
     }
 }
 
-/// Percent of the time from which on a busy machine is worth a word: caches are shared with whoever
-/// else is at work, and that cannot be left out.
-const MUCH: f64 = 5.0;
+/// Other processes that use more than this share of the CPU, in percent, are reported: they also use
+/// the caches, which no measurement can exclude.
+const REPORTED_LOAD: f64 = 5.0;
 
 fn times(times: &Times) -> String {
     format!(

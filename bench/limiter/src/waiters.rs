@@ -1,9 +1,9 @@
 //! A thousand tasks that wait for one key at 500 per second, at our gate and at governor's.
 //!
-//! Three questions: is the rate used to the full, does anyone leave before those who came earlier,
-//! and how often is a task woken for each that leaves. A task joins the line again as soon as it
-//! has left, so the line is never empty. At the end everyone leaves and nobody joins, so that every
-//! place in line has its admission.
+//! Three questions: is the whole rate used, does a task leave before one that joined earlier, and
+//! how often is a task woken per admission. A task joins the line again as soon as it has left, so
+//! the line is never empty. At the end all tasks leave and none joins, so that every place in line
+//! has its admission.
 
 use std::future::Future;
 use std::num::NonZeroU32;
@@ -32,10 +32,10 @@ pub(crate) struct Waiters {
 pub(crate) struct Line {
     /// Admissions over what the rate allows.
     pub(crate) rate_share: f64,
-    /// Admissions that overtook someone who was in line before.
+    /// Admissions that overtook a task that had joined before.
     pub(crate) inversions: usize,
     pub(crate) wakes_per_admission: f64,
-    /// Without the poll with which everyone joins.
+    /// Without the poll with which a task joins.
     pub(crate) polls_per_admission: f64,
 }
 
@@ -84,7 +84,7 @@ where
     }
 }
 
-/// Admissions after which someone was still waiting who had come before.
+/// Admissions after which a task was still waiting that had joined before.
 fn inversions<At: Ord>(mut admissions: Vec<Admission<At>>) -> usize {
     admissions.sort();
     let mut first_still_waiting = u64::MAX;

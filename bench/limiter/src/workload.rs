@@ -35,7 +35,7 @@ pub(crate) fn run(name: &str, keys: &str, attempts: &str) -> ExitCode {
 fn play(contender: &impl Contender, walk: &[String], attempts: usize) {
     warm_up(contender, walk);
     let refused = repeat(contender, walk, attempts);
-    assert_eq!(refused, 0, "nobody is turned away");
+    assert_eq!(refused, 0, "no attempt is refused");
 }
 
 /// What is counted: the script names this function to the profiler.

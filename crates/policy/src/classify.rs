@@ -7,7 +7,7 @@
 //! 3. on 429 and 403, words that name billing or a used-up quota;
 //! 4. the status, for 2xx, 3xx, 401, 408, 409, 412, 429, 5xx and above. A 503
 //!    with a hint (a wait, or nothing remaining) throttles, without one it is overload;
-//! 5. on any other 4xx the hint's headers (a wait by `Retry-After` or its like, nothing
+//! 5. on any other 4xx the hint's headers (a wait by `Retry-After` or a similar header, nothing
 //!    remaining), then the words of throttling;
 //! 6. else the request was rejected.
 //!

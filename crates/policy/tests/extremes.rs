@@ -122,7 +122,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn nothing_panics_whatever_comes_at_whatever_time(
+    fn never_panics_for_any_events_at_any_times(
         settings in settings(),
         start in instant(),
         steps in prop::collection::vec((instant(), step()), 1..80),

@@ -1,5 +1,5 @@
 //! A pool of two endpoints: when one fails, the next attempt goes to the other, and the first is
-//! left alone for a while.
+//! paused.
 //!
 //! ```sh
 //! cargo run -p tidegate --example pool_failover

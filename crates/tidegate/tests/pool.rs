@@ -160,7 +160,7 @@ fn enabling_an_endpoint_wakes_waiters() {
 }
 
 #[test]
-fn nothing_of_a_wait_stays_behind_when_it_is_over() {
+fn frees_everything_when_a_wait_ends() {
     struct Mine;
     impl Wake for Mine {
         fn wake(self: Arc<Self>) {}

@@ -54,7 +54,7 @@ impl Watch {
         }
     }
 
-    /// Nobody is to join any more.
+    /// No task joins any more.
     pub(super) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
     }

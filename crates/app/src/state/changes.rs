@@ -348,7 +348,7 @@ impl State {
     }
 
     /// Overrides a gate. Isolating creates the gate if there is none; otherwise a gate that does not
-    /// exist is left alone. Completes even if the returned future is dropped.
+    /// exist stays absent. Completes even if the returned future is dropped.
     ///
     /// # Errors
     ///

@@ -152,7 +152,7 @@ const WORDS: &[(&str, Failure)] = &[
 
 /// What clients say about requests that they cannot send.
 const NEVER_LEFT: &[&str] = &[
-    "client error (User", // hyper-util: `UserAbsoluteUriRequired` and its like
+    "client error (User", // hyper-util: `UserAbsoluteUriRequired` and similar errors
     "builder error",      // reqwest
     "invalid URL,",       // hyper-util's connector: a scheme or host that it cannot take
 ];

@@ -34,7 +34,7 @@ pub(crate) fn drive<T>(clock: &ManualClock, future: impl Future<Output = T>) -> 
         if !flag.0.load(Ordering::SeqCst) {
             let next = clock
                 .next_alarm()
-                .expect("someone must wait for the clock if nothing else can be done");
+                .expect("a task waits for the clock when none is ready");
             clock.advance_to(next);
         }
         let passed = clock.clock().now().since(started);

@@ -501,8 +501,8 @@ fn totals_add_up() {
     assert!(totals.denied <= refused + given_up, "{totals:?}");
 }
 
-/// In virtual time, which goes on whenever nobody has anything to do: whoever is stuck is still
-/// there an hour later.
+/// In virtual time, which advances when no task is ready: a task that hangs is still there an hour
+/// later.
 #[cfg(feature = "tokio")]
 #[tokio::test(start_paused = true)]
 async fn thousands_of_tasks_come_go_give_up_and_are_aborted() {
