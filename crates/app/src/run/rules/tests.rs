@@ -1,6 +1,10 @@
 //! Tests of rule sets: judgements, rule files, explanations.
 
+use proptest::collection::vec;
+use proptest::prelude::*;
+
 use super::*;
+use crate::redact;
 
 fn judged(rules: &RuleSet, exit: Exit, output: &str) -> String {
     let Judgement {
@@ -264,4 +268,28 @@ fn the_example_of_the_guide_is_right() {
         rule(Class::Terminal, "forbidden")
     );
     assert_eq!(judge(6, ""), rule(Class::Retryable, "dns"));
+}
+
+proptest! {
+    /// Programs print anything, and people may write anything into a file.
+    #[test]
+    fn any_output_and_any_file_are_handled(
+        output in vec(prop_oneof![any::<u8>(), Just(0x1b), Just(b'['), Just(b'\n')], 0..400),
+        code in 0..256_i32,
+        file in ".{0,200}",
+    ) {
+        for pack in PACKS {
+            let rules = RuleSet::named(pack).unwrap();
+            let judgement = rules.judge(Exit::Code(code), &output);
+            prop_assert!(judgement.text.chars().count() <= redact::MAX_SHOWN + 1);
+            prop_assert!(!judgement.text.chars().any(char::is_control));
+            let text = String::from_utf8_lossy(&output);
+            let explanation = rules.explain(Some(code), &text);
+            prop_assert_eq!(explanation.matches.is_empty(), judgement.rule.is_none());
+            prop_assert!(!explanation.to_string().is_empty());
+        }
+        if let Err(problems) = RuleSet::parse("f", file.as_bytes()) {
+            prop_assert!(!problems.is_empty());
+        }
+    }
 }
