@@ -35,7 +35,7 @@ pub use configuration::{Configuration, UpstreamPool};
 pub use credential::AccessToken;
 pub use endpoint::UpstreamEndpoint;
 pub use intake::{AcceptError, Accepted, OperationRequest, new_operation_id};
-pub use operations::{OperationError, ReadyLanes, lane_of, lane_of_new};
+pub use operations::{OperationError, ReadyLanes};
 pub use persist::{PersistState, Persister};
 pub use resolve::resolved_request;
 

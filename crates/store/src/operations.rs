@@ -240,6 +240,9 @@ pub struct StoredOperation {
     pub ended_at: Option<WallTime>,
     /// Does an older operation with the same order key come first?
     pub is_blocked: bool,
+    /// The lane of another operation with the same order key that can be claimed now, and when it is
+    /// due: in the result of the call that unblocked it, and nowhere else.
+    pub unblocked: Option<(Lane, WallTime)>,
     /// Is its end reported by a webhook?
     pub is_reported: bool,
 }
@@ -500,6 +503,26 @@ pub enum SealError {
     /// It is longer than what can be encrypted in one piece, which is 64 GiB.
     #[error("it is too long to be encrypted")]
     TooLong,
+}
+
+impl NewOperation {
+    /// The lane that it is claimed in.
+    pub fn lane(&self) -> Lane {
+        Lane {
+            destination: self.destination.clone(),
+            kind: self.kind.clone(),
+        }
+    }
+}
+
+impl StoredOperation {
+    /// The lane that it is claimed in.
+    pub fn lane(&self) -> Lane {
+        Lane {
+            destination: self.destination.clone(),
+            kind: self.kind.clone(),
+        }
+    }
 }
 
 impl OperationFilter {

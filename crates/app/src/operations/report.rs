@@ -17,7 +17,7 @@ use super::Worker;
 use crate::base64;
 use crate::log::rfc3339;
 use crate::settings::{Settings, WEBHOOK_OPERATION, Webhook};
-use crate::state::{lane_of_new, new_operation_id};
+use crate::state::new_operation_id;
 
 /// So many ends are read at once.
 const MAX_READ: usize = 100;
@@ -33,7 +33,7 @@ pub(super) async fn report_ended(worker: &Worker) {
         for operation in &ended {
             let settings = configuration.settings();
             let report = report(operation, settings, worker.now());
-            let lane = report.as_ref().map(lane_of_new);
+            let lane = report.as_ref().map(NewOperation::lane);
             if worker.queue.report(operation.number, report).await.is_err() {
                 return;
             }

@@ -8,9 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use policy::operation::OperationState;
 use policy::time::WallTime;
 use store::StoreError;
-use store::operations::{
-    Decision, DecisionError, Lane, NewOperation, OperationQueue, StoredOperation,
-};
+use store::operations::{Decision, DecisionError, Lane, OperationQueue, StoredOperation};
 use tidegate::event::{Event, EventListener};
 use tokio::sync::Notify;
 
@@ -109,20 +107,16 @@ impl State {
 
     /// Announces what became of an operation: that it is due, or that it has ended.
     pub fn announce(&self, operation: &StoredOperation) {
+        if let Some((lane, at)) = &operation.unblocked {
+            self.ready_lanes.add(lane.clone(), *at);
+        }
         if matches!(
             operation.state,
             OperationState::Available | OperationState::Retryable
         ) {
             let at = operation.next_at.unwrap_or(operation.accepted_at);
-            self.ready_lanes.add(lane_of(operation), at);
+            self.ready_lanes.add(operation.lane(), at);
             return;
-        }
-        if operation.order_key.is_some() {
-            // The next one with the same key may have another type or destination.
-            self.ready_lanes
-                .has_overflowed
-                .store(true, Ordering::Relaxed);
-            self.ready_lanes.notify.notify_one();
         }
         if operation.state == OperationState::Running {
             return;
@@ -155,21 +149,5 @@ impl State {
             sent,
         };
         self.core.events().on_event(self.clock().now(), &event);
-    }
-}
-
-/// The lane of an operation that is not stored yet.
-pub fn lane_of_new(operation: &NewOperation) -> Lane {
-    Lane {
-        destination: operation.destination.clone(),
-        kind: operation.kind.clone(),
-    }
-}
-
-/// The lane of an operation.
-pub fn lane_of(operation: &StoredOperation) -> Lane {
-    Lane {
-        destination: operation.destination.clone(),
-        kind: operation.kind.clone(),
     }
 }

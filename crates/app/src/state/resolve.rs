@@ -146,6 +146,7 @@ mod tests {
             expires_at: at,
             ended_at: Some(at),
             is_blocked: false,
+            unblocked: None,
             is_reported: false,
         }
     }

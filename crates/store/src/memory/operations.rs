@@ -110,7 +110,7 @@ impl OperationQueue for Memory {
         self.call(|content| {
             let mut lanes = BTreeMap::new();
             for entry in content.claimable() {
-                let first = lanes.entry(entry.lane()).or_insert(entry.due_at);
+                let first = lanes.entry(entry.operation.lane()).or_insert(entry.due_at);
                 *first = (*first).min(entry.due_at);
             }
             let later = |(lane, _): &(Lane, WallTime)| after.is_none_or(|after| lane > after);
@@ -230,7 +230,7 @@ impl Content {
     fn claim(&mut self, lane: &Lane, lease: Lease, limit: usize) -> Claims {
         let mut due: Vec<&Entry> = self
             .claimable()
-            .filter(|entry| entry.lane() == *lane)
+            .filter(|entry| entry.operation.lane() == *lane)
             .filter(|entry| entry.due_at <= lease.now)
             .collect();
         due.sort_by_key(|entry| {
@@ -257,7 +257,9 @@ impl Content {
                 request: self.requests[&number].clone(),
             }));
         }
-        let left = self.claimable().filter(|entry| entry.lane() == *lane);
+        let left = self
+            .claimable()
+            .filter(|entry| entry.operation.lane() == *lane);
         claims.next_at = left.map(|entry| entry.due_at.max(lease.now)).min();
         claims
     }
@@ -399,10 +401,19 @@ impl Content {
             .map(|entry| (entry.operation.number, entry.is_running()))
             .collect();
         let front = front(members.iter().copied());
-        for (number, _) in members {
-            if let Some(entry) = self.entries.get_mut(&number) {
-                entry.operation.is_blocked = front != Some(number);
+        let mut unblocked = None;
+        for (member, _) in members {
+            if let Some(entry) = self.entries.get_mut(&member) {
+                let was_blocked = entry.operation.is_blocked;
+                entry.operation.is_blocked = front != Some(member);
+                let is_unblocked = was_blocked && !entry.operation.is_blocked;
+                if is_unblocked && entry.is_waiting() && member != number {
+                    unblocked = Some((entry.operation.lane(), entry.due_at));
+                }
             }
+        }
+        if let Some(entry) = self.entries.get_mut(&number) {
+            entry.operation.unblocked = unblocked;
         }
     }
 
@@ -419,8 +430,14 @@ impl Content {
         Some(entry.operation.number)
     }
 
-    fn operation(&self, number: u64) -> StoredOperation {
-        self.entries[&number].operation.clone()
+    /// The operation as a call returns it: what it has unblocked is returned once.
+    fn operation(&mut self, number: u64) -> StoredOperation {
+        let entry = self.entries.get_mut(&number).expect("the number was found");
+        let unblocked = entry.operation.unblocked.take();
+        StoredOperation {
+            unblocked,
+            ..entry.operation.clone()
+        }
     }
 
     fn delete(&mut self, number: u64) {

@@ -9,8 +9,7 @@ use policy::operation::{Attempts, IllegalTransition, Operation, OperationEvent, 
 use policy::time::WallTime;
 
 use super::{
-    ClaimId, ClaimResult, Counters, Lane, Lease, NewOperation, RuleDecision, Settlement,
-    StoredOperation,
+    ClaimId, ClaimResult, Counters, Lease, NewOperation, RuleDecision, Settlement, StoredOperation,
 };
 
 /// One row of the queue.
@@ -78,6 +77,7 @@ impl Entry {
                 expires_at: new.expires_at,
                 ended_at: None,
                 is_blocked,
+                unblocked: None,
                 is_reported: new.is_reported,
             },
             accepted_key: new.idempotency_key.clone(),
@@ -90,13 +90,6 @@ impl Entry {
             lease: None,
             is_unreported: false,
             updated_at: new.accepted_at,
-        }
-    }
-
-    pub(crate) fn lane(&self) -> Lane {
-        Lane {
-            destination: self.operation.destination.clone(),
-            kind: self.operation.kind.clone(),
         }
     }
 

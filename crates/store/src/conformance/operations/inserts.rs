@@ -39,6 +39,7 @@ fn an_inserted_operation_is_available(subject: &mut Subject) {
         expires_at: at(DAY),
         ended_at: None,
         is_blocked: false,
+        unblocked: None,
         is_reported: false,
     };
     assert_eq!(stored, expected);

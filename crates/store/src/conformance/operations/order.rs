@@ -7,6 +7,7 @@ suite! {
     a_conflict_blocks_its_order_key,
     a_retried_operation_takes_the_front_of_its_order_key,
     a_retried_operation_waits_for_the_one_that_is_running,
+    a_call_returns_the_lane_that_it_unblocks,
 }
 
 fn order_keys_are_sent_one_at_a_time(subject: &mut Subject) {
@@ -93,4 +94,43 @@ fn a_retried_operation_waits_for_the_one_that_is_running(subject: &Subject) {
     // Nothing runs any more: the oldest comes first.
     assert_eq!(ids(&claim(subject, 10, 10)), ["a"]);
     assert!(get(subject, "b").is_blocked);
+}
+
+fn a_call_returns_the_lane_that_it_unblocks(subject: &Subject) {
+    for (number, id) in (1..).zip(["a", "b", "c", "d", "e"]) {
+        let expires_at = if id == "c" { at(5) } else { at(DAY) };
+        let destination = format!("{number}.example.com");
+        insert(
+            subject,
+            NewOperation {
+                destination,
+                expires_at,
+                ..ordered(id)
+            },
+        );
+    }
+    let queue = subject.queue();
+    let claim = |number: i64, now| {
+        let lane = lane(&format!("{number}.example.com"));
+        let claims = wait(queue.claim(&lane, lease(now), 1)).unwrap();
+        claims.claimed[0].claim
+    };
+    let first = claim(1, 1);
+    let retried = settle(subject, first, 1, ClaimResult::Retry(at(2))).unwrap();
+    assert_eq!(retried.unblocked, None);
+    let completed = settle(subject, claim(1, 2), 2, ClaimResult::Completed(None)).unwrap();
+    assert_eq!(completed.unblocked, Some((lane("2.example.com"), at(0))));
+    assert_eq!(get(subject, "a").unblocked, None);
+
+    let cancelled = decide(subject, "b", 3, OperationEvent::Cancel).unwrap();
+    assert_eq!(cancelled.unblocked, Some((lane("3.example.com"), at(0))));
+    let expired = sweep(subject, 5).expired;
+    assert_eq!(expired[0].unblocked, Some((lane("4.example.com"), at(0))));
+
+    // An older one that is retried waits for the one that is running.
+    let running = claim(4, 6);
+    decide(subject, "b", 6, OperationEvent::Retry).unwrap();
+    let released = settle(subject, running, 7, ClaimResult::Released).unwrap();
+    assert_eq!(released.unblocked, Some((lane("2.example.com"), at(6))));
+    assert!(released.is_blocked);
 }

@@ -380,6 +380,8 @@ fn store(work: &mut Work<'_>, from: OperationState, entry: &mut Entry) -> Result
         }
         if member.number == entry.operation.number {
             entry.operation.is_blocked = is_blocked;
+        } else if member.is_blocked && !is_blocked {
+            entry.operation.unblocked = member.due;
         }
     }
     Ok(())
@@ -392,6 +394,8 @@ struct Member {
     number: u64,
     is_running: bool,
     is_blocked: bool,
+    /// Its lane and when it is due, if it waits for a worker.
+    due: Option<(Lane, WallTime)>,
 }
 
 /// Of the unfinished operations with an order key: those that are not blocked, which are at most two,
@@ -402,10 +406,17 @@ fn unfinished(work: &Work<'_>, order_key: &str) -> Result<Vec<Member>, SqliteErr
         let mut statement = work.connection.prepare_cached(sql)?;
         let mut rows = statement.query([order_key])?;
         while let Some(row) = rows.next()? {
+            let state: String = row.get(1)?;
+            let lane = Lane {
+                destination: row.get(2)?,
+                kind: row.get(3)?,
+            };
+            let due_at = WallTime::from_unix_millis(row.get(4)?);
             members.push(Member {
                 number: row.get(0)?,
-                is_running: row.get::<_, String>(1)? == "running",
+                is_running: state == "running",
                 is_blocked: sql == OLDEST_BLOCKED,
+                due: (state == "available" || state == "retryable").then_some((lane, due_at)),
             });
         }
     }
@@ -413,12 +424,14 @@ fn unfinished(work: &Work<'_>, order_key: &str) -> Result<Vec<Member>, SqliteErr
 }
 
 pub(super) const UNBLOCKED: &str = "
-    SELECT number, state FROM operations INDEXED BY operations_order
+    SELECT number, state, destination, kind, next_at_ms
+    FROM operations INDEXED BY operations_order
     WHERE order_key = ? AND is_blocked = 0
         AND state <> 'completed' AND state <> 'failed' AND state <> 'cancelled'";
 
 pub(super) const OLDEST_BLOCKED: &str = "
-    SELECT number, state FROM operations INDEXED BY operations_order
+    SELECT number, state, destination, kind, next_at_ms
+    FROM operations INDEXED BY operations_order
     WHERE order_key = ? AND is_blocked = 1
         AND state <> 'completed' AND state <> 'failed' AND state <> 'cancelled'
     ORDER BY number LIMIT 1";

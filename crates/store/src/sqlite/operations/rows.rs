@@ -254,6 +254,7 @@ fn entry(row: &Row<'_>) -> Result<Entry, SqliteError> {
                 refreshed: row.get(24)?,
             },
             is_blocked: row.get(25)?,
+            unblocked: None,
             next_at: is_waiting.then_some(due_at),
             expires_at: time(27)?,
             ended_at: optional_time(28)?,
