@@ -3,27 +3,23 @@
 //! The test runs itself as a child that writes without end and prints what the store acknowledged.
 //! After some of these lines, another number each time, it is killed; then the file is read.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use policy::breaker::{BreakerRecord, BreakerState};
 use policy::gate::GateRecord;
 use policy::random::Random;
 use policy::time::WallTime;
-use store::operations::{
-    ClaimResult, Counters, Inserted, Lane, Lease, NewOperation, Settlement, StoredRequest, wait,
-};
+use store::operations::{ClaimResult, Counters, Inserted, Lease, Settlement, wait};
 use store::{AddedEndpoint, Change, OpenError, Store, StoredGate, StoredState};
 
-/// The folder that a child writes to.
-const FOLDER: &str = "TIDEGATE_CRASH_FOLDER";
-/// Where its numbers begin, so that no two children use one twice.
-const FIRST: &str = "TIDEGATE_CRASH_FIRST";
+use super::support::{FOLDER, child, lane, operation};
+
+/// Where a child's numbers begin, so that no two children use one twice.
+const FIRST: &str = "STORE_TEST_FIRST";
 
 const ROUNDS: u64 = 25;
 const THREADS: u64 = 4;
@@ -104,7 +100,7 @@ fn write(store: &Store, thread: u64, first: u64) {
 fn accept(store: &Store, thread: u64, first: u64) {
     for number in first.. {
         let id = format!("op-{thread}-{number}");
-        let inserted = wait(store.operations().insert(operation(&id))).unwrap();
+        let inserted = wait(store.operations().insert(operation(&id, body(&id)))).unwrap();
         assert!(matches!(inserted, Inserted::New(_)));
         acknowledge(&format!("operation {id} 0"));
     }
@@ -137,41 +133,8 @@ fn deliver(store: &Store) {
     }
 }
 
-fn lane() -> Lane {
-    Lane {
-        destination: "api.example.com".to_owned(),
-        kind: "default".to_owned(),
-    }
-}
-
-fn operation(id: &str) -> NewOperation {
-    NewOperation {
-        id: id.to_owned(),
-        kind: lane().kind,
-        destination: lane().destination,
-        request: request(id),
-        summary: "POST api.example.com".to_owned(),
-        idempotency_key: id.to_owned(),
-        fingerprint: id.into(),
-        client: String::new(),
-        credential: None,
-        backoff: None,
-        order_key: None,
-        priority: 0,
-        trace_id: None,
-        accepted_at: WallTime::from_unix_millis(0),
-        expires_at: WallTime::from_unix_millis(i64::MAX),
-        retain: Duration::MAX,
-        is_reported: false,
-    }
-}
-
-fn request(id: &str) -> StoredRequest {
-    StoredRequest {
-        method: "POST".to_owned(),
-        body: id.repeat(100).into_bytes(),
-        ..StoredRequest::default()
-    }
+fn body(id: &str) -> Vec<u8> {
+    id.repeat(100).into_bytes()
 }
 
 fn acknowledge(what: &str) {
@@ -197,13 +160,7 @@ fn kept(key: &str, number: u64) -> StoredGate {
 }
 
 fn spawn(folder: &Path, first: u64) -> Child {
-    Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "a_child_writes_until_it_is_killed",
-            "--nocapture",
-        ])
-        .env(FOLDER, folder)
+    child("crash::a_child_writes_until_it_is_killed", folder)
         .env(FIRST, first.to_string())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -282,10 +239,8 @@ impl Acknowledged {
         for id in &self.operations {
             let stored = wait(queue.get(id)).unwrap();
             let stored = stored.unwrap_or_else(|| panic!("lost: {id}"));
-            assert_eq!(
-                wait(queue.request(stored.number)).unwrap(),
-                Some(request(id))
-            );
+            let request = wait(queue.request(stored.number)).unwrap();
+            assert_eq!(request, Some(operation(id, body(id)).request));
             if self.completed.contains(id) {
                 assert_eq!(stored.state.as_str(), "completed", "{id}");
             }
