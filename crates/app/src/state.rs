@@ -223,7 +223,7 @@ impl EventListener for EventLogger {
     fn on_event(&self, _at: Timestamp, event: &Event<'_>) {
         if let Some(state) = self.0.upgrade() {
             let last_error = state.last_error(event);
-            state.log().library_event(event, last_error.as_deref());
+            state.log().limiter_event(event, last_error.as_deref());
         }
     }
 }

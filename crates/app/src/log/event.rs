@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use policy::duration::Rounded;
+use policy::hint::Source;
 use policy::item::{ResendReason, TerminalReason};
 use policy::key::endpoint_key;
 use policy::ladder::Disabled;
@@ -174,9 +175,9 @@ impl Log {
         );
     }
 
-    /// An event of the library, if it is one that is logged: a retry, for instance, is logged by
+    /// An event of the limiter, if it is one that is logged: a retry, for instance, is logged by
     /// its sender, which knows the item. `last_error` is that of the event's endpoint.
-    pub fn library_event(&self, event: &Event<'_>, last_error: Option<&str>) {
+    pub fn limiter_event(&self, event: &Event<'_>, last_error: Option<&str>) {
         match *event {
             Event::HoldStarted { key, until, source } => {
                 let Some(until) = self.until(until) else {
@@ -185,7 +186,7 @@ impl Log {
                 event!(
                     self, WARN "hold_started",
                     key, until = until.field, source = source.as_str(),
-                    "{key} is held {until} by {source}"
+                    "{key} is held {until}: {}", NamedBy(source)
                 );
             }
             Event::BreakerOpened { key, until } => {
@@ -217,11 +218,10 @@ impl Log {
                 };
                 let key = endpoint_key(pool, endpoint);
                 let last = LastError(last_error);
-                let source = source.as_str();
                 event!(
                     self, WARN "endpoint_paused",
-                    key, pool, endpoint, until = until.field, source, errors, last_error = last.field(),
-                    "{key} is paused {until} by {source}, consecutive errors {errors}{last}"
+                    key, pool, endpoint, until = until.field, source = source.as_str(), errors, last_error = last.field(),
+                    "{key} is paused {until}: {}, consecutive errors {errors}{last}", NamedBy(source)
                 );
             }
             Event::EndpointDisabled {
@@ -372,6 +372,19 @@ impl fmt::Display for LastError<'_> {
         match self.0 {
             Some(text) => write!(f, ", last error: {}", Text::new(text)),
             None => Ok(()),
+        }
+    }
+}
+
+/// Where the server named a wait, if it did.
+struct NamedBy(Source);
+
+impl fmt::Display for NamedBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Source::Assumed => f.write_str("the server named no wait"),
+            Source::Body => f.write_str("the server named it in the body"),
+            source => write!(f, "the server named it in `{source}`"),
         }
     }
 }

@@ -125,16 +125,16 @@ fn write_all(log: &Log, text: &str) {
         credential: text,
         succeeded,
     };
-    log.library_event(&Event::HoldStarted { key, until, source }, None);
-    log.library_event(&opened(Some(until)), None);
-    log.library_event(&opened(None), None);
-    log.library_event(&Event::BreakerClosed { key }, None);
-    log.library_event(&paused(pool, endpoint, until), last_error);
-    log.library_event(&disabled(Disabled::Errors(5)), None);
-    log.library_event(&disabled(Disabled::QuotaExhausted), last_error);
-    log.library_event(&Event::EndpointEnabled { pool, endpoint }, None);
-    log.library_event(&refreshed(true), None);
-    log.library_event(&refreshed(false), None);
+    log.limiter_event(&Event::HoldStarted { key, until, source }, None);
+    log.limiter_event(&opened(Some(until)), None);
+    log.limiter_event(&opened(None), None);
+    log.limiter_event(&Event::BreakerClosed { key }, None);
+    log.limiter_event(&paused(pool, endpoint, until), last_error);
+    log.limiter_event(&disabled(Disabled::Errors(5)), None);
+    log.limiter_event(&disabled(Disabled::QuotaExhausted), last_error);
+    log.limiter_event(&Event::EndpointEnabled { pool, endpoint }, None);
+    log.limiter_event(&refreshed(true), None);
+    log.limiter_event(&refreshed(false), None);
     let wait = Duration::from_secs(2);
     log.poll(key, Notice::RateLimited { wait, attempt: 1 });
     log.poll(key, Notice::Recovered);
@@ -169,11 +169,11 @@ fn human_lines_have_time_level_name_and_sentence() {
     00:01:40.000Z ERROR store_unreadable  api/a at api/a waits, because its request cannot be read: api/a
     00:01:40.000Z WARN  request_exhausted api/a at api/a failed, attempts 5: exhausted
     00:01:40.000Z DEBUG request           api/a api/a 200 success, attempts 2, waited 1500ms, took 1500ms
-    00:01:40.000Z WARN  hold_started      api/a is held until 00:02:00Z (20s) by retry-after
+    00:01:40.000Z WARN  hold_started      api/a is held until 00:02:00Z (20s): the server named it in `retry-after`
     00:01:40.000Z WARN  breaker_opened    breaker of api/a is open until 00:02:00Z (20s)
     00:01:40.000Z WARN  breaker_opened    breaker of api/a is open until a person releases it
     00:01:40.000Z WARN  breaker_closed    breaker of api/a is closed
-    00:01:40.000Z WARN  endpoint_paused   api/a/api/a is paused until 00:02:00Z (20s) by assumed, consecutive errors 2, last error: api/a
+    00:01:40.000Z WARN  endpoint_paused   api/a/api/a is paused until 00:02:00Z (20s): the server named no wait, consecutive errors 2, last error: api/a
     00:01:40.000Z WARN  endpoint_disabled api/a/api/a is disabled after consecutive errors: 5
     00:01:40.000Z WARN  endpoint_disabled api/a/api/a is disabled because its quota is exhausted, last error: api/a
     00:01:40.000Z INFO  endpoint_enabled  api/a/api/a is enabled
@@ -200,11 +200,11 @@ fn json_lines_have_the_fields_of_the_contract() {
     {"ts":"2026-01-01T00:01:40.000Z","level":"error","event":"store_unreadable","operation_id":"api/a","key":"api/a","problem":"api/a","message":"api/a at api/a waits, because its request cannot be read: api/a"}
     {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"request_exhausted","request_id":"api/a","key":"api/a","attempts":5,"trace_id":"api/a","message":"api/a at api/a failed, attempts 5: exhausted"}
     {"ts":"2026-01-01T00:01:40.000Z","level":"debug","event":"request","request_id":"api/a","route":"api/a","status":200,"outcome":"success","attempts":2,"wait_ms":1500,"latency_ms":1500,"trace_id":"api/a","message":"api/a api/a 200 success, attempts 2, waited 1500ms, took 1500ms"}
-    {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"hold_started","key":"api/a","until":"2026-01-01T00:02:00.000Z","source":"retry-after","message":"api/a is held until 00:02:00Z (20s) by retry-after"}
+    {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"hold_started","key":"api/a","until":"2026-01-01T00:02:00.000Z","source":"retry-after","message":"api/a is held until 00:02:00Z (20s): the server named it in `retry-after`"}
     {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"breaker_opened","key":"api/a","until":"2026-01-01T00:02:00.000Z","message":"breaker of api/a is open until 00:02:00Z (20s)"}
     {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"breaker_opened","key":"api/a","message":"breaker of api/a is open until a person releases it"}
     {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"breaker_closed","key":"api/a","message":"breaker of api/a is closed"}
-    {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"endpoint_paused","key":"api/a/api/a","pool":"api/a","endpoint":"api/a","until":"2026-01-01T00:02:00.000Z","source":"assumed","errors":2,"last_error":"api/a","message":"api/a/api/a is paused until 00:02:00Z (20s) by assumed, consecutive errors 2, last error: api/a"}
+    {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"endpoint_paused","key":"api/a/api/a","pool":"api/a","endpoint":"api/a","until":"2026-01-01T00:02:00.000Z","source":"assumed","errors":2,"last_error":"api/a","message":"api/a/api/a is paused until 00:02:00Z (20s): the server named no wait, consecutive errors 2, last error: api/a"}
     {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"endpoint_disabled","key":"api/a/api/a","pool":"api/a","endpoint":"api/a","reason":"errors","message":"api/a/api/a is disabled after consecutive errors: 5"}
     {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"endpoint_disabled","key":"api/a/api/a","pool":"api/a","endpoint":"api/a","reason":"quota_exhausted","last_error":"api/a","message":"api/a/api/a is disabled because its quota is exhausted, last error: api/a"}
     {"ts":"2026-01-01T00:01:40.000Z","level":"info","event":"endpoint_enabled","key":"api/a/api/a","pool":"api/a","endpoint":"api/a","message":"api/a/api/a is enabled"}
@@ -266,7 +266,7 @@ fn events_of_the_library_keep_their_names() {
         },
     ];
     for event in events {
-        let line = written(Format::Json, |log| log.library_event(&event, None));
+        let line = written(Format::Json, |log| log.limiter_event(&event, None));
         let name = format!("\"event\":\"{}\"", event.name());
         assert!(line.contains(&name), "{line}");
     }
@@ -277,7 +277,7 @@ fn events_of_the_library_keep_their_names() {
         reason: ResendReason::Verdict(Verdict::Throttled),
     };
     for event in [retry, Event::Abandoned { key }] {
-        let line = written(Format::Json, |log| log.library_event(&event, None));
+        let line = written(Format::Json, |log| log.limiter_event(&event, None));
         assert_eq!(line, "");
     }
 }
@@ -286,9 +286,9 @@ fn events_of_the_library_keep_their_names() {
 fn last_error_is_redacted() {
     let event = paused("p", "e", Timestamp::from_secs(130));
     let last_error = Some("bad key sk-0123456789");
-    let text = written(HUMAN, |log| log.library_event(&event, last_error));
+    let text = written(HUMAN, |log| log.limiter_event(&event, last_error));
     assert!(text.ends_with(", last error: bad key sk-…\n"), "{text}");
-    let text = written(Format::Json, |log| log.library_event(&event, last_error));
+    let text = written(Format::Json, |log| log.limiter_event(&event, last_error));
     assert!(text.contains(r#""last_error":"bad key sk-…""#), "{text}");
 }
 
@@ -300,7 +300,7 @@ fn until_has_the_date_only_on_another_day() {
             until: Timestamp::from_secs(100 + seconds),
             source: Source::RetryAfter,
         };
-        written(HUMAN, |log| log.library_event(&event, None))
+        written(HUMAN, |log| log.limiter_event(&event, None))
     };
     assert!(held(20).contains("until 00:02:00Z (20s)"));
     assert!(held(86_400).contains("until 2026-01-02 00:01:40Z (1440m)"));
