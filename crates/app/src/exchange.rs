@@ -38,7 +38,7 @@ pub struct Exchange {
 }
 
 /// What an attempt came to: a response, good or not, or none.
-pub type SendResult = Result<Response<UpstreamBody>, SendError>;
+pub type SendResult = Result<Box<Response<UpstreamBody>>, SendError>;
 
 /// Where an attempt goes, and how its response is judged.
 #[derive(Debug)]
@@ -129,7 +129,7 @@ impl Exchange {
         &self,
         attempt: &Attempt,
         target: &Target<'_, P>,
-        mut response: Response<UpstreamBody>,
+        mut response: Box<Response<UpstreamBody>>,
     ) -> AttemptResult<SendResult> {
         let (latency, wall) = (attempt.elapsed(), self.clock.wall());
         let status = response.status();

@@ -14,11 +14,11 @@ mod address;
 mod connect;
 mod destination;
 mod error;
+mod http1;
 mod request_body;
 mod response_body;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
@@ -100,7 +100,7 @@ impl Upstream {
     }
 
     /// Sends a request once, over a connection of worker number `worker`, and waits for the
-    /// response's head.
+    /// response's head. The response is boxed, because it passes through many functions.
     ///
     /// `make` builds the request. It is called a second time, and never a third, if a reused
     /// connection turned out dead before any byte of a response and the request is idempotent or was
@@ -116,27 +116,27 @@ impl Upstream {
         destination: &Destination,
         timeouts: &Timeouts,
         mut make: impl FnMut() -> (Request<RequestBody>, ReplayableBody),
-    ) -> Result<Response<UpstreamBody>, SendError> {
+    ) -> Result<Box<Response<UpstreamBody>>, SendError> {
         let owner = destination.connections(worker);
-        let mut reused = owner.take(timeouts.idle).await;
+        let mut reused = owner.take(timeouts.idle);
         loop {
             let is_reused = reused.is_some();
-            let connection = match reused.take() {
+            let mut connection = match reused.take() {
                 Some(connection) => connection,
                 // Rare, and five times as large as all the rest of a request.
                 None => Box::pin(destination.connect(worker, &self.connector, timeouts)).await?,
             };
             let (request, body) = make();
-            match send_on(connection, request, &body, timeouts).await {
-                Ok((response, connection)) => {
-                    // A server that responds early may never read the rest.
-                    let connection = body.is_sent().then(|| BorrowedConnection {
+            match send_on(&mut connection, request, &body, timeouts).await {
+                Ok(response) => {
+                    let connection = BorrowedConnection {
                         connection,
-                        owner: Arc::clone(owner),
-                    });
-                    return Ok(
-                        response.map(|rest| UpstreamBody::new(rest, connection, timeouts.idle))
-                    );
+                        // A server that responds early may never read the rest.
+                        owner: body.is_sent().then(|| Arc::clone(owner)),
+                    };
+                    let response =
+                        response.map(|rest| UpstreamBody::new(rest, connection, timeouts.idle));
+                    return Ok(Box::new(response));
                 }
                 // The idle connection was dead. Other idle ones may be as well, so the one resend
                 // goes over a fresh connection.
@@ -149,11 +149,11 @@ impl Upstream {
 
 /// Sends one request on one connection, and waits for the response's head.
 async fn send_on(
-    mut connection: Connection,
+    connection: &mut Connection,
     request: Request<RequestBody>,
     body: &ReplayableBody,
     timeouts: &Timeouts,
-) -> Result<(Response<Incoming>, Connection), SendError> {
+) -> Result<Response<Incoming>, SendError> {
     let is_idempotent = request.method().is_idempotent();
     let started = Instant::now();
     // The time for the response begins with the request's end. How long the client may pause before
@@ -163,12 +163,8 @@ async fn send_on(
         Progress::Partial => Instant::now() + timeouts.first_byte,
         Progress::Whole(since) => since + timeouts.first_byte,
     };
-    let response = match &mut connection {
-        Connection::Http1(http1) => {
-            http1.has_received.store(false, Ordering::Relaxed);
-            let sending = http1.sender.try_send_request(request);
-            http1.timer.wait_for(sending, deadline).await
-        }
+    let response = match connection {
+        Connection::Http1(http1) => http1.send(request, deadline).await,
         Connection::Http2(sender) => {
             let sending = sender.try_send_request(for_http2(request));
             ReusableTimer::default().wait_for(sending, deadline).await
@@ -180,12 +176,12 @@ async fn send_on(
             let message = "it switched to another protocol";
             Err(SendError::failed(Failure::Reset, Phase::Waiting, message))
         }
-        Some(Ok(response)) => Ok((response, connection)),
+        Some(Ok(response)) => Ok(response),
         Some(Err(_)) if body.error().is_some() => Err(SendError::request_body()),
         Some(Err(mut error)) => {
             let was_untouched = error.take_message().is_some();
-            let has_received = match &connection {
-                Connection::Http1(http1) => http1.has_received.load(Ordering::Relaxed),
+            let has_received = match connection {
+                Connection::Http1(http1) => http1.has_received(),
                 Connection::Http2(_) => true,
             };
             Err(SendError::broken(

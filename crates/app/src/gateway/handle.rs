@@ -18,16 +18,15 @@ use super::request::{Parsed, ParsedRequest, parse};
 use super::response::Responder;
 use super::routes::Routes;
 use super::worker::Worker;
-use crate::exchange::{ReplayableBody, RequestBody, SendError, Target, UpstreamBody, path};
+use crate::exchange::{ReplayableBody, RequestBody, SendResult, Target, path};
 use crate::state::UpstreamEndpoint;
 
-/// What an attempt at an endpoint came to, and at which. The response is boxed, because it passes
-/// through many functions.
+/// What an attempt at an endpoint came to, and at which.
 #[derive(Debug)]
 pub(super) struct EndpointResponse {
     pub(super) endpoint: Arc<Endpoint<UpstreamEndpoint>>,
     /// `None`: nothing was sent, because the path is too long behind the endpoint's own.
-    pub(super) result: Option<Result<Box<Response<UpstreamBody>>, SendError>>,
+    pub(super) result: Option<SendResult>,
 }
 
 /// The body of a request, as it arrives.
@@ -163,7 +162,7 @@ async fn send_to_endpoint(
     let answered = routes.exchange().attempt(&attempt, target, make).await;
     let answered = answered.map(|result| EndpointResponse {
         endpoint: Arc::clone(&endpoint),
-        result: Some(result.map(Box::new)),
+        result: Some(result),
     });
     if body.is_resendable() {
         answered

@@ -1,19 +1,16 @@
 //! Making a connection: resolve, check, dial, TLS, handshake.
 
-use std::io::{self, IoSlice};
+use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::Request;
-use hyper::client::conn::{http1, http2};
+use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use policy::outcome::{Failure, Phase};
 use rustls::{ClientConfig, RootCertStore};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
@@ -22,10 +19,10 @@ use super::Timeouts;
 use super::address::Addresses;
 use super::destination::{Destination, DialledHost};
 use super::error::SendError;
+use super::http1::Http1Connection;
 use super::request_body::RequestBody;
 use crate::redact::Text;
 use crate::stall::WriteTimeout;
-use crate::timer::ReusableTimer;
 
 /// Makes connections.
 #[derive(Clone, Debug)]
@@ -38,20 +35,9 @@ pub(super) struct Connector {
 #[derive(Debug)]
 pub(super) enum Connection {
     /// HTTP/1.1: one request at a time.
-    Http1(Http1Connection),
+    Http1(Box<Http1Connection>),
     /// HTTP/2: many at once.
     Http2(http2::SendRequest<RequestBody>),
-}
-
-/// A connection over HTTP/1.1.
-#[derive(Debug)]
-pub(super) struct Http1Connection {
-    pub(super) sender: http1::SendRequest<RequestBody>,
-    /// The timer of all its requests, one after the other.
-    pub(super) timer: ReusableTimer,
-    /// Set when a byte arrives. Cleared by the sender of a request, to learn whether any byte of
-    /// its response came.
-    pub(super) has_received: Arc<AtomicBool>,
 }
 
 /// The request for HTTP/2, which has no `Host`: scheme and authority are part of the address.
@@ -196,71 +182,9 @@ async fn handshake_http1<T>(io: T) -> Result<Connection, SendError>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let has_received = Arc::new(AtomicBool::new(false));
-    let io = NotesReads {
-        inner: io,
-        has_received: Arc::clone(&has_received),
-    };
-    let connected = http1::Builder::new().handshake(TokioIo::new(io)).await;
-    let (sender, connection) = connected.map_err(|_| failed(Failure::Reset, BROKEN))?;
-    tokio::spawn(connection);
-    Ok(Connection::Http1(Http1Connection {
-        sender,
-        timer: ReusableTimer::default(),
-        has_received,
-    }))
-}
-
-/// Notes whether anything was read. hyper reports a connection that closed in the middle of a
-/// response's head like one that closed before it, and only the latter may be resent.
-struct NotesReads<T> {
-    inner: T,
-    has_received: Arc<AtomicBool>,
-}
-
-impl<T: AsyncRead + Unpin> AsyncRead for NotesReads<T> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        let read = Pin::new(&mut self.inner).poll_read(context, buffer);
-        if buffer.filled().len() > before {
-            self.has_received.store(true, Ordering::Relaxed);
-        }
-        read
-    }
-}
-
-impl<T: AsyncWrite + Unpin> AsyncWrite for NotesReads<T> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write_vectored(context, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.inner.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_shutdown(context)
-    }
+    let connected = Http1Connection::handshake(io).await;
+    let connection = connected.map_err(|_| failed(Failure::Reset, BROKEN))?;
+    Ok(Connection::Http1(Box::new(connection)))
 }
 
 async fn handshake_http2<T>(io: T) -> Result<Connection, SendError>

@@ -23,8 +23,9 @@ use tokio::time::Instant;
 use url::{Host, Url};
 
 use super::Timeouts;
-use super::connect::{Connection, Connector, Http1Connection};
+use super::connect::{Connection, Connector};
 use super::error::SendError;
+use super::http1::Http1Connection;
 use super::request_body::RequestBody;
 use crate::host_check::is_localhost;
 
@@ -225,7 +226,7 @@ enum SetUp {
 
 #[derive(Debug)]
 struct Idle {
-    connection: Http1Connection,
+    connection: Box<Http1Connection>,
     since: Instant,
 }
 
@@ -234,7 +235,7 @@ const MAX_IDLE: usize = 256;
 
 impl WorkerConnections {
     /// An open connection that can be used now.
-    pub(super) async fn take(&self, idle_timeout: Duration) -> Option<Connection> {
+    pub(super) fn take(&self, idle_timeout: Duration) -> Option<Connection> {
         if let Some(sender) = self.shared() {
             return Some(Connection::Http2(sender));
         }
@@ -245,8 +246,8 @@ impl WorkerConnections {
                 lock(&self.idle).clear();
                 return None;
             }
-            // It may need a moment to see that its last response is over, or that it was closed.
-            if idle.connection.sender.ready().await.is_ok() {
+            // The server may have closed it.
+            if idle.connection.is_ready() {
                 return Some(Connection::Http1(idle.connection));
             }
         }
@@ -257,8 +258,9 @@ impl WorkerConnections {
         let Connection::Http1(connection) = connection else {
             return;
         };
+        connection.rest();
         let mut idle = lock(&self.idle);
-        if idle.len() < MAX_IDLE && !connection.sender.is_closed() {
+        if idle.len() < MAX_IDLE && !connection.is_closed() {
             let since = Instant::now();
             idle.push(Idle { connection, since });
         }
@@ -289,9 +291,8 @@ impl WorkerConnections {
     }
 
     fn close_idle(&self, idle_timeout: Duration) {
-        lock(&self.idle).retain(|idle| {
-            !idle.connection.sender.is_closed() && idle.since.elapsed() < idle_timeout
-        });
+        lock(&self.idle)
+            .retain_mut(|idle| idle.since.elapsed() < idle_timeout && idle.connection.is_ready());
     }
 
     fn is_used(&self) -> bool {

@@ -33,11 +33,12 @@ pub struct UpstreamBody {
 /// The beginning of a response comes with its head, or soon after.
 const MAX_READ_AHEAD: Duration = Duration::from_secs(5);
 
-/// A connection in use, and where it is returned to.
+/// A connection in use.
 #[derive(Debug)]
 pub(super) struct BorrowedConnection {
     pub(super) connection: Connection,
-    pub(super) owner: Arc<WorkerConnections>,
+    /// Where it is returned to; `None` if it is not used again.
+    pub(super) owner: Option<Arc<WorkerConnections>>,
 }
 
 /// Why a body ended early.
@@ -52,17 +53,12 @@ pub enum BodyError {
 }
 
 impl UpstreamBody {
-    /// Without `connection` that is not used again.
-    pub(super) fn new(
-        rest: Incoming,
-        connection: Option<BorrowedConnection>,
-        idle: Duration,
-    ) -> Self {
+    pub(super) fn new(rest: Incoming, connection: BorrowedConnection, idle: Duration) -> Self {
         let mut body = Self {
             beginning: None,
             end: None,
             rest: Some(rest),
-            connection,
+            connection: Some(connection),
             idle,
             silence: None,
         };
@@ -118,7 +114,15 @@ impl UpstreamBody {
         let Some(rest) = &mut self.rest else {
             return Poll::Ready(None);
         };
-        match Pin::new(rest).poll_frame(context) {
+        let mut poll = |context: &mut Context<'_>| Pin::new(&mut *rest).poll_frame(context);
+        let polled = match &mut self.connection {
+            Some(BorrowedConnection {
+                connection: Connection::Http1(http1),
+                ..
+            }) => http1.poll_with(context.waker(), poll),
+            _ => poll(context),
+        };
+        match polled {
             Poll::Ready(Some(Ok(frame))) => {
                 // Made for the first pause; short responses have none.
                 if let Some(silence) = &mut self.silence {
@@ -157,8 +161,16 @@ impl UpstreamBody {
     fn return_connection(&mut self) {
         self.rest = None;
         self.silence = None;
-        if let Some(BorrowedConnection { connection, owner }) = self.connection.take() {
-            owner.put(connection);
+        match self.connection.take() {
+            Some(BorrowedConnection {
+                connection,
+                owner: Some(owner),
+            }) => owner.put(connection),
+            Some(BorrowedConnection {
+                connection: Connection::Http1(http1),
+                owner: None,
+            }) => http1.finish(),
+            _ => {}
         }
     }
 }

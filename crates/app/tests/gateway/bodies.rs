@@ -1,7 +1,8 @@
 //! Bodies: whole or in pieces, up and down, and what becomes of those that break off.
 
 use std::io::Write;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use crate::support::{Fixture, Raw, mock, pause, pool, request, until};
@@ -452,5 +453,27 @@ fn forwards_long_bodies_in_constant_memory() {
         assert_eq!(reply.json()["body_length"], LONG);
         let grown = peak() - before;
         assert!(grown < 30 << 10, "grew by {grown} KiB");
+    });
+}
+
+#[test]
+fn sends_the_rest_of_a_body_after_an_early_response() {
+    let received = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&received);
+    let raw = Raw::start(move |_, mut client| {
+        client.request_head();
+        client.send("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+        count.store(client.rest().len(), Ordering::SeqCst);
+    });
+    let gateway = Fixture::before(&raw.url());
+    let mut client = gateway.connect();
+    let headers = ["content-length: 600000"];
+    client.send(&request("POST", "/api/x", &headers, ""));
+    assert_eq!(client.reply(false).unwrap().body, b"ok");
+    for _ in 0..60 {
+        client.send(&"x".repeat(10_000));
+    }
+    until("the server has the whole body", || {
+        received.load(Ordering::SeqCst) == 600_000
     });
 }
