@@ -74,10 +74,14 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<T> {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let inner = Pin::new(&mut self.inner);
-        let mut copied = [0; MAX_COPIED];
-        let written = match copy(slices, &mut copied) {
-            Some(bytes) => inner.poll_write(context, bytes),
-            None => inner.poll_write_vectored(context, slices),
+        let length: usize = slices.iter().map(|slice| slice.len()).sum();
+        let written = match slices {
+            [bytes] => inner.poll_write(context, bytes),
+            _ if length <= MAX_COPIED => {
+                let mut copied = [0; MAX_COPIED];
+                inner.poll_write(context, copy(slices, &mut copied))
+            }
+            _ => inner.poll_write_vectored(context, slices),
         };
         self.watch(written, context)
     }
@@ -101,15 +105,15 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<T> {
 /// a single buffer.
 const MAX_COPIED: usize = 1024;
 
-/// Copies all bytes to one buffer; `None` if they do not fit.
-fn copy<'a>(slices: &[IoSlice<'_>], buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+/// Copies all bytes to one buffer, in which there is room for them.
+fn copy<'a>(slices: &[IoSlice<'_>], buffer: &'a mut [u8]) -> &'a [u8] {
     let mut length = 0;
     for slice in slices {
         let end = length + slice.len();
-        buffer.get_mut(length..end)?.copy_from_slice(slice);
+        buffer[length..end].copy_from_slice(slice);
         length = end;
     }
-    Some(&buffer[..length])
+    &buffer[..length]
 }
 
 #[cfg(test)]

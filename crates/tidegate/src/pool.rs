@@ -76,7 +76,7 @@ struct PoolState<E> {
 /// One member of a pool.
 pub struct Endpoint<E> {
     pub(crate) id: EndpointId,
-    name: Box<str>,
+    name: Arc<str>,
     key: Arc<str>,
     data: E,
 }
@@ -85,6 +85,11 @@ impl<E> Endpoint<E> {
     /// What it is called in its pool.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The same name, for records that outlive it.
+    pub fn shared_name(&self) -> Arc<str> {
+        Arc::clone(&self.name)
     }
 
     /// The key of its gate: `pool/endpoint`.

@@ -61,7 +61,9 @@ impl Serving {
     pub(super) fn has_conflicting_framing(&self) -> bool {
         let number = self.0.requests.load(Ordering::Relaxed);
         let has_conflict = self.0.conflict.load(Ordering::Relaxed) == number;
-        self.0.is_refused.fetch_or(has_conflict, Ordering::Relaxed);
+        if has_conflict {
+            self.0.is_refused.store(true, Ordering::Relaxed);
+        }
         has_conflict
     }
 }

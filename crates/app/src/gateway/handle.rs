@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use http::{Request, Response, Uri, header};
+use http::{Request, Response, Uri};
 use hyper::body::Incoming;
 use tidegate::call::TrailStep;
 use tidegate::pool::Endpoint;
@@ -13,8 +13,9 @@ use tidegate::{Attempt, AttemptResult};
 
 use super::body::{ServedBody, discard};
 use super::connection::Serving;
+use super::cross_site::Source;
 use super::operation;
-use super::request::{Parsed, ParsedRequest, parse};
+use super::request::{Parsed, ParsedRequest, RareHeaders, parse};
 use super::response::Responder;
 use super::routes::Routes;
 use super::worker::Worker;
@@ -43,10 +44,21 @@ pub(super) async fn handle(
     mut request: Request<Incoming>,
 ) -> Response<ServedBody> {
     let routes = worker.shared.routes();
-    let responder = Responder::new(worker, &request);
-    let source = worker.shared.guard().origins.source(&request);
-    let is_coming = !request.headers().contains_key(header::EXPECT);
-    let parsed = parse(&worker.shared, &routes, serving, &source, &mut request);
+    let rare = RareHeaders::new(request.headers());
+    let responder = Responder::new(worker, &request, rare);
+    let source = match rare.source {
+        true => routes.guard().origins.source(&request),
+        false => Source::Direct,
+    };
+    let is_coming = !rare.expect;
+    let parsed = parse(
+        &worker.shared,
+        &routes,
+        serving,
+        &source,
+        rare,
+        &mut request,
+    );
     let body = request.into_body();
     let mut response = match parsed {
         Ok(Parsed::Request(mut request)) => match request.operation_of.take() {
@@ -73,8 +85,8 @@ pub(super) async fn handle(
             responder.refuse(&error)
         }
     };
-    let guard = worker.shared.guard();
-    guard.origins.apply(&source, response.headers_mut());
+    let origins = &routes.guard().origins;
+    origins.apply(&source, response.headers_mut());
     response
 }
 
@@ -138,11 +150,12 @@ async fn send_to_endpoint(
     endpoint: Arc<Endpoint<UpstreamEndpoint>>,
 ) -> AttemptResult<EndpointResponse> {
     let upstream = endpoint.data();
-    let Some(path) = path::join(&upstream.base, &request.rest) else {
+    let join = || path::join(&upstream.base, &request.rest).map(Uri::from);
+    let mut uri = join();
+    if uri.is_none() {
         let result = None;
         return AttemptResult::unsent(EndpointResponse { endpoint, result });
-    };
-    let uri = Uri::from(path);
+    }
     let target = Target {
         destination: &upstream.destination,
         rules: &upstream.rules,
@@ -154,10 +167,9 @@ async fn send_to_endpoint(
         worker: worker.number,
     };
     let make = || {
-        (
-            upstream_request(&uri, upstream, request, body),
-            body.clone(),
-        )
+        // Joined anew for a resend, which is rare: a copy for each request would take longer.
+        let uri = uri.take().or_else(join).unwrap_or_default();
+        (upstream_request(uri, upstream, request, body), body.clone())
     };
     let answered = routes.exchange().attempt(&attempt, target, make).await;
     let answered = answered.map(|result| EndpointResponse {
@@ -173,14 +185,14 @@ async fn send_to_endpoint(
 
 /// The request that an endpoint gets.
 fn upstream_request(
-    uri: &Uri,
+    uri: Uri,
     upstream: &UpstreamEndpoint,
     request: &ParsedRequest,
     body: &ReplayableBody,
 ) -> Request<RequestBody> {
     let mut sent = Request::new(body.body());
     *sent.method_mut() = request.method.clone();
-    *sent.uri_mut() = uri.clone();
+    *sent.uri_mut() = uri;
     *sent.headers_mut() = request.headers.for_attempt();
     upstream.apply_headers(sent.headers_mut());
     if let Some(token) = &request.route.token {

@@ -8,12 +8,17 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 /// Takes away what is not for the endpoint.
 pub(super) fn clean_request(headers: &mut HeaderMap) {
-    let wants_trailers = headers
-        .get(header::TE)
-        .is_some_and(|value| names(value).any(|name| name.eq_ignore_ascii_case("trailers")));
-    clean(headers, |name| {
+    let mut has_te = false;
+    let dropped = dropped(headers, |name| {
+        has_te |= name == header::TE;
         is_for_gateway(name) || is_of_connection(name) || is_not_callers(name)
     });
+    let is_trailers = |name: &str| name.eq_ignore_ascii_case("trailers");
+    let wants_trailers = has_te
+        && headers
+            .get(header::TE)
+            .is_some_and(|value| names(value).any(is_trailers));
+    remove(headers, dropped);
     if wants_trailers {
         headers.insert(header::TE, HeaderValue::from_static("trailers"));
     }
@@ -21,29 +26,38 @@ pub(super) fn clean_request(headers: &mut HeaderMap) {
 
 /// Takes away what is not for the caller.
 pub(super) fn clean_response(headers: &mut HeaderMap) {
-    clean(headers, |name| {
+    let dropped = dropped(headers, |name| {
         is_of_connection(name) || name.as_str().starts_with("tidegate-")
     });
+    remove(headers, dropped);
 }
 
-fn clean(headers: &mut HeaderMap, is_dropped: impl Fn(&HeaderName) -> bool) {
-    let mut dropped: Vec<HeaderName> = named_by_connection(headers);
-    dropped.extend(headers.keys().filter(|name| is_dropped(name)).cloned());
+/// The headers that are dropped, and those that `Connection` names.
+fn dropped(
+    headers: &HeaderMap,
+    mut is_dropped: impl FnMut(&HeaderName) -> bool,
+) -> Vec<HeaderName> {
+    let dropped = headers.keys().filter(|name| is_dropped(name)).cloned();
+    let mut dropped: Vec<HeaderName> = dropped.collect();
+    for value in headers.get_all(header::CONNECTION) {
+        // What most servers send names a header that is dropped in any case.
+        if !value.as_bytes().eq_ignore_ascii_case(b"keep-alive") {
+            dropped.extend(named_by_connection(value));
+        }
+    }
+    dropped
+}
+
+fn remove(headers: &mut HeaderMap, dropped: Vec<HeaderName>) {
     for name in dropped {
         headers.remove(name);
     }
 }
 
 /// What `Connection` names, but for headers that frame the message or say for whom it is.
-fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
-    let values = headers.get_all(header::CONNECTION);
-    let named = values
-        .iter()
-        .flat_map(names)
-        // What most servers send, and dropped in any case.
-        .filter(|name| !name.eq_ignore_ascii_case("keep-alive"))
-        .filter_map(|name| name.parse().ok());
-    named.filter(|name| !KEPT.contains(name)).collect()
+fn named_by_connection(value: &HeaderValue) -> impl Iterator<Item = HeaderName> {
+    let named = names(value).filter_map(|name| name.parse().ok());
+    named.filter(|name| !KEPT.contains(name))
 }
 
 /// What must stay whatever `Connection` says.

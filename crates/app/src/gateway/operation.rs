@@ -95,7 +95,7 @@ async fn store(
     }
     let accepted = state.accept_operation(OperationRequest {
         method: request.method.to_string(),
-        url: format!("/{}{}", request.route.pool.name(), request.rest),
+        url: format!("/{}{}", request.route.name, request.rest),
         headers: pairs(&headers)?,
         body: body.to_bytes().to_vec(),
         client,

@@ -18,6 +18,7 @@ use super::body::ServedBody;
 use super::error::GatewayError;
 use super::handle::EndpointResponse;
 use super::headers;
+use super::request::RareHeaders;
 use super::routes::Route;
 use super::trails::{RequestId, RequestTrail};
 use super::worker::Worker;
@@ -166,13 +167,16 @@ fn refusal(trail: &Trail, now: Timestamp) -> Option<GatewayError> {
 }
 
 impl<'a> Responder<'a> {
-    pub(super) fn new<B>(worker: &'a Worker, request: &Request<B>) -> Self {
+    pub(super) fn new<B>(worker: &'a Worker, request: &Request<B>, rare: RareHeaders) -> Self {
         Self {
             worker,
             id: worker.new_request_id(),
             method: request.method().clone(),
             started: worker.shared.state.limiter().clock().now(),
-            trace_id: trace_id(request.headers()),
+            trace_id: match rare.trace {
+                true => trace_id(request.headers()),
+                false => None,
+            },
             sent: AtomicU32::new(0),
             route: None,
             is_recorded: false,
@@ -194,7 +198,7 @@ impl<'a> Responder<'a> {
         let route = self.route.as_ref();
         log.retry_scheduled(&Retry {
             item: ItemId::Request(&self.id.to_string()),
-            key: route.map_or("", |route| route.pool.name()),
+            key: route.map_or("", |route| &route.name),
             attempt: self.sent.load(Ordering::Relaxed),
             delay: *delay,
             reason: *reason,
@@ -292,7 +296,12 @@ impl<'a> Responder<'a> {
         let name = endpoint.data().name.clone();
         add_headers(response.headers_mut(), self.id, &summary, Some(name));
         let outcome = reason.map_or(RequestOutcome::Success, RequestOutcome::from);
-        self.record(response.status(), Some(endpoint.name()), outcome, summary);
+        self.record(
+            response.status(),
+            Some(endpoint.shared_name()),
+            outcome,
+            summary,
+        );
         response
     }
 
@@ -326,7 +335,7 @@ impl<'a> Responder<'a> {
             .metrics()
             .call(&summary.trail, summary.sent, succeeded);
         let log = state.log();
-        let route = route.map_or(Metrics::NO_ROUTE, |route| route.pool.name());
+        let route = route.map_or(Metrics::NO_ROUTE, |route| &route.name);
         let last = summary.trail.steps().last().map(|step| &step.decision);
         let reason = TerminalReason::Exhausted;
         if last == Some(&CallDecision::Over { reason }) {
@@ -349,7 +358,7 @@ impl<'a> Responder<'a> {
     fn record(
         &mut self,
         status: StatusCode,
-        endpoint: Option<&str>,
+        endpoint: Option<Arc<str>>,
         outcome: RequestOutcome,
         summary: CallSummary,
     ) {
@@ -359,10 +368,10 @@ impl<'a> Responder<'a> {
         let trail = RequestTrail {
             id: self.id,
             at: self.started,
-            route: route.as_ref().map_or("", |route| route.pool.name()).into(),
+            route: route.map_or_else(Arc::default, |route| Arc::clone(&route.name)),
             method: self.method.clone(),
             status: status.as_u16(),
-            endpoint: endpoint.map(Into::into),
+            endpoint,
             outcome,
             sent: summary.sent,
             decisions: summary.trail,

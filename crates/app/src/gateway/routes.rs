@@ -2,27 +2,32 @@
 //! the pools themselves stay.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use policy::backoff::BackoffSettings;
 
+use super::guard::Guard;
 use crate::exchange::{BodyBounds, Exchange};
 use crate::metrics::{Metrics, RouteMetrics};
 use crate::settings::{Settings, Size};
 use crate::state::{AccessToken, Configuration, UpstreamPool};
 
-/// All routes, and what bounds their requests.
+/// All routes, what bounds their requests, and which requests are served at all.
 #[derive(Debug)]
 pub struct Routes {
     configuration: Arc<Configuration>,
     routes: BTreeMap<Box<str>, Arc<Route>>,
     bounds: BodyBounds,
+    guard: Guard,
 }
 
 /// A pool, and how requests to it are treated.
 #[derive(Debug)]
 pub struct Route {
+    /// The name of its pool.
+    pub name: Arc<str>,
     /// The endpoints.
     pub pool: Arc<UpstreamPool>,
     /// How long to wait between attempts, and how many there may be.
@@ -38,8 +43,13 @@ pub struct Route {
 }
 
 impl Routes {
-    /// A route for every pool of the configuration.
-    pub(super) fn new(configuration: Arc<Configuration>, metrics: &Metrics) -> Self {
+    /// A route for every pool of the configuration, for a gateway that listens on `address`.
+    pub(super) fn new(
+        configuration: Arc<Configuration>,
+        metrics: &Metrics,
+        address: SocketAddr,
+    ) -> Self {
+        let guard = Guard::new(configuration.settings(), address);
         let http = &configuration.settings().http;
         let bounds = BodyBounds {
             most: match http.max_body {
@@ -56,6 +66,7 @@ impl Routes {
         Self {
             routes: routes.collect(),
             bounds,
+            guard,
             configuration,
         }
     }
@@ -80,6 +91,11 @@ impl Routes {
         self.configuration.exchange()
     }
 
+    /// Decides which requests are served.
+    pub(super) fn guard(&self) -> &Guard {
+        &self.guard
+    }
+
     /// What bounds the body of a request.
     pub fn bounds(&self) -> BodyBounds {
         self.bounds
@@ -102,6 +118,7 @@ impl Route {
         };
         let credential = configured.credential.as_ref();
         Some(Self {
+            name: name.into(),
             pool: Arc::clone(pool),
             backoff: settings.backoffs[&configured.backoff]
                 .clone()

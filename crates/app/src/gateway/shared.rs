@@ -1,4 +1,4 @@
-//! What all workers of the gateway share: routes, trails, the guard, and whether the gateway is draining.
+//! What all workers of the gateway share: routes, trails, and whether the gateway is draining.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arc_swap::ArcSwap;
 use http::{HeaderMap, HeaderValue, header};
 
-use super::guard::Guard;
 use super::routes::Routes;
 use super::trails::RequestTrails;
 use crate::metrics::{Metrics, RouteMetrics};
@@ -19,7 +18,6 @@ pub(super) struct SharedGateway {
     pub(super) state: Arc<State>,
     routes: ArcSwap<Routes>,
     trails: Arc<RequestTrails>,
-    guard: ArcSwap<Guard>,
     via: HeaderValue,
     is_draining: AtomicBool,
     no_route: Arc<RouteMetrics>,
@@ -28,15 +26,12 @@ pub(super) struct SharedGateway {
 impl SharedGateway {
     pub(super) fn new(state: Arc<State>, address: SocketAddr) -> Self {
         let core = state.core();
-        let routes = Routes::new(state.configuration(), core.metrics());
-        let settings = routes.settings();
-        let guard = Guard::new(settings, address);
-        let trails = RequestTrails::new(core.workers(), settings.trails.keep);
+        let routes = Routes::new(state.configuration(), core.metrics(), address);
+        let trails = RequestTrails::new(core.workers(), routes.settings().trails.keep);
         // Identifies this process to itself.
         let id = trails.process();
         let via = HeaderValue::try_from(format!("1.1 tidegate-{id:08x}"));
         Self {
-            guard: ArcSwap::from_pointee(guard),
             via: via.expect("made of letters and digits"),
             is_draining: AtomicBool::new(false),
             no_route: core.metrics().route(Metrics::NO_ROUTE),
@@ -46,15 +41,10 @@ impl SharedGateway {
         }
     }
 
-    pub(super) fn guard(&self) -> arc_swap::Guard<Arc<Guard>> {
-        self.guard.load()
-    }
-
     /// Serves what is configured now.
     pub(super) fn reload(&self, address: SocketAddr) {
-        let routes = Routes::new(self.state.configuration(), self.state.core().metrics());
-        let guard = Guard::new(routes.settings(), address);
-        self.guard.store(Arc::new(guard));
+        let metrics = self.state.core().metrics();
+        let routes = Routes::new(self.state.configuration(), metrics, address);
         self.routes.store(Arc::new(routes));
     }
 

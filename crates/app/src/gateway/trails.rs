@@ -8,7 +8,7 @@ use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use policy::time::Timestamp;
 use tidegate::call::Trail;
@@ -38,14 +38,14 @@ pub struct RequestTrail {
     pub id: RequestId,
     /// When it arrived.
     pub at: Timestamp,
-    /// Its route.
-    pub route: Box<str>,
+    /// Its route; empty if there is none.
+    pub route: Arc<str>,
     /// Its method.
     pub method: http::Method,
     /// The status it was answered with.
     pub status: u16,
     /// The endpoint that responded, if one did.
-    pub endpoint: Option<Box<str>>,
+    pub endpoint: Option<Arc<str>>,
     /// How it ended.
     pub outcome: RequestOutcome,
     /// How often it was sent.

@@ -52,6 +52,10 @@ impl Trail {
             self.steps.remove(Self::MAX_STEPS - 2);
             self.left_out = self.left_out.saturating_add(1);
         }
+        if self.steps.is_empty() {
+            // Most calls are admitted and answered, and nothing else.
+            self.steps.reserve_exact(2);
+        }
         self.steps.push(TrailStep { at, decision });
     }
 }
