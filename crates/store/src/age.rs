@@ -35,7 +35,7 @@ impl StoredGate {
     ///     open_for: Duration::ZERO,
     ///     openings: 0,
     /// };
-    /// let kept = StoredGate {
+    /// let stored = StoredGate {
     ///     key: "api.example.com".to_owned(),
     ///     record: GateRecord {
     ///         rate: 5.0,
@@ -47,7 +47,7 @@ impl StoredGate {
     ///     at: WallTime::from_unix_millis(0),
     /// };
     /// let now = WallTime::from_unix_millis(45_000);
-    /// let record = kept.record_at(now, Duration::from_secs(3600));
+    /// let record = stored.record_at(now, Duration::from_secs(3600));
     /// assert_eq!(record.hold, Some(Duration::from_secs(15)));
     /// ```
     pub fn record_at(&self, now: WallTime, max_hold: Duration) -> GateRecord {
@@ -108,7 +108,7 @@ impl Age {
     fn left_of(self, length: Duration) -> Duration {
         match self {
             Self::Passed(passed) => length.saturating_sub(passed),
-            Self::Unknown(most) => length.min(most),
+            Self::Unknown(max) => length.min(max),
         }
     }
 }
@@ -150,8 +150,8 @@ mod tests {
 
     /// What is left of a hold, in seconds.
     fn hold_at(hold: u64, now: i64) -> Option<u64> {
-        let kept = gate(Some(hold), BreakerState::Closed, 0);
-        let record = kept.record_at(seconds(now), HOUR);
+        let stored = gate(Some(hold), BreakerState::Closed, 0);
+        let record = stored.record_at(seconds(now), HOUR);
         assert_eq!(record.hold.is_some(), record.hold_source.is_some());
         assert_eq!((record.rate, record.ceiling), (7.5, Some(9.0)));
         record.hold.map(|left| left.as_secs())
@@ -195,8 +195,8 @@ mod tests {
     #[test]
     fn an_open_time_passes_and_ends_in_probes() {
         let open = |now| {
-            let kept = gate(None, BreakerState::Open, 20);
-            kept.record_at(seconds(now), HOUR).breaker
+            let stored = gate(None, BreakerState::Open, 20);
+            stored.record_at(seconds(now), HOUR).breaker
         };
         let left = |now| (open(now).state, open(now).open_for.as_secs());
         assert_eq!(left(1005), (BreakerState::Open, 15));
@@ -208,14 +208,14 @@ mod tests {
 
     #[test]
     fn only_a_person_ends_isolation() {
-        let kept = gate(None, BreakerState::Isolated, 0);
-        let record = kept.record_at(seconds(1_000_000_000), HOUR);
-        assert_eq!(record.breaker, kept.record.breaker);
+        let stored = gate(None, BreakerState::Isolated, 0);
+        let record = stored.record_at(seconds(1_000_000_000), HOUR);
+        assert_eq!(record.breaker, stored.record.breaker);
     }
 
     #[test]
     fn a_pause_passes_and_the_count_stays() {
-        let kept = StoredEndpoint {
+        let stored = StoredEndpoint {
             pool: "llm".to_owned(),
             name: "a".to_owned(),
             record: LadderRecord {
@@ -226,7 +226,7 @@ mod tests {
             },
             at: seconds(1000),
         };
-        let at = |now| kept.record_at(seconds(now), Duration::from_secs(300));
+        let at = |now| stored.record_at(seconds(now), Duration::from_secs(300));
         assert_eq!(at(1100).pause, Some(Duration::from_secs(500)));
         assert_eq!(at(9999).pause, Some(Duration::ZERO));
         assert_eq!(at(0).pause, Some(Duration::from_secs(300)));
@@ -234,20 +234,20 @@ mod tests {
             at(9999),
             LadderRecord {
                 pause: Some(Duration::ZERO),
-                ..kept.record.clone()
+                ..stored.record.clone()
             }
         );
     }
 
     proptest! {
         #[test]
-        fn nothing_ever_grows(hold: u64, open: u64, written: i64, now: i64, most: u64) {
-            let mut kept = gate(Some(hold), BreakerState::Open, open);
-            kept.at = WallTime::from_unix_millis(written);
+        fn nothing_ever_grows(hold: u64, open: u64, written: i64, now: i64, max_hold: u64) {
+            let mut stored = gate(Some(hold), BreakerState::Open, open);
+            stored.at = WallTime::from_unix_millis(written);
             let now = WallTime::from_unix_millis(now);
-            let record = kept.record_at(now, Duration::from_secs(most));
-            prop_assert!(record.hold <= kept.record.hold);
-            prop_assert!(record.breaker.open_for <= kept.record.breaker.open_for);
+            let record = stored.record_at(now, Duration::from_secs(max_hold));
+            prop_assert!(record.hold <= stored.record.hold);
+            prop_assert!(record.breaker.open_for <= stored.record.breaker.open_for);
         }
     }
 }

@@ -81,7 +81,7 @@ fn process_of(process: Option<u32>) -> String {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// So many changes wait for the disk already. Later ones may pass.
+    /// Too many changes wait for the disk already. Later ones may pass.
     #[error(
         "{queued} changes wait to be written, which is the most\nhint: the disk is too slow, or stuck"
     )]

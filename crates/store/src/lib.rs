@@ -69,7 +69,7 @@ use memory::Memory;
 use operations::OperationQueue;
 use sqlite::Sqlite;
 
-/// Where things are kept. Cheap to clone; all clones are one store.
+/// A store. Cheap to clone; all clones are one store.
 ///
 /// When the last clone goes, what is still queued is written first. That may take as long as the
 /// disk takes; callers that must not block await [`Store::flush`] first.
@@ -100,7 +100,7 @@ pub struct StoreState {
 }
 
 impl Store {
-    /// A store with the same behaviour that keeps nothing beyond the process.
+    /// A store with the same behaviour whose contents end with the process.
     pub fn memory() -> Self {
         Self::of_memory(Memory::default())
     }

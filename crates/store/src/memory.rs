@@ -1,4 +1,4 @@
-//! A store that keeps nothing beyond the process.
+//! A store whose contents end with the process.
 //!
 //! Changes are applied at once, so that what is saved is there when [`Memory::save`] returns. It is
 //! also what the file is compared with in tests: the few lines of [`apply`] say what every change
@@ -135,7 +135,7 @@ fn apply(content: &mut Content, change: Change) {
     }
 }
 
-/// One that is there already keeps its place in the order.
+/// One that is there already stays at its place in the order.
 fn add(content: &mut Content, endpoint: AddedEndpoint) {
     content.removed.remove(&RemovedEndpoint {
         pool: endpoint.pool.clone(),

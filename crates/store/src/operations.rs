@@ -1,7 +1,7 @@
 //! The queue of durable operations: what every backend does, and the records it stores.
 //!
 //! An operation is accepted once its insert is durable. A worker claims operations of one
-//! lane when it may send there, and settles each claim with what came of it. Which state
+//! lane when it may send there, and settles each claim with its result. Which state
 //! follows which event is decided by [`policy::operation`]; a backend applies that table and makes
 //! the result durable, in one transaction per call.
 //!
@@ -65,7 +65,7 @@ pub trait OperationQueue: fmt::Debug + Send + Sync {
     /// be read is put off for a minute; both count towards `limit`.
     fn claim(&self, lane: &Lane, lease: Lease, limit: usize) -> QueueFuture<Claims>;
 
-    /// Ends a claim with what came of it, and returns the operation as it is then. `None`: the claim
+    /// Ends a claim with its result, and returns the operation as it is then. `None`: the claim
     /// was lost, because its lease had ended or a person had decided meanwhile; the state stays.
     fn settle(
         &self,
@@ -125,7 +125,7 @@ pub trait OperationQueue: fmt::Debug + Send + Sync {
     fn counts(&self) -> OperationCounts;
 }
 
-/// So many attempts are stored per operation; older ones are dropped.
+/// At most this many attempts are stored per operation; older ones are dropped.
 pub const MAX_ATTEMPT_RECORDS: usize = 100;
 
 /// The operations of one type for one destination: they share a bound on how many run at once, and
@@ -271,7 +271,7 @@ impl From<ItemRecord> for Counters {
     }
 }
 
-/// What became of an insert.
+/// The result of an insert.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Inserted {
     /// It is stored.
@@ -325,7 +325,7 @@ pub struct ClaimId {
     pub fence: u64,
 }
 
-/// What came of a claim.
+/// The result of a claim, and what is stored with it.
 #[derive(Clone, Debug)]
 pub struct Settlement {
     /// Now.
@@ -481,7 +481,7 @@ pub struct OperationCounts {
 impl OperationCounts {
     /// How many stay until they are delivered or a person has dealt with them: all but those that
     /// retention deletes.
-    pub fn kept(&self) -> u64 {
+    pub fn unresolved(&self) -> u64 {
         self.available + self.running + self.retryable + self.failed + self.conflict
     }
 }
@@ -528,8 +528,8 @@ impl StoredOperation {
 impl OperationFilter {
     /// Is this operation listed?
     pub fn matches(&self, operation: &StoredOperation) -> bool {
-        let is = |wanted: &Option<String>, found: &str| {
-            wanted.as_deref().is_none_or(|wanted| wanted == found)
+        let is = |expected: &Option<String>, found: &str| {
+            expected.as_deref().is_none_or(|expected| expected == found)
         };
         is(&self.state, operation.state.as_str())
             && is(&self.kind, &operation.kind)

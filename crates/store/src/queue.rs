@@ -70,11 +70,11 @@ pub(crate) struct Taken<C> {
     pub(crate) calls: Vec<C>,
 }
 
-/// What became of what was taken.
+/// The results of what was taken.
 #[derive(Debug)]
 pub(crate) struct Finished {
     pub(crate) changes: Result<(), StoreError>,
-    /// What is wrong with the store, if something is.
+    /// Why the store is degraded, if it is.
     pub(crate) degraded: Option<StoreError>,
     /// Changes and calls that are durable.
     pub(crate) written: usize,
@@ -218,7 +218,7 @@ impl<C> Queue<C> {
         })
     }
 
-    /// For the writer: what became of what was taken.
+    /// For the writer: gives the results of what was taken.
     pub(crate) fn finish(&self, finished: Finished) {
         let mut state = self.lock();
         state.written += finished.written as u64;

@@ -18,7 +18,7 @@ use crate::error::StoreError;
 #[derive(Debug)]
 pub struct SaveFuture {
     batch: Arc<Batch>,
-    /// Where the waker is kept, once there is one.
+    /// Where the waker is stored, once there is one.
     place: Option<u64>,
 }
 

@@ -107,7 +107,7 @@ impl State {
     ) -> Result<Accepted, AcceptError> {
         let operation = self.check_operation(request)?;
         let most = self.configuration().settings().storage.size.max_operations;
-        if self.operations().counts().kept() >= most {
+        if self.operations().counts().unresolved() >= most {
             return Err(AcceptError::TooMany { most });
         }
         match self.operations().insert(operation).await? {

@@ -137,7 +137,7 @@ fn refuses_operations_over_the_bound_until_there_is_room() {
     assert_eq!(refused.status, 429);
     assert_eq!(refused.header("tidegate-reason"), Some("queue_full"));
     assert_eq!(refused.header("retry-after"), Some("1"));
-    assert_eq!(running.state.operations().counts().kept(), 2);
+    assert_eq!(running.state.operations().counts().unresolved(), 2);
 
     running.cancel(&ids[0]);
     assert_eq!(respond_async().status, 202);

@@ -1,6 +1,6 @@
 //! The queue of operations in memory: what every call means, in the plainest form.
 //!
-//! It looks at every operation in every call. It is for tests, and what the file is compared with.
+//! It reads every operation in every call. It is for tests, and what the file is compared with.
 
 use std::collections::BTreeMap;
 use std::future::ready;
@@ -336,7 +336,7 @@ impl Content {
         let session = self.session;
         let is_lost = |entry: &Entry| entry.lease.is_some_and(|lease| lease.session != session);
         for entry in self.entries.values_mut() {
-            if entry.is_from_the_future(now) {
+            if entry.was_updated_after(now) {
                 entry.move_back(now);
             }
         }

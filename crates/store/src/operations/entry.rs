@@ -46,7 +46,7 @@ pub(crate) struct HeldLease {
 /// How long an operation waits whose lease was lost: its request may still be under way.
 const LOST_LEASE_WAIT: Duration = Duration::from_secs(1);
 
-/// How long an operation waits whose request cannot be read, until it is looked at again.
+/// How long an operation waits whose request cannot be read, until it is read again.
 const UNREADABLE_WAIT: Duration = Duration::from_secs(60);
 
 /// Clocks are corrected by seconds all the time; only more than this is a clock that was set back.
@@ -198,7 +198,7 @@ impl Entry {
     }
 
     /// Was it changed at a time that is still to come, because the clock was set back since?
-    pub(crate) fn is_from_the_future(&self, now: WallTime) -> bool {
+    pub(crate) fn was_updated_after(&self, now: WallTime) -> bool {
         let state = self.operation.state;
         state.is_pending() && self.updated_at > now + CLOCK_CORRECTION
     }

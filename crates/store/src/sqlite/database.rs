@@ -79,7 +79,7 @@ impl Database {
         &self.counts
     }
 
-    /// The disk of this connection is full at so many pages.
+    /// Makes the disk of this connection full at `pages`.
     #[cfg(test)]
     pub(super) fn limit_pages(&self, pages: i64) {
         let connection = self.connection.as_ref().unwrap();
@@ -177,7 +177,7 @@ impl Database {
     }
 }
 
-/// What became of what a transaction did, if it was committed.
+/// The result of each part of a transaction, if that was committed.
 struct Results {
     changes: Result<(), SqliteError>,
     calls: Vec<Result<(), SqliteError>>,
@@ -193,7 +193,7 @@ fn prepare_for_writing(connection: &Connection) -> Result<(), SqliteError> {
 /// More than there are.
 const STATEMENTS: usize = 128;
 
-/// With a million operations, ids and keys are found in so many pages.
+/// Enough for the indexes of ids and keys of a million operations.
 const CACHE_KIB: i64 = 32 << 10;
 
 /// The log is copied into the file when it has 32 MiB: pages that changed often meanwhile, as those

@@ -210,12 +210,12 @@ const CHEAPER_STATES: &str = "
 /// Says whose file it is: \"TIDG\".
 const APPLICATION: i32 = 0x5449_4447;
 
-/// Files up to this size are looked through at the start, which takes less than a second. In
-/// larger ones damage is found when its page is read.
+/// Files up to this size are checked at the start, which takes less than a second. In larger ones
+/// damage is found when its page is read.
 const CHECKED_UP_TO: u64 = 64 << 20;
 
-/// Brings a file to the present version, after a look at whether it is one of ours and whole. A
-/// file that is not is left as it is.
+/// Brings a file to the present version, after a check that it is one of ours and
+/// undamaged. Any other file stays as it is.
 pub(super) fn prepare(connection: &mut Connection, path: &Path) -> Result<(), OpenError> {
     let opening = |problem: SqliteError| problem.opening(path);
     let found = version(connection).map_err(opening)?;

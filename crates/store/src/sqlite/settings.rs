@@ -38,7 +38,7 @@ pub(super) fn protect(
     Ok(())
 }
 
-/// One that is there already keeps its number, and so its place in the order.
+/// One that is there already has the same number as before, and so the same place in the order.
 pub(super) fn add(connection: &Connection, endpoint: &AddedEndpoint) -> rusqlite::Result<()> {
     let AddedEndpoint {
         pool,
@@ -191,7 +191,7 @@ pub(super) fn removed(connection: &Connection) -> Result<Vec<RemovedEndpoint>, S
     Ok(removed)
 }
 
-/// All tokens, and what is wrong with those that cannot be read.
+/// All tokens, and the errors of those that cannot be read.
 pub(super) fn rotated(
     connection: &Connection,
     keys: &Keys,

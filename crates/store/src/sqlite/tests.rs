@@ -1,5 +1,5 @@
-//! What is true of the file alone: its permissions, its lock, what is said about one that
-//! cannot be used, and what happens when the disk fails.
+//! Tests of the file alone: permissions, lock, errors about a file that cannot be used, migrations, and
+//! a disk that fails.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

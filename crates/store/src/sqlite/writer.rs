@@ -39,7 +39,7 @@ impl Drop for Writer {
 }
 
 /// Waits for the end of a thread. A waker that drops the last store does so on such a thread, which
-/// cannot wait for itself; it ends by itself when it comes back.
+/// cannot wait for itself; it ends when that waker has returned.
 pub(super) fn join(thread: Option<JoinHandle<()>>) {
     if let Some(thread) = thread.filter(|thread| thread.thread().id() != thread::current().id()) {
         // A panic of the thread was reported to every waiting future.

@@ -55,8 +55,8 @@ fn a_kill_during_the_first_start_leaves_a_folder_that_can_be_used() {
         child.kill().unwrap();
         child.wait().unwrap();
         let store = Store::open(folder.path()).unwrap();
-        store.save(Change::Gate(kept("a", 1))).wait().unwrap();
-        assert!(store.load().unwrap().gates.contains(&kept("a", 1)));
+        store.save(Change::Gate(gate("a", 1))).wait().unwrap();
+        assert!(store.load().unwrap().gates.contains(&gate("a", 1)));
     }
 }
 
@@ -81,7 +81,8 @@ fn a_child_writes_until_it_is_killed() {
 /// Writes gates that change together, and endpoints of its own.
 fn write(store: &Store, thread: u64, first: u64) {
     for number in first.. {
-        let gates = (0..GATES).map(|gate| Change::Gate(kept(&format!("{thread}/{gate}"), number)));
+        let gates =
+            (0..GATES).map(|index| Change::Gate(gate(&format!("{thread}/{index}"), number)));
         store.save_all(gates).wait().unwrap();
         acknowledge(&format!("gates {thread} {number}"));
         let name = format!("{thread}-{number}");
@@ -141,7 +142,7 @@ fn acknowledge(what: &str) {
     writeln!(std::io::stdout().lock(), "\n{what} .").unwrap();
 }
 
-fn kept(key: &str, number: u64) -> StoredGate {
+fn gate(key: &str, number: u64) -> StoredGate {
     StoredGate {
         key: key.to_owned(),
         record: GateRecord {

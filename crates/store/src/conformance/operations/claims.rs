@@ -234,7 +234,7 @@ fn fences_rise_with_every_claim(subject: &mut Subject) {
 
 fn the_last_attempts_are_stored(subject: &mut Subject) {
     insert(subject, operation("a"));
-    let most = i64::try_from(MAX_ATTEMPT_RECORDS).unwrap();
+    let max = i64::try_from(MAX_ATTEMPT_RECORDS).unwrap();
     for round in 0..3 {
         let claimed = claim_one(subject, round);
         let settlement = Settlement {
@@ -244,6 +244,6 @@ fn the_last_attempts_are_stored(subject: &mut Subject) {
         wait(subject.queue().settle(claimed.claim, settlement)).unwrap();
     }
     subject.restart();
-    let expected: Vec<AttemptRecord> = (150 - most..150).map(attempt).collect();
+    let expected: Vec<AttemptRecord> = (150 - max..150).map(attempt).collect();
     assert_eq!(wait(subject.queue().attempts(1)).unwrap(), expected);
 }

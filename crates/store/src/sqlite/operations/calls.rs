@@ -50,7 +50,7 @@ pub(super) fn claim(
     limit: usize,
 ) -> Result<Claims, SqliteError> {
     let mut claims = Claims::default();
-    // One more says whether there is a next one without another look.
+    // If there is one more, the lane need not be searched again for the next.
     let mut due = due(work, lane, lease.now, limit.saturating_add(1))?;
     let has_more = due.len() > limit;
     due.truncate(limit);
@@ -133,7 +133,7 @@ pub(super) const FIRST_DUE: &str = "
         AND destination = ? AND kind = ? AND priority = ?
     ORDER BY next_at_ms LIMIT 1";
 
-/// The priorities that operations of a lane have, from the highest: each is found by one look into
+/// The priorities that operations of a lane have, from the highest: each is found by one search of
 /// the index, however many operations have it.
 struct Priorities<'a> {
     connection: &'a rusqlite::Connection,
@@ -302,9 +302,9 @@ pub(super) fn recover(
     work: &mut Work<'_>,
     now: WallTime,
 ) -> Result<Vec<StoredOperation>, SqliteError> {
-    for number in numbers(work.connection, FROM_THE_FUTURE, [now.as_unix_millis()])? {
+    for number in numbers(work.connection, UPDATED_AFTER, [now.as_unix_millis()])? {
         let entry = rows::by_number(work.connection, number)?;
-        if let Some(mut entry) = entry.filter(|entry| entry.is_from_the_future(now)) {
+        if let Some(mut entry) = entry.filter(|entry| entry.was_updated_after(now)) {
             entry.move_back(now);
             rows::update(work, entry.operation.state, &entry)?;
         }
@@ -318,8 +318,8 @@ pub(super) fn recover(
     Ok(recovered)
 }
 
-/// Looks at the index of all that is pending, once at the start.
-pub(super) const FROM_THE_FUTURE: &str = "
+/// Reads the index of all that is pending, once at the start.
+pub(super) const UPDATED_AFTER: &str = "
     SELECT number FROM operations INDEXED BY operations_state
     WHERE state IN ('available', 'running', 'retryable') AND updated_at_ms > ?";
 

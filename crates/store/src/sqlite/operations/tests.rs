@@ -76,7 +76,7 @@ mod plans {
             (calls::RETAINED, "operations_retention"),
             (calls::UNBLOCKED, "operations_order"),
             (calls::OLDEST_BLOCKED, "operations_order"),
-            (calls::FROM_THE_FUTURE, "operations_state"),
+            (calls::UPDATED_AFTER, "operations_state"),
             (pages::UNREPORTED, "operations_unreported"),
             (pages::PAGE_BY_STATE, "operations_state"),
             (pages::PAGE_BY_REASON, "operations_reason"),
