@@ -13,7 +13,7 @@ use policy::setting;
 
 use crate::commands::{
     CheckArgs, CompletionsArgs, ConfigArgs, DemoArgs, ExplainArgs, Failure, GatesArgs, MockArgs,
-    OpsArgs, PoolsArgs, ReplayArgs, ServeArgs, SimulateArgs,
+    OpsArgs, PoolsArgs, ReplayArgs, RunArgs, ServeArgs, SimulateArgs,
 };
 use crate::exit::Exit;
 use crate::output::Verbosity;
@@ -51,6 +51,7 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     Demo(DemoArgs),
     Serve(ServeArgs),
+    Run(RunArgs),
     Gates(GatesArgs),
     Pools(PoolsArgs),
     Ops(OpsArgs),
@@ -110,6 +111,7 @@ impl Command {
     fn config_file(&mut self) -> (&mut Option<PathBuf>, Option<(&'static str, &'static str)>) {
         let (config, refusal) = match self {
             Self::Serve(args) => return (&mut args.file.config, None),
+            Self::Run(args) => return (&mut args.file.config, None),
             Self::Gates(args) => return (&mut args.server.file.config, None),
             Self::Pools(args) => return (&mut args.server.file.config, None),
             Self::Ops(args) => return (&mut args.server.file.config, None),
@@ -189,6 +191,7 @@ Examples:
   tidegate config default > tidegate.toml
   tidegate check
   tidegate serve
+  tidegate run -i urls.txt -- yt-dlp {}
   tidegate replay --policy gate events.jsonl
   tidegate simulate o1 --strategy adaptive,none
   tidegate mock --limit '50/s burst 10' --retry-after";

@@ -11,19 +11,28 @@ pub(crate) enum Exit {
     Failed,
     /// The arguments, the configuration or the input are wrong: trying again does not help.
     Usage,
+    /// There was no success for too long.
+    GaveUp,
     /// Ended by Ctrl-C, after the requests in flight. Commands without any are killed by the signal
     /// itself, for which shells report the same number.
     Interrupted,
 }
 
 impl Exit {
-    const ALL: [Self; 4] = [Self::Done, Self::Failed, Self::Usage, Self::Interrupted];
+    const ALL: [Self; 5] = [
+        Self::Done,
+        Self::Failed,
+        Self::Usage,
+        Self::GaveUp,
+        Self::Interrupted,
+    ];
 
     const fn code(self) -> u8 {
         match self {
             Self::Done => 0,
             Self::Failed => 1,
             Self::Usage => 2,
+            Self::GaveUp => 75,
             Self::Interrupted => 130,
         }
     }
@@ -33,6 +42,7 @@ impl Exit {
             Self::Done => "done",
             Self::Failed => "something failed",
             Self::Usage => "usage or configuration, or a bad line of input",
+            Self::GaveUp => "gave up: no success for too long",
             Self::Interrupted => "interrupted",
         }
     }

@@ -132,6 +132,13 @@ impl Output {
         }
     }
 
+    /// Prints what happens now.
+    pub(crate) fn notice(&self, message: &str) {
+        if self.verbosity >= Verbosity::Normal {
+            print_line(message);
+        }
+    }
+
     /// The log of a server: to stderr, filtered by the flags or else by `TIDEGATE_LOG`.
     pub(crate) fn logs(&self, format: LogFormat) -> Result<Logs, Failure> {
         Ok(Logs {
@@ -211,7 +218,7 @@ fn escape_lines(text: &str) -> Cow<'_, str> {
 }
 
 /// The same for JSON: its strings may contain what no terminal should see, its syntax does not.
-fn escape_json(text: &str) -> Cow<'_, str> {
+pub(crate) fn escape_json(text: &str) -> Cow<'_, str> {
     let is_active = |c| is_active(c) && c != '\n';
     escape_with(text, is_active, |c, escaped| {
         for unit in c.encode_utf16(&mut [0; 2]) {

@@ -209,6 +209,21 @@ impl Settings {
         })
     }
 
+    /// Reads only `[run]`, for a command that needs nothing else.
+    ///
+    /// # Errors
+    ///
+    /// Every problem with that section, or with the file as a whole.
+    pub fn load_run(
+        sources: &Sources,
+        environment: &dyn Environment,
+    ) -> Result<FailureQueueSettings, Vec<Problem>> {
+        let is_read = |key: &str| key.split('.').next() == Some("run");
+        load_part(sources, environment, is_read, |root| {
+            built(root, "run", FailureQueueOptions::build)
+        })
+    }
+
     /// Reads what is written about policies, for commands that try one out: `[gate]`,
     /// `[backoff.*]`, `[run]`, `[poll]` and the protection of every pool.
     ///

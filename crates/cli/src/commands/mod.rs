@@ -11,6 +11,7 @@ mod ops;
 mod pools;
 mod problems;
 mod replay;
+mod run;
 mod serve;
 mod server;
 mod settings;
@@ -31,6 +32,7 @@ pub(crate) use mock::MockArgs;
 pub(crate) use ops::OpsArgs;
 pub(crate) use pools::PoolsArgs;
 pub(crate) use replay::ReplayArgs;
+pub(crate) use run::RunArgs;
 pub(crate) use serve::{LogFormat, ServeArgs};
 pub(crate) use simulate::SimulateArgs;
 
@@ -42,6 +44,7 @@ pub(crate) fn run(command: &Command, output: &Output) -> Result<(), Failure> {
         Command::Gates(args) => gates::run(args, output),
         Command::Pools(args) => pools::run(args, output),
         Command::Ops(args) => ops::run(args, output),
+        Command::Run(args) => run::run(args, output),
         Command::Explain(args) => explain::run(args, output),
         Command::Check(args) => check::run(args, output),
         Command::Config(args) => config::run(args, output),

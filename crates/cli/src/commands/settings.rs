@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use app::settings::{
     CONFIG_VARIABLE, Environment, Flag, Policies, Problem, Process, Server, Settings, Sources,
 };
+use policy::failure_queue::FailureQueueSettings;
 
 /// Settings, and the file they were read from.
 #[derive(Debug)]
@@ -44,6 +45,18 @@ pub(crate) fn load_server(named: Option<&Path>) -> Result<Server, Vec<Problem>> 
     };
     let flags = Vec::new();
     Settings::load_server(&Sources { file, flags }, &Process)
+}
+
+/// Reads `[run]` alone, from the same places; `flags` lie over it.
+pub(crate) fn load_run(
+    named: Option<&Path>,
+    flags: Vec<Flag>,
+) -> Result<FailureQueueSettings, Vec<Problem>> {
+    let file = match find(named) {
+        None => None,
+        Some(path) => Some(Settings::read_file(&path, &Process).map_err(|problem| vec![problem])?),
+    };
+    Settings::load_run(&Sources { file, flags }, &Process)
 }
 
 /// Reads what the file at `path` says about policies.

@@ -132,21 +132,21 @@ async fn elapsed(length: Option<Duration>) {
 
 #[cfg(unix)]
 #[derive(Debug)]
-struct Signals {
+pub(super) struct Signals {
     interrupted: unix::Signal,
     terminated: unix::Signal,
 }
 
 #[cfg(unix)]
 impl Signals {
-    fn new() -> io::Result<Self> {
+    pub(super) fn new() -> io::Result<Self> {
         Ok(Self {
             interrupted: unix::signal(unix::SignalKind::interrupt())?,
             terminated: unix::signal(unix::SignalKind::terminate())?,
         })
     }
 
-    async fn next(&mut self) -> Stop {
+    pub(super) async fn next(&mut self) -> Stop {
         tokio::select! {
             _ = self.interrupted.recv() => Stop::Interrupted,
             _ = self.terminated.recv() => Stop::Terminated,
@@ -156,21 +156,21 @@ impl Signals {
 
 #[cfg(windows)]
 #[derive(Debug)]
-struct Signals {
+pub(super) struct Signals {
     interrupted: windows::CtrlC,
     terminated: windows::CtrlClose,
 }
 
 #[cfg(windows)]
 impl Signals {
-    fn new() -> io::Result<Self> {
+    pub(super) fn new() -> io::Result<Self> {
         Ok(Self {
             interrupted: windows::ctrl_c()?,
             terminated: windows::ctrl_close()?,
         })
     }
 
-    async fn next(&mut self) -> Stop {
+    pub(super) async fn next(&mut self) -> Stop {
         tokio::select! {
             _ = self.interrupted.recv() => Stop::Interrupted,
             _ = self.terminated.recv() => Stop::Terminated,

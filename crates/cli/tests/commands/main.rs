@@ -17,6 +17,7 @@ mod mock;
 mod ops;
 mod pace;
 mod replay;
+mod run;
 mod running_server;
 mod simulate;
 mod simulate_bad_input;

@@ -25,6 +25,7 @@ fn help() {
     Commands:
       demo         Watch the gateway learn the limits of mock upstreams
       serve        Run the gateway and its admin API
+      run          Run a command per item, paced by recent failures
       gates        Show the gates of a running server, or override what they decided
       pools        Show, switch, add, remove and test the endpoints of a running
                    server
@@ -64,6 +65,7 @@ fn help() {
       tidegate config default > tidegate.toml
       tidegate check
       tidegate serve
+      tidegate run -i urls.txt -- yt-dlp {}
       tidegate replay --policy gate events.jsonl
       tidegate simulate o1 --strategy adaptive,none
       tidegate mock --limit '50/s burst 10' --retry-after
@@ -72,6 +74,7 @@ fn help() {
         0  done
         1  something failed
         2  usage or configuration, or a bad line of input
+       75  gave up: no success for too long
       130  interrupted
     ");
 }
