@@ -20,6 +20,7 @@ mod openai;
 mod operations;
 mod packs;
 mod requests;
+mod run;
 mod schemathesis;
 mod scripted;
 mod servers;

@@ -187,7 +187,7 @@ fn git_failures_are_classified_by_its_pack() {
     clone("file:///none/repository", &[], Terminal, "no_repository");
 }
 
-fn git() -> Command {
+pub(crate) fn git() -> Command {
     let mut command = program("git");
     let settings = [
         ("LC_ALL", "C"),
@@ -200,7 +200,7 @@ fn git() -> Command {
 }
 
 /// A bare repository with one commit that can be served as files.
-fn make_repository(path: &Path) {
+pub(crate) fn make_repository(path: &Path) {
     let source = path.with_extension("source");
     let run = |folder: &Path, args: &[&str]| {
         let mut command = git();
