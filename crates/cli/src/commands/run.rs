@@ -1,6 +1,7 @@
 //! `tidegate run`: a command per item, shown while it runs and summed up at its end.
 
 mod draw;
+mod explain;
 mod record;
 mod screen;
 
@@ -75,6 +76,15 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "NAME|FILE", allow_hyphen_values = true)]
     rules: Option<String>,
 
+    /// Show which of the rules matches a text that a command prints, and which
+    /// is next; run nothing
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["items", "input", "command"], allow_hyphen_values = true)]
+    explain: Option<String>,
+
+    /// With `--explain`: the exit code; without it, rules match by text alone
+    #[arg(long, value_name = "CODE", value_parser = exit_code, allow_hyphen_values = true)]
+    exit_code: Option<u8>,
+
     /// Record what is finished in this file, and go on where it stops: finished
     /// items do not run again
     #[arg(long, value_name = "FILE")]
@@ -145,7 +155,19 @@ fn jobs(text: &str) -> Result<usize, String> {
     setting::whole(text, 1, 1000)
 }
 
+fn exit_code(text: &str) -> Result<u8, String> {
+    setting::whole(text, 0, u8::MAX)
+}
+
 pub(super) fn run(args: &RunArgs, output: &Output) -> Result<(), Failure> {
+    if let Some(text) = &args.explain {
+        return explain::print(&rules(args, output)?, args.exit_code, text, output);
+    }
+    if args.exit_code.is_some() {
+        let error = anyhow!("`--exit-code` needs `--explain TEXT`");
+        let hint = "`tidegate run --help` shows what it takes";
+        return Err(Failure::usage(vec![error], hint));
+    }
     let plan = plan(args, output)?;
     let pace = plan.settings.clone();
     let run = Run::prepare(plan).map_err(failure)?;
@@ -189,14 +211,6 @@ fn plan(args: &RunArgs, output: &Output) -> Result<RunPlan, Failure> {
         let hint = "`tidegate run --help` shows what it takes";
         problems::failure(None, problems, hint, output)
     })?;
-    let rules = args
-        .rules
-        .as_deref()
-        .map_or_else(|| Ok(RuleSet::default()), RuleSet::load);
-    let rules = rules.map_err(|problems| {
-        let hint = "`tidegate run --help` lists the packs";
-        problems::failure(None, problems, hint, output)
-    })?;
     let command = CommandLine::new(args.command.clone()).map_err(bad_command)?;
     Ok(RunPlan {
         command,
@@ -208,10 +222,20 @@ fn plan(args: &RunArgs, output: &Output) -> Result<RunPlan, Failure> {
         },
         jobs: args.jobs,
         settings,
-        rules,
+        rules: rules(args, output)?,
         timeout: args.timeout,
         journal: args.journal.clone(),
         logs: args.logs.clone(),
+    })
+}
+
+fn rules(args: &RunArgs, output: &Output) -> Result<RuleSet, Failure> {
+    let Some(name) = args.rules.as_deref() else {
+        return Ok(RuleSet::default());
+    };
+    RuleSet::load(name).map_err(|problems| {
+        let hint = "`tidegate run --help` lists the packs";
+        problems::failure(None, problems, hint, output)
     })
 }
 

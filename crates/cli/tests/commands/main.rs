@@ -18,6 +18,7 @@ mod ops;
 mod pace;
 mod replay;
 mod run;
+mod run_explain;
 mod running_server;
 mod simulate;
 mod simulate_bad_input;
