@@ -9,8 +9,8 @@ use policy::time::Timestamp;
 
 /// A request for a permit: for which key, and how long it may wait.
 ///
-/// Anything that takes an ask takes a `&str` as well, for an ask with all defaults: one token,
-/// interactive, waiting as long as the gate's `max_wait`.
+/// Functions that take an ask also take a `&str`, for an ask with all defaults: one token,
+/// interactive, waiting up to the gate's `max_wait`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -34,7 +34,7 @@ pub struct Ask<'a> {
 /// How long an ask may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MaxWait {
-    /// As long as the gate's settings say.
+    /// As long as the gate's `max_wait`.
     Default,
     Within(Duration),
     Until(Timestamp),
@@ -52,12 +52,12 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// An ask without a key, for the endpoints of a pool or for a list of keys.
+    /// An ask without a key, for a pool's endpoints or a list of keys.
     pub const fn any() -> Self {
         Self::new("")
     }
 
-    /// All gates it needs, each once.
+    /// All its keys, without duplicates.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         let (first, also) = (self.key, self.also);
         let others = also
@@ -67,19 +67,19 @@ impl<'a> Ask<'a> {
         std::iter::once(first).chain(others.map(|(_, key)| *key))
     }
 
-    /// Needs permits of these gates as well: all or none. An attempt that counts against a host and
-    /// against an account asks both.
+    /// Also requires permits from these gates, all or none, for example when an attempt counts
+    /// against a host and an account.
     pub const fn also(self, keys: &'a [&'a str]) -> Self {
         Self { also: keys, ..self }
     }
 
-    /// Takes so many tokens; zero counts as one. Where the cost is known only afterwards,
-    /// [`Outcome::used`](policy::outcome::Outcome::used) corrects it.
+    /// Takes this many tokens; zero counts as one. If the cost is only known afterwards, correct it
+    /// with [`Outcome::used`](policy::outcome::Outcome::used).
     pub const fn cost(self, cost: u32) -> Self {
         Self { cost, ..self }
     }
 
-    /// Waits at most so long, and never longer than the gate's `max_wait`; zero: not at all.
+    /// Bounds the wait, on top of the gate's `max_wait`. Zero means no wait.
     pub const fn within(self, wait: Duration) -> Self {
         Self {
             max_wait: MaxWait::Within(wait),
@@ -87,8 +87,8 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// Waits until this time of the limiter's clock at the latest, and never longer than the
-    /// gate's `max_wait`.
+    /// Waits until this time on the limiter's clock at most, and never longer than the gate's
+    /// `max_wait`.
     pub const fn until(self, deadline: Timestamp) -> Self {
         Self {
             max_wait: MaxWait::Until(deadline),
@@ -96,7 +96,7 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// Leaves after interactive asks, but at least every eighth time.
+    /// Lets interactive asks go first, but still gets at least every eighth turn.
     pub const fn background(self) -> Self {
         Self {
             class: Class::Background,
@@ -104,7 +104,7 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// The same ask at one gate only.
+    /// The same ask, reduced to one gate.
     pub(crate) const fn alone_at(self, key: &'a str) -> Self {
         Self {
             key,
@@ -113,7 +113,7 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// The ask, made at `asked_at`, as a gate with these settings gets it.
+    /// The ask, made at `asked_at`, as passed to a gate with these settings.
     pub(crate) fn at_gate(&self, settings: &GateSettings, asked_at: Timestamp) -> gate::Ask {
         let longest = asked_at + settings.max_wait();
         gate::Ask {
@@ -141,9 +141,9 @@ impl<'a> From<&'a String> for Ask<'a> {
     }
 }
 
-/// No permit, why not, and when asking again may help.
+/// Why no permit was granted, and when asking again may help.
 ///
-/// Nothing was sent and no token was used. Asking again before [`Refusal::until`] is of no use.
+/// Nothing was sent and no token was used. Asking again before [`Refusal::until`] is pointless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{}", describe(self.reason), later(self.wait))]
 pub struct Refusal {
@@ -171,7 +171,7 @@ impl Refusal {
         self.until
     }
 
-    /// How long that was from the moment of the refusal: what belongs into a `Retry-After`.
+    /// The time from the refusal to [`until`](Self::until): the value for a `Retry-After`.
     pub fn wait(&self) -> Option<Duration> {
         self.wait
     }

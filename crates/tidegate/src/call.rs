@@ -1,11 +1,11 @@
 //! The attempt loop: one request over all its attempts.
 //!
-//! ask the gate → attempt → judge → settle → wait → again. The loop makes no decisions: whether an
-//! item is sent again is decided by [`policy::item`], when it may leave by its gate or its pool. The
-//! loop waits, calls and records the trail.
+//! ask the gate → attempt → judge → settle → wait → again. The loop makes no decisions:
+//! [`policy::item`] decides whether to send again, and the gate or pool decides when. The loop
+//! waits, calls and records the trail.
 //!
-//! An attempt is any async function that returns [`AttemptResult`]: a value and its outcome. The caller
-//! gets the value of the last attempt, however the call ended.
+//! An attempt is any async function that returns an [`AttemptResult`]: a value and its outcome. The
+//! caller gets the value of the last attempt, however the call ended.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -34,36 +34,37 @@ pub use trail::{CallDecision, Trail, TrailStep};
 
 use state::{CallState, Next, PermitSource};
 
-/// What one attempt came to.
+/// The result of one attempt.
 #[derive(Clone, Debug)]
 pub struct AttemptResult<T> {
-    /// What the caller gets if this was the last attempt.
+    /// The caller's value if this is the last attempt.
     ///
-    /// Whether it was is known only when the next one is admitted, so it is held during that wait
-    /// and dropped when the next attempt begins. What it owns is held as long: a
-    /// response whose body is unread occupies its connection over HTTP/1. So read the body of an
-    /// answer that may be followed by another attempt, and give back what was read.
+    /// Whether it is the last is only known once the next attempt is admitted, so the value is held
+    /// during that wait and dropped when the next attempt starts. Everything it owns is held as
+    /// long: over HTTP/1 a response with an unread body occupies its connection. If another attempt
+    /// may follow, read the body first and return what was read.
     pub value: T,
-    /// What gates and items learn from it; `None` if the attempt was not made after all.
+    /// The outcome that gates and items learn from; `None` if the attempt was not made.
     pub outcome: Option<Outcome>,
-    /// Its class; `None` changes nothing and ends the call as done.
+    /// The class of the outcome; `None` changes nothing and completes the call.
     pub verdict: Option<Verdict>,
-    /// The beginning of an error's message, for people and for the texts of pools; may be empty.
+    /// The start of an error message, for display and for the texts of pools; may be empty.
     pub text: String,
-    /// It cannot be sent again, whatever its outcome: its body was streamed, for instance.
+    /// The request cannot be resent whatever its outcome, for example because its body was
+    /// streamed.
     pub is_last: bool,
-    /// The value holds a response whose body is still to come.
+    /// The value holds a response whose body has not been read yet.
     pub has_body: bool,
 }
 
 impl<T> AttemptResult<T> {
-    /// Judged by its status and what the server said about pace.
+    /// A result classified by its status and hint.
     pub fn new(value: T, outcome: Outcome) -> Self {
         let verdict = outcome.judge().verdict;
         Self::judged(value, outcome, verdict)
     }
 
-    /// Judged by the caller, from the body or by its own rules.
+    /// A result classified by the caller, from the body or by its own rules.
     pub fn judged(value: T, outcome: Outcome, verdict: Option<Verdict>) -> Self {
         Self {
             value,
@@ -75,12 +76,12 @@ impl<T> AttemptResult<T> {
         }
     }
 
-    /// The attempt was not made after all: the request could not be built, or the client refused
-    /// it before anything was sent.
+    /// An attempt that was not made: the request could not be built, or the client refused it
+    /// before sending anything.
     ///
-    /// Its permit is given back unused, with its tokens and as the probe that it may be; nothing
-    /// is learned, nothing counts as sent, and the call is done with this value: to try again
-    /// would end the same way.
+    /// The permit is given back with its tokens and its probe slot. Nothing is learned or counted
+    /// as sent, and the call completes with this value, because another attempt would fail the same
+    /// way.
     pub fn unsent(value: T) -> Self {
         Self {
             value,
@@ -92,8 +93,8 @@ impl<T> AttemptResult<T> {
         }
     }
 
-    /// The same, and its body is still to come: if this is the last attempt, it counts against
-    /// `max_in_flight` until the caller drops [`CallResult::in_flight`] or [`CallError::in_flight`].
+    /// Marks the body as unread. If this is the last attempt, it counts against `max_in_flight`
+    /// until the caller drops [`CallResult::in_flight`] or [`CallError::in_flight`].
     pub fn with_body(self) -> Self {
         Self {
             has_body: true,
@@ -101,7 +102,7 @@ impl<T> AttemptResult<T> {
         }
     }
 
-    /// The same with another value.
+    /// Maps the value.
     pub fn map<U>(self, map: impl FnOnce(T) -> U) -> AttemptResult<U> {
         AttemptResult {
             value: map(self.value),
@@ -113,8 +114,8 @@ impl<T> AttemptResult<T> {
         }
     }
 
-    /// The same, and it cannot be sent again: where another attempt would follow, the call is over
-    /// as `exhausted`, with this value.
+    /// Marks the request as not resendable. If another attempt would follow, the call ends as
+    /// `exhausted` with this value.
     pub fn last(self) -> Self {
         Self {
             is_last: true,
@@ -123,17 +124,17 @@ impl<T> AttemptResult<T> {
     }
 }
 
-/// One attempt, as the function that makes it sees it.
+/// One attempt, passed to the function that makes it.
 #[derive(Debug)]
 pub struct Attempt {
-    /// Its number, counted from 1.
+    /// The attempt's number, counted from 1.
     pub number: u32,
     clock: Clock,
     started: Timestamp,
 }
 
 impl Attempt {
-    /// An attempt that begins now.
+    /// An attempt that starts now.
     pub(crate) fn start(number: u32, clock: &Clock) -> Self {
         Self {
             number,
@@ -142,35 +143,35 @@ impl Attempt {
         }
     }
 
-    /// How long it has been under way: the latency of its [`Outcome`] when the answer is there.
+    /// Time since the attempt started: the latency for its [`Outcome`] when the response arrives.
     pub fn elapsed(&self) -> Duration {
         self.clock.now().since(self.started)
     }
 
-    /// An outcome with this status, after [`elapsed`](Self::elapsed).
+    /// An outcome with this status and the [`elapsed`](Self::elapsed) time as latency.
     pub fn status(&self, status: u16) -> Outcome {
         Outcome::status(status, self.elapsed())
     }
 }
 
-/// A call that is done.
+/// The result of a completed call.
 #[derive(Debug)]
 pub struct CallResult<T> {
-    /// What the last attempt came to.
+    /// The value of the last attempt.
     pub value: T,
-    /// How often it was sent.
+    /// How many times the request was sent.
     pub sent: u32,
     /// Every decision about the call.
     pub trail: Trail,
-    /// Keeps the attempt in flight while its body is read, see [`AttemptResult::with_body`].
+    /// Counts the attempt as in flight while its body is read, see [`AttemptResult::with_body`].
     pub in_flight: Option<InFlight>,
 }
 
-/// A request through a gate, or through a [`Pool`], with retries.
+/// A request through a gate or a [`Pool`], with retries.
 ///
-/// Made by [`Limiter::call`] or [`Pool::call`]. The defaults are a request that may be sent again
-/// without harm (GET), the preset `standard`, no deadline, and giving up after five minutes
-/// without any success at its gate.
+/// Created by [`Limiter::call`] or [`Pool::call`]. By default it is safe to resend (GET), uses the
+/// preset `standard`, has no deadline, and gives up after five minutes without any success at its
+/// gate.
 ///
 /// ```
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -192,7 +193,7 @@ pub struct CallResult<T> {
 /// # }
 /// ```
 ///
-/// Its attempts leave through `P`: the limiter's gates, or a pool's endpoints.
+/// `P` is what its attempts go through: a limiter's gates or a pool's endpoints.
 #[must_use = "a call does nothing until `run`"]
 pub struct Call<'a, P = Limiter> {
     limiter: &'a Limiter,
@@ -205,10 +206,10 @@ pub struct Call<'a, P = Limiter> {
     is_in_line_only: bool,
 }
 
-/// Called with every step of a call as it is taken.
+/// Called with every step of a call as it happens.
 type Watcher<'a> = &'a (dyn Fn(&TrailStep) + Sync);
 
-/// How long a gate may go without any success before calls that wait there give up.
+/// How long a gate may go without any success before calls waiting there give up.
 pub const GIVE_UP_AFTER: Duration = Duration::from_secs(300);
 
 impl<'a, P> Call<'a, P> {
@@ -228,8 +229,8 @@ impl<'a, P> Call<'a, P> {
         }
     }
 
-    /// What sending it twice does, and how long it may take. Bounds of time that `kind` leaves
-    /// open stay as they were.
+    /// Sets whether the request is safe to resend, and its time bounds. Bounds that `kind` does not
+    /// set stay as they were.
     pub fn kind(self, kind: ItemKind) -> Self {
         let kind = ItemKind {
             expires_after: kind.expires_after.or(self.kind.expires_after),
@@ -239,7 +240,7 @@ impl<'a, P> Call<'a, P> {
         Self { kind, ..self }
     }
 
-    /// The method of the request, by which it is known what sending it twice does.
+    /// Sets the HTTP method, which determines whether the request is safe to resend.
     pub fn method(self, method: &str) -> Self {
         let kind = ItemKind {
             safety: Safety::of(method),
@@ -248,7 +249,8 @@ impl<'a, P> Call<'a, P> {
         Self { kind, ..self }
     }
 
-    /// It carries a key by which the server knows a second copy, so it can be sent again.
+    /// The request carries an idempotency key, so the server recognises a duplicate and it is safe
+    /// to resend.
     pub fn idempotency_key(self) -> Self {
         let kind = ItemKind {
             has_idempotency_key: true,
@@ -257,8 +259,8 @@ impl<'a, P> Call<'a, P> {
         Self { kind, ..self }
     }
 
-    /// It must be sent within this time, all attempts and waits included; if it
-    /// cannot, it ends at once.
+    /// Bounds the time until the last send, including all attempts and waits. The call fails at
+    /// once when it cannot meet the bound.
     pub fn within(self, time: Duration) -> Self {
         let kind = ItemKind {
             expires_after: Some(time),
@@ -267,9 +269,8 @@ impl<'a, P> Call<'a, P> {
         Self { kind, ..self }
     }
 
-    /// How long its gate may go without any success, of whatever call; [`GIVE_UP_AFTER`] unless
-    /// set otherwise. With `None`, and without [`within`](Self::within), a call waits for its gate
-    /// for as long as that takes.
+    /// How long its gate may go without any success of any call; [`GIVE_UP_AFTER`] by default. With
+    /// `None`, and without [`within`](Self::within), a call waits for its gate without bound.
     pub fn give_up_after(self, time: Option<Duration>) -> Self {
         let kind = ItemKind {
             give_up_after: time,
@@ -278,7 +279,7 @@ impl<'a, P> Call<'a, P> {
         Self { kind, ..self }
     }
 
-    /// How long to wait between attempts, and how many there may be.
+    /// Sets the delays between attempts and the maximum number of attempts.
     pub fn backoff(self, backoff: &'a BackoffSettings) -> Self {
         Self {
             backoff: Some(backoff),
@@ -286,7 +287,7 @@ impl<'a, P> Call<'a, P> {
         }
     }
 
-    /// What to refresh when the server answers 401.
+    /// Sets the credential to refresh when the server answers 401.
     pub fn credential(self, credential: &'a dyn Refresh) -> Self {
         Self {
             credential: Some(credential),
@@ -294,8 +295,8 @@ impl<'a, P> Call<'a, P> {
         }
     }
 
-    /// Calls `watcher` with every step as it is taken, and not only at the end: for a log with the
-    /// request's id. It should be quick.
+    /// Calls `watcher` with every step as it happens, for example to log it with the request's id.
+    /// It should return quickly.
     pub fn watch(self, watcher: &'a (dyn Fn(&TrailStep) + Sync)) -> Self {
         Self {
             watcher: Some(watcher),
@@ -303,9 +304,9 @@ impl<'a, P> Call<'a, P> {
         }
     }
 
-    /// If the line of its gate is full, or there is no room for a gate, it ends at once; without
-    /// this it asks again as long as there is time. For many callers: lines have a bound, and calls
-    /// that wait outside of them have none.
+    /// Fails at once if the gate's line is full or there is no room for a gate. Without this, the
+    /// call asks again while it has time. Use it for large numbers of callers: lines are bounded,
+    /// but calls waiting outside of them are not.
     pub fn in_line_only(self) -> Self {
         Self {
             is_in_line_only: true,
@@ -333,7 +334,7 @@ impl<'a, P> Call<'a, P> {
             };
             let used = self.credential.map(Refresh::generation);
             let this = Attempt::start(state.sent() + 1, clock);
-            // What the attempt before holds, such as a connection, may be needed for this one.
+            // Release what the previous attempt holds, such as a connection, before the next one.
             drop(last);
             let answered = attempt(this, permit.endpoint().cloned()).await;
             let Some(outcome) = &answered.outcome else {
@@ -352,7 +353,7 @@ impl<'a, P> Call<'a, P> {
             }
             let value = answered.value;
             match state.apply_step(step) {
-                // Its place in flight is free at once: the next attempt may need it.
+                // The attempt no longer counts as in flight: the next one may need the slot.
                 Next::Again => last = Some(value),
                 Next::Done => return Ok(state.done(value, in_flight)),
                 Next::Failed(reason) => return Err(state.fail(reason, Some(value), in_flight)),
@@ -366,12 +367,12 @@ impl<'a> Call<'a> {
         Self::through(limiter, limiter, ask)
     }
 
-    /// Makes attempts until one is good, or it is over.
+    /// Makes attempts until one succeeds or the call fails.
     ///
     /// # Errors
     ///
-    /// With the reason for which it will not be sent again, the last attempt's value if there was
-    /// one, and the trail. Dropping the future cancels: what is under way counts as abandoned.
+    /// With the terminal reason, the value of the last attempt if any, and the trail. Dropping the
+    /// future cancels the call: an attempt in flight counts as abandoned.
     pub async fn run<T, F>(
         self,
         mut attempt: impl FnMut(Attempt) -> F,
@@ -389,11 +390,11 @@ impl<'a, E> Call<'a, Pool<E>> {
         Self::through(pool, pool.limiter(), Ask::new(pool.name()))
     }
 
-    /// Makes attempts until one is good, or it is over, each at the endpoint that is chosen then.
+    /// Makes attempts until one succeeds or the call fails, each at the endpoint chosen for it.
     ///
     /// # Errors
     ///
-    /// As of a call through a gate; and at once as
+    /// As for a call through a gate; also fails at once with
     /// [`Disabled`](policy::item::TerminalReason::Disabled) if only a person can help.
     pub async fn run<T, F>(
         self,
@@ -410,7 +411,7 @@ impl<'a, E> Call<'a, Pool<E>> {
     }
 }
 
-// Not derived: what it leaves through is only borrowed, and need not be either.
+// Not derived: `P` is only borrowed and need not be `Clone`.
 impl<P> Clone for Call<'_, P> {
     fn clone(&self) -> Self {
         *self

@@ -1,20 +1,20 @@
-//! Time: what it is now, on the wall too, and waiting for it.
+//! Monotonic time, wall time and waiting.
 //!
-//! The three come from one [`Clock`], so that a test that moves one moves all: a clock that is
-//! faked while the sleep is real makes tests that hang or lie. Everything in this crate waits by
-//! [`Clock::sleep_until`] or by the same alarms below it, on absolute times.
+//! All three come from one [`Clock`], so that a test controls them together: a fake clock with real
+//! sleeps leads to tests that hang or pass by accident. Everything in this crate waits with
+//! [`Clock::sleep_until`] or the alarms behind it, on absolute times.
 //!
-//! | clock | now | who wakes |
+//! | clock | now | woken by |
 //! |---|---|---|
-//! | [`Clock::system`] | the CPU's counter where it is steady, else the system's monotonic clock | a thread of its own, started by the first alarm |
-//! | [`ManualClock`] | what the test says | the call that moves it |
-//! | `Clock::tokio` (feature `tokio`) | the runtime's, which tests may pause | a task of the runtime |
+//! | [`Clock::system`] | the CPU's time-stamp counter if it is steady, else the system's monotonic clock | a dedicated thread, started by the first alarm |
+//! | [`ManualClock`] | set by the test | the call that advances it |
+//! | `Clock::tokio` (feature `tokio`) | the runtime's clock, which tests can pause | a task of the runtime |
 //!
-//! The system clock does not use a runtime's timers. Waiting works under every executor and
-//! across several, a runtime that shuts down takes no timer with it, and a wait ends within
-//! some 100 µs of its time where timer wheels have a tick of a millisecond.
+//! The system clock does not use a runtime's timers. Waiting therefore works under every executor
+//! and across several, survives the shutdown of a runtime, and ends within about 100 µs of its
+//! time, where timer wheels tick once per millisecond.
 //!
-//! This is the only place that relates monotonic time to the calendar.
+//! This is the only place that converts between monotonic and wall time.
 
 use std::fmt;
 use std::future::Future;
@@ -37,7 +37,7 @@ use alarms::AlarmKey;
 use manual::Manual;
 use system::System;
 
-/// What time it is, and waiting for it. Cheap to clone; clones are the same clock.
+/// Reads the time and waits for it. Cheap to clone; clones share one clock.
 ///
 /// ```
 /// use std::time::Duration;
@@ -61,18 +61,18 @@ enum Source {
 }
 
 impl Clock {
-    /// The machine's clock. One read takes some ten nanoseconds. The first alarm, which is the
-    /// first wait or the first gate of a limiter, starts a thread that ends with the last clone.
+    /// The system's clock. A read takes about ten nanoseconds. The first alarm (the first wait, or
+    /// the first gate of a limiter) starts a thread that ends with the last clone.
     pub fn system() -> Self {
         Self(Source::System(System::new()))
     }
 
-    /// The clock of the tokio runtime this is called in: paused when the runtime's time is, as in
+    /// The clock of the current tokio runtime. It is paused while the runtime's time is, as in
     /// `#[tokio::test(start_paused = true)]`.
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime, or in one without timers, as everything of tokio's time does.
+    /// Outside of a tokio runtime, or in one without timers, like every tokio timer.
     #[cfg(feature = "tokio")]
     pub fn tokio() -> Self {
         Self(Source::Tokio(Arc::new(tokio::Tokio::new())))
@@ -82,7 +82,7 @@ impl Clock {
         Self(Source::Manual(manual))
     }
 
-    /// What time it is, from an origin that this clock chose.
+    /// The current time, relative to this clock's origin.
     #[inline]
     pub fn now(&self) -> Timestamp {
         match &self.0 {
@@ -93,7 +93,7 @@ impl Clock {
         }
     }
 
-    /// What the calendar says now.
+    /// The current wall time.
     pub fn wall(&self) -> WallTime {
         match &self.0 {
             Source::System(_) => system_wall(),
@@ -103,7 +103,7 @@ impl Clock {
         }
     }
 
-    /// What the calendar will say, or said, at `at`.
+    /// The wall time at `at`, in the past or future.
     pub fn wall_at(&self, at: Timestamp) -> WallTime {
         let (now, wall) = (self.now(), self.wall());
         if at >= now {
@@ -113,7 +113,7 @@ impl Clock {
         }
     }
 
-    /// Waits until `at`; at once if it has come.
+    /// Waits until `at`. Ready at once if that has passed.
     pub fn sleep_until(&self, at: Timestamp) -> Sleep {
         Sleep {
             clock: self.clone(),
@@ -122,9 +122,9 @@ impl Clock {
         }
     }
 
-    /// Calls `waker` once, at `at` or a little later, but never before this returns: the caller may
-    /// hold a lock that the waker needs. Does not call it if the alarm is dropped before. If `at` may
-    /// have passed already, call [`Clock::catch_up`] when the lock is free.
+    /// Calls `waker` once, at `at` or slightly later, unless the alarm is dropped first. It never
+    /// calls it before returning, because the caller may hold a lock that the waker needs. If `at`
+    /// may have passed already, call [`Clock::catch_up`] after releasing the lock.
     pub(crate) fn alarm(&self, at: Timestamp, waker: Waker) -> Alarm {
         Alarm(match &self.0 {
             Source::System(system) => {
@@ -140,8 +140,8 @@ impl Clock {
         })
     }
 
-    /// Rings what was set for a time that had come already: a clock that is moved by hand does so
-    /// only when told, the others do it by themselves.
+    /// Fires alarms that were already due when set. A manual clock fires them only here; other
+    /// clocks fire them by themselves.
     pub(crate) fn catch_up(&self) {
         if let Source::Manual(manual) = &self.0 {
             manual.catch_up();
@@ -167,13 +167,13 @@ impl fmt::Debug for Clock {
     }
 }
 
-/// Waits for a time, see [`Clock::sleep_until`]. Dropping it forgets the wait.
+/// Waits for a time, see [`Clock::sleep_until`]. Dropping it cancels the wait.
 #[derive(Debug)]
 #[must_use = "a sleep does nothing unless it is awaited"]
 pub struct Sleep {
     clock: Clock,
     at: Timestamp,
-    /// The alarm, and whom it wakes.
+    /// The alarm and the waker it was set with.
     alarm: Option<(Alarm, Waker)>,
 }
 
@@ -193,15 +193,15 @@ impl Future for Sleep {
         if !is_set {
             let alarm = self.clock.alarm(self.at, waker.clone());
             self.alarm = Some((alarm, waker.clone()));
-            // Time may have been moved by hand meanwhile, and then no alarm is due.
+            // A manual clock may have advanced meanwhile, and would not fire the alarm.
             self.clock.catch_up();
         }
         Poll::Pending
     }
 }
 
-/// Something that will be called at a time, unless this is dropped first.
-#[must_use = "an alarm that is dropped does not ring"]
+/// A pending wakeup. Dropping it cancels the wakeup.
+#[must_use = "a dropped alarm never fires"]
 pub(crate) struct Alarm(Armed);
 
 enum Armed {

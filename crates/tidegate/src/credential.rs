@@ -1,10 +1,9 @@
-//! Credentials that can be refreshed, once for all calls that use them.
+//! Credentials with single-flight refresh.
 //!
-//! When a token expires, every request that is under way comes back with 401 at about the same
-//! time. One refresh is enough for all of them, and most token servers treat a second as abuse. So
-//! a refresh is single-flight: the first call that needs it runs it, the others wait for the
-//! result, and a later call with an old token does not run it again. If the call that runs it is
-//! cancelled, one of those that wait takes over.
+//! When a token expires, all requests in flight get a 401 at about the same time. One refresh is
+//! enough for all of them, and most token servers treat more as abuse. The first call that needs a
+//! refresh runs it and the others wait for the result; a later call with an old token does not
+//! refresh again. If the call running the refresh is cancelled, one of the waiters takes over.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -15,20 +14,20 @@ use std::task::Poll;
 use crate::sync::{Mutex, lock};
 use crate::waiters::Waiters;
 
-/// Something that can be refreshed when a server does not accept it any more.
+/// A credential that can be refreshed when a server rejects it.
 pub trait Refresh: Send + Sync {
-    /// What it is called in events. Never the secret itself.
+    /// The name shown in events. Never the secret itself.
     fn name(&self) -> &str;
 
-    /// How often it was refreshed.
+    /// The number of refreshes so far.
     fn generation(&self) -> u64;
 
-    /// Refreshes it, unless that has happened since generation `used`. `true` if there is a newer
-    /// one now.
+    /// Refreshes the credential unless that has happened since generation `used`. Returns `true` if
+    /// it is newer than `used` now.
     fn refresh(&self, used: u64) -> Pin<Box<dyn Future<Output = bool> + Send + '_>>;
 }
 
-/// A value such as a token, and the function that makes a new one.
+/// A value such as a token, and the function that renews it.
 ///
 /// ```
 /// # async fn example() {
@@ -47,23 +46,23 @@ pub struct Credential<V> {
     name: Box<str>,
     make: Box<dyn Fn() -> RefreshFuture<V> + Send + Sync>,
     state: Mutex<CredentialState<V>>,
-    /// Calls that wait for the refresh under way.
+    /// Calls waiting for the refresh in progress.
     waiters: Waiters,
 }
 
-/// A new value on its way; `None` if there is none to be had.
+/// Resolves to a new value, or `None` if none could be obtained.
 pub type RefreshFuture<V> = Pin<Box<dyn Future<Output = Option<V>> + Send>>;
 
 struct CredentialState<V> {
     value: Arc<V>,
     generation: u64,
-    /// How many refreshes have ended, well or not.
+    /// Refreshes that have finished, successfully or not.
     ended: u64,
     is_running: bool,
 }
 
 impl<V: Send + Sync> Credential<V> {
-    /// A credential with its first value.
+    /// Creates a credential with its first value.
     pub fn new(
         name: &str,
         value: V,
@@ -82,7 +81,7 @@ impl<V: Send + Sync> Credential<V> {
         }
     }
 
-    /// The value to use now.
+    /// The current value.
     pub fn current(&self) -> Arc<V> {
         Arc::clone(&lock(&self.state).value)
     }
@@ -99,7 +98,7 @@ impl<V: Send + Sync> Credential<V> {
         }
     }
 
-    /// Waits until the refresh under way has ended, or was dropped.
+    /// Waits until the refresh in progress has finished or was dropped.
     async fn turn(&self, used: u64, began: u64) -> Turn {
         let mut waiter = self.waiters.waiter();
         poll_fn(|context| {
@@ -120,7 +119,7 @@ impl<V: Send + Sync> Credential<V> {
         .await
     }
 
-    /// Lets the others look again.
+    /// Ends the refresh in progress and wakes the waiters.
     fn stop(&self, made: Option<V>, has_ended: bool) {
         let mut state = lock(&self.state);
         state.is_running = false;
@@ -159,14 +158,14 @@ impl<V> fmt::Debug for Credential<V> {
     }
 }
 
-/// Whose turn it is to refresh.
+/// What a call has to do.
 enum Turn {
     Mine,
-    /// It has been done.
+    /// Another call has refreshed it.
     Over(bool),
 }
 
-/// A refresh under way. Dropped before its end, another call takes over.
+/// A refresh in progress. If it is dropped early, another call takes over.
 struct Running<'a, V: Send + Sync>(&'a Credential<V>);
 
 impl<V: Send + Sync> Running<'_, V> {
@@ -191,8 +190,7 @@ mod tests {
 
     use super::*;
 
-    /// A token server that is answered by hand: each refresh takes the next answer when there is
-    /// one.
+    /// A token server driven by the test: each refresh takes the next answer.
     #[derive(Default)]
     struct Server {
         asked: u32,

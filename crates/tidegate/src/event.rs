@@ -1,8 +1,8 @@
-//! What happens, as types: the one place that logs, metrics and consoles are fed from.
+//! Typed events, the only source for logs, metrics and consoles.
 //!
-//! A limiter has at most one [`EventListener`], given when it is built; for several, write one
-//! that passes on. Without one no event is built. Events borrow, so that a listener pays only for
-//! what it copies.
+//! A limiter has at most one [`EventListener`], set when it is built; to use several, write one
+//! that forwards. Without a listener no event is built. Events borrow their data, so a listener
+//! pays only for what it copies.
 
 use std::time::Duration;
 
@@ -17,15 +17,16 @@ use policy::time::Timestamp;
 
 /// Receives events.
 ///
-/// It is called by the task that asks, settles or retries, after all locks are free. What takes
-/// long belongs into a channel. A panic in it is a panic of that task; its permits are given back.
+/// Called by the task that asks, settles or retries, with no lock held. Slow work belongs behind a
+/// channel. A panic propagates to that task, and its permits are given back.
 pub trait EventListener: Send + Sync + 'static {
-    /// Something happened at `at`, on the limiter's clock.
+    /// Called with every event and its time on the limiter's clock.
     fn on_event(&self, at: Timestamp, event: &Event<'_>);
 
-    /// Does it want every single ask and response? If not, it does not get `Waiting`,
-    /// `Admitted`, `Refused`, `Settled`, `Abandoned` and `RateChanged`, and asks and answers that
-    /// change nothing else cost no more than without a listener. It may change its mind.
+    /// Whether to receive events for every single ask and response. If `false`, `Waiting`,
+    /// `Admitted`, `Refused`, `Settled`, `Abandoned` and `RateChanged` are skipped, and asks and
+    /// responses that change nothing else cost the same as without a listener. The answer may
+    /// change over time.
     fn wants_everything(&self) -> bool {
         true
     }
@@ -37,141 +38,141 @@ impl<F: Fn(Timestamp, &Event<'_>) + Send + Sync + 'static> EventListener for F {
     }
 }
 
-/// Something that happened.
+/// Something that happened at a gate, call or pool.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// An ask has joined a line.
+    /// An ask joined a line.
     Waiting {
-        /// Whose line.
+        /// The gate.
         key: &'a str,
         /// Why it waits.
         reason: Reason,
-        /// When it would leave by the present state, if that is known.
+        /// When it would leave in the current state, if known.
         until: Option<Timestamp>,
     },
     /// An ask got its permit.
     Admitted {
-        /// Of which gate.
+        /// The gate.
         key: &'a str,
-        /// After waiting this long.
+        /// How long it waited.
         waited: Duration,
-        /// It is one of the few that find out whether the upstream works again.
+        /// Whether it probes if the upstream has recovered.
         is_probe: bool,
     },
     /// An ask was refused, at once or after waiting.
     Refused {
-        /// By which gate.
+        /// The gate.
         key: &'a str,
         /// Why.
         reason: Reason,
-        /// When asking again may help, if that is known.
+        /// When asking again may help, if known.
         until: Option<Timestamp>,
     },
-    /// An attempt was made, and this came of it.
+    /// An attempt was settled.
     Settled {
-        /// At which gate.
+        /// The gate.
         key: &'a str,
-        /// The class of its outcome; `None` for one that changes nothing.
+        /// The class of its outcome; `None` for a 1xx.
         verdict: Option<Verdict>,
-        /// From sending to the answer's head, or to the failure.
+        /// From sending to the head of the response, or to the failure.
         latency: Duration,
     },
-    /// A permit came back without an outcome.
+    /// A permit was dropped without an outcome.
     Abandoned {
-        /// Of which gate.
+        /// The gate.
         key: &'a str,
     },
-    /// A gate's rate has changed.
+    /// A gate's rate changed.
     RateChanged {
-        /// Of which gate.
+        /// The gate.
         key: &'a str,
-        /// Per second, before.
+        /// The previous rate per second.
         from: f64,
-        /// Per second, now.
+        /// The new rate per second.
         to: f64,
         /// Why.
         why: Why,
     },
-    /// A hold has begun, or now lasts longer.
+    /// A hold started or was extended.
     HoldStarted {
-        /// Of which gate.
+        /// The gate.
         key: &'a str,
-        /// Until when.
+        /// When it ends.
         until: Timestamp,
-        /// Where it comes from.
+        /// Which hint it comes from.
         source: Source,
     },
     /// A breaker opened.
     BreakerOpened {
-        /// Of which gate.
+        /// The gate.
         key: &'a str,
-        /// Until when; `None` if it is isolated, by a person or a used-up allowance.
+        /// When it half-opens; `None` if it is Isolated, by a person or a used-up quota.
         until: Option<Timestamp>,
     },
-    /// A breaker closed again.
+    /// A breaker closed.
     BreakerClosed {
-        /// Of which gate.
+        /// The gate.
         key: &'a str,
     },
-    /// Something will be sent again.
+    /// A request will be resent.
     RetryScheduled {
-        /// Through which gate or pool.
+        /// The gate or pool.
         key: &'a str,
-        /// How often it was sent so far; zero if its gate never let it out.
+        /// How many times it was sent so far; zero if its gate has not admitted it yet.
         sent: u32,
-        /// How long from now.
+        /// The delay from now.
         delay: Duration,
         /// Why.
         reason: ResendReason,
     },
-    /// A call is over without success, and will not be sent again. One event for each.
+    /// A call failed and will not be resent. Emitted once per call.
     Failed {
-        /// Through which gate or pool.
+        /// The gate or pool.
         key: &'a str,
-        /// How often it was sent.
+        /// How many times it was sent.
         sent: u32,
-        /// Why not.
+        /// Why.
         reason: TerminalReason,
     },
-    /// A credential was refreshed, or could not be.
+    /// A credential was refreshed, or the refresh failed.
     Refreshed {
-        /// Which one.
+        /// Its name.
         credential: &'a str,
-        /// Is it good now?
+        /// Whether the refresh succeeded.
         succeeded: bool,
     },
-    /// An endpoint is paused.
+    /// An endpoint was paused.
     EndpointPaused {
-        /// Whose endpoint.
+        /// Its pool.
         pool: &'a str,
-        /// Which one.
+        /// Its name.
         endpoint: &'a str,
-        /// Until when.
+        /// When the pause ends.
         until: Timestamp,
-        /// Errors in a row so far.
+        /// Consecutive errors so far.
         errors: u32,
-        /// Where the wait was read; `assumed` for a step of the ladder.
+        /// Which hint the pause comes from; `assumed` for a step of the ladder.
         source: Source,
     },
-    /// An endpoint is not used until a person enables it.
+    /// An endpoint was disabled until a person enables it.
     EndpointDisabled {
-        /// Whose endpoint.
+        /// Its pool.
         pool: &'a str,
-        /// Which one.
+        /// Its name.
         endpoint: &'a str,
         /// Why.
         why: Disabled,
     },
-    /// An endpoint works again, or a person says so.
+    /// An endpoint recovered, or a person enabled it.
     EndpointEnabled {
-        /// Whose endpoint.
+        /// Its pool.
         pool: &'a str,
-        /// Which one.
+        /// Its name.
         endpoint: &'a str,
     },
-    /// A durable operation has reached a state that it does not leave by itself. The library has no
-    /// operations; the server does.
+    /// A durable operation reached a final state, or one that it does not leave by itself. Emitted
+    /// by the server only; the library has no operations.
     OperationEnded {
         /// Its id.
         id: &'a str,
@@ -181,13 +182,13 @@ pub enum Event<'a> {
         destination: &'a str,
         /// Its state, with the reason.
         state: OperationState,
-        /// How often it was sent.
+        /// How many times it was sent.
         sent: u32,
     },
 }
 
 impl Event<'_> {
-    /// The word for it in logs and streams.
+    /// The event's name in logs and streams.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Waiting { .. } => "waiting",

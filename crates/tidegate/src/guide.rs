@@ -1,22 +1,22 @@
 //! The guide: one page for each task.
 //!
-//! Every block of code in it is compiled and run by the tests. Those that wait do so in virtual
-//! time: hidden lines around them start a tokio runtime whose clock is paused, see [`time`].
+//! Every code block is compiled and run by the tests. Blocks that wait do so in virtual time:
+//! hidden lines around them start a tokio runtime with a paused clock, see [`time`].
 //!
 //! | page | you want to |
 //! |---|---|
 //! | [`keys`] | decide what a gate is for |
 //! | [`waiting`] | ask, wait, or not wait |
-//! | [`settling`] | report the outcome of an attempt, so that gates learn |
-//! | [`settings`] | change numbers, for one host or for all, also at run time |
+//! | [`settling`] | report the outcome of an attempt, so that the gate can learn |
+//! | [`settings`] | change settings, for one host or all, also at run time |
 //! | [`calls`] | make a request, with safe retries |
-//! | `http`, with the feature `tower` | put it around reqwest, hyper or a stack of tower |
+//! | `http`, with the feature `tower` | wrap reqwest, hyper or a tower stack |
 //! | [`pools`] | use several endpoints that can do the same work |
 //! | [`time`] | test your own code without waiting |
 //! | [`events`] | feed logs, metrics and dashboards |
 //! | [`persistence`] | carry learned state over a restart |
-//! | [`performance`] | know what it costs |
-//! | [`coming_from`] | move here from governor, backon, tower's retry or reqwest-retry |
+//! | [`performance`] | see what it costs |
+//! | [`coming_from`] | migrate from governor, backon, tower's retry or reqwest-retry |
 
 #[doc = include_str!("guide/keys.md")]
 pub mod keys {}

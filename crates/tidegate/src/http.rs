@@ -1,8 +1,8 @@
-//! From an HTTP exchange to what gates and items learn from.
+//! Turns HTTP requests and responses into keys, outcomes and verdicts.
 //!
-//! Everything here looks at heads only: a body is read by the code that wants its content, at its
-//! pace, and a limiter that read it first would have to keep it. Code that has the beginning of a
-//! body anyway can hand it in, and gets the waits and codes that it names.
+//! Only heads are read. Reading a body is up to the code that wants its content; a limiter that
+//! read it first would have to buffer it. Code that has the start of a body can pass it in, to get
+//! the waits and codes that it contains.
 //!
 //! ```
 //! use std::time::Duration;
@@ -11,7 +11,7 @@
 //! let limiter = Limiter::new();
 //! let request = ::http::Request::get("https://api.example.com/items").body(()).unwrap();
 //! let permit = limiter.try_acquire(&http::key(request.uri()).unwrap()).unwrap();
-//! // … send it, and look at the answer's head:
+//! // … send it, and read the response's head:
 //! let response = ::http::Response::builder().status(429).header("Retry-After", "7");
 //! let response = response.body("never looked at").unwrap();
 //! let outcome = http::outcome(&response, Duration::from_millis(80), limiter.clock().wall());
@@ -19,14 +19,14 @@
 //! permit.settle(&outcome);
 //! ```
 //!
-//! What is decided here, for the record:
+//! Details:
 //!
-//! * Header values are bytes. One that is not UTF-8 is read like every other.
-//! * A request is known as resendable by its method and by an `Idempotency-Key`. Route and caller
-//!   may know more, and say so in the [`ItemKind`].
-//! * A client that follows redirects or repeats requests by itself sends more than its gates know
-//!   of, and its error may be about the last send while an earlier one was acted on. Switch both
-//!   off below a limiter.
+//! * Header values are bytes. A value that is not UTF-8 is read like any other.
+//! * The method and an `Idempotency-Key` determine whether a request is safe to resend. Routes and
+//!   callers that know more can say so in the [`ItemKind`].
+//! * A client that follows redirects or retries by itself sends more than its gates know, and its
+//!   error may be about the last send after the server acted on an earlier one. Disable both below
+//!   a limiter.
 
 use std::time::Duration;
 
@@ -44,18 +44,18 @@ pub use policy::item::ItemKind;
 pub use policy::key::KeyError;
 pub use policy::time::WallTime;
 
-/// What an answer with this head means to a gate. The body is not touched.
+/// The outcome of a response with this head. The body is not touched.
 ///
-/// `latency` is from sending to the head, `wall` the calendar's time of its arrival, against which
-/// dates are read if the server does not send its own.
+/// `latency` is the time from sending to the head. `wall` is the wall time of its arrival, used to
+/// read dates if the server does not send its own.
 pub fn outcome<B>(response: &Response<B>, latency: Duration, wall: WallTime) -> Outcome {
     Head::of(response).outcome(latency, wall)
 }
 
-/// The judgement on an answer: by `rules` first, then by everything built in.
+/// Classifies a response, by `rules` first, then by the built-in rules.
 ///
-/// `body` is its beginning, as much of it as was read, and may be empty: what only a body says is
-/// not known then. `hint` is that of the answer's [`outcome`].
+/// `body` is its start, as far as it was read; it may be empty. `hint` is that of the response's
+/// [`outcome`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -72,7 +72,7 @@ pub fn judge<B>(response: &Response<B>, rules: &[Rule], body: &[u8], hint: &Hint
     Head::of(response).with_body(body).judge(rules, hint)
 }
 
-/// The head of a response, for code without a [`Response`] at hand, and as much of its body as was
+/// The head of a response, for code without a [`Response`], and the start of its body if it was
 /// read.
 ///
 /// ```
@@ -93,7 +93,7 @@ pub struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    /// A head with nothing known of the body.
+    /// A head without a body.
     pub const fn new(status: StatusCode, headers: &'a HeaderMap) -> Self {
         Self {
             status,
@@ -107,18 +107,18 @@ impl<'a> Head<'a> {
         Self::new(response.status(), response.headers())
     }
 
-    /// The same head with the beginning of the body. More than 64 KiB are not looked at.
+    /// Adds the start of the body. Only the first 64 KiB are read.
     pub const fn with_body(self, body: &'a [u8]) -> Self {
         Self { body, ..self }
     }
 
-    /// What it means to a gate, as [`outcome`] says.
+    /// Its outcome, see [`outcome`].
     pub fn outcome(&self, latency: Duration, wall: WallTime) -> Outcome {
         let hint = hint::read(&self.as_read(), Some(wall));
         Outcome::status(self.status.as_u16(), latency).with_hint(hint)
     }
 
-    /// The judgement on it, as [`judge`] says.
+    /// Classifies it, see [`judge`].
     pub fn judge(&self, rules: &[Rule], hint: &Hint) -> Judgement {
         classify::response(rules, &self.as_read(), hint)
     }
@@ -132,8 +132,8 @@ impl<'a> Head<'a> {
     }
 }
 
-/// Headers as policies read them: any number of times, from the start each time, which the map's
-/// own iterator cannot.
+/// Headers as an iterable that policies can read several times; the map's own iterator cannot be
+/// copied.
 #[derive(Clone, Copy)]
 struct Headers<'a>(&'a HeaderMap);
 
@@ -158,8 +158,8 @@ impl<'a> IntoIterator for Headers<'a> {
 ///
 /// # Errors
 ///
-/// For a URI without a host, such as the `/path` that goes over the wire in HTTP/1, and for hosts
-/// and ports that cannot be. The error shows nothing but the host.
+/// For a URI without a host, such as the `/path` form of HTTP/1 requests, and for invalid hosts and
+/// ports. The error shows only the host.
 ///
 /// ```
 /// use tidegate::http::key;
@@ -171,7 +171,7 @@ impl<'a> IntoIterator for Headers<'a> {
 /// ```
 pub fn key(uri: &Uri) -> Result<String, KeyError> {
     let authority = uri.authority().map_or("", |authority| authority.as_str());
-    // Cut here already, because without a scheme user info would be an error.
+    // Removed first, because without a scheme user info would be an error.
     let host_and_port = match authority.rsplit_once('@') {
         Some((_, host_and_port)) => host_and_port,
         None => authority,
@@ -182,8 +182,8 @@ pub fn key(uri: &Uri) -> Result<String, KeyError> {
     }
 }
 
-/// What sending `request` twice does, by its method and by whether it has an `Idempotency-Key`; no
-/// bounds of time. An empty key identifies nothing and counts as none.
+/// Whether `request` is safe to resend, by its method and `Idempotency-Key`; without time bounds.
+/// An empty key is ignored.
 ///
 /// ```
 /// use tidegate::http::item_kind;
@@ -218,7 +218,7 @@ mod tests {
         response.body(Untouched).unwrap()
     }
 
-    /// A body that nothing can be asked of.
+    /// A body without any methods.
     struct Untouched;
 
     fn outcome_of(status: u16, fields: &[(&str, &[u8])]) -> Outcome {
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outcome_has_status_latency_and_hint() {
+    fn outcome_has_status_latency_and_hint() {
         let outcome = outcome_of(429, &[("retry-after", b"30")]);
         assert_eq!(outcome.response, UpstreamResponse::Status(429));
         assert_eq!(outcome.latency, Duration::from_millis(5));
@@ -235,13 +235,13 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_of_several_values_counts() {
+    fn uses_longest_of_several_retry_after_values() {
         let outcome = outcome_of(503, &[("retry-after", b"3"), ("retry-after", b"9")]);
         assert_eq!(outcome.hint.wait, Some(Duration::from_secs(9)));
     }
 
     #[test]
-    fn a_date_is_read_against_the_servers_own_clock_or_ours() {
+    fn reads_dates_relative_to_server_date_or_local_clock() {
         let until = b"Thu, 01 Jan 2026 00:00:10 GMT".as_slice();
         let ours = outcome_of(429, &[("retry-after", until)]);
         assert_eq!(ours.hint.wait, Some(Duration::from_secs(10)));
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_are_no_text_are_read_over() {
+    fn ignores_header_values_that_are_not_text() {
         let fields: [(&str, &[u8]); 2] = [("x-name", b"\xff\xfe"), ("retry-after", b"2")];
         let outcome = outcome_of(429, &fields);
         assert_eq!(outcome.hint.wait, Some(Duration::from_secs(2)));
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_come_first_and_may_ask_for_headers_that_are_no_text() {
+    fn rules_match_first_and_on_non_text_headers() {
         let rule = Rule {
             statuses: vec![200],
             header: Some(HeaderRule {
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn the_beginning_of_a_body_decides_where_it_says_more() {
+    fn start_of_body_refines_the_verdict() {
         let response = answer(429, &[]);
         let hint = Hint::default();
         let verdict = |body: &[u8]| judge(&response, &[], body, &hint).verdict;
@@ -289,13 +289,13 @@ mod tests {
     }
 
     #[test]
-    fn an_informational_answer_has_no_verdict() {
+    fn informational_response_has_no_verdict() {
         let response = answer(101, &[]);
         assert_eq!(judge(&response, &[], b"", &Hint::default()).verdict, None);
     }
 
     #[test]
-    fn a_key_is_host_and_port_and_nothing_else() {
+    fn key_is_host_and_port_only() {
         let of = |uri: &str| key(&uri.parse().unwrap());
         let keys = [
             ("https://API.Example.com/a?b=c", "api.example.com"),
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn no_host_or_an_impossible_port_is_no_key_and_shows_no_secret() {
+    fn rejects_missing_host_and_bad_port_without_leaking_secrets() {
         let of = |uri: &str| key(&uri.parse().unwrap());
         assert!(of("/items?token=secret").is_err());
         assert!(of("*").is_err());
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_is_the_method_and_the_key() {
+    fn item_kind_has_method_and_idempotency_key() {
         let kind = |method: &str, fields: &[(&str, &str)]| {
             let mut request = Request::builder().method(method);
             for &(name, value) in fields {

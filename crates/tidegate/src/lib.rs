@@ -1,9 +1,9 @@
 //! Send as fast as they will take, never faster.
 //!
-//! Tidegate is for programs that call APIs and sites they do not own. For every server it keeps a
-//! *gate*, which decides when a request may leave, how long it waits and when to stop asking; it
-//! learns that from every answer. Retries, pools of endpoints and refreshed credentials go through
-//! the same gates, so that no part of a program undoes what another has learned.
+//! Tidegate is for programs that call APIs and sites they do not own. It has a *gate* for every
+//! server. The gate decides when a request may be sent, how long it waits and when to stop, and
+//! learns from every response. Retries, pools of endpoints and refreshed credentials use the same
+//! gates, so no part of a program undoes what another has learned.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -11,7 +11,7 @@
 //! use tidegate::{AttemptResult, Limiter};
 //!
 //! # async fn fetch(_url: &str) -> (u16, String) { (200, "hello".to_owned()) }
-//! let limiter = Limiter::new(); // one for the whole program; clones are the same
+//! let limiter = Limiter::new(); // one per program; clones share it
 //! let called = limiter
 //!     .call("api.example.com")
 //!     .run(async |attempt| {
@@ -24,8 +24,8 @@
 //! # }
 //! ```
 //!
-//! That waits for the gate, sends, learns from the answer, and sends again if that makes sense and
-//! does no harm. Without retries, the same is three steps: [`Limiter::acquire`], send,
+//! This waits for the gate, sends, learns from the response, and resends if that is useful and
+//! safe. Without retries, the same takes three steps: [`Limiter::acquire`], send,
 //! [`Permit::settle`].
 //!
 //! # The parts
@@ -33,44 +33,44 @@
 //! | part | what it is | guide |
 //! |---|---|---|
 //! | [`Limiter`] | all gates of a program, by key | [keys](guide::keys), [settings](guide::settings) |
-//! | [`Ask`], [`Refusal`] | how long you would wait, and why not | [waiting](guide::waiting) |
-//! | [`Permit`], [`Outcome`] | the right to send, and what came of it | [settling](guide::settling) |
-//! | [`Call`] | something to be done, over all its attempts | [calls](guide::calls) |
-//! | [`Pool`] | endpoints that can do the same work | [pools](guide::pools) |
+//! | [`Ask`], [`Refusal`] | a request for a permit, and why it was refused | [waiting](guide::waiting) |
+//! | [`Permit`], [`Outcome`] | the right to send, and the result | [settling](guide::settling) |
+//! | [`Call`] | one request over all its attempts | [calls](guide::calls) |
+//! | [`Pool`] | interchangeable endpoints | [pools](guide::pools) |
 //! | [`poll`] | following a job's status until it ends | [calls](guide::calls) |
 //! | [`pace`] | work paced by its recent failures | the module |
-//! | [`Credential`] | a token that is refreshed once for all | [calls](guide::calls) |
-//! | `http`, `tower` | from HTTP to outcomes; middleware | `guide::http` |
-//! | [`Clock`], [`ManualClock`] | time, real or yours | [time](guide::time) |
-//! | [`event`], [`Snapshot`] | what happens, and how things are | [events](guide::events) |
+//! | [`Credential`] | a token with single-flight refresh | [calls](guide::calls) |
+//! | `http`, `tower` | outcomes from HTTP; middleware | `guide::http` |
+//! | [`Clock`], [`ManualClock`] | real and virtual time | [time](guide::time) |
+//! | [`event`], [`Snapshot`] | what happens, and the current state | [events](guide::events) |
 //!
-//! The decisions themselves are in the crate [`policy`]. Those of its types that this API takes or
-//! gives are here too, under their own names.
+//! The decisions are made by the crate [`policy`]. Its types that appear in this API are
+//! re-exported here.
 //!
 //! # Features
 //!
-//! Nothing is on by default, and no runtime is needed: waiting works under every executor.
+//! No feature is on by default, and no runtime is needed: waiting works under every executor.
 //!
 //! | feature | what it adds |
 //! |---|---|
 //! | `http` | module `http`: keys, outcomes and failures from the types that HTTP clients share |
-//! | `tower` | module `tower`: layers that ask for permits and retry; with it comes `http` |
+//! | `tower` | module `tower`: layers that acquire permits and retry; implies `http` |
 //! | `tokio` | `Clock::tokio`, so that tests with paused time work |
 //!
 //! # What it costs
 //!
-//! An ask that is granted is one read of the clock, one hash and one lock, and allocates nothing;
-//! settling hashes no more. A gate with its key's place takes 256 bytes, and all memory has a
-//! bound. One thread wakes what waits. [More](guide::performance).
+//! A granted ask reads the clock once, hashes once and takes one lock; it does not allocate.
+//! Settling does not hash. A gate takes 256 bytes plus the text of its key, and all memory is
+//! bounded. One thread wakes all waiters. [More](guide::performance).
 //!
 //! # What it does not do
 //!
-//! - **Send.** Your client does, whatever it is. Switch its own retries off, or gates see one
-//!   attempt where there were several.
+//! - **Send requests.** Your client does. Disable its own retries, or gates will see one attempt
+//!   where there were several.
 //! - **Count across processes.** Two processes are two limiters, and each learns its share.
-//! - **Hold others to a limit.** It is for the side that asks. To limit the callers of *your* service, a
-//!   plain rate limiter is simpler.
-//! - **Read bodies.** Who has read one can say what it meant.
+//! - **Limit your own callers.** It is for the client side. To limit the callers of *your* service,
+//!   a plain rate limiter is simpler.
+//! - **Read bodies.** Code that reads the body can report what it meant.
 //! - **Block a thread.** Waiting is async; [`Limiter::try_acquire`] never waits.
 
 mod ask;
@@ -78,7 +78,7 @@ pub mod call;
 pub mod clock;
 mod credential;
 pub mod event;
-// Most of its examples wait by the clock of a paused runtime.
+// Most of its examples wait on the clock of a paused runtime.
 #[cfg(any(not(doctest), feature = "tokio"))]
 pub mod guide;
 #[cfg(feature = "http")]
@@ -105,8 +105,8 @@ pub use permit::{InFlight, Permit};
 pub use pool::{Pool, PoolPermit, PoolRefusal, RefusalReason};
 pub use settings::HostSettings;
 
-/// Every decision, as plain state machines without clock and IO; here so that one dependency is
-/// enough.
+/// Every decision, as plain state machines without clock or IO. Re-exported so that one dependency
+/// is enough.
 pub use policy;
 
 pub use policy::backoff::{BackoffOptions, BackoffSettings};

@@ -1,8 +1,8 @@
-//! The limiter: every permit of a process comes from one.
+//! The limiter, the source of every permit in a process.
 //!
-//! It puts the gates of [`policy`] behind a clock, a registry and async waiting, and decides
-//! nothing itself. One call of [`Limiter::try_acquire`] is one read of the clock, one hash and one
-//! lock; settling hashes no more.
+//! It adds a clock, a registry and async waiting to the gates of [`policy`]; it makes no decisions
+//! of its own. [`Limiter::try_acquire`] reads the clock once, hashes the key once and takes one
+//! lock. Settling does not hash.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -36,7 +36,7 @@ mod wakeups;
 pub use builder::LimiterBuilder;
 pub use snapshot::{GateView, Snapshot, Sort, Totals};
 
-/// Gives out permits, for any number of keys. Cheap to clone; clones are the same limiter.
+/// Issues permits for any number of keys. Cheap to clone; clones share one state.
 ///
 /// ```
 /// use std::time::Duration;
@@ -45,7 +45,7 @@ pub use snapshot::{GateView, Snapshot, Sort, Totals};
 /// let limiter = Limiter::new();
 /// match limiter.try_acquire("api.example.com") {
 ///     Ok(permit) => {
-///         // … send the request, then say what came of it:
+/// // … send the request, then report the outcome:
 ///         permit.settle(&Outcome::status(200, Duration::from_millis(80)));
 ///     }
 ///     Err(refusal) => println!("{refusal}"),
@@ -56,32 +56,32 @@ pub struct Limiter {
     inner: Arc<Inner>,
 }
 
-/// What all clones of a limiter, its permits and its alarms share.
+/// State shared by all clones of a limiter, its permits and its alarms.
 ///
-/// Locks are taken in one order, settings before shards before the clock, and wakers and listeners
-/// are called when none is held.
+/// Lock order: settings, then shards, then the clock. Wakers and listeners are called with no lock
+/// held.
 struct Inner {
     clock: Clock,
     registry: Registry,
     hosts: Mutex<Arc<Hosts<HostSettings>>>,
     listener: Option<Arc<dyn EventListener>>,
-    /// Seeds of the generators of calls.
+    /// Seeds the random generator of each call.
     seeds: Mutex<Random>,
     budget_settings: BudgetSettings,
-    /// Keys that have the settings of a host by another name.
+    /// Keys that use the settings of a host with another name.
     aliases: Mutex<BTreeMap<String, String>>,
     retries: AtomicU64,
-    /// The alarm of the next search for idle gates, while there are gates.
+    /// Alarm for the next eviction pass; set only while there are gates.
     eviction_alarm: Mutex<Option<Alarm>>,
 }
 
 impl Limiter {
-    /// A limiter with default settings for every key, on the system's clock.
+    /// Creates a limiter with default settings for every key and the system clock.
     pub fn new() -> Self {
         Self::builder().build()
     }
 
-    /// A limiter with other settings.
+    /// Configures a limiter.
     pub fn builder() -> LimiterBuilder {
         LimiterBuilder::new()
     }
@@ -111,12 +111,12 @@ impl Limiter {
         }
     }
 
-    /// The clock that it and everything behind it lives by.
+    /// The clock used for every decision and wait.
     pub fn clock(&self) -> &Clock {
         &self.inner.clock
     }
 
-    /// A permit, if there is one now; never waits, however long the ask would.
+    /// Takes a permit if one is available now. Never waits, whatever the ask allows.
     ///
     /// ```
     /// # use tidegate::{Limiter, Reason};
@@ -136,20 +136,19 @@ impl Limiter {
         }
     }
 
-    /// A permit as soon as there is one: waits in line, for a hold or an open breaker too, until
-    /// the ask's deadline.
+    /// Waits in line for a permit until the ask's deadline, also through a hold or an open breaker.
     ///
-    /// Dropping the future gives its place back at once. A future that is neither polled nor
-    /// dropped delays others for no longer than its deadline and five seconds.
+    /// Dropping the future leaves the line at once. A future that is neither polled nor dropped
+    /// delays others until its deadline plus five seconds at most.
     pub async fn acquire<'k>(&self, ask: impl Into<Ask<'k>>) -> Result<Permit<'_>, Refusal> {
         self.acquire_noting(ask.into(), &mut None).await
     }
 
-    /// A permit of whichever of these gates lets it through first, and which that is: the place of
-    /// its key in the list. The key of `ask` itself is not looked at.
+    /// Waits for a permit from any of these gates and returns it with the index of its key in the
+    /// list. The key of `ask` itself is ignored.
     ///
-    /// It waits in all their lines at once, and leaves the others when one has let it through. The
-    /// refusal, if all refuse, is that of the gate to ask again first.
+    /// It waits in all lines at once and leaves the others when one gate admits it. If all gates
+    /// refuse, it returns the refusal with the earliest retry time.
     pub async fn acquire_any<'k>(
         &self,
         keys: &[&'k str],
@@ -158,42 +157,42 @@ impl Limiter {
         self.wait_for_any(keys.iter().copied(), ask).await
     }
 
-    /// A request through the gate of `ask`, with retries: see [`Call`].
+    /// Sends a request through the gate of `ask`, with retries; see [`Call`].
     pub fn call<'a>(&'a self, ask: impl Into<Ask<'a>>) -> Call<'a> {
         Call::new(self, ask.into())
     }
 
-    /// Polls the status of a job through the gate of `ask`: see [`Polling`].
+    /// Polls the status of a job through the gate of `ask`; see [`Polling`].
     pub fn poll<'a>(&'a self, ask: impl Into<Ask<'a>>) -> Polling<'a> {
         Polling::new(self, ask.into())
     }
 
-    /// What [`Limiter::acquire`] would say, without taking anything: `Ok` if it would be admitted
-    /// at once, else why it would wait or be refused, and until when.
+    /// What [`Limiter::acquire`] would decide, without taking a permit: `Ok` if it would be
+    /// admitted at once, otherwise why it would wait or be refused, and until when.
     pub fn peek<'a>(&self, ask: impl Into<Ask<'a>>) -> Result<(), Refusal> {
         let (ask, now) = (ask.into(), self.inner.clock.now());
         let refusals = ask
             .keys()
             .filter_map(|key| self.peek_one(key, &ask, now).err());
-        // Of several, the one that is last to let it through.
+        // With several keys, the gate that admits last decides.
         let last = refusals.max_by_key(|refusal| refusal.until().unwrap_or(Timestamp::MAX));
         last.map_or(Ok(()), Err)
     }
 
-    /// Makes a gate refuse every ask, until [`Limiter::release`] or [`Limiter::reset`]. Creates the
-    /// gate if there is none; an error only if there is no room for it.
+    /// Makes a gate refuse every ask until [`Limiter::release`] or [`Limiter::reset`]. Creates the
+    /// gate if it does not exist; fails only if there is no room for it.
     pub fn isolate(&self, key: &str) -> Result<(), Refusal> {
         self.override_or_insert(key, Gate::isolate)
     }
 
-    /// Ends hold, open breaker and isolation; asks that wait leave at the learned rate.
-    /// `false` if there is no such gate.
+    /// Ends a hold, an open breaker or isolation. Waiting asks leave at the learned rate. Returns
+    /// `false` if the gate does not exist.
     pub fn release(&self, key: &str) -> bool {
         self.override_gate(key, Gate::release)
     }
 
-    /// Resets a gate to its initial state; what is in flight or in line stays. `false` if there is no
-    /// such gate.
+    /// Resets a gate to its initial state. Attempts in flight and waiting asks stay. Returns
+    /// `false` if the gate does not exist.
     pub fn reset(&self, key: &str) -> bool {
         self.override_gate(key, Gate::reset)
     }
@@ -203,13 +202,13 @@ impl Limiter {
         lock(&self.inner.hosts).find(key).clone()
     }
 
-    /// The rules for the responses of `key`'s host.
+    /// The classification rules for responses from `key`'s host.
     pub fn rules(&self, key: &str) -> Arc<[Rule]> {
         Arc::clone(&lock(&self.inner.hosts).find(key).rules)
     }
 
-    /// Replaces all settings. Gates keep what they have learned, as far as the new settings allow;
-    /// asks that wait stay in line. `shards` alone stays as it was built.
+    /// Replaces all settings. Gates keep their learned state within the new bounds, and waiting
+    /// asks stay in line. `shards` cannot change after the limiter is built.
     pub fn set_settings(&self, hosts: Hosts<HostSettings>) {
         self.change_settings(|present| {
             *present = hosts;
@@ -217,15 +216,15 @@ impl Limiter {
         });
     }
 
-    /// Changes the settings of one host, or of all below one.
+    /// Changes the settings of one host, or of all its subdomains.
     ///
-    /// Returns `false`, and changes nothing, if [`Hosts::MAX_HOSTS`] hosts have settings of their own
-    /// already.
+    /// Returns `false` and changes nothing if [`Hosts::MAX_HOSTS`] hosts already have their own
+    /// settings.
     pub fn set_host(&self, pattern: HostPattern, settings: impl Into<HostSettings>) -> bool {
         self.change_settings(|hosts| hosts.insert(pattern, settings.into()).is_some())
     }
 
-    /// The keys and records of all gates, for a store. Locks for a few gates at a time.
+    /// Keys and records of all gates, for persistence. Holds each lock for a few gates at a time.
     pub fn records(&self) -> Vec<(String, GateRecord)> {
         let mut records = Vec::new();
         self.each_gate(|key, gate, _, _, now| {
@@ -234,7 +233,7 @@ impl Limiter {
         records
     }
 
-    /// The record of the gate of `key`, for a store; `None` if there is none.
+    /// The record of the gate of `key`, for persistence; `None` if the gate does not exist.
     ///
     /// ```
     /// # use tidegate::Limiter;
@@ -251,10 +250,11 @@ impl Limiter {
         Some(shard.with_gate(location.slot, |gate, _, _| gate.record(now)))
     }
 
-    /// The key and the record of a gate as they would be after an override, to store them before it
-    /// takes effect. `None` if there is no such gate; isolating creates one.
+    /// The key and record a gate would have after an override, so that they can be persisted before
+    /// the override takes effect. `None` if the gate does not exist and the override does not
+    /// create it; isolating does.
     ///
-    /// The key differs from `key` if hosts share a gate.
+    /// The returned key differs from `key` if hosts share a gate.
     pub fn record_after(&self, key: &str, change: GateOverride) -> Option<(String, GateRecord)> {
         let now = self.inner.clock.now();
         if let Some((mut shard, location)) = self.known_gate(key) {
@@ -278,7 +278,8 @@ impl Limiter {
         Some((key, record))
     }
 
-    /// Restores a gate from its record. `false` if there is one of that key already, or no room.
+    /// Restores a gate from its record. Returns `false` if the gate exists already or there is no
+    /// room for it.
     pub fn restore(&self, key: &str, record: &GateRecord) -> bool {
         let eviction_interval = self.eviction_interval();
         let now = self.inner.clock.now();
@@ -289,17 +290,16 @@ impl Limiter {
         is_new
     }
 
-    /// Looks at some hundred gates for those unused for `idle_after`, and forgets
-    /// them: less than a millisecond. `true` when all have been looked at once since the last
-    /// `true`.
+    /// Checks a few hundred gates and evicts those unused for `idle_after`. Takes less than a
+    /// millisecond. Returns `true` once every gate has been checked since the last `true`.
     ///
-    /// The limiter does this by itself, a part of all gates every second or so. Call it to have
-    /// memory back sooner.
+    /// The limiter does this in the background, for a part of the gates about every second. Call it
+    /// to release memory sooner.
     pub fn evict_idle(&self) -> bool {
         self.evict_slice().finished
     }
 
-    /// How many gates there are.
+    /// The number of gates.
     pub fn gates(&self) -> usize {
         self.inner.registry.len()
     }

@@ -10,25 +10,25 @@ use crate::call::Attempt;
 use crate::limiter::Limiter;
 use crate::registry::GateLocation;
 
-/// The right to make one attempt, of one gate or of several.
+/// The right to make one attempt, issued by one gate or several.
 ///
-/// Report the outcome with [`settle`](Self::settle): that is how gates learn. A permit that is
-/// dropped counts as abandoned and is no longer in flight, also when the caller panics or its task is
+/// Report the outcome with [`settle`](Self::settle); this is how gates learn. A dropped permit
+/// counts as abandoned and is no longer in flight, also when the caller panics or its task is
 /// cancelled.
 ///
-/// It borrows its limiter, so that acquiring costs no reference count. To store it or to move it
-/// into a task, use [`into_owned`](Self::into_owned).
-#[must_use = "a permit that is dropped counts as abandoned, and its token as used"]
+/// It borrows its limiter, so acquiring one does not touch a reference count. To store it or move
+/// it into a task, use [`into_owned`](Self::into_owned).
+#[must_use = "a dropped permit counts as abandoned, and its token as used"]
 pub struct Permit<'a> {
     limiter: LimiterRef<'a>,
     location: GateLocation,
     /// `None` only while it is being returned.
     permit: Option<gate::Permit>,
-    /// Permits of further gates that the same ask was for.
+    /// Permits of the ask's other gates.
     others: Others,
 }
 
-/// Boxed, because hardly any permit has others and every permit is moved about.
+/// Boxed, because few permits have others, and every permit is moved several times.
 type Others = Option<Box<Vec<(GateLocation, gate::Permit)>>>;
 
 /// The limiter of a permit.
@@ -59,7 +59,7 @@ impl<'a> Permit<'a> {
         }
     }
 
-    /// Adds the permit of a further gate.
+    /// Adds the permit of another gate.
     pub(crate) fn join(&mut self, mut other: Self) {
         let others = self.others.get_or_insert_default();
         if let Some(permit) = other.permit.take() {
@@ -68,7 +68,8 @@ impl<'a> Permit<'a> {
         others.extend(other.others.take().into_iter().flat_map(|others| *others));
     }
 
-    /// Reports the outcome of the attempt, classified by its status and hint. Returns the verdict; `None` for a 1xx, which changes nothing.
+    /// Reports the outcome, classified by its status and hint. Returns the verdict, or `None` for a
+    /// 1xx, which changes nothing.
     #[inline(always)]
     pub fn settle(self, outcome: &Outcome) -> Option<Verdict> {
         let verdict = outcome.judge().verdict;
@@ -76,21 +77,22 @@ impl<'a> Permit<'a> {
         verdict
     }
 
-    /// Reports the outcome of the attempt with a verdict of the caller, such as one from the body.
+    /// Reports the outcome with the caller's verdict, for example one from the body.
     #[inline(always)]
     pub fn settle_as(mut self, outcome: &Outcome, verdict: Option<Verdict>) {
         self.return_with(|limiter, location, permit| {
             limiter.settle(location, permit, outcome, verdict)
         });
-        // Empty now: checking that again in `drop` would cost a part of the settle.
+        // Already empty: checking that again in `drop` is a measurable part of the cost of
+        // settling.
         if let LimiterRef::Borrowed(_) = self.limiter {
             std::mem::forget(self);
         }
     }
 
-    /// Reports the outcome at the head of a response whose body is still to come. The gate learns
-    /// from it now, and the attempt counts against `max_in_flight` until the returned guard is
-    /// dropped: store it with the body.
+    /// Reports the outcome at the head of a response whose body has not been read yet. The gate
+    /// learns from it now, and the attempt counts against `max_in_flight` until the returned guard
+    /// is dropped. Store the guard with the body.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -118,13 +120,13 @@ impl<'a> Permit<'a> {
         first
     }
 
-    /// Returns it unused: nothing was sent, so other asks can use the tokens.
+    /// Returns the permit unused: nothing was sent, so its tokens go to other asks.
     pub fn give_back(mut self) {
         self.return_with(Limiter::give_back);
     }
 
-    /// Calls `settle` for every permit in it. If that panics, because it calls a listener, the rest
-    /// is settled when `self` is dropped.
+    /// Calls `settle` for every gate's permit. If it panics (it calls a listener), the rest is
+    /// settled when `self` is dropped.
     #[inline(always)]
     fn return_with(&mut self, settle: impl Fn(&Limiter, GateLocation, gate::Permit)) {
         if let Some(permit) = self.permit.take() {
@@ -143,7 +145,8 @@ impl<'a> Permit<'a> {
         self.others = None;
     }
 
-    /// The others as a permit of their own, which is dropped even if settling this one panics.
+    /// The other gates' permits as a separate permit, which is dropped even if settling this one
+    /// panics.
     #[inline(always)]
     fn split_off_others(&mut self) -> Option<Self> {
         let mut others = self.others.take()?;
@@ -156,7 +159,7 @@ impl<'a> Permit<'a> {
         })
     }
 
-    /// The same permit without the borrow.
+    /// Converts it into a permit that owns its limiter.
     pub fn into_owned(mut self) -> Permit<'static> {
         Permit {
             limiter: LimiterRef::Owned(self.limiter.get().clone()),
@@ -166,23 +169,23 @@ impl<'a> Permit<'a> {
         }
     }
 
-    /// The location of the gate of its ask's first key.
+    /// The location of the gate of the ask's first key.
     pub(crate) fn location(&self) -> GateLocation {
         self.location
     }
 
-    /// The attempt that is made under it, its number counted from 1: for callers that drive an item
+    /// Starts the attempt, with its number counted from 1. For callers that drive an item
     /// themselves instead of using [`Limiter::call`].
     pub fn attempt(&self, number: u32) -> Attempt {
         Attempt::start(number, self.limiter.get().clock())
     }
 
-    /// Counts its attempt in the retry budget of its gate: a first attempt adds to it, a retry takes
-    /// from it. The error says when a retry is possible; `None`: never.
+    /// Counts the attempt in its gate's retry budget: a first attempt adds to it, a retry takes
+    /// from it. The error says when a retry is possible, or `None` if never.
     ///
     /// # Errors
     ///
-    /// If the budget is used up. Then nothing was counted, and the permit should be given back.
+    /// If the budget is used up. Nothing was counted, and the permit should be given back.
     pub fn count_attempt(&self, is_retry: bool) -> Result<(), Option<Timestamp>> {
         let limiter = self.limiter.get();
         let now = limiter.clock().now();
@@ -193,26 +196,26 @@ impl<'a> Permit<'a> {
         Ok(())
     }
 
-    /// When it was given out, on the limiter's clock.
+    /// When the permit was issued, on the limiter's clock.
     pub fn admitted_at(&self) -> Timestamp {
         let permit = self.permit.as_ref();
         permit.map_or(Timestamp::ZERO, gate::Permit::admitted_at)
     }
 
-    /// Is this attempt one of the few that find out whether the upstream works again?
+    /// Whether the attempt probes if the upstream has recovered.
     pub fn is_probe(&self) -> bool {
         self.permit.as_ref().is_some_and(gate::Permit::is_probe)
     }
 }
 
-/// An attempt whose response's body is still to come: it counts against `max_in_flight` until this
-/// is dropped. Made by [`Permit::settle_head`].
-#[must_use = "dropped, it says that the body has ended"]
+/// An attempt whose response body has not ended: it counts against `max_in_flight` until this is
+/// dropped. Created by [`Permit::settle_head`].
+#[must_use = "dropping it ends the attempt, even if its body is still being read"]
 pub struct InFlight {
     limiter: Limiter,
     location: GateLocation,
     body: Option<ResponseBody>,
-    /// Those of further gates that the same ask was for.
+    /// The same for the ask's other gates.
     others: Vec<Self>,
 }
 

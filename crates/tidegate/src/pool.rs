@@ -1,15 +1,14 @@
-//! Live pools: endpoints that can do the same work, each behind a gate of its own.
+//! Live pools: interchangeable endpoints, each behind its own gate.
 //!
-//! [`policy::pool`] decides which endpoint is next, and its gate when it may send. A permit of a
-//! pool holds both, and settling it updates both: the gate learns the pace and the endpoint's
-//! ladder the errors, each from every response once.
+//! [`policy::pool`] chooses the next endpoint; the endpoint's gate decides when it may send. A pool
+//! permit holds both, and settling it updates both: the gate learns the pace, and the endpoint's
+//! ladder counts errors. Each response is counted once.
 //!
-//! An ask that finds no endpoint ready waits for the earliest: in the lines of all gates that only
-//! lack a token, for the end of the first pause, and for any change by a person or a response,
-//! whichever comes first.
+//! If no endpoint is ready, an ask waits for whichever comes first: a permit from any gate that
+//! only lacks tokens, the end of the earliest pause, or any change by a person or a response.
 //!
-//! A pool is updated in place: settings, order and data of its endpoints may change while requests
-//! are under way. Their results are still counted, and gates and ladders keep what they know.
+//! A pool is updated in place: settings, order and endpoint data can change while requests are in
+//! flight. Their results are still counted, and gates and ladders keep their state.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -37,8 +36,8 @@ mod wait;
 pub use permit::PoolPermit;
 pub use refusal::{PoolRefusal, RefusalReason};
 
-/// Endpoints that can do the same work. `E` is the user's own data for each: an address, a client, a
-/// credential.
+/// Interchangeable endpoints. `E` is caller data for each endpoint, such as an address, a client or
+/// a credential.
 ///
 /// ```
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -52,7 +51,7 @@ pub use refusal::{PoolRefusal, RefusalReason};
 ///
 /// let permit = pool.acquire(Ask::new("")).await?;
 /// let url = permit.endpoint().data();
-/// // … send there, then:
+/// // … send the request there, then:
 /// permit.settle(&Outcome::status(200, Duration::from_millis(300)));
 /// # Ok(())
 /// # }
@@ -61,7 +60,7 @@ pub struct Pool<E> {
     name: Box<str>,
     limiter: Limiter,
     state: Mutex<PoolState<E>>,
-    /// Asks that wait for a change in which endpoints can be used.
+    /// Asks that wait for a change in which endpoints are usable.
     waiters: Waiters,
 }
 
@@ -69,7 +68,7 @@ struct PoolState<E> {
     pool: pool::Pool,
     protection: LadderSettings,
     endpoints: BTreeMap<EndpointId, Arc<Endpoint<E>>>,
-    /// Incremented whenever it changes which endpoints can be used.
+    /// Incremented whenever the set of usable endpoints may have changed.
     changes: u64,
 }
 
@@ -82,7 +81,7 @@ pub struct Endpoint<E> {
 }
 
 impl<E> Endpoint<E> {
-    /// What it is called in its pool.
+    /// The endpoint's name within its pool.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -92,12 +91,12 @@ impl<E> Endpoint<E> {
         Arc::clone(&self.name)
     }
 
-    /// The key of its gate: `pool/endpoint`.
+    /// The key of the endpoint's gate: `pool/endpoint`.
     pub fn key(&self) -> &Arc<str> {
         &self.key
     }
 
-    /// The user's data for it.
+    /// Caller data.
     pub fn data(&self) -> &E {
         &self.data
     }
@@ -111,30 +110,30 @@ impl<E> fmt::Debug for Endpoint<E> {
     }
 }
 
-/// What can be seen of an endpoint.
+/// A snapshot of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointView {
-    /// What it is called.
+    /// The endpoint's name.
     pub name: String,
-    /// Why it is disabled; `None` if it is not.
+    /// Why it is disabled; `None` if it is enabled.
     pub disabled: Option<Disabled>,
-    /// The end of its pause, while that lasts.
+    /// When its pause ends; `None` if it is not paused.
     pub paused_until: Option<Timestamp>,
-    /// Errors in a row.
+    /// Consecutive errors.
     pub consecutive_errors: u32,
-    /// The last error, for people.
+    /// The last error message, for display.
     pub last_error: Option<String>,
-    /// Requests under way, until the end of the response's body.
+    /// Requests in flight, counted until the end of the response body.
     pub in_flight: u32,
 }
 
 impl<E> Pool<E> {
-    /// A pool without endpoints, with default protection and balance.
+    /// Creates an empty pool with default protection and balance.
     pub fn new(name: &str, limiter: &Limiter) -> Self {
         Self::with(name, limiter, Balance::default(), LadderSettings::default())
     }
 
-    /// A pool without endpoints.
+    /// Creates an empty pool.
     pub fn with(
         name: &str,
         limiter: &Limiter,
@@ -154,23 +153,23 @@ impl<E> Pool<E> {
         }
     }
 
-    /// What it is called.
+    /// The pool's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The limiter that its endpoints' gates are in.
+    /// The limiter that owns the endpoints' gates.
     pub fn limiter(&self) -> &Limiter {
         &self.limiter
     }
 
-    /// Adds an endpoint at the end of the list. Its gate has the settings of `host`. `false` if the
-    /// name is taken or the pool is full.
+    /// Appends an endpoint. Its gate uses the settings of `host`. Returns `false` if the name is
+    /// taken or the pool is full.
     pub fn add(&self, name: &str, host: &str, data: E) -> bool {
         self.restore(name, host, data, LadderRecord::default())
     }
 
-    /// Adds an endpoint with what is known of it, such as before a restart.
+    /// Adds an endpoint with the state in `record`, for example from before a restart.
     pub fn restore(&self, name: &str, host: &str, data: E, record: LadderRecord) -> bool {
         let key = endpoint_key(&self.name, name);
         let now = self.limiter.clock().now();
@@ -186,15 +185,15 @@ impl<E> Pool<E> {
         };
         state.endpoints.insert(id, Arc::new(endpoint));
         drop(state);
-        // After the name was taken, and without the lock: it may wake asks that wait at the gate.
+        // After the name was taken, and without the lock: it may wake asks waiting at the gate.
         self.limiter.alias_host(&key, host);
         self.notify_change(lock(&self.state));
         true
     }
 
-    /// Changes an endpoint's data, and the host whose settings its gate has. The gate and the ladder
-    /// keep their state; attempts in flight end with the data they began with. `false`
-    /// if there is no endpoint of that name.
+    /// Replaces an endpoint's data and the host whose settings its gate uses. The gate and the
+    /// ladder keep their state; attempts in flight finish with the old data. Returns `false` if no
+    /// endpoint has that name.
     pub fn replace(&self, name: &str, host: &str, data: E) -> bool {
         let key = endpoint_key(&self.name, name);
         let mut state = lock(&self.state);
@@ -214,7 +213,7 @@ impl<E> Pool<E> {
         true
     }
 
-    /// Changes how it chooses and how its endpoints are protected, from the next response on.
+    /// Changes balance and protection, starting with the next response.
     pub fn update(&self, balance: Balance, protection: LadderSettings) {
         let mut state = lock(&self.state);
         state.pool.set_balance(balance);
@@ -222,15 +221,16 @@ impl<E> Pool<E> {
         self.notify_change(state);
     }
 
-    /// Puts the endpoints of these names first, in this order; the others follow as they were.
+    /// Moves the endpoints with these names to the front, in this order; the others keep their
+    /// order.
     pub fn reorder(&self, names: &[&str]) {
         let mut state = lock(&self.state);
         state.pool.reorder(names);
         self.notify_change(state);
     }
 
-    /// Removes an endpoint; what is under way through it ends without effect. `false` if there is
-    /// none of that name.
+    /// Removes an endpoint. Results of its attempts in flight are ignored. Returns `false` if no
+    /// endpoint has that name.
     pub fn remove(&self, name: &str) -> bool {
         let is_removed = self.change_endpoint(name, |state, id| {
             state.endpoints.remove(&id);
@@ -243,8 +243,8 @@ impl<E> Pool<E> {
         is_removed
     }
 
-    /// A person enables an endpoint: all its error state is cleared, and if its gate is Isolated,
-    /// as a used-up quota leaves it, that ends too. `false` if there is none of that name.
+    /// Enables an endpoint on behalf of a person: clears its error state and ends an isolation of
+    /// its gate, such as a used-up quota causes. Returns `false` if no endpoint has that name.
     pub fn enable(&self, name: &str) -> bool {
         let mut was_out = false;
         let is_known = self.change_endpoint(name, |state, id| {
@@ -266,7 +266,7 @@ impl<E> Pool<E> {
         is_known
     }
 
-    /// A person disables an endpoint, until a person enables it. `false` if there is none of that
+    /// Disables an endpoint until a person enables it. Returns `false` if no endpoint has that
     /// name.
     pub fn disable(&self, name: &str) -> bool {
         let is_known = self.change_endpoint(name, |state, id| state.pool.disable(id));
@@ -282,24 +282,24 @@ impl<E> Pool<E> {
         is_known
     }
 
-    /// How endpoints are protected.
+    /// The protection settings of the endpoints.
     pub fn protection(&self) -> LadderSettings {
         lock(&self.state).protection.clone()
     }
 
-    /// Changes how endpoints are protected, from the next response on.
+    /// Changes the protection settings, starting with the next response.
     pub fn set_protection(&self, protection: LadderSettings) {
         let mut state = lock(&self.state);
         state.protection = protection;
         self.notify_change(state);
     }
 
-    /// How it chooses.
+    /// How the pool chooses an endpoint.
     pub fn balance(&self) -> Balance {
         lock(&self.state).pool.balance()
     }
 
-    /// What can be seen of its endpoints, in the order of the list.
+    /// Snapshots of all endpoints, in list order.
     pub fn view(&self) -> Vec<EndpointView> {
         let now = self.limiter.clock().now();
         let state = lock(&self.state);
@@ -314,7 +314,7 @@ impl<E> Pool<E> {
         views
     }
 
-    /// Its endpoints, in the order of the list.
+    /// All endpoints, in list order.
     pub fn endpoints(&self) -> Vec<Arc<Endpoint<E>>> {
         let state = lock(&self.state);
         let ids = state.pool.endpoints().iter().map(pool::Endpoint::id);
@@ -322,14 +322,14 @@ impl<E> Pool<E> {
             .collect()
     }
 
-    /// The endpoint of this name.
+    /// The endpoint with this name.
     pub fn endpoint(&self, name: &str) -> Option<Arc<Endpoint<E>>> {
         let state = lock(&self.state);
         let id = state.pool.find(name)?.id();
         state.endpoints.get(&id).cloned()
     }
 
-    /// What must survive a restart, of each endpoint by name.
+    /// Each endpoint's name and the record to persist for it.
     pub fn records(&self) -> Vec<(String, LadderRecord)> {
         let now = self.limiter.clock().now();
         let state = lock(&self.state);
@@ -339,13 +339,13 @@ impl<E> Pool<E> {
         endpoints.map(record).collect()
     }
 
-    /// A permit of whichever endpoint is chosen and may send first. The key of the ask is not
-    /// looked at; the gates of the endpoints are asked.
+    /// Waits for a permit from the first endpoint that is chosen and may send. The key of the ask
+    /// is ignored; the endpoints' gates are asked instead.
     pub async fn acquire(&self, ask: Ask<'_>) -> Result<PoolPermit<'_, E>, PoolRefusal> {
         self.acquire_noting(ask, None, &mut None).await
     }
 
-    /// A request to any of the endpoints, with retries: see [`Call`].
+    /// Sends a request to any of the endpoints, with retries; see [`Call`].
     ///
     /// ```
     /// # async fn example(pool: &tidegate::Pool<String>) {
@@ -389,7 +389,7 @@ impl<E> Pool<E> {
         has_acted
     }
 
-    /// Brings a lease back with what came of it.
+    /// Returns a lease with the outcome of its attempt.
     fn settle(
         &self,
         endpoint: &Endpoint<E>,
@@ -402,7 +402,7 @@ impl<E> Pool<E> {
         let ended = match outcome.response {
             UpstreamResponse::Status(status) => {
                 let ended = EndpointResult::response(status, verdict, text, &outcome.hint);
-                // Only there does it matter whether the gate looks for its limit.
+                // Only a throttled response depends on whether the gate is probing for its limit.
                 match verdict {
                     Some(Verdict::Throttled) => ended.with_strategy(self.strategy(&endpoint.key)),
                     _ => ended,
@@ -467,7 +467,7 @@ impl<E> Pool<E> {
         self.limiter.emit(now, &event);
     }
 
-    /// Unlocks, and makes all asks that wait look again.
+    /// Unlocks the state and wakes all waiting asks so that they choose again.
     fn notify_change(&self, mut state: MutexGuard<'_, PoolState<E>>) {
         state.changes += 1;
         drop(state);
@@ -476,7 +476,8 @@ impl<E> Pool<E> {
 }
 
 impl<E> PoolState<E> {
-    /// Has it been paused or disabled, and neither succeeded nor been enabled since?
+    /// Whether the endpoint was paused or disabled and has neither succeeded nor been enabled
+    /// since.
     fn is_out(&self, id: EndpointId) -> bool {
         let endpoint = self.pool.get(id);
         endpoint.is_some_and(|endpoint| {
@@ -485,7 +486,7 @@ impl<E> PoolState<E> {
         })
     }
 
-    /// Does one request at a time go through it until one succeeds?
+    /// Whether the endpoint is limited to one request at a time until one succeeds.
     fn is_recovering(&self, id: EndpointId, now: Timestamp) -> bool {
         let endpoint = self.pool.get(id);
         endpoint.is_some_and(|endpoint| endpoint.ladder().is_recovering(now))

@@ -1,12 +1,13 @@
-//! Gates by key, in shards that lock apart.
+//! Gates by key, in shards with a lock each.
 //!
-//! A lookup is one hash, one lock and one search of a table of words; it allocates nothing. Permits
-//! and seats name their gate by [`GateLocation`] and hash no more. A gate with anything in flight or in
-//! line is never removed, so a location stays valid for as long as it is used.
+//! A lookup costs one hash, one lock and one search of an array of `u64`s; it does not allocate.
+//! Permits and seats refer to their gate by [`GateLocation`], so returning them does not hash. A
+//! gate with attempts in flight or asks in line is never removed, so a location stays valid while
+//! it is in use.
 //!
-//! Unused gates are evicted by looking at a few slots at a time: when a key comes that
-//! makes the registry grow, and from time to time otherwise. At `max_gates` the least recently used
-//! of those is evicted; with [`SAMPLE`] gates or fewer that is the least recently used of all.
+//! Eviction checks a few slots at a time: on each insertion that grows the registry, and
+//! periodically. At `max_gates` the least recently used gate of a sample is evicted. With
+//! [`SAMPLE`] gates or fewer, that is the least recently used of all.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -33,7 +34,7 @@ pub(crate) use slab::SlotIndex;
 
 use hash::KeyHash;
 
-/// Where a gate is in the registry.
+/// The location of a gate in the registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GateLocation {
     pub(crate) shard: u32,
@@ -53,11 +54,11 @@ pub(crate) struct Registry {
     hasher: KeyHash,
     gates: AtomicUsize,
     max_gates: AtomicUsize,
-    /// The shard whose turn it is to be searched for idle gates.
-    turn: AtomicUsize,
+    /// The next shard to search for idle gates.
+    eviction_shard: AtomicUsize,
 }
 
-/// A shard on cache lines of its own, in pairs, for CPUs fetch them so.
+/// A shard aligned to two cache lines, because CPUs prefetch cache lines in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Padded(Mutex<Shard>);
@@ -71,11 +72,11 @@ impl Registry {
             hasher: KeyHash::random(),
             gates: AtomicUsize::new(0),
             max_gates: AtomicUsize::new(settings.max_gates()),
-            turn: AtomicUsize::new(0),
+            eviction_shard: AtomicUsize::new(0),
         }
     }
 
-    /// How many gates there are.
+    /// The number of gates.
     pub(crate) fn len(&self) -> usize {
         self.gates.load(Ordering::Relaxed)
     }
@@ -89,8 +90,8 @@ impl Registry {
         lock(&self.shards[shard as usize].0)
     }
 
-    /// The gate of `key`, if there is one.
-    // Always, because a guard that is passed on through memory is waited for when it is read back.
+    /// The gate of `key`, if it exists.
+    // Always inlined: returning the guard through memory costs a store-to-load stall.
     #[inline(always)]
     pub(crate) fn find(&self, key: &str) -> Option<(MutexGuard<'_, Shard>, GateLocation)> {
         let hash = self.hasher.hash(key);
@@ -100,7 +101,7 @@ impl Registry {
         Some((shard, GateLocation::new(number, slot)))
     }
 
-    /// The gate of `key`; if there is none it is created.
+    /// The gate of `key`, created if it does not exist.
     pub(crate) fn find_or_insert(
         &self,
         key: &str,
@@ -112,7 +113,8 @@ impl Registry {
         }
     }
 
-    /// Restores a gate from its record. `false` if there is one already, or no room.
+    /// Restores a gate from its record. Returns `false` if the gate exists already or there is no
+    /// room for it.
     pub(crate) fn restore(&self, key: &str, record: &GateRecord, now: Timestamp) -> bool {
         self.find(key).is_none() && self.insert(key, Some(record), now).is_ok()
     }
@@ -133,7 +135,7 @@ impl Registry {
             return Err(refused());
         }
         let mut shard = self.lock(number);
-        // Another thread may have been faster.
+        // Another thread may have inserted it first.
         let known = shard.find(hash, key);
         let slot = known.or_else(|| {
             let swept = shard.evict_idle(&self.hasher, SWEEP, now);
@@ -147,17 +149,17 @@ impl Registry {
         Ok((shard, GateLocation::new(number, slot)))
     }
 
-    /// Counts an ask that was refused because there was no room for its gate. Any shard will do:
-    /// only their sum is shown.
+    /// Counts an ask refused for lack of room for its gate. Any shard will do, because only the sum
+    /// over shards is reported.
     pub(crate) fn count_no_room(&self) {
         let counts = &mut self.lock(0).counts;
         counts.requests += 1;
         counts.denied += 1;
     }
 
-    /// Evicts the least recently used gate that may be evicted. `false` if none may.
+    /// Evicts the least recently used evictable gate. Returns `false` if no gate is evictable.
     fn make_room(&self, first: u32, now: Timestamp) -> bool {
-        // Another thread may use it before it is locked again; then look for another gate.
+        // Another thread may use the gate before it is locked again; then pick another one.
         while let Some(location) = self.least_recently_used(first, now) {
             if self
                 .lock(location.shard)
@@ -190,25 +192,26 @@ impl Registry {
         best.map(|(_, location)| location)
     }
 
-    /// Looks at some slots, at most [`SLICE`], for idle gates. `true` when all shards have had
-    /// their turn.
+    /// Searches at most [`SLICE`] slots for idle gates. `Slice` says whether all shards have been
+    /// searched.
     pub(crate) fn evict_slice(&self, now: Timestamp) -> Slice {
-        let turn = self.turn.load(Ordering::Relaxed) % self.shards.len();
-        let mut shard = lock(&self.shards[turn].0);
+        let eviction_shard = self.eviction_shard.load(Ordering::Relaxed) % self.shards.len();
+        let mut shard = lock(&self.shards[eviction_shard].0);
         let swept = shard.evict_idle(&self.hasher, SLICE, now);
         drop(shard);
         self.gates.fetch_sub(swept.evicted, Ordering::Relaxed);
         if swept.finished {
-            self.turn.store(turn + 1, Ordering::Relaxed);
+            self.eviction_shard
+                .store(eviction_shard + 1, Ordering::Relaxed);
         }
         Slice {
             evicted: swept.evicted,
             shard_finished: swept.finished,
-            finished: swept.finished && turn + 1 == self.shards.len(),
+            finished: swept.finished && eviction_shard + 1 == self.shards.len(),
         }
     }
 
-    /// Puts all gates under new settings, shard by shard.
+    /// Applies new settings to all gates, shard by shard.
     pub(crate) fn adopt(
         &self,
         hosts: &Arc<Hosts<HostSettings>>,
@@ -225,8 +228,8 @@ impl Registry {
         }
     }
 
-    /// Puts the gate of `key` under its new settings. Those of all other keys are as before, in
-    /// their old places.
+    /// Applies new settings to the gate of `key`. The settings of all other keys keep their
+    /// indexes.
     pub(crate) fn adopt_key(
         &self,
         hosts: &Arc<Hosts<HostSettings>>,
@@ -255,12 +258,12 @@ impl Registry {
         reason = "only the bits of a small mask are kept"
     )]
     fn shard_of(&self, hash: u64) -> u32 {
-        // The lower half: the table uses the upper.
+        // The lower half; the table uses the upper one.
         hash as u32 & (self.shards.len() as u32 - 1)
     }
 }
 
-/// What a slice of eviction has done.
+/// The result of one eviction slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slice {
     pub(crate) evicted: usize,
@@ -268,14 +271,14 @@ pub(crate) struct Slice {
     pub(crate) finished: bool,
 }
 
-/// How many slots a new key looks at: twice as many as it takes, so that keys which come once and
-/// never again do not pile up.
+/// Slots checked per inserted key. More than the one it takes, so that keys used only once do not
+/// accumulate.
 const SWEEP: usize = 2;
 
-/// How many gates are compared when one has to be evicted.
+/// Gates compared when one has to be evicted.
 const SAMPLE: usize = 256;
 
-/// How many slots one slice looks at: about a tenth of a millisecond when all are evicted.
+/// Slots checked per slice: about 0.1 ms if all of them are evicted.
 const SLICE: usize = 512;
 
 #[cfg(test)]
@@ -297,7 +300,7 @@ mod tests {
         Registry::new(&Arc::new(Hosts::new(HostSettings::from(gate))))
     }
 
-    /// Long enough that a few hundred of them are worth packing.
+    /// A key long enough that a few hundred of them are worth compacting.
     fn key(number: u16) -> String {
         format!("{number}-{}", "x".repeat(usize::from(number % 97)))
     }
@@ -311,7 +314,8 @@ mod tests {
         location
     }
 
-    /// Twice round, for new keys move the hand on: the first time may begin in the middle.
+    /// Runs two full passes, because insertions move the cursor and the first pass may start in the
+    /// middle.
     fn evict_all(registry: &Registry, now: Timestamp) {
         for _ in 0..2 {
             while !registry.evict_slice(now).finished {}
@@ -326,7 +330,7 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Step {
         Touch(u16),
-        /// So many new keys in a row.
+        /// Inserts this many new keys.
         Flood(u16),
         Advance(u64),
         EvictAll,
@@ -345,7 +349,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(48))]
 
         #[test]
-        fn keys_are_found_until_they_are_idle_and_never_mixed_up(
+        fn finds_each_key_until_it_is_idle(
             steps in prop::collection::vec(step(), 0..60),
         ) {
             let registry = registry(&[("idle_after", "10s"), ("shards", "2")]);
@@ -379,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_goes_with_the_keys() {
+    fn evicting_keys_releases_memory() {
         let registry = registry(&[("idle_after", "10s"), ("shards", "1")]);
         for number in 0..20_000 {
             touch(&registry, &key(number), Timestamp::ZERO);
@@ -397,14 +401,14 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_come_once_do_not_pile_up() {
+    fn keys_used_once_do_not_accumulate() {
         let registry = registry(&[("idle_after", "10s"), ("shards", "1")]);
         let mut now = Timestamp::ZERO;
         for number in 0..10_000 {
             now = now + Duration::from_millis(100);
             touch(&registry, &format!("{number}"), now);
         }
-        // A hundred are not idle yet, and each new one looks at two.
+        // A hundred keys are not idle yet, and each insertion checks two slots.
         assert!(registry.len() <= 250, "{}", registry.len());
     }
 }

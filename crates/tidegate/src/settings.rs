@@ -1,19 +1,19 @@
-//! What gates work with, by host.
+//! Gate settings by host.
 
 use std::sync::Arc;
 
 use policy::classify::Rule;
 use policy::gate::GateSettings;
 
-/// What the gates of a host, or of all hosts below one, work with.
+/// Settings of a host's gates, or of those of all its subdomains.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HostSettings {
-    /// The gates' own settings.
+    /// The settings of each gate.
     pub gate: GateSettings,
-    /// All hosts of the pattern have one gate together, and the pattern is its key.
+    /// All hosts of the pattern share one gate, with the pattern as its key.
     pub share: bool,
-    /// Rules for the responses of its hosts. For code that judges with the whole
-    /// answer at hand; [`Permit::settle`](crate::Permit::settle) knows only its outcome.
+    /// Classification rules for responses from these hosts. Only used by code that classifies whole
+    /// responses; [`Permit::settle`](crate::Permit::settle) sees only the outcome.
     pub rules: Arc<[Rule]>,
 }
 

@@ -1,10 +1,10 @@
-//! The locks and shared numbers of this crate, in one place, so that a model checker can put its
-//! own in their stead: `scripts/check-model`.
+//! The mutexes and atomics of this crate, in one place so that `scripts/check-model` can replace
+//! them with those of a model checker.
 //!
-//! The standard library's mutex: as fast as any when it is not contended, and it needs no
-//! dependency. Poison is ignored. It exists to warn of state that a panic left half changed, and
-//! nothing that can panic runs under these locks: policies do not, and wakers and listeners are
-//! called after unlocking.
+//! The mutex is the standard library's: uncontended it is as fast as any, and it adds no
+//! dependency. Poisoning is ignored. It would warn of state left inconsistent by a panic, but
+//! nothing that can panic runs under these locks: policies do not panic, and wakers and listeners
+//! are called after unlocking.
 
 #[cfg(not(shuttle))]
 pub(crate) use std::sync::{Mutex, MutexGuard, atomic::AtomicUsize};
@@ -14,7 +14,7 @@ pub(crate) use shuttle::sync::{Mutex, MutexGuard, atomic::AtomicUsize};
 
 use std::sync::PoisonError;
 
-/// Locks `mutex`, whatever became of its last owner.
+/// Locks `mutex`, ignoring poisoning.
 #[inline]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

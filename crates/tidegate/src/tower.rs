@@ -1,4 +1,4 @@
-//! Middleware for every client that is a tower service: hyper-util's as it is, reqwest's through a
+//! Middleware for clients that are tower services: hyper-util's directly, reqwest's through a
 //! function.
 //!
 //! ```
@@ -11,7 +11,7 @@
 //! let client = LimitLayer::new(Limiter::new()).layer(client);
 //! ```
 //!
-//! reqwest's client takes requests of its own kind, and turns those of the `http` crate into them:
+//! reqwest's client has its own request type, and converts requests of the `http` crate into it:
 //!
 //! ```
 //! use http::{Request, Response};
@@ -30,20 +30,19 @@
 //!
 //! | layer | what it does |
 //! |---|---|
-//! | [`LimitLayer`] | one permit for every request; the caller sees every answer |
-//! | [`RetryLayer`] | one permit for every attempt, and as many attempts as the request may have |
+//! | [`LimitLayer`] | one permit per request; the caller sees every response |
+//! | [`RetryLayer`] | one permit per attempt, with retries |
 //!
-//! A client gets one of the two: the second asks for permits itself, and over the first every
-//! attempt would need two.
+//! Use one of the two: the second acquires permits itself, so with both every attempt would need
+//! two.
 //!
-//! Each middleware is a layer, a service and a future, and decides nothing: it asks the limiter,
-//! calls the service below it and says what came of that. Bodies pass through untouched, so an
-//! attempt is settled when the answer's head is there, and what goes wrong while the body is read
-//! is not noticed.
+//! Each middleware is a layer, a service and a future. It makes no decisions: it asks the limiter,
+//! calls the service below and reports the outcome. Bodies pass through untouched. An attempt is
+//! settled when the response's head arrives, so a failure while the body is read is not reported.
 //!
-//! **Order.** A limit on time belongs outside if it is for the whole, waiting included, and inside
-//! if it is for one attempt: then what took too long is an outcome that the gate learns from. From
-//! outside it only drops the future, and a permit that is dropped says nothing about the server.
+//! **Order.** A timeout for the whole request, including waits, goes outside of the layer; a
+//! timeout for one attempt goes inside, where the gate learns from it. A timeout outside only drops
+//! the future, and a dropped permit says nothing about the server.
 
 mod exchange;
 mod key;
@@ -54,5 +53,5 @@ pub use key::{RequestKey, UriHost};
 pub use limit::{Decided, Limit, LimitError, LimitFuture, LimitLayer};
 pub use retry::{Retry, RetryError, RetryFuture, RetryLayer};
 
-/// What middleware and services of tower agree on as an error of any type.
+/// The boxed error type that tower's middleware and services share.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;

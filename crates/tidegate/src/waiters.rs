@@ -1,11 +1,11 @@
-//! Wakers that wait for a change of something shared: an endpoint of a pool, a credential.
+//! Wakers of futures that wait for shared state to change: a pool's endpoints or a credential.
 //!
-//! Each future that waits has a [`Waiter`]. When it is polled again it replaces its waker, and when
-//! it is dropped it removes it, so there are never more wakers than futures that wait.
+//! Each waiting future has a [`Waiter`]. Polling it again replaces its waker and dropping it
+//! removes its waker, so there are never more wakers than waiting futures.
 //!
-//! The lock is not that of the shared value, so that a waiter can be dropped at any time. No change
-//! is missed if both sides keep their order: a waiter sets its waker before it looks at the value;
-//! a change is made before it wakes.
+//! The lock is separate from that of the shared state, so that a waiter can be dropped at any time.
+//! No change is missed if both sides keep this order: a waiter sets its waker before it reads the
+//! state, and a writer changes the state before it wakes.
 
 use std::collections::BTreeMap;
 use std::task::Waker;
@@ -18,7 +18,7 @@ pub(crate) struct Waiters(Mutex<Wakers>);
 
 #[derive(Default)]
 struct Wakers {
-    /// The number of the last waiter. Never used twice: 2^64 are not reached.
+    /// The number of the last waiter. Never reused: 2^64 is out of reach.
     next: u64,
     by_number: BTreeMap<u64, Waker>,
 }
@@ -32,7 +32,7 @@ impl Waiters {
         }
     }
 
-    /// Wakes all futures. Those that still have to wait register again.
+    /// Wakes all futures. Those that have to wait longer set their waker again.
     pub(crate) fn wake_all(&self) {
         let woken = std::mem::take(&mut lock(&self.0).by_number);
         wake_all(woken.into_values().collect());
@@ -44,18 +44,18 @@ impl Waiters {
     }
 }
 
-/// One future that waits.
+/// A waiting future.
 pub(crate) struct Waiter<'a> {
     waiters: &'a Waiters,
-    /// `None` until it first had a waker.
+    /// `None` until it first has a waker.
     number: Option<u64>,
 }
 
 impl Waiter<'_> {
-    /// Wakes `waker` at the next change, instead of the one before. Look for a change after this
-    /// call, not before.
+    /// Sets the waker for the next change, replacing the previous one. Check for a change after
+    /// this call, not before.
     pub(crate) fn set_waker(&mut self, waker: &Waker) {
-        // Wakers run foreign code: cloned before the lock, dropped after it.
+        // Wakers run foreign code, so clone before locking and drop after unlocking.
         let waker = waker.clone();
         let mut wakers = lock(&self.waiters.0);
         let number = *self.number.get_or_insert_with(|| {
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waiter_has_its_last_waker() {
+    fn wakes_only_the_last_waker_of_a_waiter() {
         let waiters = Waiters::default();
         let ((first, first_waker), (second, second_waker)) = (counted(), counted());
         let mut waiter = waiters.waiter();

@@ -1,9 +1,8 @@
-//! Calling wakers.
+//! Calls wakers and contains their panics.
 //!
-//! A waker is foreign code, and it is called by the thread that happens to settle, to drop
-//! a permit or to move time on. One that panics is no matter of theirs, must not end the thread of
-//! the system's clock, and must not keep those behind it from being woken. So its panic ends here;
-//! the panic hook has reported it by then.
+//! A waker is foreign code, called by whichever thread settles, drops a permit or advances time. A
+//! panic in it must not unwind into that thread, end the system clock's thread, or stop later
+//! wakers from being called. It is caught here; the panic hook has already reported it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;

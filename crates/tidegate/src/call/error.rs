@@ -1,4 +1,4 @@
-//! The end of a call that is not good.
+//! The error of a failed call.
 
 use std::fmt;
 
@@ -7,27 +7,28 @@ use policy::item::TerminalReason;
 use super::{CallDecision, Trail, TrailStep};
 use crate::permit::InFlight;
 
-/// Something will not be sent again by itself.
+/// A call failed and will not be resent.
 ///
-/// The message says why in one line; [`trail`](Self::trail) has everything that led there. What the
-/// last attempt came to is in [`last`](Self::last): when all attempts are used up, the server's own
-/// answer is usually what the caller wants to see.
+/// The message gives the reason in one line; [`trail`](Self::trail) has every decision that led to
+/// it. [`last`](Self::last) has the value of the last attempt: when all attempts are used up,
+/// callers usually want to see the server's response.
 pub struct CallError<T> {
-    /// Why.
+    /// The terminal reason.
     pub reason: TerminalReason,
-    /// How often it was sent.
+    /// How many times the request was sent.
     pub sent: u32,
     /// The value of the last attempt; `None` if none was made.
     pub last: Option<T>,
     /// Every decision about the call.
     pub trail: Trail,
-    /// Keeps the last attempt in flight while its body is read, see
+    /// Counts the last attempt as in flight while its body is read, see
     /// [`AttemptResult::with_body`](super::AttemptResult::with_body).
     pub in_flight: Option<InFlight>,
 }
 
 impl<T> CallError<T> {
-    /// Could the same call succeed later, as it is? Not if the server said what is wrong with it.
+    /// Whether the same call could succeed later, unchanged. Not if the server rejected the request
+    /// itself.
     pub fn may_succeed_later(&self) -> bool {
         match self.reason {
             TerminalReason::Exhausted
@@ -60,7 +61,7 @@ impl<T> fmt::Display for CallError<T> {
     }
 }
 
-// Not derived: a value need not be `Debug` for its error to be one.
+// Not derived: the error is `Debug` even if the value is not.
 impl<T> fmt::Debug for CallError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CallError")

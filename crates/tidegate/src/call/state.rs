@@ -1,4 +1,4 @@
-//! The state of one call between its attempts: its item, where its permits come from, and its trail.
+//! The state of a call between attempts: its item, the source of its permits, and its trail.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -22,13 +22,13 @@ use crate::limiter::Limiter;
 use crate::permit::{InFlight, Permit};
 use crate::pool::{Endpoint, Pool, PoolPermit, PoolRefusal, RefusalReason};
 
-/// What a call gets its permits from.
+/// Where a call's permits come from.
 pub(super) enum PermitSource<'a, E> {
     Limiter(&'a Limiter),
     Pool(&'a Pool<E>),
 }
 
-/// A permit of a gate, or of a pool's endpoint.
+/// A permit of a gate or of a pool's endpoint.
 pub(super) enum AnyPermit<'a, E> {
     Gate(Permit<'a>),
     Pool(PoolPermit<'a, E>),
@@ -40,10 +40,10 @@ pub(super) struct CallState<'a, E> {
     ask: Ask<'a>,
     backoff: Backoff<'a>,
     item: Item,
-    /// Made when it is first needed: most calls are never sent again.
+    /// Created on first use, because most calls are never resent.
     random: Option<Random>,
     trail: Trail,
-    /// The endpoint where the last attempt failed.
+    /// The endpoint of the last failed attempt.
     failed_at: Option<EndpointId>,
     watcher: Option<Watcher<'a>>,
     is_in_line_only: bool,
@@ -92,8 +92,8 @@ impl<'a, E> CallState<'a, E> {
         self.item.sent()
     }
 
-    /// A permit for the next attempt, counted in the retry budget. `Err` says whether to ask
-    /// again after [`next_at`](Self::next_at).
+    /// A permit for the next attempt, counted in the retry budget. `Err` says whether to ask again
+    /// after [`next_at`](Self::next_at).
     pub(super) async fn acquire(
         &mut self,
     ) -> Result<AnyPermit<'a, E>, ControlFlow<TerminalReason>> {
@@ -111,8 +111,8 @@ impl<'a, E> CallState<'a, E> {
         }
     }
 
-    /// The ask, with what is left of its time. The first ask of a call is made even if nothing is
-    /// left, because a gate may be free.
+    /// The ask, bounded by the remaining time. The first ask of a call is made even if no time is
+    /// left, because the gate may admit it at once.
     fn ask_in_time(&self) -> Ask<'a> {
         let is_first = self.trail.steps().is_empty();
         match self.item.expires_at() {
@@ -169,7 +169,7 @@ impl<'a, E> CallState<'a, E> {
                 self.note_refused(pool.name().into(), refusal.reason(), refusal.until());
                 Err(match refusal {
                     PoolRefusal::NoEndpoint => ControlFlow::Break(TerminalReason::Disabled),
-                    // To an item a paused endpoint is the same as a gate that is held.
+                    // For an item, a paused endpoint is the same as a held gate.
                     PoolRefusal::Paused { until } => self.refused(Reason::Hold, until),
                     PoolRefusal::Gate(refusal) => self.refused(refusal.reason(), refusal.until()),
                 })
@@ -198,7 +198,7 @@ impl<'a, E> CallState<'a, E> {
         self.note(now, CallDecision::Refused { key, reason, until });
     }
 
-    /// Adds a step to the trail, and shows it to the watcher.
+    /// Adds a step to the trail and passes it to the watcher.
     fn note(&mut self, at: Timestamp, decision: CallDecision) {
         self.trail.push(at, decision);
         if let (Some(watcher), Some(step)) = (self.watcher, self.trail.steps().last()) {
@@ -206,7 +206,7 @@ impl<'a, E> CallState<'a, E> {
         }
     }
 
-    /// There was no permit: whether to ask again.
+    /// Handles a refusal: whether to ask again.
     fn refused(&mut self, reason: Reason, until: Option<Timestamp>) -> ControlFlow<TerminalReason> {
         let has_no_room = matches!(reason, Reason::QueueFull | Reason::TooManyGates);
         if self.is_in_line_only && has_no_room {
@@ -232,8 +232,8 @@ impl<'a, E> CallState<'a, E> {
         }
     }
 
-    /// Counts the attempt that is about to be made: the first adds to the retry budget of its gate, a
-    /// retry takes from it or waits until it can.
+    /// Counts the attempt about to be made: the first adds to its gate's retry budget, a retry
+    /// takes from it or waits until it can.
     fn charge_retry_budget(
         &mut self,
         permit: &AnyPermit<'a, E>,
@@ -260,7 +260,7 @@ impl<'a, E> CallState<'a, E> {
         })
     }
 
-    /// An attempt was made, at an endpoint if its permit was of a pool.
+    /// Handles the result of an attempt, made at `endpoint` if its permit came from a pool.
     pub(super) fn after(
         &mut self,
         endpoint: Option<EndpointId>,
@@ -277,7 +277,7 @@ impl<'a, E> CallState<'a, E> {
         };
         self.note(now, decision);
         if is_good {
-            // Nothing is drawn after a success, so there is no need for a generator.
+            // A success draws no random numbers, so it needs no generator.
             let unused = &mut Random::from_seed(0);
             return self
                 .item
@@ -304,7 +304,7 @@ impl<'a, E> CallState<'a, E> {
         self.item.refreshed(succeeded, now)
     }
 
-    /// Records a step, and returns what follows.
+    /// Records a step and returns what follows.
     pub(super) fn apply_step(&mut self, step: Step) -> Next {
         match step {
             Step::Done => Next::Done,
@@ -338,8 +338,8 @@ impl<'a, E> CallState<'a, E> {
         }
     }
 
-    /// The attempt was not made after all, and the call is done. What was added to or taken from the
-    /// retry budget stays so: that is an estimate of the load, and this is rare.
+    /// Ends the call because the attempt was not made. The retry budget is not corrected: it only
+    /// estimates the load, and this is rare.
     pub(super) fn unsent<T>(mut self, value: T) -> CallResult<T> {
         let now = self.limiter.clock().now();
         self.note(now, CallDecision::Unsent);
@@ -355,7 +355,8 @@ impl<'a, E> CallState<'a, E> {
         }
     }
 
-    /// The call ends without success. The only place where it does, so that there is one event.
+    /// Ends the call without success. The only place that does, so that there is one event per
+    /// call.
     pub(super) fn fail<T>(
         mut self,
         reason: TerminalReason,
@@ -380,7 +381,7 @@ impl<'a, E> CallState<'a, E> {
         }
     }
 
-    /// Tells the item the last success of any call at its gates. Returns the time.
+    /// Updates the item with the last success of any call at its gates. Returns the current time.
     fn update_last_success(&mut self) -> Timestamp {
         if self.item.kind().give_up_after.is_some() {
             let last_success = match self.source {
@@ -431,7 +432,7 @@ impl<'a, E> AnyPermit<'a, E> {
         }
     }
 
-    /// Reports the result of the attempt. While a body is to come, it stays in flight.
+    /// Reports the result of the attempt. It stays in flight while its body is unread.
     pub(super) fn settle<T>(
         self,
         answered: &AttemptResult<T>,

@@ -1,4 +1,4 @@
-//! What was decided about a call, step by step: for headers, logs, consoles and `explain`.
+//! The decisions about a call, step by step, for headers, logs, consoles and `explain`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::pool::RefusalReason;
 
 /// Every decision about one call, in order.
 ///
-/// It has at most [`Trail::MAX_STEPS`] steps: the first ones, and the last two, which say how it
-/// ended. Those left out between them are counted.
+/// It holds at most [`Trail::MAX_STEPS`] steps: the first ones, and the last two, which show how
+/// the call ended. Steps left out in between are counted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trail {
     steps: Vec<TrailStep>,
@@ -24,20 +24,20 @@ pub struct Trail {
 }
 
 impl Trail {
-    /// A call with more steps than this repeats itself.
+    /// A call with more steps only repeats itself.
     pub const MAX_STEPS: usize = 100;
 
-    /// The steps.
+    /// The recorded steps.
     pub fn steps(&self) -> &[TrailStep] {
         &self.steps
     }
 
-    /// How many steps are missing before the last two.
+    /// The number of steps left out before the last two.
     pub fn left_out(&self) -> u32 {
         self.left_out
     }
 
-    /// Time spent waiting in lines and between attempts, also in steps that are left out.
+    /// Time spent waiting in lines and between attempts, including steps that were left out.
     pub fn waited(&self) -> Duration {
         self.waited
     }
@@ -60,71 +60,71 @@ impl Trail {
     }
 }
 
-/// One decision, and when it was made.
+/// One decision and its time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrailStep {
-    /// When, on the limiter's clock.
+    /// The time on the limiter's clock.
     pub at: Timestamp,
-    /// What was decided.
+    /// The decision.
     pub decision: CallDecision,
 }
 
-/// What was decided.
+/// A decision about a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CallDecision {
-    /// It had to wait in the line of a gate, or for an endpoint of a pool; once for each ask.
+    /// It waited in a gate's line or for an endpoint of a pool. Recorded once per ask.
     Waiting {
-        /// Which gate's, or which pool's.
+        /// The gate or pool.
         key: Arc<str>,
         /// Why.
         reason: RefusalReason,
-        /// When it would leave as things stood then.
+        /// When it would leave, as estimated at the time.
         until: Option<Timestamp>,
     },
-    /// It was let out.
+    /// It was admitted.
     Admitted {
-        /// By which gate.
+        /// The gate.
         key: Arc<str>,
-        /// After waiting this long.
+        /// How long it waited.
         waited: Duration,
     },
-    /// It was not let out.
+    /// It was refused.
     Refused {
-        /// By which gate or pool.
+        /// The gate or pool.
         key: Arc<str>,
         /// Why.
         reason: RefusalReason,
         /// When asking again may help.
         until: Option<Timestamp>,
     },
-    /// It was sent, and that came of it.
+    /// It was sent, and answered or failed.
     Answered {
         /// The status, or the transport failure.
         answer: UpstreamResponse,
-        /// The class of that.
+        /// The class of the outcome.
         verdict: Option<Verdict>,
-        /// From sending to the answer's head, or to the failure.
+        /// From sending to the head of the response, or to the failure.
         latency: Duration,
     },
-    /// It was let out and not sent after all: see [`AttemptResult::unsent`](super::AttemptResult::unsent).
+    /// It was admitted but not sent, see [`AttemptResult::unsent`](super::AttemptResult::unsent).
     Unsent,
-    /// It will be sent again.
+    /// It will be resent.
     Scheduled {
         /// When.
         until: Timestamp,
-        /// How long that is from now.
+        /// The delay from now.
         delay: Duration,
         /// Where the delay comes from.
         source: DelaySource,
-        /// Why it has to be sent again.
+        /// Why it has to be resent.
         reason: ResendReason,
     },
-    /// Its credential was refreshed, or could not be.
+    /// Its credential was refreshed, or the refresh failed.
     Refreshed {
-        /// Is it good now?
+        /// Whether the refresh succeeded.
         succeeded: bool,
     },
-    /// It will not be sent again.
+    /// It will not be resent.
     Over {
         /// Why.
         reason: TerminalReason,
@@ -138,7 +138,7 @@ impl TrailStep {
 }
 
 impl CallDecision {
-    /// How long it waited for this, or will have.
+    /// The wait that this step reports or schedules.
     fn waited(&self) -> Duration {
         match self {
             Self::Admitted { waited, .. } => *waited,
@@ -153,7 +153,7 @@ impl CallDecision {
     }
 }
 
-/// A time too short to notice reads as none: rounded up it would be a second.
+/// A wait too short to notice reads as none; rounded up it would read as a second.
 fn is_at_once(time: Duration) -> bool {
     time < Duration::from_millis(1)
 }
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_trail_keeps_its_beginning_its_end_and_all_its_waits() {
+    fn long_trail_keeps_first_and_last_steps_and_total_wait() {
         let mut trail = Trail::default();
         for second in 0..Trail::MAX_STEPS as u64 + 50 {
             trail.push(

@@ -1,22 +1,22 @@
-//! Wakers in the order of time.
+//! Alarms, ordered by time.
 //!
-//! A map from time to waker instead of a heap, because most alarms are taken back before they
-//! ring, and a heap would carry them until their time has come.
+//! A map instead of a heap, because most alarms are cancelled before they fire, and a heap would
+//! hold them until they are due.
 
 use std::collections::BTreeMap;
 use std::task::Waker;
 
 use policy::time::Timestamp;
 
-/// Names an alarm in its list.
+/// Identifies an alarm in its list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct AlarmKey {
     at: Timestamp,
-    /// Tells alarms of the same time apart, the earlier set first.
+    /// Orders alarms with equal times by when they were set.
     number: u64,
 }
 
-/// Alarms that have not rung yet.
+/// Pending alarms.
 #[derive(Debug, Default)]
 pub(super) struct Alarms {
     by_time: BTreeMap<AlarmKey, Waker>,
@@ -41,17 +41,17 @@ impl Alarms {
         key
     }
 
-    /// Takes an alarm back; its waker is for the caller to drop, outside of any lock.
+    /// Cancels an alarm. The caller drops the waker, without holding a lock.
     pub(super) fn remove(&mut self, key: AlarmKey) -> Option<Waker> {
         self.by_time.remove(&key)
     }
 
-    /// When the next one rings.
+    /// When the next alarm fires.
     pub(super) fn next_at(&self) -> Option<Timestamp> {
         self.by_time.first_key_value().map(|(key, _)| key.at)
     }
 
-    /// Takes out the next one if its time has come.
+    /// Removes and returns the next alarm if it is due.
     pub(super) fn pop_due(&mut self, now: Timestamp) -> Option<Waker> {
         let first = self.by_time.first_entry()?;
         (first.key().at <= now).then(|| first.remove())
@@ -64,7 +64,7 @@ mod tests {
 
     use super::*;
 
-    /// What can be done with alarms; numbers are times and which of the alarms set so far.
+    /// Operations on alarms. Numbers are times, or indexes into the alarms set so far.
     #[derive(Clone, Debug)]
     enum Step {
         Insert(u64),
@@ -82,9 +82,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn alarms_ring_in_order_once_and_not_early(steps in prop::collection::vec(step(), 0..80)) {
+        fn alarms_fire_once_in_order_and_not_early(steps in prop::collection::vec(step(), 0..80)) {
             let mut alarms = Alarms::new();
-            // Those that are set, in the order they were, with their times.
+            // Pending alarms in insertion order, with their times.
             let mut set: Vec<(u64, AlarmKey)> = Vec::new();
             let mut gone: Vec<AlarmKey> = Vec::new();
             for step in steps {

@@ -1,4 +1,4 @@
-//! A clock for tests: time moves only when the test moves it.
+//! A clock for tests: time advances only when the test says so.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,16 +12,15 @@ use super::{Clock, after};
 use crate::sync::{Mutex, lock};
 use crate::waking::wake;
 
-/// A clock that is moved by hand. What waits on its [`Clock`] is woken by the call that moves
-/// it, in the order of their times, each at exactly its own.
+/// A clock that the test advances. Advancing it wakes everything that waits on its [`Clock`], in
+/// time order, each at exactly its own time.
 ///
-/// It begins at an arbitrary moment of the calendar, 2026-01-01T00:00:00Z, which is the same in
-/// every run.
+/// Its wall time starts at 2026-01-01T00:00:00Z in every run.
 #[derive(Clone)]
 pub struct ManualClock(Arc<Manual>);
 
 impl ManualClock {
-    /// A clock at its origin.
+    /// Creates a clock at its origin.
     pub fn new() -> Self {
         Self(Arc::new(Manual {
             state: Mutex::new(State {
@@ -31,27 +30,25 @@ impl ManualClock {
         }))
     }
 
-    /// The clock to hand to whatever is tested.
+    /// The clock to pass to the code under test.
     pub fn clock(&self) -> Clock {
         Clock::manual(Arc::clone(&self.0))
     }
 
-    /// Moves time on. Tasks that are woken run when their executor lets them; what they do then,
-    /// they do at the new time.
+    /// Advances time. Woken tasks run when their executor schedules them, and see the new time.
     pub fn advance(&self, by: Duration) {
         let target = self.0.now() + by;
         self.advance_to(target);
     }
 
-    /// Moves time on to `target`; it never goes back.
+    /// Advances time to `target`. Time never goes back.
     pub fn advance_to(&self, target: Timestamp) {
         while let Some(waker) = self.0.step(target) {
             wake(waker);
         }
     }
 
-    /// When the next alarm is due, if there is one: as far as a test may jump
-    /// without missing anything.
+    /// When the next alarm is due: how far a test can advance without skipping one.
     pub fn next_alarm(&self) -> Option<Timestamp> {
         lock(&self.0.state).alarms.next_at()
     }
@@ -92,7 +89,7 @@ impl Manual {
         lock(&self.state).alarms.insert(at, waker)
     }
 
-    /// Rings what was set for a time that had come already.
+    /// Fires alarms that were already due when set.
     pub(super) fn catch_up(&self) {
         while let Some(waker) = self.step(Timestamp::ZERO) {
             wake(waker);
@@ -104,8 +101,8 @@ impl Manual {
         drop(waker);
     }
 
-    /// Moves to the next alarm and takes it out, or to `target` if there is none before. Never
-    /// back.
+    /// Advances to the next alarm and removes it, or to `target` if no alarm is due before that.
+    /// Never goes back.
     fn step(&self, target: Timestamp) -> Option<Waker> {
         let mut state = lock(&self.state);
         let target = target.max(state.now);

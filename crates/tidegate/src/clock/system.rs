@@ -1,4 +1,4 @@
-//! The machine's clock, and the thread that wakes what waits on it.
+//! The system's clock, and the thread that fires its alarms.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -43,7 +43,7 @@ impl System {
         if !state.started {
             state.started = true;
             AlarmThread::start(&self.thread);
-        } else if is_next && state.waits {
+        } else if is_next && state.is_waiting {
             self.thread.changed.notify_one();
         }
         key
@@ -51,7 +51,7 @@ impl System {
 
     pub(super) fn disarm(&self, key: AlarmKey) {
         let waker = self.thread.lock().alarms.remove(key);
-        // Dropped here, without the lock: it may be the last that holds a task.
+        // Dropped without the lock: it may be the last reference to a task.
         drop(waker);
     }
 }
@@ -63,19 +63,20 @@ impl Drop for System {
     }
 }
 
-/// The tick at which an alarm for `at` rings. At thousands of permits a second, an alarm of its own
-/// for each would wake two threads for every request; like this those of one millisecond leave
-/// together, which the burst of a gate has room for.
+/// The tick at which an alarm for `at` fires. At thousands of permits per second, one alarm each
+/// would wake two threads per request. With ticks, all asks due within a millisecond leave
+/// together, which a gate's burst allows for.
 fn next_tick(at: Timestamp) -> Timestamp {
     let tick = at.as_nanos().div_ceil(TICK);
     tick.checked_mul(TICK).map_or(at, Timestamp::from_nanos)
 }
 
-/// In nanoseconds: what runtimes wait to, and half of the slack that a burst covers.
+/// In nanoseconds. The timer granularity of async runtimes, and half of the slack that a burst
+/// covers.
 const TICK: u64 = 1_000_000;
 
-/// Reads the CPU's time-stamp counter where that is steady: ten nanoseconds instead of the
-/// twenty-five of a call to the system, twice per request.
+/// Reads the CPU's time-stamp counter if it is steady: 10 ns instead of 25 ns for a system call,
+/// twice per request.
 #[derive(Clone)]
 struct Counter {
     clock: quanta::Clock,
@@ -96,7 +97,8 @@ impl Counter {
     }
 }
 
-/// What the clock shares with its thread. Not the clock itself, or the thread would keep it alive.
+/// State shared between the clock and its thread. The thread must not own the clock, or it would
+/// keep it alive.
 struct AlarmThread {
     counter: Counter,
     state: Mutex<AlarmState>,
@@ -107,8 +109,8 @@ struct AlarmState {
     alarms: Alarms,
     started: bool,
     stopped: bool,
-    /// The thread waits, and has to be woken for an earlier alarm.
-    waits: bool,
+    /// The thread is waiting and has to be woken for an earlier alarm.
+    is_waiting: bool,
 }
 
 impl AlarmState {
@@ -116,7 +118,7 @@ impl AlarmState {
         alarms: Alarms::new(),
         started: false,
         stopped: false,
-        waits: false,
+        is_waiting: false,
     };
 }
 
@@ -125,12 +127,12 @@ impl AlarmThread {
         let thread = Arc::clone(thread);
         thread::Builder::new()
             .name("tidegate-clock".to_owned())
-            .spawn(move || thread.ring())
+            .spawn(move || thread.fire_alarms())
             .expect("the system can start one more thread");
     }
 
-    /// Rings alarms until the clock is dropped.
-    fn ring(&self) {
+    /// Fires alarms until the clock is dropped.
+    fn fire_alarms(&self) {
         let mut state = self.lock();
         while !state.stopped {
             let now = self.counter.now();
@@ -141,9 +143,9 @@ impl AlarmThread {
                 continue;
             }
             let wait = state.alarms.next_at().map(|at| at.since(now));
-            state.waits = true;
+            state.is_waiting = true;
             state = self.wait(state, wait);
-            state.waits = false;
+            state.is_waiting = false;
         }
     }
 
@@ -174,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_thread_ends_with_the_clock() {
+    fn dropping_the_clock_ends_its_thread() {
         let system = System::new();
         let far = system.now() + Duration::from_secs(3600);
         let alarm = system.arm(far, Waker::noop().clone());
@@ -182,14 +184,14 @@ mod tests {
         assert!(system.thread.lock().started);
         system.disarm(alarm);
         drop(system);
-        // The thread is the only other that holds it.
+        // The thread holds the only other reference.
         while thread.strong_count() > 0 {
             thread::yield_now();
         }
     }
 
     #[test]
-    fn alarms_ring_on_the_next_tick_and_never_before_their_time() {
+    fn alarms_fire_on_the_next_tick_and_not_early() {
         let check = |at, tick| {
             let at = Timestamp::from_nanos(at);
             assert_eq!(next_tick(at), Timestamp::from_nanos(tick));
@@ -198,7 +200,7 @@ mod tests {
         check(1, TICK);
         check(TICK, TICK);
         check(TICK + 1, 2 * TICK);
-        // At the end of time there is no next one.
+        // There is no tick after the end of time.
         check(u64::MAX, u64::MAX);
     }
 

@@ -1,4 +1,4 @@
-//! The clock of a tokio runtime, for tests that pause it.
+//! The clock of a tokio runtime, so that tests can pause it.
 
 use std::task::Waker;
 use std::time::Duration;
@@ -34,7 +34,7 @@ impl Tokio {
     }
 
     pub(super) fn arm(&self, at: Timestamp, waker: Waker) -> AbortHandle {
-        let wait = at.since(Timestamp::ZERO).min(LONGEST);
+        let wait = at.since(Timestamp::ZERO).min(MAX_SLEEP);
         let at = self.origin + wait;
         let task = self.runtime.spawn(async move {
             sleep_until(at).await;
@@ -44,5 +44,5 @@ impl Tokio {
     }
 }
 
-/// Thirty years, which is as far as tokio's timers go.
-const LONGEST: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
+/// Thirty years, the limit of tokio's timers.
+const MAX_SLEEP: Duration = Duration::from_secs(30 * 365 * 24 * 3600);

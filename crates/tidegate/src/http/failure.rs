@@ -1,16 +1,16 @@
-//! Classifies the error of a client: which transport failure it was, and in which phase.
+//! Classifies client errors: which transport failure occurred, and in which phase.
 //!
-//! Clients wrap their errors, and what they know about them ("it was the connect that failed") is
-//! in methods of types that this crate does not depend on. What every client has is the chain of
-//! sources below its error. It is searched for an [`io::Error`], whose kind says what happened, and
-//! for the fixed words of hyper, reqwest, h2 and tower. Words count only as the beginning of what a
-//! link says, because further on it may quote anything.
+//! Clients wrap their errors, and details such as "the connect failed" are only available through
+//! methods of types that this crate does not depend on. Every error does have a chain of sources.
+//! The classifier searches it for an [`io::Error`], whose kind error what happened, and for fixed
+//! messages of hyper, reqwest, h2 and tower. A message matches only at the start of an error's
+//! text, because later parts may quote anything.
 //!
-//! **The careful choice is "the server may have acted".** A request is repeated if nothing of it
-//! was written, so a wrong [`Phase::Connecting`] does something twice, and a wrong
-//! [`Phase::Waiting`] only gives up early. Hence a host or network that is unreachable counts as
-//! never connected only if a link says that it was connecting: Linux reports the same kinds on a
-//! connection that breaks after the request was sent.
+//! **When in doubt, assume that the server may have acted.** A request is resent if none of it was
+//! written. A wrong [`Phase::Connecting`] therefore executes a request twice, while a wrong
+//! [`Phase::Waiting`] only gives up early. An unreachable host or network counts as not connected
+//! only if an error in the chain error that it was connecting, because Linux reports the same kinds
+//! when a connection breaks after the request was sent.
 
 use std::error::Error;
 use std::io::{self, ErrorKind};
@@ -20,7 +20,7 @@ use policy::outcome::{Failure, Outcome, Phase};
 
 use crate::ask::Refusal;
 
-/// What an attempt that ended with `error` after `latency` means to a gate.
+/// The outcome of an attempt that failed with `error` after `latency`.
 ///
 /// ```
 /// use std::io;
@@ -37,8 +37,8 @@ pub fn failed(error: &(dyn Error + 'static), latency: Duration) -> Outcome {
     Outcome::failure(failure, phase, latency)
 }
 
-/// What went wrong, and how far the attempt had got. What is not known is a connection that broke
-/// while waiting.
+/// The transport failure and the phase the attempt had reached. An unknown error counts as a
+/// connection that broke while waiting for the response.
 pub fn failure(error: &(dyn Error + 'static)) -> (Failure, Phase) {
     let is_connecting = links(error).any(says_nothing_was_written);
     let (otherwise, phase) = if is_connecting {
@@ -50,23 +50,22 @@ pub fn failure(error: &(dyn Error + 'static)) -> (Failure, Phase) {
     (known.unwrap_or(otherwise), phase)
 }
 
-/// Is the error about the request and not about the server: refused by a limiter below, or a request
-/// that the client cannot send? Then there was no attempt, and its permit is
-/// [given back](crate::Permit::give_back).
+/// Whether the request was never sent: a limiter below refused it, or the client cannot send it at
+/// all. There was no attempt then, so the permit should be [given back](crate::Permit::give_back).
 pub fn never_left(error: &(dyn Error + 'static)) -> bool {
     links(error).any(|link| link.is::<Refusal>() || begins_with_one_of(link, NEVER_LEFT))
 }
 
-/// The error and what it comes from, outermost first.
+/// The error and its sources, outermost first.
 fn links<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |link| beneath(*link)).take(MAX_LINKS)
 }
 
-/// Several times the longest chain seen, and an end for one that leads back to itself.
+/// Several times the longest chain seen. Also bounds a chain that loops.
 const MAX_LINKS: usize = 32;
 
 fn beneath<'a>(link: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
-    // An error that was put into an `io::Error` is not its source: only what lies beneath it is.
+    // `io::Error::source` skips the error it wraps and returns that error's source.
     let wrapped = link
         .downcast_ref::<io::Error>()
         .and_then(io::Error::get_ref);
@@ -78,7 +77,7 @@ fn beneath<'a>(link: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'stat
 
 fn says_nothing_was_written(link: &(dyn Error + 'static)) -> bool {
     let by_kind = link.downcast_ref::<io::Error>().is_some_and(|error| {
-        // Only making a connection can fail like this.
+        // These kinds only occur while connecting.
         matches!(
             error.kind(),
             ErrorKind::ConnectionRefused | ErrorKind::AddrNotAvailable | ErrorKind::AddrInUse
@@ -101,7 +100,7 @@ fn by_kind(link: &(dyn Error + 'static)) -> Option<Failure> {
         | ErrorKind::NetworkDown
         | ErrorKind::AddrNotAvailable
         | ErrorKind::AddrInUse => Some(Failure::Connect),
-        // The second is what a blocking socket says whose time to read is over.
+        // A blocking socket reports `WouldBlock` when its read timeout expires.
         ErrorKind::TimedOut | ErrorKind::WouldBlock => Some(Failure::Timeout),
         ErrorKind::ConnectionReset
         | ErrorKind::ConnectionAborted
@@ -117,17 +116,17 @@ fn begins_with_one_of(link: &(dyn Error + 'static), beginnings: &[&str]) -> bool
     beginnings.iter().any(|words| text.starts_with(words))
 }
 
-/// What clients say only while nothing of the request was written.
+/// Messages that clients only produce before any of the request was written.
 const BEFORE_SENDING: &[&str] = &[
-    "client error (Connect)",  // hyper-util, below reqwest too
-    "client error (Canceled)", // hyper-util: the connection gave the request back unstarted
-    "tcp connect error",       // hyper-util's and hyper's connector
-    "dns error",               // the same
+    "client error (Connect)",  // hyper-util, also below reqwest
+    "client error (Canceled)", // hyper-util: the connection returned the request unstarted
+    "tcp connect error",       // connectors of hyper-util and hyper
+    "dns error",               // connectors of hyper-util and hyper
     "error trying to connect", // hyper before 1.0
 ];
 
-/// What clients say, and what that is. Where words and the kind of an `io::Error` both say
-/// something, the outer link wins, for it knows what was being done.
+/// Messages and the failures they mean. If a message and the kind of an `io::Error` disagree, the
+/// outer error wins, because it knows which step failed.
 const WORDS: &[(&str, Failure)] = &[
     ("dns error", Failure::Dns),
     ("client error (Canceled)", Failure::Reset),
@@ -137,24 +136,24 @@ const WORDS: &[(&str, Failure)] = &[
     ("operation timed out", Failure::Timeout),  // reqwest
     ("deadline has elapsed", Failure::Timeout), // tokio
     ("request timed out", Failure::Timeout),    // tower
-    // h2, of a stream that the server reset; what it says when it resets one itself is different.
+    // h2: the server reset the stream. Resets by the client have a different message.
     (
         "stream error received: refused stream",
         Failure::RefusedStream,
     ),
-    // h2, of a stream beyond the last one in the server's GOAWAY, which it did not process. Processed
-    // streams that break with the connection are broken pipes.
+    // h2: the stream is beyond the last one in the server's GOAWAY, so the server did not process
+    // it. Processed streams that break with the connection are broken pipes.
     (
         "connection error received: not a result of an error",
         Failure::RefusedStream,
     ),
 ];
 
-/// What clients say about requests that they cannot send.
+/// Messages about requests that the client cannot send.
 const NEVER_LEFT: &[&str] = &[
     "client error (User", // hyper-util: `UserAbsoluteUriRequired` and similar errors
     "builder error",      // reqwest
-    "invalid URL,",       // hyper-util's connector: a scheme or host that it cannot take
+    "invalid URL,",       // hyper-util's connector: an unsupported scheme or host
 ];
 
 #[cfg(test)]
@@ -165,32 +164,35 @@ mod tests {
     use policy::gate::Reason;
     use policy::time::Timestamp;
 
-    /// An error of some client.
+    /// A client error with a given message and source.
     #[derive(Debug)]
-    struct Says(&'static str, Option<Box<dyn Error + Send + Sync>>);
+    struct TestError(&'static str, Option<Box<dyn Error + Send + Sync>>);
 
-    impl fmt::Display for Says {
+    impl fmt::Display for TestError {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str(self.0)
         }
     }
 
-    impl Error for Says {
+    impl Error for TestError {
         fn source(&self) -> Option<&(dyn Error + 'static)> {
             self.1.as_deref().map(|source| source as _)
         }
     }
 
-    fn says(text: &'static str) -> Says {
-        Says(text, None)
+    fn test_error(text: &'static str) -> TestError {
+        TestError(text, None)
     }
 
-    fn over(text: &'static str, source: impl Error + Send + Sync + 'static) -> Says {
-        Says(text, Some(Box::new(source)))
+    fn error_with_source(
+        text: &'static str,
+        source: impl Error + Send + Sync + 'static,
+    ) -> TestError {
+        TestError(text, Some(Box::new(source)))
     }
 
     #[test]
-    fn kinds_of_io_say_what_happened() {
+    fn io_error_kind_determines_failure() {
         use Phase::{Connecting, Waiting};
         let cases = [
             (ErrorKind::ConnectionRefused, Failure::Connect, Connecting),
@@ -207,13 +209,16 @@ mod tests {
         for (kind, expected, phase) in cases {
             let error = io::Error::from(kind);
             assert_eq!(failure(&error), (expected, phase), "{kind:?}");
-            let wrapped = over("error sending request", over("connection error", error));
+            let wrapped = error_with_source(
+                "error sending request",
+                error_with_source("connection error", error),
+            );
             assert_eq!(failure(&wrapped), (expected, phase), "{kind:?}, wrapped");
         }
     }
 
     #[test]
-    fn while_connecting_every_kind_is_before_sending() {
+    fn any_kind_while_connecting_is_before_sending() {
         let kinds = [
             (ErrorKind::HostUnreachable, Failure::Connect),
             (ErrorKind::TimedOut, Failure::Timeout),
@@ -221,79 +226,84 @@ mod tests {
             (ErrorKind::PermissionDenied, Failure::Connect),
         ];
         for (kind, expected) in kinds {
-            let error = over("client error (Connect)", io::Error::from(kind));
+            let error = error_with_source("client error (Connect)", io::Error::from(kind));
             assert_eq!(failure(&error), (expected, Phase::Connecting), "{kind:?}");
         }
     }
 
     #[test]
-    fn an_error_inside_of_an_io_error_is_found() {
+    fn finds_error_wrapped_in_io_error() {
         let refused = io::Error::from(ErrorKind::ConnectionRefused);
-        let error = io::Error::other(over("tcp connect error", refused));
+        let error = io::Error::other(error_with_source("tcp connect error", refused));
         assert_eq!(failure(&error), (Failure::Connect, Phase::Connecting));
     }
 
     #[test]
-    fn unknown_outcome_may_have_been_applied() {
-        let unknown = says("something odd");
+    fn unknown_error_means_server_may_have_acted() {
+        let unknown = test_error("something odd");
         assert_eq!(failure(&unknown), (Failure::Reset, Phase::Waiting));
     }
 
     #[test]
-    fn words_count_only_at_the_beginning() {
-        let quoted = says("the server said: dns error");
+    fn message_matches_only_at_the_start() {
+        let quoted = test_error("the server said: dns error");
         assert_eq!(failure(&quoted), (Failure::Reset, Phase::Waiting));
-        let told = says("dns error: no such host");
-        assert_eq!(failure(&told), (Failure::Dns, Phase::Connecting));
+        let prefixed = test_error("dns error: no such host");
+        assert_eq!(failure(&prefixed), (Failure::Dns, Phase::Connecting));
     }
 
     #[test]
-    fn a_stream_that_the_server_gave_back_was_not_acted_on() {
+    fn refused_stream_means_server_did_not_act() {
         let words = "stream error received: refused stream before processing any application logic";
-        let error = over("http2 error", says(words));
+        let error = error_with_source("http2 error", test_error(words));
         assert_eq!(failure(&error).0, Failure::RefusedStream);
         assert!(!failed(&error, Duration::ZERO).server_may_have_acted());
-        let going = over(
+        let going = error_with_source(
             "http2 error",
-            says("connection error received: not a result of an error"),
+            test_error("connection error received: not a result of an error"),
         );
         assert!(!failed(&going, Duration::ZERO).server_may_have_acted());
-        let broken = over(
+        let broken = error_with_source(
             "http2 error",
-            says("connection error received: unexpected internal error encountered"),
+            test_error("connection error received: unexpected internal error encountered"),
         );
         assert!(failed(&broken, Duration::ZERO).server_may_have_acted());
     }
 
     #[test]
-    fn a_certificate_that_is_not_trusted_is_about_tls() {
+    fn untrusted_certificate_is_tls_failure() {
         let rustls = io::Error::new(
             ErrorKind::InvalidData,
-            says("invalid peer certificate: UnknownIssuer"),
+            test_error("invalid peer certificate: UnknownIssuer"),
         );
-        let error = over("client error (Connect)", rustls);
+        let error = error_with_source("client error (Connect)", rustls);
         assert_eq!(failure(&error), (Failure::Tls, Phase::Connecting));
     }
 
     #[test]
-    fn a_request_that_the_connection_gave_back_was_not_sent() {
-        let incomplete = says("connection closed before message completed");
-        let canceled = over("operation was canceled", incomplete);
-        let error = over("client error (Canceled)", canceled);
+    fn request_returned_by_connection_was_not_sent() {
+        let incomplete = test_error("connection closed before message completed");
+        let canceled = error_with_source("operation was canceled", incomplete);
+        let error = error_with_source("client error (Canceled)", canceled);
         assert_eq!(failure(&error), (Failure::Reset, Phase::Connecting));
     }
 
     #[test]
-    fn a_refusal_anywhere_in_the_chain_means_that_nothing_left() {
+    fn refusal_anywhere_in_chain_means_never_sent() {
         let refusal = Refusal::new(Reason::QueueFull, None, Timestamp::ZERO);
-        assert!(never_left(&over("the request failed", refusal)));
-        assert!(never_left(&says("client error (UserAbsoluteUriRequired)")));
-        assert!(never_left(&says("builder error for url (nothing)")));
-        assert!(!never_left(&says("client error (SendRequest)")));
+        assert!(never_left(&error_with_source(
+            "the request failed",
+            refusal
+        )));
+        assert!(never_left(&test_error(
+            "client error (UserAbsoluteUriRequired)"
+        )));
+        assert!(never_left(&test_error("builder error for url (nothing)")));
+        assert!(!never_left(&test_error("client error (SendRequest)")));
     }
 
     #[test]
-    fn a_chain_without_an_end_has_one() {
+    fn endless_source_chain_terminates() {
         #[derive(Debug)]
         struct Endless;
         impl fmt::Display for Endless {

@@ -1,4 +1,4 @@
-//! What can be said about a limiter before it is there.
+//! Configures a limiter.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -14,7 +14,7 @@ use crate::clock::Clock;
 use crate::event::EventListener;
 use crate::settings::HostSettings;
 
-/// Makes a [`Limiter`].
+/// Builds a [`Limiter`].
 ///
 /// ```
 /// use tidegate::{GateOptions, Limiter, ManualClock};
@@ -49,7 +49,8 @@ impl LimiterBuilder {
         }
     }
 
-    /// Settings of every key that has none of its own; also the number of shards and of gates.
+    /// Settings for keys without their own; also sets the number of shards and the maximum number
+    /// of gates.
     pub fn gate(self, settings: GateSettings) -> Self {
         let mut hosts = Hosts::new(HostSettings::from(settings));
         for (pattern, settings) in self.hosts.iter() {
@@ -58,19 +59,19 @@ impl LimiterBuilder {
         Self { hosts, ..self }
     }
 
-    /// Settings of one host, `api.example.com`, or of all below one, `*.example.com`. More than
-    /// [`Hosts::MAX_HOSTS`] are ignored.
+    /// Settings for one host (`api.example.com`) or for its subdomains (`*.example.com`). Hosts
+    /// beyond [`Hosts::MAX_HOSTS`] are ignored.
     pub fn host(mut self, pattern: HostPattern, settings: impl Into<HostSettings>) -> Self {
         self.hosts.insert(pattern, settings.into());
         self
     }
 
-    /// All settings at once.
+    /// Replaces all settings.
     pub fn hosts(self, hosts: Hosts<HostSettings>) -> Self {
         Self { hosts, ..self }
     }
 
-    /// The clock to live by; [`Clock::system`] if none is given.
+    /// The clock to use; [`Clock::system`] by default.
     pub fn clock(self, clock: Clock) -> Self {
         Self {
             clock: Some(clock),
@@ -78,7 +79,7 @@ impl LimiterBuilder {
         }
     }
 
-    /// What receives events. There is one; a second call replaces the first.
+    /// The event listener. There is one; a second call replaces the first.
     pub fn listener(self, listener: impl EventListener) -> Self {
         Self {
             listener: Some(Arc::new(listener)),
@@ -86,13 +87,12 @@ impl LimiterBuilder {
         }
     }
 
-    /// How many retries all calls together may make; by default one for five requests, and ten a
-    /// second in any case.
+    /// The retry budget of all calls; by default one retry per five requests, plus ten per second.
     pub fn retry_budget(self, budget: BudgetSettings) -> Self {
         Self { budget, ..self }
     }
 
-    /// The seed of the jitter of calls, so that a test is repeatable. Random by default.
+    /// Seeds the jitter of calls, to make tests repeatable. Random by default.
     pub fn seed(self, seed: u64) -> Self {
         Self {
             seeds: Random::from_seed(seed),
@@ -100,7 +100,7 @@ impl LimiterBuilder {
         }
     }
 
-    /// The limiter.
+    /// Builds the limiter.
     pub fn build(self) -> Limiter {
         Limiter::from_builder(self)
     }

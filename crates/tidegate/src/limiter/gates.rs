@@ -1,4 +1,4 @@
-//! What a limiter does at its gates: take permits, bring them back, change settings.
+//! The limiter's operations on gates: taking permits, returning them, changing settings.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,8 +23,8 @@ use crate::sync::{MutexGuard, lock};
 use crate::waking::wake_all;
 
 impl Limiter {
-    /// The permit is made in the one place where it is needed: handed on through the types of
-    /// other answers it would be written and read back several times, and waited for each time.
+    /// The permit is built in the one place where it is used. Passing it through the result types
+    /// of several functions would write and read it back each time, with a stall on every read.
     #[inline(always)]
     pub(crate) fn try_acquire_one(&self, key: &str, cost: u32) -> Result<Permit<'_>, Refusal> {
         let now = self.inner.clock.now();
@@ -50,7 +50,7 @@ impl Limiter {
         answer
     }
 
-    /// A permit of every gate of the ask, or of none.
+    /// A permit from every gate of the ask, or from none.
     pub(super) fn try_acquire_all(&self, ask: &Ask<'_>) -> Result<Permit<'_>, Refusal> {
         let now = self.inner.clock.now();
         let answer = self.take_all(ask.keys(), ask.cost, now);
@@ -64,8 +64,8 @@ impl Limiter {
         }
     }
 
-    /// Permits of all these gates as one, `None` if there are no gates; else of none, with the gate
-    /// that refused.
+    /// Takes permits from all these gates as one, or from none and returns the gate that refused.
+    /// `None` if there are no gates.
     pub(super) fn take_all<'a, 'k>(
         &'a self,
         keys: impl Iterator<Item = &'k str>,
@@ -88,7 +88,7 @@ impl Limiter {
         Ok(all)
     }
 
-    /// A permit of one gate, if there is one now. Emits no event.
+    /// A permit of one gate, if available now. Emits no event.
     pub(super) fn take(&self, key: &str, cost: u32, now: Timestamp) -> Result<Permit<'_>, Refusal> {
         let (shard, location) = self.gate_of(key, now)?;
         let answer = self.at_gate(shard, location, now, |shard, now| {
@@ -97,7 +97,7 @@ impl Limiter {
         answer.map(|permit| Permit::new(self, location, permit))
     }
 
-    /// The gate that asks for `key` go to.
+    /// The gate for asks for `key`.
     pub(super) fn gate_of(
         &self,
         key: &str,
@@ -109,7 +109,7 @@ impl Limiter {
         }
     }
 
-    /// A key that has no gate: either it shares one, or it gets one.
+    /// For a key without a gate: finds the gate it shares, or creates its own.
     #[cold]
     fn new_gate(
         &self,
@@ -127,7 +127,7 @@ impl Limiter {
         found
     }
 
-    /// The gate that asks for `key` go to, if it is there.
+    /// The gate for asks for `key`, if it exists.
     pub(super) fn known_gate(&self, key: &str) -> Option<(MutexGuard<'_, Shard>, GateLocation)> {
         self.inner
             .registry
@@ -135,7 +135,7 @@ impl Limiter {
             .or_else(|| self.inner.registry.find(&self.shared_key(key)?))
     }
 
-    /// The key of the gate that all hosts of a pattern share, if `key` is of one that does.
+    /// The key of the gate shared by all hosts of a pattern, if `key` belongs to such a pattern.
     pub(super) fn shared_key(&self, key: &str) -> Option<String> {
         let hosts = lock(&self.inner.hosts);
         let index = hosts.index_for(key);
@@ -162,8 +162,8 @@ impl Limiter {
         }
     }
 
-    /// The same at the head of a response whose body is still to come. `body` has it before any
-    /// listener is called, which may panic.
+    /// Settles at the head of a response whose body has not ended. `body` is set before any
+    /// listener is called, because a listener may panic.
     pub(crate) fn settle_head(
         &self,
         location: GateLocation,
@@ -179,7 +179,7 @@ impl Limiter {
         });
     }
 
-    /// The body of a response has ended: its place in flight is free.
+    /// Ends the body of a response and releases its slot in flight.
     pub(crate) fn finish(&self, location: GateLocation, body: ResponseBody) {
         let now = self.inner.clock.now();
         let mut shard = self.inner.registry.lock(location.shard);
@@ -192,7 +192,7 @@ impl Limiter {
         }
     }
 
-    /// Settles where a line may move on, or a listener may get events.
+    /// Settles where asks may be waiting or a listener may get events.
     fn settle_observed(
         &self,
         mut shard: MutexGuard<'_, Shard>,
@@ -214,7 +214,7 @@ impl Limiter {
         }
     }
 
-    /// The gate's line is not empty, or there is a listener.
+    /// Settles when asks are waiting or there is a listener.
     #[cold]
     fn settle_slow_path(
         &self,
@@ -245,7 +245,7 @@ impl Limiter {
         }
     }
 
-    /// A hold or a breaker has changed, and there is a listener.
+    /// Reports a changed hold or breaker to the listener.
     #[cold]
     fn emit_gate_changes(
         &self,
@@ -282,7 +282,7 @@ impl Limiter {
         });
     }
 
-    /// Does something to a gate, serves its line before and after it, and unlocks.
+    /// Runs `act` on a gate, serves its line before and after, and unlocks.
     pub(super) fn at_gate<T>(
         &self,
         mut shard: MutexGuard<'_, Shard>,
@@ -315,7 +315,7 @@ impl Limiter {
         }
     }
 
-    /// What a new gate would say.
+    /// What a newly created gate would decide.
     fn peek_new(&self, key: &str, ask: &Ask<'_>, now: Timestamp) -> Result<(), Refusal> {
         let answer = self.with_settings(key, |settings| {
             let ask = ask.at_gate(settings, now);
@@ -324,7 +324,7 @@ impl Limiter {
         answer.map_err(|(reason, until)| Refusal::new(reason, until, now))
     }
 
-    /// Counts a wait that is over, if it was long enough to be noticed.
+    /// Counts a finished wait if it was longer than `throttled_after`.
     pub(super) fn count_wait(&self, location: GateLocation, waited: Duration) {
         if !waited.is_zero() {
             let mut shard = self.inner.registry.lock(location.shard);
@@ -342,7 +342,8 @@ impl Limiter {
         look(&hosts.find(key).gate)
     }
 
-    /// When the gate of an ask's first key would let it out, and how many are in flight there.
+    /// When the gate of an ask's first key would admit it, and how many attempts are in flight
+    /// there.
     pub(crate) fn gate_state(&self, ask: &Ask<'_>, now: Timestamp) -> GateState {
         let (answer, in_flight) = match self.known_gate(ask.key) {
             Some((mut shard, location)) => {
@@ -362,14 +363,14 @@ impl Limiter {
         }
     }
 
-    /// Attempts in flight at the gate of `key`.
+    /// The number of attempts in flight at the gate of `key`.
     pub(crate) fn in_flight(&self, key: &str) -> u32 {
         self.known_gate(key).map_or(0, |(mut shard, location)| {
             shard.with_gate(location.slot, |gate, _, _| gate.in_flight())
         })
     }
 
-    /// A person ends the isolation of the gate of `key`, if it is Isolated.
+    /// Ends the isolation of the gate of `key`, if it is Isolated.
     pub(crate) fn end_isolation(&self, key: &str) {
         self.override_gate(key, |gate, settings, now| {
             if gate.breaker_state(now) == BreakerState::Isolated {
@@ -378,7 +379,7 @@ impl Limiter {
         });
     }
 
-    /// Overrides the gate of `key`. `false` if there is none.
+    /// Overrides the gate of `key`. Returns `false` if it does not exist.
     pub(super) fn override_gate(
         &self,
         key: &str,
@@ -394,7 +395,7 @@ impl Limiter {
         }
     }
 
-    /// Overrides the gate of `key`; if there is none it is made.
+    /// Overrides the gate of `key`, creating it if it does not exist.
     pub(super) fn override_or_insert(
         &self,
         key: &str,
@@ -424,19 +425,20 @@ impl Limiter {
         }
     }
 
-    /// A generator of its own for each call, so that they do not wait for each other.
+    /// A separate random generator for each call, so that calls do not contend for one.
     pub(crate) fn random(&self) -> Random {
         Random::from_seed(lock(&self.inner.seeds).next_u64())
     }
 
-    /// An ordinary request is about to be sent: it pays for a part of a retry at its gate.
+    /// Counts a first attempt, which adds to the gate's retry budget.
     pub(crate) fn deposit(&self, location: GateLocation, now: Timestamp) {
         let mut shard = self.inner.registry.lock(location.shard);
         let budget = shard.retry_budget(location.slot, &self.inner.budget_settings, now);
         budget.deposit(&self.inner.budget_settings, now);
     }
 
-    /// Takes a retry out of the budget of a gate; if there is none, says when there is, if ever.
+    /// Takes a retry from a gate's budget. If the budget is used up, returns when a retry is
+    /// possible, if ever.
     pub(crate) fn withdraw(
         &self,
         location: GateLocation,
@@ -452,13 +454,13 @@ impl Limiter {
         Err(budget.next_at(settings, now))
     }
 
-    /// When the gate of `key` last had a success.
+    /// The time of the last success at the gate of `key`.
     pub(crate) fn last_success(&self, key: &str) -> Option<Timestamp> {
         let (mut shard, location) = self.known_gate(key)?;
         shard.with_gate(location.slot, |gate, _, _| gate.last_success())
     }
 
-    /// Gives the gate of `key` the settings of `host`, now and whenever settings change.
+    /// Makes the gate of `key` use the settings of `host`, now and after every change of settings.
     pub(crate) fn alias_host(&self, key: &str, host: &str) {
         let before = lock(&self.inner.aliases).insert(key.to_owned(), host.to_owned());
         if before.as_deref() != Some(host) {
@@ -466,7 +468,7 @@ impl Limiter {
         }
     }
 
-    /// `key` has no settings of a host any more: it is not used.
+    /// Removes the alias of `key`, which is no longer used.
     pub(crate) fn forget_alias(&self, key: &str) {
         if lock(&self.inner.aliases).remove(key).is_some() {
             self.change_alias(key, |hosts| {
@@ -475,7 +477,7 @@ impl Limiter {
         }
     }
 
-    /// Changes which settings `key` has, and puts its gate under them; no other gate is looked at.
+    /// Changes which settings `key` uses and applies them to its gate only.
     fn change_alias(&self, key: &str, change: impl FnOnce(&mut Hosts<HostSettings>)) {
         let mut present = lock(&self.inner.hosts);
         let mut hosts = present.as_ref().clone();
@@ -494,8 +496,8 @@ impl Limiter {
         wake_all(wakers);
     }
 
-    /// Changes settings and puts all gates under them. `false` if `change` says that it changed
-    /// nothing.
+    /// Changes settings and applies them to all gates. Returns `false` if `change` reports that
+    /// nothing changed.
     pub(super) fn change_settings(
         &self,
         change: impl FnOnce(&mut Hosts<HostSettings>) -> bool,
@@ -512,7 +514,7 @@ impl Limiter {
         *present = Arc::clone(hosts);
         let now = self.inner.clock.now();
         let mut wakers = Vec::new();
-        // Under the lock of the settings, so that two changes cannot cross on their way.
+        // Under the settings lock, so that two concurrent changes are applied in order.
         self.inner
             .registry
             .adopt(hosts, now, &mut wakers, |number, shard| {
@@ -524,7 +526,7 @@ impl Limiter {
         true
     }
 
-    /// Calls `look` with every gate, a few under one lock.
+    /// Calls `look` with every gate, holding each lock for a few gates at a time.
     pub(super) fn each_gate(
         &self,
         mut look: impl FnMut(&str, &mut Gate, &GateSettings, &Tickets, Timestamp),
@@ -547,5 +549,5 @@ impl Limiter {
     }
 }
 
-/// Some ten microseconds: too short to delay other asks.
+/// Takes about ten microseconds, too short to delay other asks noticeably.
 const GATES_PER_LOCK: usize = 128;

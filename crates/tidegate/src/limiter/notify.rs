@@ -28,7 +28,8 @@ impl Limiter {
         listener.is_some_and(|listener| listener.wants_everything())
     }
 
-    /// The key of a gate, if there is a listener. A copy, because events follow after unlocking.
+    /// The key of a gate, if there is a listener. Copied, because events are emitted after
+    /// unlocking.
     pub(super) fn key_if_listening(&self, shard: &Shard, location: GateLocation) -> Option<String> {
         let has_listener = self.inner.listener.is_some();
         has_listener.then(|| shard.key(location.slot).to_owned())
@@ -58,7 +59,7 @@ impl Limiter {
         });
     }
 
-    /// Every gate of the ask has let it through.
+    /// Reports that every gate of the ask has admitted it.
     pub(super) fn emit_admitted(&self, ask: &Ask<'_>, waited: Duration, now: Timestamp) {
         for key in ask.keys() {
             self.emit_for(key, now, |key| Event::Admitted {
@@ -69,7 +70,7 @@ impl Limiter {
         }
     }
 
-    /// Reports an event of the gate that `key` belongs to, by the gate's own key.
+    /// Reports an event for the gate of `key`, under the gate's own key.
     pub(super) fn emit_for<'k>(
         &self,
         key: &'k str,
@@ -82,7 +83,7 @@ impl Limiter {
         }
     }
 
-    /// What differs between two looks at a gate.
+    /// Reports the differences between two summaries of a gate.
     pub(super) fn emit_changes(
         &self,
         key: &str,

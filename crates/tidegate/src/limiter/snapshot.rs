@@ -1,4 +1,4 @@
-//! What can be seen of a limiter at one moment.
+//! Snapshots of a limiter.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -9,26 +9,26 @@ use policy::rate::Strategy;
 
 use super::Limiter;
 
-/// In which order gates are shown, the most remarkable first; of equals, by key.
+/// The order of gates in a snapshot, highest first. Ties are ordered by key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sort {
-    /// Permits given out. The default.
+    /// Permits granted. The default.
     #[default]
     Admitted,
-    /// How many wait.
+    /// Waiting asks.
     Waiting,
-    /// Attempts under way.
+    /// Attempts in flight.
     InFlight,
-    /// The share of failures.
+    /// The error rate.
     ErrorRate,
-    /// The rate, the highest first.
+    /// The rate per second.
     Rate,
-    /// The key, from a to z.
+    /// The key, in alphabetical order.
     Key,
 }
 
 impl Sort {
-    /// Every order.
+    /// All orders.
     pub const ALL: [Self; 6] = [
         Self::Admitted,
         Self::Waiting,
@@ -38,7 +38,7 @@ impl Sort {
         Self::Key,
     ];
 
-    /// The word for it in the API.
+    /// The name in the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Admitted => "admitted",
@@ -50,7 +50,7 @@ impl Sort {
         }
     }
 
-    /// What gates are ordered by before their keys; higher comes first.
+    /// The sort weight of a gate, before its key; higher comes first.
     fn weight(self, gate: &GateSnapshot) -> f64 {
         match self {
             Self::Admitted => f64::from(gate.admitted),
@@ -63,55 +63,54 @@ impl Sort {
     }
 }
 
-/// What can be seen of a limiter at one moment.
+/// A snapshot of a limiter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
-    /// Of all gates together.
+    /// Totals over all gates.
     pub totals: Totals,
-    /// The first few, in the order that was asked for.
+    /// The first gates in the requested order.
     pub gates: Vec<GateView>,
 }
 
-/// What can be seen of all gates together. Counts are since the limiter was made, and include
-/// gates that were forgotten since.
+/// Totals over all gates. Counters start when the limiter is built and include evicted gates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Asks.
     pub requests: u64,
-    /// Asks that waited for longer than `throttled_after` and were admitted then.
+    /// Asks admitted after waiting longer than `throttled_after`.
     pub throttled: u64,
-    /// Asks that were refused, at once or after waiting.
+    /// Asks refused, at once or after waiting.
     pub denied: u64,
-    /// Attempts that were not the first of their item.
+    /// Attempts that were retries.
     pub retries: u64,
-    /// Gates that let nothing through now: Open or Isolated.
+    /// Gates that are Open or Isolated now.
     pub open: u64,
-    /// Gates that are probing now.
+    /// Gates that are HalfOpen now.
     pub half_open: u64,
-    /// Gates there are now.
+    /// Gates that exist now.
     pub gates: u64,
-    /// Gates that were forgotten.
+    /// Gates evicted so far.
     pub evicted: u64,
-    /// Attempts under way now.
+    /// Attempts in flight now.
     pub in_flight: u64,
-    /// Asks that wait in lines now.
+    /// Asks waiting in lines now.
     pub waiting: u64,
 }
 
-/// What can be seen of one gate.
+/// A snapshot of one gate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GateView {
-    /// What it is for.
+    /// The gate's key.
     pub key: String,
-    /// How its rate moves.
+    /// Its rate strategy.
     pub strategy: Strategy,
     /// Its state.
     pub gate: GateSnapshot,
 }
 
 impl Limiter {
-    /// What can be seen now: totals, and the first `limit` gates in the order of `sort`. Locks for
-    /// a few gates at a time, so that traffic continues meanwhile.
+    /// Totals, and the first `limit` gates in the order of `sort`. Holds each lock for a few gates
+    /// at a time, so traffic continues meanwhile.
     pub fn snapshot(&self, sort: Sort, limit: usize) -> Snapshot {
         let mut totals = self.counted();
         let mut first = First::new(limit);
@@ -133,7 +132,7 @@ impl Limiter {
         }
     }
 
-    /// What can be seen of one gate.
+    /// A snapshot of one gate.
     pub fn gate(&self, key: &str) -> Option<GateView> {
         let now = self.inner.clock.now();
         let (mut shard, location) = self.known_gate(key)?;
@@ -171,7 +170,7 @@ fn view(key: &str, settings: &GateSettings, gate: GateSnapshot) -> GateView {
     }
 }
 
-/// The first few of many, without keeping the others.
+/// Selects the first few of many without storing the rest.
 struct First {
     limit: usize,
     views: BTreeMap<Rank, GateView>,
@@ -207,7 +206,7 @@ impl First {
     }
 }
 
-/// The place of a gate in its order: the highest weight first, of equals the first key.
+/// A gate's position in the order: highest weight first, ties by key.
 #[derive(Clone, Debug, PartialEq)]
 struct Rank {
     weight: f64,

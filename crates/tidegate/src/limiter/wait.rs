@@ -1,7 +1,7 @@
 //! Waiting for a permit: the futures behind [`Limiter::acquire`](super::Limiter::acquire).
 //!
-//! All waiting is in the lines of [`policy::line`]. The future holds a seat, is woken once when
-//! something was put into it, and collects that. It owns no timer: the gate does.
+//! All waiting happens in the lines of [`policy::line`]. The future holds a seat, is woken once
+//! when the seat is filled, and collects the result. It has no timer of its own; the gate does.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -29,14 +29,14 @@ impl Limiter {
         }
     }
 
-    /// Waits at every gate of the ask, and notes what delayed it first.
+    /// Waits at every gate of the ask, and stores the first delay in `delayed`.
     pub(crate) async fn acquire_noting<'a>(
         &'a self,
         ask: Ask<'_>,
         delayed: &mut Option<Delay>,
     ) -> Result<Permit<'a>, Refusal> {
         if !ask.also.is_empty() {
-            // Boxed, because it is rare and would make every other future larger.
+            // Boxed, because it is rare and would enlarge every other future.
             return Box::pin(self.wait_for_all(ask, delayed)).await;
         }
         let mut wait = self.wait(ask);
@@ -45,15 +45,16 @@ impl Limiter {
         answer
     }
 
-    /// Waits until every gate of the ask has a permit at the same time.
+    /// Waits until every gate of the ask grants a permit at the same time.
     ///
-    /// At first nothing is held while waiting: a permit of one gate that waits for another takes
-    /// its tokens from asks that could use them. So it waits at one gate at a time, the one that
-    /// keeps it, and when it may leave there it needs the others at once or waits at the next.
+    /// At first it holds nothing while waiting: a permit of one gate held while waiting for another
+    /// would take tokens from asks that could use them. It waits at one gate at a time, the one
+    /// that delays it. Once admitted there, it takes permits from all others at once, or gives
+    /// everything back and waits at the next gate that refuses.
     ///
-    /// If many asks wait for several gates, that alone could starve all of them: each gets a token of
-    /// one gate while another has that of the other, and both give them back. So an ask that was
-    /// delayed [`TURNS`] times holds its permits from then on.
+    /// If many asks wait for several gates, this alone could starve them all: each gets a token of
+    /// one gate while another has the token of the other, and both give them back. After [`TURNS`]
+    /// delays an ask therefore holds its permits while it waits.
     async fn wait_for_all<'a>(
         &'a self,
         ask: Ask<'_>,
@@ -86,8 +87,8 @@ impl Limiter {
         Ok(permit)
     }
 
-    /// Waits at one gate after the other and holds its permits, in the order of the keys, which is
-    /// the same for all asks: so there is no deadlock.
+    /// Waits at one gate after another while holding permits. The gates are taken in key order, the
+    /// same for all asks, so there is no deadlock.
     async fn wait_in_order<'a>(
         &'a self,
         ask: &Ask<'_>,
@@ -109,7 +110,7 @@ impl Limiter {
         Ok(all.0.take().expect("an ask has at least one key"))
     }
 
-    /// Waits at one gate of several; the event follows when all have admitted it.
+    /// Waits at one gate of several. The event is emitted once all gates have admitted the ask.
     async fn wait_for_one<'a>(
         &'a self,
         ask: Ask<'_>,
@@ -122,7 +123,7 @@ impl Limiter {
         answer
     }
 
-    /// Waits at several gates at once, for the first that lets it through.
+    /// Waits at several gates at once for the first that admits the ask.
     pub(crate) fn wait_for_any<'a, 'k>(
         &'a self,
         keys: impl Iterator<Item = &'k str>,
@@ -136,7 +137,7 @@ impl Limiter {
         }
     }
 
-    /// The same ask with one deadline, for waiting at more than one gate.
+    /// The ask with one fixed deadline, for waiting at more than one gate.
     fn with_deadline<'k>(&self, ask: Ask<'k>) -> Ask<'k> {
         let now = self.inner.clock.now();
         let deadline = self.with_settings(ask.key, |settings| ask.at_gate(settings, now).deadline);
@@ -144,13 +145,13 @@ impl Limiter {
     }
 }
 
-/// The wait of an ask: since when, why, and until when by the state at that time.
+/// A wait: its start, its reason, and its end as estimated at the start.
 pub(crate) type Delay = (Timestamp, Reason, Option<Timestamp>);
 
-/// Twice for each of the two gates of most such asks: enough where no other ask waits for both.
+/// Two for each gate of an ask for two gates: enough unless other asks wait for both.
 const TURNS: usize = 4;
 
-/// A permit that was not used yet: dropped, it is given back with its tokens.
+/// A permit not used yet. Dropping it gives it back with its tokens.
 struct Unused<'a>(Option<Permit<'a>>);
 
 impl Drop for Unused<'_> {
@@ -165,12 +166,12 @@ impl Drop for Unused<'_> {
 pub(super) struct Wait<'a, 'k> {
     limiter: &'a Limiter,
     ask: Ask<'k>,
-    /// When it was first polled, and so asked.
+    /// When it was first polled.
     asked_at: Option<Timestamp>,
-    /// What delayed it when it last joined a line.
+    /// The delay when it last joined a line.
     delayed: Option<Delay>,
     seat: Option<(GateLocation, SeatId)>,
-    /// Its permit is all that was asked for, so that it emits an event.
+    /// Its permit is the whole ask, so it emits the event.
     is_alone: bool,
 }
 
@@ -180,7 +181,7 @@ impl<'a> Future for Wait<'a, '_> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         if let Some((location, seat)) = this.seat {
-            // Before the lock, so that it is dropped after it.
+            // Declared before the lock guard, so that the waker is dropped after unlocking.
             let mut unneeded = None;
             let mut shard = this.limiter.inner.registry.lock(location.shard);
             match shard.collect(seat, context.waker(), &mut unneeded) {
@@ -190,7 +191,7 @@ impl<'a> Future for Wait<'a, '_> {
                     this.seat = None;
                     return Poll::Ready(this.collected(location, asked));
                 }
-                // It was too slow to collect its permit, and asks once more.
+                // It did not collect its permit in time, so it asks again.
                 Err(SeatTaken) => this.seat = None,
             }
         }
@@ -238,7 +239,7 @@ impl<'a> Wait<'a, '_> {
         let waited = now.since(self.asked_at.unwrap_or(now));
         match asked {
             AskResult::Admitted(permit) => {
-                // First of all, so that it is given back if the listener panics.
+                // Built first, so that it is given back if the listener panics.
                 let permit = Permit::new(limiter, location, permit);
                 limiter.count_wait(location, waited);
                 if self.is_alone {
@@ -260,13 +261,13 @@ impl<'a> Wait<'a, '_> {
 }
 
 impl Drop for Wait<'_, '_> {
-    /// Gives the place in line back at once, or the permit that was not collected.
+    /// Leaves the line, or returns the permit that was not collected.
     fn drop(&mut self) {
         let Some((location, seat)) = self.seat.take() else {
             return;
         };
         let now = self.limiter.inner.clock.now();
-        // Before the lock, so that it is dropped after it.
+        // Declared before the lock guard, so that the waker is dropped after unlocking.
         let mut unneeded = None;
         let shard = self.limiter.inner.registry.lock(location.shard);
         self.limiter.at_gate(shard, location, now, |shard, now| {
@@ -275,11 +276,11 @@ impl Drop for Wait<'_, '_> {
     }
 }
 
-/// Waits for a permit of one gate of several.
+/// Waits for a permit from any of several gates.
 pub(crate) struct WaitAny<'a, 'k> {
-    /// One for each key, until it has been refused.
+    /// One per key; `None` after a refusal.
     waits: Vec<Option<Wait<'a, 'k>>>,
-    /// Of those that refused, the one that is to be asked again first.
+    /// The refusal with the earliest retry time so far.
     refusal: Option<Refusal>,
     limiter: &'a Limiter,
 }
@@ -295,7 +296,7 @@ impl<'a> Future for WaitAny<'a, '_> {
             match Pin::new(wait).poll(context) {
                 Poll::Pending => {}
                 Poll::Ready(Ok(permit)) => {
-                    // The places in the other lines are given back, and what was put there.
+                    // Leaves the other lines and returns their uncollected permits.
                     this.waits.clear();
                     return Poll::Ready(Ok((index, permit)));
                 }

@@ -1,4 +1,4 @@
-//! Wake-ups by the clock: gates with a waiter that is due, and the next search for idle gates.
+//! Wakeups by the clock: gates with a due waiter, and the next eviction pass.
 
 use std::sync::{Arc, Weak};
 use std::task::{Wake, Waker};
@@ -11,7 +11,7 @@ use crate::registry::{Shard, Slice};
 use crate::sync::lock;
 use crate::waking::wake_all;
 
-/// Woken when a gate or a seat of a shard is due.
+/// Woken when a gate or seat of a shard is due.
 struct ShardDue {
     limiter: Weak<Inner>,
     shard: u32,
@@ -25,7 +25,7 @@ impl Wake for ShardDue {
     }
 }
 
-/// Woken when it is time to look for idle gates.
+/// Woken when the next eviction pass is due.
 struct EvictionDue {
     limiter: Weak<Inner>,
 }
@@ -39,8 +39,8 @@ impl Wake for EvictionDue {
 }
 
 impl Limiter {
-    /// Sets the alarm of a shard for the first gate or seat that is due. One that is too early does no
-    /// harm, so it is replaced only if it would be too late.
+    /// Sets a shard's alarm for the first gate or seat that is due. An early alarm is harmless, so
+    /// an existing one is only replaced if it would be late.
     pub(super) fn set_alarm(&self, number: u32, shard: &mut Shard) {
         let Some(at) = shard.next_due() else {
             shard.alarm = None;
@@ -69,14 +69,14 @@ impl Limiter {
         wake_all(wakers);
     }
 
-    /// Looks at some gates for idle ones, in the shard whose turn it is.
+    /// Evicts idle gates among the next slice of slots.
     pub(super) fn evict_slice(&self) -> Slice {
         self.inner.registry.evict_slice(self.inner.clock.now())
     }
 
-    /// Sets the alarm of the next search for idle gates, if it is not set.
+    /// Sets the alarm for the next eviction pass, if it is not set.
     ///
-    /// Call it after a gate was inserted, not before: a search that finds no gate sets no alarm.
+    /// Call it after inserting a gate, not before: a pass that finds no gate sets no alarm.
     pub(super) fn schedule_eviction(&self, after: Duration, now: Timestamp) {
         let mut alarm = lock(&self.inner.eviction_alarm);
         if alarm.is_none() {
@@ -96,8 +96,8 @@ impl Limiter {
         }
     }
 
-    /// Every shard is searched twice in `idle_after`. Locks the settings, so call it without the
-    /// lock of a shard.
+    /// Searches every shard twice per `idle_after`. Locks the settings, so call it without holding
+    /// a shard's lock.
     pub(super) fn eviction_interval(&self) -> Duration {
         let idle_after = lock(&self.inner.hosts).default_value().gate.idle_after();
         (idle_after / (2 * self.inner.registry.shards())).max(Duration::from_millis(10))

@@ -1,4 +1,4 @@
-//! The right to make one attempt through one endpoint.
+//! The right to make one attempt at an endpoint.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use super::{Endpoint, Pool};
 use crate::call::Attempt;
 use crate::permit::{InFlight, Permit};
 
-/// The right to make one attempt through one endpoint of a pool: a permit of its gate, and a place
-/// among the requests under way through it. Both are returned together.
+/// The right to make one attempt at an endpoint of a pool: a permit of its gate and a lease of the
+/// endpoint. Both are returned together.
 ///
-/// One that is dropped counts as abandoned, as a [`Permit`] does.
-#[must_use = "a permit that is dropped counts as abandoned, and its token as used"]
+/// A dropped permit counts as abandoned, like a [`Permit`].
+#[must_use = "a dropped permit counts as abandoned, and its token as used"]
 pub struct PoolPermit<'a, E> {
     pool: &'a Pool<E>,
     endpoint: Arc<Endpoint<E>>,
@@ -45,12 +45,12 @@ impl<'a, E> PoolPermit<'a, E> {
         permit
     }
 
-    /// The attempt that is made under it, see [`Permit::attempt`].
+    /// Starts the attempt, see [`Permit::attempt`].
     pub fn attempt(&self, number: u32) -> Attempt {
         self.permit().attempt(number)
     }
 
-    /// Counts its attempt in the retry budget of its gate, see [`Permit::count_attempt`].
+    /// Counts the attempt in its gate's retry budget, see [`Permit::count_attempt`].
     ///
     /// # Errors
     ///
@@ -64,15 +64,15 @@ impl<'a, E> PoolPermit<'a, E> {
         &self.endpoint
     }
 
-    /// Reports the outcome of the attempt, classified by its status and hint.
+    /// Reports the outcome, classified by its status and hint.
     pub fn settle(self, outcome: &Outcome) -> Option<Verdict> {
         let verdict = outcome.judge().verdict;
         self.settle_as(outcome, verdict, "");
         verdict
     }
 
-    /// Reports the outcome of the attempt with a verdict of the caller. `text` is the beginning of an
-    /// error's message: it may count as an error by its words, and people see it.
+    /// Reports the outcome with the caller's verdict. `text` is the start of an error message; the
+    /// endpoint's protection matches it, and it is shown as the last error.
     pub fn settle_as(mut self, outcome: &Outcome, verdict: Option<Verdict>, text: &str) {
         if let Some((permit, lease)) = self.permit_and_lease.take() {
             permit.settle_as(outcome, verdict);
@@ -81,7 +81,7 @@ impl<'a, E> PoolPermit<'a, E> {
         }
     }
 
-    /// The same at the head of a response whose body is still to come, see
+    /// Reports the outcome at the head of a response whose body has not ended, see
     /// [`Permit::settle_head`].
     pub fn settle_head(
         mut self,
@@ -99,7 +99,7 @@ impl<'a, E> PoolPermit<'a, E> {
         in_flight
     }
 
-    /// Returns it unused.
+    /// Returns the permit unused.
     pub fn give_back(mut self) {
         if let Some((permit, lease)) = self.permit_and_lease.take() {
             permit.give_back();

@@ -1,4 +1,4 @@
-//! What it means when no endpoint of a pool can be used in time.
+//! Why no endpoint of a pool could be used in time.
 
 use std::fmt;
 
@@ -7,25 +7,25 @@ use policy::time::Timestamp;
 
 use crate::ask::Refusal;
 
-/// No endpoint could be used in time. Nothing was sent and nothing was taken.
+/// No endpoint could be used in time. Nothing was sent and no token was used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PoolRefusal {
-    /// There is none, or all are disabled: a person has to enable one.
+    /// The pool has no endpoint, or all are disabled: a person has to enable one.
     #[error("no endpoint: all are disabled, or there is none")]
     NoEndpoint,
     /// Every endpoint that is not disabled is paused or recovering.
     #[error("every endpoint is paused")]
     Paused {
-        /// When the first pause ends; `None` if that depends on an answer still to come.
+        /// When the first pause ends; `None` if that depends on a response.
         until: Option<Timestamp>,
     },
-    /// The gates of the endpoints that can be used refused; this is the one to ask again first.
+    /// The gates of all usable endpoints refused; this is the refusal with the earliest retry time.
     #[error(transparent)]
     Gate(Refusal),
 }
 
 impl PoolRefusal {
-    /// Why, without the time.
+    /// The reason, without the time.
     pub fn reason(&self) -> RefusalReason {
         match self {
             Self::NoEndpoint => RefusalReason::NoEndpoint,
@@ -34,7 +34,7 @@ impl PoolRefusal {
         }
     }
 
-    /// When asking again may help, if that is known.
+    /// When asking again may help, if known.
     pub fn until(&self) -> Option<Timestamp> {
         match self {
             Self::NoEndpoint => None,
@@ -44,7 +44,7 @@ impl PoolRefusal {
     }
 }
 
-/// Why a gate or a pool makes a call wait, or refuses it.
+/// Why a gate or pool makes a call wait or refuses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RefusalReason {
     /// The gate's own reason.
@@ -56,7 +56,7 @@ pub enum RefusalReason {
 }
 
 impl RefusalReason {
-    /// The word for it in logs, metrics and the API.
+    /// The name in logs, metrics and the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Gate(reason) => reason.as_str(),

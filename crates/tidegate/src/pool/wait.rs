@@ -1,4 +1,4 @@
-//! Waiting for an endpoint: for its gate, for the end of a pause, or for something to change.
+//! Waits for an endpoint: for its gate, for the end of a pause, or for a change.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -13,34 +13,34 @@ use crate::ask::{Ask, Refusal};
 use crate::permit::Permit;
 use crate::sync::lock;
 
-/// What there is to wait for.
+/// What an ask has to wait for.
 struct WaitConditions<E> {
-    /// Endpoints that only lack their gate's permission.
+    /// Endpoints that only lack their gate's permit.
     usable: Vec<Arc<Endpoint<E>>>,
-    /// The end of the first pause.
+    /// The end of the earliest pause.
     pause_ends: Option<Timestamp>,
-    /// The pool as this was seen in.
+    /// The pool's change counter when this was read.
     changes: u64,
 }
 
-/// What an ask waited for first, and since when.
+/// When an ask started to wait, and for what.
 pub(crate) type Delay = (Timestamp, PoolRefusal);
 
-/// What ended a wait.
+/// How a wait ended.
 enum WaitEnd<'a> {
-    /// The gate of the n-th usable endpoint let it through.
+    /// The gate of the usable endpoint with this index admitted the ask.
     Admitted(usize, Permit<'a>),
     /// All gates refused.
     Refused(Refusal),
-    /// A pause has ended, or something has changed: look again.
+    /// A pause ended or the pool changed: choose again.
     Changed,
-    /// Its time is over.
+    /// The deadline passed.
     Late,
 }
 
 impl<E> Pool<E> {
-    /// A permit of an endpoint, at once or after waiting; `delayed` gets what it waited for first. An
-    /// endpoint other than `failed_at` is preferred if one is ready.
+    /// A permit of an endpoint, at once or after waiting; `delayed` gets the first delay. Prefers
+    /// an endpoint other than `failed_at` if one is ready.
     pub(crate) async fn acquire_noting<'a>(
         &'a self,
         ask: Ask<'_>,
@@ -90,8 +90,8 @@ impl<E> Pool<E> {
         }
     }
 
-    /// Until when an ask waits here. Endpoints of a pool do the same work, so what the gate of the
-    /// first allows is taken for all. `None` if there is no endpoint.
+    /// The ask's deadline. Endpoints of a pool are interchangeable, so the settings of the first
+    /// one's gate apply to all. `None` if there is no endpoint.
     fn deadline(&self, ask: &Ask<'_>) -> Option<Timestamp> {
         let state = lock(&self.state);
         let key = Arc::clone(&state.endpoints.values().next()?.key);
@@ -101,8 +101,8 @@ impl<E> Pool<E> {
         Some(limiter.with_settings(&key, |settings| ask.at_gate(settings, now).deadline))
     }
 
-    /// When the gate of another endpoint that can be used would admit a request that failed at
-    /// `failed`; `None`: there is none, or that is unknown.
+    /// When another usable endpoint's gate would admit a request that failed at `failed`; `None` if
+    /// there is none or the time is unknown.
     pub fn other_endpoint_ready_at(&self, failed: &Endpoint<E>) -> Option<Timestamp> {
         self.ready_at_other_than(failed.id)
     }
@@ -124,7 +124,7 @@ impl<E> Pool<E> {
         others.iter().filter_map(opens).min()
     }
 
-    /// Chooses an endpoint that may send now, or says what there is to wait for.
+    /// Chooses an endpoint that may send now, or returns what to wait for.
     fn try_choose(&self, ask: &Ask<'_>, except: Option<EndpointId>) -> ChooseResult<'_, E> {
         loop {
             let now = self.limiter.clock().now();
@@ -157,13 +157,13 @@ impl<E> Pool<E> {
                 Some((endpoint, permit)) => {
                     return ChooseResult::Send(PoolPermit::new(self, endpoint, permit, lease));
                 }
-                // Another ask was faster at that gate.
+                // Another ask took the gate's permit first.
                 None => self.abandon(lease),
             }
         }
     }
 
-    /// A permit of the gate is there: if its endpoint can still be used, so is one of the pool.
+    /// Turns a gate's permit into a pool permit, if its endpoint is still usable.
     fn claim<'a>(
         &'a self,
         endpoint: &Arc<Endpoint<E>>,
@@ -195,8 +195,7 @@ impl<E> Pool<E> {
         }
     }
 
-    /// How an ask would be refused that does not wait: of all that there is to wait for, what comes
-    /// first.
+    /// The refusal for an ask that does not wait: the earliest of everything it could wait for.
     fn delay(&self, ask: &Ask<'_>, waits: &WaitConditions<E>) -> PoolRefusal {
         let gates = waits.usable.iter().filter_map(|endpoint| {
             let key = &endpoint.key;
@@ -206,13 +205,13 @@ impl<E> Pool<E> {
         let pause = PoolRefusal::Paused {
             until: waits.pause_ends,
         };
-        // Of two whose end is unknown, the gate: a pause without an end may be none at all.
+        // If both ends are unknown, prefer the gate: a pause without an end may be none at all.
         let all = gates.map(PoolRefusal::Gate).chain([pause]);
         all.min_by_key(|refusal| refusal.until().unwrap_or(Timestamp::MAX))
             .unwrap_or(pause)
     }
 
-    /// WaitConditions for whatever comes first.
+    /// Waits for whichever condition comes first.
     async fn wait_once<'a>(
         &'a self,
         ask: &Ask<'_>,
@@ -221,7 +220,7 @@ impl<E> Pool<E> {
         delayed: &mut Option<Delay>,
     ) -> WaitEnd<'a> {
         let limiter = &self.limiter;
-        // Before it is in the lines itself.
+        // Computed before the ask joins the lines itself.
         let delay = (limiter.clock().now(), self.delay(ask, waits));
         let keys = waits.usable.iter().map(|endpoint| &*endpoint.key);
         let mut any = pin!(limiter.wait_for_any(keys, ask.until(deadline)));
@@ -261,7 +260,7 @@ impl<E> Pool<E> {
     }
 }
 
-/// What a look at a pool found.
+/// The result of choosing an endpoint.
 enum ChooseResult<'a, E> {
     Send(PoolPermit<'a, E>),
     Wait(WaitConditions<E>),

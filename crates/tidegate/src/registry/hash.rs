@@ -1,8 +1,8 @@
-//! Keys to numbers.
+//! The hash of a key.
 //!
-//! Keys may come from outside, so the hash is seeded: without the seed an attacker cannot make keys
-//! that fall together. The default hasher of the standard library is also seeded, but takes longer
-//! than everything else that happens to an ask.
+//! Keys may come from outside, so the hash is seeded: without the seed an attacker cannot choose
+//! keys that collide. The standard library's hasher is seeded too, but takes longer than everything
+//! else in an ask.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -12,7 +12,7 @@ use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
 pub(crate) struct KeyHash(RapidSecrets);
 
 impl KeyHash {
-    /// With a random seed.
+    /// Creates a hasher with a random seed.
     pub(crate) fn random() -> Self {
         Self(RapidSecrets::seed(RandomState::new().hash_one(0)))
     }

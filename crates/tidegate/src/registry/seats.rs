@@ -1,12 +1,12 @@
-//! Seats: where futures that wait collect their permit or refusal.
+//! Seats: where waiting futures collect their permit or refusal.
 //!
-//! A ticket of [`policy::line`] ends the moment it leaves the line, but the future it belongs to
-//! can collect only when it is polled next. The seat is what it has meanwhile: first the waker to
-//! call, then the permit or the refusal to collect.
+//! A ticket of [`policy::line`] ends when it leaves the line, but its future can only collect the
+//! result on its next poll. The seat bridges that gap: it first holds the waker to call, then the
+//! permit or refusal to collect.
 //!
-//! A future may be leaked and never polled again. What it does not collect within
-//! [`COLLECT_WITHIN`] is taken back and its seat is free; a future that was only slow finds
-//! by its generation that the seat is not its own any more, and asks again.
+//! A future may be leaked and never polled again. A result that is not collected within
+//! [`COLLECT_WITHIN`] is taken back and its seat is freed. A future that was merely slow detects by
+//! the generation that its seat was reused, and asks again.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -19,7 +19,7 @@ use policy::time::Timestamp;
 use super::slab::SlotIndex;
 use crate::ask::Refusal;
 
-/// Names a seat, and which of its owners.
+/// Identifies a seat and the generation of its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SeatId {
     index: u32,
@@ -36,16 +36,16 @@ struct Seat {
     state: SeatState,
 }
 
-/// What is in a seat.
+/// The content of a seat.
 #[derive(Debug)]
 pub(super) enum SeatState {
-    /// A ticket in line.
+    /// The owner's ticket is in line.
     Waiting { ticket: Ticket, waker: Waker },
-    /// A permit to collect.
+    /// A permit is ready to be collected.
     Admitted(gate::Permit),
-    /// A refusal to collect.
+    /// A refusal is ready to be collected.
     Refused(Refusal),
-    /// Nothing: it is free.
+    /// The seat is free.
     Free { next: Option<u32> },
 }
 
@@ -53,14 +53,14 @@ pub(super) enum SeatState {
 pub(super) struct Seats {
     seats: Vec<Seat>,
     free: Option<u32>,
-    /// The seat of each ticket in line, by the ticket's index.
+    /// The seat of each ticket in line, indexed by ticket.
     by_ticket: Vec<u32>,
-    /// What was put into seats, the oldest first; most of it has been collected since.
+    /// Filled seats, oldest first; most have been collected since.
     filled: VecDeque<(Timestamp, SeatId)>,
 }
 
 impl Seats {
-    /// A seat for a ticket that has just joined the line of `slot`.
+    /// Takes a seat for a ticket that has just joined the line of `slot`.
     pub(super) fn take(&mut self, slot: SlotIndex, ticket: Ticket, waker: Waker) -> SeatId {
         let state = SeatState::Waiting { ticket, waker };
         let index = self.free_seat();
@@ -75,14 +75,14 @@ impl Seats {
         SeatId { index, generation }
     }
 
-    /// What is in a seat and for which gate, if it is still its owner's.
+    /// The content of a seat and its gate, if the seat still belongs to `id`'s owner.
     pub(super) fn look(&mut self, id: SeatId) -> Option<(SlotIndex, &mut SeatState)> {
         let seat = self.seats.get_mut(id.index as usize)?;
         (seat.generation == id.generation).then_some((seat.slot, &mut seat.state))
     }
 
-    /// Puts in what became of a ticket that has just left the line; the waker is to be called after
-    /// unlocking.
+    /// Stores the result of a ticket that has just left the line. The caller calls the returned
+    /// waker after unlocking.
     pub(super) fn fill(
         &mut self,
         ticket: Ticket,
@@ -104,7 +104,7 @@ impl Seats {
         }
     }
 
-    /// Its owner leaves the seat and takes along what was in it.
+    /// Frees the owner's seat and returns its content.
     pub(super) fn leave(&mut self, id: SeatId) -> Option<SeatState> {
         let seat = self.seats.get_mut(id.index as usize)?;
         if seat.generation != id.generation {
@@ -115,14 +115,13 @@ impl Seats {
         Some(std::mem::replace(&mut seat.state, SeatState::Free { next }))
     }
 
-    /// When [`Seats::forfeit_next`] has something to do at the latest.
+    /// The latest time at which [`Seats::forfeit_next`] has to be called.
     pub(super) fn next_forfeit(&self) -> Option<Timestamp> {
         let (filled_at, _) = self.filled.front()?;
         Some(*filled_at + COLLECT_WITHIN)
     }
 
-    /// Takes back a permit that was not collected, with its gate. Call again until
-    /// `None`.
+    /// Takes back a permit that was not collected, with its gate. Call it until it returns `None`.
     pub(super) fn forfeit_next(&mut self, now: Timestamp) -> Option<(SlotIndex, gate::Permit)> {
         while let Some(&(filled_at, id)) = self.filled.front() {
             let is_there = self.look(id).is_some();
@@ -138,8 +137,8 @@ impl Seats {
         None
     }
 
-    /// What was collected needs no more looking after. The list stays as short as the oldest news
-    /// that was not collected, and so five seconds long at most.
+    /// Removes collected results from the front of the list. The list is bounded by the oldest
+    /// uncollected result, and so covers at most five seconds.
     fn forget_collected(&mut self) {
         while let Some(&(_, id)) = self.filled.front()
             && self.look(id).is_none()
@@ -170,7 +169,7 @@ mod tests {
 
     use super::*;
 
-    /// One line, and the seats of those in it.
+    /// One line and the seats of its tickets.
     struct Line {
         tickets: Tickets,
         line: LineId,
@@ -193,7 +192,7 @@ mod tests {
             self.seats.take(0, ticket, Waker::noop().clone())
         }
 
-        /// Refuses the first in line.
+        /// Refuses the first ticket in line.
         fn refuse_first(&mut self, now: Timestamp) {
             let ticket = self
                 .tickets
@@ -202,13 +201,13 @@ mod tests {
             let refused = SeatState::Refused(Refusal::new(gate::Reason::Deadline, None, now));
             assert!(
                 self.seats.fill(ticket, refused, now).is_some(),
-                "it is woken"
+                "its waker is returned"
             );
         }
     }
 
     #[test]
-    fn news_go_to_the_seat_of_their_ticket() {
+    fn stores_result_in_the_seat_of_its_ticket() {
         let mut line = Line::new();
         let [first, second] = [line.join(), line.join()];
         line.refuse_first(Timestamp::ZERO);
@@ -228,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seat_that_is_taken_again_is_not_its_old_owners() {
+    fn reused_seat_is_invisible_to_its_old_owner() {
         let mut line = Line::new();
         let old = line.join();
         line.refuse_first(Timestamp::ZERO);
@@ -245,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn uncollected_permit_is_due_five_seconds_later() {
+    fn takes_back_uncollected_permit_after_five_seconds() {
         let mut line = Line::new();
         let at = Timestamp::from_secs(10);
         assert_eq!(line.seats.next_forfeit(), None);
@@ -261,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn seats_and_news_do_not_grow_with_what_was_collected_or_leaked() {
+    fn memory_is_bounded_with_collected_and_leaked_seats() {
         let mut line = Line::new();
         let mut now = Timestamp::ZERO;
         for round in 0..100_000 {
@@ -274,7 +273,7 @@ mod tests {
                 line.seats.leave(seat);
             }
         }
-        // What can come in five seconds.
+        // All results of the last five seconds.
         assert!(line.seats.seats.len() <= 510, "{}", line.seats.seats.len());
         assert!(
             line.seats.filled.len() <= 510,
@@ -285,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn news_that_are_collected_at_once_are_not_kept() {
+    fn forgets_results_collected_at_once() {
         let mut line = Line::new();
         for _ in 0..1000 {
             let seat = line.join();

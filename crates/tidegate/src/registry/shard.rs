@@ -1,4 +1,4 @@
-//! A part of the registry under one lock: its gates, their lines, and what is due when.
+//! A shard of the registry: gates, lines and due times under one lock.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,8 +24,8 @@ use crate::settings::HostSettings;
 mod forget;
 mod line;
 
-/// Everything under one lock. What every ask touches comes first, in two cache lines; and what it
-/// writes is in the lock's own, because each written line moves from processor to processor.
+/// Everything under one lock. The fields that every ask touches come first, in two cache lines.
+/// Those it writes share the lock's cache line, because every written line moves between CPU cores.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Shard {
@@ -36,29 +36,29 @@ pub(crate) struct Shard {
     hosts: Arc<Hosts<HostSettings>>,
     tickets: Tickets,
     seats: Seats,
-    /// Of gates that calls were sent through; they go with their gates.
+    /// Retry budgets of gates that have been used by calls; evicted with their gates.
     retry_budgets: BTreeMap<SlotIndex, RetryBudget>,
-    /// When to look at which gate again; only those whose line is not empty.
+    /// When each gate is due; only gates with waiting asks.
     due: BTreeSet<(Timestamp, SlotIndex)>,
     due_at: BTreeMap<SlotIndex, Timestamp>,
-    /// The alarm for the first of them, and its time.
+    /// The alarm for the first due gate, and its time.
     pub(crate) alarm: Option<(Timestamp, Alarm)>,
-    /// What it wakes; made when it is first needed.
+    /// The alarm's waker, created on first use.
     pub(crate) wakeup: Option<Waker>,
-    /// Where the next search for idle gates begins.
+    /// Where the next search for idle gates starts.
     eviction_cursor: SlotIndex,
 }
 
-/// What happened at the gates of a shard, those that are gone included.
+/// Counters of a shard, including evicted gates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     /// Asks.
     pub(crate) requests: u64,
-    /// Asks that had to wait for longer than `throttled_after`.
+    /// Asks that waited longer than `throttled_after`.
     pub(crate) throttled: u64,
-    /// Asks that were refused.
+    /// Refused asks.
     pub(crate) denied: u64,
-    /// Gates that were forgotten.
+    /// Evicted gates.
     pub(crate) evicted: u64,
 }
 
@@ -100,7 +100,7 @@ impl Shard {
         })
     }
 
-    /// A new gate. `None` if there is no room for the text of its key.
+    /// Inserts a gate. `None` if there is no room for its key.
     pub(super) fn insert(
         &mut self,
         hash: u64,
@@ -128,8 +128,8 @@ impl Shard {
         self.slab.len()
     }
 
-    /// Takes a permit if nothing but tokens decides and there are enough: nearly always. `None`
-    /// says only that [`Shard::try_acquire`] has to be asked.
+    /// Takes a permit if only tokens matter and enough are available, which is the common case.
+    /// `None` means that the caller has to use [`Shard::try_acquire`].
     #[inline(always)]
     pub(crate) fn acquire_at_once(
         &mut self,
@@ -138,14 +138,14 @@ impl Shard {
         now: Timestamp,
     ) -> Option<gate::Permit> {
         let (gate, settings, _) = self.parts(index);
-        // Clocks of two processors may differ by a little; at a gate time never goes back.
+        // Clocks of two CPU cores may differ slightly; a gate's time never goes back.
         let now = not_back(gate, now);
         let permit = gate.acquire_at_once(settings, &ask_at_once(cost, now), now);
         self.counts.requests += u64::from(permit.is_some());
         permit
     }
 
-    /// Takes a permit if there is one now.
+    /// Takes a permit if one is available now.
     pub(crate) fn try_acquire(
         &mut self,
         index: SlotIndex,
@@ -165,8 +165,8 @@ impl Shard {
         }
     }
 
-    /// Takes a permit, joins the line with a seat for `waker`, or is refused. `asked_at` is when
-    /// it asked first.
+    /// Takes a permit, joins the line with a seat for `waker`, or is refused. `asked_at` is the
+    /// time of the first ask.
     pub(crate) fn acquire(
         &mut self,
         index: SlotIndex,
@@ -201,7 +201,7 @@ impl Shard {
         }
     }
 
-    /// What [`Shard::acquire`] would say.
+    /// What [`Shard::acquire`] would decide.
     pub(crate) fn peek(
         &mut self,
         index: SlotIndex,
@@ -215,7 +215,7 @@ impl Shard {
         answer.map_err(|(reason, until)| Refusal::new(reason, until, now))
     }
 
-    /// Brings a permit back with what happened.
+    /// Returns a permit with the outcome of its attempt.
     #[inline(always)]
     pub(crate) fn settle(
         &mut self,
@@ -229,7 +229,7 @@ impl Shard {
         gate.settle(settings, permit, outcome, verdict, not_back(gate, now));
     }
 
-    /// Brings a permit back at the head of a response whose body is still to come.
+    /// Returns a permit at the head of a response whose body has not ended.
     pub(crate) fn settle_head(
         &mut self,
         index: SlotIndex,
@@ -242,25 +242,25 @@ impl Shard {
         gate.settle_head(settings, permit, outcome, verdict, not_back(gate, now))
     }
 
-    /// The body of a response has ended.
+    /// Ends the body of a response.
     pub(crate) fn finish(&mut self, index: SlotIndex, body: ResponseBody, now: Timestamp) {
         let (gate, settings, _) = self.parts(index);
         gate.finish(settings, body, not_back(gate, now));
     }
 
-    /// Brings a permit back whose outcome is unknown.
+    /// Returns a permit whose outcome is unknown.
     pub(crate) fn abandon(&mut self, index: SlotIndex, permit: gate::Permit, now: Timestamp) {
         let (gate, settings, _) = self.parts(index);
         gate.abandon(settings, permit, not_back(gate, now));
     }
 
-    /// Brings a permit back whose attempt was never made.
+    /// Returns a permit whose attempt was not made.
     pub(crate) fn give_back(&mut self, index: SlotIndex, permit: gate::Permit, now: Timestamp) {
         let (gate, settings, _) = self.parts(index);
         gate.give_back(settings, permit, not_back(gate, now));
     }
 
-    /// The retry budget of a gate; a new one is full.
+    /// The retry budget of a gate. A new one is full.
     pub(crate) fn retry_budget(
         &mut self,
         index: SlotIndex,
@@ -271,9 +271,9 @@ impl Shard {
         budget.or_insert_with(|| RetryBudget::new(settings, now))
     }
 
-    /// What is in a seat: `Some` if it was emptied, `None` if its owner still waits. `Err` if it
-    /// is not theirs any more. A waker that is not needed any more goes to `unneeded`, to be
-    /// dropped without the lock: it may be the last that holds a task.
+    /// Collects from a seat: `Some` with its result, `None` if its owner still waits, `Err` if the
+    /// seat has been reused. A waker that is no longer needed is moved to `unneeded` and must be
+    /// dropped after unlocking, because it may be the last reference to a task.
     pub(crate) fn collect(
         &mut self,
         seat: SeatId,
@@ -294,7 +294,7 @@ impl Shard {
         }
     }
 
-    /// The future of a seat was dropped: it leaves the line, or returns its permit. The waker goes to
+    /// Handles a dropped future: leaves the line, or returns its permit. The waker is moved to
     /// `unneeded`, see [`Shard::collect`].
     pub(crate) fn cancel(&mut self, seat: SeatId, unneeded: &mut Option<Waker>, now: Timestamp) {
         let Some((index, _)) = self.seats.look(seat) else {
@@ -307,25 +307,25 @@ impl Shard {
                 gate.cancel(tickets, ticket);
             }
             Some(SeatState::Admitted(permit)) => self.give_back(index, permit, now),
-            // A refused ticket is not in line any more, and its gate may be gone.
+            // A refused ticket has already left the line, and its gate may be gone.
             Some(SeatState::Refused(_) | SeatState::Free { .. }) | None => {}
         }
     }
 
-    /// The time at a gate, see [`not_back`].
+    /// The current time at a gate, see [`not_back`].
     pub(crate) fn time_at(&self, index: SlotIndex, now: Timestamp) -> Timestamp {
         let slot = self.slab.get(index);
         slot.map_or(now, |slot| not_back(&slot.gate, now))
     }
 
-    /// Is the line of this gate not empty?
+    /// Whether asks are waiting at this gate.
     #[inline(always)]
     pub(crate) fn is_waited_for(&self, index: SlotIndex) -> bool {
         let slot = self.slab.get(index);
         slot.is_some_and(|slot| slot.gate.is_waited_for())
     }
 
-    /// A gate, its settings and the lines: what every decision needs.
+    /// A gate, its settings and the tickets: what every decision needs.
     #[inline(always)]
     fn parts(&mut self, index: SlotIndex) -> (&mut Gate, &GateSettings, &mut Tickets) {
         let slot = self
@@ -346,7 +346,7 @@ impl Shard {
         act(gate, settings, tickets)
     }
 
-    /// Calls `look` with up to `most` gates from `from` on; returns where to go on.
+    /// Calls `look` with up to `most` gates starting at `from`. Returns where to continue.
     pub(crate) fn look_at_some(
         &mut self,
         mut from: SlotIndex,
@@ -368,20 +368,20 @@ impl Shard {
         Some(from)
     }
 
-    /// The parts of a gate whose changes are events.
+    /// The state of a gate whose changes are reported as events.
     #[inline]
     pub(crate) fn summary(&mut self, index: SlotIndex, now: Timestamp) -> GateSummary {
         let (gate, ..) = self.parts(index);
         gate.summary(now)
     }
 
-    /// What can be seen of a gate.
+    /// A snapshot of a gate.
     pub(crate) fn look(&mut self, index: SlotIndex, now: Timestamp) -> GateSnapshot {
         let (gate, settings, tickets) = self.parts(index);
         gate.snapshot(settings, tickets, now)
     }
 
-    /// For how many bytes of keys there is room.
+    /// The capacity of the key buffer in bytes.
     #[cfg(test)]
     pub(super) fn room(&self) -> usize {
         self.text.capacity()
@@ -393,7 +393,8 @@ impl Shard {
     }
 }
 
-/// An ask that does not wait has no deadline to miss: the reason is what it would wait for.
+/// An ask that does not wait has no deadline to miss, so its refusal names what it would have
+/// waited for.
 fn without_deadline(reason: Reason, gate: &Gate, now: Timestamp) -> Reason {
     match reason {
         Reason::Deadline if gate.hold_until(now).is_some() => Reason::Hold,
@@ -402,8 +403,8 @@ fn without_deadline(reason: Reason, gate: &Gate, now: Timestamp) -> Reason {
     }
 }
 
-/// The first thread to read the clock need not be the first to get the lock. At a gate time does
-/// not go back: it would refuse an ask from before its last event, and log it in the wrong order.
+/// The first thread to read the clock is not always the first to get the lock. Time must not go
+/// back at a gate: it would refuse an ask from before its last event, and log events out of order.
 #[inline]
 fn not_back(gate: &Gate, now: Timestamp) -> Timestamp {
     now.max(gate.last_activity())
@@ -418,6 +419,6 @@ fn ask_at_once(cost: u32, now: Timestamp) -> gate::Ask {
     }
 }
 
-/// The seat belongs to another future now: its permit was not collected in time.
+/// The seat was reused: its permit was not collected in time.
 #[derive(Debug)]
 pub(crate) struct SeatTaken;

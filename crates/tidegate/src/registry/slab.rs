@@ -1,16 +1,15 @@
-//! Gates in chunks, named by small numbers.
+//! Gates in chunks, addressed by `u32` indexes.
 //!
-//! A chunk never moves, so growing copies nothing, and an empty one is freed whole: after a flood of
-//! keys the memory is released. Sixty-four slots to a chunk, because one word then says which of them
-//! are taken.
+//! A chunk never moves, so growing copies nothing. Empty chunks are freed, which releases memory
+//! after a flood of keys. A chunk has 64 slots, so that one word holds its occupancy bitmap.
 
 use policy::gate::Gate;
 use policy::hosts::HostIndex;
 
 use super::text::TextRef;
 
-/// What the registry keeps for one key: 256 bytes, four cache lines. A lookup and an ask that is
-/// granted touch the first.
+/// A gate and its key: 256 bytes, four cache lines. A lookup and a granted ask touch only the
+/// first.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Slot {
@@ -19,22 +18,22 @@ pub(crate) struct Slot {
     pub(super) gate: Gate,
 }
 
-/// Names a slot.
+/// Index of a slot.
 pub(crate) type SlotIndex = u32;
 
 #[derive(Debug, Default)]
 pub(super) struct Slab {
     chunks: Vec<Chunk>,
-    /// No chunk before this one has room.
+    /// No chunk before this one has a free slot.
     first_with_room: usize,
     len: usize,
 }
 
 #[derive(Debug, Default)]
 struct Chunk {
-    /// A bit for each slot that is taken.
+    /// Occupancy bitmap.
     taken: u64,
-    /// `None` while no slot is taken.
+    /// `None` while all slots are free.
     slots: Option<Box<[Option<Slot>; CHUNK]>>,
 }
 
@@ -82,7 +81,7 @@ impl Slab {
         Some(slot)
     }
 
-    /// The next slot at or after `from` that is taken.
+    /// The first occupied slot at or after `from`.
     pub(super) fn next(&self, from: SlotIndex) -> Option<(SlotIndex, &Slot)> {
         let (mut number, mut bit) = position(from);
         while let Some(chunk) = self.chunks.get(number) {
@@ -113,7 +112,7 @@ impl Slab {
     }
 }
 
-/// As many as a word has bits.
+/// One slot per bit of the bitmap.
 const CHUNK: usize = u64::BITS as usize;
 
 #[inline(always)]
@@ -138,7 +137,7 @@ mod tests {
     use super::super::text::Text;
     use super::*;
 
-    /// A slot that can be told from others by where its key is said to be.
+    /// A slot that is distinguishable by the position of its key.
     fn slot(text: &mut Text) -> Slot {
         let hosts = Hosts::new(());
         Slot {
@@ -167,7 +166,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn a_slab_is_a_map_whose_smallest_free_numbers_are_used_first(
+        fn behaves_like_a_map_that_reuses_the_lowest_free_index(
             steps in prop::collection::vec(step(), 0..300),
         ) {
             let (mut slab, mut text) = (Slab::default(), Text::default());
@@ -206,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_that_are_empty_are_given_back() {
+    fn frees_empty_chunks() {
         let (mut slab, mut text) = (Slab::default(), Text::default());
         for _ in 0..10 * CHUNK {
             slab.insert(slot(&mut text));

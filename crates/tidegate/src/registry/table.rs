@@ -1,22 +1,22 @@
-//! From the hash of a key to its slot.
+//! Maps the hash of a key to its slot.
 //!
-//! One array of words, each half of a hash and a slot, searched from where the hash points to the
-//! first empty word. A key is found in one cache line nearly always, where tables that keep marks
-//! and values apart need two, and at a million keys each is a trip to memory. The half hash tells
-//! strangers apart before their text is looked at, and lets the array grow and close its gaps
-//! without looking at any text at all.
+//! An open-addressing table: one array of `u64`s, each half of a hash and a slot index, probed
+//! linearly up to the first empty word. A lookup nearly always touches one cache line, where tables
+//! with separate metadata and values touch two, and with a million keys each is a cache miss. The
+//! stored half of the hash rejects most other keys without reading their text, and allows resizing
+//! and removing without reading any.
 
 use super::slab::SlotIndex;
 
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    /// Empty, or a power of two of words of which at least a quarter is zero.
+    /// Empty, or a power-of-two number of words of which at least a quarter is zero.
     words: Box<[u64]>,
     len: usize,
 }
 
 impl Table {
-    /// The slot of the key with this hash, of those that `is_it` says yes to.
+    /// The slot of the key with this hash for which `is_it` returns `true`.
     #[inline(always)]
     pub(super) fn find(&self, hash: u64, is_it: impl Fn(SlotIndex) -> bool) -> Option<SlotIndex> {
         let mut place = self.home(hash);
@@ -32,16 +32,16 @@ impl Table {
         }
     }
 
-    /// Notes the slot of a key that has none.
+    /// Inserts the slot of a key that is not in the table.
     pub(super) fn insert(&mut self, hash: u64, index: SlotIndex) {
         if (self.len + 1) * 4 > self.words.len() * 3 {
-            self.resize((self.words.len() * 2).max(SMALLEST));
+            self.resize((self.words.len() * 2).max(MIN_WORDS));
         }
         self.len += 1;
         self.put(word_of(hash, index));
     }
 
-    /// Forgets the slot of a key.
+    /// Removes the slot of a key.
     pub(super) fn remove(&mut self, hash: u64, index: SlotIndex) {
         let wanted = word_of(hash, index);
         let mut place = self.home(hash);
@@ -56,13 +56,12 @@ impl Table {
         }
         self.len -= 1;
         self.close_gap(place);
-        if self.len * 8 < self.words.len() && self.words.len() > SMALLEST {
+        if self.len * 8 < self.words.len() && self.words.len() > MIN_WORDS {
             self.resize(self.words.len() / 2);
         }
     }
 
-    /// Moves words back over the gap at `gap`, so that a search that ends at an empty word has
-    /// missed nothing.
+    /// Moves words back into the gap at `gap`, so that every probe sequence stays contiguous.
     fn close_gap(&mut self, mut gap: usize) {
         let mut place = gap;
         loop {
@@ -99,7 +98,7 @@ impl Table {
         self.words[place] = word;
     }
 
-    /// Where the search begins for a hash, or for a word made of it.
+    /// Where probing starts for a hash, or for a word made from it.
     #[inline(always)]
     fn home(&self, hash: u64) -> usize {
         (hash >> 32) as usize & self.mask()
@@ -116,13 +115,13 @@ impl Table {
     }
 }
 
-/// No slot: those in words are counted from one.
+/// An empty word. Stored slots are offset by one.
 const EMPTY: u64 = 0;
 
-/// A cache line of words.
-const SMALLEST: usize = 8;
+/// One cache line of words.
+const MIN_WORDS: usize = 8;
 
-/// The upper half of the hash and one more than the slot.
+/// The upper half of the hash, and the slot plus one.
 fn word_of(hash: u64, index: SlotIndex) -> u64 {
     hash & TAG | (u64::from(index) + 1)
 }
@@ -148,7 +147,7 @@ mod tests {
 
     use super::*;
 
-    /// Hashes that fall together often: few homes, few tags, some at the end of the array.
+    /// Hashes that collide often: few home positions, few tags, some at the end of the array.
     fn hash() -> impl Strategy<Value = u64> {
         prop_oneof![
             0_u64..6,
@@ -162,7 +161,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_put_in_is_found_until_it_is_taken_out(
+        fn finds_each_entry_until_it_is_removed(
             steps in prop::collection::vec((hash(), any::<bool>(), any::<prop::sample::Index>()), 1..400),
         ) {
             let mut table = Table::default();
@@ -200,12 +199,12 @@ mod tests {
         assert_eq!(
             table.find(9 << 32, |_| true),
             None,
-            "the same home, another tag"
+            "same home, different tag"
         );
     }
 
     #[test]
-    fn an_empty_table_has_given_its_memory_back() {
+    fn empty_table_frees_its_memory() {
         let mut table = Table::default();
         for index in 0..10_000 {
             table.insert(u64::from(index) << 32, index);
@@ -214,6 +213,6 @@ mod tests {
         for index in 0..10_000 {
             table.remove(u64::from(index) << 32, index);
         }
-        assert_eq!(table.words.len(), SMALLEST);
+        assert_eq!(table.words.len(), MIN_WORDS);
     }
 }

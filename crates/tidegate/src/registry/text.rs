@@ -1,10 +1,10 @@
-//! The text of all keys of a shard, end to end in one buffer.
+//! The keys of a shard, concatenated in one buffer.
 //!
-//! A `String` for each would cost 16 bytes for where it is and as much again for the allocator,
-//! on each of a million keys; here it is eight in all. Removing one leaves a hole, and when half
-//! is holes the owner packs what is left into a new buffer.
+//! A `String` per key would cost 16 bytes for pointer and length and about as much again in the
+//! allocator, for each of a million keys. A [`TextRef`] takes eight bytes. Removing a key leaves a
+//! hole; when half of the buffer is holes, the owner copies the remaining keys into a new buffer.
 
-/// Where a key's text is.
+/// The position of a key in the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TextRef {
     start: u32,
@@ -14,7 +14,7 @@ pub(super) struct TextRef {
 #[derive(Debug, Default)]
 pub(super) struct Text {
     buffer: String,
-    /// Bytes of the buffer that are not used any more.
+    /// Unused bytes in the buffer.
     holes: usize,
 }
 
@@ -27,7 +27,7 @@ impl Text {
             .unwrap_or_default()
     }
 
-    /// Does `text` say `key`?
+    /// Whether `text` is `key`.
     #[inline(always)]
     pub(super) fn is(&self, text: TextRef, key: &str) -> bool {
         let start = text.start as usize;
@@ -36,7 +36,7 @@ impl Text {
             && bytes.get(start..start + key.len()) == Some(key.as_bytes())
     }
 
-    /// `None` if the buffer is full: four gigabytes of keys.
+    /// `None` if the buffer is full, at four gigabytes of keys.
     pub(super) fn insert(&mut self, key: &str) -> Option<TextRef> {
         let start = u32::try_from(self.buffer.len()).ok()?;
         u32::try_from(self.buffer.len() + key.len()).ok()?;
@@ -54,11 +54,11 @@ impl Text {
         self.buffer.capacity()
     }
 
-    /// Is it time to pack?
+    /// Whether compacting is worthwhile.
     pub(super) fn has_many_holes(&self) -> bool {
-        /// Below this there is nothing to win.
-        const WORTH_IT: usize = 4096;
-        self.holes > WORTH_IT && self.holes > self.buffer.len() / 2
+        /// Compacting a smaller buffer gains nothing.
+        const MIN_CAPACITY: usize = 4096;
+        self.holes > MIN_CAPACITY && self.holes > self.buffer.len() / 2
     }
 }
 
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_key_is_found_where_it_was_put() {
+    fn reads_back_every_key() {
         let mut text = Text::default();
         let keys = ["api.example.com", "", "bücher.example", "api.example.co"];
         let places = keys.map(|key| text.insert(key).unwrap());
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_packed_when_half_is_holes_and_that_is_worth_it() {
+    fn has_many_holes_when_half_of_a_large_buffer_is_unused() {
         let mut text = Text::default();
         let places: Vec<TextRef> = (0..100)
             .map(|_| text.insert(&"k".repeat(100)).unwrap())

@@ -1,4 +1,4 @@
-//! What an answer means at the gate that its request went through.
+//! Classifies responses by the settings of the gate.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use policy::outcome::Outcome;
 use crate::http::Head;
 use crate::limiter::Limiter;
 
-/// The outcome of an attempt that was answered with `response` just now, and the judgement on it by
-/// the rules of its host. Rules about bodies never hold, for the body is not looked at.
+/// The outcome of an attempt whose response has just arrived, and its classification by the rules
+/// of its host. Rules on bodies never match, because the body is not read.
 pub(super) fn judged<R>(
     limiter: &Limiter,
     key: &str,

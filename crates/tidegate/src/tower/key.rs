@@ -1,16 +1,15 @@
-//! From a request to the key of its gate.
+//! Maps a request to the key of its gate.
 
 use http::Request;
 use policy::key::KeyError;
 
-/// Names the gate that a request goes through. Implemented by every function from a request to a
-/// key.
+/// Names the gate of a request. Implemented for every function from a request to a key.
 pub trait RequestKey<B> {
     /// The key for `request`.
     ///
     /// # Errors
     ///
-    /// If there is none. The request is not sent then.
+    /// If the request has no key. It is not sent then.
     fn key_of(&self, request: &Request<B>) -> Result<String, KeyError>;
 }
 
@@ -20,8 +19,7 @@ impl<B, F: Fn(&Request<B>) -> String> RequestKey<B> for F {
     }
 }
 
-/// The default: the gate of a request is that of its URI's host and port, as
-/// [`http::key`](crate::http::key) says.
+/// The default: the host and port of the request's URI, see [`http::key`](crate::http::key).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UriHost;
 

@@ -1,4 +1,4 @@
-//! One permit for every request: waits for it, sends, and says what came of it.
+//! One permit per request: waits for it, sends, and reports the outcome.
 
 mod decided;
 mod error;

@@ -1,7 +1,7 @@
-//! As many attempts as a request may have, each with a permit of its own.
+//! All attempts of a request, each with its own permit.
 //!
-//! The loop is that of [`Call`](crate::Call), and what may be sent again and when is for
-//! [`policy::item`] to say. Here requests are cloned, and answers turned into outcomes.
+//! The loop is that of [`Call`](crate::Call), and [`policy::item`] decides whether and when to
+//! resend. This module clones requests and turns responses into outcomes.
 
 mod error;
 mod future;

@@ -1,4 +1,4 @@
-//! Evicting gates, and changing their settings.
+//! Evicts gates and applies new settings to them.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -13,8 +13,7 @@ use crate::registry::text::Text;
 use crate::settings::HostSettings;
 
 impl Shard {
-    /// Evicts idle gates, looking at no more than `most` slots.
-    /// `false` when the end was reached.
+    /// Evicts idle gates among the next `most` slots.
     pub(in crate::registry) fn evict_idle(
         &mut self,
         hasher: &KeyHash,
@@ -43,8 +42,8 @@ impl Shard {
         }
     }
 
-    /// The least recently used gate that may be evicted, of the first `most` slots after the cursor or, if
-    /// none of them may, of all.
+    /// The least recently used evictable gate among the `most` slots after the cursor or, if none
+    /// of those is evictable, among all slots.
     pub(in crate::registry) fn least_recently_used(
         &self,
         most: usize,
@@ -67,7 +66,7 @@ impl Shard {
         best
     }
 
-    /// Evicts a gate, if it may still be evicted.
+    /// Evicts a gate, if it is still evictable.
     pub(in crate::registry) fn evict(
         &mut self,
         hasher: &KeyHash,
@@ -96,7 +95,7 @@ impl Shard {
         }
     }
 
-    /// Moves the text of the keys together.
+    /// Compacts the keys.
     fn pack(&mut self) {
         let mut packed = Text::default();
         let mut from = 0;
@@ -110,7 +109,7 @@ impl Shard {
         self.text = packed;
     }
 
-    /// Puts every gate under new settings, and serves the lines.
+    /// Applies new settings to every gate and serves the lines.
     pub(in crate::registry) fn adopt(
         &mut self,
         hosts: &Arc<Hosts<HostSettings>>,
@@ -139,12 +138,12 @@ impl Shard {
 }
 
 impl Shard {
-    /// Settings in which every index means what it did before.
+    /// Replaces settings whose indexes have not changed.
     pub(in crate::registry) fn set_hosts(&mut self, hosts: &Arc<Hosts<HostSettings>>) {
         self.hosts = Arc::clone(hosts);
     }
 
-    /// Puts a gate under the settings that its key has now.
+    /// Applies the current settings of its key to a gate.
     pub(in crate::registry) fn adopt_one(
         &mut self,
         index: SlotIndex,
@@ -166,7 +165,7 @@ impl Shard {
     }
 }
 
-/// What a look at some slots has done.
+/// The result of one search for idle gates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::registry) struct Swept {
     pub(in crate::registry) evicted: usize,

@@ -1,4 +1,4 @@
-//! Serving lines: which tickets leave, and when to look again.
+//! Serves lines: which tickets leave, and when the gate is due again.
 
 use std::task::Waker;
 use std::time::Duration;
@@ -14,9 +14,9 @@ use crate::registry::slab::SlotIndex;
 impl Shard {
     /// Lets every ticket leave that was due before `now`, each at the time it was due.
     ///
-    /// Alarms ring late, by milliseconds on a busy machine, and what a bucket cannot hold meanwhile
-    /// would be lost, and the rate with it. So a line is served as if it had been looked at in
-    /// time.
+    /// Alarms fire late, by milliseconds on a busy machine. Tokens beyond the bucket's capacity
+    /// would be lost meanwhile, and with them the rate. So a line is served as if its alarm had
+    /// fired on time.
     pub(crate) fn catch_up(&mut self, index: SlotIndex, now: Timestamp, wakers: &mut Vec<Waker>) {
         let earliest = now.as_nanos().saturating_sub(MAX_LATE_NANOS);
         let earliest = Timestamp::from_nanos(earliest);
@@ -33,7 +33,8 @@ impl Shard {
         }
     }
 
-    /// Lets every ticket leave that may or must, and notes when to look again.
+    /// Lets every ticket leave that is admitted or has expired, and records when the gate is due
+    /// next.
     pub(crate) fn serve(&mut self, index: SlotIndex, now: Timestamp, wakers: &mut Vec<Waker>) {
         let now = not_back(self.parts(index).0, now);
         loop {
@@ -87,14 +88,14 @@ impl Shard {
         }
     }
 
-    /// When a gate or a seat has to be looked at again, if any.
+    /// When the next gate or seat is due.
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
         let gate = self.due.first().map(|(at, _)| *at);
         let seat = self.seats.next_forfeit();
         [gate, seat].into_iter().flatten().min()
     }
 
-    /// Looks at every gate and every seat that is due.
+    /// Serves every gate and seat that is due.
     pub(crate) fn serve_due(&mut self, now: Timestamp, wakers: &mut Vec<Waker>) {
         self.forfeit(now, wakers);
         while let Some(&(at, index)) = self.due.first() {
@@ -103,15 +104,15 @@ impl Shard {
             }
             self.catch_up(index, now, wakers);
             self.serve(index, now, wakers);
-            // Timers are late by some hundred microseconds and bursts make up for two
-            // milliseconds: at high rates several leave together instead of a wake-up for each.
+            // Alarms are late by some hundred microseconds, and bursts cover two milliseconds. At
+            // high rates several tickets leave per wakeup instead of one.
             if let Some(&next) = self.due_at.get(&index) {
                 self.look_again(index, Some(next.max(now + GRAIN)));
             }
         }
     }
 
-    /// Takes back what was never collected.
+    /// Takes back permits that were not collected.
     fn forfeit(&mut self, now: Timestamp, wakers: &mut Vec<Waker>) {
         while let Some((index, permit)) = self.seats.forfeit_next(now) {
             self.give_back(index, permit, now);
@@ -120,11 +121,11 @@ impl Shard {
     }
 }
 
-/// Longer than alarms are late on a busy machine; after longer than that the machine was asleep,
-/// and what came meanwhile must not leave at once.
+/// Longer than alarms are late on a busy machine. After a longer gap the machine was asleep, and
+/// the tickets due meanwhile must not leave in a burst.
 const MAX_LATE_NANOS: u64 = 100_000_000;
 
-/// How close together wake-ups of one gate may be.
+/// The minimum time between wakeups of one gate.
 const GRAIN: Duration = Duration::from_micros(500);
 
 #[cfg(test)]
@@ -141,7 +142,7 @@ mod tests {
 
     const KEY: &str = "api.example.com";
 
-    /// A shard with one gate of 500 a second at which `waiting` wait since the beginning.
+    /// A shard with one gate of 500 per second and `waiting` asks in line since the start.
     fn shard(waiting: usize) -> (Shard, SlotIndex) {
         let mut options = GateOptions::default();
         for (name, value) in [("strategy", "fixed"), ("initial_rate", "500")] {
@@ -187,8 +188,11 @@ mod tests {
         for at in (7..=200).step_by(7) {
             let now = Timestamp::from_millis(at);
             shard.catch_up(index, now, &mut left);
-            // An ask refills the bucket, and so drops what that cannot hold.
-            assert!(shard.try_acquire(index, 1, now).is_err(), "no overtaking");
+            // An ask refills the bucket, which discards tokens beyond its capacity.
+            assert!(
+                shard.try_acquire(index, 1, now).is_err(),
+                "overtook the line"
+            );
         }
         shard.serve_due(Timestamp::from_millis(200), &mut left);
         assert_eq!(left.len(), 100);

@@ -1,12 +1,12 @@
-//! What became of a request on its way, for code that sees its response.
+//! The decision about a request, for code that sees its response.
 
 use std::time::Duration;
 
 use policy::classify::Judgement;
 
-/// What was decided about a request, in the extensions of its response.
+/// The decision about a request, in the extensions of its response.
 ///
-/// Of several limits around one service the outermost one's stays.
+/// With several limit layers around one service, the outermost one's is kept.
 ///
 /// ```
 /// # use http::Response;
@@ -25,8 +25,8 @@ use policy::classify::Judgement;
 pub struct Decided {
     /// How long it waited for its permit.
     pub waited: Duration,
-    /// From sending it to the answer's head.
+    /// From sending to the head of the response.
     pub latency: Duration,
-    /// How the gate took the answer, and what decided that.
+    /// How the gate classified the response, and why.
     pub judgement: Judgement,
 }

@@ -1,4 +1,4 @@
-//! Why a request got no answer.
+//! Why a request got no response.
 
 use std::error::Error;
 
@@ -10,9 +10,9 @@ use crate::tower::BoxError;
 
 /// Why a request got no response: refused here, or sent and failed.
 ///
-/// The error of the service below is boxed, whatever its type: so that this is an error that every
-/// other middleware takes, also when the service's own is a box already. It is
-/// [`source`](Error::source), and `downcast_ref` brings it back.
+/// The error of the service below is boxed, whatever its type, so that other middleware accepts
+/// this error even if the service's own is already a box. It is the [`source`](Error::source); use
+/// `downcast_ref` to recover its type.
 ///
 /// ```
 /// use tidegate::tower::LimitError;
@@ -30,10 +30,10 @@ use crate::tower::BoxError;
 /// ```
 #[derive(Debug, thiserror::Error)]
 pub enum LimitError {
-    /// There was no permit in time. Nothing was sent, and asking again may help.
+    /// No permit in time. Nothing was sent, and retrying may help.
     #[error("the request was not sent")]
     Refused(#[source] Refusal),
-    /// The request names no gate. Nothing was sent, and asking again cannot help.
+    /// The request has no key. Nothing was sent, and retrying cannot help.
     #[error("the request was not sent")]
     Key(#[source] KeyError),
     /// The service failed, or could not become ready.
@@ -42,7 +42,7 @@ pub enum LimitError {
 }
 
 impl LimitError {
-    /// The error of a service. That of a limit further in stays what it is.
+    /// Wraps the error of a service. The error of an inner limit layer is returned unchanged.
     pub(crate) fn of_service(error: BoxError) -> Self {
         match error.downcast::<Self>() {
             Ok(own) => *own,
@@ -58,8 +58,8 @@ impl LimitError {
         }
     }
 
-    /// Can the server have acted on the request? If not, it can be sent again without doing
-    /// anything twice. What is not known counts as yes.
+    /// Whether the server may have acted on the request. If not, it is safe to resend. Unknown
+    /// counts as yes.
     pub fn server_may_have_acted(&self) -> bool {
         match self {
             Self::Refused(_) | Self::Key(_) => false,

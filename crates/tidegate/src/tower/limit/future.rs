@@ -1,7 +1,7 @@
-//! The future: a request in line, under way, answered.
+//! The future: waits for a permit, then for the response.
 //!
-//! Dropping it gives back whatever it holds at that moment: its place in line, a permit that it
-//! has not collected yet, or the permit of the attempt under way, which counts as abandoned.
+//! Dropping it returns what it holds: its place in line, a permit that it has not collected yet, or
+//! the permit of the attempt in flight, which counts as abandoned.
 
 use std::fmt;
 use std::future::Future;
@@ -25,7 +25,7 @@ use crate::tower::BoxError;
 use crate::tower::exchange::judged;
 
 pin_project! {
-    /// A request on its way through its gate. It asks for its permit when it is polled first.
+    /// A request on its way through its gate. It asks for its permit on the first poll.
     #[must_use = "a request is not sent unless its future is awaited"]
     pub struct LimitFuture<S, B>
     where
@@ -41,7 +41,7 @@ pin_project! {
 pin_project! {
     #[project = StageProjection]
     enum Stage<S, B, F> {
-        // Keeps the service that has become ready, and what to call it with.
+        // Holds the ready service and the request for it.
         InLine {
             admission: Admission,
             call: Option<(S, Request<B>)>,
@@ -59,8 +59,8 @@ pin_project! {
     }
 }
 
-/// A permit, and how long it took to get it. Boxed, because the future borrows from the limiter
-/// that it brings along.
+/// A permit, and how long it took to get it. Boxed, because the future borrows from the limiter it
+/// owns.
 type Admission = Pin<Box<dyn Future<Output = Result<(Permit<'static>, Duration), Refusal>> + Send>>;
 
 async fn admit(
@@ -153,7 +153,7 @@ where
 
 const ONCE: &str = "a future is not polled again after it was ready";
 
-/// An attempt of which the end is known.
+/// An attempt that has ended.
 struct Attempt<'a> {
     limiter: &'a Limiter,
     key: &'a str,

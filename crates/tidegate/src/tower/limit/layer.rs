@@ -1,4 +1,4 @@
-//! The layer: what is said once about all requests.
+//! The layer: settings for all requests.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use crate::ask::Ask;
 use crate::limiter::Limiter;
 use crate::tower::UriHost;
 
-/// Puts a limiter before a service: every request waits for a permit of its gate, and the gate
-/// learns from every answer.
+/// Adds a limiter to a service: every request waits for a permit from its gate, and the gate learns
+/// from every response.
 ///
 /// ```
 /// use std::time::Duration;
@@ -51,7 +51,7 @@ pub(super) struct Terms {
 }
 
 impl Terms {
-    /// An ask for `key` on these terms.
+    /// An ask for `key` with these settings.
     pub(super) fn ask<'a>(&self, key: &'a str) -> Ask<'a> {
         let mut ask = Ask::new(key);
         if let Some(within) = self.within {
@@ -65,7 +65,7 @@ impl Terms {
 }
 
 impl LimitLayer {
-    /// Requests go through the gates of `limiter`, each through that of its URI's host and port.
+    /// Sends each request through the gate of its URI's host and port in `limiter`.
     pub fn new(limiter: Limiter) -> Self {
         Self {
             limiter,
@@ -76,7 +76,7 @@ impl LimitLayer {
 }
 
 impl<K> LimitLayer<K> {
-    /// Requests go through the gate that `key` names. The name is taken as it is.
+    /// Sends requests through the gate that `key` names. The name is not normalised.
     ///
     /// ```
     /// use http::Request;
@@ -95,14 +95,13 @@ impl<K> LimitLayer<K> {
         }
     }
 
-    /// Every request waits at most so long for its permit, and never longer than its gate's
-    /// `max_wait`; zero: not at all.
+    /// Bounds the wait for a permit, on top of the gate's `max_wait`. Zero means no wait.
     pub fn within(mut self, wait: Duration) -> Self {
         self.terms.within = Some(wait);
         self
     }
 
-    /// Requests leave after interactive ones, but at least every eighth time.
+    /// Lets interactive requests go first, but still gets at least every eighth turn.
     pub fn background(mut self) -> Self {
         self.terms.is_background = true;
         self

@@ -1,4 +1,4 @@
-//! The service: from a request to the future that carries it through its gate.
+//! The service: turns a request into the future that sends it through its gate.
 
 use std::fmt;
 use std::task::{Context, Poll};
@@ -12,10 +12,10 @@ use super::layer::Terms;
 use crate::limiter::Limiter;
 use crate::tower::{BoxError, RequestKey};
 
-/// A service behind a limiter, made by [`LimitLayer`](super::LimitLayer).
+/// A service behind a limiter, created by [`LimitLayer`](super::LimitLayer).
 ///
-/// It is ready when the service below it is. A request that waits for a permit holds the capacity
-/// that the service below has reserved for it.
+/// It is ready when the service below is. A request that waits for a permit holds the capacity that
+/// the service below reserved for it.
 #[derive(Clone)]
 pub struct Limit<S, K> {
     inner: S,
@@ -56,7 +56,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> LimitFuture<S, B> {
-        // The request takes the service that is ready; the clone that stays here is not.
+        // The request takes the ready service; the clone left here is not ready.
         let next = self.inner.clone();
         let ready = std::mem::replace(&mut self.inner, next);
         match self.key.key_of(&request) {

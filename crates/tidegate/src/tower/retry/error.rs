@@ -1,27 +1,26 @@
-//! Why a request got no answer, after everything that could be tried.
+//! Why a request got no response after all attempts.
 
 use policy::key::KeyError;
 
 use crate::call::{CallError, Trail};
 use crate::tower::BoxError;
 
-/// Why a request got no answer. An answer of the server is never an error: if nothing better came
-/// in the end, the last one is the response.
+/// Why a request got no response. A response of the server is never an error: when the retries end,
+/// the last one is returned.
 ///
-/// The error of the service below is boxed, whatever its type, as in
-/// [`LimitError`](crate::tower::LimitError).
+/// The error of the service below is boxed, as in [`LimitError`](crate::tower::LimitError).
 #[derive(Debug, thiserror::Error)]
 pub enum RetryError {
-    /// Nothing was sent: no gate let it out in the time it had.
+    /// Nothing was sent: no gate admitted the request in time.
     #[error("the request was not sent")]
     NotSent(#[source] CallError<()>),
-    /// The request names no gate. Nothing was sent, and asking again cannot help.
+    /// The request has no key. Nothing was sent, and retrying cannot help.
     #[error("the request was not sent")]
     Key(#[source] KeyError),
-    /// The last attempt failed without an answer, or the service could not become ready.
+    /// The last attempt failed without a response, or the service could not become ready.
     #[error("the request failed")]
     Failed {
-        /// What the service said about the last attempt.
+        /// The service's error for the last attempt.
         #[source]
         error: BoxError,
         /// Every decision about the call.

@@ -1,7 +1,7 @@
 //! The future: a request over all its attempts.
 //!
-//! Boxed, for the loop is an async function. Dropping it cancels: its place in line is given back,
-//! and an attempt under way counts as abandoned.
+//! Boxed, because the loop is an async function. Dropping it cancels the request: it leaves the
+//! line, and an attempt in flight counts as abandoned.
 
 use std::fmt;
 use std::future::{Future, poll_fn, ready};
@@ -20,13 +20,13 @@ use crate::limiter::Limiter;
 use crate::tower::BoxError;
 use crate::tower::exchange::judged;
 
-/// A request on its way, over all its attempts. Nothing happens until it is polled.
+/// A request over all its attempts. Nothing happens until it is polled.
 #[must_use = "a request is not sent unless its future is awaited"]
 pub struct RetryFuture<R>(Pin<Box<dyn Future<Output = Delivered<R>> + Send>>);
 
 type Delivered<R> = Result<Response<R>, RetryError>;
 
-/// A request, and all that is needed to deliver it.
+/// A request and everything needed to send it.
 pub(super) struct Delivery<S, B> {
     /// The service that has become ready.
     pub(super) ready: S,
@@ -110,15 +110,15 @@ where
     }
 }
 
-/// What the service said about one attempt.
-type Said<R> = Result<Response<R>, BoxError>;
+/// The service's result for one attempt.
+type ServiceResult<R> = Result<Response<R>, BoxError>;
 
 async fn attempt<S, B, R>(
     mut service: S,
     request: Request<B>,
     limiter: &Limiter,
     key: &str,
-) -> AttemptResult<Said<R>>
+) -> AttemptResult<ServiceResult<R>>
 where
     S: Service<Request<B>, Response = Response<R>>,
     S::Error: Into<BoxError>,
@@ -146,8 +146,8 @@ where
     }
 }
 
-fn with_trail<R>(said: Said<R>, trail: Trail) -> Delivered<R> {
-    match said {
+fn with_trail<R>(result: ServiceResult<R>, trail: Trail) -> Delivered<R> {
+    match result {
         Ok(mut response) => {
             response.extensions_mut().insert(trail);
             Ok(response)

@@ -1,4 +1,4 @@
-//! The layer: what is said once about all requests.
+//! The layer: settings for all requests.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,18 +16,17 @@ use crate::credential::Refresh;
 use crate::limiter::Limiter;
 use crate::tower::UriHost;
 
-/// Puts the attempt loop before a service: every attempt waits for a permit, and what may be sent
-/// again is sent again, when the server or the backoff says.
+/// Adds the attempt loop to a service: every attempt waits for a permit, and a request that may be
+/// resent is, after the server's hint or the backoff.
 ///
-/// Requests are cloned, so their bodies have to be `Clone`: text, bytes, or nothing. A body that
-/// streams is gone once it was sent; such requests go through a
-/// [`LimitLayer`](crate::tower::LimitLayer).
+/// Requests are cloned, so their bodies have to be `Clone`: text, bytes, or nothing. A streamed
+/// body cannot be sent twice; use a [`LimitLayer`](crate::tower::LimitLayer) for such requests.
 ///
-/// Unsafe requests (POST, PATCH …) are sent again only if the server cannot have acted on them, or
-/// with an `Idempotency-Key`. A response is held during the wait before the next attempt, because it
-/// is returned if there is none; where unread bodies occupy connections, as over HTTP/1, a service
-/// below can read those of errors. The [`Trail`](crate::call::Trail) of all decisions is in the
-/// response's extensions.
+/// Unsafe requests (POST, PATCH …) are resent only if the server cannot have acted on them, or if
+/// they have an `Idempotency-Key`. A response is held while waiting for the next attempt, because
+/// it is returned if there is none. Where unread bodies occupy connections, as in HTTP/1, a service
+/// below can read the bodies of errors. The [`Trail`](crate::call::Trail) of all decisions is in
+/// the response's extensions.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU32, Ordering};
@@ -69,7 +68,7 @@ pub struct RetryLayer<K = UriHost> {
     terms: Terms,
 }
 
-/// What holds for every request.
+/// Settings for every request.
 #[derive(Clone, Default)]
 pub(super) struct Terms {
     within: Option<Duration>,
@@ -80,7 +79,7 @@ pub(super) struct Terms {
 }
 
 impl Terms {
-    /// The call that delivers `request` through the gate of `key` on these terms.
+    /// The call that sends `request` through the gate of `key`.
     pub(super) fn call<'a, B>(
         &'a self,
         limiter: &'a Limiter,
@@ -108,8 +107,8 @@ impl Terms {
 }
 
 impl RetryLayer {
-    /// Requests go through the gates of `limiter`, each through that of its URI's host and port,
-    /// with the backoff `standard` and no deadline.
+    /// Sends each request through the gate of its URI's host and port in `limiter`, with the
+    /// backoff `standard` and no deadline.
     pub fn new(limiter: Limiter) -> Self {
         Self {
             limiter,
@@ -120,7 +119,7 @@ impl RetryLayer {
 }
 
 impl<K> RetryLayer<K> {
-    /// Requests go through the gate that `key` names. The name is taken as it is.
+    /// Sends requests through the gate that `key` names. The name is not normalised.
     pub fn keyed_by<F>(self, key: F) -> RetryLayer<F> {
         RetryLayer {
             limiter: self.limiter,
@@ -129,33 +128,33 @@ impl<K> RetryLayer<K> {
         }
     }
 
-    /// Every request must be sent for the last time within this time, all waits and attempts before
-    /// included. One that could not is not waited for: the last answer is the answer.
+    /// Bounds the time until a request is sent for the last time, including all waits and attempts.
+    /// If a resend cannot meet the bound, the last response is returned at once.
     pub fn within(mut self, time: Duration) -> Self {
         self.terms.within = Some(time);
         self
     }
 
-    /// Requests leave after interactive ones, but at least every eighth time.
+    /// Lets interactive requests go first, but still gets at least every eighth turn.
     pub fn background(mut self) -> Self {
         self.terms.is_background = true;
         self
     }
 
-    /// How long to wait between attempts, and how many there may be.
+    /// Sets the delays between attempts and the maximum number of attempts.
     pub fn backoff(mut self, backoff: BackoffSettings) -> Self {
         self.terms.backoff = Some(backoff);
         self
     }
 
-    /// Sending a request twice does no harm here, whatever its method is.
+    /// Declares every request safe to resend, whatever its method.
     pub fn retry_unsafe(mut self) -> Self {
         self.terms.retry_unsafe = true;
         self
     }
 
-    /// What to refresh when the server answers 401. To put its present value into every attempt is
-    /// for a service below.
+    /// Sets the credential to refresh when the server answers 401. A service below has to add its
+    /// current value to every attempt.
     pub fn credential(mut self, credential: Arc<dyn Refresh>) -> Self {
         self.terms.credential = Some(credential);
         self

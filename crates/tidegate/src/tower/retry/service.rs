@@ -1,4 +1,4 @@
-//! The service: from a request to the future that delivers it.
+//! The service: turns a request into the future that sends it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::call::Trail;
 use crate::limiter::Limiter;
 use crate::tower::{BoxError, RequestKey};
 
-/// A service behind the attempt loop, made by [`RetryLayer`](super::RetryLayer).
+/// A service behind the attempt loop, created by [`RetryLayer`](super::RetryLayer).
 ///
-/// It is ready when the service below it is. That readiness is for the first attempt; later ones
-/// wait for their own after they were admitted.
+/// It is ready when the service below is. That readiness is for the first attempt; later attempts
+/// wait for readiness after they are admitted.
 #[derive(Clone)]
 pub struct Retry<S, K> {
     inner: S,
@@ -64,7 +64,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> RetryFuture<R> {
-        // The request takes the service that is ready; the clone that stays here is not.
+        // The request takes the ready service; the clone left here is not ready.
         let next = self.inner.clone();
         let ready = std::mem::replace(&mut self.inner, next);
         match self.key.key_of(&request) {
