@@ -1,19 +1,17 @@
-//! How long an item waits before it is sent again.
+//! How long an item waits before it is resent.
 //!
 //! The wait after the n-th failed send is `min(max, base · 2^(n-1) · u)` with `u` from the
-//! [jitter](Jitter). The maximum is taken **after** the jitter: the other way round a delay could
-//! pass what was called its maximum by half. The price is that late delays gather at the maximum;
-//! `full` is drawn below the smaller of delay and maximum instead, as everywhere else where it has
-//! that name, and never gathers.
+//! [jitter](Jitter). The maximum applies **after** the jitter; otherwise a delay could exceed it by
+//! half. The price is that late delays cluster at the maximum. `full` is the exception: it is drawn
+//! below the smaller of delay and maximum, which is its usual definition, and does not cluster.
 //!
-//! A wait that the server names replaces all of that, be it shorter or longer: the server knows, we
-//! guess. Jitter is then only added (up to `retry_after_jitter`), so that many callers that were
-//! sent away together do not return together; nothing ever shortens it, and `max` does not apply.
+//! A wait that the server names replaces all of this, whether shorter or longer: the server knows,
+//! we guess. Jitter is then only added (up to `retry_after_jitter`), so that callers refused
+//! together do not return together. Nothing shortens such a wait, and `max` does not apply.
 //!
-//! `max_attempts` counts sends, the first included: five sends have four waits. Growing by doubling
-//! is the default because the length of an outage is unknown, and doubling is within a factor
-//! of two of the right wait whatever it was; `linear` and a ladder of written steps are there for
-//! upstreams that are known better.
+//! `max_attempts` counts sends, including the first: five sends have four waits. Doubling is the
+//! default because the length of an outage is unknown, and doubling is always within a factor of
+//! two of the right wait. `linear` and explicit steps are for upstreams whose behaviour is known.
 
 mod options;
 
@@ -31,7 +29,7 @@ impl BackoffSettings {
         &self.growth
     }
 
-    /// May an item be sent again after `attempts` sends that counted?
+    /// Whether an item may be resent after `attempts` counted sends.
     ///
     /// ```
     /// let standard = policy::backoff::BackoffSettings::default();
@@ -41,13 +39,13 @@ impl BackoffSettings {
         attempts < self.max_attempts
     }
 
-    /// The wait after the `n`-th failed send, counted from 1; 0 counts as 1. Defined for every
-    /// `n`, also past `max_attempts`.
+    /// The wait after the `n`-th failed send, counted from 1; 0 counts as 1. Defined for every `n`,
+    /// including past `max_attempts`.
     pub fn delay(&self, n: u32, random: &mut Random) -> Duration {
         self.delay_at(n, random.unit())
     }
 
-    /// The same for a number in [0, 1) that was drawn already.
+    /// [`Self::delay`] for a number in [0, 1) that was already drawn.
     pub fn delay_at(&self, n: u32, unit: f64) -> Duration {
         let delay = self.unjittered(n);
         match self.jitter {
@@ -61,13 +59,13 @@ impl BackoffSettings {
         self.unjittered(n).min(self.max)
     }
 
-    /// The shortest and the longest that [`Self::delay`] can give for `n`.
+    /// The shortest and longest possible [`Self::delay`] for `n`.
     pub fn bounds(&self, n: u32) -> (Duration, Duration) {
         let (least, most) = self.jitter.bounds(self.unjittered(n));
         (least.min(self.max), most.min(self.max))
     }
 
-    /// The same with another [`Self::retry_after_jitter`].
+    /// Replaces [`Self::retry_after_jitter`].
     #[must_use]
     pub fn with_retry_after_jitter(self, retry_after_jitter: RetryAfterJitter) -> Self {
         Self {
@@ -76,18 +74,18 @@ impl BackoffSettings {
         }
     }
 
-    /// The wait when the server named `wait`: that, and up to [`Self::retry_after_jitter`] more.
+    /// The wait when the server named `wait`: `wait` plus up to [`Self::retry_after_jitter`].
     pub fn directed(&self, wait: Duration, random: &mut Random) -> Duration {
         self.directed_at(wait, random.unit())
     }
 
-    /// The same for a number in [0, 1) that was drawn already.
+    /// [`Self::directed`] for a number in [0, 1) that was already drawn.
     pub fn directed_at(&self, wait: Duration, unit: f64) -> Duration {
         let most = self.retry_after_jitter.max_for(wait);
         wait.saturating_add(Jitter::Full.at(most, unit))
     }
 
-    /// The shortest and the longest that [`Self::directed`] can give for `wait`.
+    /// The shortest and longest possible [`Self::directed`] for `wait`.
     pub fn directed_bounds(&self, wait: Duration) -> (Duration, Duration) {
         (
             wait,
@@ -95,9 +93,9 @@ impl BackoffSettings {
         )
     }
 
-    /// A first guess at the time until an item is given up: the delays of all sends before jitter
-    /// and maximum, `base · (2^max_attempts − 1)` when doubling. It counts the delay after the last
-    /// send, which is never waited for; [`Self::total_bounds`] is what can really be waited.
+    /// An estimate of the time until an item is given up: the delays of all sends before jitter and
+    /// maximum, `base · (2^max_attempts − 1)` when doubling. It includes the delay after the last
+    /// send, which is never waited; [`Self::total_bounds`] gives the actual bounds.
     ///
     /// ```
     /// let standard = policy::backoff::BackoffSettings::default();
@@ -109,8 +107,8 @@ impl BackoffSettings {
             .fold(Duration::ZERO, Duration::saturating_add)
     }
 
-    /// The shortest and the longest that all waits of an item together can take, when the server
-    /// names none: one wait less than there are sends.
+    /// The shortest and longest total of all waits of an item if the server names none. There is
+    /// one wait less than there are sends.
     pub fn total_bounds(&self) -> (Duration, Duration) {
         (1..self.max_attempts)
             .map(|n| self.bounds(n))
@@ -127,17 +125,17 @@ impl BackoffSettings {
 /// How delays grow from one failed send to the next.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Growth {
-    /// Twice as long each time: base, 2·base, 4·base …
+    /// Doubles each time: base, 2·base, 4·base …
     #[default]
     Exponential,
-    /// By the base each time: base, 2·base, 3·base …
+    /// Adds the base each time: base, 2·base, 3·base …
     Linear,
-    /// As written, the last for all that follow; the base does not matter.
+    /// Explicit steps; the last one repeats, and the base is ignored.
     Ladder(Steps),
 }
 
 impl Growth {
-    /// The `n`-th step, `n` from 1; saturates at the end of time.
+    /// The `n`-th step, counted from 1; saturates.
     fn step(&self, base: Duration, n: u32) -> Duration {
         let base = u64::try_from(base.as_nanos()).unwrap_or(u64::MAX);
         let nanos = match self {
@@ -165,22 +163,22 @@ impl fmt::Display for Growth {
     }
 }
 
-/// The steps of a ladder, from one to 32.
+/// The steps of a ladder, 1 to 32.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Steps(Box<[Duration]>);
 
 impl Steps {
-    /// More than a person writes by hand.
+    /// More than anyone writes by hand.
     pub const MAX: usize = 32;
 
-    /// `None` if there are none or too many.
+    /// `None` if there are no steps or too many.
     pub fn new(steps: &[Duration]) -> Option<Self> {
         (1..=Self::MAX)
             .contains(&steps.len())
             .then(|| Self(steps.into()))
     }
 
-    /// The longest of them.
+    /// The longest step.
     pub fn longest(&self) -> Duration {
         self.0.iter().copied().max().unwrap_or_default()
     }
@@ -223,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn standard_has_the_delays_of_its_table() {
+    fn standard_preset_matches_its_table() {
         let rows = [
             (500, 1500),
             (1000, 3000),
@@ -235,8 +233,8 @@ mod tests {
     }
 
     #[test]
-    fn aggressive_has_the_delays_of_its_table_but_for_the_last_lower_bound() {
-        // The maximum is taken after the jitter, so the fifth begins at 4 s and not at 5 s.
+    fn aggressive_preset_matches_its_table_except_last_lower_bound() {
+        // The maximum applies after the jitter, so the fifth lower bound is 4 s, not 5 s.
         let rows = [
             (250, 750),
             (500, 1500),
@@ -248,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn conservative_has_the_delays_of_its_table() {
+    fn conservative_preset_matches_its_table() {
         let rows = [
             (1000, 3000),
             (2000, 6000),
@@ -307,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn the_estimate_and_what_can_really_be_waited() {
+    fn estimate_exceeds_actual_total_bounds() {
         let check = |preset: Preset, estimate: u64, least: u64, most: u64| {
             let backoff = preset.settings();
             assert_eq!(backoff.estimate_total(), millis(estimate));
@@ -321,21 +319,21 @@ mod tests {
     }
 
     #[test]
-    fn one_attempt_waits_for_nothing() {
+    fn one_attempt_has_no_wait() {
         let backoff = settings(&[("max_attempts", "1")]);
         assert_eq!(backoff.total_bounds(), (Duration::ZERO, Duration::ZERO));
         assert!(!backoff.may_retry(1));
     }
 
     #[test]
-    fn the_maximum_is_taken_after_the_jitter() {
+    fn maximum_applies_after_jitter() {
         let backoff = Preset::Conservative.settings();
         assert_eq!(backoff.delay_at(5, 0.0), millis(16_000));
         assert_eq!(backoff.delay_at(5, 0.9), millis(30_000));
     }
 
     #[test]
-    fn full_jitter_does_not_gather_at_the_maximum() {
+    fn full_jitter_does_not_cluster_at_the_maximum() {
         let backoff = Preset::Crawl.settings();
         assert_eq!(backoff.bounds(9), (Duration::ZERO, millis(5000)));
         assert_eq!(backoff.delay_at(9, 0.5), millis(2500));
@@ -343,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn other_growth() {
+    fn linear_and_ladder_growth() {
         let linear = settings(&[("growth", "linear"), ("jitter", "none")]);
         assert_eq!(
             [1, 2, 3, 99].map(|n| linear.nominal(n)),
@@ -359,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn the_zeroth_send_counts_as_the_first() {
+    fn delay_of_zeroth_send_is_that_of_the_first() {
         let backoff = BackoffSettings::default();
         assert_eq!(backoff.bounds(0), backoff.bounds(1));
     }
@@ -387,7 +385,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_delay_is_within_its_bounds_and_never_past_the_maximum(
+        fn delays_stay_within_bounds_and_maximum(
             backoff in any_settings(),
             n: u32,
             seed: u64,
@@ -403,7 +401,7 @@ mod tests {
         }
 
         #[test]
-        fn a_wait_that_was_named_is_never_shortened(
+        fn directed_wait_is_never_shortened(
             backoff in any_settings(),
             secs: u64,
             nanos in 0_u32..1_000_000_000,

@@ -1,16 +1,15 @@
 //! The breaker of a gate: Closed, Open, HalfOpen, Isolated.
 //!
-//! It opens on failures in a row or on a share of failures in a sliding window, lets nothing
-//! through while Open, and then probes: at most so many at once, as many successes close it, the
-//! first failure opens it again for longer. A trip is judged after failures only, so a success can
-//! never open it.
+//! It opens on consecutive failures or on a failure rate in a sliding window, and lets nothing
+//! through while Open. Then it probes: a bounded number of probes at once, as many successes close
+//! it, and the first failure opens it again for longer. Only failures can trip it, so a success
+//! never opens it.
 //!
-//! Open turns into HalfOpen by time alone. Nothing runs at that instant: the next call finds
-//! it so ([`Breaker::advance`]). A probe is not a number that can leak: a permit carries the
-//! *round* it was given out in, a new round begins at every change of state, and only a permit of
-//! the present round gives its place back. Probes that never come back at all count as lost after
-//! the longest time a response may take, and never sooner than [`MIN_PROBE_LOST_AFTER`], so that no
-//! breaker stays HalfOpen indefinitely.
+//! Open becomes HalfOpen by time alone. Nothing runs at that instant; the next call applies the
+//! change ([`Breaker::advance`]). Probe slots cannot leak: a permit carries the *round* it was
+//! issued in, every change of state starts a new round, and only a permit of the current round
+//! returns its slot. A probe without a result counts as lost after the longest time a response may
+//! take, and at least [`MIN_PROBE_LOST_AFTER`], so no breaker stays HalfOpen indefinitely.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -18,46 +17,46 @@ use std::time::Duration;
 use crate::time::Timestamp;
 use crate::window::{Counts, Window};
 
-/// When a breaker opens and how it closes again.
+/// When a breaker opens and how it closes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BreakerSettings {
-    /// Share of failures in the window that opens it, above 0 and at most 1.
+    /// The failure rate in the window that opens it, above 0 and at most 1.
     pub error_rate_threshold: f64,
-    /// Fewer outcomes than this in the window never open it by their share.
+    /// With fewer outcomes in the window, the failure rate does not open it.
     pub min_samples: u32,
-    /// So many failures in a row open it whatever the window says.
+    /// This many consecutive failures open it whatever the window says.
     pub consecutive_failures: u16,
     /// Length of the sliding window.
     pub window: Duration,
     /// The window moves in steps of this length.
     pub window_slice: Duration,
-    /// How long it stays Open the first time.
+    /// The length of the first open time.
     pub open_first: Duration,
-    /// Later times grow by [`OPEN_GROWTH`] up to this.
+    /// Later open times grow by [`OPEN_GROWTH`] up to this.
     pub open_for: Duration,
-    /// How many may probe at once, and how many successes close it.
+    /// The maximum number of concurrent probes, and the number of successes that close it.
     pub half_open_probes: u8,
-    /// One probe first; the next after its success, or after as long as the breaker was Open.
+    /// Send one probe first; the next after its success, or after the open time.
     pub one_probe_first: bool,
     /// A probe without a result counts as lost after this; at least [`MIN_PROBE_LOST_AFTER`].
     pub probe_lost_after: Duration,
 }
 
-/// What a breaker lets through.
+/// The state of a breaker: what it lets through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreakerState {
-    /// Everything: the usual state.
+    /// Everything, the normal state.
     Closed,
-    /// Nothing, until a time.
+    /// Nothing, until the open time ends.
     Open,
     /// Probes only.
     HalfOpen,
-    /// Nothing, until a person says otherwise.
+    /// Nothing, until a person ends it.
     Isolated,
 }
 
 impl BreakerState {
-    /// The word for it in logs, metrics, replay and the API.
+    /// The name in logs, metrics, replay and the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Closed => "closed",
@@ -68,23 +67,23 @@ impl BreakerState {
     }
 }
 
-/// What an attempt means to the breaker.
+/// What an attempt says about the upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// The upstream works.
     Success,
     /// The upstream does not work.
     Failure,
-    /// An answer that is neither: counted, but no failure, and it clears nothing.
+    /// Neither: counted in the total, but not as a failure, and it resets nothing.
     Neutral,
-    /// Says nothing about the upstream's health: not even counted.
+    /// Says nothing about the upstream's health: not counted.
     Silent,
 }
 
 /// How a signal changed the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It opened, from Closed or again from HalfOpen.
+    /// It opened, from Closed or from HalfOpen.
     Opened,
     /// Its probes succeeded.
     Closed,
@@ -94,25 +93,25 @@ pub enum Change {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe(NonZeroU32);
 
-/// A breaker and what it has seen. What a success touches comes first: all but the older slices of
-/// the window, and the end of an open time.
+/// A breaker. The fields that a success touches come first: everything but the older slices of the
+/// window and the end of the open time.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Breaker {
     state: BreakerState,
     probes_out: u8,
     successes: u8,
-    /// Times it opened without closing in between; sets the length of the next stay.
+    /// How many times it opened without closing in between; determines the next open time.
     openings: u8,
     consecutive: u16,
     round: u16,
     window: Window,
-    /// While Open: its end. While HalfOpen: when a lost probe is given up.
+    /// While Open: the end of the open time. While HalfOpen: when outstanding probes count as lost.
     until: Timestamp,
 }
 
 impl Breaker {
-    /// Closed, without a past.
+    /// A closed breaker without history.
     pub fn new() -> Self {
         Self {
             state: BreakerState::Closed,
@@ -126,7 +125,7 @@ impl Breaker {
         }
     }
 
-    /// The state at `now`; HalfOpen from the end of the open time on.
+    /// The state at `now`; HalfOpen from the end of the open time.
     pub fn state(&self, now: Timestamp) -> BreakerState {
         match self.state {
             BreakerState::Open if now >= self.until => BreakerState::HalfOpen,
@@ -134,24 +133,24 @@ impl Breaker {
         }
     }
 
-    /// Closed, whatever the time?
+    /// Whether it is Closed, at any time.
     pub(crate) fn is_closed(&self) -> bool {
         self.state == BreakerState::Closed
     }
 
-    /// What [`Breaker::record`] does with a success while Closed, which changes no state.
+    /// [`Breaker::record`] for a success while Closed, which changes no state.
     #[inline]
     pub(crate) fn succeed_while_closed(&mut self, settings: &BreakerSettings, now: Timestamp) {
         self.count(settings, false, now);
         self.consecutive = 0;
     }
 
-    /// The end of the open time, while it lasts.
+    /// The end of the open time, while Open.
     pub fn open_until(&self, now: Timestamp) -> Option<Timestamp> {
         (self.state(now) == BreakerState::Open).then_some(self.until)
     }
 
-    /// The end of the open time while it lasts, and after it until the next call.
+    /// The end of the open time, while Open and until the next call after that.
     pub(crate) fn pending_end(&self) -> Option<Timestamp> {
         (self.state == BreakerState::Open).then_some(self.until)
     }
@@ -161,13 +160,13 @@ impl Breaker {
         self.consecutive
     }
 
-    /// What the window holds.
+    /// The counts in the window.
     pub fn counts(&self, settings: &BreakerSettings, now: Timestamp) -> Counts {
         self.window
             .counts(settings.window, settings.window_slice, now)
     }
 
-    /// Lets time do what it does: Open becomes HalfOpen, lost probes are given up.
+    /// Applies the passing of time: Open becomes HalfOpen, and lost probes are given up.
     pub fn advance(&mut self, now: Timestamp) {
         let over = now >= self.until;
         match self.state {
@@ -183,7 +182,7 @@ impl Breaker {
         }
     }
 
-    /// How many more may probe at `now`; call [`Breaker::advance`] first.
+    /// How many more probes may be sent at `now`; call [`Breaker::advance`] first.
     pub fn free_probes(&self, settings: &BreakerSettings, now: Timestamp) -> u32 {
         if self.state != BreakerState::HalfOpen || self.next_probe(settings) > Some(now) {
             return 0;
@@ -192,8 +191,8 @@ impl Breaker {
         u32::from(free).min(max_probes_at_once(settings))
     }
 
-    /// When the next probe may leave at the latest, while those that are out have no result. `None`
-    /// if one may leave now, or if the breaker is not HalfOpen.
+    /// When the next probe may be sent at the latest if the outstanding ones get no result. `None`
+    /// if one may be sent now, or if the breaker is not HalfOpen.
     pub fn next_probe(&self, settings: &BreakerSettings) -> Option<Timestamp> {
         if self.state != BreakerState::HalfOpen || self.probes_out == 0 {
             return None;
@@ -202,14 +201,14 @@ impl Breaker {
             return Some(self.until);
         }
         settings.one_probe_first.then(|| {
-            // The last probe left `probe_lost_after` before `until`.
+            // The last probe was sent `probe_lost_after` before `until`.
             let until = self.until.since(Timestamp::ZERO);
             let last_probe = Timestamp::ZERO + until.saturating_sub(settings.probe_lost_after);
             last_probe + open_time(settings, self.openings.saturating_sub(1))
         })
     }
 
-    /// Gives out a probe while HalfOpen, nothing while Closed.
+    /// Issues a probe while HalfOpen; `None` while Closed.
     pub fn admit(&mut self, settings: &BreakerSettings, now: Timestamp) -> Option<Probe> {
         if self.state != BreakerState::HalfOpen {
             return None;
@@ -220,12 +219,12 @@ impl Breaker {
     }
 
     fn probe(&self) -> Probe {
-        // One more than the round, so that a permit without a probe needs no mark beside it.
+        // One more than the round, so that zero can mean a permit without a probe.
         Probe(NonZeroU32::MIN.saturating_add(u32::from(self.round)))
     }
 
-    /// Takes a probe's place back. Those of an earlier round have none any more: `false` while
-    /// HalfOpen means that the outcome comes too late to say anything.
+    /// Returns a probe's slot. Probes of an earlier round have none: `false` while HalfOpen means
+    /// that the outcome is too late to count.
     pub fn give_back(&mut self, probe: Option<Probe>) -> bool {
         if self.state != BreakerState::HalfOpen {
             return true;
@@ -237,7 +236,7 @@ impl Breaker {
         present
     }
 
-    /// Learns what an attempt of the present epoch did. Its probe has been given back before.
+    /// Records the outcome of an attempt of the current epoch. Its probe has already been returned.
     pub fn record(
         &mut self,
         settings: &BreakerSettings,
@@ -268,7 +267,7 @@ impl Breaker {
         self.enter(BreakerState::Isolated);
     }
 
-    /// A person vouches for the upstream: Closed, and the past forgotten.
+    /// A person resets it: Closed, without history.
     pub fn reset(&mut self) {
         let round = self.round.wrapping_add(1);
         *self = Self {
@@ -277,13 +276,12 @@ impl Breaker {
         };
     }
 
-    /// The window's slices have another length from now on: what it holds cannot be compared with
-    /// what comes.
+    /// The slice length has changed, so the window's content is no longer comparable.
     pub(crate) fn forget_window(&mut self) {
         self.window.clear();
     }
 
-    /// What must survive a restart. The window does not: it is seconds long.
+    /// The state to persist. The window is not persisted, because it covers only seconds.
     pub fn record_state(&self, now: Timestamp) -> BreakerRecord {
         BreakerRecord {
             state: self.state(now),
@@ -295,7 +293,7 @@ impl Breaker {
         }
     }
 
-    /// A breaker from its record. One that was probing starts its probes again.
+    /// Restores a breaker. One that was HalfOpen starts its probes again.
     pub fn restore(record: &BreakerRecord, now: Timestamp) -> Self {
         let state = match record.state {
             BreakerState::HalfOpen => BreakerState::Open,
@@ -365,26 +363,25 @@ impl Default for Breaker {
     }
 }
 
-/// A breaker for the store: durations, no instants.
+/// A breaker as it is stored: durations instead of instants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BreakerRecord {
-    /// Its state when it was written down.
+    /// Its state when it was recorded.
     pub state: BreakerState,
-    /// What was left of the open time.
+    /// The remaining open time.
     pub open_for: Duration,
-    /// Times it opened without closing in between.
+    /// How many times it opened without closing in between.
     pub openings: u8,
 }
 
-/// Each further stay in Open is longer by this factor: fast recovery from a hiccup, few probes
-/// into a long outage.
+/// The factor between open times: fast recovery from short failures, few probes during long
+/// outages.
 pub const OPEN_GROWTH: f64 = 1.6;
 
-/// A probe counts as lost after the longest time a response may take, and never sooner than this:
-/// twice the default time to the first byte.
+/// The minimum time after which a probe counts as lost: twice the default time to the first byte.
 pub const MIN_PROBE_LOST_AFTER: Duration = Duration::from_secs(120);
 
-/// How many probes may leave together when the breaker becomes HalfOpen.
+/// How many probes may be sent together when the breaker becomes HalfOpen.
 pub(crate) fn max_probes_at_once(settings: &BreakerSettings) -> u32 {
     if settings.one_probe_first {
         1
@@ -422,7 +419,7 @@ mod tests {
         Timestamp::from_secs(seconds)
     }
 
-    /// Feeds a word of `S`uccess, `F`ailure, `N`eutral and `-` silent, a tenth of a second apart.
+    /// Feeds a sequence of `S`uccess, `F`ailure, `N`eutral and `-` silent, 0.1 s apart.
     fn after(signals: &str) -> Breaker {
         let mut breaker = Breaker::new();
         for (i, signal) in signals.chars().enumerate() {
@@ -443,27 +440,27 @@ mod tests {
     }
 
     #[test]
-    fn opens_on_failures_in_a_row() {
+    fn opens_on_consecutive_failures() {
         assert_eq!(state_after("FFFF"), BreakerState::Closed);
         assert_eq!(state_after("FFFFF"), BreakerState::Open);
         assert_eq!(
             state_after("FFSFFF"),
             BreakerState::Closed,
-            "a success clears the row"
+            "a success resets the count"
         );
         assert_eq!(
             state_after("FFNF-FF"),
             BreakerState::Open,
-            "a neutral answer clears nothing"
+            "a neutral outcome resets nothing"
         );
     }
 
     #[test]
-    fn opens_on_a_share_of_failures_once_there_are_enough() {
+    fn opens_on_failure_rate_with_enough_samples() {
         assert_eq!(
             state_after("FFSFFSFFS"),
             BreakerState::Closed,
-            "nine say nothing"
+            "nine samples are not enough"
         );
         assert_eq!(state_after("FFSFFSFFSF"), BreakerState::Open);
         assert_eq!(
@@ -479,21 +476,21 @@ mod tests {
         assert_eq!(
             state_after("SFSFSF---F"),
             BreakerState::Closed,
-            "the silent are not counted"
+            "silent outcomes are not counted"
         );
         assert_eq!(
             state_after("SFSFSFNNNF"),
             BreakerState::Open,
-            "the neutral are"
+            "neutral outcomes are"
         );
     }
 
     #[test]
-    fn a_success_never_opens() {
+    fn success_never_opens() {
         assert_eq!(
             state_after("FFSFFSFFSS"),
             BreakerState::Closed,
-            "six of ten, but judged after failures"
+            "six of ten, but only failures trip it"
         );
     }
 
@@ -527,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn probes_of_an_earlier_round_have_no_place_to_give_back() {
+    fn probes_of_an_earlier_round_return_no_slot() {
         let mut breaker = after("FFFFF");
         breaker.advance(at(16));
         let old = [
@@ -550,7 +547,7 @@ mod tests {
     }
 
     #[test]
-    fn all_probes_out_end_at_the_latest_when_they_are_lost() {
+    fn next_probe_is_due_when_outstanding_probes_are_lost() {
         let mut breaker = after("FFFFF");
         assert_eq!(breaker.next_probe(&SETTINGS), None);
         breaker.advance(at(16));
@@ -599,7 +596,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_keeps_what_was_left_of_the_open_time() {
+    fn record_keeps_remaining_open_time() {
         let breaker = after("FFFFF");
         let restored = Breaker::restore(&breaker.record_state(at(10)), at(100));
         assert_eq!(
@@ -609,7 +606,7 @@ mod tests {
         assert_eq!(
             restored.record_state(at(100)).openings,
             1,
-            "the next stay is a longer one"
+            "the next open time is longer"
         );
         let half_open = breaker.record_state(at(16));
         assert_eq!(

@@ -1,17 +1,17 @@
-//! A token bucket whose rate moves.
+//! A token bucket with a variable rate.
 //!
-//! The state is tokens, not a "theoretical arrival time": the rate changes with almost every response,
-//! and tokens already refilled must not change when it does. They are a float, times are
-//! whole nanoseconds, and a wait is rounded up; `SLACK` absorbs the rounding of the float, so that
-//! an ask that waits exactly that long finds a token. A grant always takes the whole cost, also
-//! when that leaves slightly less than zero: the debt is carried, so the rate is exact.
+//! The state is a number of tokens, not a "theoretical arrival time": the rate changes with almost
+//! every response, and that must not change the tokens already refilled. Tokens are a float, times
+//! are whole nanoseconds, and waits are rounded up. `SLACK` absorbs floating-point error, so that
+//! an ask that waits exactly that long finds a token. A grant always takes the whole cost, even if
+//! that leaves slightly less than zero: the debt is carried over, so the rate is exact.
 //!
-//! A bucket refills while its gate is held or its breaker open, but the saved tokens must not leave
-//! in one burst: when such a [`Pause`] ends only `keep` tokens remain.
+//! A bucket refills while its gate is held or its breaker is open, but the saved tokens must not
+//! leave in one burst. When such a [`Pause`] ends, only `keep` tokens remain.
 
 use crate::time::Timestamp;
 
-/// Tokens, the rate at which they come, and when they were last counted.
+/// A token count, its refill rate, and when it was last refilled.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bucket {
     /// Tokens per second; positive and finite.
@@ -20,12 +20,12 @@ pub struct Bucket {
     refilled_at: Timestamp,
 }
 
-/// A stretch in which nothing leaves; over for good once its end has been passed by a refill.
+/// An interval in which nothing leaves. It has no effect once a refill has passed its end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pause {
-    /// The first instant at which something may leave again.
+    /// The first instant at which tokens may be taken again.
     pub until: Timestamp,
-    /// How many saved tokens remain at that instant, at most.
+    /// The maximum number of saved tokens at that instant.
     pub keep: f64,
 }
 
@@ -45,19 +45,19 @@ impl Bucket {
         self.rate
     }
 
-    /// Tokens at the last refill. Below zero after a cost was corrected upwards.
+    /// Tokens at the last refill. Negative after a cost was corrected upwards.
     pub fn tokens(&self) -> f64 {
         self.tokens
     }
 
-    /// When tokens were last counted.
+    /// When the bucket was last refilled.
     #[inline]
     pub fn refilled_at(&self) -> Timestamp {
         self.refilled_at
     }
 
-    /// Counts the tokens that came since the last refill, up to `burst`. A clock that steps back
-    /// adds nothing and takes nothing.
+    /// Adds the tokens since the last refill, up to `burst`. A clock that steps back changes
+    /// nothing.
     pub fn refill(&mut self, now: Timestamp, burst: f64, pause: Pause) {
         let saved = burst.max(pause.keep);
         if self.refilled_at < pause.until && pause.until <= now {
@@ -68,11 +68,11 @@ impl Bucket {
         self.fill_until(now, capacity);
     }
 
-    /// When `ahead` tokens and then `cost` more will have left, if they leave as fast as they may
-    /// and nothing else does. Never before the last refill or the end of `pause`.
+    /// When `ahead` tokens and then `cost` more will have been taken, if they are taken as fast as
+    /// possible and nothing else is. Never before the last refill or the end of `pause`.
     ///
-    /// A cost above the burst leaves when the bucket is full, and the bucket pays the rest off
-    /// afterwards: no request is too dear to be sent at all.
+    /// A cost above the burst is granted when the bucket is full and leaves a debt, so no request
+    /// is too expensive to be sent.
     pub fn ready_at(&self, ahead: f64, cost: f64, burst: f64, pause: Pause) -> Timestamp {
         let mut then = *self;
         if then.refilled_at < pause.until {
@@ -82,14 +82,14 @@ impl Bucket {
         if missing <= SLACK {
             return then.refilled_at;
         }
-        // A rounding error of the float must not become a whole nanosecond when rounded up: an ask
-        // that is due at the instant of an event has to be due then, and not just after it.
+        // Floating-point error must not be rounded up to a whole nanosecond: an ask that is due at
+        // the instant of an event has to be due then, not just after it.
         let rounding = (PICOSECOND * then.rate).min(SLACK / 2.0);
         then.refilled_at
             .after_seconds((missing - rounding) / then.rate)
     }
 
-    /// Takes `cost` tokens if they are there now; the bucket must have been refilled to now.
+    /// Takes `cost` tokens if available; the bucket must have been refilled to now.
     #[must_use]
     pub fn take(&mut self, cost: f64, burst: f64) -> bool {
         let granted = self.tokens >= cost.min(burst) - SLACK;
@@ -99,7 +99,7 @@ impl Bucket {
         granted
     }
 
-    /// Corrects a cost after the fact: positive takes more, negative gives back up to `burst`.
+    /// Corrects a cost afterwards: positive takes more, negative returns tokens up to `burst`.
     pub fn correct(&mut self, difference: f64, burst: f64) {
         self.tokens = if difference > 0.0 {
             self.tokens - difference
@@ -108,14 +108,14 @@ impl Bucket {
         };
     }
 
-    /// What [`Bucket::refill`] does when no pause is on or has just ended.
+    /// [`Bucket::refill`] when no pause is active or has just ended.
     #[inline]
     pub(crate) fn refill_unpaused(&mut self, now: Timestamp, burst: f64) {
         self.fill_until(now, burst);
     }
 
-    /// Takes `cost` tokens if they are there without a doubt. What `SLACK` would make up for is
-    /// left to [`Bucket::take`].
+    /// Takes `cost` tokens only if they are certainly available; cases within `SLACK` are left to
+    /// [`Bucket::take`].
     #[inline]
     #[must_use]
     pub(crate) fn take_whole(&mut self, cost: f64, burst: f64) -> bool {
@@ -126,13 +126,13 @@ impl Bucket {
         granted
     }
 
-    /// Sets the rate; tokens already there keep their worth.
+    /// Sets the rate; tokens already refilled stay.
     #[inline]
     pub fn set_rate(&mut self, rate: f64) {
         self.rate = rate;
     }
 
-    /// Cuts what is there to `most` tokens.
+    /// Reduces the bucket to at most `most` tokens.
     pub fn cut_to(&mut self, most: f64) {
         self.tokens = self.tokens.min(most);
     }
@@ -158,17 +158,17 @@ impl Pause {
     };
 }
 
-/// `f64::min` for numbers that are never NaN, which is one instruction instead of six.
+/// `f64::min` for numbers that are never NaN: one instruction instead of six.
 #[inline]
 fn lesser(one: f64, other: f64) -> f64 {
     if one < other { one } else { other }
 }
 
-/// A billionth of a token. Floats lose less than that over any stretch that matters, and at the
+/// A billionth of a token. Floating-point error stays below this over any relevant time, and at the
 /// highest rate it is worth a tenth of a picosecond of waiting.
 const SLACK: f64 = 1e-9;
 
-/// Far above rounding errors, far below the resolution of a clock.
+/// Far above floating-point error, far below the resolution of a clock.
 const PICOSECOND: f64 = 1e-12;
 
 #[cfg(test)]
@@ -201,10 +201,10 @@ mod tests {
         assert_eq!(ask(0.5), (true, 0.0));
     }
 
-    /// Found by a model in exact fractions: tokens counted in between made the wait end one
-    /// nanosecond after the instant that had been foretold.
+    /// Found by a model with exact fractions: a refill in between made the wait end one nanosecond
+    /// after the predicted instant.
     #[test]
-    fn looking_in_between_does_not_move_the_instant() {
+    fn refill_in_between_does_not_change_ready_at() {
         let mut bucket = Bucket::full(0.5, 1.0, at(57.224));
         assert!(bucket.take(1.0, 1.0));
         for seconds in [58.924, 59.174, 59.2] {
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_steps_back_changes_nothing() {
+    fn clock_step_back_changes_nothing() {
         let mut bucket = Bucket::full(2.0, 4.0, at(10.0));
         assert!(bucket.take(3.0, 4.0));
         bucket.refill(at(5.0), 4.0, Pause::NONE);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_keeps_one_token_and_refills_from_its_end_on() {
+    fn pause_keeps_one_token_and_refills_from_its_end() {
         let mut bucket = Bucket::full(2.0, 4.0, at(0.0));
         let pause = Pause {
             until: at(10.0),
@@ -234,14 +234,14 @@ mod tests {
         assert_eq!(
             bucket.tokens(),
             2.0,
-            "one kept, one refilled since, asked or not"
+            "one kept, one refilled since, whether asked in between or not"
         );
         bucket.refill(at(11.0), 4.0, pause);
         assert_eq!(bucket.tokens(), 3.0, "the pause is over for good");
     }
 
     #[test]
-    fn a_pause_may_keep_more_than_the_burst_if_it_lasted_long_enough() {
+    fn long_pause_may_keep_more_than_the_burst() {
         let mut bucket = Bucket::full(0.25, 1.0, at(0.0));
         let pause = Pause {
             until: at(15.0),
@@ -254,12 +254,12 @@ mod tests {
         assert_eq!(
             bucket.tokens(),
             3.0,
-            "above the burst nothing is added, nothing taken"
+            "above the burst nothing is added or removed"
         );
     }
 
     #[test]
-    fn a_line_during_a_pause_leaves_from_its_end_at_the_rate() {
+    fn line_leaves_at_the_rate_from_the_end_of_a_pause() {
         let bucket = Bucket::full(2.0, 4.0, at(0.0));
         let pause = Pause {
             until: at(10.0),
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cost_above_the_burst_leaves_when_full_and_is_paid_off_afterwards() {
+    fn cost_above_burst_is_granted_when_full_and_leaves_debt() {
         let mut bucket = Bucket::full(1.0, 4.0, at(0.0));
         assert!(bucket.take(10.0, 4.0));
         assert_eq!(bucket.tokens(), -6.0);
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_corrected_cost_gives_back_no_more_than_the_burst() {
+    fn correction_returns_at_most_the_burst() {
         let mut bucket = Bucket::full(1.0, 4.0, at(0.0));
         assert!(bucket.take(3.0, 4.0));
         bucket.correct(2.0, 4.0);
@@ -291,10 +291,10 @@ mod tests {
     }
 
     proptest! {
-        /// The measured fault of the original: a wait truncated to whole nanoseconds left less
-        /// than a token, and was granted all the same, without limit.
+        /// A measured bug of the original: a wait truncated to whole nanoseconds left less than a
+        /// token, which was granted all the same, without limit.
         #[test]
-        fn token_is_there_after_the_predicted_wait(
+        fn token_is_available_after_the_predicted_wait(
             rate in 0.001f64..20_000.0, start in 0u64..1 << 60, skip in 0u64..1 << 40,
         ) {
             let mut bucket = Bucket::full(rate, 1.0, Timestamp::from_nanos(start));

@@ -1,21 +1,22 @@
-//! How many retries there may be at all.
+//! The retry budget: bounds the total number of retries.
 //!
-//! Attempts bound the retries of one item, but not their sum. When an upstream fails, five sends per
-//! item are five times the load, at the worst moment. A budget
-//! bounds the sum: a retry is paid for by ordinary requests, `ratio` of a retry each, or comes out
-//! of a minimum that is always there, so that callers that send little may retry too.
+//! `max_attempts` bounds the retries of one item, but not their sum. When an upstream fails, five
+//! sends per item are five times the load, at the worst moment. A budget bounds the sum: each
+//! ordinary request adds `ratio` of a retry, and a small minimum is always available, so that
+//! callers with little traffic can retry too.
 //!
-//! The minimum is a token bucket of `min_per_second` that holds one second's worth: as long as
-//! fewer than `min_per_second` retries were granted in the last second, the next is granted. What
-//! requests pay in is worth something for ten seconds: an hour of success must not pay for a storm
-//! afterwards. Ten slices of a second keep it, so the size is fixed and every call takes the same
-//! few steps. All arithmetic is in whole numbers; a ratio of 0.1 and ten requests are one retry.
+//! The minimum is a token bucket of `min_per_second` that holds one second's worth: while fewer
+//! than `min_per_second` retries were granted in the last second, the next is granted. Deposits of
+//! requests expire after ten seconds, so that an hour of success does not pay for a storm
+//! afterwards. They are stored in ten slices of a second, so the size is fixed and every call takes
+//! constant time. All arithmetic uses integers: with a ratio of 0.1, ten requests are exactly one
+//! retry.
 //!
-//! A retry that is refused may wait until [`RetryBudget::next_at`]; that uses no attempt up, for
-//! nothing was sent. Otherwise the last response is passed on.
+//! A refused retry may wait until [`RetryBudget::next_at`]. That does not count as an attempt,
+//! because nothing was sent. Otherwise the last response is passed on.
 //!
-//! What follows, and is tested: in any stretch of `t` seconds at most `ratio ·` (requests in it and
-//! in the ten seconds before it) `+ min_per_second · (t + 1)` retries are granted.
+//! Guaranteed and tested: in any interval of `t` seconds at most `ratio ·` (requests in it and in
+//! the ten seconds before it) `+ min_per_second · (t + 1)` retries are granted.
 
 use std::time::Duration;
 
@@ -28,17 +29,17 @@ crate::settings! {
     /// All values of a budget.
     pub(crate) struct BudgetValues(pub(crate)) {
         /// Retries per ordinary request.
-        // One retry for five requests: an outage costs the upstream a fifth more load, not four
-        // times more.
+        // One retry per five requests: an outage adds a fifth to the upstream's load, not four
+        // times the load.
         ratio: f64 = "0.2", Kind::number("a number of retries per request", 0.0, 10.0);
         /// This many retries a second are always allowed, so that little traffic can retry too.
-        // Ten a second are no load for any server, and plenty for a caller with few requests.
+        // Ten per second are no load for any server, and plenty for a caller with few requests.
         min_per_second: u32 = "10", Kind::whole(0, 1_000_000);
     }
 }
 
 impl BudgetOptions {
-    /// Fits everything together.
+    /// Combines the options with the defaults.
     ///
     /// # Errors
     ///
@@ -62,7 +63,7 @@ impl BudgetOptions {
 /// The settings of a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BudgetSettings {
-    /// What a request pays in, in millionths of a retry.
+    /// The deposit per request, in millionths of a retry.
     per_request: u64,
     min_per_second: u32,
 }
@@ -87,11 +88,11 @@ impl Default for BudgetSettings {
     }
 }
 
-/// What one retry costs, in the unit of what requests pay in.
+/// The cost of one retry, in the unit of deposits.
 const RETRY: u64 = 1_000_000;
 
-/// How many retries may still be sent, for one key. Its owner reports every ordinary request and
-/// asks before every retry.
+/// The remaining retries for one key. Its owner reports every ordinary request and asks before
+/// every retry.
 ///
 /// ```
 /// use policy::budget::{BudgetSettings, RetryBudget};
@@ -101,7 +102,7 @@ const RETRY: u64 = 1_000_000;
 /// let now = Timestamp::ZERO;
 /// let mut budget = RetryBudget::new(&settings, now);
 /// for _ in 0..10 {
-///     assert!(budget.withdraw(&settings, now), "ten a second are always there");
+/// assert!(budget.withdraw(&settings, now), "ten per second are always available");
 /// }
 /// assert!(!budget.withdraw(&settings, now));
 /// for _ in 0..5 {
@@ -111,38 +112,38 @@ const RETRY: u64 = 1_000_000;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryBudget {
-    /// What is left of the minimum, in thousand-millionths of a retry.
+    /// What is left of the minimum, in billionths of a retry.
     minimum: u64,
-    /// When the minimum was last counted.
-    counted: Timestamp,
-    /// What requests paid in and no retry has used yet, by second, in millionths of a retry.
+    /// When the minimum was last refilled.
+    refilled_at: Timestamp,
+    /// Unused deposits by second, in millionths of a retry.
     paid: [u64; SLICES],
-    /// The number of the latest second that `paid` knows, counted from the clock's origin.
+    /// The latest second in `paid`, refilled_at from the clock's origin.
     latest: u64,
 }
 
 impl RetryBudget {
-    /// A budget with a full minimum and nothing paid in.
+    /// A budget with a full minimum and no deposits.
     pub fn new(settings: &BudgetSettings, now: Timestamp) -> Self {
         Self {
             minimum: most(settings),
-            counted: now,
+            refilled_at: now,
             paid: [0; SLICES],
             latest: second(now),
         }
     }
 
-    /// An ordinary request was sent: a first attempt, not a retry.
+    /// Counts an ordinary request: a first attempt, not a retry.
     pub fn deposit(&mut self, settings: &BudgetSettings, now: Timestamp) {
-        self.pass(settings, now);
+        self.advance(settings, now);
         let slice = &mut self.paid[slice(self.latest)];
         *slice = slice.saturating_add(settings.per_request);
     }
 
-    /// May one more retry be sent? If so, it is paid for: out of the minimum first, which comes
-    /// back by itself, then out of what is oldest, which is lost soonest.
+    /// Takes one retry if available: from the minimum first, which refills, then from the oldest
+    /// deposits, which expire first.
     pub fn withdraw(&mut self, settings: &BudgetSettings, now: Timestamp) -> bool {
-        self.pass(settings, now);
+        self.advance(settings, now);
         if self.minimum >= WHOLE {
             self.minimum -= WHOLE;
             return true;
@@ -154,11 +155,11 @@ impl RetryBudget {
         true
     }
 
-    /// When the next retry is there if no request pays for it: `now` if one is there already,
-    /// `None` if the minimum is zero.
+    /// When the next retry is available without further deposits: `now` if one is available, `None`
+    /// if the minimum is zero.
     pub fn next_at(&self, settings: &BudgetSettings, now: Timestamp) -> Option<Timestamp> {
         let mut then = *self;
-        then.pass(settings, now);
+        then.advance(settings, now);
         if then.minimum >= WHOLE || then.paid_in() >= RETRY {
             return Some(now);
         }
@@ -167,21 +168,20 @@ impl RetryBudget {
         (rate > 0).then(|| now + Duration::from_nanos(missing.div_ceil(rate)))
     }
 
-    /// Whole retries that could be granted at once.
+    /// The number of whole retries available now.
     pub fn available(&self, settings: &BudgetSettings, now: Timestamp) -> u64 {
         let mut then = *self;
-        then.pass(settings, now);
+        then.advance(settings, now);
         then.minimum / WHOLE + then.paid_in() / RETRY
     }
 
-    /// Lets time do what it does: the minimum comes back, old payments are lost. A clock that
-    /// steps back changes nothing.
-    fn pass(&mut self, settings: &BudgetSettings, now: Timestamp) {
-        let nanos = now.as_nanos().saturating_sub(self.counted.as_nanos());
-        // A rate per second is as many thousand-millionths per nanosecond.
+    /// Refills the minimum and expires old deposits. A clock that steps back changes nothing.
+    fn advance(&mut self, settings: &BudgetSettings, now: Timestamp) {
+        let nanos = now.as_nanos().saturating_sub(self.refilled_at.as_nanos());
+        // A rate per second equals as many billionths per nanosecond.
         let back = nanos.saturating_mul(u64::from(settings.min_per_second));
         self.minimum = self.minimum.saturating_add(back).min(most(settings));
-        self.counted = self.counted.max(now);
+        self.refilled_at = self.refilled_at.max(now);
         let passed = second(now).saturating_sub(self.latest);
         for _ in 0..passed.min(SLICES as u64) {
             self.latest += 1;
@@ -210,8 +210,8 @@ impl RetryBudget {
     }
 }
 
-/// For how many seconds a payment counts. Long enough for an item that backs off once or twice,
-/// short against an outage.
+/// How many seconds a deposit is valid. Long enough for an item that backs off once or twice, short
+/// compared with an outage.
 const SLICES: usize = 10;
 
 /// One retry, in the unit of the minimum.
@@ -251,7 +251,7 @@ mod tests {
         Timestamp::from_millis(millis)
     }
 
-    /// How many of `asked` retries are granted at once.
+    /// How many of `asked` retries are granted now.
     fn granted(
         budget: &mut RetryBudget,
         settings: &BudgetSettings,
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_settings_are_refused_with_what_could_be() {
+    fn refuses_bad_settings_with_expectation() {
         let error = |name: &str, value: &str| {
             let error = BudgetOptions::default().set(name, value).unwrap_err();
             error.expected
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_pay_for_retries_exactly() {
+    fn deposits_add_up_exactly() {
         let settings = settings("0.1", "0");
         let mut budget = RetryBudget::new(&settings, at(0));
         for _ in 0..9 {
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_payment_is_used_first() {
+    fn withdraws_oldest_deposit_first() {
         let settings = settings("1", "0");
         let mut budget = RetryBudget::new(&settings, at(0));
         budget.deposit(&settings, at(0));
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn the_minimum_comes_back_at_its_rate() {
+    fn minimum_refills_at_its_rate() {
         let settings = settings("0", "10");
         let mut budget = RetryBudget::new(&settings, at(0));
         assert_eq!(budget.available(&settings, at(0)), 10);
@@ -346,8 +346,8 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_is_not_multiplied() {
-        // 1000 requests a second, every one of which fails and would be sent four times more.
+    fn outage_adds_a_fifth_of_the_load() {
+        // 1000 requests per second, all of which fail and would be resent four times.
         let settings = BudgetSettings::default();
         let mut budget = RetryBudget::new(&settings, at(0));
         let mut retries = 0;
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_steps_back_gives_nothing() {
+    fn clock_step_back_grants_nothing() {
         let settings = settings("1", "10");
         let mut budget = RetryBudget::new(&settings, at(100_000));
         budget.deposit(&settings, at(100_000));
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ends_of_time_are_ordinary_instants() {
+    fn accepts_first_and_last_timestamp() {
         let settings = settings("10", "1000000");
         let mut budget = RetryBudget::new(&settings, Timestamp::ZERO);
         budget.deposit(&settings, Timestamp::MAX);
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_small() {
+    fn size_is_bounded() {
         assert_eq!(size_of::<RetryBudget>(), 104);
     }
 
@@ -404,7 +404,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn retries_are_bounded_in_any_stretch_and_the_minimum_is_always_granted(
+        fn bounds_retries_in_any_interval_and_grants_the_minimum(
             events in prop::collection::vec(event(), 1..400),
             ratio in 0_u64..30,
             minimum in 0_u32..6,

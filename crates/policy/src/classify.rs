@@ -1,17 +1,17 @@
-//! The verdict on a response. First match wins:
+//! Classifies responses. The first match wins:
 //!
 //! 1. a [`Rule`] of the route;
 //! 2. a structured code in a JSON body. In a 2xx or 3xx only at the position of an error: inside
 //!    the outermost object's `error`, `errors` or `fault`, or as its `error`, `code` or
-//!    `error_code`; all else there is content. In other responses under any key that holds codes;
+//!    `error_code`; everything else is content. In other responses under any key that holds codes;
 //! 3. on 429 and 403, words that name billing or a used-up quota;
 //! 4. the status, for 2xx, 3xx, 401, 408, 409, 412, 429, 5xx and above. A 503
-//!    with a hint (a wait, or nothing remaining) throttles, without one it is overload;
+//!    is throttling if it has a hint (a wait, or nothing remaining), else overload;
 //! 5. on any other 4xx the hint's headers (a wait by `Retry-After` or a similar header, nothing
 //!    remaining), then the words of throttling;
-//! 6. else the request was rejected.
+//! 6. otherwise the request was rejected.
 //!
-//! Only whole words count, and never digits: a number in a text is not a status.
+//! Only whole words match, and never digits: a number in a text is not a status.
 
 mod because;
 mod code;
@@ -25,16 +25,16 @@ use crate::hint::{Hint, Response};
 use crate::outcome::{Failure, Verdict};
 use crate::text;
 
-/// A verdict and what decided it.
+/// A verdict and its reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Judgement {
-    /// The class; `None` for 1xx, which changes nothing.
+    /// The class; `None` for a 1xx, which changes nothing.
     pub verdict: Option<Verdict>,
-    /// What decided it.
+    /// What decided the verdict.
     pub because: Because,
 }
 
-/// Judges a response: the route's `rules` first, then everything built in.
+/// Classifies a response: by the route's `rules` first, then by the built-in rules.
 ///
 /// ```
 /// use policy::classify;
@@ -74,7 +74,8 @@ where
     }
 }
 
-/// Judges a response by status and hint: as [`response`] does without rules, headers and body.
+/// Classifies a response by status and hint only: like [`response`] without rules, headers and
+/// body.
 #[inline]
 pub fn status(status: u16, hint: &Hint) -> Judgement {
     match status {
@@ -96,18 +97,18 @@ fn other_status(status: u16, hint: &Hint) -> Judgement {
         .unwrap_or_else(|| judge(Verdict::Rejected, because))
 }
 
-/// Judges an attempt without a response.
+/// Classifies an attempt without a response.
 pub const fn failure(failure: Failure) -> Judgement {
     judge(Verdict::Unreachable, Because::Failure(failure))
 }
 
-/// Nearly all responses are successes, and an error inside one is short.
+/// Nearly all responses are successes, and error objects inside them are short.
 const MAX_SUCCESS_BODY: usize = 8 * 1024;
 
-/// Where in a body a code counts.
+/// Where a code counts in a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Position {
-    /// Where an error is reported.
+    /// Only where an error is reported.
     Error,
     /// Under any key that holds codes.
     Anywhere,
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn statuses_have_their_verdicts() {
+    fn classifies_by_status() {
         for (status, verdict) in [
             (200, Verdict::Success),
             (204, Verdict::Success),
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn informational_answers_change_nothing() {
+    fn informational_responses_have_no_verdict() {
         for status in [0, 100, 101, 199] {
             let judgement = judged(&[], status, &[("retry-after", "5")], "rate limit");
             assert_eq!(judgement.verdict, None);
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_503_with_a_hint_throttles() {
+    fn classifies_503_with_hint_as_throttled() {
         let verdict = Verdict::Throttled;
         check(
             503,
@@ -278,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn hint_headers_throttle_other_client_errors() {
+    fn hint_headers_make_other_4xx_throttled() {
         let verdict = Verdict::Throttled;
         check(
             403,
@@ -332,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hint_made_by_hand_may_lack_its_source() {
+    fn accepts_hint_without_source() {
         let response = Response {
             status: 503,
             headers: [],
@@ -348,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_alone_is_judged_as_an_answer_without_anything_else() {
+    fn status_alone_is_judged_like_an_empty_response() {
         let hints = [
             &[] as &[(&str, &[u8])],
             &[("retry-after", b"5")],
@@ -378,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_throttle_other_client_errors() {
+    fn body_text_makes_other_4xx_throttled() {
         for (body, words) in [
             ("quota exceeded", "quota exceeded"),
             ("API Rate-Limit reached", "rate limit"),
@@ -407,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_a_used_up_allowance_count_on_429_and_403() {
+    fn quota_words_count_on_429_and_403() {
         let exhausted = Verdict::QuotaExhausted;
         for status in [429, 403] {
             for (body, words) in [
@@ -434,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_come_before_words_and_status() {
+    fn codes_take_precedence_over_words_and_status() {
         let quota = r#"{"error":{"code":"insufficient_quota"}}"#;
         for status in [200, 302, 400, 401, 429, 500] {
             let because = "body code `insufficient_quota`";
@@ -464,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn a_success_is_never_judged_by_content() {
+    fn ignores_content_of_successes() {
         for body in [
             "rate limit exceeded",
             r#"{"status":"throttled","type":"rate_limited"}"#,
@@ -486,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_come_before_everything() {
+    fn rules_take_precedence() {
         let rules = [
             Rule {
                 statuses: vec![404],

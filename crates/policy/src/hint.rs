@@ -1,17 +1,18 @@
 //! Hints: what a server says about pace, in headers and bodies.
 //!
-//! One reader for all dialects, because hand-written ones fail in the same places: `1m30s` read as
-//! one second, a date ignored, Unix time waited for as seconds. The wait is, in this order,
-//! 1. the longest of `Retry-After` and its forms in milliseconds;
-//! 2. the reset of the limit that binds, when nothing remains of it, or on a 429 or 503 whose
-//!    headers do not say what remains;
-//! 3. the longest that the body names, unless the response is a 2xx or 3xx: there it is content.
+//! One reader for all dialects, because hand-written ones make the same mistakes: `1m30s` read as
+//! one second, a date ignored, Unix time treated as a number of seconds to wait. The wait is the
+//! first of:
+//! 1. the longest of `Retry-After` and its variants in milliseconds;
+//! 2. the reset of the binding limit, if nothing remains of it, or on a 429 or 503 whose headers do
+//!    not say what remains;
+//! 3. the longest wait in the body, unless the response is a 2xx or 3xx, where it is content.
 //!
-//! Every value is rounded up to milliseconds: clients that return early get banned. Absolute times
-//! are read against the server's `Date`, so that a wrong clock on either side does not matter; one
-//! that is now is a wait of zero, one that has passed is no hint.
+//! Every value is rounded up to milliseconds, because clients that return early get banned.
+//! Absolute times are read relative to the server's `Date`, so a wrong clock on either side does
+//! not matter. A time equal to now is a wait of zero; a time in the past is no hint.
 //!
-//! Reading never fails and takes linear time on any bytes, in one pass over the headers. It
+//! Reading never fails and takes linear time on any input, in one pass over the headers. It
 //! allocates only for the name of a limit.
 
 mod body;
@@ -35,8 +36,8 @@ use crate::time::WallTime;
 pub struct Hint {
     /// Send nothing before this much time has passed. A hint with a wait is *directed*.
     pub wait: Option<Duration>,
-    /// Where the wait was read; without a wait, the header of the reset, of what remains or of the
-    /// limit, the first that is there.
+    /// Where the wait was read; without a wait, the header of the reset, the remaining count or the
+    /// limit, whichever is present first in this order.
     pub source: Option<Source>,
     /// Requests or tokens left in the current period.
     pub remaining: Option<u64>,
@@ -46,7 +47,7 @@ pub struct Hint {
     pub limit: Option<u64>,
     /// The period's length.
     pub period: Option<Duration>,
-    /// What is counted, if the server says so.
+    /// What the limit counts, if the server says so.
     pub scope: Option<Scope>,
 }
 
@@ -71,7 +72,7 @@ impl Scope {
         }
     }
 
-    /// The scope that a server calls `name`. Names are shown to people, so control characters and
+    /// The scope for a server's `name`. Names are shown to people, so control characters and
     /// invalid UTF-8 are replaced.
     fn named(name: &[u8]) -> Self {
         match name {
@@ -94,14 +95,14 @@ fn printable(letter: char) -> char {
     }
 }
 
-/// A response as hints and verdicts read it: borrowed, without copying headers.
+/// A borrowed response, as hints and verdicts read it.
 #[derive(Clone, Debug)]
 pub struct Response<'a, H> {
     /// The status code.
     pub status: u16,
     /// Header names (any case) and values, in the order received.
     pub headers: H,
-    /// The beginning of the body; may be empty.
+    /// The start of the body; may be empty.
     pub body: &'a [u8],
 }
 
@@ -112,11 +113,11 @@ impl<'a, H> Response<'a, H> {
     }
 }
 
-/// Errors say what is wrong within a few KiB.
+/// Error bodies say what is wrong within a few KiB.
 const MAX_BODY: usize = 64 * 1024;
 
-/// Reads the hint of `response`. Absolute times are read against its `Date` header, else against
-/// `now`, else they are no hint.
+/// Reads the hint of `response`. Absolute times are read relative to its `Date` header, else to
+/// `now`; without either they are ignored.
 ///
 /// ```
 /// use std::time::Duration;
@@ -158,11 +159,11 @@ where
     hint
 }
 
-/// What the headers read so far say.
+/// What the headers say so far.
 #[derive(Debug, Default)]
 struct Statements<'a> {
     waits: Longest,
-    /// Parsed only if an absolute time needs it: nearly every response has the header.
+    /// Parsed only if an absolute time needs it: nearly every response has this header.
     date: Option<&'a [u8]>,
     /// Created by the first header about a limit: most responses have none.
     limits: Option<Limits<'a>>,
@@ -177,7 +178,7 @@ impl<'a> Statements<'a> {
         let Some(source) = Source::of_header(name) else {
             return;
         };
-        // A longer value is no hint: a part of it could be a shorter wait.
+        // A longer value is ignored: a truncated value could be a shorter wait.
         if value.len() > MAX_VALUE {
             return;
         }

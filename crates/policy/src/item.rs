@@ -1,31 +1,33 @@
 //! One logical request over all its attempts: may it be sent again, and when?
 //!
-//! The gateway, durable operations, fetch, run and replay all drive the same item; none of them
-//! decides. It takes the outcome of each attempt and returns one [`Step`]:
+//! The gateway, durable operations, fetch, run and replay all drive the same item, and none of them
+//! makes retry decisions. It takes the outcome of each attempt and returns one [`Step`]:
 //!
 //! | verdict | counts as an attempt | then |
 //! |---|---|---|
 //! | success, or none (1xx) | – | done |
-//! | throttled, overloaded, with a wait longer than zero that the server names | no | sent again after that wait, at most 100 times |
-//! | throttled, overloaded, unreachable | yes | sent again after its own delay, if any attempt is left |
-//! | unauthorized | no | one refresh and one resend at once; 401 again: `auth_failed` |
+//! | throttled, overloaded, with a server-named wait above zero | no | resent after that wait, at most 100 times |
+//! | throttled, overloaded, unreachable | yes | resent after its own delay, if an attempt is left |
+//! | unauthorized | no | one refresh and one immediate resend; 401 again: `auth_failed` |
 //! | conflict | – | waits for reconciliation |
-//! | rejected, quota exhausted | – | over |
+//! | rejected, quota exhausted | – | failed |
 //!
 //! **Attempts bound retries after unexplained failures.** A server that names a wait has said when
-//! the request may be sent again, so that wait does not count; nor does a refusal by a gate, because
-//! nothing was sent. Time bounds these instead: `expires_after`, and `give_up_after` without any
-//! success at the gate. An item that would be sent too late ends at once, not after a useless wait.
+//! the request may be resent, so that wait does not count. A refusal by a gate does not count
+//! either, because nothing was sent. These are bounded by time instead: `expires_after`, and
+//! `give_up_after` without any success at the gate. An item that could only be sent too late fails
+//! at once, without waiting.
 //!
-//! **Nothing is done twice.** An unsafe request (POST, PATCH …) is sent again only if the server
-//! cannot have acted on the last one: nothing of it was written, the HTTP/2 stream was refused, or
-//! the response says that it was refused (throttled; 401, which by RFC 9110 "has not been applied").
-//! Otherwise it needs an idempotency key, or a route that allows it. If none of that is so, it ends
-//! as `exhausted` after one send, and the last response is passed on.
+//! **Nothing is done twice.** An unsafe request (POST, PATCH …) is resent only if the server cannot
+//! have acted on the last attempt: none of it was written, the HTTP/2 stream was refused, or the
+//! response says that it was refused (throttled; 401, which by RFC 9110 "has not been applied").
+//! Otherwise it needs an idempotency key, or a route that allows it. Without either it ends as
+//! `exhausted` after one send, and the last response is passed on.
 //!
-//! **Waiting does not help after a 401.** It does not make a credential valid, and every further try
-//! may lock the account. One refresh, one resend, then the end; any other response in between shows
-//! that the credential was valid and allows another refresh later. A timeout is not a response.
+//! **Waiting does not help after a 401.** It does not make a credential valid, and every further
+//! attempt may lock the account. There is one refresh and one resend. Any other response in between
+//! shows that the credential was valid and allows another refresh later. A timeout is not a
+//! response.
 
 mod record;
 mod safety;
@@ -44,27 +46,27 @@ use crate::outcome::{Outcome, UpstreamResponse, Verdict};
 use crate::random::Random;
 use crate::time::Timestamp;
 
-/// An item that a server has made wait this often is `exhausted`.
+/// After this many server-named waits an item is `exhausted`.
 pub const MAX_DIRECTED_WAITS: u32 = 100;
 
-/// What does not change over an item's attempts.
+/// The properties of an item that do not change between attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ItemKind {
-    /// What sending it twice does.
+    /// The effect of sending it twice.
     pub safety: Safety,
-    /// Does it carry an idempotency key, by which the server knows a second copy?
+    /// Whether it carries an idempotency key, by which the server recognises a duplicate.
     pub has_idempotency_key: bool,
-    /// Does its route say that sending it again does no harm?
+    /// Whether its route declares resending safe.
     pub retry_unsafe: bool,
-    /// How long it may take from now on: the expiry of an operation, what is left until the
-    /// deadline of a caller. `None`: as long as it takes.
+    /// How long it may take from now: the expiry of an operation, or the time left until a caller's
+    /// deadline. `None`: no bound.
     pub expires_after: Option<Duration>,
-    /// How long its gate may go without any success. `None`: as long as it likes.
+    /// How long its gate may go without any success. `None`: no bound.
     pub give_up_after: Option<Duration>,
 }
 
 impl ItemKind {
-    /// A request with this method, without key, permission or bounds of time.
+    /// A request with this method, without idempotency key, permission or time bounds.
     pub fn of(method: &str) -> Self {
         Self {
             safety: Safety::of(method),
@@ -75,7 +77,7 @@ impl ItemKind {
         }
     }
 
-    /// May it be sent again after that? Only about doing things twice, not about attempts.
+    /// Whether resending it after this outcome cannot execute it twice. Does not consider attempts.
     pub fn is_safe_to_resend(&self, outcome: &Outcome, verdict: Verdict) -> bool {
         let harmless = match self.safety {
             Safety::Safe | Safety::Idempotent => true,
@@ -86,7 +88,7 @@ impl ItemKind {
     }
 }
 
-/// The state of an item. Small and plain: it is recorded and restored as it is.
+/// The state of an item. Small and plain, so that it can be recorded and restored.
 ///
 /// ```
 /// use std::time::Duration;
@@ -104,7 +106,7 @@ impl ItemKind {
 ///     item.after(&settings, &failed, Some(Verdict::Overloaded), now, &mut random)
 /// };
 /// assert!(matches!(after(ItemKind::of("GET"), Timestamp::ZERO), Step::SendAt { .. }));
-/// // Perhaps the server has done it already.
+/// // The server may have acted on it already.
 /// let exhausted = Step::Failed(TerminalReason::Exhausted);
 /// assert_eq!(after(ItemKind::of("POST"), Timestamp::ZERO), exhausted);
 /// ```
@@ -121,7 +123,7 @@ pub struct Item {
 }
 
 impl Item {
-    /// A new item, which may be sent at once.
+    /// A new item that may be sent at once.
     pub fn new(kind: ItemKind, now: Timestamp) -> Self {
         let after = |wait: Option<Duration>| wait.map_or(Timestamp::MAX, |wait| now + wait);
         Self {
@@ -136,23 +138,23 @@ impl Item {
         }
     }
 
-    /// What does not change.
+    /// The properties that do not change.
     pub fn kind(&self) -> &ItemKind {
         &self.kind
     }
 
-    /// How often it was sent.
+    /// How many times it was sent.
     pub fn sent(&self) -> u32 {
         self.sent
     }
 
-    /// How many sends count against `max_attempts` so far: failed ones, except 401s and those that
-    /// were answered with a wait longer than zero.
+    /// The sends that count against `max_attempts` so far: failed ones, except 401s and those
+    /// answered with a wait above zero.
     pub fn attempts(&self) -> u32 {
         self.attempts
     }
 
-    /// Sets how many sends count so far: none when a person starts it again.
+    /// Sets how many sends count so far; zero when a person restarts it.
     pub fn set_attempts(&mut self, attempts: u32) {
         self.attempts = attempts;
     }
@@ -162,19 +164,19 @@ impl Item {
         self.next_at
     }
 
-    /// From when on it must not be sent any more.
+    /// From when on it must not be sent.
     pub fn expires_at(&self) -> Option<Timestamp> {
         (self.expires_at < Timestamp::MAX).then_some(self.expires_at)
     }
 
-    /// Its gate had a success at `at`, of whatever item: `give_up_after` counts from there.
+    /// Records a success of any item at its gate: `give_up_after` counts from there.
     pub fn gate_succeeded(&mut self, at: Timestamp) {
         if let Some(give_up_after) = self.kind.give_up_after {
             self.gives_up_at = self.gives_up_at.max(at + give_up_after);
         }
     }
 
-    /// What to do after an attempt with this `outcome` and `verdict`, which ended at `now`.
+    /// Decides what follows an attempt that ended at `now` with this `outcome` and `verdict`.
     pub fn after(
         &mut self,
         settings: &BackoffSettings,
@@ -186,9 +188,9 @@ impl Item {
         self.after_at(settings, outcome, verdict, None, now, random)
     }
 
-    /// The same for an attempt at one endpoint of a pool. A delay is about the server that failed
-    /// or asked for it, so it does not hold where another endpoint can take over sooner:
-    /// `other_ready_at` is when the gate of one would let it out, if there is one.
+    /// [`Item::after`] for an attempt at an endpoint of a pool. A delay applies to the server that
+    /// failed or asked for it, so it is skipped if another endpoint is ready sooner:
+    /// `other_ready_at` is when the gate of another endpoint would admit it, if there is one.
     pub fn after_at(
         &mut self,
         settings: &BackoffSettings,
@@ -216,7 +218,7 @@ impl Item {
         }
     }
 
-    /// What to do after the refresh that [`Step::Refresh`] asked for.
+    /// Decides what follows the refresh requested by [`Step::Refresh`].
     pub fn refreshed(&mut self, succeeded: bool, now: Timestamp) -> Step {
         if !succeeded {
             return Step::Failed(TerminalReason::AuthFailed);
@@ -225,9 +227,9 @@ impl Item {
         self.send_after(Duration::ZERO, DelaySource::Refresh, reason, now)
     }
 
-    /// What to do when its gate refused to let it out, for `reason` and until `until` if that is
-    /// known. Nothing was sent, so no attempt is used up; where the end is unknown, it asks
-    /// again after the backoff's first step.
+    /// Decides what follows a refusal by its gate, with the end if known. Nothing was sent, so it
+    /// does not count as an attempt. If the end is unknown, it asks again after the backoff's first
+    /// step.
     pub fn refused(
         &mut self,
         settings: &BackoffSettings,
@@ -274,7 +276,8 @@ impl Item {
             return Step::Failed(TerminalReason::Exhausted);
         }
         let reason = ResendReason::Verdict(verdict);
-        // A wait of zero counts as an attempt, or a server that always names it would be asked for ever.
+        // A wait of zero counts as an attempt; otherwise a server that always names it would be
+        // asked forever.
         let is_directed = outcome.hint.wait.is_some_and(|wait| !wait.is_zero());
         let may_retry = if is_directed {
             self.directed_waits = self.directed_waits.saturating_add(1);
@@ -318,7 +321,7 @@ impl Item {
         }
     }
 
-    /// Why it must not be sent at `at` any more, if so.
+    /// Why it must not be sent at `at`, if it must not.
     fn too_late(&self, at: Timestamp) -> Option<TerminalReason> {
         if at >= self.expires_at && self.expires_at < Timestamp::MAX {
             Some(TerminalReason::Expired)

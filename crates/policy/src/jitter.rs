@@ -1,13 +1,13 @@
-//! The random part of a delay, so that callers that failed together do not retry together.
+//! Randomises delays, so that callers that failed together do not retry together.
 //!
 //! A jitter is a range of factors: `0.5..1.5` preserves the mean and spreads callers over one whole
-//! delay, `full` (0 to 1) spreads further and halves the mean. The second suits many small requests,
-//! where only the total matters; the first suits requests that a person waits for, where a delay of
-//! zero would be a surprise.
+//! delay; `full` (0 to 1) spreads further and halves the mean. The latter suits many small
+//! requests, where only the total matters; the former suits requests that a person waits for, where
+//! a delay of zero would be surprising.
 //!
-//! A drawn delay is cut to whole milliseconds, so that the logged delay is the real one; where that
-//! would pass the lower bound, as in delays of a few milliseconds, it is left as drawn. The caller
-//! applies a maximum afterwards, because jitter could exceed it.
+//! A drawn delay is truncated to whole milliseconds, so that the logged delay is the actual one. If
+//! that would fall below the lower bound, as for delays of a few milliseconds, it is not truncated.
+//! The caller applies its maximum afterwards, because jitter could exceed it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,7 +17,7 @@ use crate::duration::{self, Seconds};
 use crate::random::Random;
 use crate::setting::{self, Format, Kind};
 
-/// How a delay is spread.
+/// How a delay is randomised.
 ///
 /// ```
 /// use std::time::Duration;
@@ -29,23 +29,22 @@ use crate::setting::{self, Format, Kind};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Jitter {
-    /// Not at all: all callers wait exactly as long. For tests and for a single caller.
+    /// No jitter: all callers wait equally long. For tests and for a single caller.
     None,
-    /// From nothing up to the whole delay.
+    /// From zero up to the whole delay.
     Full,
-    /// By a factor between two bounds.
+    /// A factor between two bounds.
     Range(Factors),
 }
 
 impl Jitter {
-    /// `0.5..1.5`: as long as meant on average, and never zero.
+    /// `0.5..1.5`: preserves the mean and is never zero.
     pub const STANDARD: Self = Self::Range(Factors {
         low: 0.5,
         high: 1.5,
     });
 
-    /// The shortest and the longest that can come of `delay`. The longest is never quite reached,
-    /// unless it is the shortest too.
+    /// The shortest and longest result for `delay`. The longest is exclusive unless both are equal.
     pub fn bounds(self, delay: Duration) -> (Duration, Duration) {
         match self {
             Self::None => (delay, delay),
@@ -54,14 +53,14 @@ impl Jitter {
         }
     }
 
-    /// What comes of `delay` this time. Uses one number up in any case, so that switching jitter
-    /// off leaves all other draws as they were.
+    /// Draws a result for `delay`. Always consumes one random number, so that disabling jitter does
+    /// not change later draws.
     pub fn draw(self, delay: Duration, random: &mut Random) -> Duration {
         self.at(delay, random.unit())
     }
 
-    /// What comes of `delay` at `unit`, which runs over [0, 1); what is outside counts as the
-    /// nearer end, NaN as zero.
+    /// The result for `delay` at `unit` in [0, 1); other values are clamped, and NaN counts as
+    /// zero.
     pub fn at(self, delay: Duration, unit: f64) -> Duration {
         let (least, most) = self.bounds(delay);
         let (low, high) = match self {
@@ -112,11 +111,11 @@ pub struct Factors {
 }
 
 impl Factors {
-    /// `None` if they are not in order or out of bounds. Not all zero, for then there would be no
-    /// wait; not above ten, for then the delay that was set says nothing any more.
+    /// `None` if the factors are out of order or out of bounds. Both zero would mean no wait; above
+    /// ten, the configured delay would mean little.
     pub fn new(low: f64, high: f64) -> Option<Self> {
         let in_order = 0.0 <= low && low <= high;
-        // Adding zero makes -0 a plain one.
+        // Adding zero turns -0 into 0.
         let low = low + 0.0;
         (in_order && high > 0.0 && high <= MAX_FACTOR).then_some(Self { low, high })
     }
@@ -126,8 +125,8 @@ const MAX_FACTOR: f64 = 10.0;
 const EXPECTED: &str = "`none`, `full` or two factors in order such as `0.5..1.5`, \
                         the second above 0 and at most 10";
 
-/// How much is added at random to a wait that the server names: many callers that were refused
-/// together should not return together.
+/// How much random delay is added to a wait that the server names, so that callers refused together
+/// do not return together.
 ///
 /// ```
 /// use std::time::Duration;
@@ -139,23 +138,23 @@ const EXPECTED: &str = "`none`, `full` or two factors in order such as `0.5..1.5
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RetryAfterJitter {
-    /// Up to this, however long the wait.
+    /// Up to this duration, however long the wait.
     UpTo(Duration),
-    /// Up to this many percent of the wait, and at most 5 s.
+    /// Up to this percentage of the wait, at most 5 s.
     Percent(f64),
 }
 
 impl RetryAfterJitter {
-    /// How settings spell it.
+    /// Its format in settings.
     pub const KIND: Kind = Kind::Format(&Format::of("duration or share", "\"5s\"", None, |text| {
         text.parse::<Self>().map(drop)
     }));
 
-    /// What calls of the library and of pools have: a caller that waits a second is not kept
-    /// waiting for five more.
+    /// The default for library calls and pools: a caller that has to wait a second does not wait
+    /// for five more.
     pub const CALLS: Self = Self::Percent(10.0);
 
-    /// The most that is added to `wait`.
+    /// The maximum that is added to `wait`.
     pub fn max_for(self, wait: Duration) -> Duration {
         match self {
             Self::UpTo(max) => max,
@@ -164,7 +163,7 @@ impl RetryAfterJitter {
     }
 }
 
-/// A share of a long wait spreads no better than this.
+/// A larger share of a long wait does not spread callers any better.
 const MAX_SHARE: Duration = Duration::from_secs(5);
 
 impl FromStr for RetryAfterJitter {
@@ -195,7 +194,7 @@ impl fmt::Display for RetryAfterJitter {
 
 crate::setting_values!(Jitter, RetryAfterJitter);
 
-/// To the nearest nanosecond; past the end of time it saturates.
+/// Rounded to the nearest nanosecond; saturates.
 fn scaled(delay: Duration, factor: f64) -> Duration {
     #[expect(
         clippy::cast_possible_truncation,
@@ -224,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn is_written_as_it_is_read() {
+    fn displays_as_it_parses() {
         for text in ["none", "full", "0.5..1.5", "0..1", "1..1", "0..10"] {
             assert_eq!(text.parse::<Jitter>().unwrap().to_string(), text);
         }
@@ -256,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn draws_are_cut_to_whole_milliseconds() {
+    fn truncates_draws_to_whole_milliseconds() {
         assert_eq!(Jitter::STANDARD.at(millis(333), 0.123), millis(207));
         assert_eq!(Jitter::STANDARD.at(millis(4000), 0.0), millis(2000));
         assert_eq!(Jitter::STANDARD.at(millis(4000), 0.5), millis(4000));
@@ -265,14 +264,14 @@ mod tests {
     }
 
     #[test]
-    fn but_never_below_the_lower_bound() {
+    fn does_not_truncate_below_the_lower_bound() {
         let drawn = Jitter::STANDARD.at(millis(1), 0.1);
         assert_eq!(drawn, Duration::from_micros(600));
         assert_eq!(Jitter::STANDARD.at(millis(1), 0.7), millis(1));
     }
 
     #[test]
-    fn without_jitter_a_delay_stays_what_it_is() {
+    fn no_jitter_leaves_delay_unchanged() {
         for delay in [Duration::ZERO, Duration::from_nanos(1), Duration::MAX] {
             assert_eq!(Jitter::None.at(delay, 0.3), delay);
             assert_eq!(Jitter::None.bounds(delay), (delay, delay));
@@ -280,14 +279,14 @@ mod tests {
     }
 
     #[test]
-    fn odd_units_count_as_the_nearer_end() {
+    fn clamps_units_outside_the_range() {
         assert_eq!(Jitter::STANDARD.at(millis(1000), -7.0), millis(500));
         assert_eq!(Jitter::STANDARD.at(millis(1000), f64::NAN), millis(500));
         assert_eq!(Jitter::STANDARD.at(millis(1000), 7.0), millis(1500));
     }
 
     #[test]
-    fn the_mean_is_that_of_the_range() {
+    fn mean_matches_the_range() {
         let mut random = Random::from_seed(1);
         let mut mean = |jitter: Jitter| {
             let total: Duration = (0..10_000)
@@ -295,13 +294,13 @@ mod tests {
                 .sum();
             total.as_secs_f64() / 10_000.0
         };
-        // Four standard deviations of the mean of 10 000.
+        // Four standard deviations of the mean of 10 000 draws.
         assert!((mean(Jitter::STANDARD) - 1.0).abs() < 0.012);
         assert!((mean(Jitter::Full) - 0.5).abs() < 0.012);
     }
 
     #[test]
-    fn switching_it_off_leaves_all_other_draws() {
+    fn disabling_jitter_keeps_other_draws() {
         let (mut with, mut without) = (Random::from_seed(3), Random::from_seed(3));
         Jitter::Full.draw(millis(1), &mut with);
         Jitter::None.draw(millis(1), &mut without);

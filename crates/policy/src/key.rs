@@ -1,28 +1,26 @@
-//! The key of a gate: one name for one server, however it is spelled.
+//! The key of a gate: one normalised name per server.
 //!
-//! Two spellings of the same server with a gate each would send twice as fast as the server takes,
-//! so a host, a `host:port` or a whole URL is brought into one form before a gate is looked up: lower
-//! case, IDNA, no trailing dot, no port that the scheme implies, IPv6 in brackets and compressed.
-//! A general URL parser is not used because a key also comes from places that have no scheme
-//! (settings, a `Host` header, an event of a replay), and because it would repair what is better
-//! refused: a `\` for a `/`, a tab within a name, `%41` for `a`.
+//! Two spellings of one server with separate gates would send at twice the rate it accepts. So a
+//! host, a `host:port` or a URL is normalised before its gate is looked up: lower case, IDNA, no
+//! trailing dot, no default port, IPv6 compressed and in brackets. A general URL parser does not
+//! fit: keys also come from places without a scheme (settings, a `Host` header, a replay event),
+//! and it would repair what should be refused: `\` for `/`, a tab within a name, `%41` for `a`.
 //!
 //! Decisions:
 //!
-//! * Without a scheme both 80 and 443 are removed, because either may be meant. With one only its
-//!   own: `http://example.com:443` is another server than `example.com`. Its key,
-//!   `example.com:443`, must not be normalised again; for every other key that changes nothing.
-//! * Any scheme will do; only `http`, `https`, `ws` and `wss` have a default port.
-//! * A path, a query or user info needs a scheme before it; alone, `example.com/path` and
-//!   `//example.com/path` are errors rather than guesses.
-//! * `::ffff:127.0.0.1` stays apart from `127.0.0.1`: different sockets, and what an address may
-//!   reach is not judged here. Four numbers with dots must be an IPv4 address; shorter spellings
-//!   of one (`127.1`) are taken as names. Zone ids are refused, for they mean something on one
-//!   machine only.
-//! * Names are checked for length and characters (letters, digits, `-`, `_`) and not for
-//!   existence.
+//! * Without a scheme both 80 and 443 are removed, because either may be meant. With a scheme only
+//!   its own default port is: `http://example.com:443` is a different server from `example.com`.
+//!   Its key, `example.com:443`, must not be normalised again; all other keys are stable.
+//! * Any scheme is accepted; only `http`, `https`, `ws` and `wss` have a default port.
+//! * A path, a query or user info requires a scheme: `example.com/path` and `//example.com/path`
+//!   are errors.
+//! * `::ffff:127.0.0.1` and `127.0.0.1` are different keys: they are different sockets, and this
+//!   module does not judge which addresses may be reached. Four dotted numbers must be an IPv4
+//!   address; shorter spellings of one (`127.1`) are treated as names. Zone ids are refused,
+//!   because they are only meaningful on one machine.
+//! * Names are checked for length and characters (letters, digits, `-`, `_`), not for existence.
 //!
-//! Error texts show neither user info nor anything after the host, for both can be secrets.
+//! Error messages show neither user info nor anything after the host, because both can be secret.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 use std::error::Error;
@@ -31,13 +29,13 @@ use std::fmt;
 use idna::AsciiDenyList;
 use idna::uts46::{DnsLength, Hyphens, Uts46, verify_dns_length};
 
-/// The key of the gate for a host, `host:port` or URL, with white space around it ignored.
+/// The gate key for a host, `host:port` or URL. Surrounding white space is ignored.
 ///
 /// # Errors
 ///
-/// Whatever does not name exactly one server: no host, a port over 65 535, white space or control
-/// characters, a path without a scheme, a name over 253 characters or with a part that is empty or
-/// over 63. Never panics.
+/// If the text does not name exactly one server: no host, a port over 65 535, white space or
+/// control characters, a path without a scheme, a name over 253 characters, or a label that is
+/// empty or over 63. Never panics.
 ///
 /// ```
 /// use policy::key::normalize;
@@ -48,19 +46,19 @@ use idna::uts46::{DnsLength, Hyphens, Uts46, verify_dns_length};
 /// assert_eq!(normalize("2001:DB8:0::1").as_deref(), Ok("[2001:db8::1]"));
 /// assert_eq!(
 ///     normalize("example.com:99999").unwrap_err().to_string(),
-///     "`example.com:99999` is no key of a gate: expected a port from 0 to 65535",
+/// "`example.com:99999` is not a gate key: expected a port from 0 to 65535",
 /// );
 /// ```
 pub fn normalize(text: &str) -> Result<String, KeyError> {
     let text = text.trim();
     parse(text).map_err(|expected| KeyError {
-        value: shown(text),
+        value: displayable(text),
         expected,
     })
 }
 
-/// The key of the gate for an endpoint of a pool: `pool/endpoint`, both as they are named in the
-/// settings. Never the same as a [normalised](normalize) key, which has no `/`.
+/// The gate key for a pool's endpoint: `pool/endpoint`, with the names from the settings. Never
+/// equal to a [normalised](normalize) key, which has no `/`.
 pub fn endpoint_key(pool: &str, endpoint: &str) -> String {
     format!("{pool}/{endpoint}")
 }
@@ -73,7 +71,7 @@ pub struct KeyError {
 }
 
 impl KeyError {
-    /// The text as it may be shown: shortened, without user info, path or query.
+    /// The text in a form that is safe to show: shortened, without user info, path or query.
     pub fn value(&self) -> &str {
         &self.value
     }
@@ -89,14 +87,14 @@ impl fmt::Display for KeyError {
         let Self { value, expected } = self;
         write!(
             formatter,
-            "`{value}` is no key of a gate: expected {expected}"
+            "`{value}` is not a gate key: expected {expected}"
         )
     }
 }
 
 impl Error for KeyError {}
 
-/// What was expected, where it is not found.
+/// `Err` says what was expected.
 type Parsed<T> = Result<T, &'static str>;
 
 const A_HOST: &str = "a host, such as `example.com`";
@@ -129,7 +127,7 @@ fn parse_url(scheme: &str, rest: &str) -> Parsed<String> {
     }
     let authority = before_any(rest, &['/', '?', '#']);
     if authority.contains('\\') {
-        // Browsers end the host here, others take what is before it for user info.
+        // Browsers end the host here; other clients treat the text before it as user info.
         return Err(A_NAME);
     }
     let host_and_port = match authority.rfind('@') {
@@ -149,14 +147,14 @@ fn parse_host_and_port(text: &str) -> Parsed<String> {
         return Err(A_SCHEME);
     }
     if text.ends_with(':') {
-        // In a URL this means the default port; alone it is half of something.
+        // In a URL this means the default port; without a scheme it is incomplete.
         return Err(A_PORT);
     }
     let (host, port) = split_port(text)?;
     key(host, port.filter(|port| ![80, 443].contains(port)))
 }
 
-/// `scheme` and what follows `://`, if that is what the text begins with.
+/// The scheme and the text after `://`, if the text starts with a scheme.
 fn split_scheme(text: &str) -> Option<(&str, &str)> {
     let head = before_any(text, &['/', '?', '#', '\\', '@']);
     let scheme = head.strip_suffix(':')?;
@@ -182,7 +180,7 @@ fn default_port(scheme: &str) -> Option<u16> {
     }
 }
 
-/// The host, with its brackets if it has any, and the port if there is one.
+/// The host, with brackets if any, and the port if given.
 fn split_port(text: &str) -> Parsed<(&str, Option<u16>)> {
     let host = if text.starts_with('[') {
         let end = text.find(']').ok_or(AN_IPV6)?;
@@ -200,7 +198,7 @@ fn split_port(text: &str) -> Parsed<(&str, Option<u16>)> {
 }
 
 fn parse_port(text: &str) -> Parsed<u16> {
-    // `parse` alone would take a `+`.
+    // `parse` alone would accept a `+`.
     if !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(A_PORT);
     }
@@ -224,15 +222,15 @@ fn normalize_host(host: &str) -> Parsed<String> {
         let address: Ipv6Addr = address.parse().map_err(|_| AN_IPV6)?;
         return Ok(format!("[{address}]"));
     }
-    // Characters that IDNA drops could make any length valid: four bytes for each that may stay
-    // are enough for every real name.
+    // IDNA drops some characters, so any input length could normalise to a valid name. Four bytes
+    // for each character that may remain are enough for every real name.
     if host.len() > 4 * 253 {
         return Err(A_SHORTER_NAME);
     }
     let ascii = Uts46::new()
         .to_ascii(host.as_bytes(), NAMES, Hyphens::Allow, DnsLength::Ignore)
         .map_err(|_| A_NAME)?;
-    // Only now, because IDNA knows dots that are not ours.
+    // After IDNA, because it maps other characters to dots.
     let name = ascii.strip_suffix('.').unwrap_or(&ascii);
     if name.is_empty() {
         return Err(A_HOST);
@@ -246,39 +244,39 @@ fn normalize_host(host: &str) -> Parsed<String> {
     Ok(name.to_owned())
 }
 
-/// Everything but letters, digits, `-`, `_` and the dot is denied: no name that can be looked up
-/// has it, and keys go into logs, metrics and paths.
+/// Denies everything but letters, digits, `-`, `_` and the dot: no name that resolves has other
+/// characters, and keys appear in logs, metrics and paths.
 const NAMES: AsciiDenyList = AsciiDenyList::new(true, "!\"#$%&'()*+,/:;<=>?@[\\]^`{|}~");
 
-/// Four numbers with dots, as people write an IPv4 address.
+/// Whether the name consists of four dotted numbers, like an IPv4 address.
 fn is_dotted_quad(name: &str) -> bool {
     let is_number = |label: &str| label.bytes().all(|byte| byte.is_ascii_digit());
     name.split('.').count() == 4 && name.split('.').all(is_number)
 }
 
-/// The text as an error may show it.
-fn shown(text: &str) -> String {
+/// The text in a form that is safe to show in an error.
+fn displayable(text: &str) -> String {
     let (scheme, rest) = split_scheme(text).map_or(("", text), |(scheme, rest)| (scheme, rest));
     let authority = before_any(rest, &['/', '?', '#', '\\']);
     let host = match authority.rfind('@') {
         Some(at) => format!("…@{}", &authority[at + 1..]),
-        // A password with a `/` in it would be taken for host and path.
+        // A password containing `/` would otherwise be mistaken for host and path.
         None if rest.contains('@') => "…".to_owned(),
         None => authority.to_owned(),
     };
-    let mut shown = String::new();
+    let mut displayable = String::new();
     if !scheme.is_empty() {
-        shown.push_str(scheme);
-        shown.push_str("://");
+        displayable.push_str(scheme);
+        displayable.push_str("://");
     }
-    shown.push_str(&host);
+    displayable.push_str(&host);
     if authority.len() < rest.len() && host != "…" {
-        shown.push_str("/…");
+        displayable.push_str("/…");
     }
-    shorten(&shown)
+    shorten(&displayable)
 }
 
-/// At most 80 characters, control characters escaped.
+/// At most 80 characters, with control characters escaped.
 fn shorten(text: &str) -> String {
     const MAX: usize = 80;
     let mut short: String = text.escape_debug().take(MAX).collect();
@@ -311,7 +309,7 @@ mod tests {
         assert_eq!(error.expected(), expected, "{text}");
     }
 
-    /// Cases that the design decides otherwise, with the reason.
+    /// Conformance cases that the design supersedes, with the reason.
     const SUPERSEDED: [(&str, &str); 1] = [(
         "example.com:0",
         "only default ports are removed; every other port is kept",
@@ -340,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn case_dots_and_space_around_do_not_matter() {
+    fn ignores_case_trailing_dot_and_surrounding_space() {
         check("\t Example.COM \n", "example.com");
         check("example.com.", "example.com");
         check("https://example.com.", "example.com");
@@ -351,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scheme_removes_its_own_default_port_only() {
+    fn scheme_removes_only_its_own_default_port() {
         check("http://example.com:80", "example.com");
         check("https://example.com:443/", "example.com");
         check("ws://example.com:80", "example.com");
@@ -364,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_scheme_both_web_ports_are_removed() {
+    fn without_scheme_removes_80_and_443() {
         check("example.com:80", "example.com");
         check("example.com:443", "example.com");
         check("example.com:0443", "example.com");
@@ -375,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_url_only_host_and_port_are_left() {
+    fn url_is_reduced_to_host_and_port() {
         check("http://example.com?x", "example.com");
         check("http://example.com#x", "example.com");
         check("http://example.com/a@b:c", "example.com");
@@ -418,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn ipv4_is_taken_as_it_is() {
+    fn keeps_ipv4_unchanged() {
         check("127.0.0.1:8080", "127.0.0.1:8080");
         check("http://127.0.0.1.", "127.0.0.1");
         check("127。0。0。1", "127.0.0.1");
@@ -437,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_without_a_host_is_refused() {
+    fn refuses_text_without_host() {
         for text in [
             "",
             "  ",
@@ -472,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_schemes_ports_and_names_are_refused() {
+    fn refuses_bad_schemes_ports_and_names() {
         check_error("://example.com", A_VALID_SCHEME);
         check_error("1http://example.com", A_VALID_SCHEME);
         check_error("ht_tp://example.com", A_VALID_SCHEME);
@@ -499,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn space_and_control_characters_within_are_refused() {
+    fn refuses_inner_space_and_control_characters() {
         for text in [
             "exa mple.com",
             "example.com :80",
@@ -514,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_dns_cannot_hold_are_refused() {
+    fn refuses_names_too_long_for_dns() {
         let label = "a".repeat(63);
         let longest = format!("{label}.{label}.{label}.{}", "a".repeat(61));
         check(&longest, &longest);
@@ -528,16 +526,16 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_value_and_what_was_expected() {
+    fn error_shows_value_and_expectation() {
         let message = |text| normalize(text).expect_err(text).to_string();
         assert_eq!(
             message("example.com/path"),
-            "`example.com/…` is no key of a gate: \
+            "`example.com/…` is not a gate key: \
              expected a scheme before user info, path or query, such as `https://`"
         );
         assert_eq!(
             message(""),
-            "`` is no key of a gate: expected a host, such as `example.com`"
+            "`` is not a gate key: expected a host, such as `example.com`"
         );
         assert!(message("a\u{1b}[31m").starts_with("`a\\u{1b}[31m`"));
         let long = normalize(&"ä".repeat(1_000_000)).expect_err("too long");
@@ -545,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_keep_secrets() {
+    fn errors_do_not_leak_secrets() {
         for text in [
             "user:SECRET@example.com",
             "https://user:SECRET@exa mple.com/",
@@ -565,14 +563,14 @@ mod tests {
     }
 
     #[test]
-    fn a_pools_endpoint_has_its_own_kind_of_key() {
+    fn endpoint_key_is_not_a_normalised_key() {
         assert_eq!(endpoint_key("search", "EU West"), "search/EU West");
         assert!(normalize(&endpoint_key("a", "b")).is_err());
     }
 
-    /// Keys of a URL with the other scheme's default port; the only ones that change when they are
+    /// Whether the key has a port that is default for another scheme. Only these keys change when
     /// normalised again.
-    fn has_a_web_port(key: &str) -> bool {
+    fn has_web_port(key: &str) -> bool {
         key.ends_with(":80") || key.ends_with(":443")
     }
 
@@ -583,14 +581,14 @@ mod tests {
         prop::collection::vec(piece, 0..9).prop_map(|pieces| pieces.concat())
     }
 
-    fn holds_for(text: &str) -> Result<(), TestCaseError> {
+    fn check_properties(text: &str) -> Result<(), TestCaseError> {
         match normalize(text) {
             Ok(key) => {
                 prop_assert!(key.is_ascii() && !key.is_empty());
                 prop_assert!(
                     !key.contains(|c: char| c.is_ascii_uppercase() || "/@?# ".contains(c))
                 );
-                if !has_a_web_port(&key) {
+                if !has_web_port(&key) {
                     prop_assert_eq!(normalize(&key), Ok(key.clone()));
                 }
                 prop_assert_eq!(normalize(&format!("x://{key}/y")), Ok(key));
@@ -604,13 +602,13 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(4096))]
 
         #[test]
-        fn every_text_has_one_key_or_none(text: String) {
-            holds_for(&text)?;
+        fn any_text_normalises_or_fails(text: String) {
+            check_properties(&text)?;
         }
 
         #[test]
-        fn every_mixture_of_parts_has_one_key_or_none(text in pieces()) {
-            holds_for(&text)?;
+        fn any_mix_of_parts_normalises_or_fails(text in pieces()) {
+            check_properties(&text)?;
         }
     }
 }

@@ -1,28 +1,28 @@
-//! How long answers take: a moving average and an estimate of the 95th percentile, in 27 bytes.
+//! Response latency: a moving average and an estimate of the 95th percentile, in 27 bytes.
 //!
 //! The average is exponentially weighted: each sample moves it a fifth of the way. The percentile
-//! comes from a histogram with four buckets to three octaves, so that one byte per bucket covers
-//! everything from half a millisecond to a minute with the same relative error. Sketches that
-//! are exact to a per cent (t-digest, DDSketch, P²) need hundreds of bytes, allocation or floating
-//! point logarithms per sample, and a gate shows this number to a person who only asks whether it
-//! is 100 ms or 1 s. Recording costs a `leading_zeros`, a comparison and an increment.
+//! comes from a histogram with four buckets per three octaves, so that one byte per bucket covers
+//! half a millisecond to a minute with a constant relative error. Sketches that are exact to one
+//! percent (t-digest, DDSketch, P²) need hundreds of bytes, allocation or a logarithm per sample,
+//! but this number only tells a person whether it is 100 ms or 1 s. Recording costs a
+//! `leading_zeros`, a comparison and an increment.
 //!
 //! # Error
 //!
 //! When a counter is full, all counters are halved. A sample therefore weighs 1 until the next
-//! halving, then ½, ¼ and so on: the estimate is about the recent samples, at least the last 128.
-//! Halving loses no tail: the odd half of a counter is carried over to the next faster bucket, so
-//! the weight above any border of a bucket is kept to less than one sample, however often it is
-//! halved. [`Latency::p95`] is the geometric middle of the bucket that holds the weighted
-//! percentile. In numbers, for samples from 0.45 ms to 68 s:
+//! halving, then ½, ¼ and so on: the estimate covers recent samples, at least the last 128. Halving
+//! preserves the tail: the remainder of a counter is carried over to the next faster bucket, so the
+//! weight above any bucket boundary is kept to within one sample, however often it is halved.
+//! [`Latency::p95`] is the geometric middle of the bucket that holds the weighted percentile. For
+//! samples from 0.45 ms to 68 s:
 //!
 //! * until the first halving the estimate is within 30 % of the sample at the nearest rank of
 //!   95 %;
 //! * after it, the estimate is within 30 % of a sample between the 94th and the 96th weighted
 //!   percentile.
 //!
-//! Faster samples read as 0.57 ms at most, slower ones as 53 s. Zero and [`Duration::MAX`] are
-//! ordinary samples.
+//! Faster samples read as at most 0.57 ms, slower ones as 53 s. Zero and [`Duration::MAX`] are
+//! valid samples.
 
 use std::time::Duration;
 
@@ -42,16 +42,15 @@ use crate::time::{nanos, saturating_u64};
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Latency {
-    /// In nanoseconds. A single-precision number rounds by less than one in ten million, and old
-    /// rounding errors fade like old samples. Its bytes, because a number would have to be aligned,
-    /// and a gate has no byte to lose.
+    /// In nanoseconds, as an `f32`. It rounds by less than one in ten million, and old rounding
+    /// errors decay like old samples. Stored as bytes to avoid alignment padding in a gate.
     ewma: [u8; 4],
-    /// Samples by bucket, the fastest first.
+    /// Samples per bucket, fastest first.
     counts: [u8; BUCKETS],
 }
 
 impl Latency {
-    /// No samples yet, and an average that starts at `start`.
+    /// No samples, and an average that starts at `start`.
     pub fn new(start: Duration) -> Self {
         Self {
             ewma: (nanos(start) as f32).to_ne_bytes(),
@@ -59,7 +58,7 @@ impl Latency {
         }
     }
 
-    /// Takes in one sample. Samples over 584 years are taken as 584 years.
+    /// Records a sample. Saturates at 584 years.
     #[inline]
     pub fn record(&mut self, latency: Duration) {
         let nanos = nanos(latency);
@@ -72,18 +71,18 @@ impl Latency {
         self.counts[bucket] += 1;
     }
 
-    /// The exponentially weighted moving average, λ = 0.2; the start while there is no sample.
+    /// The exponentially weighted moving average, λ = 0.2; the start value before the first sample.
     pub fn ewma(&self) -> Duration {
         Duration::from_nanos(saturating_u64(f64::from(f32::from_ne_bytes(self.ewma))))
     }
 
-    /// The 95th percentile of the recent samples, with the error stated at the top of this module;
-    /// `None` before the first sample.
+    /// The 95th percentile of the recent samples, with the error stated in the module
+    /// documentation; `None` before the first sample.
     pub fn p95(&self) -> Option<Duration> {
         let total: u32 = self.counts.iter().map(|&count| u32::from(count)).sum();
         let slower_at_most = total - (total * 95).div_ceil(100);
         let mut slower = 0;
-        // From the slow end, where the answer is near.
+        // From the slow end, which is closer to the 95th percentile.
         for (bucket, &count) in self.counts.iter().enumerate().rev() {
             slower += u32::from(count);
             if slower > slower_at_most {
@@ -93,9 +92,8 @@ impl Latency {
         None
     }
 
-    /// Halves all counters. What is left over of one is carried to the next faster one, rounded up
-    /// at the slow end: so the sum over any number of the slowest buckets is half of what it was,
-    /// rounded up.
+    /// Halves all counters. The remainder of each is carried to the next faster one, rounded up at
+    /// the slow end, so the sum over any number of the slowest buckets is halved and rounded up.
     #[cold]
     fn halve(&mut self) {
         let mut odd = 1;
@@ -110,15 +108,15 @@ impl Latency {
 /// How far one sample moves the average.
 const WEIGHT: f32 = 0.2;
 
-/// Eighteen octaves with four buckets to three of them, without the fastest bucket of all.
+/// Four buckets per three octaves over eighteen octaves, without the fastest bucket.
 const BUCKETS: usize = 23;
 
-/// The octaves start at 2¹⁸ ns, so that the fastest bucket starts at 0.44 ms; the slowest ends at
-/// 2³⁶ ns = 69 s.
+/// The octaves start at 2¹⁸ ns, so the fastest bucket starts at 0.44 ms; the slowest ends at 2³⁶ ns
+/// = 69 s.
 const FIRST_OCTAVE: u32 = 18;
 
-/// Where three octaves in a row are split: at 2^¾, 2^½ and 2^¼ times their starts, with the highest
-/// bit where a number shifted up to the left has it.
+/// The boundaries within three octaves, at 2^¾, 2^½ and 2^¼ times their starts, as left-aligned
+/// fixed-point numbers.
 const SPLITS: [u64; 3] = [
     0xD744_FCCA_D69D_6AF5,
     0xB504_F333_F9DE_6485,
@@ -138,7 +136,7 @@ fn bucket_of(nanos: u64) -> usize {
 
 /// The geometric middle of a bucket.
 fn middle_of(bucket: usize) -> Duration {
-    /// Two to the power of ⅜, and three quarters more each.
+    /// 2^⅜, then 2^¾ times more each.
     const MIDDLES: [f64; 4] = [
         1.296_839_554_651_009_7,
         2.181_015_465_330_515_3,
@@ -159,7 +157,7 @@ mod tests {
     use crate::random::Random;
 
     const MILLISECOND: Duration = Duration::from_millis(1);
-    /// Half a bucket either way: two to the power of three eighths.
+    /// Half a bucket in either direction: 2^⅜.
     const HALF_BUCKET: f64 = 1.296_839_6;
 
     fn fresh() -> Latency {
@@ -167,12 +165,12 @@ mod tests {
     }
 
     #[test]
-    fn it_takes_no_more_than_its_bytes() {
+    fn size_is_27_bytes() {
         assert_eq!((size_of::<Latency>(), align_of::<Latency>()), (27, 1));
     }
 
     #[test]
-    fn the_average_follows_the_conformance_case() {
+    fn average_matches_the_conformance_case() {
         let text = include_str!("../../../conformance/004_aimd.json");
         let file: Value = serde_json::from_str(text).unwrap();
         let cases = file["cases"].as_array().unwrap();
@@ -192,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn average_starts_at_the_given_value_and_settles_on_a_constant() {
+    fn average_starts_at_the_given_value_and_converges() {
         let mut latency = Latency::new(Duration::from_secs(3));
         assert_eq!(latency.ewma(), Duration::from_secs(3));
         for _ in 0..200 {
@@ -203,12 +201,12 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_percentile_before_the_first_sample() {
+    fn no_percentile_before_the_first_sample() {
         assert_eq!(fresh().p95(), None);
     }
 
     #[test]
-    fn samples_beyond_both_ends_are_ordinary() {
+    fn accepts_samples_beyond_both_ends() {
         let mut latency = fresh();
         latency.record(Duration::ZERO);
         assert_eq!(latency.p95().unwrap().as_micros(), 571);
@@ -221,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn one_in_twenty_is_not_yet_the_percentile_but_two_are() {
+    fn two_slow_samples_in_twenty_determine_the_percentile() {
         let mut latency = fresh();
         for _ in 0..19 {
             latency.record(10 * MILLISECOND);
@@ -233,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn halving_keeps_half_of_every_tail_rounded_up() {
+    fn halving_halves_every_tail_rounded_up() {
         let mut random = Random::from_seed(11);
         for _ in 0..1000 {
             let mut latency = fresh();
@@ -252,8 +250,8 @@ mod tests {
     }
 
     #[test]
-    fn a_tail_of_singles_survives_halving() {
-        // Six per cent, spread so thin that rounding each bucket down would lose all of it.
+    fn thin_tail_survives_halving() {
+        // Six percent, spread so thin that rounding down each bucket would lose all of it.
         let mut latency = fresh();
         for round in 0..4000_u32 {
             let slow = 400 * MILLISECOND * (1 << (round / 17 % 6));
@@ -264,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_tail_is_forgotten() {
+    fn old_tail_decays() {
         let mut latency = fresh();
         for number in 0..2000 {
             latency.record(MILLISECOND * (1 + number * 30));
@@ -276,7 +274,7 @@ mod tests {
         assert!(latency.p95().unwrap() < 24 * MILLISECOND);
     }
 
-    /// A latency beside the exact list of its samples, each with its weight.
+    /// A latency next to the exact list of its samples with their weights.
     struct Checked {
         latency: Latency,
         samples: Vec<(f64, f64)>,
@@ -299,7 +297,7 @@ mod tests {
                 self.samples
                     .iter_mut()
                     .for_each(|(_, weight)| *weight /= 2.0);
-                // What weighs this little is not seen in the comparison either.
+                // Such small weights do not affect the comparison.
                 self.samples.retain(|&(_, weight)| weight > 1e-6);
             }
             self.latency.record(sample);
@@ -336,14 +334,13 @@ mod tests {
         }
     }
 
-    /// A normal variable from two uniform ones (Box and Muller).
+    /// A normal variable from two uniform ones (Box-Muller).
     fn normal(random: &mut Random) -> f64 {
         let radius = (-2.0 * (1.0 - random.unit()).ln()).sqrt();
         radius * (std::f64::consts::TAU * random.unit()).cos()
     }
 
-    /// Runs `draw` for thousands of samples under several seeds and holds the stated error all
-    /// along.
+    /// Draws thousands of samples under several seeds and checks the stated error throughout.
     fn check(name: &str, draw: impl Fn(&mut Random) -> f64) {
         for seed in 0..4 {
             let mut random = Random::from_seed(seed);
@@ -358,20 +355,20 @@ mod tests {
     }
 
     #[test]
-    fn the_error_holds_for_a_constant() {
+    fn error_is_bounded_for_constant_latency() {
         for millis in [0.45, 1.0, 1.5, 99.0, 1448.0, 30_000.0, 65_000.0] {
             check(&format!("constant {millis}"), |_| millis);
         }
     }
 
     #[test]
-    fn the_error_holds_for_uniform_latencies() {
+    fn error_is_bounded_for_uniform_latencies() {
         check("uniform", |random| random.between(1.0, 500.0));
         check("narrow", |random| random.between(80.0, 85.0));
     }
 
     #[test]
-    fn the_error_holds_for_lognormal_latencies() {
+    fn error_is_bounded_for_lognormal_latencies() {
         for spread in [0.1, 0.25, 1.0] {
             check(&format!("lognormal {spread}"), |random| {
                 70.0 * (spread * normal(random)).exp()
@@ -380,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_holds_for_two_humps() {
+    fn error_is_bounded_for_bimodal_latencies() {
         for slow_share in [0.01, 0.04, 0.05, 0.06, 0.2] {
             check(&format!("bimodal {slow_share}"), |random| {
                 let middle = if random.unit() < slow_share {
@@ -394,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_holds_while_the_latency_moves() {
+    fn error_is_bounded_while_latency_changes() {
         let step = std::cell::Cell::new(0.0);
         check("rising", |random| {
             step.set((step.get() + 1.0) % 4000.0);
@@ -421,7 +418,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_samples_keep_the_average_among_them(
+        fn average_stays_within_the_samples(
             start: u64,
             samples in prop::collection::vec(any::<u64>(), 1..400),
         ) {

@@ -5,17 +5,17 @@ use std::time::Duration;
 use crate::classify::{self, Judgement};
 use crate::hint::{Hint, Source};
 
-/// What one attempt did: the input of gate, pool and item.
+/// The result of one attempt: the input of gate, pool and item.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// The response's status, or how the attempt failed without one.
     pub response: UpstreamResponse,
-    /// From sending to the response's head, or to the failure.
+    /// From sending to the head of the response, or to the failure.
     pub latency: Duration,
-    /// What the server said about pace.
+    /// The server's hint about pace.
     pub hint: Hint,
-    /// The real cost, where it is known only afterwards (the tokens of a language model); `None`
-    /// leaves the cost of the ask.
+    /// The actual cost if it is only known afterwards, such as the tokens of a language model;
+    /// `None` keeps the cost of the ask.
     pub used: Option<u32>,
 }
 
@@ -35,11 +35,11 @@ impl Outcome {
         Self::status(200, latency)
     }
 
-    /// Throttled after `latency`, with the wait if the server named one: status 429, for protocols
-    /// other than HTTP.
+    /// A throttled response after `latency`, with the wait if the server named one: status 429, for
+    /// protocols other than HTTP.
     ///
-    /// The source of the wait is [`Source::Body`]. A wait of zero is what `Retry-After: 0` is: no
-    /// hold, and a retry that counts as an attempt.
+    /// The source of the wait is [`Source::Body`]. A wait of zero is like `Retry-After: 0`: no
+    /// hold, and the retry counts as an attempt.
     ///
     /// ```
     /// use std::time::Duration;
@@ -58,7 +58,8 @@ impl Outcome {
         })
     }
 
-    /// Overloaded after `latency`: status 503 without a hint, for protocols other than HTTP.
+    /// An overloaded server after `latency`: status 503 without a hint, for protocols other than
+    /// HTTP.
     pub fn overloaded(latency: Duration) -> Self {
         Self::status(503, latency)
     }
@@ -73,12 +74,12 @@ impl Outcome {
         }
     }
 
-    /// The same outcome with what the server said about pace.
+    /// Adds the server's hint.
     pub fn with_hint(self, hint: Hint) -> Self {
         Self { hint, ..self }
     }
 
-    /// Its judgement without a body and without rules.
+    /// Classifies it without a body and without rules.
     #[inline]
     pub fn judge(&self) -> Judgement {
         match self.response {
@@ -87,13 +88,13 @@ impl Outcome {
         }
     }
 
-    /// Did the server name a wait?
+    /// Whether the server named a wait.
     pub fn is_directed(&self) -> bool {
         self.hint.wait.is_some()
     }
 
-    /// Can the server have acted on the request? Not if nothing of it was written, or if the
-    /// server refused the stream. For a response only the verdict can exclude it.
+    /// Whether the server may have acted on the request. Not if none of it was written, or if the
+    /// server refused the stream. For a response, only the verdict can rule it out.
     pub fn server_may_have_acted(&self) -> bool {
         match self.response {
             UpstreamResponse::Status(_) => true,
@@ -113,7 +114,7 @@ pub enum UpstreamResponse {
     Failed {
         /// The kind of failure.
         failure: Failure,
-        /// How far the attempt had got.
+        /// The phase the attempt had reached.
         phase: Phase,
     },
 }
@@ -129,7 +130,7 @@ pub enum Failure {
     Tls,
     /// The connection broke.
     Reset,
-    /// Nothing came in time.
+    /// No response in time.
     Timeout,
     /// The server refused the request unprocessed: HTTP/2 `REFUSED_STREAM`, or a `GOAWAY` that
     /// does not cover it.
@@ -137,7 +138,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// The word for it in records and the API.
+    /// The name in records and the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Connect => "connect",
@@ -150,21 +151,21 @@ impl Failure {
     }
 }
 
-/// How far an attempt got before it failed: decides whether the server can have acted on it.
+/// How far an attempt got before it failed, which decides whether the server may have acted on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// Nothing of the request was written yet: the server cannot have acted.
+    /// None of the request was written: the server cannot have acted.
     Connecting,
     /// Part of the request was written.
     Sending,
-    /// All of the request was written, nothing of the response was read.
+    /// All of the request was written, none of the response was read.
     Waiting,
     /// Part of the response was read.
     Receiving,
 }
 
 impl Phase {
-    /// The word for it in records and the API.
+    /// The name in records and the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Connecting => "connecting",
@@ -175,19 +176,20 @@ impl Phase {
     }
 }
 
-/// The class of an outcome. What each class does to rate, breaker, attempts and ladder is the
-/// table "Verdicts" of `docs/policies/gate.md`.
+/// The class of an outcome. The table "Verdicts" in `docs/policies/gate.md` lists what each class
+/// does to rate, breaker, attempts and ladder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verdict {
     /// 2xx and 3xx.
     Success,
-    /// The server refuses for being too fast: 429, 503 with a hint, other 4xx that say so.
+    /// The server refuses because requests come too fast: 429, 503 with a hint, other 4xx that say
+    /// so.
     Throttled,
     /// The server is overloaded or broken: 5xx, 408.
     Overloaded,
     /// No response: connect, DNS, TLS, reset, timeout.
     Unreachable,
-    /// A quota is used up; sending again soon does not help.
+    /// A quota is used up; resending soon does not help.
     QuotaExhausted,
     /// 401: the credential may need a refresh.
     Unauthorized,
@@ -198,7 +200,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Every verdict, in the order of the table.
+    /// All verdicts, in the order of the table.
     pub const ALL: [Self; 8] = [
         Self::Success,
         Self::Throttled,
@@ -229,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_outcome_is_judged_by_its_status_and_hint_or_by_its_failure() {
+    fn judges_by_status_and_hint_or_by_failure() {
         let hint = Hint {
             remaining: Some(0),
             ..Hint::default()
@@ -243,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn outcomes_without_http_are_judged_by_their_constructor() {
+    fn non_http_constructors_determine_the_verdict() {
         let latency = Duration::from_millis(40);
         let wait = Duration::from_secs(3);
         let judged = |outcome: &Outcome| (outcome.judge().verdict, outcome.is_directed());

@@ -1,17 +1,17 @@
 //! Randomness as a value.
 //!
-//! Jitter and probing need random numbers, and a decision that cannot be repeated cannot be
-//! tested, so a policy never draws from the system: the owner of the clock passes a [`Random`] in.
-//! The generator is SplitMix64 (Steele, Lea and Flood, 2014): eight bytes of state, one addition and
-//! two multiplications a number, no bad seeds. A few numbers per request do not need the longer
-//! period of the xoshiro family. It is not fit for secrets: two outputs reveal all others.
+//! Jitter and probing need random numbers, and only repeatable decisions can be tested. So a policy
+//! never draws from the system; its caller passes in a [`Random`]. The generator is SplitMix64
+//! (Steele, Lea and Flood, 2014): eight bytes of state, one addition and two multiplications per
+//! number, no bad seeds. A few numbers per request do not need the longer period of the xoshiro
+//! family. It is not cryptographically secure.
 //!
-//! The numbers depend on the seed alone, not on platform, compiler or release; recorded traces rely
-//! on them, and tests pin them.
+//! The numbers depend only on the seed, not on platform, compiler or release. Recorded traces rely
+//! on this, and tests pin the numbers.
 
-/// A small generator of random numbers, repeatable from its seed.
+/// A small random number generator, repeatable from its seed.
 ///
-/// Not `Copy`, because a copy would repeat its original's numbers unnoticed.
+/// Not `Copy`: a copy would silently repeat the original's numbers.
 ///
 /// ```
 /// use policy::random::Random;
@@ -25,8 +25,8 @@
 pub struct Random(u64);
 
 impl Random {
-    /// The generator for `seed`. Every seed is good, zero too; neighbouring seeds give unrelated
-    /// numbers.
+    /// Creates the generator for `seed`. Every seed is good, including zero; neighbouring seeds
+    /// give unrelated numbers.
     pub const fn from_seed(seed: u64) -> Self {
         Self(seed)
     }
@@ -39,17 +39,17 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number in [0, 1), one of 2⁵³ equally likely ones. Never 1, so that an index or a share
-    /// made of it stays inside its range.
+    /// A uniform number in [0, 1) with 53 bits. Never 1, so that an index or share computed from it
+    /// stays in range.
     pub fn unit(&mut self) -> f64 {
         const SCALE: f64 = 1.0 / (1_u64 << 53) as f64;
         (self.next_u64() >> 11) as f64 * SCALE
     }
 
-    /// A whole number in 0..`n`, each exactly equally likely; 0 if `n` is 0.
+    /// A uniform integer in 0..`n`; 0 if `n` is 0.
     ///
-    /// Lemire's method: multiply instead of divide, and draw again in the rare case (less often
-    /// than `n` in 2⁶⁴) that would favour some numbers.
+    /// Lemire's method: multiplies instead of dividing, and redraws in the rare case (probability
+    /// below `n` / 2⁶⁴) that would introduce bias.
     pub fn below(&mut self, n: u64) -> u64 {
         if n == 0 {
             return 0;
@@ -64,12 +64,13 @@ impl Random {
         }
     }
 
-    /// A number in [`low`, `high`), uniform but for rounding. `low` if the range is empty, turned
-    /// round or has an end that is no finite number; a draw is used up in every case.
+    /// A number in [`low`, `high`), uniform except for rounding. Returns `low` if the range is
+    /// empty, reversed or not finite. Always consumes one draw.
     pub fn between(&mut self, low: f64, high: f64) -> f64 {
         let unit = self.unit();
         if low < high && low.is_finite() && high.is_finite() {
-            // Not `low + unit * (high - low)`: the difference of two finite numbers may not be.
+            // Not `low + unit * (high - low)`: the difference of two finite numbers may be
+            // infinite.
             let value = low * (1.0 - unit) + high * unit;
             value.clamp(low, high.next_down())
         } else {
@@ -93,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_those_of_the_published_generator() {
+    fn matches_the_published_generator() {
         let mut random = Random::from_seed(1_234_567);
         let numbers = [(); 5].map(|()| random.next_u64());
         assert_eq!(
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn derived_numbers_are_pinned_too() {
+    fn derived_numbers_are_pinned() {
         let mut random = Random::from_seed(42);
         assert_eq!(random.unit().to_bits(), 0x3fe7_bae6_44c5_fd6d);
         assert_eq!([(); 8].map(|()| random.below(6)), [0, 1, 2, 0, 5, 1, 4, 2]);
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_gives_the_same_numbers_and_another_seed_others() {
+    fn equal_seeds_repeat_and_other_seeds_differ() {
         let draw = |seed| {
             let mut random = Random::from_seed(seed);
             [(); 16].map(|()| random.next_u64())
@@ -128,11 +129,11 @@ mod tests {
     }
 
     #[test]
-    fn units_are_spread_evenly_over_zero_to_one() {
+    fn unit_is_uniform() {
         let mut random = Random::from_seed(1);
         let units: Vec<f64> = (0..100_000).map(|_| random.unit()).collect();
         assert!(units.iter().all(|unit| (0.0..1.0).contains(unit)));
-        // Four standard deviations of a mean of 100 000, and of a count of 10 000.
+        // Four standard deviations, for a mean of 100 000 samples and for a count of 10 000.
         let mean = units.iter().sum::<f64>() / 100_000.0;
         assert!((mean - 0.5).abs() < 0.0037, "mean {mean}");
         for tenth in 0..10 {
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn every_number_below_a_bound_is_equally_likely() {
+    fn below_is_uniform() {
         let mut random = Random::from_seed(2);
         let numbers: Vec<u64> = (0..70_000).map(|_| random.below(7)).collect();
         for number in 0..7 {
@@ -154,8 +155,8 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_that_does_not_divide_the_range_favours_no_half() {
-        // With three quarters of the range a plain multiplication is off by a factor of two.
+    fn below_is_unbiased_for_large_bounds() {
+        // With three quarters of the range, plain multiplication is biased by a factor of two.
         let bound = 3 << 62;
         let mut random = Random::from_seed(3);
         let low = (0..30_000)
@@ -165,14 +166,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_below_zero_and_only_zero_below_one() {
+    fn below_zero_and_below_one_return_zero() {
         let mut random = Random::from_seed(4);
         assert_eq!(random.below(0), 0);
         assert_eq!(random.below(1), 0);
     }
 
     #[test]
-    fn a_range_that_is_none_gives_its_low_end() {
+    fn between_returns_low_for_invalid_range() {
         let mut random = Random::from_seed(5);
         let mut check = |low: f64, high: f64| {
             assert_eq!(random.between(low, high).to_bits(), low.to_bits());

@@ -1,7 +1,7 @@
-//! What moves a gate's rate: the strategies `adaptive`, `aimd` and `fixed`.
+//! The strategies that move a gate's rate: `adaptive`, `aimd` and `fixed`.
 //!
-//! A strategy sees only outcomes of the present epoch, and its answer is a `Reaction`: a new
-//! rate and why. It neither touches the bucket nor knows of breakers and lines.
+//! A strategy only sees outcomes of the current epoch and returns a `Reaction`: a new rate and the
+//! reason. It does not touch the bucket, the breaker or the line.
 
 use std::fmt;
 use std::time::Duration;
@@ -22,18 +22,18 @@ pub enum Strategy {
     /// Learns the limit from refusals, latency and headers. The default.
     #[default]
     Adaptive,
-    /// Adds a little on every fast success, halves on every failure.
+    /// Increases the rate a little on every fast success, halves it on every failure.
     Aimd,
-    /// Never moves.
+    /// A constant rate.
     Fixed,
 }
 
 crate::words! { pub Strategy { Adaptive = "adaptive", Aimd = "aimd", Fixed = "fixed" } }
 
-/// The last change of a rate, for people.
+/// Why the rate last changed, for display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// Nothing has changed it yet.
+    /// It has not changed yet.
     Initial,
     /// Responses are fast and none is refused.
     FastAnswers,
@@ -47,11 +47,11 @@ pub enum Why {
     NearlyUsedUp,
     /// The server failed or could not be reached.
     Failed,
-    /// The breaker closed again; the upstream is given time to recover.
+    /// The breaker closed; the upstream is given time to recover.
     Recovered,
-    /// It was learned before a restart.
+    /// It was restored after a restart.
     Restored,
-    /// The settings were changed, and it was outside of the new ones.
+    /// The settings changed, and the rate was outside of the new bounds.
     Settings,
 }
 
@@ -72,33 +72,34 @@ impl fmt::Display for Why {
     }
 }
 
-/// What an outcome of the present epoch means to the rate.
+/// What an outcome of the current epoch means for the rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
-    /// Accepted, after this long.
+    /// The request was accepted.
     Accepted {
-        /// From sending to answer.
+        /// From sending to the head of the response.
         latency: Duration,
     },
-    /// Refused for being too fast: 429, 503 and their like.
+    /// The request was refused because it came too fast: 429, 503 and similar.
     Refused {
-        /// Did the server name a wait?
+        /// Whether the server named a wait.
         directed: bool,
     },
-    /// Failed for another reason.
+    /// The request failed for another reason.
     Failed,
-    /// The breaker has just closed again.
+    /// The breaker has just closed.
     BreakerClosed,
 }
 
-/// What a strategy answers. The default changes nothing.
+/// A strategy's reaction. The default changes nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Reaction {
-    /// The new rate and why.
+    /// The new rate and the reason.
     pub(crate) rate: Option<(f64, Why)>,
-    /// This was a decrease, also if the rate was at its minimum already: a new epoch begins.
+    /// Whether this was a decrease, even if the rate was already at its minimum: it starts a new
+    /// epoch.
     pub(crate) decreased: bool,
-    /// Throw away what the bucket has saved.
+    /// Discard the saved tokens of the bucket.
     pub(crate) drain: bool,
     /// Wait this long although the server named no wait.
     pub(crate) assumed_wait: Option<Duration>,
@@ -121,17 +122,17 @@ impl Reaction {
     }
 }
 
-/// The moment a signal is judged in.
+/// The state in which a signal is judged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     pub(crate) now: Timestamp,
-    /// The rate before.
+    /// The current rate.
     pub(crate) rate: f64,
     /// The end of the last hold or open breaker; growth timers are paused until then.
     pub(crate) paused_until: Timestamp,
 }
 
-/// Asks the strategy of `settings`.
+/// Calls the strategy of `settings`.
 pub(crate) fn react(
     settings: &GateSettings,
     state: &mut Adaptive,
@@ -145,7 +146,7 @@ pub(crate) fn react(
     }
 }
 
-/// What [`react`] says to an answer that was accepted: nearly every answer is.
+/// [`react`] for an accepted response, the most common signal.
 #[inline]
 pub(crate) fn accepted(
     settings: &GateSettings,
@@ -162,9 +163,9 @@ pub(crate) fn accepted(
 
 /// How many tokens a bucket may save at `rate`.
 ///
-/// Timers fire up to a millisecond or two late; without room for what came meanwhile the rate
-/// would never quite be reached. `aimd` has a burst of its own, but never more than two seconds'
-/// worth: what was harmless at the old rate is an attack at a hundredth of it.
+/// Timers fire up to two milliseconds late; without room for the tokens of that time, the rate
+/// would never quite be reached. `aimd` has its own burst, limited to two seconds' worth: a burst
+/// that was harmless at the old rate is an attack at a hundredth of it.
 #[inline]
 pub(crate) fn burst(settings: &GateSettings, rate: f64) -> f64 {
     const TIMER_SLACK_SECONDS: f64 = 0.002;

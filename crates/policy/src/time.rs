@@ -1,23 +1,23 @@
 //! Time as a value.
 //!
-//! [`Timestamp`] is the monotonic time that decisions are made in; [`WallTime`] is calendar time,
-//! needed only to read dates that servers send. They do not convert into each other here: only a
-//! clock knows how they relate, and policies have none. All arithmetic saturates, so that a wait
-//! of a hundred years or an event at the very end of time is an ordinary value, never a panic.
+//! Decisions use [`Timestamp`], which is monotonic. [`WallTime`] is only needed to read dates that
+//! servers send. The two do not convert into each other here: only a clock knows how they relate,
+//! and policies have none. All arithmetic saturates, so a wait of a hundred years or an event at
+//! the end of time never panics.
 
 use std::num::NonZeroU32;
 use std::ops::Add;
 use std::time::Duration;
 
-/// An instant on a monotonic clock, in whole nanoseconds from an origin that the owner of the
-/// clock chose. Enough for 584 years; later instants saturate at [`Timestamp::MAX`].
+/// An instant on a monotonic clock, in nanoseconds since the clock's origin. Covers 584 years;
+/// later instants saturate at [`Timestamp::MAX`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(u64);
 
 impl Timestamp {
     /// The clock's origin.
     pub const ZERO: Self = Self(0);
-    /// The end of time, also used for "never".
+    /// The last instant, also used for "never".
     pub const MAX: Self = Self(u64::MAX);
 
     /// The instant `nanos` nanoseconds after the origin.
@@ -40,20 +40,20 @@ impl Timestamp {
         self.0
     }
 
-    /// Time passed since `earlier`; zero if `earlier` is later, as when a clock steps back.
+    /// Time since `earlier`; zero if `earlier` is later, for example after a clock step.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// The same in seconds, for the arithmetic of rates.
+    /// Time since `earlier` in seconds, for rate arithmetic.
     pub fn seconds_since(self, earlier: Self) -> f64 {
         self.0.saturating_sub(earlier.0) as f64 / NANOS_PER_SECOND
     }
 
-    /// The first whole nanosecond at or after `seconds` from here. Waits are rounded up, so that a
-    /// token is there at the end of its wait; a value within the float's own rounding of a whole
-    /// number, such as 18 000 000.000 000 004 ns, is that number.
-    /// NaN and negative values are no wait; values past the end of time saturate.
+    /// The first whole nanosecond at least `seconds` from here. Waits are rounded up, so that the
+    /// token is available when the wait ends. A value within floating-point error of a whole
+    /// number, such as 18 000 000.000 000 004 ns, is rounded to that number. NaN and negative
+    /// values are no wait; values past the end of time saturate.
     pub fn after_seconds(self, seconds: f64) -> Self {
         let nanos = seconds * NANOS_PER_SECOND;
         let meant = nanos.round();
@@ -82,8 +82,8 @@ pub(crate) fn nanos(length: Duration) -> u64 {
     whole.saturating_add(u64::from(length.subsec_nanos()))
 }
 
-/// A [`Timestamp`] in four bytes: whole seconds, rounded down. `Option` of it takes four bytes as
-/// well. Instants after 136 years saturate.
+/// A [`Timestamp`] in four bytes: whole seconds, rounded down. An `Option` of it also takes four
+/// bytes. Saturates after 136 years.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CoarseTime(NonZeroU32);
 
@@ -98,7 +98,7 @@ impl CoarseTime {
     }
 }
 
-/// A moment of calendar time, in milliseconds since 1970-01-01T00:00:00Z; negative before.
+/// A wall-clock time in milliseconds since 1970-01-01T00:00:00Z; negative before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WallTime(i64);
 
@@ -113,7 +113,7 @@ impl WallTime {
         self.0
     }
 
-    /// How long until `later`, zero if that is now; `None` if it has passed.
+    /// Time until `later`, zero if it is now; `None` if it has passed.
     pub fn until(self, later: Self) -> Option<Duration> {
         let millis = later.0.saturating_sub(self.0);
         u64::try_from(millis).ok().map(Duration::from_millis)
@@ -123,7 +123,7 @@ impl WallTime {
 impl Add<Duration> for WallTime {
     type Output = Self;
 
-    /// The moment so much later, rounded up to a millisecond and cut at the end of time.
+    /// Adds `wait`, rounded up to a millisecond; saturates.
     fn add(self, wait: Duration) -> Self {
         let millis = i64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX);
         Self(self.0.saturating_add(millis))
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_coarse_time_is_the_second_before_and_saturates() {
+    fn coarse_time_rounds_down_and_saturates() {
         let coarse = |at| CoarseTime::of(at).timestamp();
         assert_eq!(coarse(Timestamp::ZERO), Timestamp::ZERO);
         assert_eq!(
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wall_time_that_has_passed_is_no_wait() {
+    fn until_returns_none_for_past_wall_time() {
         let noon = WallTime::from_unix_millis(1000);
         assert_eq!(
             noon.until(WallTime::from_unix_millis(1001)),

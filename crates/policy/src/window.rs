@@ -1,34 +1,33 @@
-//! The breaker's sliding window: how many attempts lately, and how many of them failed.
+//! The breaker's sliding window: recent attempts and how many of them failed.
 //!
-//! Time is cut into slices that start at multiples of the slice's length on the gate's clock, and
-//! each slice has two small counters. A list of single results would be exact to the nanosecond
-//! but has no bound; two counters that decay have one, but cannot say "ten samples in the last
-//! thirty seconds". Sixteen slots of four bytes are one cache line per gate: [`MAX_SLICES`] whole
-//! slices and the present one. The present one always comes first, and the others move on when it
-//! ends: that is rare, while nearly every answer counts in the present slice, which then takes a
+//! Time is divided into slices that start at multiples of the slice length on the gate's clock,
+//! with two small counters each. A list of single results would be exact but unbounded; two
+//! decaying counters would be bounded, but could not answer "ten samples in the last thirty
+//! seconds". Sixteen slots of four bytes fit one cache line per gate: [`MAX_SLICES`] whole slices
+//! and the current one. The current slice is always first, and the others shift when it ends.
+//! Shifts are rare, while nearly every response counts in the current slice, which takes one
 //! comparison and neither a division nor a search.
 //!
-//! A slice counts as long as it *starts* at or after `now - window`, so a result is forgotten
-//! between one slice before and exactly at the end of the window; on a clock younger than the
-//! window everything counts. Settings are not stored here: the owner passes the same `slice` every
-//! time, and calls [`Window::clear`] if it ever changes, for slice numbers of different lengths do
-//! not compare.
+//! A slice counts while it *starts* at or after `now - window`, so a result expires between one
+//! slice before the end of the window and exactly at its end. On a clock younger than the window
+//! everything counts. Settings are not stored here: the owner always passes the same `slice`, and
+//! calls [`Window::clear`] if it changes, because slice numbers of different lengths are not
+//! comparable.
 //!
-//! At the edges: a clock that steps back is taken to stand at the latest slice seen; a long
-//! silence clears at most sixteen slots; a slice that has counted 65 535 results halves both
-//! counters before it counts on, which keeps its error rate to within one in 32 768 but no longer
-//! its total; a slice length of zero is taken as one nanosecond, for settings refuse it and nothing
-//! here may divide by it.
+//! Edge cases: when the clock steps back, the latest slice stays current. A long silence clears at
+//! most sixteen slots. A slice that has counted 65 535 results halves both counters before it
+//! continues, which keeps its error rate within 1/32 768 but not its total. A slice length of zero
+//! counts as one nanosecond: settings refuse it, and nothing here may divide by it.
 
 use std::time::Duration;
 
 use crate::time::{Timestamp, nanos};
 
-/// How many whole slices a window may have: `window <= MAX_SLICES * slice`. Of a longer window
-/// only the last `MAX_SLICES` slices before the present one are remembered.
+/// The maximum number of whole slices in a window: `window <= MAX_SLICES * slice`. For a longer
+/// window, only the last `MAX_SLICES` slices before the current one are stored.
 pub const MAX_SLICES: u64 = 15;
 
-/// Results of the last while, by slices of time. 72 bytes.
+/// Recent results in slices of time. 72 bytes.
 ///
 /// ```
 /// use std::time::Duration;
@@ -46,20 +45,20 @@ pub const MAX_SLICES: u64 = 15;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Window {
-    /// When the latest slice recorded starts, a multiple of the slice's length. Zero while there
-    /// is none, which is as good as any, since all slots are empty then.
+    /// The start of the latest slice, a multiple of the slice length. Zero before the first result,
+    /// when all slots are empty.
     start: u64,
     /// The latest slice, then the one before it, and so on.
     slots: [Slot; SLOTS],
 }
 
 impl Window {
-    /// A window without results.
+    /// An empty window.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Counts one result at `now`. A `now` before the latest slice seen counts in that slice.
+    /// Counts one result at `now`. A `now` before the latest slice counts in that slice.
     #[inline]
     pub fn record(&mut self, slice: Duration, now: Timestamp, failed: bool) {
         let slice = slice_nanos(slice);
@@ -69,9 +68,9 @@ impl Window {
         self.slots[0].record(failed);
     }
 
-    /// The results of every slice that starts at or after `now - window`. A `now` before the
-    /// latest slice seen is taken as that slice's start. A window of zero holds the present slice
-    /// only at the instant it starts.
+    /// The results of every slice that starts at or after `now - window`. A `now` before the latest
+    /// slice counts as the start of that slice. A window of zero includes the current slice only at
+    /// the instant it starts.
     pub fn counts(&self, window: Duration, slice: Duration, now: Timestamp) -> Counts {
         let slice = slice_nanos(slice);
         let cutoff = now.as_nanos().max(self.start).saturating_sub(nanos(window));
@@ -88,13 +87,13 @@ impl Window {
         counts
     }
 
-    /// Forgets everything, the time last seen too.
+    /// Clears everything, including the latest time.
     pub fn clear(&mut self) {
         *self = Self::new();
     }
 
-    /// Makes the slice of `now` the present one and empties the slots of the slices skipped since
-    /// the latest one; those are all of them after a long silence.
+    /// Makes the slice of `now` the current one and clears the slots of skipped slices, which are
+    /// all of them after a long silence.
     #[cold]
     fn advance_to(&mut self, now: u64, slice: u64) {
         let passed = (now - self.start) / slice;
@@ -105,17 +104,17 @@ impl Window {
     }
 }
 
-/// How many results a window holds.
+/// The number of results in a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// All results.
     pub total: u32,
-    /// The failed ones among them.
+    /// The failed results.
     pub failed: u32,
 }
 
 impl Counts {
-    /// The share of failed results, 0 to 1; 0 when there are none.
+    /// The share of failed results, 0 to 1; 0 if there are none.
     pub fn error_rate(self) -> f64 {
         if self.total == 0 {
             0.0
@@ -125,7 +124,7 @@ impl Counts {
     }
 }
 
-/// Slots of the ring: the whole slices of a window and the present one.
+/// Slots of the ring: the whole slices of a window and the current one.
 const SLOTS: usize = 16;
 const _: () = assert!(SLOTS as u64 == MAX_SLICES + 1);
 
@@ -148,7 +147,7 @@ impl Slot {
     }
 }
 
-/// A slice's length, at least one nanosecond, so that it can be divided by.
+/// The length of a slice, at least one nanosecond to avoid a division by zero.
 fn slice_nanos(slice: Duration) -> u64 {
     nanos(slice).max(1)
 }
@@ -202,19 +201,19 @@ mod tests {
     }
 
     #[test]
-    fn it_fits_in_a_cache_line_and_eight_bytes() {
+    fn fits_in_a_cache_line_and_eight_bytes() {
         assert_eq!(size_of::<Window>(), 72);
     }
 
     #[test]
-    fn an_empty_window_has_no_errors() {
+    fn empty_window_has_no_errors() {
         let counts = Window::new().counts(SECOND, SECOND, Timestamp::MAX);
         assert_eq!(counts, counted(0, 0));
         assert_eq!(counts.error_rate().to_bits(), 0.0_f64.to_bits());
     }
 
     #[test]
-    fn a_slice_counts_until_its_start_is_older_than_the_window() {
+    fn slice_counts_until_its_start_leaves_the_window() {
         let mut window = Window::new();
         window.record(SECOND, at(7.9), true);
         let total = |now| window.counts(5 * SECOND, SECOND, at(now)).total;
@@ -223,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_window_keeps_sixteen_slices_at_a_border() {
+    fn longest_window_keeps_sixteen_slices_at_a_boundary() {
         let mut window = Window::new();
         for second in 0..=20 {
             window.record(SECOND, Timestamp::from_secs(second), second % 2 == 0);
@@ -234,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_of_too_many_slices_remembers_the_last_ones() {
+    fn too_long_window_keeps_the_last_slices() {
         let mut window = Window::new();
         for second in 0..100 {
             window.record(SECOND, Timestamp::from_secs(second), true);
@@ -244,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn time_that_steps_back_is_the_latest_seen() {
+    fn clock_step_back_counts_in_the_latest_slice() {
         let mut window = Window::new();
         window.record(SECOND, at(100.0), false);
         window.record(SECOND, at(3.0), true);
@@ -254,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_silence_leaves_nothing_behind() {
+    fn long_silence_clears_the_window() {
         let mut window = Window::new();
         for second in 0..16 {
             window.record(SECOND, Timestamp::from_secs(second), true);
@@ -265,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn clearing_also_forgets_the_time() {
+    fn clear_resets_the_latest_time() {
         let mut window = Window::new();
         window.record(SECOND, Timestamp::MAX, true);
         window.clear();
@@ -275,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_slice_halves_both_counts_and_keeps_their_ratio() {
+    fn full_slice_halves_both_counts() {
         let mut window = Window::new();
         for number in 0..1_000_000 {
             window.record(SECOND, at(0.0), number % 5 < 2);
@@ -286,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_slice_forgets_no_failure_entirely() {
+    fn full_slice_keeps_at_least_one_failure() {
         let mut window = Window::new();
         window.record(SECOND, at(0.0), true);
         for _ in 0..200_000 {
@@ -296,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_lengths_are_ordinary_values() {
+    fn accepts_extreme_lengths() {
         let mut window = Window::new();
         window.record(Duration::ZERO, at(1.0), true);
         let counts = window.counts(Duration::ZERO, Duration::ZERO, at(1.0));
@@ -307,7 +306,7 @@ mod tests {
         assert_eq!(counts, counted(1, 1));
     }
 
-    /// The definition: every record kept, none of it clever.
+    /// The specification: stores every record.
     #[derive(Default)]
     struct Model {
         records: Vec<(u64, bool)>,
@@ -346,7 +345,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_counts_what_a_list_of_all_records_counts(
+        fn matches_a_model_that_stores_every_record(
             slice in prop_oneof![1_u64..10, 100_u64..2_000],
             slices in 1_u64..=MAX_SLICES,
             part in 0_u64..100,

@@ -1,4 +1,4 @@
-//! The settings of a backoff, and how what was written fits over a preset.
+//! The settings of a backoff, and how options override a preset.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::jitter::{Jitter, RetryAfterJitter};
 use crate::setting::{Format, Kind, Options, SettingErrors, fit, positive, split_list};
 
 crate::settings! {
-    /// What was written about a backoff; `None` leaves what the preset has.
+    /// Options of a backoff; `None` keeps the value of the preset.
     pub struct BackoffOptions;
     /// The settings of a backoff, complete and without contradictions; made by
     /// [`BackoffOptions::build`] or by a [`Preset`](crate::preset::Preset). The default is `standard`.
@@ -19,7 +19,7 @@ crate::settings! {
         /// The longest wait of the backoff; one that the server names may be longer.
         max: Duration = "30s", Kind::POSITIVE, get copy;
         /// Sends, the first included.
-        // At the longest default delay that is a week; longer is a case for an expiry.
+        // At the longest default delay that is a week; use an expiry for more.
         max_attempts: u32 = "5", Kind::whole(1, 10_000), get copy;
         /// A random factor of each wait, so that clients do not retry together; or "none", "full".
         jitter: Jitter = "0.5..1.5", JITTER, get copy;
@@ -42,7 +42,7 @@ const GROWTH: Kind = Kind::Format(&Format::of("growth", "\"30s,1m,2m\"", None, |
 }));
 
 impl BackoffOptions {
-    /// Fits what was written over the preset `standard`.
+    /// Applies the options to the preset `standard`.
     ///
     /// # Errors
     ///
@@ -51,8 +51,8 @@ impl BackoffOptions {
         self.build_over(BackoffSettings::default())
     }
 
-    /// Fits what was written over `defaults`, which give way to it: a written `base` above the
-    /// default maximum raises that, a written `max` below the default base lowers that.
+    /// Applies the options to `defaults`, which adapt: a `base` above the default maximum raises
+    /// the maximum, a `max` below the default base lowers the base.
     ///
     /// # Errors
     ///
@@ -80,7 +80,7 @@ impl BackoffOptions {
 impl FromStr for Growth {
     type Err = String;
 
-    /// Reads a word, or the steps of a ladder separated by commas.
+    /// Reads a name, or the steps of a ladder separated by commas.
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "exponential" => Ok(Self::Exponential),
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_a_wrong_value_with_what_was_expected() {
+    fn refuses_invalid_values_with_expectation() {
         let check = |name: &str, values: &[&str], expected: &str| {
             for value in values {
                 let error = BackoffOptions::default().set(name, value).unwrap_err();
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn overrides_a_preset_by_written_values() {
+    fn options_override_the_preset() {
         let built = options(&[("base", "3s")])
             .build_over(Preset::Background.settings())
             .unwrap();
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn moves_defaults_to_fit_written_values() {
+    fn defaults_adapt_to_options() {
         let built = |settings: &[(&str, &str)]| {
             let built = options(settings).build().unwrap();
             (built.base().as_millis(), built.max().as_millis())
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn checks_values_that_were_filled_in_by_hand() {
+    fn checks_values_set_directly() {
         let by_hand = BackoffOptions {
             base: Some(Duration::ZERO),
             max: Some(Duration::MAX),

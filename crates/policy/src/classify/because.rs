@@ -1,27 +1,27 @@
-//! What decided a verdict.
+//! The reason for a verdict.
 
 use std::fmt;
 
 use crate::hint::Source;
 use crate::outcome::Failure;
 
-/// What decided a verdict. Its text contains nothing of the response, so that no payload reaches a
-/// log.
+/// The reason for a verdict. Its text contains nothing from the response, so that no payload
+/// reaches a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Because {
     /// The rule with this number, counted from 1.
     Rule(usize),
-    /// A code in the body, as our list spells it.
+    /// A code in the body, as spelled in our list.
     Code(&'static str),
     /// Words in the body.
     Text(&'static str),
-    /// The status by itself.
+    /// The status alone.
     Status(u16),
     /// The status together with a hint from this source.
     StatusWithHint(u16, Source),
     /// A header that names a wait.
     Header(Source),
-    /// A header that says that nothing remains, if known which.
+    /// A header that says nothing remains, if known which.
     NothingRemaining(Option<Source>),
     /// No response.
     Failure(Failure),

@@ -1,18 +1,17 @@
 //! Codes that APIs put into JSON bodies, and what each means.
 //!
-//! The list is closed, each entry with an API that sends it. Codes that only repeat their status
-//! ("service_unavailable" on a 503) are left out: the status, with the hint, says more. Where
-//! APIs use one code for different things, the milder verdict is taken, because `QuotaExhausted`
-//! stops a gate until a person resets it.
+//! The list is closed, and each entry has an API that sends it. Codes that only repeat their status
+//! ("service_unavailable" on a 503) are left out: the status with the hint says more. If APIs use
+//! one code for different things, the milder verdict is used, because `QuotaExhausted` stops a gate
+//! until a person resets it.
 
 use super::Position;
 use crate::json::{self, Entry, Value};
 use crate::outcome::Verdict;
 use crate::text::same_name;
 
-/// The most serious code in `body`, and its verdict: a used-up quota before throttling before
-/// overload, then the first. Bodies often have several, such as a general `status` beside
-/// the `reason` in question.
+/// The most severe code in `body` and its verdict: quota before throttling before overload, then
+/// the first. Bodies often have several, such as a general `status` next to the specific `reason`.
 pub(super) fn find(body: &[u8], position: Position) -> Option<(&'static str, Verdict)> {
     json::entries(body)
         .filter(|entry| stands_at(entry, position))
@@ -24,7 +23,7 @@ pub(super) fn find(body: &[u8], position: Position) -> Option<(&'static str, Ver
         })
 }
 
-/// Does any code in `body` read `code`? For rules, so at any position.
+/// Whether any code in `body` is `code`. For rules, so at any position.
 pub(super) fn contains(body: &[u8], code: &str) -> bool {
     json::entries(body)
         .filter(|entry| stands_at(entry, Position::Anywhere))
@@ -60,7 +59,7 @@ const KEYS: &[&str] = &[
     "name",
 ];
 
-/// Those that mean an error by themselves. In a success, `status` and `type` at the top describe
+/// Keys that report an error by themselves. In a success, a top-level `status` or `type` describes
 /// the resource.
 const ERROR_KEYS: &[&str] = &["error", "error_code", "code"];
 
@@ -89,7 +88,7 @@ fn known(code: &[u8]) -> Option<(&'static str, Verdict)> {
     })
 }
 
-/// Compared without regard to case, `_`, `-` and blanks.
+/// Compared ignoring case, `_`, `-` and spaces.
 const CODES: &[(Verdict, &[&str])] = &[
     (
         Verdict::QuotaExhausted,
@@ -142,7 +141,7 @@ const CODES: &[(Verdict, &[&str])] = &[
             // Alibaba Cloud, older AWS.
             "Throttling",
             "Throttling.User",
-            // AWS: what its own clients hold to be throttling.
+            // AWS: what its own clients treat as throttling.
             "ThrottlingException",
             "ThrottledException",
             "RequestThrottled",
@@ -173,12 +172,12 @@ const CODES: &[(Verdict, &[&str])] = &[
             // OpenAI.
             "server_is_overloaded",
             "server_overloaded",
-            // Stripe: the same key, or the same object, is being worked on.
+            // Stripe: the same key, or the same object, is in use.
             "idempotency_key_in_use",
             "lock_timeout",
             // Resend.
             "concurrent_idempotent_requests",
-            // Many that keep idempotency keys.
+            // Many APIs with idempotency keys.
             "concurrent_request",
             "request_in_progress",
         ],
@@ -196,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn every_code_is_found_as_written() {
+    fn finds_every_code_as_written() {
         for (verdict, codes) in CODES {
             for code in *codes {
                 assert!(code.len() <= MAX_CODE);
@@ -210,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn spelling_and_prefixes_do_not_matter() {
+    fn ignores_spelling_and_prefixes() {
         let limited = Some("rate_limited");
         check(r#"{"error":"ratelimited"}"#, limited, limited);
         check(r#"{"errors":[{"type":"RATE_LIMITED"}]}"#, limited, limited);
@@ -232,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn successes_are_judged_by_errors_only() {
+    fn successes_are_classified_by_error_positions_only() {
         check(r#"{"status":"throttled"}"#, Some("throttled"), None);
         check(
             r#"{"data":[{"type":"rate_limited"}]}"#,
@@ -257,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_serious_code_wins() {
+    fn most_severe_code_wins() {
         check(
             r#"{"error":{"status":"RESOURCE_EXHAUSTED","errors":[{"reason":"dailyLimitExceeded"}]}}"#,
             Some("dailyLimitExceeded"),
@@ -271,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn other_values_are_no_codes() {
+    fn ignores_values_that_are_not_codes() {
         for body in [
             "",
             "rate_limited",
@@ -288,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_name_any_code() {
+    fn rules_match_any_code() {
         let body = br#"{"error":{"type":"urn:x:Card_Declined","status":"a:b"}}"#;
         assert!(contains(body, "card_declined"));
         assert!(contains(body, "A:B"));

@@ -5,8 +5,8 @@ use crate::hint::Response;
 use crate::outcome::Verdict;
 use crate::text::contains_words;
 
-/// A verdict for responses that meet all given conditions. A rule without conditions holds for
-/// every response.
+/// A verdict for responses that meet all conditions. A rule without conditions matches every
+/// response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// The response has one of these statuses; any if empty.
@@ -42,7 +42,7 @@ impl Rule {
         }
     }
 
-    /// Does `response` meet every condition?
+    /// Whether `response` meets every condition.
     pub fn holds<'a, H>(&self, response: &Response<'a, H>) -> bool
     where
         H: IntoIterator<Item = (&'a str, &'a [u8])> + Clone,

@@ -1,10 +1,10 @@
-//! Words in bodies that decide where no code and no status does.
+//! Words in bodies that decide where neither code nor status does.
 //!
-//! Whole words in any case, each form by itself: see [`crate::text`].
+//! Whole words in any case; inflected forms are listed separately, see [`crate::text`].
 
-/// Words that name billing or a quota that does not reset within minutes.
+/// Words about billing, or about a quota that does not reset within minutes.
 pub(super) const ALLOWANCE: &[&str] = &[
-    // OpenAI and Google, and those that copied the sentence.
+    // OpenAI and Google, and APIs that copied the sentence.
     "exceeded your current quota",
     "insufficient quota",
     "billing",
@@ -40,6 +40,6 @@ pub(super) const THROTTLING: &[&str] = &[
     "slow down",
     "throttled",
     "throttling",
-    // GitHub's secondary limits, in their older words.
+    // GitHub's secondary limits, in an older wording.
     "abuse detection",
 ];

@@ -1,7 +1,7 @@
 //! Waits in a body: JSON keys such as `retry_after`, and sentences such as "try again in 20s".
 //!
-//! The longest of all is the hint, because servers round one and not the other: after a body with
-//! "retry in 3.5s" and `"retryDelay": "3s"`, 3 s are too short.
+//! The longest wait wins, because servers round one and not the other: with "retry in 3.5s" and
+//! `"retryDelay": "3s"` in one body, 3 s are too short.
 
 use super::delay::{Delay, Longest, Unit};
 use super::number::Decimal;
@@ -10,7 +10,7 @@ use crate::json::{self, Value};
 use crate::text::same_name;
 use crate::time::WallTime;
 
-/// Every wait that `body` names.
+/// Every wait in `body`.
 pub(super) fn read(body: &[u8], now: Option<WallTime>) -> Longest {
     let mut longest = Longest::default();
     for entry in json::entries(body) {
@@ -33,13 +33,13 @@ pub(super) fn read(body: &[u8], now: Option<WallTime>) -> Longest {
     longest
 }
 
-/// What a number under `key` counts; `None` if the key names no wait.
+/// The unit of a number under `key`; `None` if the key names no wait.
 fn unit_of(key: &[u8]) -> Option<Unit> {
     KEYS.iter()
         .find_map(|(name, unit)| same_name(key, name).then_some(*unit))
 }
 
-/// Compared without regard to case, `_` and `-`, so that each stands for all its spellings.
+/// Compared ignoring case, `_` and `-`, so each stands for all its spellings.
 const KEYS: &[(&str, Unit)] = &[
     // Discord, Telegram, Slack's older methods; `retryAfter` in many.
     ("retry_after", Unit::Seconds),
@@ -53,7 +53,7 @@ const KEYS: &[(&str, Unit)] = &[
     ("quota_reset_time_stamp", Unit::Seconds),
 ];
 
-/// Lengths of time, in milliseconds, that follow "again in", "retry after" and their like.
+/// Durations in milliseconds that follow "again in", "retry after" and similar phrases.
 fn sentences(text: &[u8]) -> impl Iterator<Item = u64> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -67,12 +67,12 @@ fn sentences(text: &[u8]) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Moves `rest` past the next phrase and returns what follows it; `None` at the end.
+/// Advances `rest` past the next phrase and returns what follows it; `None` at the end.
 fn after_phrase<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let mut before: &[u8] = &[];
     loop {
         let start = rest.iter().position(u8::is_ascii_alphanumeric)?;
-        // Only blanks may stand between the words of a phrase.
+        // Only spaces may separate the words of a phrase.
         if !rest.get(..start)?.trim_ascii().is_empty() {
             before = &[];
         }
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_read_at_any_depth_in_any_spelling() {
+    fn reads_keys_at_any_depth_in_any_spelling() {
         check(r#"{"retry_after":1.5}"#, Some(1500));
         check(r#"{"retryAfter":"2"}"#, Some(2000));
         check(r#"{"Retry-After":"1m30s"}"#, Some(90_000));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn sentences_are_read_in_any_case() {
+    fn reads_sentences_in_any_case() {
         check("Please TRY AGAIN IN 20s.", Some(20_000));
         check("try again in 1m30s", Some(90_000));
         check("Please retry after 5 seconds", Some(5000));
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_wins() {
+    fn longest_wait_wins() {
         check(
             r#"{"message":"retry in 3.5s","retryDelay":"3s"}"#,
             Some(3500),

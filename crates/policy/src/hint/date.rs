@@ -1,9 +1,9 @@
 //! Dates as servers write them, in milliseconds since 1970: the three forms of HTTP (RFC 9110,
 //! section 5.6.7) and RFC 3339.
 //!
-//! Lenient where the meaning is plain (case, a wrong weekday, one-digit days, `UTC` for `GMT`,
-//! times without seconds), strict where it is not: a date without a zone or a day that does not
-//! exist is no date. A leap second is read only where there can be one, at 23:59:60 UTC.
+//! Lenient where the meaning is clear (case, a wrong weekday, one-digit days, `UTC` for `GMT`,
+//! times without seconds), strict where it is not: a date without a zone, or a day that does not
+//! exist, is not a date. Leap seconds are only accepted where they can occur, at 23:59:60 UTC.
 
 use crate::time::WallTime;
 
@@ -35,8 +35,8 @@ pub(super) fn http(text: &[u8], now: Option<WallTime>) -> Option<i64> {
     moment(days, time_of_day(clock)?, 0, 0)
 }
 
-/// Reads `1994-11-06T08:49:37.5+01:00`; also with a blank for the `T`, without seconds, with an
-/// offset without colon, with `UTC` for the `Z`. A fraction is rounded up to milliseconds.
+/// Reads `1994-11-06T08:49:37.5+01:00`; also with a space for the `T`, without seconds, with an
+/// offset without colon, or with `UTC` for the `Z`. A fraction is rounded up to milliseconds.
 pub(super) fn rfc3339(text: &[u8]) -> Option<i64> {
     let (date, rest) = text.split_at_checked(10)?;
     let [y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2] = *date else {
@@ -76,7 +76,7 @@ fn is_utc(zone: &[u8]) -> bool {
         .any(|name| zone.eq_ignore_ascii_case(name.as_bytes()))
 }
 
-/// Digits after the point as milliseconds, rounded up, and what follows them.
+/// The fraction as milliseconds, rounded up, and the text after it.
 fn fraction(text: &[u8]) -> Option<(i64, &[u8])> {
     let count = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (digits, rest) = text.split_at_checked(count)?;
@@ -89,7 +89,7 @@ fn fraction(text: &[u8]) -> Option<(i64, &[u8])> {
     Some((place(0) * 100 + place(1) * 10 + place(2) + rounding, rest))
 }
 
-/// The zone's distance from UTC in seconds.
+/// The zone's offset from UTC in seconds.
 fn offset(zone: &[u8]) -> Option<i64> {
     let (sign, hours, minutes) = match *zone {
         [sign, h1, h2, b':', m1, m2] | [sign, h1, h2, m1, m2] => (sign, [h1, h2], [m1, m2]),
@@ -115,7 +115,7 @@ fn moment(days: i64, clock: Clock, millis: i64, offset: i64) -> Option<i64> {
 
 struct Clock {
     seconds: i64,
-    /// The second is the 61st of its minute.
+    /// Whether the second is the 61st of its minute.
     leap: bool,
 }
 
@@ -135,8 +135,8 @@ fn time_of_day(text: &[u8]) -> Option<Clock> {
     })
 }
 
-/// The year that ends in `short` and is within 50 years of `now`. Without a `now` the century
-/// changes after 68, as POSIX has it.
+/// The year that ends in `short` and is within 50 years of `now`. Without a `now`, years up to 68
+/// are in this century, as in POSIX.
 fn full_year(short: i64, now: Option<WallTime>) -> i64 {
     let Some(now) = now else {
         return if short < 69 {
@@ -158,7 +158,7 @@ fn full_year(short: i64, now: Option<WallTime>) -> i64 {
     }
 }
 
-/// Days from 1970-01-01 to this date of the Gregorian calendar; `None` if there is no such day.
+/// Days from 1970-01-01 to this date of the Gregorian calendar; `None` if the date does not exist.
 fn days_since_1970(year: i64, month: i64, day: i64) -> Option<i64> {
     let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let longest = match month {
@@ -170,7 +170,7 @@ fn days_since_1970(year: i64, month: i64, day: i64) -> Option<i64> {
     if !(1..=longest).contains(&day) {
         return None;
     }
-    // Years that begin in March end with the leap day, so that months have fixed offsets.
+    // With years that start in March the leap day is the last day, so months have fixed offsets.
     let (year, month) = if month > 2 {
         (year, month - 3)
     } else {
@@ -181,8 +181,8 @@ fn days_since_1970(year: i64, month: i64, day: i64) -> Option<i64> {
     Some(year * 365 + leap_days + day_of_year - MARCH_OF_YEAR_0_TO_1970)
 }
 
-/// The year of the day `days` after 1970-01-01. It may be off by one around New Year, which does
-/// not matter to a rule of 50 years.
+/// The year of the day `days` after 1970-01-01. May be off by one around New Year, which does not
+/// matter for a rule of 50 years.
 fn year_of(days: i64) -> i64 {
     1970 + days.saturating_mul(400).div_euclid(DAYS_IN_400_YEARS)
 }
@@ -229,7 +229,7 @@ mod tests {
     const NOW: WallTime = WallTime::from_unix_millis(1_794_722_400_000);
 
     #[test]
-    fn the_three_forms_of_http_are_one_moment() {
+    fn reads_the_three_http_forms() {
         for text in [
             "Sun, 06 Nov 1994 08:49:37 GMT",
             "Sunday, 06-Nov-94 08:49:37 GMT",
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn the_forms_of_rfc_3339_are_one_moment() {
+    fn reads_the_forms_of_rfc_3339() {
         for text in [
             "1994-11-06T08:49:37Z",
             "1994-11-06t08:49:37z",
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn the_calendar_is_right_at_its_edges() {
+    fn handles_calendar_edge_cases() {
         for (text, expected) in [
             ("1970-01-01T00:00:00Z", 0),
             ("1969-12-31T23:59:59Z", -1000),

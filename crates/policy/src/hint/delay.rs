@@ -1,8 +1,8 @@
-//! One value that names a wait: a number, a duration or a date.
+//! One value that gives a wait: a number, a duration or a date.
 //!
-//! The form follows from the first byte and the size, so that no number ever reaches a date
-//! parser. A number above 10⁹ cannot be a wait in seconds (it would be 31 years) and is
-//! Unix time in seconds; one above 10¹² is Unix time in milliseconds.
+//! The first byte and the magnitude determine the form, so numbers never reach a date parser. A
+//! number above 10⁹ cannot be a wait in seconds (31 years), so it is Unix time in seconds; above
+//! 10¹² it is Unix time in milliseconds.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::number::{Decimal, ceil};
 use super::{Source, date, span};
 use crate::time::WallTime;
 
-/// A wait as written: the server's "now" is known only after all headers.
+/// A wait as written: the server's time is only known after all headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Delay {
     /// This many milliseconds from now.
@@ -19,7 +19,7 @@ pub(super) enum Delay {
     At(i64),
 }
 
-/// What a number without a unit counts.
+/// The unit of a number without one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
     Seconds,
@@ -27,7 +27,7 @@ pub(super) enum Unit {
 }
 
 impl Delay {
-    /// All readable values of a header's `value`, in which commas separate several.
+    /// All readable values of a header, separated by commas.
     pub(super) fn all(
         value: &[u8],
         unit: Unit,
@@ -36,7 +36,7 @@ impl Delay {
         Segments(Some(value)).filter_map(move |segment| Self::one(segment, unit, now))
     }
 
-    /// One value. `now` only helps to read years of two digits.
+    /// One value. `now` is only used to read two-digit years.
     pub(super) fn one(value: &[u8], unit: Unit, now: Option<WallTime>) -> Option<Self> {
         let value = bare(value);
         match value.first()? {
@@ -50,7 +50,7 @@ impl Delay {
         }
     }
 
-    /// A number without a unit; `None` if it is a time past all calendars.
+    /// A number without a unit; `None` if it is a time beyond the calendar.
     pub(super) fn number(value: Decimal, unit: Unit) -> Option<Self> {
         let millis = |factor| ceil(value.steps_times(factor));
         if value > UNIX_MILLIS_ABOVE {
@@ -69,8 +69,8 @@ impl Delay {
 const UNIX_SECONDS_ABOVE: Decimal = Decimal::whole(1_000_000_000);
 const UNIX_MILLIS_ABOVE: Decimal = Decimal::whole(1_000_000_000_000);
 
-/// The longest of several delays and where it was read. Relative and absolute ones stay apart until
-/// "now" is known.
+/// The longest of several delays and its source. Relative and absolute ones are kept separate until
+/// the server's time is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Longest {
     relative: Option<(u64, Source)>,
@@ -85,7 +85,7 @@ impl Longest {
         }
     }
 
-    /// The longest wait, if "now" is known where that matters. A time that has passed is no wait.
+    /// The longest wait, if the server's time is known where needed. A time in the past is no wait.
     pub(super) fn from(&self, now: Option<WallTime>) -> Option<(Duration, Source)> {
         let relative = self
             .relative
@@ -102,7 +102,7 @@ impl Longest {
     }
 }
 
-/// Keeps the larger value; of equal ones, the source that comes first in the list of sources.
+/// Keeps the larger value; for equal values, the source that comes first in the list of sources.
 fn raise<T: Ord + Copy>(slot: &mut Option<(T, Source)>, value: T, source: Source) {
     let better = slot.is_none_or(|(kept, by)| value > kept || (value == kept && source < by));
     if better {
@@ -110,7 +110,7 @@ fn raise<T: Ord + Copy>(slot: &mut Option<(T, Source)>, value: T, source: Source
     }
 }
 
-/// The values between commas, where the comma after a weekday belongs to the date.
+/// Splits at commas, except for the comma after a weekday, which belongs to a date.
 struct Segments<'a>(Option<&'a [u8]>);
 
 impl<'a> Iterator for Segments<'a> {
@@ -136,7 +136,7 @@ impl<'a> Iterator for Segments<'a> {
     }
 }
 
-/// `value` without blanks, quotes and a semicolon around it.
+/// `value` without surrounding spaces, quotes and semicolon.
 fn bare(value: &[u8]) -> &[u8] {
     let value = value.trim_ascii();
     let value = value.strip_suffix(b";").unwrap_or(value).trim_ascii_end();
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_milliseconds_are_waits_up_to_unix_time() {
+    fn large_millisecond_numbers_are_unix_times() {
         let read = |value: &str| Delay::one(value.as_bytes(), Unit::Milliseconds, None);
         assert_eq!(read("1500"), Some(Delay::In(1500)));
         assert_eq!(read("0.2"), Some(Delay::In(1)));
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_wins_whichever_way_it_is_written() {
+    fn longest_wins_in_any_form() {
         let mut longest = Longest::default();
         assert_eq!(longest.from(None), None);
         longest.add(Delay::At(70_000), Source::RetryAfter);

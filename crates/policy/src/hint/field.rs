@@ -1,13 +1,13 @@
-//! The pieces of a header value that is a list with parameters: `"burst";r=5;t=30, 100;w=60`,
-//! `limit=100, remaining=5`.
+//! Splits header values that are lists with parameters: `"burst";r=5;t=30, 100;w=60`, `limit=100,
+//! remaining=5`.
 //!
-//! A lexer for what limits need of structured fields (RFC 9651), not a validator: servers write
-//! names with and without quotes and separate by comma where they should by semicolon.
+//! A lexer for the parts of structured fields (RFC 9651) that limits need, not a validator: servers
+//! write names with and without quotes, and use commas where semicolons belong.
 
 /// One piece between separators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece<'a> {
-    /// It begins a member of the list: it is first or follows a comma.
+    /// Whether it starts a member of the list: it is first or follows a comma.
     pub(super) first: bool,
     /// The part before the `=`, or everything; without quotes.
     pub(super) name: &'a [u8],
@@ -54,7 +54,7 @@ impl<'a> Iterator for Pieces<'a> {
     }
 }
 
-/// The word or quoted string that `text` begins with, and what follows from the separator on.
+/// The word or quoted string at the start of `text`, and the rest from the separator.
 fn word(text: &[u8], is_separator: impl Fn(u8) -> bool) -> (&[u8], &[u8]) {
     let text = text.trim_ascii_start();
     let quoted = match text {
@@ -68,7 +68,7 @@ fn word(text: &[u8], is_separator: impl Fn(u8) -> bool) -> (&[u8], &[u8]) {
     (unquoted(word.trim_ascii_end()), rest)
 }
 
-/// How long a quoted string is with both its quotes, of which `inside` lacks the first.
+/// The length of a quoted string including both quotes; `inside` starts after the first.
 fn quoted_length(inside: &[u8]) -> usize {
     let mut escaped = false;
     let end = inside.iter().position(|&byte| {
@@ -76,7 +76,7 @@ fn quoted_length(inside: &[u8]) -> usize {
         escaped = byte == b'\\' && !escaped;
         ends
     });
-    // Without a closing quote everything that follows is the string.
+    // Without a closing quote the string extends to the end.
     end.map_or(inside.len() + 1, |end| end + 2)
 }
 
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_fall_into_pieces() {
+    fn splits_lists_into_pieces() {
         check(
             r#""burst";r=5;t=30, "day" ; r=0 ;t=100"#,
             &["*burst", "r=5", "t=30", "*day", "r=0", "t=100"],
@@ -115,13 +115,13 @@ mod tests {
     }
 
     #[test]
-    fn separators_inside_quotes_separate_nothing() {
+    fn ignores_separators_inside_quotes() {
         check(r#""a,b;c=d";r=1"#, &["*a,b;c=d", "r=1"]);
         check(r#""say \"hi\", you";r=1"#, &[r#"*say \"hi\", you"#, "r=1"]);
     }
 
     #[test]
-    fn malformed_values_are_read_as_far_as_they_go() {
+    fn reads_valid_start_of_malformed_values() {
         check("", &["*"]);
         check(",;=", &["*", "*", "="]);
         check("\"", &["*"]);

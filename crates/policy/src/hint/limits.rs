@@ -1,14 +1,15 @@
-//! Limits as headers state them: how many, how many are left, until when.
+//! Limits in headers: the limit, the remaining count and the reset.
 //!
-//! A response may state several limits at once: requests and tokens, a second and a day. Each
-//! becomes a row, and the row that *binds* is reported:
-//! 1. one with nothing remaining, of these the one with the longest reset, for until then every
-//!    request is refused;
-//! 2. else the one with the smallest share of its limit remaining, then the fewest;
-//! 3. else, where no header says what remains, the one with the longest reset, then the one that
-//!    allows the lowest rate.
+//! A response may state several limits: requests and tokens, per second and per day. Each becomes a
+//! row, and the *binding* row is reported:
+//! 1. a row with nothing remaining; of several, the one with the longest reset, because every
+//!    request is refused until then;
+//! 2. else the row with the smallest remaining share of its limit, then the smallest remaining
+//!    count;
+//! 3. else, if no header gives the remaining count, the row with the longest reset, then the one
+//!    with the lowest rate.
 //!
-//! Rows are gathered in a fixed table without allocation; limits beyond its size are not read.
+//! Rows are stored in a fixed table without allocation; limits beyond its size are ignored.
 
 use std::time::Duration;
 
@@ -19,10 +20,11 @@ use super::source::{Family, Field};
 use super::{Hint, Scope, Source};
 use crate::time::WallTime;
 
-/// Every limit that one response states.
+/// All limits of one response.
 #[derive(Debug, Default)]
 pub(super) struct Limits<'a> {
-    /// Sixteen, because the wordiest dialect known has six limits and few send two dialects.
+    /// Sixteen, because the most verbose known dialect has six limits, and few servers send two
+    /// dialects.
     rows: [Option<Row<'a>>; 16],
 }
 
@@ -74,7 +76,7 @@ impl<'a> Limits<'a> {
         }
     }
 
-    /// `5`; of several the fewest.
+    /// `5`; the smallest of several.
     fn read_remaining(&mut self, family: Family, source: Source, value: &'a [u8]) {
         let counts = pieces(value).filter(|piece| piece.first && piece.value.is_none());
         let fewest = counts.filter_map(|piece| count(piece.name)).min();
@@ -83,7 +85,7 @@ impl<'a> Limits<'a> {
         }
     }
 
-    /// A moment or a length of time; of several the longest.
+    /// An absolute time or a duration; the longest of several.
     fn read_reset(
         &mut self,
         family: Family,
@@ -99,7 +101,7 @@ impl<'a> Limits<'a> {
     }
 
     /// `RateLimit` and `RateLimit-Policy`, in all their drafts: a list of named members with
-    /// parameters, or the older `limit=100, remaining=5`, which is one nameless member.
+    /// parameters, or the older `limit=100, remaining=5`, which is one unnamed member.
     fn read_structured(&mut self, source: Source, value: &'a [u8], now: Option<WallTime>) {
         let mut member = Member::default();
         for piece in pieces(value) {
@@ -129,7 +131,7 @@ impl<'a> Limits<'a> {
         let quota = member.quota.and_then(count);
         let (key, quota) = match member.name {
             None => (Key::Headers(Family::Ratelimit), quota),
-            // A bare number is the quota of a nameless policy, which needs a period.
+            // A bare number is the quota of an unnamed policy, which needs a period.
             Some(name) => match (count(name), window) {
                 (Some(number), Some(window)) => (Key::Policy(number, window), Some(number)),
                 (Some(_), None) => return,
@@ -178,7 +180,7 @@ impl<'a> Limits<'a> {
         }
     }
 
-    /// Fills in what the binding limit says. `now` is the server's.
+    /// Fills in the binding limit. `now` is the server's time.
     pub(super) fn fill(&mut self, hint: &mut Hint, status: u16, now: Option<WallTime>) {
         self.share_policies();
         let rows = self.rows.iter().flatten();
@@ -195,7 +197,7 @@ impl<'a> Limits<'a> {
         hint.scope = row.key.scope();
         let sources = [reset.map(|(_, by)| by), by(remaining), by(row.limit)];
         hint.source = sources.into_iter().flatten().next();
-        // The rank makes sure that no other row names a remaining when this one does not.
+        // By the rank, no other row has a remaining count if this one has none.
         let unnamed = remaining.is_none() && matches!(status, 429 | 503);
         if hint.remaining == Some(0) || unnamed {
             hint.wait = hint.reset;
@@ -223,7 +225,7 @@ impl<'a> Limits<'a> {
         }
     }
 
-    /// The row of `key`, a new one if there is none and the table has room.
+    /// The row of `key`, added if it does not exist and the table has room.
     fn row(&mut self, key: Key<'a>) -> Option<&mut Row<'a>> {
         let at = self
             .position(key)
@@ -239,8 +241,8 @@ impl<'a> Limits<'a> {
     }
 }
 
-/// The parameters of one member of a structured field. Of several with one name the last counts
-/// (RFC 9651, section 4.2.3.2).
+/// The parameters of one member of a structured field. If a name repeats, the last one counts (RFC
+/// 9651, section 4.2.3.2).
 #[derive(Debug, Default)]
 struct Member<'a> {
     name: Option<&'a [u8]>,
@@ -271,7 +273,7 @@ impl<'a> Member<'a> {
 enum Key<'a> {
     /// A family of headers. The older form of `RateLimit` is that of `RateLimit-Limit`.
     Headers(Family),
-    /// A nameless `RateLimit-Policy`: quota and period in milliseconds.
+    /// An unnamed `RateLimit-Policy`: quota and period in milliseconds.
     Policy(u64, u64),
     /// `RateLimit` and `RateLimit-Policy` by name.
     Named(&'a [u8]),
@@ -332,7 +334,7 @@ impl<'a> Row<'a> {
         Some((limit.saturating_sub(used), by))
     }
 
-    /// Orders rows: the smallest binds. See the module for the meaning.
+    /// Orders rows; the smallest binds. See the module documentation.
     fn rank(&self, now: Option<WallTime>) -> (u8, u64, u64) {
         let reset = self.reset.from(now).map_or(u64::MAX, |(reset, _)| {
             let millis = u64::try_from(reset.as_millis()).unwrap_or(u64::MAX);
@@ -345,7 +347,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// What share of the limit remains, in millionths; the most if no limit is known.
+    /// The remaining share of the limit, in millionths; the maximum if no limit is known.
     fn share(&self, remaining: u64) -> u64 {
         let Some((limit, _)) = self.limit else {
             return u64::MAX;
@@ -353,7 +355,7 @@ impl<'a> Row<'a> {
         ratio(remaining, limit)
     }
 
-    /// The rate that the limit allows on average; the most if that is not known.
+    /// The average rate that the limit allows; the maximum if unknown.
     fn rate_rank(&self) -> u64 {
         match (self.limit, self.period) {
             (Some((limit, _)), Some(period)) => ratio(limit, period),
@@ -362,7 +364,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// `part` / `whole` in millionths, as large as can be for a `whole` of zero.
+/// `part` / `whole` in millionths; the maximum if `whole` is zero.
 fn ratio(part: u64, whole: u64) -> u64 {
     let millionths = u128::from(part) * 1_000_000;
     let ratio = millionths.checked_div(u128::from(whole));
@@ -373,7 +375,7 @@ fn by(count: Option<(u64, Source)>) -> Option<Source> {
     count.map(|(_, source)| source)
 }
 
-/// Names are cut to this length: they are shown to people.
+/// Names are truncated to this length, because they are shown to people.
 const MAX_NAME: usize = 64;
 
 fn names(piece: &Piece<'_>, names: &[&str]) -> bool {
@@ -382,7 +384,7 @@ fn names(piece: &Piece<'_>, names: &[&str]) -> bool {
         .any(|name| piece.name.eq_ignore_ascii_case(name.as_bytes()))
 }
 
-/// A count, rounded down so that what remains is never overstated.
+/// A count, rounded down so that the remaining count is never overstated.
 fn count(text: &[u8]) -> Option<u64> {
     let text = text.trim_ascii();
     let text = text.strip_prefix(b"\"").unwrap_or(text);
@@ -390,7 +392,7 @@ fn count(text: &[u8]) -> Option<u64> {
     Decimal::exact(text).map(Decimal::floor)
 }
 
-/// A length of time in seconds or with a unit, as milliseconds.
+/// A duration in seconds or with a unit, as milliseconds.
 fn period(text: &[u8]) -> Option<u64> {
     match Delay::one(text, Unit::Seconds, None)? {
         Delay::In(millis) => Some(millis).filter(|&millis| millis > 0),

@@ -1,8 +1,7 @@
-//! Decimal numbers as servers write them, exactly: no floats, so that no rounding ever makes a
-//! wait shorter than it was written.
+//! Decimal numbers as servers write them. Exact: no floats, so that rounding never shortens a wait.
 
-/// A non-negative number in steps of 10⁻¹², rounded up and saturating. Twelve places, because
-/// the longest unit of time is a week: its 10⁻¹²th part is still less than a microsecond.
+/// A non-negative number in steps of 10⁻¹², rounded up and saturating. Twelve places, because the
+/// longest unit of time is a week, and 10⁻¹² of it is less than a microsecond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Decimal(u128);
 
@@ -11,8 +10,8 @@ impl Decimal {
         Self(value as u128 * STEPS)
     }
 
-    /// The number that `text` begins with, and how many bytes it takes: digits, then maybe a
-    /// point and more digits.
+    /// The number at the start of `text` and its length in bytes: digits, then optionally a point
+    /// and more digits.
     pub(super) fn prefix(text: &[u8]) -> Option<(Self, usize)> {
         let whole = digits(text);
         if whole == 0 {
@@ -32,13 +31,13 @@ impl Decimal {
         Some((Self(steps.saturating_add(fraction)), end))
     }
 
-    /// `text`, if it is a number and nothing else.
+    /// `text` as a number, if it is nothing else.
     pub(super) fn exact(text: &[u8]) -> Option<Self> {
         let (value, end) = Self::prefix(text)?;
         (end == text.len()).then_some(value)
     }
 
-    /// `text`, if it is a JSON number, which may have an exponent, and is not negative.
+    /// `text` as a non-negative JSON number, which may have an exponent.
     pub(super) fn json(text: &[u8]) -> Option<Self> {
         let (value, end) = Self::prefix(text)?;
         match text.get(end..)? {
@@ -51,7 +50,7 @@ impl Decimal {
         }
     }
 
-    /// The largest whole number not above it.
+    /// Rounded down to a whole number.
     pub(super) fn floor(self) -> u64 {
         u64::try_from(self.0 / STEPS).unwrap_or(u64::MAX)
     }
@@ -72,7 +71,7 @@ impl Decimal {
     }
 }
 
-/// The smallest whole number not below `steps` steps.
+/// Rounded up to a whole number.
 pub(super) fn ceil(steps: u128) -> u64 {
     u64::try_from(steps.div_ceil(STEPS)).unwrap_or(u64::MAX)
 }
@@ -125,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_round_up_to_the_next_thousandth() {
+    fn rounds_up_to_thousandths() {
         for (text, expected) in [
             ("0", 0),
             ("5", 5000),
@@ -153,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_leaves_what_follows() {
+    fn prefix_returns_its_length() {
         assert_eq!(Decimal::prefix(b"20s."), Some((Decimal::whole(20), 2)));
         assert_eq!(Decimal::prefix(b"20. Then"), Some((Decimal::whole(20), 2)));
         assert_eq!(Decimal::prefix(b"2.50x").map(|(_, end)| end), Some(4));
@@ -161,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn json_numbers_may_have_exponents() {
+    fn reads_json_exponents() {
         let json =
             |text: &str| Decimal::json(text.as_bytes()).map(|value| ceil(value.steps_times(1000)));
         for (text, expected) in [
@@ -186,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn floor_never_overstates() {
+    fn floor_rounds_down() {
         assert_eq!(Decimal::exact(b"595.9").map(Decimal::floor), Some(595));
         assert_eq!(Decimal::exact(b"0.5").map(Decimal::floor), Some(0));
         let huge = b"99999999999999999999999999999999";

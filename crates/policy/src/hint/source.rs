@@ -1,4 +1,4 @@
-//! Where a hint was read, and the names of every header that can hold one.
+//! Where a hint was read, and the names of all headers that can hold one.
 
 use std::fmt;
 
@@ -6,17 +6,17 @@ use super::Scope;
 
 /// Declares [`Source`] and [`Family`] from two lists.
 ///
-/// A family is the three headers about one limit: what stands before and after `limit`,
-/// `remaining` and `reset` in their names, the sources for these three, what the limit counts,
-/// and its period in seconds if the names say so, else 0.
+/// A family is the three headers about one limit. An entry has the text before and after `limit`,
+/// `remaining` and `reset` in their names, the sources of these three, what the limit counts, and
+/// its period if the names give one.
 macro_rules! sources {
     (
         { $($single:ident = $name:literal,)* }
         { $($family:ident = $before:literal $after:literal
             [$limit:ident $remaining:ident $reset:ident] $scope:ident $period:ident;)* }
     ) => {
-        /// Where a hint was read: shown to people, so that every wait can be traced to its
-        /// reason. Of several equally long waits, the source that comes first here is named.
+        /// Where a hint was read, so that every wait can be traced. If several waits are equally
+        /// long, the source that comes first here is reported.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
         pub enum Source {
@@ -34,12 +34,12 @@ macro_rules! sources {
             )*
             /// The response's body.
             Body,
-            /// Nowhere: the policy's own step, because the server named no wait.
+            /// None: the policy's own step, because the server named no wait.
             Assumed,
         }
 
         impl Source {
-            /// Every header that can hold a hint.
+            /// All headers that can hold a hint.
             pub const HEADERS: &[Self] =
                 &[$(Self::$single,)* $(Self::$limit, Self::$remaining, Self::$reset,)*];
 
@@ -57,7 +57,7 @@ macro_rules! sources {
                 }
             }
 
-            /// The family that the header belongs to, and what it says about its limit.
+            /// The family of the header, and what it says about its limit.
             pub(super) const fn family(self) -> Option<(Family, Field)> {
                 match self {
                     $(
@@ -70,21 +70,21 @@ macro_rules! sources {
             }
         }
 
-        /// Headers about one limit: how many, how many remain, and when that resets.
+        /// Headers about one limit: the limit, the remaining count and the reset.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(super) enum Family {
             $($family,)*
         }
 
         impl Family {
-            /// What it counts, where its name says so.
+            /// What the limit counts, if the name says so.
             pub(super) fn scope(self) -> Option<Scope> {
                 match self {
                     $(Self::$family => $scope,)*
                 }
             }
 
-            /// The length of its period in milliseconds, where its name says so.
+            /// The period in milliseconds, if the name gives one.
             pub(super) fn period(self) -> Option<u64> {
                 match self {
                     $(Self::$family => $period,)*
@@ -137,7 +137,7 @@ sources! {
         AnthropicTokens = "anthropic-ratelimit-tokens-" "" [AnthropicTokensLimit AnthropicTokensRemaining AnthropicTokensReset] TOKENS UNNAMED;
         AnthropicInputTokens = "anthropic-ratelimit-input-tokens-" "" [AnthropicInputTokensLimit AnthropicInputTokensRemaining AnthropicInputTokensReset] TOKENS UNNAMED;
         AnthropicOutputTokens = "anthropic-ratelimit-output-tokens-" "" [AnthropicOutputTokensLimit AnthropicOutputTokensRemaining AnthropicOutputTokensReset] TOKENS UNNAMED;
-        // The IETF's older draft.
+        // The older IETF draft.
         Ratelimit = "ratelimit-" "" [RatelimitLimit RatelimitRemaining RatelimitReset] ANY UNNAMED;
         // Cerebras; Mistral, whose requests are `req`.
         RequestsSecond = "x-ratelimit-" "-requests-second" [LimitRequestsSecond RemainingRequestsSecond ResetRequestsSecond] REQUESTS SECOND;
@@ -161,7 +161,7 @@ sources! {
         // Fireworks.
         TokensPrompt = "x-ratelimit-" "-tokens-prompt" [LimitTokensPrompt RemainingTokensPrompt ResetTokensPrompt] TOKENS UNNAMED;
         TokensGenerated = "x-ratelimit-" "-tokens-generated" [LimitTokensGenerated RemainingTokensGenerated ResetTokensGenerated] TOKENS UNNAMED;
-        // Kong and what is built on it.
+        // Kong and products based on it.
         Second = "x-ratelimit-" "-second" [LimitSecond RemainingSecond ResetSecond] ANY SECOND;
         Minute = "x-ratelimit-" "-minute" [LimitMinute RemainingMinute ResetMinute] ANY MINUTE;
         Hour = "x-ratelimit-" "-hour" [LimitHour RemainingHour ResetHour] ANY HOUR;
@@ -171,8 +171,8 @@ sources! {
 }
 
 impl Source {
-    /// The source that the header `name`, in any case, is. Runs for every header of every
-    /// response: nearly all names are dismissed by their first letters.
+    /// The source for the header `name`, in any case. Runs for every header of every response;
+    /// nearly all names are rejected by their first letters.
     pub fn of_header(name: &str) -> Option<Self> {
         let bytes = name.as_bytes();
         let (first, third) = (bytes.first()?, bytes.get(2)?);
@@ -189,7 +189,7 @@ impl Source {
             .find(|source| name.eq_ignore_ascii_case(source.as_str()))
     }
 
-    /// Does this header name a wait by itself, whatever the status is?
+    /// Whether this header names a wait by itself, whatever the status.
     pub const fn names_wait(self) -> bool {
         matches!(
             self,

@@ -1,8 +1,8 @@
-//! Lengths of time with units: `1m30s`, `370ms`, `1.5 hours`, "2 minutes and 5 seconds", `PT5S`.
+//! Durations with units: `1m30s`, `370ms`, `1.5 hours`, "2 minutes and 5 seconds", `PT5S`.
 
 use super::number::{Decimal, ceil};
 
-/// `text`, if it is a length of time and nothing else, in milliseconds, rounded up.
+/// `text` as a duration in milliseconds, rounded up, if it is nothing else.
 pub(super) fn exact(text: &[u8]) -> Option<u64> {
     if let [b'P' | b'p', rest @ ..] = text {
         return iso(rest);
@@ -11,8 +11,8 @@ pub(super) fn exact(text: &[u8]) -> Option<u64> {
     (end == text.len()).then_some(millis)
 }
 
-/// The length of time that `text` begins with, in milliseconds, and how many bytes it takes. All
-/// of it: "1 minute and 30 seconds" is never read as a minute.
+/// The duration at the start of `text` in milliseconds, and its length in bytes. Reads all parts:
+/// "1 minute and 30 seconds" is never read as a minute.
 pub(super) fn prefix(text: &[u8]) -> Option<(u64, usize)> {
     let (mut total, mut end) = part(text)?;
     while let Some((more, next)) = next_part(text, end) {
@@ -22,7 +22,7 @@ pub(super) fn prefix(text: &[u8]) -> Option<(u64, usize)> {
     Some((to_millis(total), end))
 }
 
-/// The part that follows at `end`, glued to what went before or after blanks, a comma, "and".
+/// The next part at `end`, directly adjacent or after spaces, a comma or "and".
 fn next_part(text: &[u8], end: usize) -> Option<(u128, usize)> {
     let rest = text.get(end..)?;
     let mut tail = rest.trim_ascii_start();
@@ -37,7 +37,7 @@ fn next_part(text: &[u8], end: usize) -> Option<(u128, usize)> {
     Some((nanos, end + (rest.len() - tail.len()) + length))
 }
 
-/// One number with its unit, in steps of a nanosecond, and how many bytes it takes.
+/// One number with its unit, in steps of a nanosecond, and its length in bytes.
 fn part(text: &[u8]) -> Option<(u128, usize)> {
     let (value, digits) = Decimal::prefix(text)?;
     let rest = text.get(digits..)?;
@@ -55,8 +55,8 @@ fn letters(text: &[u8]) -> usize {
         .count()
 }
 
-/// What follows the `P` of an ISO 8601 duration. Years and months have no fixed length and are
-/// not read.
+/// The text after the `P` of an ISO 8601 duration. Years and months have no fixed length and are
+/// not accepted.
 fn iso(text: &[u8]) -> Option<u64> {
     let mut rest = text;
     let mut in_time = false;
@@ -94,7 +94,7 @@ fn nanos_of(unit: &[u8]) -> Option<u64> {
     })
 }
 
-/// Steps of a nanosecond to whole milliseconds, rounded up.
+/// Steps of a nanosecond as whole milliseconds, rounded up.
 fn to_millis(steps: u128) -> u64 {
     ceil(steps.div_ceil(MILLISECOND as u128))
 }
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_are_read_with_every_unit() {
+    fn reads_every_unit() {
         for (text, expected) in [
             ("1m30s", 90_000),
             ("370ms", 370),
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_takes_the_whole_span_and_no_more() {
+    fn prefix_takes_the_whole_span() {
         for (text, expected) in [
             ("20s.", (20_000, 3)),
             ("20s. Then 5s", (20_000, 3)),

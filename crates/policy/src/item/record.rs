@@ -1,28 +1,28 @@
-//! What outlives a process of an item: lengths of time, never instants, for the clock they were
-//! read from is gone by then.
+//! The stored state of an item: durations instead of instants, because the clock does not survive
+//! the process.
 
 use std::time::Duration;
 
 use super::{Item, ItemKind};
 use crate::time::Timestamp;
 
-/// The state of an item as it is stored. Its kind is stored beside it, with the request.
+/// The stored state of an item. Its kind is stored separately, with the request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ItemRecord {
-    /// How often it was sent.
+    /// How many times it was sent.
     pub sent: u32,
     /// How many of these count against `max_attempts`.
     pub attempts: u32,
-    /// How often a server has named a wait; [`MAX_DIRECTED_WAITS`](super::MAX_DIRECTED_WAITS) is
-    /// the bound.
+    /// How many times a server named a wait, bounded by
+    /// [`MAX_DIRECTED_WAITS`](super::MAX_DIRECTED_WAITS).
     pub directed_waits: u32,
-    /// Was the credential refreshed, and nothing but 401 answered since?
+    /// Whether the credential was refreshed and only 401s were answered since.
     pub refreshed: bool,
     /// Time until it may be sent again.
     pub next_in: Duration,
-    /// Time until it expires, if it ever does.
+    /// Time until it expires, if it does.
     pub expires_in: Option<Duration>,
-    /// Time until it is given up without a success at its gate, if it ever is.
+    /// Time until it gives up without a success at its gate, if it does.
     pub gives_up_in: Option<Duration>,
 }
 
@@ -41,8 +41,8 @@ impl Item {
         }
     }
 
-    /// The item that was recorded, as of `now`. Time in between is for the caller to take
-    /// off the record; what is left on it only makes the item wait longer.
+    /// Restores a recorded item as of `now`. The caller subtracts the time that has passed from the
+    /// record; otherwise the item only waits longer.
     pub fn restore(kind: ItemKind, record: &ItemRecord, now: Timestamp) -> Self {
         let after = |wait: Option<Duration>| wait.map_or(Timestamp::MAX, |wait| now + wait);
         Self {

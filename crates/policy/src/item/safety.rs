@@ -1,6 +1,6 @@
-//! What a request does to the server when it arrives twice.
+//! The effect of a request that arrives twice.
 
-/// What sending a request twice does. By the method's name alone: the words of RFC 9110.
+/// The effect of sending a request twice, by its method, in the terms of RFC 9110.
 ///
 /// ```
 /// use policy::item::Safety;
@@ -11,11 +11,11 @@
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Safety {
-    /// Nothing: it only reads. GET, HEAD, OPTIONS, TRACE.
+    /// It only reads. GET, HEAD, OPTIONS, TRACE.
     Safe,
-    /// What sending it once does. PUT, DELETE.
+    /// The same effect as sending it once. PUT, DELETE.
     Idempotent,
-    /// Possibly everything twice. POST, PATCH, and every method we do not know.
+    /// It may be executed twice. POST, PATCH, and every unknown method.
     Unsafe,
 }
 
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn methods_have_their_classes() {
+    fn classifies_methods() {
         for method in ["GET", "HEAD", "OPTIONS", "TRACE"] {
             assert_eq!(Safety::of(method), Safety::Safe, "{method}");
         }

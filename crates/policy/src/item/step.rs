@@ -1,4 +1,4 @@
-//! What becomes of an item after an attempt.
+//! What follows an attempt of an item.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,34 +7,34 @@ use crate::gate::Reason;
 use crate::outcome::Verdict;
 use crate::time::Timestamp;
 
-/// What to do with an item now.
+/// What to do with an item next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing more: it was answered.
+    /// It is complete.
     Done,
-    /// Send it again, at `at` and not before: at its gate, as every attempt.
+    /// Resend it through its gate, at `at` and not before.
     SendAt {
         /// When.
         at: Timestamp,
-        /// How long that is from now; longer than until `at` if that was cut to the end of time.
+        /// The delay from now; longer than until `at` if that saturated.
         delay: Duration,
         /// Where the delay comes from.
         source: DelaySource,
-        /// Why it has to be sent again.
+        /// Why it has to be resent.
         reason: ResendReason,
     },
-    /// Refresh the credential, once for all items that use it, and say how that went with
+    /// Refresh the credential, once for all items that use it, and report the result with
     /// [`Item::refreshed`](super::Item::refreshed).
     Refresh,
-    /// A rule or a person has to reconcile first. Sending it again as it is would only conflict
-    /// again, or undo another change.
+    /// A rule or a person has to reconcile it first. Resending it unchanged would conflict again,
+    /// or undo another change.
     Conflict,
-    /// Nothing more: it will not be sent again by itself.
+    /// It failed and will not be resent automatically.
     Failed(TerminalReason),
 }
 
 impl Step {
-    /// Why it is over, if it is over without success; a conflict is, for callers that
+    /// The terminal reason, if it ended without success. A conflict has one too, for callers that
     /// cannot reconcile.
     pub fn terminal_reason(self) -> Option<TerminalReason> {
         match self {
@@ -48,20 +48,20 @@ impl Step {
 /// Where the delay before the next send comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DelaySource {
-    /// Our own step: no server named it, it is assumed.
+    /// The backoff: no server named a wait.
     Backoff,
-    /// The server named it, in whatever dialect; jitter was added, nothing taken away.
+    /// A wait that the server named, in any form, plus jitter.
     RetryAfter,
-    /// There is none: the credential is new.
+    /// No delay: the credential was refreshed.
     Refresh,
-    /// The gate said when it may be worth asking again.
+    /// The gate said when to ask again.
     Gate,
-    /// Another endpoint of its pool takes it, as soon as that one's gate admits it.
+    /// Another endpoint of its pool takes over as soon as its gate admits it.
     Failover,
 }
 
 impl DelaySource {
-    /// The word for it in logs and replay.
+    /// The name in logs and replay.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Backoff => "backoff",
@@ -73,17 +73,17 @@ impl DelaySource {
     }
 }
 
-/// Why an item has to be sent again.
+/// Why an item has to be resent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResendReason {
-    /// It was sent, and that came of it.
+    /// It was sent, with this verdict.
     Verdict(Verdict),
-    /// It was not even sent: its gate refused it.
+    /// It was not sent, because its gate refused it.
     Refused(Reason),
 }
 
 impl ResendReason {
-    /// The word for it in logs and replay.
+    /// The name in logs and replay.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Verdict(verdict) => verdict.as_str(),
@@ -92,35 +92,35 @@ impl ResendReason {
     }
 }
 
-/// Why something will not be sent again by itself. They stay apart everywhere, because different
-/// things have to be done about them.
+/// Why an item will not be resent automatically. The reasons are distinct because each calls for a
+/// different action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TerminalReason {
-    /// All sends it may have are used up. An unsafe request may have one, if the server can have
-    /// acted on it and nothing makes a second harmless.
+    /// All attempts are used up. An unsafe request has only one if the server may have acted on it
+    /// and nothing makes resending safe.
     Exhausted,
-    /// The server will not take this request, however often it comes.
+    /// The server will never accept this request.
     Rejected,
-    /// The credential was refreshed and is still not accepted, or could not be refreshed.
+    /// The credential is still rejected after a refresh, or could not be refreshed.
     AuthFailed,
-    /// It contradicts what the server has, and they were not reconciled.
+    /// It conflicts with the server's state and was not reconciled.
     Conflict,
-    /// An allowance is used up.
+    /// A quota is used up.
     QuotaExhausted,
-    /// It was not delivered in the time it had.
+    /// It was not delivered in time.
     Expired,
-    /// A person or a caller took it back.
+    /// A person or caller cancelled it.
     Cancelled,
-    /// What it was meant for is switched off.
+    /// Its destination is disabled.
     Disabled,
     /// Its gate has had no success for too long.
     GaveUp,
-    /// Its gate's breaker is open for longer than it can wait.
+    /// Its gate's breaker stays open for longer than it can wait.
     BreakerOpen,
 }
 
 impl TerminalReason {
-    /// Every reason.
+    /// All reasons.
     pub const ALL: [Self; 10] = [
         Self::Exhausted,
         Self::Rejected,
@@ -134,7 +134,7 @@ impl TerminalReason {
         Self::BreakerOpen,
     ];
 
-    /// The word for it in logs, records, the API and replay.
+    /// The name in logs, records, the API and replay.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Exhausted => "exhausted",
@@ -150,7 +150,7 @@ impl TerminalReason {
         }
     }
 
-    /// The reason with this name, as records keep it.
+    /// The reason with this name, as stored in records.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| reason.as_str() == name)
     }

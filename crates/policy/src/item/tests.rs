@@ -1,4 +1,4 @@
-//! The item's rules, one test each, then what holds for every history.
+//! One test per rule of an item, then properties of every history.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ use crate::jitter::RetryAfterJitter;
 use crate::outcome::{Failure, Phase};
 use crate::preset::Preset;
 
-/// An item that is driven by hand.
+/// An item driven by the test.
 struct Bench {
     settings: BackoffSettings,
     item: Item,
@@ -36,7 +36,7 @@ impl Bench {
         Self::new(ItemKind::of("POST"))
     }
 
-    /// Answers with `status` and, if it is not empty, a Retry-After.
+    /// Responds with `status` and, if it is not empty, a Retry-After.
     fn answer(&mut self, status: u16, retry_after: &str) -> Step {
         let (outcome, verdict) = answered(status, retry_after);
         self.after(&outcome, verdict)
@@ -76,7 +76,7 @@ fn answered(status: u16, retry_after: &str) -> (Outcome, Option<Verdict>) {
 #[track_caller]
 fn delay_of(step: Step) -> Duration {
     let Step::SendAt { delay, .. } = step else {
-        panic!("{step:?} is no resend");
+        panic!("{step:?} is not a resend");
     };
     delay
 }
@@ -84,7 +84,7 @@ fn delay_of(step: Step) -> Duration {
 #[track_caller]
 fn source_of(step: Step) -> DelaySource {
     let Step::SendAt { source, .. } = step else {
-        panic!("{step:?} is no resend");
+        panic!("{step:?} is not a resend");
     };
     source
 }
@@ -110,7 +110,7 @@ fn five_sends_have_four_waits() {
 }
 
 #[test]
-fn the_third_send_may_succeed() {
+fn succeeds_on_the_third_send() {
     let mut at = Bench::get();
     at.answer(500, "");
     at.answer(500, "");
@@ -119,7 +119,7 @@ fn the_third_send_may_succeed() {
 }
 
 #[test]
-fn rejected_item_is_not_sent_again() {
+fn rejected_item_is_not_resent() {
     assert_eq!(
         Bench::get().answer(400, ""),
         Step::Failed(TerminalReason::Rejected)
@@ -128,7 +128,7 @@ fn rejected_item_is_not_sent_again() {
 }
 
 #[test]
-fn a_conflict_is_never_sent_again_blindly() {
+fn conflict_is_not_resent() {
     for status in [409, 412] {
         let mut at = Bench::get();
         assert_eq!(at.answer(status, ""), Step::Conflict);
@@ -137,14 +137,14 @@ fn a_conflict_is_never_sent_again_blindly() {
 }
 
 #[test]
-fn a_used_up_allowance_stops_at_once_also_when_its_end_is_known() {
+fn quota_exhausted_fails_at_once_even_with_known_reset() {
     let (outcome, _) = answered(429, "3600");
     let step = Bench::get().after(&outcome, Some(Verdict::QuotaExhausted));
     assert_eq!(step, Step::Failed(TerminalReason::QuotaExhausted));
 }
 
 #[test]
-fn a_wait_that_the_server_names_replaces_our_own_shorter_or_longer() {
+fn directed_wait_replaces_shorter_or_longer_backoff() {
     let mut at = Bench::get();
     for (status, wait) in [(429, "0"), (503, "120"), (500, "7"), (429, "86400")] {
         let step = at.answer(status, wait);
@@ -156,7 +156,7 @@ fn a_wait_that_the_server_names_replaces_our_own_shorter_or_longer() {
 }
 
 #[test]
-fn directed_waits_use_no_attempt_up_also_at_the_last() {
+fn directed_waits_do_not_count_as_attempts() {
     let mut at = Bench::get();
     for _ in 0..99 {
         assert_eq!(source_of(at.answer(429, "1")), DelaySource::RetryAfter);
@@ -171,7 +171,7 @@ fn directed_waits_use_no_attempt_up_also_at_the_last() {
 }
 
 #[test]
-fn a_server_that_always_says_at_once_uses_attempts_up() {
+fn zero_waits_count_as_attempts() {
     let mut at = Bench::get();
     for sent in 1..5 {
         let step = at.answer(429, "0");
@@ -193,7 +193,7 @@ fn is_exhausted_after_a_hundred_directed_waits_over_restarts() {
 }
 
 #[test]
-fn without_a_hint_the_delay_is_our_own() {
+fn uses_backoff_without_a_hint() {
     let mut at = Bench::get();
     at.answer(429, "");
     let step = at.answer(429, "soon");
@@ -202,7 +202,7 @@ fn without_a_hint_the_delay_is_our_own() {
 }
 
 #[test]
-fn a_401_is_refreshed_once_and_sent_again_at_once() {
+fn refreshes_once_and_resends_at_once_after_401() {
     let mut at = Bench::get();
     assert_eq!(at.answer(401, ""), Step::Refresh);
     let step = at.item.refreshed(true, at.now);
@@ -215,7 +215,7 @@ fn a_401_is_refreshed_once_and_sent_again_at_once() {
 }
 
 #[test]
-fn a_second_401_is_the_end() {
+fn fails_on_second_401() {
     let mut at = Bench::get();
     at.answer(401, "");
     at.item.refreshed(true, at.now);
@@ -223,14 +223,14 @@ fn a_second_401_is_the_end() {
 }
 
 #[test]
-fn a_refresh_that_fails_is_the_end() {
+fn fails_when_refresh_fails() {
     let mut at = Bench::get();
     at.answer(401, "");
     assert_eq!(at.item.refreshed(false, at.now), AUTH_FAILED);
 }
 
 #[test]
-fn a_refresh_is_allowed_again_after_any_other_answer_but_not_after_none() {
+fn refreshes_again_after_another_response_but_not_after_a_failure() {
     let mut at = Bench::get();
     at.answer(401, "");
     at.answer(500, "");
@@ -240,7 +240,7 @@ fn a_refresh_is_allowed_again_after_any_other_answer_but_not_after_none() {
 }
 
 #[test]
-fn a_401_uses_no_attempt_up() {
+fn a_401_does_not_count_as_an_attempt() {
     let mut at = Bench::get();
     at.answer(401, "");
     at.item.refreshed(true, at.now);
@@ -250,14 +250,14 @@ fn a_401_uses_no_attempt_up() {
 }
 
 #[test]
-fn a_post_is_not_sent_again_after_the_server_may_have_acted() {
+fn post_is_not_resent_if_the_server_may_have_acted() {
     for status in [500, 502, 503, 504, 408] {
         assert_eq!(Bench::post().answer(status, ""), EXHAUSTED, "{status}");
     }
     assert_eq!(
         Bench::post().answer(500, "30"),
         EXHAUSTED,
-        "nor with a hint"
+        "not even with a hint"
     );
     for phase in [Phase::Sending, Phase::Waiting, Phase::Receiving] {
         let step = Bench::post().fail(Failure::Timeout, phase);
@@ -266,7 +266,7 @@ fn a_post_is_not_sent_again_after_the_server_may_have_acted() {
 }
 
 #[test]
-fn a_post_is_sent_again_when_the_server_cannot_have_acted() {
+fn post_is_resent_if_the_server_cannot_have_acted() {
     delay_of(Bench::post().fail(Failure::Connect, Phase::Connecting));
     delay_of(Bench::post().fail(Failure::Timeout, Phase::Connecting));
     delay_of(Bench::post().fail(Failure::RefusedStream, Phase::Waiting));
@@ -276,7 +276,7 @@ fn a_post_is_sent_again_when_the_server_cannot_have_acted() {
 }
 
 #[test]
-fn a_key_the_route_or_the_method_makes_a_second_copy_harmless() {
+fn idempotency_key_route_or_method_allows_resending() {
     let with_key = ItemKind {
         has_idempotency_key: true,
         ..ItemKind::of("POST")
@@ -313,7 +313,7 @@ fn ends_at_once_when_next_send_is_too_late() {
 }
 
 #[test]
-fn a_gate_without_success_is_given_up() {
+fn gives_up_after_too_long_without_success_at_the_gate() {
     let kind = ItemKind {
         give_up_after: Some(secs(300)),
         ..ItemKind::of("GET")
@@ -362,14 +362,14 @@ fn ends_as_breaker_open_when_deadline_precedes_it() {
 }
 
 #[test]
-fn an_hour_named_by_the_server_is_an_hour() {
+fn honours_a_directed_wait_of_an_hour() {
     let mut at = Bench::get();
     at.settings = Preset::Crawl.settings();
     assert!(delay_of(at.answer(429, "3600")) >= secs(3600));
 }
 
 #[test]
-fn a_restart_changes_nothing() {
+fn record_and_restore_preserve_the_item() {
     let kind = ItemKind {
         expires_after: Some(secs(600)),
         give_up_after: Some(secs(300)),
@@ -382,7 +382,7 @@ fn a_restart_changes_nothing() {
     let record = at.item.record(at.now);
     assert_eq!((record.sent, record.attempts), (3, 2));
     assert!(record.next_in >= secs(30));
-    // Another process, another clock.
+    // Another process with another clock.
     let now = Timestamp::from_millis(5);
     let restored = Item::restore(kind, &record, now);
     assert_eq!(restored.record(now), record);
@@ -395,7 +395,7 @@ fn a_restart_changes_nothing() {
 }
 
 #[test]
-fn an_expired_item_is_still_expired_after_a_restart() {
+fn expired_item_stays_expired_after_restore() {
     let kind = ItemKind {
         expires_after: Some(secs(1)),
         ..ItemKind::of("GET")
@@ -408,7 +408,7 @@ fn an_expired_item_is_still_expired_after_a_restart() {
 }
 
 #[test]
-fn it_is_small() {
+fn size_is_bounded() {
     assert!(size_of::<Item>() <= 80, "{}", size_of::<Item>());
 }
 
@@ -467,7 +467,7 @@ fn kind() -> impl Strategy<Value = ItemKind> {
 }
 
 #[test]
-fn a_person_may_start_it_anew_or_say_how_far_it_is() {
+fn set_attempts_changes_the_count() {
     let mut bench = Bench::get();
     bench.item.set_attempts(4);
     assert_eq!(
@@ -480,7 +480,7 @@ fn a_person_may_start_it_anew_or_say_how_far_it_is() {
 }
 
 #[test]
-fn without_an_expiry_nothing_is_too_late() {
+fn item_without_expiry_never_expires() {
     let mut bench = Bench::get();
     assert_eq!(bench.item.expires_at(), None);
     assert_eq!(bench.item.kind().safety, Safety::Safe);
@@ -517,7 +517,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn every_history_keeps_the_promises(
+    fn every_history_satisfies_the_rules(
         kind in kind(),
         attempts in prop::collection::vec(attempt(), 1..60),
         preset in prop::sample::select(Preset::ALL.to_vec()),
@@ -563,7 +563,7 @@ proptest! {
             let Step::SendAt { at: next, delay, source, .. } = step else {
                 break;
             };
-            // Later, by the delay, and within its bounds of time.
+            // Later by the delay, and within its time bounds.
             prop_assert_eq!(next, at.now + delay);
             prop_assert_eq!(next, at.item.next_at());
             if let Some(expires_after) = kind.expires_after {
@@ -597,7 +597,7 @@ proptest! {
                 let refused = matches!(verdict, Some(Verdict::Throttled | Verdict::Unauthorized));
                 prop_assert!(refused || !outcome.server_may_have_acted(), "sent twice");
             }
-            // A restart at any moment makes no difference.
+            // A restart at any time makes no difference.
             let restored = Item::restore(kind, &at.item.record(at.now), at.now);
             prop_assert_eq!(restored, at.item);
             at.now = next + Duration::from_millis(1);
@@ -605,7 +605,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_answered_an_item_with_an_expiry_ends(
+    fn item_with_expiry_always_ends(
         wait in prop::option::of(0_u64..10),
         seed: u64,
     ) {
@@ -657,13 +657,13 @@ fn failover_to_another_endpoint_does_not_wait() {
     let failed = Outcome::status(502, Duration::ZERO);
     let step = after(&failed, Verdict::Overloaded, Some(Timestamp::from_secs(1)));
     assert_eq!(step, (at_once(Verdict::Overloaded), 1));
-    // The server's hour is no matter of the other, and uses no attempt up there either.
+    // The other endpoint ignores the hour, and the attempt does not count there either.
     let hour = Outcome::throttled(Duration::ZERO, Some(Duration::from_secs(3600)));
     let step = after(&hour, Verdict::Throttled, Some(Timestamp::from_secs(1)));
     assert_eq!(step, (at_once(Verdict::Throttled), 0));
     let step = after(&hour, Verdict::Throttled, None);
     assert_eq!(step, (Step::Failed(TerminalReason::Expired), 0));
-    // Later than its own delay is no help.
+    // An endpoint that is ready after the own delay does not help.
     let (step, _) = after(&failed, Verdict::Overloaded, Some(Timestamp::from_secs(9)));
     assert!(matches!(
         step,

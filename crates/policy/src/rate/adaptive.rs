@@ -1,17 +1,18 @@
 //! The default strategy: finds an unknown limit and stays just below it.
 //!
-//! It grows fast until the first refusal, remembers the rate at which that came as a *ceiling*,
-//! falls well below it, comes back quickly, and then creeps: half a request per second faster
-//! every second, doubling every five, until the ceiling proves right or wrong. One decrease per
-//! epoch allows such large steps, because a burst of refusals is one event.
+//! It grows fast until the first refusal, remembers that rate as a *ceiling*, falls well below it,
+//! returns quickly, and then creeps: 0.5 requests per second faster every second, doubling every
+//! five seconds, until the ceiling is confirmed or disproved. One decrease per epoch allows such
+//! large steps, because a burst of refusals is one event.
 //!
-//! Refusals indicate rate limits, latency indicates queues. Latency is judged in batches of answers
-//! against a slow mean, with a test of significance: single answers give false alarms every few
-//! seconds, and the fastest answer ever seen is no base to compare with. Failures other than 503
-//! say nothing about rate; they belong to the breaker.
+//! Refusals indicate rate limits, latency indicates queues. Latency is judged in batches of
+//! responses against a slow mean, with a significance test: single responses give false alarms
+//! every few seconds, and the fastest response ever seen is not a usable baseline. Failures other
+//! than 503 say nothing about the rate; the breaker handles them.
 //!
-//! If nothing at all came through since two decreases, it is a closed window and no rate: then the
-//! rate stays and one request at a time asks whether it has opened.
+//! If nothing succeeded across two decreases, the server's window is exhausted, and lowering the
+//! rate does not help: the rate stays, and one request at a time probes whether the window has
+//! reset.
 
 use std::time::Duration;
 
@@ -19,10 +20,10 @@ use super::{Moment, Reaction, Signal, Why};
 use crate::gate::GateSettings;
 use crate::time::Timestamp;
 
-/// What the strategy is doing, for people.
+/// The current phase of the strategy, for display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// No rate was refused yet: the rate grows fast.
+    /// No rate has been refused yet: the rate grows fast.
     Searching,
     /// The rate grows towards the ceiling.
     Rising,
@@ -32,22 +33,22 @@ pub enum Phase {
     Probing,
 }
 
-/// What the strategy remembers: 4-byte fields, because there is one for every gate.
+/// The strategy's state, in 4-byte fields because every gate has one.
 #[derive(Clone, Debug)]
 pub(crate) struct Adaptive {
-    /// The rate that was last refused; infinite while none was.
+    /// The rate that was last refused; infinite if none was.
     ceiling: f32,
     latency: LatencyGuard,
     delivery: Delivery,
-    /// When growth near the ceiling began.
+    /// When growth near the ceiling started.
     near_since: Coarse,
-    /// Successes near the ceiling, as far as anything is decided by them.
+    /// Successes near the ceiling, saturating where more make no difference.
     near: u8,
-    /// Successes since the last decrease, as far as anything is decided by them.
+    /// Successes since the last decrease, saturating where more make no difference.
     successes: u8,
     /// Decreases since the last success.
     streak: u8,
-    /// How long to stay before probing the ceiling, in requests, where these are rare.
+    /// How many requests to stay for before probing the ceiling, at low rates.
     probe_hold: u8,
 }
 
@@ -65,12 +66,12 @@ impl Adaptive {
         }
     }
 
-    /// The rate that was last refused, if one was.
+    /// The rate that was last refused, if any.
     pub(crate) fn ceiling(&self) -> Option<f64> {
         self.ceiling.is_finite().then_some(f64::from(self.ceiling))
     }
 
-    /// What it is doing at this rate.
+    /// The phase at this rate.
     pub(crate) fn phase(&self, rate: f64) -> Phase {
         if !self.has_ceiling() {
             Phase::Searching
@@ -83,19 +84,19 @@ impl Adaptive {
         }
     }
 
-    /// Are there fewer successes near the ceiling than it takes to probe it?
+    /// Whether there are too few successes near the ceiling to probe it.
     fn is_staying(&self, rate: f64) -> bool {
         f64::from(self.near) <= f64::from(self.probe_hold) * (1.0 / rate).min(1.0)
     }
 
-    /// Takes up a ceiling learned before a restart.
+    /// Restores a ceiling learned before a restart.
     pub(crate) fn restore_ceiling(&mut self, ceiling: Option<f64>) {
         self.ceiling = ceiling.map_or(f32::INFINITY, narrow);
     }
 
-    /// Are as many attempts without a response as make sense? That is what the rate fills at the
-    /// usual latency, twice over, and [`ALWAYS_IN_FLIGHT`]. More would only queue up at the server.
-    /// One, while it is doubtful that anything passes.
+    /// Whether the number of unanswered attempts has reached its bound: twice what the rate fills
+    /// at the usual latency, plus [`ALWAYS_IN_FLIGHT`]. More would only queue at the server. The
+    /// bound is one while it is unknown whether the server accepts anything.
     #[inline]
     pub(crate) fn is_filled_by(&self, unanswered: u32, rate: f64) -> bool {
         if self.is_probing_blind() {
@@ -107,18 +108,18 @@ impl Adaptive {
         }
     }
 
-    /// How long answers take lately, in seconds; zero before the first.
+    /// The recent mean latency in seconds; zero before the first response.
     pub(crate) fn mean_latency(&self) -> f64 {
         self.latency.mean()
     }
 
-    /// Is it doubtful that anything passes?
+    /// Whether it is unknown if the server accepts anything.
     #[inline]
     pub(crate) fn is_probing_blind(&self) -> bool {
         self.streak >= 2
     }
 
-    /// Was a rate ever refused? Only then does it matter when the last pause ended.
+    /// Whether a rate was ever refused. Only then does the end of the last pause matter.
     #[inline]
     pub(crate) fn has_ceiling(&self) -> bool {
         self.ceiling.is_finite()
@@ -143,7 +144,7 @@ impl Adaptive {
         }
     }
 
-    /// Counts a success that came too late to teach anything else.
+    /// Counts a success that is too late to teach anything else.
     pub(crate) fn late_success(&mut self, moment: Moment) {
         self.delivery.count(moment.now, self.stretch(moment.rate));
     }
@@ -172,7 +173,7 @@ impl Adaptive {
         }
     }
 
-    /// A queue builds up at the server: go back to what it really delivered.
+    /// A queue builds up at the server: return to the rate that it really delivered.
     #[cold]
     fn slowed(&mut self, settings: &GateSettings, moment: Moment) -> Reaction {
         let delivered = self
@@ -192,8 +193,7 @@ impl Adaptive {
         let Moment { now, rate, .. } = moment;
         let step = self.step(moment);
         let grown = if rate < settings.max_rate {
-            // An unused rate proves nothing. This limits growth only;
-            // it never lowers the rate.
+            // An unused rate proves nothing. This limits growth only; it never lowers the rate.
             let used = 1.6 * self.delivery.per_second(now, self.stretch(rate)) + 4.0;
             rate.max((rate + step).min(settings.max_rate).min(used))
         } else {
@@ -288,7 +288,7 @@ impl Adaptive {
     }
 
     fn directed(&mut self, settings: &GateSettings, moment: Moment) -> Reaction {
-        // What was delivered is the better measure, unless so little was sent that it says nothing.
+        // The delivered rate is the better measure, unless too little was sent.
         let delivered = self
             .delivery
             .per_second(moment.now, self.stretch(moment.rate));
@@ -300,16 +300,16 @@ impl Adaptive {
         Reaction::lower(rate, Why::Directed)
     }
 
-    /// The rate has fallen: growth near the ceiling starts again.
+    /// The rate has fallen, so growth near the ceiling starts again.
     pub(crate) fn forget_growth(&mut self) {
         self.near = 0;
     }
 
-    /// The stretch over which delivery is measured: long enough for a handful of answers.
+    /// The interval over which delivery is measured: long enough for a handful of responses.
     #[inline]
     fn stretch(&self, rate: f64) -> f64 {
-        // At twenty per second and above, six answers come within the shortest stretch, and a
-        // division by the rate can be spared; below, they take longer than that.
+        // At 20 per second and above, six responses arrive within the shortest interval, and the
+        // division by the rate can be skipped; below, they take longer.
         let handful = if rate < 20.0 {
             6.0 / rate
         } else {
@@ -324,8 +324,8 @@ impl Adaptive {
     }
 }
 
-/// When an attempt last began or ended, in seconds modulo 18 hours. Apart from the rest of what
-/// `adaptive` remembers, because every ask that is granted writes it.
+/// When an attempt last started or ended, in seconds modulo 18 hours. Stored apart from the rest of
+/// the state, because every granted ask writes it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LastProgress(u16);
 
@@ -335,70 +335,70 @@ impl LastProgress {
         Self((now.as_nanos() / 1_000_000_000) as u16)
     }
 
-    /// Until when those under way are waited for, if none begins or ends; then they are taken for
-    /// lost. Without this, a handful of attempts that never come back would close the gate.
+    /// When attempts in flight count as lost if none starts or ends meanwhile. Without this, a
+    /// handful of attempts that never return would block the gate.
     pub(crate) fn waits_until(self, now: Timestamp, lost_after: Duration) -> Timestamp {
         let silent_for = u64::from(Self::at(now).0.wrapping_sub(self.0));
         now + lost_after.saturating_sub(Duration::from_secs(silent_for))
     }
 }
 
-/// So many may be under way however fast answers come.
+/// The minimum bound on attempts in flight, however fast responses are.
 pub(crate) const ALWAYS_IN_FLIGHT: u32 = 6;
 
-/// Below this, what was delivered is more chance than measure.
+/// Over shorter intervals the delivered rate is mostly noise.
 const MIN_STRETCH_SECONDS: f64 = 0.3;
 
-/// The share of the ceiling from which on the rate is near it.
+/// The rate is near the ceiling from this share of it.
 const NEAR: f64 = 0.92;
-/// How far the rate falls from a ceiling it knows.
+/// The decrease from a known ceiling.
 const GENTLE_DECREASE: f64 = 0.7;
 /// Requests to stay below a ceiling before probing it, at rates below one per second.
 const INITIAL_PROBE_HOLD: u8 = 4;
-/// Ten seconds of one request at a time is patient enough to find a window opening.
+/// One request every ten seconds finds the reset of a window soon enough.
 const MAX_ASSUMED_WAIT_SECONDS: f64 = 10.0;
 
-/// Does a queue build up at the server?
+/// Whether a queue builds up at the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Queueing {
-    /// Answers take as long as usual.
+    /// Latency is as usual.
     None,
-    /// Significantly longer: do not grow.
+    /// Latency is significantly higher: do not grow.
     Suspected,
-    /// Much longer: step back.
+    /// Latency is much higher: reduce the rate.
     Building,
 }
 
-/// Compares batches of answers with a slow mean.
+/// Compares batches of responses with a slow mean.
 #[derive(Clone, Debug)]
 struct LatencyGuard {
-    /// Moving mean over about five answers, in seconds; zero before the first.
+    /// Moving mean over about five responses, in seconds; zero before the first.
     mean: f32,
-    /// What is usual, in seconds; zero before the first batch.
+    /// The usual latency in seconds; zero before the first batch.
     base: f32,
-    /// Sum of differences from the base, and of their squares, in the present batch.
+    /// Sum of differences from the base, and of their squares, in the current batch.
     sum: f32,
     squares: f32,
     started: Coarse,
     len: u16,
-    /// How much slower the last batch was than the base; as usual after a decrease.
+    /// How much slower the last batch was than the base; `Usual` after a decrease.
     pace: Pace,
-    /// Was the last batch's difference from the base significant?
+    /// Whether the last batch's difference from the base was significant.
     significant: bool,
 }
 
-/// Below that, in seconds, answers do not differ: a busy machine alone takes as long to notice one,
-/// and slowing down would not help it.
+/// Shorter latencies, in seconds, count as equal: a busy machine alone adds as much, and slowing
+/// down would not help.
 const MIN_LATENCY_SECONDS: f32 = 0.01;
-/// One answer after hours must not poison the mean for the next hour.
+/// One response after hours must not distort the mean for the next hour.
 const MAX_LATENCY_SECONDS: f32 = 600.0;
 
-/// The mean of a batch over the base, as far as anything is decided by it.
+/// The mean of a batch relative to the base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Pace {
-    /// At most a fifth longer.
+    /// At most 20 % longer.
     Usual,
-    /// At most half as long again.
+    /// At most 50 % longer.
     Slower,
     /// Longer than that.
     MuchSlower,
@@ -451,7 +451,7 @@ impl LatencyGuard {
         self.squares += difference * difference;
         self.len = self.len.saturating_add(1);
         let finished = self.finish_batch(now);
-        // Without the test of significance, answers that vary by nature would be slow all the time.
+        // Without the significance test, latencies with a high variance would always look slow.
         let slow_now = self.significant && self.pace > Pace::Usual && self.mean >= 2.0 * self.base;
         let slow_batch = finished && self.significant && self.pace == Pace::MuchSlower;
         match () {
@@ -461,7 +461,7 @@ impl LatencyGuard {
         }
     }
 
-    /// Forgets the present batch and the verdict of the last one: both belong to the rate before.
+    /// Discards the current batch and the result of the last one: both belong to the previous rate.
     fn restart(&mut self, now: Timestamp) {
         self.sum = 0.0;
         self.squares = 0.0;
@@ -492,7 +492,7 @@ impl LatencyGuard {
         if base > 0.0 {
             self.pace = Pace::of(batch / base);
             self.significant = offset / (spread.max(0.1 * base) / len.sqrt()) > 5.0;
-            // Down at once, up a thousandth at a time: a queue must not become the new usual.
+            // Down at once, up by a thousandth at a time: a queue must not become the new normal.
             self.base += if offset < 0.0 {
                 0.3 * offset
             } else {
@@ -504,7 +504,7 @@ impl LatencyGuard {
     }
 }
 
-/// Successes per second, over the present stretch and the one before.
+/// Successes per second, over the current interval and the previous one.
 #[derive(Clone, Debug)]
 struct Delivery {
     before: f32,
@@ -523,7 +523,7 @@ impl Delivery {
 
     #[inline]
     fn count(&mut self, now: Timestamp, stretch: f64) {
-        // Within half of the shortest stretch there is nothing to divide.
+        // Within half of the shortest interval there is nothing to divide.
         if self.since.millis_until(now) >= 150 {
             self.begin_half_if_over(now, stretch / 2.0);
         }
@@ -546,7 +546,7 @@ impl Delivery {
     }
 }
 
-/// A time in milliseconds, modulo 49 days: enough for the age of recent events.
+/// A time in milliseconds modulo 49 days, enough for the age of recent events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Coarse(u32);
 
@@ -587,7 +587,7 @@ fn narrow(value: f64) -> f32 {
 mod tests {
     use super::*;
 
-    /// What a guard makes of so many answers with this latency, ten milliseconds apart.
+    /// Feeds a batch of responses with this latency, 10 ms apart, and returns the guard's result.
     fn measure(guard: &mut LatencyGuard, now: &mut Timestamp, latency: Duration) -> Queueing {
         let mut seen = Queueing::None;
         for _ in 0..100 {
@@ -598,7 +598,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_take_no_time_do_not_differ_and_others_do() {
+    fn ignores_differences_between_very_short_latencies() {
         let check = |usual: u64, later: u64, is_queue: bool| {
             let mut now = Timestamp::ZERO;
             let mut guard = LatencyGuard::new(now);

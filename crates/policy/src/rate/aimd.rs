@@ -1,28 +1,28 @@
 //! Additive increase, multiplicative decrease.
 //!
-//! Simple and predictable: a fast success adds, a slow one, a refusal or a failure multiplies. It
-//! answers one response at a time against a fixed latency target, so it suits an upstream whose
-//! normal latency is known. Random failures cost it dearly: that is what `adaptive` is for.
+//! Simple and predictable: a fast success adds; a slow one, a refusal or a failure multiplies. It
+//! reacts to single responses against a fixed latency target, so it suits upstreams whose normal
+//! latency is known. Random failures cost it a lot of throughput; `adaptive` handles them better.
 
 use std::time::Duration;
 
 use super::{Reaction, Signal, Why};
 use crate::gate::GateSettings;
 
-/// What only this strategy needs.
+/// Settings of this strategy only.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AimdSettings {
-    /// Tokens that may be saved.
+    /// The maximum number of saved tokens.
     pub burst: f64,
     /// Added to the rate by a success faster than the target.
     pub increase: f64,
     /// The rate is multiplied by this when it falls.
     pub decrease: f64,
-    /// Faster than this is fast.
+    /// A success faster than this is fast.
     pub latency_target: Duration,
-    /// The target times this, or slower, is slow. In between the rate stays.
+    /// A response is slow from the target times this. In between the rate stays.
     pub latency_degrade_factor: f64,
-    /// Do undirected refusals count in the breaker?
+    /// Whether undirected refusals count in the breaker.
     pub count_throttled: bool,
 }
 
