@@ -20,8 +20,10 @@ use std::time::Duration;
 
 use policy::gate::Reason;
 use policy::outcome::{Outcome, UpstreamResponse, Verdict};
-pub use policy::poll::{JobStatus, Notice, PollOptions, PollReason, PollSettings, PollState};
-use policy::poll::{Poll, PollStep, ResponseKind, StatusResponse};
+pub use policy::poll::{
+    JobStatus, Notice, PollOptions, PollReason, PollSettings, PollState, ResponseKind,
+};
+use policy::poll::{Poll, PollStep, StatusResponse};
 use policy::time::Timestamp;
 
 use crate::ask::Ask;
@@ -35,6 +37,8 @@ pub struct StatusResult<T> {
     /// The request, as any other attempt. [`AttemptResult::last`] and [`AttemptResult::unsent`] end
     /// polling as [`Stopped`](PollFailure::Stopped), unless the job has ended.
     pub attempt: AttemptResult<T>,
+    /// What kind of response it is. A success whose body cannot be read may be made a failure.
+    pub kind: ResponseKind,
     /// What the response says about the job; `None` if nothing.
     pub job: Option<JobStatus>,
 }
@@ -42,8 +46,17 @@ pub struct StatusResult<T> {
 impl<T> StatusResult<T> {
     /// A response, judged by its status and what the server said about pace.
     pub fn new(value: T, outcome: Outcome, job: Option<JobStatus>) -> Self {
-        let attempt = AttemptResult::new(value, outcome);
-        Self { attempt, job }
+        Self::of(AttemptResult::new(value, outcome), job)
+    }
+
+    /// A response that was judged already; its kind is that of its status.
+    pub fn of(attempt: AttemptResult<T>, job: Option<JobStatus>) -> Self {
+        let outcome = attempt.outcome.as_ref();
+        Self {
+            kind: outcome.map_or(ResponseKind::Failed { wait: None }, kind),
+            attempt,
+            job,
+        }
     }
 }
 
@@ -151,7 +164,7 @@ pub struct PollUpdate {
     pub wait: Option<Duration>,
     /// Why.
     pub reason: PollReason,
-    /// The job's last known progress in per cent.
+    /// The job's last known progress in per cent; 100 if it is done.
     pub progress: Option<f64>,
     /// 429s since the last success. The slowing-down notice is shown exactly while it is above 0.
     pub consecutive_429: u32,
@@ -303,10 +316,13 @@ impl<'a> Polled<'a> {
         let clock = self.limiter.clock();
         clock.sleep_until(self.next_at).await;
         loop {
-            let now = clock.now();
-            // A gate that is free is used even if it is late: giving up is judged by the response.
-            let latest = self.latest().max(now);
-            let (reason, until) = match self.limiter.acquire(self.ask.until(latest)).await {
+            let latest = self.latest();
+            let ask = match latest > clock.now() {
+                true => self.ask.until(latest),
+                // A gate that is free is used all the same: giving up is judged by the response.
+                false => self.ask.within(Duration::ZERO),
+            };
+            let (reason, until) = match self.limiter.acquire(ask).await {
                 Ok(permit) => match permit.count_attempt(self.is_retry) {
                     Ok(()) => return Ok(permit),
                     Err(until) => {
@@ -356,7 +372,7 @@ impl<'a> Polled<'a> {
         self.sent += 1;
         let now = self.limiter.clock().now();
         let response = StatusResponse {
-            kind: kind(outcome),
+            kind: result.kind,
             job: result.job,
         };
         self.is_retry = response.kind != ResponseKind::Success;
@@ -376,9 +392,14 @@ impl<'a> Polled<'a> {
             state: step.state,
             wait: step.wait.filter(|_| end.is_none()),
             reason: step.reason,
-            progress: self.poll.progress(),
+            progress: match step.state {
+                PollState::Done => Some(100.0),
+                _ => self.poll.progress(),
+            },
             consecutive_429: self.poll.consecutive_429(),
-            notice: Notice::of(&before, &self.poll, &step),
+            // A wait that is not waited is not logged.
+            notice: Notice::of(&before, &self.poll, &step)
+                .filter(|_| end.is_none() || step.wait.is_none()),
         };
         (Some(update), end)
     }

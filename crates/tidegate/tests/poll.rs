@@ -373,9 +373,8 @@ fn stops_when_the_function_says_so_or_the_quota_is_used_up() {
     let ends = |attempt: fn() -> AttemptResult<()>| {
         let manual = ManualClock::new();
         let (limiter, server) = (limiter(&manual), Server::new(&manual));
-        let error = poll(&limiter, &manual, &server, |_| StatusResult {
-            attempt: attempt(),
-            job: None,
+        let error = poll(&limiter, &manual, &server, |_| {
+            StatusResult::of(attempt(), None)
         })
         .unwrap_err();
         (error.failure, error.sent)
