@@ -16,6 +16,7 @@ pub mod log;
 pub mod metrics;
 pub mod mock;
 pub mod operations;
+pub mod poll;
 pub mod redact;
 pub mod run;
 pub mod server;

@@ -110,6 +110,36 @@ impl FromStr for Filter {
     }
 }
 
+/// Where lines for people go, and which.
+pub struct Logs {
+    /// Where they are written.
+    pub sink: Box<dyn Write + Send>,
+    /// For people or for programs.
+    pub format: Format,
+    /// Which events are written.
+    pub filter: Filter,
+}
+
+impl Logs {
+    /// Nowhere.
+    pub fn silent() -> Self {
+        Self {
+            sink: Box::new(std::io::sink()),
+            format: Format::Json,
+            filter: Level::ERROR.into(),
+        }
+    }
+}
+
+impl fmt::Debug for Logs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Logs")
+            .field("format", &self.format)
+            .field("filter", &self.filter)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Log {
     /// How many lines wait for a slow sink before further ones are dropped.
     pub const MAX_QUEUED: usize = 1024;

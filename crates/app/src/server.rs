@@ -1,7 +1,6 @@
 //! `tidegate serve`: gateway, admin API and persistence, from start to drain.
 
-use std::fmt;
-use std::io::{self, Write};
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +13,8 @@ use crate::admin::{Admin, AdminError};
 use crate::check::UNSUPPORTED;
 use crate::core::Core;
 use crate::gateway::{Gateway, StartError};
-use crate::log::{Filter, Format, Level, Log};
+use crate::log::Log;
+pub use crate::log::Logs;
 use crate::operations::OperationWorker;
 use crate::settings::{Problem, Settings};
 use crate::state::{Persister, State, open_store};
@@ -28,36 +28,6 @@ pub struct Server {
     admin: Admin,
     operations: OperationWorker,
     warnings: Vec<String>,
-}
-
-/// Where lines for people go, and which.
-pub struct Logs {
-    /// Where they are written.
-    pub sink: Box<dyn Write + Send>,
-    /// For people or for programs.
-    pub format: Format,
-    /// Which events are written.
-    pub filter: Filter,
-}
-
-impl Logs {
-    /// Nowhere.
-    pub fn silent() -> Self {
-        Self {
-            sink: Box::new(io::sink()),
-            format: Format::Json,
-            filter: Level::ERROR.into(),
-        }
-    }
-}
-
-impl fmt::Debug for Logs {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Logs")
-            .field("format", &self.format)
-            .field("filter", &self.filter)
-            .finish_non_exhaustive()
-    }
 }
 
 /// Why a server cannot start.

@@ -13,7 +13,7 @@ use policy::setting;
 
 use crate::commands::{
     CheckArgs, CompletionsArgs, ConfigArgs, DemoArgs, ExplainArgs, Failure, GatesArgs, MockArgs,
-    OpsArgs, PoolsArgs, ReplayArgs, RunArgs, ServeArgs, SimulateArgs,
+    OpsArgs, PollArgs, PoolsArgs, ReplayArgs, RunArgs, ServeArgs, SimulateArgs,
 };
 use crate::exit::Exit;
 use crate::output::Verbosity;
@@ -52,6 +52,7 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     Serve(ServeArgs),
     Run(RunArgs),
+    Poll(PollArgs),
     Gates(GatesArgs),
     Pools(PoolsArgs),
     Ops(OpsArgs),
@@ -112,6 +113,7 @@ impl Command {
         let (config, refusal) = match self {
             Self::Serve(args) => return (&mut args.file.config, None),
             Self::Run(args) => return (&mut args.file.config, None),
+            Self::Poll(args) => return (&mut args.file.config, None),
             Self::Gates(args) => return (&mut args.server.file.config, None),
             Self::Pools(args) => return (&mut args.server.file.config, None),
             Self::Ops(args) => return (&mut args.server.file.config, None),
@@ -192,6 +194,7 @@ Examples:
   tidegate check
   tidegate serve
   tidegate run -i urls.txt -- yt-dlp {}
+  tidegate poll https://api.example.com/jobs/7
   tidegate replay --policy gate events.jsonl
   tidegate simulate o1 --strategy adaptive,none
   tidegate mock --limit '50/s burst 10' --retry-after";

@@ -11,7 +11,9 @@ pub(crate) enum Exit {
     Failed,
     /// The arguments, the configuration or the input are wrong: trying again does not help.
     Usage,
-    /// There was no success for too long.
+    /// The breaker of the upstream's gate refused.
+    BreakerOpen,
+    /// It gave up while the upstream throttled, or its time was over.
     GaveUp,
     /// Ended by Ctrl-C, after the requests in flight. Commands without any are killed by the signal
     /// itself, for which shells report the same number.
@@ -19,10 +21,11 @@ pub(crate) enum Exit {
 }
 
 impl Exit {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Done,
         Self::Failed,
         Self::Usage,
+        Self::BreakerOpen,
         Self::GaveUp,
         Self::Interrupted,
     ];
@@ -32,6 +35,7 @@ impl Exit {
             Self::Done => 0,
             Self::Failed => 1,
             Self::Usage => 2,
+            Self::BreakerOpen => 69,
             Self::GaveUp => 75,
             Self::Interrupted => 130,
         }
@@ -42,7 +46,8 @@ impl Exit {
             Self::Done => "done",
             Self::Failed => "something failed",
             Self::Usage => "usage or configuration, or a bad line of input",
-            Self::GaveUp => "gave up: no success for too long",
+            Self::BreakerOpen => "refused by the breaker of the upstream",
+            Self::GaveUp => "gave up while throttled, or out of time",
             Self::Interrupted => "interrupted",
         }
     }

@@ -10,11 +10,11 @@ use std::borrow::Cow;
 use std::env;
 use std::fmt::Write as _;
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use app::log::{Filter, Format, Level};
-use app::server::Logs;
+use app::log::{Filter, Format, Level, Logs};
 use app::settings::{Environment, LOG_VARIABLE, Process};
 use serde::Serialize;
 use terminal_size::{Height, Width, terminal_size_of};
@@ -137,6 +137,13 @@ impl Output {
         if self.verbosity >= Verbosity::Normal {
             print_line(message);
         }
+    }
+
+    /// Lines on stderr that are redrawn in place; `None` unless it is a terminal that can do that.
+    pub(crate) fn status_lines(&self) -> Option<StatusLines> {
+        let is_capable = env::var_os("TERM").is_none_or(|term| term != "dumb");
+        let is_shown = !self.is_quiet() && io::stderr().is_terminal() && is_capable;
+        is_shown.then(StatusLines::default)
     }
 
     /// The log of a server: to stderr, filtered by the flags or else by `TIDEGATE_LOG`.
@@ -386,6 +393,67 @@ impl Live {
         let mut stdout = io::stdout().lock();
         stdout.write_all(text.as_bytes())?;
         stdout.flush()
+    }
+}
+
+/// Lines on stderr that are redrawn in place. What is written to it, such as lines of a log, appears
+/// above them. Clones are the same lines.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StatusLines(Arc<Mutex<Picture>>);
+
+/// What is shown, and how many lines that is.
+#[derive(Debug, Default)]
+struct Picture {
+    text: String,
+    lines: usize,
+}
+
+impl StatusLines {
+    /// The number of columns that a line may take.
+    pub(crate) fn columns(&self) -> usize {
+        let size = terminal_size_of(io::stderr());
+        size.map_or(80, |(Width(columns), _)| columns.into())
+    }
+
+    /// Draws lines in place of the last ones; none removes them. They must fit the terminal's width.
+    pub(crate) fn draw(&self, text: &str) {
+        let picture = &mut *self.lock();
+        _ = picture.replace(text, b"");
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Picture> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Picture {
+    /// Writes `above`, and `text` below it.
+    fn replace(&mut self, text: &str, above: &[u8]) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        if self.lines > 0 {
+            bytes.extend_from_slice(format!("\x1b[{}A\r\x1b[J", self.lines).as_bytes());
+        }
+        bytes.extend_from_slice(above);
+        let text = escape_lines(text);
+        bytes.extend_from_slice(text.as_bytes());
+        self.lines = text.lines().count();
+        self.text = text.into_owned();
+        let mut stderr = io::stderr().lock();
+        stderr.write_all(&bytes)?;
+        stderr.flush()
+    }
+}
+
+impl Write for StatusLines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let picture = &mut *self.lock();
+        let text = std::mem::take(&mut picture.text);
+        picture.replace(&text, bytes)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -50,7 +50,7 @@ pub use self::operation::{
     WEBHOOK_OPERATION, Webhook,
 };
 pub use self::pool::{EndpointSettings, PoolSettings};
-pub(crate) use self::pool::{endpoint_header, endpoint_name};
+pub(crate) use self::pool::{endpoint_header, endpoint_name, is_secret as is_secret_header};
 pub use self::reference::reference;
 pub use self::schema::schema;
 pub(crate) use self::secret::follow;
@@ -191,6 +191,32 @@ impl Settings {
         settings.references = references.into_found();
         settings.unsupported = unsupported::find(&root);
         Ok(settings)
+    }
+
+    /// Reads the sections with these names, for commands that need no others: what else is in the file
+    /// may be wrong, or its secrets missing, and has its default here.
+    ///
+    /// # Errors
+    ///
+    /// Every problem with those sections, or with the file as a whole.
+    pub fn load_sections(
+        sources: &Sources,
+        environment: &dyn Environment,
+        sections: &[&str],
+    ) -> Result<Self, Vec<Problem>> {
+        let (mut root, mut problems) = tree(sources, environment)?;
+        ROOT.check_names(&root, "", &mut problems);
+        let is_read = |key: &str| sections.contains(&key.split('.').next().unwrap_or_default());
+        problems.retain(|problem| problem.key.is_empty() || is_read(&problem.key));
+        root.entries.retain(|name, _| is_read(name));
+        let references = References::new(environment);
+        let context = Context::new(&references, problems);
+        let settings = Self::read(&Reader::root(&context, &root, Location::Default));
+        let problems = context.into_problems();
+        match problems.is_empty() {
+            true => Ok(settings),
+            false => Err(problems),
+        }
     }
 
     /// Reads only `[server]`, for commands that ask a running server: the rest, secrets above all,

@@ -202,7 +202,7 @@ const OURS: [&str; 6] = [
 ];
 
 /// Does a header of this name usually carry a secret? Then its value has to be a reference.
-fn is_secret(name: &str) -> bool {
+pub(crate) fn is_secret(name: &str) -> bool {
     const PARTS: [&str; 10] = [
         "auth",
         "authorization",

@@ -8,6 +8,7 @@ mod explain;
 mod gates;
 mod mock;
 mod ops;
+mod poll;
 mod pools;
 mod problems;
 mod replay;
@@ -30,6 +31,7 @@ pub(crate) use explain::ExplainArgs;
 pub(crate) use gates::GatesArgs;
 pub(crate) use mock::MockArgs;
 pub(crate) use ops::OpsArgs;
+pub(crate) use poll::PollArgs;
 pub(crate) use pools::PoolsArgs;
 pub(crate) use replay::ReplayArgs;
 pub(crate) use run::RunArgs;
@@ -45,6 +47,7 @@ pub(crate) fn run(command: &Command, output: &Output) -> Result<(), Failure> {
         Command::Pools(args) => pools::run(args, output),
         Command::Ops(args) => ops::run(args, output),
         Command::Run(args) => run::run(args, output),
+        Command::Poll(args) => poll::run(args, output),
         Command::Explain(args) => explain::run(args, output),
         Command::Check(args) => check::run(args, output),
         Command::Config(args) => config::run(args, output),

@@ -37,6 +37,19 @@ pub(crate) fn load(named: Option<&Path>, flags: Vec<Flag>) -> Loaded {
     }
 }
 
+/// Reads these sections alone, from the same places and from flags.
+pub(crate) fn load_sections(
+    named: Option<&Path>,
+    flags: Vec<Flag>,
+    sections: &[&str],
+) -> Result<Settings, Vec<Problem>> {
+    let file = match find(named) {
+        None => None,
+        Some(path) => Some(Settings::read_file(&path, &Process).map_err(|problem| vec![problem])?),
+    };
+    Settings::load_sections(&Sources { file, flags }, &Process, sections)
+}
+
 /// Reads `[server]` alone, from the same places.
 pub(crate) fn load_server(named: Option<&Path>) -> Result<Server, Vec<Problem>> {
     let file = match find(named) {

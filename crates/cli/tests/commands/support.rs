@@ -44,3 +44,52 @@ pub(crate) fn shown(output: &Output) -> String {
     }
     shown
 }
+
+/// What a command wrote to a terminal, and its exit code.
+pub(crate) struct Screen {
+    pub(crate) exit: i32,
+    pub(crate) text: String,
+}
+
+/// Runs a command on a terminal of so many columns, made by Python's `pty`.
+pub(crate) fn in_terminal(columns: u16, command: &Command) -> Screen {
+    let mut terminal = Command::new("python3");
+    terminal
+        .args(["-c", IN_TERMINAL, &columns.to_string()])
+        .arg(command.get_program())
+        .args(command.get_args())
+        .stdin(Stdio::null());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => terminal.env(name, value),
+            None => terminal.env_remove(name),
+        };
+    }
+    let output = terminal.env("TERM", "xterm").output().unwrap();
+    assert!(output.stderr.is_empty(), "{}", shown(&output));
+    Screen {
+        exit: output.status.code().unwrap(),
+        text: String::from_utf8(output.stdout)
+            .unwrap()
+            .replace("\r\n", "\n"),
+    }
+}
+
+const IN_TERMINAL: &str = "
+import fcntl, os, pty, struct, sys, termios
+columns, command = int(sys.argv[1]), sys.argv[2:]
+child, terminal = pty.fork()
+if child == 0:
+    fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack('HHHH', 24, columns, 0, 0))
+    os.execv(command[0], command)
+while True:
+    try:
+        data = os.read(terminal, 65536)
+    except OSError:
+        break
+    if not data:
+        break
+    sys.stdout.buffer.write(data)
+sys.stdout.flush()
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+";

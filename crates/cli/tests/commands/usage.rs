@@ -26,6 +26,7 @@ fn help() {
       demo         Watch the gateway learn the limits of mock upstreams
       serve        Run the gateway and its admin API
       run          Run a command per item, paced by recent failures
+      poll         Follow the status of a job until it ends
       gates        Show the gates of a running server, or override what they decided
       pools        Show, switch, add, remove and test the endpoints of a running
                    server
@@ -66,6 +67,7 @@ fn help() {
       tidegate check
       tidegate serve
       tidegate run -i urls.txt -- yt-dlp {}
+      tidegate poll https://api.example.com/jobs/7
       tidegate replay --policy gate events.jsonl
       tidegate simulate o1 --strategy adaptive,none
       tidegate mock --limit '50/s burst 10' --retry-after
@@ -74,7 +76,8 @@ fn help() {
         0  done
         1  something failed
         2  usage or configuration, or a bad line of input
-       75  gave up: no success for too long
+       69  refused by the breaker of the upstream
+       75  gave up while throttled, or out of time
       130  interrupted
     ");
 }
