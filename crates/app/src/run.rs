@@ -11,6 +11,7 @@
 
 mod engine;
 mod event;
+mod guard;
 mod item;
 mod journal;
 mod logs;
@@ -21,6 +22,7 @@ mod spill;
 
 use std::io;
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,11 +32,13 @@ use tokio::sync::watch;
 
 pub use self::engine::MAX_SITES;
 pub use self::event::{FailReason, FailedItem, ItemResult, RunEvent, RunObserver, RunSummary};
+pub use self::guard::guard_processes;
 pub use self::item::{BadItem, Item, ItemFormat, ItemSource};
 pub use self::output::{LiveOutput, MAX_TAIL};
 pub use self::process::{CommandError, CommandLine};
 
 use self::engine::Engine;
+use self::guard::Guard;
 use self::item::Input;
 use self::journal::{Journal, Past};
 use self::logs::Logs;
@@ -62,6 +66,9 @@ pub struct RunPlan {
     pub journal: Option<PathBuf>,
     /// The folder for what programs print.
     pub logs: Option<PathBuf>,
+    /// A command that calls [`guard_processes`] on its stdin, to end attempts when this process is
+    /// killed.
+    pub guard: Option<Command>,
 }
 
 /// A run that was checked and can start.
@@ -99,7 +106,9 @@ impl Run {
             .map(Logs::open)
             .transpose()
             .map_err(RunError::Logs)?;
-        let processes = Processes::new(plan.command, plan.timeout, logs);
+        // A run without a helper is better than none.
+        let guard = plan.guard.and_then(|command| Guard::start(command).ok());
+        let processes = Processes::new(plan.command, plan.timeout, logs, guard);
         let engine = Engine::new(
             processes,
             input,

@@ -12,8 +12,8 @@ use clap::{ArgAction, Parser, Subcommand};
 use policy::setting;
 
 use crate::commands::{
-    CheckArgs, CompletionsArgs, ConfigArgs, DemoArgs, ExplainArgs, Failure, GatesArgs, MockArgs,
-    OpsArgs, PollArgs, PoolsArgs, ReplayArgs, RunArgs, ServeArgs, SimulateArgs,
+    CheckArgs, CompletionsArgs, ConfigArgs, DemoArgs, ExplainArgs, Failure, GatesArgs, GuardArgs,
+    MockArgs, OpsArgs, PollArgs, PoolsArgs, ReplayArgs, RunArgs, ServeArgs, SimulateArgs,
 };
 use crate::exit::Exit;
 use crate::output::Verbosity;
@@ -63,6 +63,7 @@ pub(crate) enum Command {
     Replay(ReplayArgs),
     Simulate(SimulateArgs),
     Completions(CompletionsArgs),
+    GuardProcesses(GuardArgs),
 }
 
 /// `--config` of a command that reads no settings file: not listed, and refused with a reason.
@@ -132,6 +133,10 @@ impl Command {
             Self::Mock(args) => {
                 let why = "a mock is an upstream: its limits are flags, or `--scenario FILE`";
                 (&mut args.file, ("mock", why))
+            }
+            Self::GuardProcesses(args) => {
+                let why = "it is started by `tidegate run`";
+                (&mut args.file, ("guard-processes", why))
             }
             Self::Completions(args) => {
                 let why = "completions do not depend on settings";

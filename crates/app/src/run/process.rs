@@ -21,6 +21,7 @@ use tokio::process::Child;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::engine::{AttemptEnd, Runner};
+use super::guard::Guard;
 use super::item::Item;
 use super::logs::{AttemptLog, Logs};
 use super::output::{LiveOutput, Tail};
@@ -146,18 +147,25 @@ pub(super) struct Processes {
     command: CommandLine,
     timeout: Option<Duration>,
     logs: Option<Logs>,
+    guard: Option<Guard>,
 }
 
 impl Processes {
-    pub(super) fn new(command: CommandLine, timeout: Option<Duration>, logs: Option<Logs>) -> Self {
+    pub(super) fn new(
+        command: CommandLine,
+        timeout: Option<Duration>,
+        logs: Option<Logs>,
+        guard: Option<Guard>,
+    ) -> Self {
         Self {
             command,
             timeout,
             logs,
+            guard,
         }
     }
 
-    fn spawn(&self, item: &Item) -> io::Result<(Group, pipe::Receiver)> {
+    fn spawn(&self, item: &Item) -> io::Result<(Group<'_>, pipe::Receiver)> {
         let (reader, writer) = io::pipe()?;
         let mut command = self.command.command(&item.text);
         command
@@ -166,7 +174,7 @@ impl Processes {
             .stderr(writer)
             .process_group(0);
         let child = tokio::process::Command::from(command).spawn()?;
-        let group = Group::new(child)?;
+        let group = Group::new(child, self.guard.as_ref())?;
         Ok((group, receiver(reader)?))
     }
 }
@@ -220,19 +228,25 @@ fn exit(status: ExitStatus) -> Exit {
 }
 
 /// A process and everything that it started; killed when it is dropped before its end.
-struct Group {
+struct Group<'g> {
     child: Child,
     pid: Pid,
+    guard: Option<&'g Guard>,
     is_over: bool,
 }
 
-impl Group {
-    fn new(child: Child) -> io::Result<Self> {
+impl<'g> Group<'g> {
+    fn new(child: Child, guard: Option<&'g Guard>) -> io::Result<Self> {
         let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
         let pid = pid.and_then(Pid::from_raw);
+        let pid = pid.ok_or_else(|| io::Error::other("the process has no id"))?;
+        if let Some(guard) = guard {
+            guard.add(pid);
+        }
         Ok(Self {
-            pid: pid.ok_or_else(|| io::Error::other("the process has no id"))?,
             child,
+            pid,
+            guard,
             is_over: false,
         })
     }
@@ -243,10 +257,13 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for Group<'_> {
     fn drop(&mut self) {
         if !self.is_over {
             self.signal(Signal::KILL);
+        }
+        if let Some(guard) = self.guard {
+            guard.remove(self.pid);
         }
     }
 }
@@ -269,7 +286,7 @@ impl Killing {
         }
     }
 
-    fn kill(&mut self, group: &Group) {
+    fn kill(&mut self, group: &Group<'_>) {
         match self.has_begun {
             false => {
                 group.signal(Signal::TERM);
@@ -285,7 +302,7 @@ impl Killing {
 }
 
 /// How long a program may take to end after SIGTERM: time to remove its temporary files.
-const KILL_AFTER: Duration = Duration::from_secs(5);
+pub(super) const KILL_AFTER: Duration = Duration::from_secs(5);
 
 /// What an attempt prints.
 struct Output<'a> {
@@ -327,7 +344,7 @@ impl<'a> Output<'a> {
 
     /// Reads what processes of the group print after its leader has ended, and ends them if they
     /// go on.
-    async fn read_rest(&mut self, pipe: &mut pipe::Receiver, group: &Group) {
+    async fn read_rest(&mut self, pipe: &mut pipe::Receiver, group: &Group<'_>) {
         for (signal, wait) in [
             (Signal::TERM, 100),
             (Signal::KILL, 1000),

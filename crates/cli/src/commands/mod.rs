@@ -6,6 +6,7 @@ mod config;
 mod demo;
 mod explain;
 mod gates;
+mod guard;
 mod mock;
 mod ops;
 mod poll;
@@ -29,6 +30,7 @@ pub(crate) use config::ConfigArgs;
 pub(crate) use demo::DemoArgs;
 pub(crate) use explain::ExplainArgs;
 pub(crate) use gates::GatesArgs;
+pub(crate) use guard::GuardArgs;
 pub(crate) use mock::MockArgs;
 pub(crate) use ops::OpsArgs;
 pub(crate) use poll::PollArgs;
@@ -54,6 +56,7 @@ pub(crate) fn run(command: &Command, output: &Output) -> Result<(), Failure> {
         Command::Mock(args) => mock::run(args, output),
         Command::Replay(args) => replay::run(args, output),
         Command::Simulate(args) => simulate::run(args, output),
+        Command::GuardProcesses(_) => guard::run(),
         Command::Completions(args) => completions::run(args, output),
     }
 }

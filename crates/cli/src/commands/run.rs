@@ -6,9 +6,11 @@ mod record;
 mod screen;
 
 use std::cell::RefCell;
+use std::env;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::anyhow;
@@ -23,7 +25,7 @@ use policy::setting;
 use tokio::runtime;
 
 use super::stopping::Signals;
-use super::{Failure, problems, settings};
+use super::{Failure, guard, problems, settings};
 use crate::args::{self, ConfigFile};
 use crate::exit::Exit;
 use crate::output::Output;
@@ -226,6 +228,11 @@ fn plan(args: &RunArgs, output: &Output) -> Result<RunPlan, Failure> {
         timeout: args.timeout,
         journal: args.journal.clone(),
         logs: args.logs.clone(),
+        guard: env::current_exe().ok().map(|program| {
+            let mut command = Command::new(program);
+            command.arg(guard::NAME);
+            command
+        }),
     })
 }
 

@@ -311,6 +311,103 @@ fn second_signal_kills_what_is_in_flight() {
     wait_until_gone(&read());
 }
 
+#[test]
+fn nothing_is_left_of_a_run_that_is_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let pid = folder.path().join("pid");
+    let script = format!("sleep 600 & echo $! > {}; wait", pid.display());
+    let mut child = tidegate("run x -- sh -c");
+    let child = child.args([script.as_str(), "{}"]);
+    let mut child = child.stdin(Stdio::null()).spawn().unwrap();
+    let read = || fs::read_to_string(&pid).unwrap_or_default();
+    while !read().ends_with('\n') {
+        thread::yield_now();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    wait_until_gone(&read());
+}
+
+/// What a terminal of this width is sent while a gap is waited for, without colours.
+fn drawn(columns: usize) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("script");
+    let program = env!("CARGO_BIN_EXE_tidegate");
+    // It prints colours, a title and a very long line, then fails once.
+    let command =
+        r"printf '\033[31mred\033[0m \033]0;title\007\n%0300d\nERROR: timed out\n' 0; exit 1";
+    let text = format!(
+        "stty cols {columns} rows 24\nexec {program} run --base 1s --attempts 2 https://video.example/one-with-a-long-name -- sh -c \"{command}\" {{}}\n"
+    );
+    fs::write(&script, text).unwrap();
+    let mut terminal = Command::new("script");
+    let shell = format!("sh {}", script.display());
+    terminal.args(["-qec", shell.as_str(), "/dev/null"]);
+    let terminal = terminal
+        .env("NO_COLOR", "1")
+        .env("TERM", "xterm")
+        .stdin(Stdio::null());
+    let output = terminal.output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The last picture with a gap, with `N` for the numbers that depend on time.
+fn gap_picture(sent: &str, columns: usize) -> String {
+    let pictures = sent
+        .split("\x1b[J")
+        .filter(|picture| picture.contains("next start in"));
+    let picture = pictures.last().unwrap();
+    let mut text = String::new();
+    for line in picture.split("\x1b[K\r\n") {
+        // The first line begins with the way up.
+        let line = line.rsplit("A\r").next().unwrap();
+        assert!(line.chars().count() <= columns, "{line:?}");
+        assert!(!line.contains(char::is_control), "{line:?}");
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    for second in 1..60 {
+        text = text.replace(&format!(" {second}s"), " Ns");
+        text = text.replace(&format!("\n{second}s ago"), "\nNs ago");
+    }
+    text
+}
+
+#[test]
+fn draws_a_picture_on_a_terminal() {
+    let sent = drawn(80);
+    assert!(
+        !sent.contains("title\x07") && !sent.contains("\x1b[31m"),
+        "{sent:?}"
+    );
+    assert!(sent.contains("0 done, 1 failed in"), "{sent:?}");
+    assert_snapshot!(gap_picture(&sent, 80), @"
+    0 done, 0 failed, 1 to try again, Ns
+    next start in Ns: base Ns, 1 recent failure
+
+    item                       class      tries  elapsed  last output
+    https://video.example/on…  retryable    1/2       Ns  ERROR: timed out
+
+    recent failures
+    Ns ago  https://video.example/one…  retryable: ERROR: timed out
+    ");
+}
+
+#[test]
+fn draws_a_picture_on_a_narrow_terminal() {
+    assert_snapshot!(gap_picture(&drawn(40), 40), @"
+    0 done, 0 failed, 1 to try again, Ns
+    next start in Ns
+    base Ns, 1 recent failure
+
+    item                  class      elapsed
+    https://video.examp…  retryable       Ns
+
+    recent failures
+    Ns ago  retryable  https://video.exampl…
+    ");
+}
+
 /// Waits for the end of a process; a test that hangs here is ended by its runner.
 fn wait_until_gone(pid: &str) {
     let stat = format!("/proc/{}/stat", pid.trim());
