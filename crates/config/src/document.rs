@@ -1,7 +1,7 @@
-//! A TOML file as a tree in which every value has its location.
+//! A TOML file as a tree of values with locations.
 //!
-//! The tree is our own and not the parser's, because values from the environment and from flags
-//! replace those of the file and have locations of their own.
+//! Not the parser's own tree, because values from the environment and from flags replace those of
+//! the file and have their own locations.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,29 +11,29 @@ use toml::de::{DeTable, DeValue};
 
 use crate::problem::{Location, Problem};
 
-/// A value and where it is written.
+/// A value and its location.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Where.
+    /// Where it is written.
     pub location: Location,
-    /// What.
+    /// The value.
     pub value: Value,
 }
 
-/// A value as it is written.
+/// A value as written.
 #[derive(Clone, Debug)]
 pub enum Value {
     /// A string.
     Text(String),
     /// A whole number, as text without `_`.
     Whole(String),
-    /// A number with a fraction or an exponent, or one of `inf` and `nan`.
+    /// A number with a fraction or exponent, `inf` or `nan`.
     Fraction(String),
     /// `true` or `false`.
     Switch(bool),
-    /// A date or time; no setting is one.
+    /// A date or time; no setting takes one.
     Date(String),
-    /// Text of the environment or of a flag, which may stand for a value of any kind.
+    /// Text of an environment variable or flag, which may represent any kind of value.
     Untyped(String),
     /// A list.
     List(Vec<Node>),
@@ -41,10 +41,10 @@ pub enum Value {
     Table(Table),
 }
 
-/// A table: values by their names.
+/// A table of values by name.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    /// By name.
+    /// The values by name.
     pub entries: BTreeMap<String, Entry>,
 }
 
@@ -58,7 +58,7 @@ pub struct Entry {
 }
 
 impl Table {
-    /// The table inside of this one, made if it is not there; `None` if something else is there.
+    /// The table with this name, created if missing; `None` if there is another value.
     pub fn inner(&mut self, name: &str, location: &Location) -> Option<&mut Self> {
         let entry = self
             .entries
@@ -76,7 +76,7 @@ impl Table {
         }
     }
 
-    /// Puts a value under a name, in location of what was there.
+    /// Sets a value, replacing any previous one.
     pub fn insert(&mut self, name: &str, node: Node) {
         let entry = Entry {
             location: node.location.clone(),
@@ -85,14 +85,14 @@ impl Table {
         self.entries.insert(name.to_owned(), entry);
     }
 
-    /// The value of this name.
+    /// The value with this name.
     pub fn get(&self, name: &str) -> Option<&Node> {
         self.entries.get(name).map(|entry| &entry.node)
     }
 }
 
 impl Value {
-    /// What it is, for a message.
+    /// Its type, for a message.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Text(_) => "a string",
@@ -120,14 +120,14 @@ impl Value {
         }
     }
 
-    /// For a message: a scalar itself, or what it is.
+    /// For a message: a scalar itself, or its type.
     pub fn shown(&self) -> &str {
         self.text().unwrap_or_else(|| self.kind())
     }
 }
 
-/// Reads a file. Names that are given twice are among `problems`, and the rest is read; any other
-/// error of syntax leaves nothing to read.
+/// Parses a file. Duplicate names are reported in `problems` and the rest is read; after any other
+/// syntax error there is nothing to read.
 ///
 /// # Errors
 ///
@@ -156,8 +156,8 @@ pub fn parse(file: &str, bytes: &[u8], problems: &mut Vec<Problem>) -> Option<Ta
     is_whole.then(|| table(root.into_inner(), &locator))
 }
 
-/// Reads one value, as it would stand in a file, for a flag; text that is none is untyped. All of it
-/// is at `location`.
+/// Parses the value of a flag as it would appear in a file; other text is untyped. All parts have
+/// the location `location`.
 pub fn parse_value(text: &str, location: &Location) -> Node {
     let line = format!("value = {text}");
     let (root, errors) = DeTable::parse_recoverable(&line);
@@ -171,7 +171,7 @@ pub fn parse_value(text: &str, location: &Location) -> Node {
     }
 }
 
-/// A settings file is written by hand; this is room for ten thousand hosts.
+/// Settings files are written by hand; this is enough for ten thousand hosts.
 const MAX_BYTES: usize = 4 << 20;
 
 const DUPLICATE: &str = "duplicate key";
@@ -183,7 +183,7 @@ fn syntax(error: &toml::de::Error, text: &str, locator: &Locator<'_>) -> Problem
         let name = text.get(span).unwrap_or_default();
         return Problem::about(&location, name, "is given twice, expected once");
     }
-    // The parser's message may have several lines; it never repeats what is in the file.
+    // The parser's message may have several lines; it never quotes the file.
     let message = error.message().replace('\n', ", ");
     Problem::about(&location, "", format!("not TOML: {message}"))
 }
@@ -218,9 +218,9 @@ fn node(value: Spanned<DeValue<'_>>, locator: &Locator<'_>) -> Node {
     Node { location, value }
 }
 
-/// From bytes of a file to lines and columns.
+/// Maps byte offsets to lines and columns.
 struct Locator<'a> {
-    /// Where everything is, if not in a file.
+    /// The location of everything, if not in a file.
     fixed: Option<&'a Location>,
     file: Arc<str>,
     bytes: &'a [u8],

@@ -1,45 +1,46 @@
-//! Problems with a file, a variable or a flag, and where they are.
+//! Problems with a file, a variable or a flag, and their locations.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// One problem: where it is, which setting has it, what was written and what was expected.
+/// A problem: its location, the setting, the value and what was expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Where it is.
     pub location: Location,
-    /// The setting's path, as in `gate."api.example.com".max_rate`; empty when it is not about one.
+    /// The path of the setting, as in `gate."api.example.com".max_rate`; empty if it is not about
+    /// one.
     pub key: String,
-    /// What was written, shortened; `None` for secrets and where nothing was written.
+    /// The value as written, shortened; `None` for secrets and missing values.
     pub value: Option<String>,
-    /// What is wrong, as the rest of a sentence: `expected …`, or a statement of its own.
+    /// What is wrong, as the rest of a sentence: `expected …`, or a separate statement.
     pub what: String,
 }
 
-/// Where something is written.
+/// Where a value is written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Location {
-    /// In the file of this name, both counted from 1; the column in characters.
+    /// In a file. Line and column are counted from 1, the column in characters.
     File {
-        /// The name as it was given.
+        /// The file name as given.
         file: Arc<str>,
         /// The line.
         line: usize,
         /// The column.
         column: usize,
     },
-    /// The file of this name, which cannot be read at all.
+    /// A file that cannot be read at all.
     UnreadableFile(String),
-    /// In the environment variable of this name.
+    /// In this environment variable.
     Variable(String),
-    /// In the flag of this name.
+    /// In this flag.
     Flag(String),
-    /// Nowhere: nothing was written.
+    /// Not written anywhere.
     Default,
 }
 
 impl Problem {
-    /// The value of a setting is not what was expected.
+    /// A value that is not what was expected.
     pub fn expected(
         location: &Location,
         key: impl Into<String>,
@@ -54,7 +55,7 @@ impl Problem {
         }
     }
 
-    /// Something else about a setting, whose value is not to be shown.
+    /// Another problem with a setting whose value must not be shown.
     pub fn about(location: &Location, key: impl Into<String>, what: impl Into<String>) -> Self {
         Self {
             location: location.clone(),
@@ -64,7 +65,7 @@ impl Problem {
         }
     }
 
-    /// The sentence without the location.
+    /// The message without the location.
     pub fn sentence(&self) -> String {
         match (self.key.as_str(), &self.value) {
             ("", None) => self.what.clone(),
@@ -100,10 +101,10 @@ impl fmt::Display for Location {
     }
 }
 
-/// The beginning of a value on one line, with control characters spelled out: a message must not
-/// move the cursor of the terminal that shows it.
+/// The start of a value on one line, with control characters escaped: a message must not move the
+/// cursor of a terminal.
 pub fn shortened(value: &str) -> String {
-    /// Longer than any sensible value, shorter than a line of a terminal.
+    /// Longer than any sensible value, shorter than a terminal line.
     const MAX_CHARS: usize = 60;
     let mut shown = String::new();
     for c in value.chars().take(MAX_CHARS) {
@@ -119,7 +120,7 @@ pub fn shortened(value: &str) -> String {
     shown
 }
 
-/// The path of a setting: names with other characters than those of a word are quoted.
+/// The path of a setting. Names with characters other than those of a word are quoted.
 pub fn join(path: &str, name: &str) -> String {
     let is_plain = !name.is_empty()
         && name

@@ -1,7 +1,7 @@
-//! Reads tables of a file into options, and collects what is wrong.
+//! Reads tables of a file into options and collects problems.
 //!
-//! Reading never stops at a problem: it is reported, the value counts as not written, and the rest
-//! is read on. The caller looks at the problems at the end.
+//! Reading never stops at a problem: it is reported, the value counts as missing, and reading
+//! continues. The caller checks the problems at the end.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,27 +14,27 @@ use crate::document::{Entry, Node, Table, Value};
 use crate::problem::{Location, Problem, join};
 use crate::schema;
 
-/// What all tables share while a file is read.
+/// State shared by all tables of a file.
 #[derive(Default)]
 pub struct Context<'a> {
     resolve: Option<&'a dyn Resolve>,
     problems: RefCell<Vec<Problem>>,
-    /// Names of sections that settings may refer to, by the group of the sections.
+    /// Names of sections that settings may refer to, by group.
     names: RefCell<BTreeMap<&'static str, Vec<String>>>,
 }
 
-/// Follows references to secrets.
+/// Resolves references to secrets.
 pub trait Resolve {
-    /// The secret that `text` refers to; `None` if it is no reference.
+    /// The secret that `text` refers to; `None` if it is not a reference.
     ///
     /// # Errors
     ///
-    /// Why there is none, without anything secret.
+    /// Why it cannot be resolved, without anything secret.
     fn resolve(&self, text: &str) -> Result<Option<String>, String>;
 }
 
 impl<'a> Context<'a> {
-    /// Follows references through `resolve` and begins with these `problems`.
+    /// Resolves references through `resolve` and starts with these `problems`.
     pub fn new(resolve: &'a dyn Resolve, problems: Vec<Problem>) -> Self {
         Self {
             resolve: Some(resolve),
@@ -53,7 +53,7 @@ impl<'a> Context<'a> {
         self.problems.borrow_mut().push(problem);
     }
 
-    /// All problems: those of the file in its order, then those of the environment and of flags.
+    /// All problems: those of the file in order, then those of the environment and of flags.
     pub fn into_problems(self) -> Vec<Problem> {
         let mut problems = self.problems.into_inner();
         problems.sort_by(|a, b| a.location.cmp(&b.location));
@@ -82,19 +82,19 @@ impl fmt::Debug for Context<'_> {
     }
 }
 
-/// One table of a file, which may not be written at all.
+/// A table of a file, which may be missing.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     context: &'a Context<'a>,
     /// The path of its settings: `pool.llm`.
     pub path: String,
-    /// Where it begins.
+    /// Where it starts.
     pub location: Location,
     table: Option<&'a Table>,
 }
 
 impl<'a> Reader<'a> {
-    /// The whole file; what is missing in it is reported at `location`.
+    /// The whole file; missing values are reported at `location`.
     pub fn root(context: &'a Context<'a>, table: &'a Table, location: Location) -> Self {
         Self {
             context,
@@ -104,13 +104,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The table within; empty if it is not written.
+    /// The inner table with this name; empty if it is missing.
     pub fn table(&self, name: &str) -> Self {
         let entry = self.table.and_then(|table| table.entries.get(name));
         self.within(name, entry)
     }
 
-    /// Every table within, by name.
+    /// All inner tables, by name.
     pub fn tables(&self) -> impl Iterator<Item = (&'a str, Self)> + '_ {
         let entries = self.table.into_iter().flat_map(|table| &table.entries);
         entries
@@ -139,7 +139,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The tables of a list of tables; none if it is not written.
+    /// The tables of a list of tables; none if it is missing.
     pub fn list(&self, name: &str) -> Vec<Self> {
         let Some(node) = self.node(name) else {
             return Vec::new();
@@ -166,27 +166,27 @@ impl<'a> Reader<'a> {
         tables.collect()
     }
 
-    /// Settings may refer to these sections of `group`.
+    /// Allows settings to refer to these sections of `group`.
     pub fn allow_names<'n>(&self, group: &'static str, names: impl Iterator<Item = &'n String>) {
         self.context.allow_names(group, names);
     }
 
-    /// Whether it is written.
+    /// Whether the table is written.
     pub fn is_written(&self) -> bool {
         self.table.is_some()
     }
 
-    /// Whether it has something of this name, right or wrong.
+    /// Whether it has a value with this name, valid or not.
     pub fn has(&self, name: &str) -> bool {
         self.node(name).is_some()
     }
 
-    /// What is written under this name.
+    /// The value with this name.
     pub fn node(&self, name: &str) -> Option<&'a Node> {
         self.table.and_then(|table| table.get(name))
     }
 
-    /// Everything that is written in this table itself.
+    /// All values of this table.
     pub fn nodes(&self) -> impl Iterator<Item = (&'a str, &'a Node)> {
         let entries = self.table.into_iter().flat_map(|table| &table.entries);
         entries.map(|(name, entry)| (name.as_str(), &entry.node))
@@ -197,7 +197,7 @@ impl<'a> Reader<'a> {
         join(&self.path, name)
     }
 
-    /// Reports every name that is none of these, for tables that no section describes.
+    /// Reports every other name, for tables without a section definition.
     pub fn allow(&self, names: &[&str]) {
         let entries = self.table.into_iter().flat_map(|table| &table.entries);
         for (name, entry) in entries.filter(|(name, _)| !names.contains(&name.as_str())) {
@@ -207,12 +207,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads all settings of `O` that are written and right.
+    /// Reads all valid settings of `O`.
     pub fn options<O: Options>(&self) -> O {
         self.options_of(O::default(), |_| true)
     }
 
-    /// The same over what `options` have, only of the settings that `includes` names.
+    /// Reads only the settings selected by `includes`, on top of `options`.
     pub fn options_of<O: Options>(&self, mut options: O, includes: impl Fn(&str) -> bool) -> O {
         for setting in O::SETTINGS.iter().filter(|setting| includes(setting.name)) {
             let Some(parts) = self.parts(setting) else {
@@ -226,7 +226,7 @@ impl<'a> Reader<'a> {
         options
     }
 
-    /// The parts of a setting's value, if they are written and right.
+    /// The parts of a setting's value, if it is written and valid.
     fn parts(&self, setting: &Setting) -> Option<Vec<String>> {
         let (node, path) = (self.node(setting.name)?, self.key(setting.name));
         let parts = match (&node.value, &setting.kind) {
@@ -257,7 +257,7 @@ impl<'a> Reader<'a> {
         problems.is_empty().then_some(parts)
     }
 
-    /// The text of one value of this kind, if it is right; that of a secret is the secret itself.
+    /// The text of one value of this kind, if it is valid; for a secret, the secret itself.
     pub fn value(&self, node: &Node, kind: &Kind, path: &str) -> Option<String> {
         let problem = match checked(node, kind, self.context) {
             Ok(text) => return Some(text),
@@ -276,7 +276,7 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// Reports that a setting is not written, if it is not.
+    /// Reports a missing setting.
     pub fn require(&self, name: &str, expected: impl fmt::Display) {
         if !self.has(name) {
             let what = format!("is missing, expected {expected}");
@@ -285,7 +285,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reports every setting of `O` of these names that is not written.
+    /// Reports every missing setting of `O` with one of these names.
     pub fn require_of<O: Options>(&self, names: &[&str]) {
         for setting in O::SETTINGS
             .iter()
@@ -295,7 +295,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reports what was expected instead of what is written.
+    /// Reports what was expected instead of the value.
     pub fn expected(&self, name: &str, expected: impl fmt::Display) {
         let (key, location) = (self.key(name), self.location_of(name));
         self.context.report(match self.node(name) {
@@ -304,25 +304,25 @@ impl<'a> Reader<'a> {
         });
     }
 
-    /// Reports something about a setting without its value.
+    /// Reports a problem with a setting without showing its value.
     pub fn report(&self, name: &str, what: impl Into<String>) {
         let problem = Problem::about(&self.location_of(name), self.key(name), what);
         self.context.report(problem);
     }
 
-    /// Reports something about this table.
+    /// Reports a problem with this table.
     pub fn report_table(&self, what: impl Into<String>) {
         self.context
             .report(Problem::about(&self.location, &self.path, what));
     }
 
-    /// Where a setting is written, or else its table.
+    /// The location of a setting, or of its table if it is missing.
     fn location_of(&self, name: &str) -> Location {
         let written = self.node(name).map(|node| node.location.clone());
         written.unwrap_or_else(|| self.location.clone())
     }
 
-    /// The settings that were built, or `None` and a report of every problem but those in `known`.
+    /// The built settings, or `None` after reporting every problem except those in `known`.
     pub fn built<T>(
         &self,
         built: Result<T, SettingErrors>,
@@ -352,18 +352,18 @@ impl<'a> Reader<'a> {
 }
 
 enum Wrong {
-    /// The value may be shown; what was expected.
+    /// The value may be shown; contains what was expected.
     Value(String),
-    /// What is wrong with a value that must not be shown.
+    /// The value must not be shown; contains what is wrong.
     Secret(String),
 }
 
-/// The text of a value that is of this kind.
+/// The text of a value of this kind.
 fn checked(node: &Node, kind: &Kind, context: &Context<'_>) -> Result<String, Wrong> {
     let Some(text) = node.value.text().filter(|_| fits(&node.value, kind)) else {
         let (given, expected) = (node.value.kind(), in_toml(kind));
         return Err(match kind {
-            // What stands where a secret should be may be one.
+            // A value in the place of a secret may itself be secret.
             Kind::Secret { .. } => Wrong::Secret(format!("is {given}, expected {expected}")),
             _ => Wrong::Value(format!("{expected}, not {given}")),
         });
@@ -410,7 +410,7 @@ fn fits(value: &Value, kind: &Kind) -> bool {
     }
 }
 
-/// What a value of this kind looks like in a file, for one of another type.
+/// What a value of this kind looks like in TOML, for a value of the wrong type.
 fn in_toml(kind: &Kind) -> String {
     match kind {
         Kind::Duration(_) => {

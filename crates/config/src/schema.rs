@@ -1,4 +1,4 @@
-//! Sections: which settings and which tables a table of a file may have.
+//! Sections: the allowed settings and tables of a file.
 
 use policy::hosts::HostPattern;
 use policy::setting::Setting;
@@ -10,7 +10,7 @@ use crate::problem::{Problem, join};
 /// A table of a file: `[server]`, `[pool.NAME]`, one entry of `[[pool.NAME.rule]]`.
 #[derive(Debug)]
 pub struct Section {
-    /// Its path, with capitals for what people name themselves.
+    /// Its path, with user-chosen names in capitals.
     pub path: &'static str,
     /// What it is for.
     pub about: &'static str,
@@ -18,24 +18,24 @@ pub struct Section {
     pub settings: &'static [&'static [Setting]],
     /// The tables in it.
     pub tables: &'static [Inner],
-    /// The tables of any other name, if people may add their own.
+    /// Tables with user-chosen names, if allowed.
     pub named: Option<Named>,
 }
 
-/// A table in a section, or several.
+/// One or more tables in a section.
 #[derive(Debug)]
 pub struct Inner {
     /// Its name.
     pub name: &'static str,
     /// What it holds.
     pub shape: Shape,
-    /// What it is for, if it is written in one line; else its section says so.
+    /// A description if it is written in one line; otherwise its section has it.
     pub about: &'static str,
-    /// What it looks like in one line of the default file; empty if it has a heading of its own.
+    /// Its one-line form in the default file; empty if it has its own heading.
     pub example: &'static str,
 }
 
-/// What a table in a section holds.
+/// The shape of a table in a section.
 #[derive(Clone, Copy, Debug)]
 pub enum Shape {
     /// The settings of a section.
@@ -46,16 +46,16 @@ pub enum Shape {
     Map,
 }
 
-/// Tables of which each has a name that people choose.
+/// Tables with user-chosen names.
 #[derive(Clone, Copy, Debug)]
 pub struct Named {
-    /// What the name is.
+    /// The allowed names.
     pub name: Name,
-    /// What each holds.
+    /// The section of each table.
     pub section: &'static Section,
 }
 
-/// What people may call a section of theirs.
+/// The allowed names of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Name {
     /// A word of ASCII letters, digits, `-`, `_` and `.`.
@@ -65,7 +65,7 @@ pub enum Name {
 }
 
 impl Section {
-    /// A section that has only settings.
+    /// A section with only settings.
     pub const fn new(
         path: &'static str,
         about: &'static str,
@@ -80,35 +80,35 @@ impl Section {
         }
     }
 
-    /// The same with tables in it.
+    /// Adds inner tables.
     #[must_use]
     pub const fn with(self, tables: &'static [Inner]) -> Self {
         Self { tables, ..self }
     }
 
-    /// The same with named tables in it.
+    /// Adds tables with user-chosen names.
     #[must_use]
     pub const fn named(self, name: Name, section: &'static Self) -> Self {
         let named = Some(Named { name, section });
         Self { named, ..self }
     }
 
-    /// All settings, group after group.
+    /// All settings, group by group.
     pub fn settings(&self) -> impl Iterator<Item = &'static Setting> {
         self.settings.iter().copied().flatten()
     }
 
-    /// The setting of this name.
+    /// The setting with this name.
     pub fn setting(&self, name: &str) -> Option<&'static Setting> {
         self.settings().find(|setting| setting.name == name)
     }
 
-    /// The table of this name.
+    /// The table with this name.
     pub fn table(&self, name: &str) -> Option<&'static Inner> {
         self.tables.iter().find(|inner| inner.name == name)
     }
 
-    /// The section within that a table of this name has.
+    /// The section of the table with this name.
     pub fn inner(&self, name: &str) -> Option<&'static Self> {
         match self.table(name).map(|inner| inner.shape) {
             Some(Shape::One(section) | Shape::List(section)) => Some(section),
@@ -117,8 +117,7 @@ impl Section {
         }
     }
 
-    /// Reports every name in `table` that this section does not have, and names of people's own that
-    /// are not allowed.
+    /// Reports every unknown name in `table`, and user-chosen names that are not allowed.
     pub fn check_names(&self, table: &Table, path: &str, problems: &mut Vec<Problem>) {
         for (name, entry) in &table.entries {
             let path = join(path, name);
@@ -151,7 +150,7 @@ impl Section {
                     self.check_inner(value, &format!("{path}[{index}]"), problems);
                 }
             }
-            // Reading it reports that it is no table.
+            // Reading it reports that it is not a table.
             _ => {}
         }
     }
@@ -181,7 +180,7 @@ impl Section {
     }
 }
 
-/// What to say about a name that no setting has.
+/// The message for an unknown name.
 pub(crate) fn unknown(name: &str, names: &[&str]) -> String {
     match suggestion(name, names) {
         Some(close) => format!("unknown setting; did you mean `{close}`?"),

@@ -1,10 +1,10 @@
-//! Durations as text: in settings and for people.
+//! Durations as text: in settings and for display.
 
 use std::fmt;
 use std::time::Duration;
 
-/// Reads a duration as settings spell it: numbers with units, largest first or not, as in
-/// `500ms`, `30s`, `2.5s`, `1m30s`, `1d`. A bare number has no unit and is an error.
+/// Reads a duration in the format of settings: numbers with units, in any order, as in `500ms`,
+/// `30s`, `2.5s`, `1m30s`, `1d`. A bare number without a unit is an error.
 pub fn parse(text: &str) -> Result<Duration, &'static str> {
     const EXPECTED: &str = "a number with a unit such as `500ms`, `30s` or `5m`";
     const TOO_LONG: &str = "a duration below 584 years";
@@ -35,7 +35,7 @@ pub fn parse(text: &str) -> Result<Duration, &'static str> {
     Ok(total)
 }
 
-/// In whole seconds, rounded up, so that a wait is never too short.
+/// In whole seconds, rounded up so that a wait is never too short.
 ///
 /// ```
 /// use std::time::Duration;
@@ -48,7 +48,7 @@ pub fn whole_seconds(length: Duration) -> u64 {
     length.as_secs().saturating_add(u64::from(has_rest))
 }
 
-/// A duration for people: whole seconds rounded up, as in `45s`, `2m`, `2m 30s`, `60m`.
+/// A duration for display: whole seconds rounded up, as in `45s`, `2m`, `2m 30s`, `60m`.
 #[derive(Clone, Copy, Debug)]
 pub struct Rounded(pub Duration);
 
@@ -63,7 +63,7 @@ impl fmt::Display for Rounded {
     }
 }
 
-/// A duration as settings spell it, exact: in the largest unit that divides it.
+/// An exact duration in the format of settings, in the largest unit that divides it.
 #[derive(Clone, Copy, Debug)]
 pub struct Exact(pub Duration);
 
@@ -80,7 +80,7 @@ impl fmt::Display for Exact {
     }
 }
 
-/// A duration as settings spell it, exact: whole seconds in seconds, as in `90s`.
+/// An exact duration in the format of settings; whole seconds are shown in seconds, as in `90s`.
 #[derive(Clone, Copy, Debug)]
 pub struct Seconds(pub Duration);
 
@@ -93,7 +93,7 @@ impl fmt::Display for Seconds {
     }
 }
 
-/// One number with its unit: `None` if it is none, `Some(None)` if it is too long.
+/// One number with its unit: `None` if it is not a number, `Some(None)` if it is too long.
 fn part(number: &str, unit: &str) -> Option<Option<Duration>> {
     let &(_, nanos) = UNITS.iter().find(|(name, _)| *name == unit)?;
     if let Ok(whole) = number.parse::<u64>() {
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_people_write() {
+    fn parses_durations_with_units() {
         let check = |text: &str, nanos: u64| {
             assert_eq!(parse(text), Ok(Duration::from_nanos(nanos)), "{text}")
         };
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_has_no_unit_or_no_number() {
+    fn refuses_missing_unit_or_number() {
         for bad in [
             "",
             " ",
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn too_long_is_its_own_error() {
+    fn reports_too_long_durations() {
         for long in [
             "99999999999999d",
             "18446744073s5m",
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn shown_in_whole_seconds_rounded_up() {
+    fn displays_whole_seconds_rounded_up() {
         let check = |millis: u64, text: &str| {
             assert_eq!(Rounded(Duration::from_millis(millis)).to_string(), text)
         };
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_written_as_they_are_read() {
+    fn exact_durations_round_trip() {
         for text in ["500ms", "30s", "5m", "1h", "1d", "90s", "1us", "7ns", "0s"] {
             assert_eq!(Exact(parse(text).unwrap()).to_string(), text);
         }

@@ -1,19 +1,20 @@
-//! Pace by a queue of recent failures.
+//! Paces work by a queue of recent failures.
 //!
 //! For upstreams that only succeed or fail, such as a site behind a download program. The gap from
 //! the end of one attempt to the start of the next is `base · (1 + failures)`: every recent failure
 //! adds one `base`, every success removes the oldest failure, and failures expire after `max_age`.
-//! The gap grows at once and shrinks step by step; a delay per item would let a hundred new items
-//! hit a site that has just failed a hundred times.
+//! The gap grows at once and shrinks step by step. A delay per item would let a hundred new items
+//! hit a site that has just failed a hundred scaled.
 //!
-//! Failures are counted at the moment of asking, not of the last result. One that is exactly
+//! Failures are counted at the time of asking, not of the last result. A failure that is exactly
 //! `max_age` old has expired.
 //!
-//! At the edges: a full queue drops its oldest failure, so memory and gap are bounded by
-//! `max_size`; `max_age = 0s` never forgets; a clock that steps back counts as one that stood
+//! Edge cases: a full queue drops its oldest failure, so memory and gap are bounded by `max_size`;
+//! with `max_age = 0s` failures never expire; a clock that steps back counts as one that stood
 //! still; a gap is at most 584 years.
 //!
-//! [`FailureQueue`] counts; [`Pacer`] decides with it when work may start and when to give up.
+//! [`FailureQueue`] counts failures; [`Pacer`] uses it to decide when work may start and when to
+//! give up.
 
 mod pacer;
 mod settings;
@@ -27,7 +28,7 @@ pub use settings::{FailureQueueOptions, FailureQueueSettings, Growth};
 use crate::random::Random;
 use crate::time::{Timestamp, nanos};
 
-/// Recent failures of one upstream, the oldest first.
+/// Recent failures of one upstream, oldest first.
 ///
 /// ```
 /// use std::time::Duration;
@@ -43,12 +44,12 @@ use crate::time::{Timestamp, nanos};
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FailureQueue {
-    /// In the order of time.
+    /// In order of time.
     failures: VecDeque<Moment>,
 }
 
-/// A [`Timestamp`], or an instant before the clock's origin: a failure that was restored may be
-/// older than the clock that measures its age.
+/// A [`Timestamp`], or an instant before the clock's origin: a restored failure may be older than
+/// the clock that measures its age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Moment(i128);
 
@@ -57,13 +58,13 @@ impl Moment {
         Self(i128::from(now.as_nanos()) - i128::from(nanos(age)))
     }
 
-    /// How long before `now` this was; zero if it is later.
+    /// The time from this instant to `now`; zero if it is later.
     fn age(self, now: Timestamp) -> Duration {
         let age = i128::from(now.as_nanos()) - self.0;
         Duration::from_nanos(u64::try_from(age.max(0)).unwrap_or(u64::MAX))
     }
 
-    /// The instant `length` after this one, cut to the range of the clock.
+    /// The instant `length` after this one, clamped to the range of the clock.
     fn after(self, length: Duration) -> Timestamp {
         let at = self.0 + i128::from(nanos(length));
         Timestamp::from_nanos(u64::try_from(at.max(0)).unwrap_or(u64::MAX))
@@ -77,7 +78,7 @@ impl From<Timestamp> for Moment {
 }
 
 impl FailureQueue {
-    /// A queue without failures.
+    /// An empty queue.
     pub const fn new() -> Self {
         Self {
             failures: VecDeque::new(),
@@ -101,42 +102,42 @@ impl FailureQueue {
         self.failures.pop_front();
     }
 
-    /// How many failures count at `now`.
+    /// The number of failures that count at `now`.
     pub fn failures(&self, settings: &FailureQueueSettings, now: Timestamp) -> usize {
-        self.failures.len() - self.aged(settings, now)
+        self.failures.len() - self.expired_count(settings, now)
     }
 
-    /// When the oldest failure that counts at `now` happened. One from before the clock's origin
-    /// is reported at the origin.
+    /// The time of the oldest failure that counts at `now`. A failure before the clock's origin is
+    /// reported at the origin.
     pub fn oldest(&self, settings: &FailureQueueSettings, now: Timestamp) -> Option<Timestamp> {
-        let oldest = self.failures.get(self.aged(settings, now))?;
+        let oldest = self.failures.get(self.expired_count(settings, now))?;
         Some(oldest.after(Duration::ZERO))
     }
 
-    /// When the oldest failure expires, which shortens the gap. `None` if none counts at `now` or
+    /// When the oldest failure expires, which shortens the gap. `None` if there is none at `now` or
     /// failures never expire.
     pub fn next_expiry(
         &self,
         settings: &FailureQueueSettings,
         now: Timestamp,
     ) -> Option<Timestamp> {
-        let oldest = self.failures.get(self.aged(settings, now))?;
+        let oldest = self.failures.get(self.expired_count(settings, now))?;
         Some(oldest.after(settings.max_age()?))
     }
 
-    /// The ages of the failures that count at `now`, the oldest first.
+    /// The ages of the failures that count at `now`, oldest first.
     pub fn ages(
         &self,
         settings: &FailureQueueSettings,
         now: Timestamp,
     ) -> impl Iterator<Item = Duration> {
-        let aged = self.aged(settings, now);
+        let expired_count = self.expired_count(settings, now);
         self.failures
-            .range(aged..)
+            .range(expired_count..)
             .map(move |failed| failed.age(now))
     }
 
-    /// A queue with failures of these ages, in any order. At `max_size` the oldest are dropped.
+    /// A queue with failures of these ages, in any order. The oldest beyond `max_size` are dropped.
     pub fn restore(
         settings: &FailureQueueSettings,
         ages: impl IntoIterator<Item = Duration>,
@@ -153,18 +154,18 @@ impl FailureQueue {
         queue
     }
 
-    /// From the end of one attempt to the start of the next, if asked at `now`, without jitter.
+    /// The gap from the end of one attempt to the start of the next, as of `now`, without jitter.
     pub fn gap(&self, settings: &FailureQueueSettings, now: Timestamp) -> Duration {
         let failures = u32::try_from(self.failures(settings, now)).unwrap_or(u32::MAX);
         let factor = match settings.growth() {
             Growth::Linear => u64::from(failures) + 1,
             Growth::Double => 1_u64.checked_shl(failures).unwrap_or(u64::MAX),
         };
-        times(settings.base(), factor)
+        scaled(settings.base(), factor)
     }
 
-    /// The gap with jitter: longer by less than `variance`, never shorter. Draws nothing when
-    /// `variance` is zero.
+    /// The gap with jitter: longer by less than `variance`, never shorter. Draws no random number
+    /// if `variance` is zero.
     pub fn wait(
         &self,
         settings: &FailureQueueSettings,
@@ -176,8 +177,8 @@ impl FailureQueue {
         self.gap(settings, now).saturating_add(jitter).min(MAX_GAP)
     }
 
-    /// When the next attempt may start, if asked at `now`: at once if there was none before, else
-    /// a gap after the last one ended. Never before `now`.
+    /// When the next attempt may start, as of `now`: at once if there was none before, else a gap
+    /// after the last one ended. Never before `now`.
     pub fn start(
         &self,
         settings: &FailureQueueSettings,
@@ -192,12 +193,12 @@ impl FailureQueue {
     }
 
     fn forget(&mut self, settings: &FailureQueueSettings, now: Timestamp) {
-        let aged = self.aged(settings, now);
-        self.failures.drain(..aged);
+        let expired_count = self.expired_count(settings, now);
+        self.failures.drain(..expired_count);
     }
 
-    /// How many of the oldest have expired.
-    fn aged(&self, settings: &FailureQueueSettings, now: Timestamp) -> usize {
+    /// The number of expired failures.
+    fn expired_count(&self, settings: &FailureQueueSettings, now: Timestamp) -> usize {
         match settings.max_age() {
             Some(max_age) => self
                 .failures
@@ -210,7 +211,7 @@ impl FailureQueue {
 /// The range of a monotonic clock in nanoseconds.
 const MAX_GAP: Duration = Duration::from_nanos(u64::MAX);
 
-fn times(base: Duration, factor: u64) -> Duration {
+fn scaled(base: Duration, factor: u64) -> Duration {
     let nanos = base.as_nanos().saturating_mul(u128::from(factor));
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
@@ -254,14 +255,14 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_bounds_the_gap() {
+    fn full_queue_bounds_the_gap() {
         check_gap(150, &[], 3030);
         check_gap(150, &[("max_size", "20")], 630);
         check_gap(150, &[("max_size", "1")], 60);
     }
 
     #[test]
-    fn growth_may_double_instead() {
+    fn double_growth_doubles_the_gap() {
         for (failures, seconds) in [(0, 30), (1, 60), (2, 120), (3, 240), (20, 31_457_280)] {
             check_gap(failures, &[("growth", "double")], seconds);
         }
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_success_removes_the_oldest_failure() {
+    fn success_removes_the_oldest_failure() {
         let settings = settings(&[]);
         let mut queue = after(5, &settings);
         for (left, oldest) in [
@@ -294,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_success_removes_a_failure_that_has_not_expired() {
+    fn success_removes_an_unexpired_failure() {
         let settings = settings(&[]);
         let mut queue = FailureQueue::new();
         queue.failed(&settings, Timestamp::ZERO);
@@ -316,14 +317,14 @@ mod tests {
     }
 
     #[test]
-    fn a_max_age_of_zero_never_expires() {
+    fn failures_never_expire_with_max_age_zero() {
         let settings = settings(&[("max_age", "0s")]);
         let queue = after(3, &settings);
         assert_eq!(queue.failures(&settings, Timestamp::MAX), 3);
     }
 
     #[test]
-    fn a_clock_that_steps_back_stood_still() {
+    fn clock_step_back_expires_nothing() {
         let settings = settings(&[]);
         let mut queue = FailureQueue::new();
         queue.failed(&settings, Timestamp::from_secs(100));
@@ -334,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_attempt_starts_at_once_and_later_ones_a_gap_after_the_end() {
+    fn first_attempt_starts_at_once_and_later_ones_after_a_gap() {
         let settings = settings(&[]);
         let queue = after(1, &settings);
         let mut random = Random::from_seed(1);
@@ -345,7 +346,7 @@ mod tests {
         assert_eq!(start(None, 7), Timestamp::from_secs(7));
         assert_eq!(start(Some(7), 7), Timestamp::from_secs(67));
         assert_eq!(start(Some(7), 14_400), Timestamp::from_secs(14_400));
-        // The failure of second 0 is forgiven at 300: asked then, the gap is shorter.
+        // The failure at 0 s expires at 300 s, so asking then gives a shorter gap.
         assert_eq!(start(Some(290), 295), Timestamp::from_secs(350));
         assert_eq!(start(Some(290), 300), Timestamp::from_secs(320));
     }
@@ -365,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn without_variance_nothing_is_drawn() {
+    fn draws_no_random_number_without_variance() {
         let settings = settings(&[]);
         let mut random = Random::from_seed(5);
         FailureQueue::new().wait(&settings, Timestamp::ZERO, &mut random);
@@ -373,12 +374,12 @@ mod tests {
     }
 
     #[test]
-    fn restored_failures_expire_when_they_would_have() {
+    fn restored_failures_expire_on_time() {
         let settings = settings(&[]);
         let queue = after(3, &settings);
         let ages: Vec<Duration> = queue.ages(&settings, Timestamp::from_secs(100)).collect();
         assert_eq!(ages, [100, 99, 98].map(Duration::from_secs));
-        // Another clock, which began a second ago: its origin is later than all failures.
+        // Another clock, which started a second ago: its origin is later than all failures.
         let now = Timestamp::from_secs(1);
         let restored = FailureQueue::restore(&settings, ages.into_iter().rev(), now);
         let count = |seconds| restored.failures(&settings, Timestamp::from_secs(seconds));
@@ -397,14 +398,14 @@ mod tests {
         assert_eq!(ages, [3, 1].map(Duration::from_secs));
     }
 
-    /// What happened and how much later than the event before, in milliseconds.
+    /// Whether each event is a success, and how many milliseconds it follows the previous one.
     fn histories() -> impl Strategy<Value = Vec<(bool, u64)>> {
         prop::collection::vec((any::<bool>(), 0_u64..60_000), 0..200)
     }
 
     proptest! {
         #[test]
-        fn counts_are_those_of_a_list_that_is_searched(
+        fn matches_a_model_that_stores_every_failure(
             events in histories(),
             max_size in 1_usize..12,
             max_age in 0_u64..200,
@@ -444,8 +445,8 @@ mod tests {
         }
 
         #[test]
-        fn any_times_and_any_settings_are_ordinary(
-            times in prop::collection::vec((any::<u64>(), any::<bool>()), 0..50),
+        fn accepts_any_times_and_settings(
+            scaled in prop::collection::vec((any::<u64>(), any::<bool>()), 0..50),
             base: u64, max_age: u64, variance: u64, double: bool, seed: u64,
         ) {
             let settings = settings(&[
@@ -456,7 +457,7 @@ mod tests {
             ]);
             let mut queue = FailureQueue::new();
             let mut random = Random::from_seed(seed);
-            for (nanos, succeeded) in times {
+            for (nanos, succeeded) in scaled {
                 let now = Timestamp::from_nanos(nanos);
                 if succeeded {
                     queue.succeeded(&settings, now);

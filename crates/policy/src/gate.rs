@@ -1,17 +1,16 @@
-//! The gate: the state of one key, and the one place that decides whether a request may
-//! leave.
+//! The gate: the state of one key, and the only place that decides whether a request may be sent.
 //!
-//! An [`Ask`] is admitted, waits, or is refused, always with a reason and where possible with
-//! an `until`. The order of questions is fixed: breaker, hold, tokens (and known limits), in
-//! flight, whose turn. An admitted ask gets a [`Permit`], which comes back with what happened;
-//! the gate then learns, once per real event: the permit carries the *epoch* it was given out in,
-//! every decrease, trip and close begins a new one, and results of an older epoch teach nothing:
-//! they are counted and may extend a hold, which only ever grows.
+//! An [`Ask`] is admitted, waits, or is refused, always with a reason and, if known, with an
+//! `until`. Checks run in a fixed order: breaker, hold, tokens (and known limits), in flight, turn
+//! in line. An admitted ask gets a [`Permit`], which is returned with the outcome. The gate then
+//! learns, once per real event: the permit carries the *epoch* it was issued in, and every
+//! decrease, trip and close starts a new epoch. Results of an older epoch teach nothing; they are
+//! counted and may extend a hold, which only ever grows.
 //!
-//! Everything happens in calls; nothing runs in between. A hold or an open breaker that
-//! ended an hour ago is accounted for when the next ask looks, exactly as if it had been noticed
-//! at that instant. One `u32` names the waiting line, which lives in an arena of its own; the rest
-//! is a fixed 240 bytes, see [`Gate`].
+//! Everything happens in calls; nothing runs in between. A hold or an open breaker that ended an
+//! hour ago is accounted for by the next ask, exactly as if it had been noticed at that instant.
+//! The waiting line is stored in a separate arena and identified by a `u32`; the rest is a fixed
+//! 240 bytes, see [`Gate`].
 
 use crate::breaker::{Breaker, BreakerState};
 use crate::bucket::{Bucket, Pause};
@@ -42,24 +41,25 @@ pub use settings::GateSettings;
 
 pub use crate::setting::SettingError;
 
-/// The state of one key: 240 bytes, which with 16 bytes of its owner before them are four
-/// cache lines. The first 48 bytes are what a granted ask touches, the next 64 belong to `adaptive`
-/// and to trouble, the 64 after those are what every answer touches.
+/// The state of one key: 240 bytes, which are four cache lines together with 16 bytes of its owner
+/// before them. A granted ask touches the first 48 bytes. The next 64 hold the state of `adaptive`
+/// and of holds, and every response touches the 64 after those.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Gate {
     bucket: Bucket,
     counters: Counters,
     line: LineId,
-    /// Permits given out so far, modulo 2^32.
+    /// Permits issued so far, modulo 2^32.
     admitted: u32,
-    /// When an attempt last succeeded.
+    /// The time of the last success.
     last_success: Option<CoarseTime>,
     last_progress: LastProgress,
     why: Why,
-    /// Do tokens and places in flight alone decide? Nearly always: the breaker is Closed, no hold
-    /// is to be accounted for, there are no known limits and the gate is not probing blind. Cached so
-    /// that an ask need not look at all of these; updated by [`Gate::update_fast_path`].
+    /// Whether only tokens and the in-flight count decide, which is the common case: the breaker is
+    /// Closed, no hold has to be accounted for, there are no known limits and the gate is not
+    /// probing blind. Cached so that an ask need not check all of these; updated by
+    /// [`Gate::update_fast_path`].
     has_fast_path: bool,
     adaptive: Adaptive,
     throttled: u32,
@@ -73,8 +73,8 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// An unused gate: a full bucket, a Closed breaker. All memory it ever needs is taken
-    /// here.
+    /// A new gate with a full bucket and a Closed breaker. All memory that it ever needs is
+    /// allocated here.
     pub fn new(settings: &GateSettings, now: Timestamp) -> Self {
         let rate = settings.initial_rate;
         let mut gate = Self {
@@ -108,8 +108,8 @@ impl Gate {
         self.update_fast_path();
     }
 
-    /// A person ends hold, open breaker and isolation at once. What was learned stays, and callers
-    /// leave at pace.
+    /// Ends a hold, an open breaker or isolation on behalf of a person. What was learned stays, and
+    /// waiting asks leave at the learned rate.
     pub fn release(&mut self, settings: &GateSettings, now: Timestamp) {
         self.advance(settings, now);
         self.hold_until = Timestamp::ZERO;
@@ -120,7 +120,7 @@ impl Gate {
         self.update_fast_path();
     }
 
-    /// A person makes the gate as new. What is in flight or in line stays there.
+    /// Resets the gate to its initial state. Attempts in flight and waiting asks stay.
     pub fn reset(&mut self, settings: &GateSettings, now: Timestamp) {
         self.release(settings, now);
         let Self {
@@ -142,14 +142,14 @@ impl Gate {
         self.update_fast_path();
     }
 
-    /// The settings were changed from `old` to `new`: keeps what was learned, within the new bounds.
+    /// Applies changed settings, keeping what was learned within the new bounds.
     ///
-    /// Holds, the breaker's state, what is in flight and what is in line stay. The rate is brought
-    /// within the new bounds, or set to the initial one if it is fixed now; if it moved, attempts
-    /// under way teach nothing any more. What was saved is cut to the new burst. A known limit
-    /// that stays keeps its log, a new one starts with what the others know. The breaker's window
-    /// is forgotten if its slices have another length, for such slices do not compare, and what
-    /// `adaptive` remembers if the strategy is another, for it was not kept up to date.
+    /// Holds, the breaker's state, attempts in flight and waiting asks stay. The rate is clamped to
+    /// the new bounds, or set to the initial rate if it is fixed now; if it changed, attempts in
+    /// flight teach nothing. Saved tokens are cut to the new burst. A known limit that stays keeps
+    /// its log; a new one starts with the log of another. The breaker's window is cleared if the
+    /// slice length changed, because such slices are not comparable, and the state of `adaptive` is
+    /// reset if the strategy changed, because it was not kept up to date.
     pub fn adopt(&mut self, old: &GateSettings, new: &GateSettings, now: Timestamp) {
         self.advance(old, now);
         let rate = match new.strategy {
@@ -193,7 +193,7 @@ impl Gate {
         (self.hold_until > now).then_some(self.hold_until)
     }
 
-    /// What the breaker's window holds.
+    /// The counts in the breaker's window.
     pub fn window(&self, settings: &GateSettings, now: Timestamp) -> Counts {
         self.breaker.counts(&settings.breaker, now)
     }
@@ -203,60 +203,60 @@ impl Gate {
         self.breaker.consecutive_failures()
     }
 
-    /// How many wait.
+    /// The number of waiting asks.
     pub fn waiting(&self, tickets: &Tickets) -> u32 {
         tickets.waiting(self.line)
     }
 
-    /// Is its line not empty?
+    /// Whether asks are waiting.
     #[inline]
     pub fn is_waited_for(&self) -> bool {
         self.line != LineId::NONE
     }
 
-    /// When an attempt last succeeded, rounded down to whole seconds; `None` if none did since the
-    /// gate was made, restored or reset. Kept by a gate that is not enabled too.
+    /// The time of the last success, rounded down to whole seconds; `None` if there was none since
+    /// the gate was created, restored or reset. Also recorded while the gate is disabled.
     pub fn last_success(&self) -> Option<Timestamp> {
         self.last_success.map(CoarseTime::timestamp)
     }
 
-    /// Attempts under way: until the end of the response's body, where the owner of the permit says
-    /// when that is.
+    /// Attempts in flight. An attempt lasts until the end of the response body, if the permit's
+    /// owner reports it.
     pub fn in_flight(&self) -> u32 {
         self.counters.in_flight()
     }
 
-    /// Counts every decrease, trip, close and interference of a person.
+    /// Incremented by every decrease, trip, close and override.
     pub fn epoch(&self) -> u32 {
         self.counters.epoch()
     }
 
-    /// When it was last asked, or a permit came back.
+    /// When it was last asked, or a permit was returned.
     pub fn last_activity(&self) -> Timestamp {
         self.bucket.refilled_at()
     }
 
-    /// May it be forgotten? Not while it is held, not Closed, or while anything is in flight or
-    /// in line.
+    /// Whether it may be evicted: not while it is held or not Closed, or while anything is in
+    /// flight or in line.
     pub fn is_evictable(&self, now: Timestamp) -> bool {
         let busy = self.in_flight() > 0 || self.is_waited_for();
         let held = self.hold_until > now;
         !busy && !held && self.breaker.state(now) == BreakerState::Closed
     }
 
-    /// Was it not used for `idle_after`, and may it be forgotten?
+    /// Whether it is evictable and was not used for `idle_after`.
     pub fn is_idle(&self, settings: &GateSettings, now: Timestamp) -> bool {
         now.since(self.last_activity()) >= settings.idle_after && self.is_evictable(now)
     }
 
-    /// Lets time do what it does: tokens come, pauses end, Open becomes HalfOpen.
+    /// Applies the passing of time: tokens refill, pauses end, Open becomes HalfOpen.
     fn advance(&mut self, settings: &GateSettings, now: Timestamp) {
         let burst = rate::burst(settings, self.bucket.rate());
         self.bucket.refill(now, burst, self.pause(settings));
         self.breaker.advance(now);
     }
 
-    /// The pause that is on or has just ended: the later of hold and open breaker.
+    /// The active or just ended pause: the later of hold and open breaker.
     fn pause(&self, settings: &GateSettings) -> Pause {
         match self.breaker.pending_end() {
             Some(end) if end >= self.hold_until => Pause {
@@ -277,8 +277,7 @@ impl Gate {
         }
     }
 
-    /// Called at the end of everything that can make a difference. What was only looked at, and
-    /// what took a short cut, makes none.
+    /// Called at the end of everything that may change it. Peeking and the fast path itself do not.
     fn update_fast_path(&mut self) {
         let paused = self.hold_until > self.bucket.refilled_at() || !self.breaker.is_closed();
         self.has_fast_path = !paused && self.limits.is_none() && !self.adaptive.is_probing_blind();

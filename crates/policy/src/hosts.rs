@@ -1,5 +1,4 @@
-//! Values by host: that of the host itself, else that of the longest pattern that matches, else the
-//! default.
+//! Values by host: that of the host itself, else of the longest matching pattern, else the default.
 //!
 //! Values are referred to by a small [`HostIndex`]: a gate stores two bytes for its settings, and a
 //! reload replaces the whole list.
@@ -10,17 +9,17 @@ use std::str::FromStr;
 
 use crate::key;
 
-/// A host, or all hosts below one.
+/// A host, or all its subdomains.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HostPattern {
     /// This host.
     Exact(String),
-    /// Every host that ends with a dot and this one, but not this one itself.
+    /// All subdomains of this host, but not the host itself.
     Below(String),
 }
 
 impl HostPattern {
-    /// Does it match a host in its [normalised](key::normalize) form, without a port?
+    /// Whether it matches a [normalised](key::normalize) host without a port.
     ///
     /// ```
     /// let pattern: policy::hosts::HostPattern = "*.example.com".parse().unwrap();
@@ -70,11 +69,12 @@ impl fmt::Display for HostPattern {
 
 crate::setting_values!(HostPattern);
 
-/// A key without its port: `[::1]:8080` is of the host `[::1]`.
+/// A key without its port: the host of `[::1]:8080` is `[::1]`.
 ///
-/// A port is one or more digits after the only colon outside of brackets. A key that is no host
-/// may end in such a thing and mean another: one with a `/` before it, such as
-/// `api.example.com/account:42`, has no port. `account:42` cannot be told from a host, and has one.
+/// A port is one or more digits after the only colon outside of brackets. A key that is not a host
+/// may end like that and mean something else. A key with a `/`, such as
+/// `api.example.com/account:42`, has no port. `account:42` is indistinguishable from a host, so its
+/// port is removed.
 pub fn without_port(key: &str) -> &str {
     match key.rsplit_once(':') {
         Some((host, port)) if is_digits(port) && may_have_port(host) => host,
@@ -113,16 +113,16 @@ impl HostIndex {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hosts<T> {
-    /// The default at 0, then the others in the order of insertion.
+    /// The default at 0, then the others in order of insertion.
     values: Vec<T>,
     patterns: Vec<HostPattern>,
     exact: BTreeMap<String, HostIndex>,
-    /// The patterns and their indices, the longest first.
+    /// The patterns and their indexes, longest first.
     below: Vec<(HostPattern, HostIndex)>,
 }
 
 impl<T> Hosts<T> {
-    /// How many hosts can have values of their own.
+    /// The maximum number of hosts with their own value.
     pub const MAX_HOSTS: usize = u16::MAX as usize;
 
     /// The same value for every host.
@@ -135,7 +135,7 @@ impl<T> Hosts<T> {
         }
     }
 
-    /// Sets the value of a host or pattern. `None` if there are [`Hosts::MAX_HOSTS`] already.
+    /// Sets the value of a host or pattern. `None` if there are already [`Hosts::MAX_HOSTS`].
     pub fn insert(&mut self, pattern: HostPattern, value: T) -> Option<HostIndex> {
         if let Some(index) = self.position(&pattern) {
             self.values[usize::from(index.0)] = value;
@@ -157,16 +157,16 @@ impl<T> Hosts<T> {
         Some(index)
     }
 
-    /// Gives `key`, which need not be a host, the value that `host` has now.
+    /// Gives `key`, which need not be a host, the current value of `host`.
     pub fn alias(&mut self, key: &str, host: &str) {
         let index = self.index_for(host);
         self.exact.insert(key.to_owned(), index);
     }
 
-    /// Removes an [alias](Self::alias). `false` if there was none.
+    /// Removes an [alias](Self::alias). Returns `false` if there was none.
     pub fn forget_alias(&mut self, key: &str) -> bool {
         let index = self.exact.get(key).copied();
-        // A host that has a value of its own is no alias, whatever it is called.
+        // A host with its own value is not an alias, whatever its name.
         let is_alias = index
             .is_some_and(|index| self.pattern(index) != Some(&HostPattern::Exact(key.to_owned())));
         is_alias && self.exact.remove(key).is_some()
@@ -177,7 +177,7 @@ impl<T> Hosts<T> {
         self.get(self.index_for(key))
     }
 
-    /// Where the value for a [normalised](key::normalize) key is; a port is ignored.
+    /// The index of the value for a [normalised](key::normalize) key; a port is ignored.
     pub fn index_for(&self, key: &str) -> HostIndex {
         let host = without_port(key);
         if let Some(index) = self.exact.get(key).or_else(|| self.exact.get(host)) {
@@ -189,7 +189,7 @@ impl<T> Hosts<T> {
             .map_or(HostIndex::DEFAULT, |(_, index)| *index)
     }
 
-    /// The value at an index; the default's if the index is of other [`Hosts`].
+    /// The value at an index; the default if the index belongs to other [`Hosts`].
     #[inline]
     pub fn get(&self, index: HostIndex) -> &T {
         let value = self.values.get(usize::from(index.0));
@@ -201,17 +201,17 @@ impl<T> Hosts<T> {
         self.values.first().expect("the default is never removed")
     }
 
-    /// The host or pattern that a value is for; `None` for the default.
+    /// The host or pattern of a value; `None` for the default.
     pub fn pattern(&self, index: HostIndex) -> Option<&HostPattern> {
         self.patterns.get(usize::from(index.0).checked_sub(1)?)
     }
 
-    /// Every host and pattern with its value, in the order of insertion, without the default.
+    /// All hosts and patterns with their values, in order of insertion, without the default.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&HostPattern, &T)> {
         self.patterns.iter().zip(&self.values[1..])
     }
 
-    /// Every value, with the default.
+    /// All values, including the default.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.values.iter_mut()
     }
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_itself_wins_then_the_longest_pattern() {
+    fn exact_host_wins_over_longest_pattern() {
         let mut hosts = Hosts::new("default");
         hosts.insert(pattern("*.com"), "short").unwrap();
         hosts.insert(pattern("*.example.com"), "long").unwrap();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_value_replaces_the_first_in_its_place() {
+    fn inserting_again_replaces_the_value() {
         let mut hosts = Hosts::new(0);
         let first = hosts.insert(pattern("a.example.com"), 1).unwrap();
         let wild = hosts.insert(pattern("*.example.com"), 2).unwrap();
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alias_can_be_removed_and_a_host_cannot() {
+    fn removes_aliases_but_not_hosts() {
         let mut hosts = Hosts::new(0);
         hosts.insert(pattern("a.example.com"), 1).unwrap();
         hosts.alias("llm/a", "a.example.com");
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_are_not_part_of_a_host() {
+    fn ignores_ports() {
         assert_eq!(without_port("a.example.com:8080"), "a.example.com");
         assert_eq!(without_port("[::1]:8080"), "[::1]");
         assert_eq!(without_port("[::1]"), "[::1]");
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn text_after_a_colon_that_is_no_port_is_part_of_the_key() {
+    fn keeps_text_after_colon_that_is_not_a_port() {
         for key in [
             "tenant:blue",
             "tenant:42x",
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_with_a_path_has_nothing_of_the_hosts() {
+    fn key_with_path_gets_the_default() {
         let mut hosts = Hosts::new("default");
         hosts.insert(pattern("api.example.com"), "exact").unwrap();
         hosts.insert(pattern("*.example.com"), "below").unwrap();

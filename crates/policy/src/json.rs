@@ -1,37 +1,36 @@
-//! Keys and values of a JSON text, without building it and without trusting it.
+//! Scans untrusted JSON for keys and values without building a tree.
 //!
-//! Bodies arrive cut off in the middle, wrongly encoded or hostile, and all that hints and
-//! verdicts need are `"key": value` pairs. So this is a flat scan: no tree, no recursion, no
-//! allocation, one look at each byte. It reads valid JSON as a parser would, and makes something
-//! harmless of everything else. Keys that stand inside a string value are not seen, because
-//! strings are read as a whole. A value that the end of the text cuts off is not reported: `12`
-//! may have been `120`.
+//! Bodies may be truncated, wrongly encoded or hostile, and hints and verdicts only need `"key":
+//! value` pairs. So this is a flat scan: no tree, no recursion, no allocation, one pass. It reads
+//! valid JSON like a parser, and gives harmless results for everything else. Keys inside string
+//! values are not found, because strings are read as a whole. A value truncated by the end of the
+//! text is not reported: `12` may have been `120`.
 
 use crate::text::same_name;
 
 /// One `"key": value` whose value is a string or a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry<'a> {
-    /// The key as written, escapes and all.
+    /// The key as written, including escapes.
     pub(crate) key: &'a [u8],
     /// The value as written.
     pub(crate) value: Value<'a>,
-    /// How many objects and arrays surround it: 1 for the keys of the outermost object.
+    /// The nesting depth: 1 for the keys of the outermost object.
     pub(crate) depth: u32,
-    /// It stands inside the outermost object's `error`, `errors` or `fault`.
+    /// Whether it is inside the outermost object's `error`, `errors` or `fault`.
     pub(crate) in_error: bool,
 }
 
 /// A value as written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Value<'a> {
-    /// What stands between the quotes, escapes and all.
+    /// The text between the quotes, including escapes.
     String(&'a [u8]),
-    /// A number, of which only the characters were checked.
+    /// A number; only its characters were checked.
     Number(&'a [u8]),
 }
 
-/// The entries of `text`; none if it does not begin like an object or an array.
+/// The entries of `text`; none if it does not start like an object or an array.
 pub(crate) fn entries(text: &[u8]) -> Entries<'_> {
     let text = text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text);
     let text = text.trim_ascii_start();
@@ -49,10 +48,10 @@ pub(crate) fn entries(text: &[u8]) -> Entries<'_> {
 #[derive(Clone, Debug)]
 pub(crate) struct Entries<'a> {
     rest: &'a [u8],
-    /// The key whose value comes next.
+    /// The key of the next value.
     key: Option<&'a [u8]>,
     depth: u32,
-    /// Bit n: the container at depth n is an error's. Deeper ones count as the last that has a bit.
+    /// Bit n: whether the container at depth n is an error. Deeper containers share the last bit.
     errors: u64,
 }
 
@@ -120,7 +119,7 @@ impl<'a> Entries<'a> {
         self.errors >> bit & 1 == 1
     }
 
-    /// Reads the string that begins here; `None` if it was a key, or if the text ends in it.
+    /// Reads the string that starts here; `None` if it is a key, or if the text ends in it.
     fn string(&mut self) -> Option<&'a [u8]> {
         let text = self.rest.get(1..).unwrap_or_default();
         let mut escaped = false;
@@ -143,7 +142,7 @@ impl<'a> Entries<'a> {
         Some(string)
     }
 
-    /// Reads the number that begins here; `None` if the text ends in it.
+    /// Reads the number that starts here; `None` if the text ends in it.
     fn number(&mut self) -> Option<&'a [u8]> {
         let end = self
             .rest
@@ -189,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_are_found_at_any_depth() {
+    fn finds_pairs_at_any_depth() {
         check(
             r#"{"a": 1, "b" : [ {"c":"x"}, 5, "loose" ], "d":{"e":-1.5e3}, "f":"y"}"#,
             &["1:a=1", "3:c='x'", "2:e=-1.5e3", "1:f='y'"],
@@ -199,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_inside_strings_are_not_keys() {
+    fn ignores_keys_inside_strings() {
         check(
             r#"{"message":"say \"retry_after\": 5, ok", "z":1}"#,
             &[r#"1:message='say \"retry_after\": 5, ok'"#, "1:z=1"],
@@ -211,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn other_values_are_passed_over() {
+    fn skips_other_values() {
         check(
             r#"{"a":null,"b":true,"c":false,"d":[],"e":{},"f":1}"#,
             &["1:f=1"],
@@ -219,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_the_outermost_object_are_marked() {
+    fn marks_errors_of_the_outermost_object() {
         check(
             r#"{"errors":[{"code":"x","in":{"type":"y"}}],"code":"z"}"#,
             &["3!code='x'", "4!type='y'", "1:code='z'"],
@@ -250,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_has_no_bound_but_the_counter_has() {
+    fn depth_counter_saturates() {
         let open = "{\"error\":".repeat(200) + "{\"code\":\"x\"}" + &"}".repeat(300) + "{\"a\":1}";
         check(&open, &["201!code='x'", "1:a=1"]);
         let arrays = "[".repeat(100) + "{\"code\":\"x\"}";

@@ -1,19 +1,18 @@
 //! The growing pauses of an endpoint, and when it is disabled.
 //!
 //! A gate paces one upstream; a ladder takes an endpoint out of its pool for a while, so that the
-//! other endpoints do the work. Each counted error pauses for longer than the one before, and
-//! `disable_after` of them in a row disable the endpoint until a person enables it.
+//! other endpoints do the work. Each counted error pauses it for longer than the one before, and
+//! `disable_after` consecutive errors disable it until a person enables it.
 //!
 //! Responses arrive late and in any order, so every attempt carries the [epoch](Ladder::epoch) it
-//! started in, and every pause begins a new one. Ten refusals of one burst are one step, a
-//! success of a request sent before the pause does not end it, and requests sent before a person
-//! enabled the endpoint cannot disable it again. Results of an older epoch change nothing, not
-//! even the last error.
+//! started in, and every pause starts a new one. Ten refusals of one burst are one step, a success
+//! of a request sent before the pause does not end it, and requests sent before a person enabled
+//! the endpoint cannot disable it again. Results of an older epoch change nothing, not even the
+//! last error.
 //!
-//! At the edges: an endpoint is free at the instant its pause ends; the count stays until a
-//! success or a person clears it, so the next error takes the next step; the last pause repeats
-//! past the end of the list; a wait that the server names replaces the step, but a pause never
-//! gets shorter.
+//! Edge cases: an endpoint is usable at the instant its pause ends. The count stays until a success
+//! or a person clears it, so the next error takes the next step. The last pause of the list
+//! repeats. A wait that the server names replaces the step, but a pause never gets shorter.
 
 mod result;
 mod settings;
@@ -55,7 +54,7 @@ pub struct Ladder {
 /// Why an endpoint is disabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disabled {
-    /// This many errors in a row.
+    /// This many consecutive errors.
     Errors(u32),
     /// The server says that a quota is used up.
     QuotaExhausted,
@@ -64,7 +63,7 @@ pub enum Disabled {
 }
 
 impl Disabled {
-    /// The word for it in logs and the API.
+    /// The name in logs and the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Errors(_) => "errors",
@@ -81,25 +80,25 @@ pub enum LadderStep {
     Late,
     /// Nothing: a success with nothing to clear or on a disabled endpoint, or a 1xx.
     Unchanged,
-    /// A success cleared pause, count and last error.
+    /// A success cleared the pause, the count and the last error.
     Cleared,
     /// An error that does not count: only the last error changed.
     NotCounted,
-    /// The gate's own probing, not an error: only the last error changed, and a new epoch began.
+    /// The gate's own probing, not an error: only the last error changed, and a new epoch started.
     Probed,
-    /// An error counted: the endpoint is paused.
+    /// An error that counted: the endpoint is paused.
     Paused {
-        /// What is left of the pause.
+        /// The remaining pause.
         pause: Duration,
-        /// Where the wait was read; `assumed` for a step of the ladder.
+        /// Which hint the pause comes from; `assumed` for a step of the ladder.
         source: Source,
     },
-    /// As many errors in a row as disable: the endpoint is paused, and disabled until a person
-    /// enables it.
+    /// The last of `disable_after` consecutive errors: the endpoint is paused, and disabled until a
+    /// person enables it.
     DisabledByErrors {
-        /// What is left of the pause.
+        /// The remaining pause.
         pause: Duration,
-        /// Where the wait was read; `assumed` for a step of the ladder.
+        /// Which hint the pause comes from; `assumed` for a step of the ladder.
         source: Source,
     },
     /// A quota is used up: the endpoint is disabled until a person enables it.
@@ -107,7 +106,7 @@ pub enum LadderStep {
 }
 
 impl Ladder {
-    /// A ladder without any error.
+    /// A ladder without errors.
     pub const fn new() -> Self {
         Self {
             epoch: 0,
@@ -119,12 +118,12 @@ impl Ladder {
         }
     }
 
-    /// The epoch that an attempt started now carries.
+    /// The epoch for an attempt that starts now.
     pub fn epoch(&self) -> u32 {
         self.epoch
     }
 
-    /// Takes the result of an attempt that started in `epoch`.
+    /// Applies the result of an attempt that started in `epoch`.
     pub fn settle(
         &mut self,
         settings: &LadderSettings,
@@ -134,7 +133,8 @@ impl Ladder {
     ) -> LadderStep {
         let is_success = result.verdict == Some(Verdict::Success);
         if is_success && (epoch == self.epoch || self.consecutive_errors == 0) {
-            // Requests sent before the last probe show as well that the endpoint accepts work.
+            // Successes of requests sent before the last probe also show that the endpoint accepts
+            // work.
             self.successes = self.successes.saturating_add(1);
         }
         if epoch != self.epoch {
@@ -173,7 +173,7 @@ impl Ladder {
             return LadderStep::NotCounted;
         }
         if settings.is_probing(result, successes) {
-            // The other refusals of the same burst are no errors either.
+            // The other refusals of the same burst are not errors either.
             self.epoch = self.epoch.wrapping_add(1);
             return LadderStep::Probed;
         }
@@ -190,7 +190,7 @@ impl Ladder {
         self.consecutive_errors = self.consecutive_errors.saturating_add(1);
         let step = settings.pause(self.consecutive_errors);
         let (pause, source) = named.unwrap_or((step, Source::Assumed));
-        // A pause only ever grows, also if an attempt made during it names a shorter one.
+        // A pause never gets shorter, even if an attempt made during it names a shorter one.
         let until = self.paused_until.unwrap_or(now).max(now + pause);
         self.paused_until = Some(until);
         let pause = until.since(now);
@@ -201,16 +201,16 @@ impl Ladder {
         LadderStep::DisabledByErrors { pause, source }
     }
 
-    /// A person enables the endpoint: all error state is cleared, and results of requests in
-    /// flight no longer count.
+    /// Enables the endpoint on behalf of a person: clears all error state, and results of requests
+    /// in flight no longer count.
     pub fn enable(&mut self) {
         self.epoch = self.epoch.wrapping_add(1);
         self.disabled = None;
         self.clear();
     }
 
-    /// A person disables the endpoint until a person enables it. Results of requests in flight no
-    /// longer count; the error state stays visible.
+    /// Disables the endpoint until a person enables it. Results of requests in flight no longer
+    /// count; the error state stays visible.
     pub fn disable(&mut self) {
         self.epoch = self.epoch.wrapping_add(1);
         self.disabled = Some(Disabled::Person);
@@ -222,7 +222,7 @@ impl Ladder {
         self.last_error = None;
     }
 
-    /// May it be used, pauses aside?
+    /// Whether it is not disabled. It may still be paused.
     pub fn is_enabled(&self) -> bool {
         self.disabled.is_none()
     }
@@ -232,17 +232,17 @@ impl Ladder {
         self.disabled
     }
 
-    /// Is it paused at `now`? At the end of its pause it no longer is.
+    /// Whether it is paused at `now`. It no longer is at the instant its pause ends.
     pub fn is_paused(&self, now: Timestamp) -> bool {
         self.paused_until.is_some_and(|until| now < until)
     }
 
-    /// The end of the last pause, also after it has passed, until a success or a person clears it.
+    /// The end of the last pause, kept after it has passed until a success or a person clears it.
     pub fn paused_until(&self) -> Option<Timestamp> {
         self.paused_until
     }
 
-    /// What is left of the pause; zero if there is none.
+    /// The remaining pause; zero if there is none.
     pub fn remaining(&self, now: Timestamp) -> Duration {
         self.paused_until
             .map_or(Duration::ZERO, |until| until.since(now))
@@ -253,12 +253,12 @@ impl Ladder {
         self.consecutive_errors
     }
 
-    /// Has it been paused, and not succeeded since?
+    /// Whether it was paused and has not succeeded since.
     pub fn is_recovering(&self, now: Timestamp) -> bool {
         self.is_enabled() && self.consecutive_errors > 0 && !self.is_paused(now)
     }
 
-    /// The last error as shown to people: its text, or its status.
+    /// The last error for display: its text, or its status.
     pub fn last_error(&self) -> Option<&str> {
         self.last_error.as_deref()
     }
@@ -284,21 +284,21 @@ impl Ladder {
     }
 }
 
-/// A ladder as it is stored: durations, no instants.
+/// A ladder as it is stored: durations instead of instants.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LadderRecord {
     /// Counted errors since the last success.
     pub consecutive_errors: u32,
-    /// What is left of the pause; zero if it is over, `None` if there is none.
+    /// The remaining pause; zero if it has ended, `None` if there is none.
     pub pause: Option<Duration>,
-    /// The last error as shown to people.
+    /// The last error for display.
     pub last_error: Option<Box<str>>,
     /// Why it is disabled, if it is.
     pub disabled: Option<Disabled>,
 }
 
 impl Ladder {
-    /// The state that survives a restart.
+    /// The state to persist.
     pub fn record(&self, now: Timestamp) -> LadderRecord {
         LadderRecord {
             consecutive_errors: self.consecutive_errors,
@@ -308,7 +308,7 @@ impl Ladder {
         }
     }
 
-    /// A ladder from its record. Epochs and the count of successes start at zero: no attempt
+    /// Restores a ladder. Epochs and the count of successes start at zero, because no attempt
     /// survives a restart.
     pub fn restore(record: LadderRecord, now: Timestamp) -> Self {
         Self {

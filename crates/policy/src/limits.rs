@@ -1,10 +1,10 @@
-//! Limits that are known beforehand: "never more than so many in any stretch of that length".
+//! Known limits: at most a given count in any interval of a given length.
 //!
-//! A token bucket cannot keep this promise: filled and then drained it lets almost twice the count
-//! through in one stretch. A log of every admission could, at eight bytes each. This is a log with
-//! at most [`GROUPS`] entries: up to that many admissions each have their own entry and the limit
-//! is exact; above, neighbours share an entry that counts as if all had left when its last one did.
-//! That errs on the safe side only, by at most one part in [`GROUPS`] of the stretch.
+//! A token bucket cannot guarantee this: full and then drained, it lets almost twice the count
+//! through in one interval. A log of every admission could, at eight bytes each. This is a log with
+//! at most [`GROUPS`] entries. Up to that many admissions have an entry each, and the limit is
+//! exact. Beyond that, neighbours share an entry, which counts as if all of them had left when its
+//! last one did. That errs on the safe side only, by at most 1/[`GROUPS`] of the interval.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,7 +14,7 @@ use crate::duration;
 use crate::setting::{self, Format, Kind};
 use crate::time::Timestamp;
 
-/// At most `count` in any stretch of `period`.
+/// At most `count` in any interval of `period`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     count: u32,
@@ -22,7 +22,7 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// How settings spell it.
+    /// Its format in settings.
     pub const KIND: Kind = Kind::Format(&Format::of(
         "limit",
         "\"10/1s\"",
@@ -30,17 +30,17 @@ impl Limit {
         |text| text.parse::<Self>().map(drop),
     ));
 
-    /// `None` if either is zero: a limit that admits nothing, or that limits nothing.
+    /// `None` if either is zero: such a limit would admit nothing, or limit nothing.
     pub fn new(count: u32, period: Duration) -> Option<Self> {
         (count > 0 && !period.is_zero()).then_some(Self { count, period })
     }
 
-    /// How many.
+    /// The maximum count.
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// In any stretch of this length.
+    /// The length of the interval.
     pub fn period(&self) -> Duration {
         self.period
     }
@@ -73,21 +73,21 @@ impl fmt::Display for Limit {
 
 crate::setting_values!(Limit);
 
-/// What was admitted lately, under several limits at once.
+/// The recent admissions, under several limits at once.
 #[derive(Clone, Debug)]
 pub struct Limits {
     logs: Box<[Log]>,
 }
 
 impl Limits {
-    /// Empty logs for these limits. All memory they ever need is taken here.
+    /// Empty logs for these limits. All memory that they ever need is allocated here.
     pub fn new(limits: &[Limit]) -> Self {
         Self {
             logs: limits.iter().map(|&limit| Log::new(limit)).collect(),
         }
     }
 
-    /// Logs for `limits`, if there are any, that continue those of `before`. A limit that was there
+    /// Logs for `limits`, if there are any, continuing those of `before`. A limit that was there
     /// keeps its log. A new one starts with the log that reaches back furthest, so that a changed
     /// limit does not start with a full allowance.
     pub(crate) fn boxed(limits: &[Limit], before: Option<&Self>) -> Option<Box<Self>> {
@@ -112,7 +112,7 @@ impl Limits {
     }
 
     /// When `ahead` units and then `cost` more may have left, under every limit; `None` if `cost`
-    /// is more than a limit ever admits.
+    /// exceeds a limit's count.
     pub fn ready_at(&self, ahead: u64, cost: u32, now: Timestamp) -> Option<Timestamp> {
         let mut latest = now;
         for log in &self.logs {
@@ -121,21 +121,21 @@ impl Limits {
         Some(latest)
     }
 
-    /// Writes down that `cost` units leave now. Ask [`Limits::ready_at`] first.
+    /// Records that `cost` units leave now. Call [`Limits::ready_at`] first.
     pub fn take(&mut self, cost: u32, now: Timestamp) {
         for log in &mut self.logs {
             log.take(cost, now);
         }
     }
 
-    /// Crosses out `cost` units that were written down at `taken_at` and never left.
+    /// Removes `cost` units that were recorded at `taken_at` but never left.
     pub fn give_back(&mut self, cost: u32, taken_at: Timestamp, now: Timestamp) {
         for log in &mut self.logs {
             log.give_back(cost, taken_at, now);
         }
     }
 
-    /// Corrects the last admissions by what was really used.
+    /// Corrects the last admissions to the actual cost.
     pub fn correct(&mut self, asked: u32, used: u32) {
         for log in &mut self.logs {
             log.correct(asked, used);
@@ -143,20 +143,20 @@ impl Limits {
     }
 }
 
-/// Entries of one log. 64 keep a limit of up to 64 exact; above, at most 1.6 % of the stretch is
-/// given away, for 1 KiB of memory.
+/// Entries per log. With 64, a limit of up to 64 is exact; above, at most 1.6 % of the interval is
+/// lost, for 1 KiB of memory.
 pub const GROUPS: u32 = 64;
 
 #[derive(Clone, Debug)]
 struct Log {
     limit: Limit,
-    /// A new entry is begun when the newest holds this many units.
+    /// A new entry is started when the newest holds this many units.
     group: u32,
-    /// A ring: `len` entries from `oldest` on.
+    /// A ring of `len` entries starting at `oldest`.
     entries: Box<[Entry]>,
     oldest: usize,
     len: usize,
-    /// Units of all entries together.
+    /// The sum of all entries.
     used: u64,
 }
 
@@ -169,7 +169,7 @@ struct Entry {
 impl Log {
     fn new(limit: Limit) -> Self {
         let group = limit.count.div_ceil(GROUPS);
-        // All but the newest entry hold at least `group` units.
+        // All entries but the newest hold at least `group` units.
         let entries = limit.count.div_ceil(group) as usize + 1;
         let entries = vec![Entry::default(); entries].into_boxed_slice();
         Self {
@@ -187,8 +187,8 @@ impl Log {
         if u64::from(cost) > count {
             return None;
         }
-        // A line longer than the limit leaves over several periods; its last ask waits for its share
-        // of the last one.
+        // A line longer than the limit leaves over several periods; its last ask waits for its
+        // share of the last one.
         let wanted = ahead.saturating_add(u64::from(cost));
         let whole_periods = (wanted - 1) / count;
         let rest = wanted - whole_periods * count;
@@ -199,7 +199,7 @@ impl Log {
         Some(self.room_at(rest, now) + lead)
     }
 
-    /// When `units` more fit.
+    /// When there is room for `units` more.
     fn room_at(&self, units: u64, now: Timestamp) -> Timestamp {
         let mut used = self.used;
         let mut room = now;
@@ -244,11 +244,11 @@ impl Log {
         }
     }
 
-    /// Takes the units out of the earliest entries that can hold them. Of several, the earliest is
-    /// the one that would be forgotten first, so this errs on the safe side only.
+    /// Removes the units from the earliest entries that can hold them. The earliest expires first,
+    /// so this errs on the safe side only.
     fn give_back(&mut self, cost: u32, taken_at: Timestamp, now: Timestamp) {
         if taken_at + self.limit.period <= now {
-            // The entry may be gone, and the next one belongs to other asks.
+            // The entry may have expired, and the next one belongs to other asks.
             return;
         }
         let mut rest = cost;
@@ -272,8 +272,8 @@ impl Log {
 
     fn push(&mut self, entry: Entry) {
         if self.len == self.entries.len() {
-            // Only after corrections made the entries smaller than a group: forgetting the
-            // oldest would undercut the limit, so it joins its neighbour.
+            // Only when corrections made entries smaller than a group. Dropping the oldest would
+            // violate the limit, so it is merged with its neighbour.
             let oldest = self.entries[self.oldest];
             self.drop_oldest();
             let next = &mut self.entries[self.oldest];
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn the_eleventh_of_ten_per_second_leaves_a_second_after_the_first() {
+    fn eleventh_ask_of_ten_per_second_waits_for_a_second() {
         let mut log = limits(&["10/1s"]);
         assert_eq!(log.ready_at(9, 1, secs(0)), Some(secs(0)), "all ten fit");
         for _ in 0..10 {
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_longer_than_the_limit_waits_for_its_share_of_a_later_period() {
+    fn long_line_spreads_over_several_periods() {
         let mut log = limits(&["10/1s"]);
         for millis in [0, 500] {
             log.take(5, Timestamp::from_millis(millis));
@@ -378,8 +378,8 @@ mod tests {
         );
     }
 
-    /// Neighbours share an entry, so that the log stays small: evenly spaced callers, who make
-    /// that dearest, still get nearly all of a large limit, and never more.
+    /// Neighbours share an entry to keep the log small. Evenly spaced callers, the worst case,
+    /// still get nearly all of a large limit, and never more.
     #[test]
     fn evenly_spaced_callers_reach_a_limit_with_shared_entries() {
         let mut log = limits(&["640/1s"]);
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slowest_of_several_limits_decides() {
+    fn slowest_of_several_limits_decides() {
         let mut log = limits(&["2/1s", "3/1m"]);
         for second in [0, 0, 1] {
             assert_eq!(log.ready_at(0, 1, secs(second)), Some(secs(second)));
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cost_above_the_limit_never_fits() {
+    fn cost_above_the_limit_is_never_admitted() {
         assert_eq!(limits(&["10/1s"]).ready_at(0, 11, secs(0)), None);
         assert_eq!(limits(&[]).ready_at(0, 11, secs(5)), Some(secs(5)));
     }
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_made_small_by_corrections_are_joined_not_forgotten() {
+    fn merges_entries_made_small_by_corrections() {
         let mut log = limits(&["3/1s"]);
         for _ in 0..20 {
             log.take(1, secs(0));
@@ -460,12 +460,12 @@ mod tests {
         assert_eq!(
             log.ready_at(0, 3, secs(10)),
             Some(secs(13)),
-            "what no longer counts frees nothing"
+            "expired units free nothing"
         );
     }
 
     #[test]
-    fn giving_back_takes_no_more_than_is_written_down() {
+    fn giving_back_removes_at_most_what_was_recorded() {
         let mut log = limits(&["300/10s"]);
         log.take(7, secs(0));
         log.take(2, secs(1));
@@ -493,7 +493,7 @@ mod tests {
     }
 
     proptest! {
-        /// Some of those that leave come back unused: what is left of them keeps the limit.
+        /// Some admissions are given back unused: the rest stays within the limit.
         #[test]
         fn giving_back_never_exceeds_the_count(
             count in 1u32..200,
@@ -520,9 +520,9 @@ mod tests {
             }
         }
 
-        /// The peers' defect: a window of 100/s that lets 199 through in 100 ms.
+        /// A defect of other libraries: a window of 100/s that lets 199 through in 100 ms.
         #[test]
-        fn no_stretch_ever_sees_more_than_its_count(
+        fn never_exceeds_the_count_in_any_interval(
             count in 1u32..300, gaps in prop::collection::vec(0u64..2_000_000_000, 1..1200),
         ) {
             let period = Duration::from_secs(1);
@@ -545,7 +545,7 @@ mod tests {
 
         /// Erring on the safe side costs little: asks that leave when due use 98 % of the limit.
         #[test]
-        fn an_endless_line_reaches_the_limit(count in 1u32..2000) {
+        fn endless_line_reaches_the_limit(count in 1u32..2000) {
             let mut log = Limits::new(&[Limit::new(count, Duration::from_secs(1)).unwrap()]);
             let mut now = Timestamp::ZERO;
             let mut left = 0u32;

@@ -1,13 +1,13 @@
 //! The waiting line of a gate: which ticket leaves next, and which deadline passes first.
 //!
-//! Tickets of a class leave strictly in the order they came. Interactive tickets leave before
-//! background ones, but at most [`SHARE`] in a row while one of those waits, so that no ticket waits
-//! for ever. The line knows nothing of tokens or breakers; the gate asks it for the next ticket, and
-//! removes that when it may leave.
+//! Tickets of a class leave strictly in the order they joined. Interactive tickets leave before
+//! background ones, but at most [`SHARE`] in a row while a background ticket waits, so that none
+//! waits forever. The line knows nothing of tokens or breakers; the gate asks it for the next
+//! ticket, and removes it when it may leave.
 //!
-//! All lines of many gates live in one arena, [`Tickets`]. A gate with an empty line holds four
-//! bytes for it, joining and leaving allocate nothing once the arena has seen its peak, and freed
-//! entries are used again.
+//! The lines of all gates share one arena, [`Tickets`]. A gate stores four bytes for its line,
+//! joining and leaving do not allocate once the arena has reached its peak size, and freed entries
+//! are reused.
 
 use crate::time::Timestamp;
 
@@ -15,7 +15,7 @@ mod deadlines;
 
 use deadlines::{Deadlines, NIL};
 
-/// A place in a line. Once it has left or was cancelled it never becomes valid again.
+/// A place in a line. It never becomes valid again after it has left or was cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket {
     index: u32,
@@ -23,7 +23,7 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// A small number, unique among the tickets in line: an index for what belongs to it.
+    /// A small number, unique among the tickets in line, to index per-ticket data.
     pub fn index(&self) -> usize {
         self.index as usize
     }
@@ -35,29 +35,29 @@ pub enum Class {
     /// A person waits for the response. The default.
     #[default]
     Interactive,
-    /// Work that can wait: leaves after interactive work, but at least every eighth time.
+    /// Background work: leaves after interactive work, but gets at least every eighth turn.
     Background,
 }
 
-/// How many interactive tickets may leave in a row while a background one waits. Seven of eight
-/// is close to "first", and still bounds a background wait to eight times its share.
+/// How many interactive tickets may leave in a row while a background one waits. Seven of eight is
+/// close to absolute priority, and still bounds a background wait to eight times its share.
 pub const SHARE: u32 = 7;
 
-/// Names a line in its arena; [`LineId::NONE`] while it is empty.
+/// Identifies a line in its arena; [`LineId::NONE`] while it is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineId(u32);
 
 impl LineId {
-    /// The line of a gate where nothing waits.
+    /// The line of a gate without waiting asks.
     pub const NONE: Self = Self(NIL);
 }
 
-/// What leaves before a ticket.
+/// The tickets that leave before a given one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ahead {
-    /// How many tickets.
+    /// The number of tickets.
     pub tickets: u32,
-    /// What they cost together.
+    /// Their total cost.
     pub cost: u64,
 }
 
@@ -73,7 +73,7 @@ pub struct Tickets {
 
 #[derive(Clone, Copy, Debug)]
 struct Waiter {
-    /// Counts the tickets that had this place, so that an old ticket is known as such.
+    /// Incremented for each ticket in this place, so that stale tickets are recognised.
     generation: u32,
     line: LineId,
     class: Class,
@@ -87,9 +87,9 @@ struct Waiter {
 struct Line {
     interactive: Queue,
     background: Queue,
-    /// Interactive tickets that left since a background one did, or had to wait.
+    /// Interactive tickets that left since a background ticket left or started to wait.
     run: u32,
-    /// Root of the heap of deadlines; of a free line: the next free one.
+    /// The root of the heap of deadlines; for a free line, the next free line.
     soonest: u32,
 }
 
@@ -102,7 +102,7 @@ struct Queue {
 }
 
 impl Tickets {
-    /// An arena without tickets.
+    /// An empty arena.
     pub fn new() -> Self {
         Self {
             waiters: Vec::new(),
@@ -152,7 +152,7 @@ impl Tickets {
         }
     }
 
-    /// How many wait in `line`.
+    /// The number of tickets in `line`.
     pub fn waiting(&self, line: LineId) -> u32 {
         if line == LineId::NONE {
             return 0;
@@ -161,12 +161,12 @@ impl Tickets {
         line.interactive.len + line.background.len
     }
 
-    /// The cost of the ticket whose turn it is.
+    /// The cost of the next ticket.
     pub fn first_cost(&self, line: LineId) -> Option<u32> {
         self.first(line).map(|index| self.waiter(index).cost)
     }
 
-    /// Takes out the ticket whose turn it is.
+    /// Removes the next ticket.
     pub fn leave_first(&mut self, line: &mut LineId) -> Option<Ticket> {
         let index = self.first(*line)?;
         let class = self.waiter(index).class;
@@ -178,7 +178,7 @@ impl Tickets {
         Some(self.remove(line, index))
     }
 
-    /// Takes out a ticket that no longer waits for its turn. `false` if it had left before.
+    /// Removes a ticket before its turn. Returns `false` if it had already left.
     pub fn cancel(&mut self, line: &mut LineId, ticket: Ticket) -> bool {
         let known = self.waiters.get(ticket.index()).is_some_and(|waiter| {
             waiter.generation == ticket.generation
@@ -191,20 +191,20 @@ impl Tickets {
         known
     }
 
-    /// The earliest deadline of those waiting.
+    /// The earliest deadline in `line`.
     pub fn next_deadline(&self, line: LineId) -> Option<Timestamp> {
         let soonest = self.soonest(line)?;
         Some(self.deadlines.at(soonest))
     }
 
-    /// Takes out the one with the earliest deadline.
+    /// Removes the ticket with the earliest deadline.
     pub fn leave_soonest_deadline(&mut self, line: &mut LineId) -> Option<Ticket> {
         let soonest = self.soonest(*line)?;
         Some(self.remove(line, soonest))
     }
 
-    /// The tickets that leave before one of `class` that would join now, as far as those waiting
-    /// at present decide it.
+    /// The tickets that would leave before a ticket of `class` that joins now, assuming that no
+    /// others join.
     pub fn ahead(&self, line: LineId, class: Class) -> Ahead {
         if line == LineId::NONE {
             return Ahead::default();
@@ -237,7 +237,7 @@ impl Tickets {
         }
     }
 
-    /// The costs of the tickets that [`Tickets::ahead`] counts, in the order they leave.
+    /// The costs of the tickets counted by [`Tickets::ahead`], in the order they leave.
     pub fn costs_ahead(&self, line: LineId, class: Class) -> impl Iterator<Item = u32> {
         let Line {
             interactive,
@@ -250,7 +250,7 @@ impl Tickets {
         };
         let (mut interactive, mut background) = (interactive.head, background.head);
         std::iter::from_fn(move || {
-            // The new ticket stands behind the last one of its class.
+            // The new ticket is behind the last one of its class.
             let has_interactive = interactive != NIL || class == Class::Interactive;
             let has_background = background != NIL || class == Class::Background;
             let takes_background = !has_interactive || (has_background && run >= SHARE);
@@ -417,7 +417,8 @@ impl Queue {
         cost: 0,
     };
 
-    /// The cost of the first `turns`, taking every ticket as average: exact when all cost alike.
+    /// The cost of the first `turns` tickets, assuming the average cost for each: exact if all cost
+    /// the same.
     fn cost_of(&self, turns: u32) -> u64 {
         match self.len {
             0 => 0,
@@ -454,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cancelled_ticket_gives_its_place_back_once() {
+    fn cancelling_frees_the_place_once() {
         let (mut tickets, mut line) = (Tickets::new(), LineId::NONE);
         let [first, middle, last] =
             [1, 2, 3].map(|cost| tickets.join(&mut line, Class::Interactive, cost, NEVER));
@@ -466,12 +467,12 @@ mod tests {
         assert_eq!(again.index(), last.index(), "places are used again");
         assert!(
             !tickets.cancel(&mut line, last),
-            "an old ticket is not the new one's"
+            "a stale ticket does not match the new one"
         );
         let mut other = LineId::NONE;
         assert!(
             !tickets.cancel(&mut other, again),
-            "nor is it one of another line"
+            "nor does a ticket of another line"
         );
         tickets.join(&mut other, Class::Interactive, 1, NEVER);
         assert!(!tickets.cancel(&mut other, again));
@@ -497,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_are_counted_only_while_both_classes_wait() {
+    fn counts_turns_only_while_both_classes_wait() {
         let (mut tickets, mut line) = (Tickets::new(), LineId::NONE);
         let join =
             |tickets: &mut Tickets, line: &mut LineId, class| tickets.join(line, class, 1, NEVER);
@@ -513,12 +514,12 @@ mod tests {
         assert_eq!(
             tickets.leave_first(&mut line),
             Some(last),
-            "the newcomer has to wait its turn"
+            "the new ticket has to wait its turn"
         );
     }
 
     #[test]
-    fn the_earliest_deadline_is_known_whatever_the_order() {
+    fn finds_the_earliest_deadline_in_any_order() {
         let (mut tickets, mut line) = (Tickets::new(), LineId::NONE);
         let secs = Timestamp::from_secs;
         let [late, soon, later] =
@@ -533,9 +534,9 @@ mod tests {
 
     proptest! {
         /// Random joins, departures, expiries and cancellations over several lines: classes leave
-        /// in order, no ticket is lost or doubled, and `ahead` foretells the exact place.
+        /// in order, no ticket is lost or duplicated, and `ahead` predicts the exact position.
         #[test]
-        fn lines_keep_their_promises(steps in prop::collection::vec((0usize..3, 0u8..10, 0u64..40), 1..400)) {
+        fn lines_keep_order_and_lose_no_ticket(steps in prop::collection::vec((0usize..3, 0u8..10, 0u64..40), 1..400)) {
             let mut tickets = Tickets::new();
             let mut lines = [LineId::NONE; 3];
             let mut models: [Vec<(Ticket, Class, Timestamp)>; 3] = Default::default();

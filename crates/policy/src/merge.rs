@@ -1,12 +1,12 @@
-//! What resolves a conflict without a person: the merge rule of an operation's type.
+//! Resolves conflicts without a person: the merge rule of an operation's type.
 //!
-//! - **Nothing is sent blindly.** A resend carries the version that the server has now, or a document
-//!   that contains what the server has now.
-//! - **What the server already has is not sent.** A DELETE of something that is gone, or a POST or PUT
-//!   of what is there, is complete under every rule: an earlier attempt whose response was lost may
-//!   have done it.
-//! - **A merge that is not certain is left to a person**: both sides changed the same value, a document
-//!   is missing or is not JSON, or what was changed is gone.
+//! - **Nothing is sent blindly.** A resend carries the server's current version, or a document that
+//!   contains the server's current state.
+//! - **What the server already has is not sent.** A DELETE of something that is gone, or a POST or
+//!   PUT of what is already there, is complete under every rule: an earlier attempt whose response
+//!   was lost may have done it.
+//! - **An uncertain merge is left to a person**: both sides changed the same value, a document is
+//!   missing or not JSON, or the changed document is gone.
 
 mod document;
 
@@ -14,16 +14,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use document::{Document, Number};
 
-/// What resolves a conflict without a person.
+/// How to resolve a conflict without a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MergeRule {
-    /// Nothing: it waits for a person.
+    /// Not at all: it waits for a person.
     None,
-    /// It is sent again over what the server has.
+    /// Overwrite the server's version.
     Ours,
-    /// What the server has stays.
+    /// Keep the server's version.
     Theirs,
-    /// Changes of both sides are merged, as JSON documents.
+    /// Merge the changes of both sides as JSON documents.
     Json,
 }
 
@@ -45,18 +45,18 @@ pub struct Conflict<'a> {
     pub base: Option<&'a [u8]>,
     /// The body of the request.
     pub ours: &'a [u8],
-    /// What the server has.
+    /// The server's version.
     pub theirs: Theirs<'a>,
-    /// Is the version of what the server has known, for `If-Match`?
+    /// Whether the server's current version is known, for `If-Match`.
     pub has_version: bool,
 }
 
-/// What the server has.
+/// The server's version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Theirs<'a> {
-    /// It was not asked, or gave no document.
+    /// It was not fetched, or is not a document.
     Unknown,
-    /// Nothing: 404 or 410.
+    /// It does not exist: 404 or 410.
     Gone,
     /// This document.
     Document(&'a [u8]),
@@ -65,9 +65,9 @@ pub enum Theirs<'a> {
 /// What to do about a conflict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MergeDecision {
-    /// Send the request again, with the version that the server has.
+    /// Resend the request with the server's current version.
     Resend,
-    /// Send this body instead, under a new idempotency key.
+    /// Send this body instead, with a new idempotency key.
     Replace(Vec<u8>),
     /// Nothing has to be sent.
     Complete,
@@ -76,7 +76,7 @@ pub enum MergeDecision {
 }
 
 impl MergeRule {
-    /// What this rule does about `conflict`.
+    /// Applies this rule to `conflict`.
     ///
     /// ```
     /// use policy::merge::{Conflict, MergeDecision, MergeRule, Theirs};
@@ -105,7 +105,7 @@ impl MergeRule {
 }
 
 impl Conflict<'_> {
-    /// Does the server have what was wanted?
+    /// Whether the server already has the requested state.
     fn is_already_done(&self) -> bool {
         match (self.method, self.theirs) {
             ("DELETE", Theirs::Gone) => true,
@@ -116,7 +116,7 @@ impl Conflict<'_> {
 
     fn resend(&self) -> MergeDecision {
         match (self.method, self.theirs) {
-            // What was in the way is gone, and a new one is to be made.
+            // The conflicting resource is gone, and a new one is to be created.
             ("POST", Theirs::Gone) => MergeDecision::Resend,
             (_, Theirs::Gone) => MergeDecision::Person,
             (_, Theirs::Unknown | Theirs::Document(_)) if self.has_version => MergeDecision::Resend,
@@ -124,9 +124,9 @@ impl Conflict<'_> {
         }
     }
 
-    /// `None` if there is no merge that is certain.
+    /// `None` if no merge is certain.
     fn merge(&self) -> Option<MergeDecision> {
-        // The body of a PATCH is no document, and a DELETE has none.
+        // The body of a PATCH is not a document, and a DELETE has none.
         if !matches!(self.method, "POST" | "PUT") {
             return None;
         }
@@ -147,19 +147,19 @@ impl Conflict<'_> {
     }
 }
 
-/// Are two bodies the same, as JSON documents if they are some?
+/// Whether two bodies are equal, as JSON documents if both are.
 fn is_same(one: &[u8], other: &[u8]) -> bool {
     let parsed = || Some(Document::parse(one)? == Document::parse(other)?);
     one == other || parsed().unwrap_or(false)
 }
 
-/// The changes from `base` to `ours` and from `base` to `theirs` together. Objects are merged by their
-/// keys; anything else is one value. `None` if both sides have changed one value differently.
+/// Merges the changes from `base` to `ours` and from `base` to `theirs`. Objects are merged by key;
+/// anything else is one value. `None` if both sides changed one value differently.
 pub fn merge(base: &Document, ours: &Document, theirs: &Document) -> Option<Document> {
     merge_value(Some(base), Some(ours), Some(theirs)).ok()?
 }
 
-/// Both sides have changed one value differently.
+/// Both sides changed one value differently.
 struct Clash;
 
 /// The merged value; `None` where it is absent.
@@ -307,7 +307,7 @@ mod tests {
         // One value, or one array, changed on both sides.
         check(br#"{"a":2}"#, br#"{"a":3}"#, None);
         check(br#"{"a":1,"b":[1,2,3]}"#, br#"{"a":1,"b":[0,1,2]}"#, None);
-        // Removed here, changed there.
+        // Removed on one side, changed on the other.
         check(br#"{"a":1}"#, br#"{"a":1,"b":[1,2],"c":{}}"#, None);
         // Added on both sides.
         check(br#"{"h":{"i":1}}"#, br#"{"h":{"k":1}}"#, None);
@@ -339,7 +339,7 @@ mod tests {
         assert_eq!(MergeRule::Json.decide(&conflict), MergeDecision::Person);
     }
 
-    /// Few keys and values, so that the same ones meet often.
+    /// Few keys and values, so that both sides often change the same ones.
     fn documents() -> impl Strategy<Value = Document> {
         let leaf = prop_oneof![
             Just("null"),

@@ -1,45 +1,46 @@
-//! The life of an operation: a request that was accepted for durable delivery.
+//! The states of an operation: a request accepted for durable delivery.
 //!
-//! The transitions are one table, so that every store and every worker has the same: what is not in
-//! the table cannot happen. An illegal transition is a normal result, not a fault: a worker whose
-//! lease was lost reports late, a person clicks twice, two people decide at the same time. The loser
-//! of such a race gets the present state, and nothing changes.
+//! The transitions are one table, so that every store and worker agrees: what is not in the table
+//! cannot happen. An illegal transition is a normal result, not a bug: a worker whose lease was
+//! lost reports late, a person clicks twice, two people decide at the same time. The loser of such
+//! a race gets the current state, and nothing changes.
 //!
-//! - **`conflict` and `failed` need a person.** They keep their reason until a person decides; expiry
-//!   does not touch them.
-//! - **A conflict is resolved, not retried.** A retry of everything that failed, by filter, must
-//!   not resend conflicts blindly, so `retry` does not apply to them.
+//! - **`conflict` and `failed` need a person.** They keep their reason until a person decides; they
+//!   do not expire.
+//! - **A conflict is resolved, not retried.** A bulk retry of failed operations must not resend
+//!   conflicts blindly, so `retry` does not apply to them.
 //! - **A new body is a new request.** After a merge or a replacement the idempotency key changes,
-//!   or the server would answer from its memory of the old one; a retry by a person keeps the key,
-//!   so that what was done after all is not done twice. Both start with all attempts.
+//!   otherwise the server would answer with its stored response to the old one. A retry by a person
+//!   keeps the key, so that a request that did succeed is not executed twice. Both start with all
+//!   attempts.
 //! - **A lost lease says nothing about the request.** It may have been sent, so the operation waits
-//!   a little and keeps its attempts and its key, which makes a second copy harmless.
+//!   a little and keeps its attempts and its key, which makes a resend harmless.
 
 use std::fmt;
 
 use crate::item::{Step, TerminalReason};
 
-/// Where an operation is in its life.
+/// The state of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OperationState {
     /// Waiting for a worker.
     Available,
-    /// A worker has it.
+    /// Claimed by a worker.
     Running,
-    /// Waiting for a time: it is sent again then.
+    /// Waiting for the time of its next attempt.
     Retryable,
     /// Delivered.
     Completed,
-    /// It will not be tried again by itself, for this reason.
+    /// It will not be retried automatically, for this reason.
     Failed(TerminalReason),
-    /// The server has something else; waits for a rule or a person.
+    /// It conflicts with the server's version and waits for a rule or a person.
     Conflict,
     /// A person cancelled it.
     Cancelled,
 }
 
 impl OperationState {
-    /// The word for it in records, the API and the console.
+    /// The name in records, the API and the console.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Available => "available",
@@ -52,7 +53,7 @@ impl OperationState {
         }
     }
 
-    /// Why it is not tried by itself, if it is not.
+    /// Why it is not retried automatically, if it is not.
     pub const fn reason(self) -> Option<TerminalReason> {
         match self {
             Self::Failed(reason) => Some(reason),
@@ -62,7 +63,7 @@ impl OperationState {
         }
     }
 
-    /// Will something happen to it without a person?
+    /// Whether it will proceed without a person.
     pub const fn is_pending(self) -> bool {
         matches!(self, Self::Available | Self::Running | Self::Retryable)
     }
@@ -74,40 +75,40 @@ impl fmt::Display for OperationState {
     }
 }
 
-/// What happens to an operation.
+/// An event in the life of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OperationEvent {
-    /// A worker takes it; a retryable one when its time has come.
+    /// A worker claims it; a retryable one once it is due.
     Claim,
     /// It was delivered.
     Complete,
-    /// It is to be sent again, later.
+    /// It will be resent later.
     Postpone,
-    /// It will not be sent again.
+    /// It will not be resent.
     Fail(TerminalReason),
-    /// The server has something else.
+    /// The server has a conflicting version.
     Conflict,
-    /// The worker gives it back unsent, such as when it stops.
+    /// The worker returns it unsent, for example on shutdown.
     Release,
-    /// The worker's lease has ended without a heartbeat.
+    /// The worker's lease ended without a heartbeat.
     LeaseLost,
-    /// Its time is over.
+    /// It expired.
     Expire,
-    /// A rule has merged both sides: the result is to be sent. At most [`MAX_MERGES`] times.
+    /// A rule merged both sides, and the result is to be sent. At most [`MAX_MERGES`] times.
     Merge,
-    /// A rule has found that the server already has what was wanted: nothing has to be sent.
+    /// A rule found that the server already has the requested state: nothing has to be sent.
     Reconcile,
     /// A person decides a conflict.
     Resolve(Resolution),
-    /// A person wants it tried again.
+    /// A person retries it.
     Retry,
     /// A person cancels it.
     Cancel,
 }
 
 impl OperationEvent {
-    /// What a worker reports after an attempt; `None` while the credential is being refreshed,
-    /// when it still runs.
+    /// The event for a worker's attempt; `None` while the credential is being refreshed and it is
+    /// still running.
     pub const fn of_step(step: Step) -> Option<Self> {
         match step {
             Step::Done => Some(Self::Complete),
@@ -137,19 +138,19 @@ impl OperationEvent {
     }
 }
 
-/// What a person decides about a conflict.
+/// A person's decision about a conflict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Resolution {
-    /// Send it again as it is: what the server has may be overwritten.
+    /// Resend it unchanged: the server's version may be overwritten.
     Resend,
-    /// Leave what the server has; this one is not sent any more.
+    /// Keep the server's version; this operation is not sent again.
     Discard,
     /// Send this other body instead.
     Replace,
 }
 
 impl Resolution {
-    /// The resolution that the API calls `name`.
+    /// The resolution with this name in the API.
     pub fn named(name: &str) -> Option<Self> {
         match name {
             "resend" => Some(Self::Resend),
@@ -160,11 +161,11 @@ impl Resolution {
     }
 }
 
-/// How often rules may merge a conflict before a person has to look. The other side wins a race
-/// now and then; three times in a row is not a race any more.
+/// How many times rules may merge a conflict before a person has to decide. Losing a race is
+/// normal; losing three in a row is not.
 pub const MAX_MERGES: u8 = 3;
 
-/// What of an operation decides its transitions: small, and stored with it.
+/// The part of an operation that determines its transitions. Small, and stored with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Operation {
     state: OperationState,
@@ -172,7 +173,7 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// A new one, waiting for a worker.
+    /// A new operation, waiting for a worker.
     pub const fn new() -> Self {
         Self {
             state: OperationState::Available,
@@ -180,7 +181,7 @@ impl Operation {
         }
     }
 
-    /// One that was stored.
+    /// Restores a stored operation.
     pub const fn restore(state: OperationState, merges: u8) -> Self {
         Self { state, merges }
     }
@@ -190,12 +191,12 @@ impl Operation {
         self.state
     }
 
-    /// How often rules have merged it since a person last decided.
+    /// How many times rules have merged it since a person last decided.
     pub const fn merges(self) -> u8 {
         self.merges
     }
 
-    /// Where `event` takes it.
+    /// Applies `event`.
     ///
     /// ```
     /// use policy::operation::{OperationEvent, Operation, OperationState};
@@ -211,7 +212,7 @@ impl Operation {
     ///
     /// # Errors
     ///
-    /// If that cannot happen now. Nothing has changed then.
+    /// If the transition is illegal. Nothing changes then.
     pub fn apply(self, event: OperationEvent) -> Result<Transition, IllegalTransition> {
         let illegal = IllegalTransition {
             state: self.state,
@@ -289,7 +290,7 @@ impl Default for Operation {
     }
 }
 
-/// Reasons that are states of their own go there, however a worker reports them.
+/// Maps reasons that have their own state to that state, however a worker reports them.
 const fn failed(reason: TerminalReason) -> OperationState {
     match reason {
         TerminalReason::Conflict => OperationState::Conflict,
@@ -305,27 +306,27 @@ const fn failed(reason: TerminalReason) -> OperationState {
     }
 }
 
-/// A transition that was made, and what goes with it.
+/// The result of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transition {
-    /// The operation as it is now.
+    /// The operation after the event.
     pub operation: Operation,
-    /// What becomes of the attempts it has used up.
+    /// Whether its used attempts still count.
     pub attempts: Attempts,
-    /// Is it still the same request?
+    /// Whether it is still the same request.
     pub body: Body,
 }
 
-/// What becomes of the attempts that were used up.
+/// What happens to the used attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attempts {
-    /// They stay used up.
+    /// They still count.
     Kept,
-    /// It has all of them again: a person, or a merge, started it again.
+    /// They no longer count: a person or a merge restarted it.
     Restarted,
 }
 
-/// Whether what is sent stays the same.
+/// Whether the request changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
     /// The same request under the same idempotency key.
@@ -334,12 +335,12 @@ pub enum Body {
     New,
 }
 
-/// A transition that cannot be made.
+/// A transition that is not in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IllegalTransition {
-    /// The state it is in, and stays in.
+    /// The current state, which does not change.
     pub state: OperationState,
-    /// What was to happen.
+    /// The rejected event.
     pub event: OperationEvent,
 }
 
@@ -393,7 +394,7 @@ mod tests {
         events
     }
 
-    /// The whole table, as a person would draw it: everything else is illegal.
+    /// The whole table, spelled out: everything else is illegal.
     fn legal(from: OperationState) -> Vec<(OperationEvent, OperationState)> {
         let cancel = (OperationEvent::Cancel, OperationState::Cancelled);
         let expire = (
@@ -456,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn transitions_are_those_of_the_table_and_no_others() {
+    fn only_transitions_of_the_table_are_legal() {
         for state in STATES {
             for event in events() {
                 let expected = legal(state).into_iter().find(|(legal, _)| *legal == event);
@@ -473,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_may_merge_three_times_then_a_person_has_to_look() {
+    fn rules_merge_at_most_three_times() {
         let mut operation = Operation::new();
         let mut apply = |event| {
             let transition: Result<Transition, IllegalTransition> = operation.apply(event);
@@ -504,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn a_person_retries_with_all_attempts_and_the_same_key() {
+    fn retry_restarts_attempts_and_keeps_the_key() {
         let transition = Operation::restore(EXHAUSTED, 0)
             .apply(OperationEvent::Retry)
             .unwrap();
@@ -515,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn another_body_needs_another_key() {
+    fn new_body_needs_new_key() {
         let conflict = Operation::restore(OperationState::Conflict, 0);
         let body = |resolution| {
             conflict
@@ -528,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_lease_keeps_attempts_and_key() {
+    fn lost_lease_keeps_attempts_and_key() {
         let running = Operation::restore(OperationState::Running, 0);
         let transition = running.apply(OperationEvent::LeaseLost).unwrap();
         assert_eq!(
@@ -538,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_comes_too_late_changes_nothing() {
+    fn late_worker_changes_nothing() {
         for state in [
             OperationState::Retryable,
             OperationState::Cancelled,
@@ -550,7 +551,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_of_an_item_are_events() {
+    fn maps_item_steps_to_events() {
         assert_eq!(
             OperationEvent::of_step(Step::Done),
             Some(OperationEvent::Complete)
@@ -568,7 +569,7 @@ mod tests {
     }
 
     #[test]
-    fn states_and_resolutions_have_their_words() {
+    fn states_and_resolutions_have_names() {
         assert_eq!(
             STATES.map(OperationState::as_str),
             [
@@ -593,7 +594,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn random_events_never_leave_the_table_and_reasons_stay(
+        fn random_events_follow_the_table_and_keep_reasons(
             events in prop::collection::vec(prop::sample::select(events()), 1..200),
         ) {
             let mut operation = Operation::new();
@@ -608,7 +609,7 @@ mod tests {
                     Err(illegal) => prop_assert_eq!(illegal, IllegalTransition { state: before.state(), event }),
                 }
                 prop_assert!(operation.merges() <= MAX_MERGES);
-                // Only a person ends what waits for a person, or a rule for conflicts.
+                // Only a person, or a rule for conflicts, ends what waits for a person.
                 let is_person = matches!(event, OperationEvent::Resolve(_) | OperationEvent::Retry | OperationEvent::Cancel);
                 let is_rule = matches!(event, OperationEvent::Merge | OperationEvent::Reconcile);
                 if let Some(reason) = before.state().reason()

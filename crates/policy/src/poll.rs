@@ -1,17 +1,17 @@
 //! Polling a job: when to ask for its status next, and when to stop.
 //!
-//! The interval follows the job's own progress: a job that has hardly begun is not done in two
-//! seconds. A 429 means that polling itself is too fast; the waits then double up to a cap, and the
-//! first success restores the usual interval. This replaces a gate's undirected reaction: one
-//! job's status is no traffic to learn a rate from.
+//! The interval depends on the job's progress: a job that has just started will not be done in two
+//! seconds. A 429 means that polling itself is too fast; the waits then double up to a maximum, and
+//! the first success restores the normal interval. This replaces a gate's undirected reaction: the
+//! status of one job is not enough traffic to learn a rate from.
 //!
-//! Polling ends for good: when the job is done or has failed, when it does not exist, after too
-//! many other errors, or without a success for `give_up_after`, counted from the last successful
-//! response. A `Retry-After` that ends later than that gives up at once. Giving up is judged first,
-//! on every response that is no success; only the job's own end comes before it.
+//! Polling ends when the job is done or has failed, when it does not exist, after too many other
+//! errors, or after `give_up_after` since the last successful response. A `Retry-After` that ends
+//! later than that gives up at once. Giving up is checked first, on every unsuccessful response;
+//! only the job's own end takes precedence.
 //!
-//! At the edges: exactly `give_up_after` is not yet too long; a progress that is missing, negative
-//! or no number is 0, one above 100 is late; responses after the end change nothing.
+//! Edge cases: exactly `give_up_after` is not yet too long; missing, negative or non-numeric
+//! progress counts as 0, and above 100 as late; responses after the end change nothing.
 
 mod notice;
 mod settings;
@@ -24,7 +24,7 @@ pub use settings::{PollOptions, PollSettings};
 
 use crate::time::Timestamp;
 
-/// The polling of one job.
+/// Polls one job.
 ///
 /// ```
 /// use std::time::Duration;
@@ -41,7 +41,7 @@ use crate::time::Timestamp;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Poll {
-    /// Before any success: the first request.
+    /// The first request before any success.
     last_success: Timestamp,
     progress: Option<f64>,
     consecutive_429: u32,
@@ -49,40 +49,40 @@ pub struct Poll {
     end: Option<PollState>,
 }
 
-/// The response to a request for the status.
+/// The response to a status request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StatusResponse {
     /// What kind of response it is.
     pub kind: ResponseKind,
-    /// What it says about the job; an error may say something too.
+    /// What it says about the job; an error may contain it too.
     pub job: Option<JobStatus>,
 }
 
-/// What kind of response a request for the status got.
+/// The kind of response to a status request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseKind {
     /// 2xx or 3xx.
     Success,
     /// 429.
     Throttled {
-        /// The wait that the server names.
+        /// The wait named by the server.
         wait: Option<Duration>,
     },
-    /// 404: there is no such job.
+    /// 404: the job does not exist.
     NotFound,
     /// Any other error, or no response.
     Failed {
-        /// The wait that the server names.
+        /// The wait named by the server.
         wait: Option<Duration>,
     },
 }
 
-/// What is known of a job.
+/// The status of a job.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum JobStatus {
     /// It is running.
     Running {
-        /// In per cent; missing counts as 0.
+        /// In percent; missing counts as 0.
         progress: Option<f64>,
     },
     /// It is done.
@@ -94,7 +94,7 @@ pub enum JobStatus {
 /// The state of polling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PollState {
-    /// At the usual interval.
+    /// At the normal interval.
     Polling,
     /// Slower, because of 429s.
     Slowed,
@@ -104,12 +104,12 @@ pub enum PollState {
     Failed,
     /// Ended: no success for too long.
     GaveUp,
-    /// Ended: there is no such job.
+    /// Ended: the job does not exist.
     NotFound,
 }
 
 impl PollState {
-    /// The word for it in replay, logs and the API.
+    /// The name in replay, logs and the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Polling => "polling",
@@ -121,7 +121,7 @@ impl PollState {
         }
     }
 
-    /// Has polling ended?
+    /// Whether polling has ended.
     pub const fn is_end(self) -> bool {
         !matches!(self, Self::Polling | Self::Slowed)
     }
@@ -130,7 +130,7 @@ impl PollState {
 /// What to do after a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PollStep {
-    /// The state after it.
+    /// The state after the response.
     pub state: PollState,
     /// The wait before the next request; `None` once polling has ended.
     pub wait: Option<Duration>,
@@ -138,10 +138,10 @@ pub struct PollStep {
     pub reason: PollReason,
 }
 
-/// Why to wait, or why polling ended.
+/// Why polling waits or ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PollReason {
-    /// Nothing is known of the job yet.
+    /// Nothing is known about the job yet.
     NoData,
     /// The job is below 30 %.
     Early,
@@ -151,21 +151,21 @@ pub enum PollReason {
     Late,
     /// A 429: a step of the ladder.
     Throttled,
-    /// The server named a longer wait than our own step.
+    /// The server named a wait longer than our own step.
     Directed,
     /// Another error: one of a few retries.
     Retry,
-    /// The job's own status.
+    /// The job's own status ended it.
     Job,
-    /// There is no such job.
+    /// The job does not exist.
     NotFound,
-    /// Too many other errors in a row.
+    /// Too many consecutive other errors.
     Errors,
     /// No success for too long.
     NoSuccess,
-    /// The server names a wait that ends after we would give up.
+    /// The server named a wait that ends after we would give up.
     WaitTooLong,
-    /// It had ended before.
+    /// Polling had already ended.
     Ended,
 }
 
@@ -190,7 +190,7 @@ impl fmt::Display for PollReason {
 }
 
 impl Poll {
-    /// A job whose first request is sent at `started`.
+    /// Starts polling; the first request is sent at `started`.
     pub fn new(started: Timestamp) -> Self {
         Self {
             last_success: started,
@@ -201,7 +201,7 @@ impl Poll {
         }
     }
 
-    /// Takes a response and returns what to do next.
+    /// Applies a response and returns what to do next.
     pub fn after(
         &mut self,
         settings: &PollSettings,
@@ -267,7 +267,7 @@ impl Poll {
         }
     }
 
-    /// Counts an error and returns the wait that the server names.
+    /// Counts an error and returns the wait named by the server.
     fn count(&mut self, error: ResponseKind) -> Option<Duration> {
         match error {
             ResponseKind::Success | ResponseKind::NotFound => None,
@@ -311,7 +311,7 @@ impl Poll {
         }
     }
 
-    /// The latest time at which a response without success does not yet end it.
+    /// The latest time at which an unsuccessful response does not yet end polling.
     pub fn gives_up_after(&self, settings: &PollSettings) -> Timestamp {
         self.last_success + settings.give_up_after()
     }
@@ -330,7 +330,7 @@ impl Poll {
         self.consecutive_429
     }
 
-    /// Is the slowing-down notice shown? While there were 429s since the last success.
+    /// Whether to show the slowing-down notice: there were 429s since the last success.
     pub fn banner(&self) -> bool {
         self.consecutive_429 > 0
     }
@@ -352,9 +352,9 @@ impl From<ResponseKind> for StatusResponse {
     }
 }
 
-/// Per cent from which a job is in its middle stage.
+/// Percentage from which a job is in its middle stage.
 const MIDDLE: f64 = 30.0;
-/// Per cent from which a job is in its late stage.
+/// Percentage from which a job is in its late stage.
 const LATE: f64 = 70.0;
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
-//! Pools: endpoints that can do the same work, and which of them gets the next request.
+//! Pools: interchangeable endpoints, and which of them gets the next request.
 //!
-//! A pool owns the [ladders](crate::ladder) of its endpoints and counts the requests in flight
-//! through each. It does not own gates: the caller of [`Pool::choose`] supplies when each gate
-//! admits, and gets an endpoint that is enabled, not paused and admitted by its gate, or the
-//! earliest time at which one will be.
+//! A pool owns the [ladders](crate::ladder) of its endpoints and counts the requests in flight at
+//! each. It does not own gates: the caller of [`Pool::choose`] supplies when each gate admits a
+//! request, and gets an endpoint that is enabled, not paused and admitted by its gate, or the
+//! earliest time at which there will be one.
 //!
 //! An endpoint whose pause has ended is *recovering*: it gets one request at a time until one
-//! succeeds. The whole backlog at the end of a pause would overload it again. Requests sent before
-//! the pause do not count for this: they may hang and say nothing about the endpoint now. A request
-//! without a result counts as lost after two minutes, so that it cannot block the endpoint.
+//! succeeds, because the whole backlog would overload it again. Requests sent before the pause do
+//! not count for this: they may hang, and say nothing about the endpoint now. A request without a
+//! result counts as lost after two minutes, so that it cannot block the endpoint.
 //!
-//! Choosing looks at every endpoint once; [`Pool::MAX_ENDPOINTS`] is the bound.
+//! Choosing checks every endpoint once; [`Pool::MAX_ENDPOINTS`] bounds the work.
 
 mod choice;
 
@@ -21,16 +21,16 @@ pub use choice::{Choice, GateState, Lease, Unusable};
 use crate::ladder::{EndpointResult, Ladder, LadderRecord, LadderSettings, LadderStep};
 use crate::time::Timestamp;
 
-/// How a pool chooses among endpoints that could all be used.
+/// How a pool chooses among usable endpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Balance {
-    /// The endpoint with the fewest requests in flight; of several, the one chosen least
-    /// recently. The default.
+    /// The endpoint with the fewest requests in flight; on a tie, the least recently chosen. The
+    /// default.
     #[default]
     LeastLoaded,
-    /// The endpoint chosen least recently.
+    /// The least recently chosen endpoint.
     RoundRobin,
-    /// The first of the list that can be used.
+    /// The first usable endpoint of the list.
     First,
 }
 
@@ -42,7 +42,7 @@ crate::words! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EndpointId(u64);
 
-/// Endpoints that can do the same work.
+/// Interchangeable endpoints.
 ///
 /// ```
 /// use policy::ladder::{EndpointResult, LadderSettings};
@@ -57,7 +57,7 @@ pub struct EndpointId(u64);
 /// let Choice::Send(lease) = pool.choose(&settings, now, |_| now) else { unreachable!() };
 /// assert_eq!(lease.endpoint(), a);
 /// pool.settle(&settings, lease, &EndpointResult::status(429), now);
-/// // The first is paused: the other gets the request.
+/// // The first is paused, so the other gets the request.
 /// let Choice::Send(lease) = pool.choose(&settings, now, |_| now) else { unreachable!() };
 /// assert_eq!(lease.endpoint(), b);
 /// pool.abandon(lease);
@@ -66,9 +66,9 @@ pub struct EndpointId(u64);
 pub struct Pool {
     balance: Balance,
     endpoints: Vec<Endpoint>,
-    /// Endpoints ever added: the next id.
+    /// The number of endpoints ever added: the next id.
     added: u64,
-    /// Choices so far.
+    /// The number of choices so far.
     choices: u64,
 }
 
@@ -79,19 +79,19 @@ pub struct Endpoint {
     name: Box<str>,
     ladder: Ladder,
     in_flight: u32,
-    /// Those of them sent in the ladder's current epoch.
+    /// Requests in flight that were sent in the ladder's current epoch.
     in_epoch: u32,
     /// When the last of them was sent.
     sent_at: Timestamp,
-    /// The number of the choice that it last was; zero if never.
+    /// The number of the last choice of this endpoint; zero if never chosen.
     last_choice: u64,
 }
 
 impl Pool {
-    /// Few enough to look at all of them for every request.
+    /// Few enough to check all of them for every request.
     pub const MAX_ENDPOINTS: usize = 1000;
 
-    /// A pool without endpoints.
+    /// An empty pool.
     pub const fn new(balance: Balance) -> Self {
         Self {
             balance,
@@ -111,19 +111,20 @@ impl Pool {
         self.balance = balance;
     }
 
-    /// Puts the endpoints of these names first, in this order; the others follow as they were.
+    /// Moves the endpoints with these names to the front, in this order; the others keep their
+    /// order.
     pub fn reorder(&mut self, names: &[&str]) {
         let position = |endpoint: &Endpoint| names.iter().position(|name| *name == &*endpoint.name);
         self.endpoints
             .sort_by_key(|endpoint| position(endpoint).unwrap_or(usize::MAX));
     }
 
-    /// Adds an endpoint at the end of the list; `None` if the name is taken or the pool is full.
+    /// Appends an endpoint; `None` if the name is taken or the pool is full.
     pub fn add(&mut self, name: &str) -> Option<EndpointId> {
         self.restore(name, LadderRecord::default(), Timestamp::ZERO)
     }
 
-    /// Adds an endpoint with its state from before a restart.
+    /// Appends an endpoint with its state from before a restart.
     pub fn restore(
         &mut self,
         name: &str,
@@ -147,19 +148,19 @@ impl Pool {
         Some(id)
     }
 
-    /// Removes an endpoint. Results of its requests in flight have no effect.
+    /// Removes an endpoint. Results of its requests in flight are ignored.
     pub fn remove(&mut self, id: EndpointId) -> bool {
         let before = self.endpoints.len();
         self.endpoints.retain(|endpoint| endpoint.id != id);
         self.endpoints.len() < before
     }
 
-    /// A person enables an endpoint: all its error state is cleared.
+    /// Enables an endpoint on behalf of a person and clears its error state.
     pub fn enable(&mut self, id: EndpointId) -> bool {
         self.override_ladder(id, Ladder::enable)
     }
 
-    /// A person disables an endpoint, until a person enables it.
+    /// Disables an endpoint until a person enables it.
     pub fn disable(&mut self, id: EndpointId) -> bool {
         self.override_ladder(id, Ladder::disable)
     }
@@ -173,24 +174,24 @@ impl Pool {
         true
     }
 
-    /// The endpoints, in the order of the list.
+    /// The endpoints, in list order.
     pub fn endpoints(&self) -> &[Endpoint] {
         &self.endpoints
     }
 
-    /// The endpoint that `id` names, if it is still there.
+    /// The endpoint with this id, if it still exists.
     pub fn get(&self, id: EndpointId) -> Option<&Endpoint> {
         self.endpoints.iter().find(|endpoint| endpoint.id == id)
     }
 
-    /// The endpoint called `name`.
+    /// The endpoint with this name.
     pub fn find(&self, name: &str) -> Option<&Endpoint> {
         self.endpoints
             .iter()
             .find(|endpoint| *endpoint.name == *name)
     }
 
-    /// Why an endpoint cannot be used at `now`, gates aside; `None` if it can.
+    /// Why an endpoint is unusable at `now`, regardless of its gate; `None` if it is usable.
     pub fn unusable(
         &self,
         settings: &LadderSettings,
@@ -201,8 +202,8 @@ impl Pool {
         self.get(id)?.unusable(protects, now)
     }
 
-    /// Chooses the endpoint of the next request. `gate_of` returns the state of an endpoint's gate,
-    /// or only when it would admit a request.
+    /// Chooses the endpoint for the next request. `gate_of` returns the state of an endpoint's
+    /// gate, or just when it would admit a request.
     ///
     /// Return the [`Lease`] with [`Pool::settle`] or [`Pool::abandon`].
     pub fn choose<G: Into<GateState>>(
@@ -263,7 +264,7 @@ impl Pool {
         }
     }
 
-    /// Returns a lease with the result of its attempt; what that changed.
+    /// Returns a lease with the result of its attempt, and what that changed.
     pub fn settle(
         &mut self,
         settings: &LadderSettings,
@@ -315,7 +316,7 @@ impl Endpoint {
         &self.ladder
     }
 
-    /// Requests in flight through it.
+    /// Requests in flight at this endpoint.
     pub fn in_flight(&self) -> u32 {
         self.in_flight
     }

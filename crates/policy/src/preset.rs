@@ -1,8 +1,8 @@
-//! Named backoffs, so that most people choose a word and not five numbers.
+//! Named backoffs, so that most users choose a name instead of five numbers.
 //!
-//! All but one spread by `0.5..1.5` and add up to 5 s to a wait that the server names: a window
-//! wide enough for some hundred items to return one after the other at the rate of a usual limit,
-//! and short against any wait that servers ask for.
+//! All but `crawl` have a jitter of `0.5..1.5` and add up to 5 s to a wait that the server names.
+//! That is enough for some hundred items to return one by one at a typical rate limit, and short
+//! compared with the waits that servers ask for.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,26 +16,25 @@ use crate::suggest::suggestion;
 /// A backoff with a name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Preset {
-    /// 1 s doubling up to 30 s, 5 sends: for whatever has no reason to be otherwise. It gets over
-    /// a restart or a failover, which take seconds, and reports anything longer within half a
-    /// minute.
+    /// 1 s doubling up to 30 s, 5 sends: the general-purpose default. It covers a restart or a
+    /// failover, which take seconds, and reports anything longer within half a minute.
     #[default]
     Standard,
-    /// 500 ms doubling up to 10 s, 5 sends: for a person who waits at a screen, at most about 10 s.
+    /// 500 ms doubling up to 10 s, 5 sends: for a person waiting at a screen, at most about 10 s.
     Aggressive,
-    /// 2 s doubling up to 30 s, 5 sends: for upstreams that are slow to recover, and for devices
-    /// on a battery.
+    /// 2 s doubling up to 30 s, 5 sends: for upstreams that recover slowly, and for battery-powered
+    /// devices.
     Conservative,
-    /// 2 s doubling up to 1 min, 7 sends: for work without a waiting person, where a minute or two more may save the
-    /// work.
+    /// 2 s doubling up to 1 min, 7 sends: for work that nobody waits for, where a minute or two
+    /// more may make it succeed.
     Background,
-    /// 200 ms doubling up to 5 s, 3 sends, full jitter: one page of thousands. It is not worth a
-    /// long wait, and the gate, not the item, sets the pace.
+    /// 200 ms doubling up to 5 s, 3 sends, full jitter: for one page of thousands. It is not worth
+    /// a long wait, and the gate sets the pace.
     Crawl,
 }
 
 impl Preset {
-    /// Every preset, the default first.
+    /// All presets, the default first.
     pub const ALL: [Self; 5] = [
         Self::Standard,
         Self::Aggressive,
@@ -44,7 +43,7 @@ impl Preset {
         Self::Crawl,
     ];
 
-    /// How settings spell it.
+    /// Its format in settings.
     pub const KIND: Kind = Kind::Choice(&[
         "standard",
         "aggressive",
@@ -115,7 +114,7 @@ impl fmt::Display for Preset {
     }
 }
 
-/// A name that no preset has.
+/// A name without a preset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownPreset(String);
 
@@ -124,13 +123,10 @@ impl fmt::Display for UnknownPreset {
         let names = Preset::ALL.map(Preset::as_str);
         let name = &self.0;
         match suggestion(name, &names) {
-            Some(close) => write!(
-                f,
-                "`{name}` is no preset, expected one; did you mean `{close}`?"
-            ),
+            Some(close) => write!(f, "`{name}` is not a preset; did you mean `{close}`?"),
             None => write!(
                 f,
-                "`{name}` is no preset, expected one of {}",
+                "`{name}` is not a preset, expected one of {}",
                 names.join(", ")
             ),
         }
@@ -154,11 +150,11 @@ mod tests {
         let error = |name: &str| name.parse::<Preset>().unwrap_err().to_string();
         assert_eq!(
             error("standart"),
-            "`standart` is no preset, expected one; did you mean `standard`?"
+            "`standart` is not a preset; did you mean `standard`?"
         );
         assert_eq!(
             error("x"),
-            "`x` is no preset, expected one of standard, aggressive, conservative, background, crawl"
+            "`x` is not a preset, expected one of standard, aggressive, conservative, background, crawl"
         );
     }
 

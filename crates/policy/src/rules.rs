@@ -1,13 +1,13 @@
-//! Rules that classify the attempts of a program by its exit code and its messages.
+//! Rules that classify a program's attempts by exit code and output.
 //!
-//! Programs such as downloaders report errors as sentences. An error that is final must neither be
-//! retried nor slow other items down. Rules are an ordered list and the first that matches wins. A
-//! failure that none matches is retryable: one retry too many costs a gap, giving up wrongly costs the
+//! Programs such as downloaders report errors as sentences. A final error must neither be retried
+//! nor slow down other items. Rules are an ordered list, and the first match wins. A failure
+//! without a match is retryable: one retry too many costs a gap, while giving up wrongly loses the
 //! item. Phrases match as whole words in any case ([`crate::text`]).
 //!
-//! Exit code 0 is a success, whatever was printed, unless a rule names that code. An attempt that was
-//! ended from outside, by a signal or by its timeout, is retryable, whatever was printed: it had no
-//! chance to report its result.
+//! Exit code 0 is a success, whatever was printed, unless a rule names that code. An attempt that
+//! was ended by a signal or its timeout is retryable, whatever was printed: it could not report its
+//! result.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -25,9 +25,9 @@ pub enum Class {
     Success,
     /// It failed and may succeed later.
     Retryable,
-    /// It will never succeed: the item itself is the reason.
+    /// It will never succeed, because of the item itself.
     Terminal,
-    /// The site suspects a bot: a failure that may succeed later.
+    /// The site suspects a bot: a failure, but the item may succeed later.
     BotCheck,
 }
 
@@ -41,7 +41,7 @@ crate::words! {
 }
 
 impl Class {
-    /// Does it count as a failure of the upstream?
+    /// Whether it counts as a failure of the upstream.
     pub const fn is_failure(self) -> bool {
         match self {
             Self::Retryable | Self::BotCheck => true,
@@ -57,20 +57,20 @@ pub enum Exit {
     Code(i32),
     /// By this signal.
     Signal(i32),
-    /// It ran for longer than an attempt may, and was ended.
+    /// It ran for longer than an attempt may, and was killed.
     TimedOut,
 }
 
-/// One rule: an attempt that meets all of its conditions is of this class.
+/// A rule: attempts that meet all its conditions get its class.
 ///
-/// A rule without any condition matches nothing. A rule without exit codes matches every code but 0.
+/// A rule without conditions matches nothing. A rule without exit codes matches every code but 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// A short name, such as `private_video`.
     pub name: Cow<'static, str>,
-    /// The class of such an attempt.
+    /// The class of a matching attempt.
     pub class: Class,
-    /// Why it is of this class, as a sentence.
+    /// Why it has this class, as a sentence.
     pub reason: Cow<'static, str>,
     /// Condition: at least one of these phrases occurs in the output. Empty: no condition.
     pub any: Vec<Cow<'static, str>>,
@@ -78,9 +78,9 @@ pub struct Rule {
     pub all: Vec<Cow<'static, str>>,
     /// Condition: the exit code is one of these. Empty: any code but 0.
     pub exits: Vec<i32>,
-    /// Condition: nothing but blanks was printed.
+    /// Condition: nothing but white space was printed.
     pub no_output: bool,
-    /// Output that the rule matches; of a real program, in the built-in rules.
+    /// Output that the rule matches; for built-in rules, of a real program.
     pub sample: Option<Cow<'static, str>>,
 }
 
@@ -103,8 +103,8 @@ impl Rule {
         }
     }
 
-    /// Whether it matches, and by which phrase. Without `exit`, conditions on exit codes count as met
-    /// if the rule has a condition on the output as well.
+    /// Whether it matches, and by which phrase. Without `exit`, conditions on exit codes count as
+    /// met if the rule also has a condition on the output.
     fn find(&self, exit: Option<Exit>, output: &[u8]) -> Option<Match<'_>> {
         let reads_output = !self.any.is_empty() || !self.all.is_empty() || self.no_output;
         let exit_matches = match exit {
@@ -135,21 +135,21 @@ impl Rule {
     }
 }
 
-/// A rule that matches.
+/// A matching rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Match<'r> {
     /// The rule.
     pub rule: &'r Rule,
-    /// The phrase that occurs in the output; `None` if the rule has no phrases.
+    /// The phrase found in the output; `None` if the rule has no phrases.
     pub found: Option<Found<'r>>,
 }
 
-/// A phrase, and where it occurs in the output.
+/// A phrase and its position in the output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found<'r> {
-    /// The phrase as the rule has it.
+    /// The phrase as written in the rule.
     pub phrase: &'r str,
-    /// Its place, in bytes.
+    /// Its position in bytes.
     pub place: Range<usize>,
 }
 
@@ -160,7 +160,7 @@ impl<'r> Found<'r> {
     }
 }
 
-/// The result of judging an attempt.
+/// The classification of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judgement<'r> {
     /// The class.
@@ -192,12 +192,12 @@ impl<'r> Judgement<'r> {
 pub struct Rules(Vec<Rule>);
 
 impl Rules {
-    /// These rules, in this order.
+    /// Creates a list of rules, in this order.
     pub fn new(rules: Vec<Rule>) -> Self {
         Self(rules)
     }
 
-    /// The built-in rules of this name, one of [`PACKS`].
+    /// The built-in rules with this name, one of [`PACKS`].
     pub fn pack(name: &str) -> Option<Self> {
         packs::pack(name).map(Self)
     }
@@ -207,8 +207,8 @@ impl Rules {
         &self.0
     }
 
-    /// The class of an attempt by how its process ended and what it printed: that of the first rule
-    /// that matches; without one, success for exit code 0 and retryable for anything else.
+    /// Classifies an attempt by its exit and output: the class of the first matching rule; without
+    /// a match, success for exit code 0 and retryable otherwise.
     pub fn judge(&self, exit: Exit, output: &[u8]) -> Judgement<'_> {
         let otherwise = match exit {
             Exit::Code(0) => Class::Success,
@@ -217,13 +217,13 @@ impl Rules {
         first(self.matches(Some(exit), output), otherwise)
     }
 
-    /// The class of a message of a failed attempt whose exit code is not known.
+    /// Classifies the message of a failed attempt whose exit code is unknown.
     pub fn judge_text(&self, text: &[u8]) -> Judgement<'_> {
         first(self.matches(None, text), Class::Retryable)
     }
 
-    /// Every rule that matches, in order: the first decides, the others would without it. Without
-    /// `exit`, rules match by the output alone.
+    /// All matching rules, in order; the first one decides. Without `exit`, rules match by the
+    /// output alone.
     pub fn matches(&self, exit: Option<Exit>, output: &[u8]) -> impl Iterator<Item = Match<'_>> {
         let rules = self.0.iter();
         rules.filter_map(move |rule| rule.find(exit, output))

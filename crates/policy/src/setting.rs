@@ -1,10 +1,10 @@
-//! Settings: each is defined once, by name, type, bounds, default and description.
+//! Settings: each is defined once, with name, type, bounds, default and description.
 //!
-//! [`settings!`](crate::settings) takes such definitions and makes what reads and holds the values.
-//! The definitions themselves are data ([`Setting`], [`Kind`]), from which files are checked and
-//! the default file, the JSON schema and the reference are rendered. A value is checked by itself
-//! when it is read, so that all problems are reported together; what was written is fitted together
-//! afterwards, where defaults give way. Nothing falls back silently.
+//! [`settings!`](crate::settings) takes such definitions and generates the types that read and hold
+//! the values. The definitions are data ([`Setting`], [`Kind`]): files are checked against them,
+//! and the default file, the JSON schema and the reference are rendered from them. Each value is
+//! checked on its own when it is read, so that all problems are reported together. The options are
+//! then combined with the defaults, which adapt to them. Nothing falls back silently.
 
 mod define;
 mod kind;
@@ -22,19 +22,19 @@ pub use self::define::{Options, Setting, SettingValue, Values};
 pub use self::kind::{Format, Kind};
 use crate::duration;
 
-/// One thing that is wrong with the settings.
+/// A problem with a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingError {
     /// The setting's name as written.
     pub setting: String,
     /// Its value as written.
     pub value: String,
-    /// What would have been right.
+    /// What was expected.
     pub expected: String,
 }
 
 impl SettingError {
-    /// `setting` is `value`, and something else was expected.
+    /// A problem with `setting`, which is `value`.
     pub fn new(setting: &str, value: impl fmt::Display, expected: impl Into<String>) -> Self {
         Self {
             setting: setting.to_owned(),
@@ -56,9 +56,9 @@ impl fmt::Display for SettingError {
 
 impl std::error::Error for SettingError {}
 
-/// Everything that is wrong with the settings: one thing or more, in the order of the settings.
+/// All problems with the settings: one or more, in the order of the settings.
 ///
-/// It is an error as a whole, so that `?` passes it on, and displays all of it on one line.
+/// It is one error, so that `?` works, and displays all problems on one line.
 ///
 /// ```
 /// use policy::poll::{PollOptions, PollSettings};
@@ -76,12 +76,12 @@ impl std::error::Error for SettingError {}
 pub struct SettingErrors(Box<[SettingError]>);
 
 impl SettingErrors {
-    /// All of `problems`; `None` if there are none.
+    /// `None` if there are no `problems`.
     pub fn of(problems: Vec<SettingError>) -> Option<Self> {
         (!problems.is_empty()).then(|| Self(problems.into()))
     }
 
-    /// `value` if there are no problems, else all of them.
+    /// `value` if there are no problems, otherwise all of them.
     ///
     /// # Errors
     ///
@@ -94,7 +94,7 @@ impl SettingErrors {
     }
 }
 
-/// Every problem in its order; there always is a first.
+/// All problems in order; there is at least one.
 impl Deref for SettingErrors {
     type Target = [SettingError];
 
@@ -132,7 +132,7 @@ impl IntoIterator for SettingErrors {
     }
 }
 
-/// A number as settings spell it: no leading `+`, and `_` only between two digits.
+/// A number in settings: no leading `+`, and `_` only between two digits.
 pub fn number<T: FromStr>(value: &str) -> Option<T> {
     let parts: Vec<&str> = value.split('_').collect();
     let separates_digits = parts.windows(2).all(|sides| {
@@ -154,7 +154,7 @@ pub fn switch(value: &str) -> Result<bool, String> {
     value.parse().map_err(|_| "`true` or `false`".to_owned())
 }
 
-/// A whole number within bounds, both included; `_` between digits is allowed.
+/// A whole number within inclusive bounds; `_` between digits is allowed.
 ///
 /// # Errors
 ///
@@ -181,7 +181,7 @@ pub fn positive(value: &str) -> Result<Duration, String> {
     }
 }
 
-/// The parts of a list, separated by commas; the brackets and quotes of a list are allowed.
+/// The parts of a list, separated by commas; TOML's brackets and quotes are allowed.
 pub fn split_list(value: &str) -> impl Iterator<Item = &str> {
     let inner = value.trim_start_matches('[').trim_end_matches(']');
     inner

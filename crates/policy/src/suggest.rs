@@ -1,15 +1,15 @@
-//! "Did you mean …?"
+//! "Did you mean …?" suggestions.
 
-/// The name closest to `wrong`, if one is close enough to be meant.
+/// The name closest to `wrong`, if it is close enough.
 pub fn suggestion<'a>(wrong: &str, names: &[&'a str]) -> Option<&'a str> {
     let distance = |name: &str| edits(wrong, name);
     let closest = names.iter().copied().min_by_key(|name| distance(name))?;
-    // A third of the letters wrong is a slip; more is another word.
+    // Up to a third of the letters wrong is a typo; more is another word.
     (distance(closest) <= closest.len().div_ceil(3)).then_some(closest)
 }
 
-/// How many letters have to be added, removed or replaced to turn `a` into `b`. Only the first 64
-/// of each are looked at: no setting is longer, and the work stays bounded.
+/// The edit distance between `a` and `b`. Only the first 64 letters of each are compared: no
+/// setting is longer, and the work stays bounded.
 fn edits(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) =
         (a.chars().take(64).collect(), b.chars().take(64).collect());
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slips_are_recognised_and_other_words_are_not() {
+    fn suggests_names_for_typos_only() {
         let names = ["max_rate", "min_rate", "burst"];
         let check = |wrong, meant| assert_eq!(suggestion(wrong, &names), meant, "{wrong}");
         check("max_rat", Some("max_rate"));
@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn long_input_costs_no_more_than_short() {
+    fn compares_only_the_start_of_long_input() {
         assert_eq!(suggestion(&"x".repeat(10_000_000), &["max_rate"]), None);
     }
 }

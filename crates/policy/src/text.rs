@@ -1,29 +1,29 @@
-//! Search for phrases in texts of servers and programs, on word borders and in any case.
+//! Finds phrases in texts of servers and programs, at word boundaries and in any case.
 //!
-//! One matcher for every list of texts: verdicts, the rules of a route, protection, downloads.
-//! Substring search fails ("id 15042991" read as a 429, "separate limitations" as a rate limit), and
-//! a regex engine is more than a closed list of phrases needs.
+//! One matcher for every list of phrases: verdicts, rules of a route, protection, downloads.
+//! Substring search gives false matches ("id 15042991" as a 429, "separate limitations" as a rate
+//! limit), and a fixed list of phrases does not need a regex engine.
 //!
 //! How a phrase matches:
-//! - letters without regard to ASCII case;
-//! - between two words of the phrase any run of blanks, `_` and `-` matches, so that "rate limit"
-//!   is found in `rate_limit_exceeded`, `Rate-Limit` and "rate  limit"; other punctuation of the
+//! - letters match in any ASCII case;
+//! - between two words of the phrase any run of spaces, `_` and `-` matches, so "rate limit" is
+//!   found in `rate_limit_exceeded`, `Rate-Limit` and "rate  limit"; other punctuation in the
 //!   phrase matches itself;
-//! - a word is found whole: "rate limit" is neither in "rate limiting" nor in "corporate limit".
-//!   Lists name each form that real APIs write;
-//! - digits are part of words, `_`, `-`, punctuation and non-ASCII bytes are not (servers glue
-//!   phrases to “quotes” and to scripts that have no blanks);
-//! - a phrase right after a slash is part of a link, not of a sentence: an error that points to
-//!   `https://example.com/account/billing` does not talk about billing;
-//! - JSON escapes (`\n`, `\u003e`) end a word as the characters they stand for would.
+//! - words match as a whole: "rate limit" is neither in "rate limiting" nor in "corporate limit".
+//!   Lists contain each form that real APIs use;
+//! - digits are part of words; `_`, `-`, punctuation and non-ASCII bytes are not, because servers
+//!   put phrases next to “quotes” and to scripts without spaces;
+//! - a phrase directly after a slash is part of a link, not of a sentence: an error that points to
+//!   `https://example.com/account/billing` is not about billing;
+//! - JSON escapes (`\n`, `\u003e`) end a word like the characters they stand for.
 //!
-//! Time is linear in the text: each blank run is looked at once per word of the phrase.
+//! Takes linear time: each run of spaces is scanned once per word of the phrase.
 
 use std::ops::Range;
 
-/// Does `needle` occur in `haystack` as whole words, in any case?
+/// Whether `needle` occurs in `haystack` as whole words, in any case.
 ///
-/// An empty needle is nowhere.
+/// An empty needle never occurs.
 ///
 /// ```
 /// use policy::text::contains_words;
@@ -35,7 +35,7 @@ pub fn contains_words(haystack: &[u8], needle: &str) -> bool {
     first_of(haystack, &[needle]).is_some()
 }
 
-/// Where `needle` first occurs in `haystack` as whole words, in any case.
+/// The first position of `needle` in `haystack` as whole words, in any case.
 ///
 /// ```
 /// use policy::text::find_words;
@@ -47,14 +47,14 @@ pub fn find_words(haystack: &[u8], needle: &str) -> Option<Range<usize>> {
     find_first(haystack, &[needle]).map(|(_, place)| place)
 }
 
-/// The first of `needles`, by place in `haystack` and then by order of the list, that occurs as
-/// whole words. One pass over the text, however long the list is.
+/// The first of `needles`, by position in `haystack` and then by list order, that occurs as whole
+/// words. One pass over the text, however long the list.
 pub fn first_of<'n>(haystack: &[u8], needles: &[&'n str]) -> Option<&'n str> {
     find_first(haystack, needles).map(|(needle, _)| needle)
 }
 
 fn find_first<'n>(haystack: &[u8], needles: &[&'n str]) -> Option<(&'n str, Range<usize>)> {
-    // Nearly every place is dismissed by its first letter alone.
+    // Nearly every position is rejected by its first letter.
     let mut begins = [false; 256];
     for first in needles.iter().filter_map(|needle| needle.bytes().next()) {
         begins[usize::from(first.to_ascii_lowercase())] = true;
@@ -70,8 +70,8 @@ fn find_first<'n>(haystack: &[u8], needles: &[&'n str]) -> Option<(&'n str, Rang
     found.next()
 }
 
-/// Are these one name, leaving aside case, `_`, `-` and blanks? `rateLimitExceeded`,
-/// `RATE_LIMIT_EXCEEDED` and "rate limit exceeded" are.
+/// Whether two names are equal ignoring case, `_`, `-` and spaces, such as `rateLimitExceeded`,
+/// `RATE_LIMIT_EXCEEDED` and "rate limit exceeded".
 pub fn same_name(written: &[u8], name: &str) -> bool {
     let plain = |bytes: &[u8]| -> bool { !matches!(bytes, [b'_' | b'-' | b' ', ..]) };
     let mut written = written.chunks(1).filter(|byte| plain(byte));
@@ -85,14 +85,14 @@ pub fn same_name(written: &[u8], name: &str) -> bool {
     }
 }
 
-/// Where a match of `needle` that begins at `start` ends.
+/// The end of a match of `needle` that starts at `start`.
 fn end_of_match(haystack: &[u8], start: usize, needle: &str) -> Option<usize> {
     let mut at = start;
     let mut needle = needle.bytes().peekable();
     while let Some(wanted) = needle.next() {
-        if is_joint(wanted) {
-            while needle.next_if(|&next| is_joint(next)).is_some() {}
-            let run = joints(&haystack[at..]);
+        if is_separator(wanted) {
+            while needle.next_if(|&next| is_separator(next)).is_some() {}
+            let run = separator_length(&haystack[at..]);
             if run == 0 {
                 return None;
             }
@@ -107,16 +107,16 @@ fn end_of_match(haystack: &[u8], start: usize, needle: &str) -> Option<usize> {
     is_word_end(haystack, at).then_some(at)
 }
 
-fn joints(bytes: &[u8]) -> usize {
-    bytes.iter().take_while(|&&byte| is_joint(byte)).count()
+fn separator_length(bytes: &[u8]) -> usize {
+    bytes.iter().take_while(|&&byte| is_separator(byte)).count()
 }
 
-const fn is_joint(byte: u8) -> bool {
+const fn is_separator(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b'_' | b'-')
 }
 
 fn is_word_start(text: &[u8], at: usize) -> bool {
-    // A phrase that itself begins with punctuation needs no border.
+    // A phrase that starts with punctuation needs no word boundary.
     if !text[at].is_ascii_alphanumeric() {
         return true;
     }
@@ -136,7 +136,7 @@ fn is_word_end(text: &[u8], at: usize) -> bool {
     !inside || !text.get(at).is_some_and(u8::is_ascii_alphanumeric)
 }
 
-/// Does `text` end with a JSON escape that stands for a character outside words?
+/// Whether `text` ends with a JSON escape for a non-word character.
 fn ends_with_escape(text: &[u8]) -> bool {
     match text {
         [.., b'\\', b'n' | b'r' | b't' | b'b' | b'f'] => true,
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn phrases_match_in_any_case_and_with_any_joint() {
+    fn matches_in_any_case_and_with_any_separator() {
         for text in [
             "rate limit",
             "Rate Limit reached",
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_words_do_not_match() {
+    fn does_not_match_parts_of_words() {
         for text in [
             "",
             "rate",
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_no_sentence() {
+    fn does_not_match_links() {
         check("see https://example.com/account/billing", "billing", false);
         check(r"see https:\/\/example.com\/billing", "billing", false);
         check("see /billing; billing is off", "billing", true);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn punctuation_in_a_phrase_stands_for_itself() {
+    fn punctuation_matches_itself() {
         check(
             "ERROR: Sign in to confirm your age. This video may",
             "confirm your age. This",
@@ -226,14 +226,14 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_phrase_is_nowhere() {
+    fn empty_phrase_never_matches() {
         check("anything", "", false);
         check("", "", false);
         check("   ", " ", true);
     }
 
     #[test]
-    fn the_first_phrase_by_place_wins() {
+    fn first_phrase_by_position_wins() {
         let list = ["slow down", "too many requests"];
         assert_eq!(
             first_of(b"Too many requests, slow down", &list),
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_the_same_in_every_spelling() {
+    fn same_name_ignores_spelling() {
         for written in [
             "rateLimitExceeded",
             "RATE_LIMIT_EXCEEDED",

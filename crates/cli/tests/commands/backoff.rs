@@ -148,7 +148,7 @@ fn all_bad_settings_are_reported_in_one_run() {
     assert_snapshot!(run(args, ""), @"
     exit 2
     --- stderr
-    error: `standart` is no preset, expected one; did you mean `standard`?
+    error: `standart` is not a preset; did you mean `standard`?
     error: `max_attempt` is `3`, expected a known setting; did you mean `max_attempts`?
     error: `base` is `5`, expected a number with a unit such as `500ms`, `30s` or `5m`
     error: `jitter` is `2..1`, expected `none`, `full` or two factors in order such as `0.5..1.5`, the second above 0 and at most 10

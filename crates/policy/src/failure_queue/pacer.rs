@@ -6,13 +6,12 @@ use super::{FailureQueue, FailureQueueSettings, Moment};
 use crate::random::Random;
 use crate::time::Timestamp;
 
-/// Paces the attempts at one upstream: one starts a gap after the latest end or start, whichever is
-/// later; the first of all at once.
+/// Paces the attempts at one upstream: each starts a gap after the latest end or start, and the
+/// first one at once.
 ///
-/// The gap is that of the failures that count when it is asked for, so it becomes shorter while
-/// they expire. Its jitter is drawn once. With `give_up_after`, nothing starts any more when there
-/// was a failure and no success for longer than that; before any success the time runs from the
-/// first start.
+/// The gap is computed from the failures that count when asking, so it shrinks as they expire. Its
+/// jitter is drawn once. With `give_up_after`, nothing starts once there was a failure and no
+/// success for longer than that; before any success the time counts from the first start.
 ///
 /// ```
 /// use policy::failure_queue::{FailureQueueSettings, Pacer, Start, WorkResult};
@@ -40,38 +39,38 @@ pub struct Pacer {
     jitter: Option<Duration>,
     /// Attempts that have started and not ended.
     in_flight: u32,
-    /// The last success, or else the first start.
+    /// The last success, or the first start before any.
     last_success: Option<Moment>,
-    /// Was there a failure since then?
+    /// Whether there was a failure since then.
     has_failed: bool,
 }
 
 /// Whether work may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// It has started; its end must be reported.
+    /// It has started, and its end must be reported.
     Now,
     /// Not yet.
     Wait {
-        /// The end of the gap as of now. `None` if that depends on attempts in flight: the time to
-        /// give up has passed, and only a success of theirs prevents it.
+        /// The current end of the gap. `None` if it depends on attempts in flight: the time to give
+        /// up has passed, and only a success of one of them prevents that.
         until: Option<Timestamp>,
-        /// When to ask again, unless an attempt ends before.
+        /// When to ask again, unless an attempt ends first.
         ask_again: Timestamp,
     },
-    /// There was no success for longer than `give_up_after`. Asking again does not change that.
+    /// There was no success for longer than `give_up_after`. Asking again does not help.
     GaveUp,
 }
 
 /// What an attempt says about the upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkResult {
-    /// It succeeded: the oldest failure is forgotten.
+    /// It succeeded and removes the oldest failure.
     Success,
-    /// It failed and may succeed later: one failure more.
+    /// It failed and may succeed later; it adds a failure.
     Failure,
-    /// It says nothing about the upstream, for instance because the item itself is invalid. The
-    /// gap runs from its end all the same.
+    /// It says nothing about the upstream, for example because the item is invalid. The gap still
+    /// counts from its end.
     Neutral,
 }
 
@@ -85,17 +84,17 @@ impl WorkResult {
     }
 }
 
-/// What is stored of a pacer, as ages.
+/// A pacer as it is stored, as ages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PacerRecord {
-    /// How long ago each failure was.
+    /// The age of each failure.
     pub failures: Vec<Duration>,
-    /// How long ago the latest end or start was; `None` if nothing has started.
+    /// The age of the latest end or start; `None` if nothing has started.
     pub last: Option<Duration>,
 }
 
 impl Pacer {
-    /// Nothing has started yet.
+    /// A pacer without attempts.
     pub const fn new() -> Self {
         Self {
             queue: FailureQueue::new(),
@@ -107,8 +106,8 @@ impl Pacer {
         }
     }
 
-    /// Continues as recorded: failures expire when they would have, and the gap ends when it
-    /// would have. The time to give up runs anew.
+    /// Restores a pacer: failures expire and the gap ends when they would have. The time to give up
+    /// starts again.
     pub fn restore(settings: &FailureQueueSettings, record: &PacerRecord, now: Timestamp) -> Self {
         Self {
             queue: FailureQueue::restore(settings, record.failures.iter().copied(), now),
@@ -117,7 +116,7 @@ impl Pacer {
         }
     }
 
-    /// What is to be stored. Attempts in flight count as started and not as ended.
+    /// The state to persist. Attempts in flight count as started and not ended.
     pub fn record(&self, settings: &FailureQueueSettings, now: Timestamp) -> PacerRecord {
         PacerRecord {
             failures: self.queue.ages(settings, now).collect(),
@@ -146,23 +145,23 @@ impl Pacer {
         if until > now {
             let expiry = self.queue.next_expiry(settings, now);
             let expiry = expiry.unwrap_or(Timestamp::MAX);
-            // Given up a moment after, not at, its time.
+            // It gives up just after, not at, that time.
             let give_up = give_up.map_or(Timestamp::MAX, |at| at + Duration::from_nanos(1));
             return Start::Wait {
                 until: Some(until),
                 ask_again: until.min(expiry).min(give_up),
             };
         }
-        self.moved(now);
+        self.record_event(now);
         self.in_flight += 1;
         self.last_success.get_or_insert_with(|| now.into());
         Start::Now
     }
 
-    /// An attempt that had started has ended.
+    /// Reports the end of an attempt.
     pub fn end(&mut self, settings: &FailureQueueSettings, now: Timestamp, result: WorkResult) {
         self.in_flight = self.in_flight.saturating_sub(1);
-        self.moved(now);
+        self.record_event(now);
         match result {
             WorkResult::Success => {
                 self.queue.succeeded(settings, now);
@@ -187,7 +186,7 @@ impl Pacer {
         self.in_flight
     }
 
-    /// Is it as good as new at `now`: nothing in flight, no failure and no gap?
+    /// Whether it is equivalent to a new pacer at `now`: nothing in flight, no failure and no gap.
     pub fn is_idle(&self, settings: &FailureQueueSettings, now: Timestamp) -> bool {
         let longest = settings.base().saturating_add(settings.variance());
         let is_over = |last: Moment| last.after(longest) <= now;
@@ -197,7 +196,7 @@ impl Pacer {
             && self.last.is_none_or(is_over)
     }
 
-    fn moved(&mut self, now: Timestamp) {
+    fn record_event(&mut self, now: Timestamp) {
         let now = Moment::from(now);
         self.last = Some(self.last.map_or(now, |last| last.max(now)));
         self.jitter = None;
@@ -229,25 +228,25 @@ mod tests {
     use super::super::FailureQueueOptions;
     use super::*;
 
-    struct Clocked {
+    struct TestPacer {
         settings: FailureQueueSettings,
         pacer: Pacer,
         random: Random,
     }
 
-    fn pacer(given: &[(&str, &str)]) -> Clocked {
+    fn pacer(given: &[(&str, &str)]) -> TestPacer {
         let mut options = FailureQueueOptions::default();
         for (name, value) in given {
             options.set(name, value).unwrap();
         }
-        Clocked {
+        TestPacer {
             settings: options.build().unwrap(),
             pacer: Pacer::new(),
             random: Random::from_seed(1),
         }
     }
 
-    impl Clocked {
+    impl TestPacer {
         fn start(&mut self, second: u64) -> Start {
             let now = Timestamp::from_secs(second);
             self.pacer.start(&self.settings, now, &mut self.random)
@@ -267,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn starts_stay_single_and_a_gap_after_the_latest_event() {
+    fn each_start_is_a_gap_after_the_latest_event() {
         let mut pacer = pacer(&[]);
         assert_eq!(pacer.start(0), Start::Now);
         assert_eq!(pacer.start(0), wait(30, 30));
@@ -302,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn asking_again_draws_no_other_jitter() {
+    fn asking_again_keeps_the_jitter() {
         let mut pacer = pacer(&[("variance", "1000s")]);
         assert_eq!(pacer.start(0), Start::Now);
         let first = pacer.start(1);
@@ -359,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn continues_as_recorded() {
+    fn restore_continues_as_recorded() {
         let mut before = pacer(&[]);
         assert_eq!(before.start(1000), Start::Now);
         before.end(1010, WorkResult::Failure);
@@ -373,9 +372,9 @@ mod tests {
     }
 
     #[test]
-    fn is_idle_when_it_is_as_good_as_new() {
+    fn is_idle_without_failures_and_gap() {
         let mut pacer = pacer(&[]);
-        let is_idle = |pacer: &Clocked, second| {
+        let is_idle = |pacer: &TestPacer, second| {
             let now = Timestamp::from_secs(second);
             pacer.pacer.is_idle(&pacer.settings, now)
         };

@@ -29,7 +29,7 @@ crate::settings! {
 }
 
 impl FailureQueueOptions {
-    /// Fits everything together. No two of these settings can contradict each other.
+    /// Combines the options with the defaults. No two of these settings can contradict each other.
     ///
     /// # Errors
     ///
@@ -40,7 +40,7 @@ impl FailureQueueOptions {
     }
 }
 
-/// How a gap grows with the failures that count.
+/// How a gap grows with the number of failures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Growth {
     /// `base · (1 + failures)`. The default.
@@ -53,12 +53,12 @@ pub enum Growth {
 crate::words! { pub Growth { Linear = "linear", Double = "double" } }
 
 impl FailureQueueSettings {
-    /// How many failures are kept at most.
+    /// The maximum number of stored failures.
     pub fn max_size(&self) -> usize {
         self.max_size as usize
     }
 
-    /// Failures this old are forgotten; `None` is never.
+    /// Failures this old no longer count; `None` means never.
     pub fn max_age(&self) -> Option<Duration> {
         (!self.max_age.is_zero()).then_some(self.max_age)
     }
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_a_wrong_value_with_what_was_expected() {
+    fn refuses_invalid_values_with_expectation() {
         let check = |name: &str, value: &str, expected: &str| {
             let error = FailureQueueOptions::default().set(name, value).unwrap_err();
             assert_eq!(

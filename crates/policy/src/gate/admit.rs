@@ -1,4 +1,4 @@
-//! Asks: which are admitted, which wait, which are refused.
+//! Decides on asks: which are admitted, wait or are refused.
 
 use std::num::NonZeroU32;
 
@@ -9,7 +9,7 @@ use crate::rate::{self, LastProgress, Strategy};
 use crate::time::Timestamp;
 
 impl Gate {
-    /// Decides on `ask`, and does what was decided: takes the tokens or joins the line.
+    /// Decides on `ask` and applies the decision: takes the tokens or joins the line.
     #[inline]
     pub fn acquire(
         &mut self,
@@ -24,10 +24,9 @@ impl Gate {
         }
     }
 
-    /// The fast path of nearly every ask: the line is empty, nothing but tokens and places in
-    /// flight decides, and there are enough of both. Then the slow path would check much and find
-    /// nothing. `None` says only that the slow path is needed: call [`Gate::acquire`], which tries
-    /// the fast path by itself, but returns its permit in a larger type.
+    /// The fast path for most asks: the line is empty, only tokens and the in-flight count decide,
+    /// and both suffice. `None` means that the slow path is needed: call [`Gate::acquire`], which
+    /// also tries the fast path, but returns its permit in a larger type.
     #[inline(always)]
     pub fn acquire_at_once(
         &mut self,
@@ -71,8 +70,8 @@ impl Gate {
         }
     }
 
-    /// What [`Gate::acquire`] would say, without taking anything or joining the line: `Ok` means
-    /// it would leave at once.
+    /// What [`Gate::acquire`] would decide, without taking anything or joining the line: `Ok` means
+    /// that it would be admitted at once.
     pub fn peek(
         &mut self,
         settings: &GateSettings,
@@ -90,8 +89,8 @@ impl Gate {
         }
     }
 
-    /// When the first in line would leave, if time alone decides it; never before the last
-    /// event at this gate. `None` if the line is empty, or if it takes a response or a person.
+    /// When the first in line would leave, if only time decides; never before the last event at
+    /// this gate. `None` if the line is empty, or if it depends on a response or a person.
     pub fn next_admission(&self, settings: &GateSettings, tickets: &Tickets) -> Option<Timestamp> {
         let cost = tickets.first_cost(self.line)?;
         let looked_at = self.bucket.refilled_at();
@@ -129,7 +128,7 @@ impl Gate {
         [deadline, admission].into_iter().flatten().min()
     }
 
-    /// Lets the first in line leave, if it may at `now`. Call again until `None`.
+    /// Lets the first in line leave, if it may at `now`. Call it until it returns `None`.
     pub fn admit_next(
         &mut self,
         settings: &GateSettings,
@@ -152,8 +151,8 @@ impl Gate {
         Some((ticket, permit))
     }
 
-    /// Takes a ticket out of the line whose deadline has passed, or will certainly pass before a
-    /// hold or an open breaker ends. Call again until `None`.
+    /// Removes a ticket whose deadline has passed, or will certainly pass before a hold or an open
+    /// breaker ends. Call it until it returns `None`.
     pub fn expire_next(&mut self, tickets: &mut Tickets, now: Timestamp) -> Option<Ticket> {
         let deadline = tickets.next_deadline(self.line)?;
         let in_vain = deadline <= now || deadline < self.blocked_until(now);
@@ -164,7 +163,7 @@ impl Gate {
         }
     }
 
-    /// Gives a place in line back. `false` if the ticket had left before.
+    /// Leaves the line. Returns `false` if the ticket had already left.
     pub fn cancel(&mut self, tickets: &mut Tickets, ticket: Ticket) -> bool {
         tickets.cancel(&mut self.line, ticket)
     }
@@ -196,7 +195,7 @@ impl Gate {
         };
         let ahead = tickets.ahead(self.line, ask.class);
         let Some(leaves_at) = self.leaves_after_line(settings, tickets, ahead, ask, now) else {
-            // Dearer than a known limit ever admits.
+            // The cost exceeds a known limit.
             return Evaluation::Refuse {
                 reason: Reason::Rate,
                 until: None,
@@ -225,7 +224,7 @@ impl Gate {
         }
     }
 
-    /// `Ok` if the breaker lets the ask through or lets it wait for the breaker.
+    /// `Ok` if the breaker admits the ask or the ask may wait for it.
     fn pass_breaker(
         &self,
         settings: &GateSettings,
@@ -294,7 +293,7 @@ impl Gate {
         Ok(Some(Reason::Hold))
     }
 
-    /// When an ask leaves that has none before it, by rate and known limits. `None`: never.
+    /// When an ask with no tickets ahead leaves, by rate and known limits. `None`: never.
     fn leaves_at(&self, settings: &GateSettings, cost: u32, now: Timestamp) -> Option<Timestamp> {
         let burst = rate::burst(settings, self.bucket.rate());
         let pause = self.pause(settings);
@@ -302,11 +301,11 @@ impl Gate {
         Some(at_rate.max(self.within_limits_at(settings, 0, cost, now)?))
     }
 
-    /// When `ask` leaves behind the line before it, by rate and known limits. `None`: never.
+    /// When `ask` leaves behind the current line, by rate and known limits. `None`: never.
     ///
-    /// Rate and limits bind in turns: a limit counts when the tickets before this one really
-    /// leave, which the rate decides, and the other way round. So with known limits the departure
-    /// of every ticket ahead is computed, O(line length); without, the bucket alone decides.
+    /// Rate and limits bind alternately: a limit counts when the tickets ahead actually leave,
+    /// which the rate decides, and vice versa. So with known limits the departure of every ticket
+    /// ahead is computed, in O(line length); without, the bucket alone decides.
     fn leaves_after_line(
         &self,
         settings: &GateSettings,
@@ -347,8 +346,8 @@ impl Gate {
         Some(departure)
     }
 
-    /// Does the departure of an ask behind `ahead` tickets depend on responses? It does if
-    /// those in flight and those ahead take every place in flight or every probe there is.
+    /// Whether the departure of an ask behind `ahead` tickets depends on responses: attempts in
+    /// flight and tickets ahead take all slots in flight or all probes.
     fn needs_responses(&self, settings: &GateSettings, ahead: u32, now: Timestamp) -> bool {
         let in_flight = self.in_flight().saturating_add(ahead);
         let unanswered = self.counters.unanswered().saturating_add(ahead);
@@ -377,8 +376,8 @@ impl Gate {
         }
     }
 
-    /// Is it certain that `ask` cannot leave in time? A rate that is still being learned may rise
-    /// until then; a fixed rate and a known limit will not.
+    /// Whether it is certain that `ask` cannot leave in time. A rate that is still being learned
+    /// may rise until then; a fixed rate and a known limit will not.
     fn is_limit_known(
         &self,
         settings: &GateSettings,
@@ -392,8 +391,8 @@ impl Gate {
                 .is_some_and(|at| at > ask.deadline)
     }
 
-    /// Are as many under way as allowed? What `adaptive` allows yields to silence, `max_in_flight`
-    /// never does.
+    /// Whether the maximum number of attempts is in flight. The bound of `adaptive` expires after
+    /// silence, `max_in_flight` never does.
     fn is_full(&self, settings: &GateSettings, now: Timestamp) -> bool {
         self.in_flight() >= settings.max_in_flight
             || self.is_waiting_for_answers(settings)
@@ -408,8 +407,8 @@ impl Gate {
                 .is_filled_by(self.counters.unanswered(), self.bucket.rate())
     }
 
-    /// Is there certainly room in flight, in a gate that is plain? Few are let through without
-    /// looking at what `adaptive` remembers, which lies in another cache line.
+    /// Whether a gate with a fast path certainly has room in flight. A small number is admitted
+    /// without reading the state of `adaptive`, which is in another cache line.
     #[inline]
     fn has_room(&self, settings: &GateSettings) -> bool {
         let few = self.counters.unanswered() < rate::ALWAYS_IN_FLIGHT;
@@ -442,7 +441,7 @@ impl Gate {
         }
     }
 
-    /// The way to a permit: a token is taken, or there is none.
+    /// Issues a permit if the tokens can be taken.
     fn grant(&mut self, settings: &GateSettings, cost: u32, now: Timestamp) -> Option<Permit> {
         if settings.enabled {
             let burst = rate::burst(settings, self.bucket.rate());
@@ -471,7 +470,7 @@ impl Gate {
         }
     }
 
-    /// No ask leaves before this.
+    /// The end of the hold or open breaker: no ask leaves before.
     fn blocked_until(&self, now: Timestamp) -> Timestamp {
         let open_until = self.breaker.open_until(now).unwrap_or(Timestamp::ZERO);
         self.hold_until.max(open_until)

@@ -1,4 +1,4 @@
-//! An ask, what becomes of it, and the permit it may get.
+//! Asks, decisions and permits.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -10,11 +10,11 @@ use crate::time::Timestamp;
 /// A request for a permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// How many tokens the attempt takes; zero counts as one.
+    /// The number of tokens; zero counts as one.
     pub cost: u32,
-    /// Until when the caller is ready to wait; at or before now: not at all.
+    /// How long the caller waits; at or before now means not at all.
     pub deadline: Timestamp,
-    /// Which asks leave first when several wait.
+    /// Its priority when several asks wait.
     pub class: Class,
     /// Wait for an open breaker too, if the deadline allows, instead of being refused.
     pub waits_for_breaker: bool,
@@ -37,17 +37,17 @@ impl Ask {
     }
 }
 
-/// What becomes of an ask.
+/// The decision on an ask.
 #[derive(Debug)]
 pub enum Decision {
-    /// Send now, and bring the permit back.
+    /// Send now, and return the permit.
     Admit(Permit),
-    /// Stay in line.
+    /// Wait in line.
     Wait {
         /// The place in line.
         ticket: Ticket,
-        /// When this ask would leave by the present state, the line before it included; `None` if that
-        /// depends on outstanding responses.
+        /// When this ask would leave in the current state, behind the line; `None` if that depends
+        /// on outstanding responses.
         until: Option<Timestamp>,
         /// Why it waits.
         reason: Reason,
@@ -56,7 +56,7 @@ pub enum Decision {
     Refuse {
         /// Why not.
         reason: Reason,
-        /// When it might be worth asking again, if known.
+        /// When asking again may help, if known.
         until: Option<Timestamp>,
     },
 }
@@ -66,24 +66,24 @@ pub enum Decision {
 pub enum Reason {
     /// No token yet: the gate's rate or a known limit.
     Rate,
-    /// The server, or a step of our own, said "not before".
+    /// A hold, named by the server or assumed.
     Hold,
     /// The breaker is not Closed and no probe is free.
     BreakerOpen,
-    /// As many attempts as allowed are under way.
+    /// The maximum number of attempts is in flight.
     InFlight,
-    /// As many as allowed are waiting.
+    /// The maximum number of asks is waiting.
     QueueFull,
     /// It could not leave before its deadline.
     Deadline,
     /// There are as many gates as allowed, and none can be evicted.
     TooManyGates,
-    /// It is a retry, and the retry budget of its key is used up. No gate says so; calls do.
+    /// It is a retry, and the retry budget of its key is used up. Decided by calls, not by gates.
     RetryBudget,
 }
 
 impl Reason {
-    /// The word for it in replay, logs, headers and the API.
+    /// The name in replay, logs, headers and the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Rate => "rate",
@@ -104,10 +104,10 @@ impl fmt::Display for Reason {
     }
 }
 
-/// The right to make one attempt: 24 bytes. Bring it back with
-/// [`Gate::settle`](super::Gate::settle), with [`Gate::settle_head`](super::Gate::settle_head) if
-/// the response's body is still to come, with [`Gate::give_back`](super::Gate::give_back) if it was
-/// not used, or with [`Gate::abandon`](super::Gate::abandon) if that is unknown.
+/// The right to make one attempt: 24 bytes. Return it with [`Gate::settle`](super::Gate::settle),
+/// with [`Gate::settle_head`](super::Gate::settle_head) if the response body has not ended, with
+/// [`Gate::give_back`](super::Gate::give_back) if it was not used, or with
+/// [`Gate::abandon`](super::Gate::abandon) if that is unknown.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a permit that is not settled stays in flight"]
 pub struct Permit {
@@ -115,29 +115,29 @@ pub struct Permit {
     pub(super) epoch: u32,
     /// Its number at its gate, counted from 1, modulo 2^32.
     pub(super) number: u32,
-    /// Never zero, so that an optional permit is no larger.
+    /// Never zero, so that an `Option` of a permit is no larger.
     pub(super) cost: NonZeroU32,
     pub(super) probe: Option<Probe>,
 }
 
 impl Permit {
-    /// When it was given out.
+    /// When it was issued.
     pub fn admitted_at(&self) -> Timestamp {
         self.admitted_at
     }
 
-    /// The epoch of its gate that it was given out in.
+    /// The gate's epoch when it was issued.
     pub fn epoch(&self) -> u32 {
         self.epoch
     }
 
-    /// Is this attempt one of the few that find out whether the upstream works again?
+    /// Whether the attempt probes if the upstream has recovered.
     pub fn is_probe(&self) -> bool {
         self.probe.is_some()
     }
 }
 
-/// A response whose body is still to come: its attempt is in flight until
+/// A response whose body has not ended: its attempt is in flight until
 /// [`Gate::finish`](super::Gate::finish) takes this.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "an attempt whose body is not finished stays in flight"]

@@ -1,18 +1,18 @@
-//! How many attempts are under way, and the epoch, in one word.
+//! The number of attempts in flight and the epoch, in one word.
 
 use std::fmt;
 
-/// Attempts in flight, those of them without a response yet, and the epoch: 20, 20 and 24 bits of
-/// one word, because every admitted ask reads and writes them and a gate has no byte to spare.
+/// Attempts in flight, attempts without a response, and the epoch: 20, 20 and 24 bits of one word,
+/// because every admitted ask reads and writes them and a gate has no byte to spare.
 ///
-/// An attempt is in flight until the end of the response's body, and unanswered until its head.
-/// Neither count passes [`Counters::MAX_IN_FLIGHT`]. The epoch wraps around after 16 million; a
-/// permit that old teaches something with a probability of one in as many.
+/// An attempt is in flight until the end of the response body, and unanswered until its head.
+/// Neither count exceeds [`Counters::MAX_IN_FLIGHT`]. The epoch wraps around after 16 million, so a
+/// permit that old is mistaken for a current one with that probability.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Counters(u64);
 
 impl Counters {
-    /// No gate has more attempts in flight, whatever its settings say.
+    /// No gate has more attempts in flight, whatever its settings.
     pub(super) const MAX_IN_FLIGHT: u32 = (1 << COUNT_BITS) - 1;
 
     #[inline]
@@ -30,16 +30,16 @@ impl Counters {
         (self.0 >> (2 * COUNT_BITS)) as u32
     }
 
-    /// An attempt begins. Changes nothing when the count is at its bound.
+    /// Starts an attempt. Changes nothing at the bound.
     #[inline]
     pub(super) fn admit(&mut self) {
-        // No more are unanswered than in flight, so one bound is enough.
+        // Never more are unanswered than in flight, so one bound is enough.
         if self.in_flight() < Self::MAX_IN_FLIGHT {
             self.0 += IN_FLIGHT + UNANSWERED;
         }
     }
 
-    /// An attempt is over.
+    /// Ends an attempt.
     #[inline]
     pub(super) fn end(&mut self) {
         if self.unanswered() > 0 {
@@ -47,7 +47,7 @@ impl Counters {
         }
     }
 
-    /// The head of a response has come, or never will.
+    /// Records that the head of a response arrived, or never will.
     #[inline]
     pub(super) fn answer(&mut self) {
         if self.unanswered() > 0 {
@@ -55,7 +55,7 @@ impl Counters {
         }
     }
 
-    /// The body of a response whose head has come has ended.
+    /// Records the end of a response body.
     #[inline]
     pub(super) fn finish(&mut self) {
         if self.in_flight() > self.unanswered() {
@@ -89,7 +89,7 @@ const EPOCH: u64 = 1 << (2 * COUNT_BITS);
 mod tests {
     use super::*;
 
-    fn seen(counters: Counters) -> (u32, u32, u32) {
+    fn parts(counters: Counters) -> (u32, u32, u32) {
         (
             counters.in_flight(),
             counters.unanswered(),
@@ -98,35 +98,35 @@ mod tests {
     }
 
     #[test]
-    fn counts_and_epoch_do_not_touch_each_other() {
+    fn counts_and_epoch_are_independent() {
         let mut counters = Counters::default();
         counters.answer();
         counters.finish();
-        assert_eq!(seen(counters), (0, 0, 0));
+        assert_eq!(parts(counters), (0, 0, 0));
         counters.admit();
         counters.admit();
         counters.answer();
         counters.begin_epoch();
-        assert_eq!(seen(counters), (2, 1, 1));
+        assert_eq!(parts(counters), (2, 1, 1));
         counters.finish();
         counters.finish();
-        assert_eq!(seen(counters), (1, 1, 1));
+        assert_eq!(parts(counters), (1, 1, 1));
         counters.end();
         counters.end();
-        assert_eq!(seen(counters), (0, 0, 1));
+        assert_eq!(parts(counters), (0, 0, 1));
     }
 
     #[test]
-    fn each_part_stops_or_wraps_at_its_own_bound() {
+    fn counts_saturate_and_epoch_wraps() {
         let mut counters = Counters(u64::MAX);
         counters.admit();
         let full = Counters::MAX_IN_FLIGHT;
-        assert_eq!(seen(counters), (full, full, (1 << 24) - 1));
+        assert_eq!(parts(counters), (full, full, (1 << 24) - 1));
         counters.begin_epoch();
-        assert_eq!(seen(counters), (full, full, 0));
+        assert_eq!(parts(counters), (full, full, 0));
         counters.answer();
         counters.finish();
         counters.end();
-        assert_eq!(seen(counters), (full - 2, full - 2, 0));
+        assert_eq!(parts(counters), (full - 2, full - 2, 0));
     }
 }

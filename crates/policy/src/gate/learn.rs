@@ -1,4 +1,4 @@
-//! What an outcome changes: hold, breaker and rate, once each.
+//! Applies outcomes to hold, breaker and rate, once each.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use crate::rate::{self, LastProgress, Moment, Reaction, Strategy, Why};
 use crate::time::{CoarseTime, Timestamp};
 
 impl Gate {
-    /// Brings a permit back with what happened; the attempt is over. `verdict` is `None` for
-    /// answers that change nothing.
+    /// Returns a permit with its outcome; the attempt is over. `verdict` is `None` for responses
+    /// that change nothing.
     #[inline(always)]
     pub fn settle(
         &mut self,
@@ -25,7 +25,7 @@ impl Gate {
         self.learn_from(settings, &permit, outcome, verdict, now);
     }
 
-    /// The same at the head of a response whose body is still to come: the gate learns from the
+    /// Settles at the head of a response whose body has not ended: the gate learns from the
     /// outcome, and the attempt stays in flight until [`Gate::finish`].
     pub fn settle_head(
         &mut self,
@@ -40,7 +40,7 @@ impl Gate {
         ResponseBody(())
     }
 
-    /// The body of a response has ended, or is not read any further: its place in flight is free.
+    /// Ends the body of a response, or stops reading it: the attempt is no longer in flight.
     pub fn finish(&mut self, settings: &GateSettings, body: ResponseBody, now: Timestamp) {
         let ResponseBody(()) = body;
         self.advance(settings, now);
@@ -66,9 +66,9 @@ impl Gate {
         }
     }
 
-    /// The fast path of nearly every outcome: a success that says nothing about what remains, at
-    /// a gate that is plain and stays so. The same steps as the slow path, without those that would
-    /// find nothing to do.
+    /// The fast path for most outcomes: a success without a remaining count, at a gate that has a
+    /// fast path and keeps it. It takes the same steps as the slow path, without those that would
+    /// have no effect.
     #[inline(never)]
     fn settle_plain_success(
         &mut self,
@@ -145,9 +145,9 @@ impl Gate {
         }
     }
 
-    /// Brings a permit back that was not used: certainly nothing was sent. As [`Gate::abandon`],
-    /// and the tokens come back, up to the burst, as do the units of known limits. Tickets in line
-    /// may be able to leave now.
+    /// Returns an unused permit: certainly nothing was sent. Like [`Gate::abandon`], but returns
+    /// the tokens, up to the burst, and the units of known limits. Tickets in line may be able to
+    /// leave now.
     pub fn give_back(&mut self, settings: &GateSettings, permit: Permit, now: Timestamp) {
         self.advance(settings, now);
         self.counters.end();
@@ -162,15 +162,15 @@ impl Gate {
         }
     }
 
-    /// Brings a permit back without an outcome: it is unknown whether anything was sent.
+    /// Returns a permit without an outcome: it is unknown whether anything was sent.
     pub fn abandon(&mut self, settings: &GateSettings, permit: Permit, now: Timestamp) {
         self.advance(settings, now);
         self.counters.end();
         self.end_attempt(&permit, now);
     }
 
-    /// Nothing more comes for the permit but perhaps a body: frees what it held besides its place
-    /// in flight. `true` if its outcome is of the present epoch.
+    /// Ends an attempt, except for its body: frees everything it held but its slot in flight.
+    /// Returns `true` if its outcome belongs to the current epoch.
     fn end_attempt(&mut self, permit: &Permit, now: Timestamp) -> bool {
         self.last_progress = LastProgress::at(now);
         let probing = self.breaker.give_back(permit.probe);
@@ -197,8 +197,8 @@ impl Gate {
         *counter = counter.saturating_add(1);
     }
 
-    /// How many the server will still take, if it says so. `adaptive` counts what was sent since as
-    /// well: the server did not know of it when it answered.
+    /// The number of requests that the server still accepts, if it says so. For `adaptive`, minus
+    /// those sent since, which the server did not know of when it responded.
     fn left(&self, settings: &GateSettings, permit: &Permit, outcome: &Outcome) -> Option<u64> {
         let sent_since = match settings.strategy {
             Strategy::Adaptive => self.admitted.wrapping_sub(permit.number),
@@ -208,17 +208,17 @@ impl Gate {
         Some(remaining.saturating_sub(u64::from(sent_since)))
     }
 
-    /// Slows down before the last one that is left, so that it is known to be the last before
-    /// another leaves: what is left is spread over the time that two answers like this take, or
-    /// two and a half as they are lately, or until the reset if that is sooner. `true` if that is
-    /// slower than the rate was.
+    /// Slows down before the last remaining request, so that the gate learns that it is the last
+    /// before it sends another. The remaining requests are spread over the time of two responses
+    /// like this one, or of two and a half recent ones, or until the reset if that is sooner.
+    /// Returns `true` if that is slower than the current rate.
     fn spread_remaining(&mut self, settings: &GateSettings, outcome: &Outcome, left: u64) -> bool {
         let Some(reset) = outcome.hint.reset else {
             return false;
         };
-        // One answer alone may be a fast one by chance, and the next takes more than twice as long.
-        let lately = SPREAD_OVER_RESPONSES * self.adaptive.mean_latency();
-        let spread = lately.max(2.0 * outcome.latency.as_secs_f64());
+        // One response may be fast by chance, and the next may take more than twice as long.
+        let recent = SPREAD_OVER_RESPONSES * self.adaptive.mean_latency();
+        let spread = recent.max(2.0 * outcome.latency.as_secs_f64());
         let spread = spread.min(reset.as_secs_f64());
         let is_slower = self.bucket.rate() * spread > left as f64;
         if is_slower {
@@ -259,7 +259,7 @@ impl Gate {
         };
         let signal = match change {
             Some(Change::Closed) if adaptive => Some(rate::Signal::BreakerClosed),
-            // Growing into a window that is used up proves nothing.
+            // Growing into an exhausted window proves nothing.
             _ if is_spread => None,
             _ => rate_signal(outcome, verdict),
         };
@@ -290,8 +290,8 @@ impl Gate {
 
     #[inline]
     fn moment(&self, settings: &GateSettings, now: Timestamp) -> Moment {
-        // Only `adaptive` asks for it, and only below a ceiling; both it and the ceiling lie in
-        // cache lines of their own.
+        // Only `adaptive` needs it, and only below a ceiling; reading it touches another cache
+        // line.
         let asks = settings.strategy == Strategy::Adaptive && self.adaptive.has_ceiling();
         let paused_until = match asks {
             true if self.breaker.is_closed() => self.pause(settings).until,
@@ -307,18 +307,18 @@ impl Gate {
     }
 }
 
-/// So many answers as they are lately. Chosen on 150 simulated runs of 30 windows each; on 150
-/// others something was refused in none, and in 40 by the time of the last answer alone. With 3,
-/// more windows were not used up.
+/// How many recent response times to spread over. Chosen on 150 simulated runs of 30 windows each.
+/// On 150 other runs nothing was refused; with the last response time alone, 40 of them had
+/// refusals. With 3, more windows were not used up.
 const SPREAD_OVER_RESPONSES: f64 = 2.5;
 
-/// The delay that the server asks for.
+/// The wait that the server asks for.
 fn hinted_wait(outcome: &Outcome, verdict: Verdict, exhausted: bool) -> Option<Duration> {
     let hint = &outcome.hint;
     match verdict {
         Verdict::Throttled | Verdict::Overloaded => hint.wait,
         Verdict::QuotaExhausted => hint.wait.or(hint.reset),
-        // A Retry-After on a success is about that one resource ("not ready yet"), not about pace.
+        // A Retry-After on a success is about that resource ("not ready yet"), not about pace.
         Verdict::Success if exhausted => hint.reset,
         Verdict::Success
         | Verdict::Unreachable
@@ -334,7 +334,7 @@ fn breaker_signal(settings: &GateSettings, outcome: &Outcome, verdict: Verdict) 
     match verdict {
         Verdict::Success => Signal::Success,
         Verdict::Rejected => Signal::Neutral,
-        // A server that names a wait is well enough to respond.
+        // A server that names a wait is healthy enough to respond.
         Verdict::Overloaded | Verdict::Unreachable if !outcome.is_directed() => Signal::Failure,
         Verdict::Throttled if counts_throttled && !outcome.is_directed() => Signal::Failure,
         Verdict::Overloaded

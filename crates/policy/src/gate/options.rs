@@ -1,4 +1,4 @@
-//! The settings of a gate as they are written: each by its name, optional, checked by itself.
+//! The options of a gate: each by name, optional, checked on its own.
 
 use std::ops::Bound;
 use std::time::Duration;
@@ -71,7 +71,7 @@ crate::settings! {
     }
 }
 
-/// One request in eleven days is the slowest that makes sense, and beyond a thousand million per second a
+/// One request in eleven days is the slowest useful rate, and beyond a billion per second a
 /// nanosecond clock cannot distinguish two requests.
 const RATE: Kind = Kind::number("a number of requests per second", 1e-6, 1e9);
 
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_a_wrong_value_with_what_was_expected() {
+    fn refuses_invalid_values_with_expectation() {
         let check = |name: &str, values: &[&str], expected: &str| {
             for value in values {
                 let error = GateOptions::default().set(name, value).unwrap_err();

@@ -1,4 +1,4 @@
-//! Records for a store, and views of a gate.
+//! Records for persistence, and snapshots of a gate.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use crate::rate::{self, Phase, Strategy, Why};
 use crate::time::Timestamp;
 use crate::window::Counts;
 
-/// A gate for the store: durations, no instants.
+/// A gate as it is stored: durations instead of instants.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GateRecord {
     /// Tokens per second.
     pub rate: f64,
-    /// The rate that was last refused, if one was.
+    /// The rate that was last refused, if any.
     pub ceiling: Option<f64>,
-    /// What was left of the hold.
+    /// The remaining hold.
     pub hold: Option<Duration>,
-    /// Where it comes from.
+    /// Which hint it comes from.
     pub hold_source: Option<Source>,
     /// The breaker.
     pub breaker: BreakerRecord,
@@ -47,38 +47,38 @@ impl GateOverride {
     }
 }
 
-/// The parts of a gate whose changes are events.
+/// The state of a gate whose changes are reported as events.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GateSummary {
     /// Tokens per second.
     pub rate: f64,
-    /// The hold's end and where it comes from.
+    /// The end of the hold and the hint it comes from.
     pub hold: Option<(Timestamp, Source)>,
     /// The breaker's state.
     pub breaker: BreakerState,
 }
 
 impl GateSummary {
-    /// Are hold and breaker equal? The rate, which changes with most responses, is ignored.
+    /// Whether hold and breaker are equal. Ignores the rate, which changes with most responses.
     pub fn same_hold_and_breaker(&self, other: &Self) -> bool {
         self.hold == other.hold && self.breaker == other.breaker
     }
 }
 
-/// A view of a gate at one moment.
+/// A snapshot of a gate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GateSnapshot {
     /// Tokens per second.
     pub rate: f64,
-    /// Tokens there now; below zero after a cost was corrected upwards.
+    /// Tokens available now; negative after a cost was corrected upwards.
     pub tokens: f64,
-    /// Attempts under way, until the end of the response's body.
+    /// Attempts in flight, until the end of the response body.
     pub in_flight: u32,
-    /// How many wait.
+    /// Waiting asks.
     pub waiting: u32,
     /// Moving mean of the latency.
     pub latency_ewma: Duration,
-    /// 95th percentile of the latency, before the first answer none.
+    /// 95th percentile of the latency; `None` before the first response.
     pub latency_p95: Option<Duration>,
     /// The breaker's state.
     pub breaker: BreakerState,
@@ -86,28 +86,28 @@ pub struct GateSnapshot {
     pub breaker_until: Option<Timestamp>,
     /// Failures since the last success.
     pub consecutive_failures: u16,
-    /// The hold's end and where it comes from.
+    /// The end of the hold and the hint it comes from.
     pub hold: Option<(Timestamp, Source)>,
-    /// Permits given out, modulo 2^32.
+    /// Permits issued, modulo 2^32.
     pub admitted: u32,
-    /// Outcomes by kind; these stop at 2^32 − 1.
+    /// Successful outcomes; this and the next two saturate at 2^32 − 1.
     pub succeeded: u32,
     /// Throttled and quota exhausted.
     pub throttled: u32,
     /// Overloaded and unreachable.
     pub failed: u32,
-    /// What the breaker's window holds.
+    /// The counts in the breaker's window.
     pub window: Counts,
-    /// The rate that was last refused, if one was.
+    /// The rate that was last refused, if any.
     pub ceiling: Option<f64>,
-    /// What `adaptive` is doing; `None` for other strategies.
+    /// The phase of `adaptive`; `None` for other strategies.
     pub phase: Option<Phase>,
-    /// The last change of the rate.
+    /// Why the rate last changed.
     pub why: Why,
 }
 
 impl Gate {
-    /// What must survive a restart.
+    /// The state to persist.
     pub fn record(&self, now: Timestamp) -> GateRecord {
         GateRecord {
             rate: self.bucket.rate(),
@@ -118,8 +118,8 @@ impl Gate {
         }
     }
 
-    /// A gate from its record, with at most one token. A rate outside the bounds of the settings is
-    /// clamped to them.
+    /// Restores a gate with at most one token. A rate outside the bounds of the settings is
+    /// clamped.
     pub fn restore(settings: &GateSettings, record: &GateRecord, now: Timestamp) -> Self {
         let mut gate = Self::new(settings, now);
         if record.rate.is_finite() && settings.strategy != Strategy::Fixed {
@@ -138,7 +138,7 @@ impl Gate {
         gate
     }
 
-    /// The values whose changes are events; far cheaper than a snapshot.
+    /// The state whose changes are reported as events; far cheaper than a snapshot.
     #[inline]
     pub fn summary(&self, now: Timestamp) -> GateSummary {
         GateSummary {
@@ -148,7 +148,7 @@ impl Gate {
         }
     }
 
-    /// A view of it for people and programs.
+    /// A snapshot for display and metrics.
     pub fn snapshot(
         &self,
         settings: &GateSettings,

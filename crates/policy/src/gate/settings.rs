@@ -1,7 +1,6 @@
-//! What a gate works with: settings whose parts fit together by construction.
+//! The settings of a gate, consistent by construction.
 //!
-//! Defaults give way to what was written, and all contradictions between two written values are
-//! reported together.
+//! Defaults adapt to the options, and all contradictions between two options are reported together.
 
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use crate::rate::{AimdSettings, Strategy};
 use crate::setting::{Options, SettingError, SettingErrors, Values, fit};
 use crate::window::MAX_SLICES;
 
-/// The settings of a gate, whole and without contradictions.
+/// The settings of a gate, complete and without contradictions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GateSettings {
     pub(crate) enabled: bool,
@@ -35,11 +34,11 @@ pub struct GateSettings {
 }
 
 impl GateOptions {
-    /// Fits everything together.
+    /// Combines the options with the defaults.
     ///
     /// # Errors
     ///
-    /// Every value out of bounds, and every contradiction between values that were written.
+    /// All values out of bounds, and all contradictions between options.
     pub fn build(self) -> Result<GateSettings, SettingErrors> {
         let mut problems = self.out_of_bounds();
         let is_aimd = self.strategy == Some(Strategy::Aimd);
@@ -92,7 +91,7 @@ impl GateOptions {
             problems,
         );
         let (slice, window) = (values.window_slice, values.window);
-        // Rounded up, so that no more than `slices` ever fit.
+        // Rounded up, so that at most `slices` fit.
         let nanos = u64::try_from(window.as_nanos()).unwrap_or(u64::MAX);
         let finest = Duration::from_nanos(nanos.div_ceil(MAX_SLICES));
         if slice >= finest {
@@ -151,22 +150,22 @@ impl GateSettings {
         }
     }
 
-    /// `false`: every ask is admitted and feedback ignored.
+    /// `false`: every ask is admitted and feedback is ignored.
     pub fn enabled(&self) -> bool {
         self.enabled
     }
 
-    /// How the rate moves.
+    /// The rate strategy.
     pub fn strategy(&self) -> Strategy {
         self.strategy
     }
 
-    /// Requests per second to begin with.
+    /// The initial rate per second.
     pub fn initial_rate(&self) -> f64 {
         self.initial_rate
     }
 
-    /// The bounds within which the rate moves.
+    /// The bounds of the rate.
     pub fn rate_bounds(&self) -> (f64, f64) {
         (self.min_rate, self.max_rate)
     }
@@ -176,27 +175,27 @@ impl GateSettings {
         self.max_wait
     }
 
-    /// A longer hold is kept too, but callers are refused at once.
+    /// During a longer hold, asks are refused at once.
     pub fn max_hold(&self) -> Duration {
         self.max_hold
     }
 
-    /// Known limits, which apply besides the rate.
+    /// Known limits, which apply in addition to the rate.
     pub fn limits(&self) -> &[Limit] {
         &self.limits
     }
 
-    /// Attempts in flight at once.
+    /// The maximum number of attempts in flight.
     pub fn max_in_flight(&self) -> u32 {
         self.max_in_flight
     }
 
-    /// How many may wait; the next is refused.
+    /// The maximum number of waiting asks.
     pub fn max_waiting(&self) -> u32 {
         self.max_waiting
     }
 
-    /// What only the strategy `aimd` works with.
+    /// Settings of the strategy `aimd`.
     pub fn aimd(&self) -> &AimdSettings {
         &self.aimd
     }
@@ -206,12 +205,12 @@ impl GateSettings {
         self.idle_after
     }
 
-    /// How many gates there may be.
+    /// The maximum number of gates.
     pub fn max_gates(&self) -> usize {
         self.max_gates as usize
     }
 
-    /// Parts of the registry that lock apart; a power of two.
+    /// The number of shards of the registry; a power of two.
     pub fn shards(&self) -> usize {
         self.shards as usize
     }
@@ -221,22 +220,22 @@ impl GateSettings {
         self.throttled_after
     }
 
-    /// The sender waits up to `timeout` for the head of a response, connecting included.
+    /// Sets how long the sender waits for the head of a response, including connecting.
     ///
-    /// An attempt without a response counts as lost only after that time, and never sooner than
-    /// after [`MIN_PROBE_LOST_AFTER`](crate::breaker::MIN_PROBE_LOST_AFTER). Without this, a breaker
-    /// could not close on an upstream that takes longer to respond.
+    /// An attempt without a response counts as lost only after that time, and never before
+    /// [`MIN_PROBE_LOST_AFTER`](crate::breaker::MIN_PROBE_LOST_AFTER). Without this, a breaker
+    /// could not close on an upstream that responds more slowly.
     pub fn set_response_timeout(&mut self, timeout: Duration) {
         self.breaker.probe_lost_after = timeout.max(MIN_PROBE_LOST_AFTER);
     }
 
-    /// After how long without a response an attempt counts as lost.
+    /// How long an attempt may go without a response before it counts as lost.
     #[inline]
     pub(crate) fn lost_after(&self) -> Duration {
         self.breaker.probe_lost_after
     }
 
-    /// When the breaker opens and how it closes again.
+    /// When the breaker opens and how it closes.
     pub fn breaker(&self) -> &BreakerSettings {
         &self.breaker
     }
@@ -330,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn moves_defaults_to_fit_written_values() {
+    fn defaults_adapt_to_options() {
         let rates = |settings: &[(&str, &str)]| {
             let settings = build(settings);
             (settings.min_rate, settings.initial_rate, settings.max_rate)

@@ -1,4 +1,4 @@
-//! Behaviour of the gate, one rule at a time, in virtual time.
+//! Tests of the gate, one rule at a time, in virtual time.
 
 #![expect(clippy::float_cmp, reason = "values that floats hold exactly")]
 
@@ -8,14 +8,14 @@ use super::*;
 use crate::hint::Hint;
 use crate::outcome::{Failure, Outcome, Phase, Verdict};
 
+mod fast_path;
 mod holds;
 mod learning;
 mod owning;
 mod probing;
-mod short_cuts;
 mod waiting;
 
-/// A gate with its line, driven at given seconds.
+/// A gate with its line, driven at given times in seconds.
 struct Bench {
     settings: GateSettings,
     tickets: Tickets,
@@ -47,12 +47,16 @@ impl Bench {
             .acquire(&self.settings, &mut self.tickets, &ask, at(seconds))
     }
 
-    /// `admit`, or the reason and the second.
+    /// `admit`, or the decision with its reason and time.
     fn decide(&mut self, seconds: f64) -> String {
         match self.ask(seconds) {
             Decision::Admit(_) => "admit".to_owned(),
-            Decision::Wait { until, reason, .. } => format!("wait {reason} {}", shown(until)),
-            Decision::Refuse { reason, until } => format!("refuse {reason} {}", shown(until)),
+            Decision::Wait { until, reason, .. } => {
+                format!("wait {reason} {}", format_until(until))
+            }
+            Decision::Refuse { reason, until } => {
+                format!("refuse {reason} {}", format_until(until))
+            }
         }
     }
 
@@ -68,7 +72,7 @@ impl Bench {
             .settle(&self.settings, permit, outcome, Some(verdict), at(seconds));
     }
 
-    /// The head of a good response has come, its body has not.
+    /// Settles a success at the head of its response; the body has not ended.
     fn settle_head(&mut self, permit: Permit, seconds: f64) -> ResponseBody {
         let (settings, success) = (&self.settings, Some(Verdict::Success));
         self.gate
@@ -83,7 +87,7 @@ impl Bench {
         self.settle(permit, seconds, &answer(500), Verdict::Overloaded);
     }
 
-    /// Five attempts at five seconds' distance that fail.
+    /// Opens the breaker with five failures.
     fn trip(&mut self) {
         for attempt in 0..5 {
             let seconds = f64::from(attempt) * 5.0;
@@ -103,7 +107,7 @@ impl Bench {
         );
     }
 
-    /// A refusal of a request that was under way before the hold began.
+    /// A refusal of a request that was in flight before the hold started.
     fn throttle_held(&mut self, seconds: f64, wait_seconds: u64) {
         let permit = Permit {
             admitted_at: at(0.0),
@@ -150,7 +154,7 @@ fn at(seconds: f64) -> Timestamp {
     Timestamp::ZERO.after_seconds(seconds)
 }
 
-fn shown(until: Option<Timestamp>) -> String {
+fn format_until(until: Option<Timestamp>) -> String {
     until.map_or_else(
         || "-".to_owned(),
         |until| until.seconds_since(Timestamp::ZERO).to_string(),
@@ -182,24 +186,24 @@ fn quota(status: u16, remaining: u64, reset_seconds: u64) -> Outcome {
 }
 
 #[test]
-fn a_gate_and_its_owners_sixteen_bytes_are_four_cache_lines() {
+fn gate_with_sixteen_bytes_of_its_owner_is_four_cache_lines() {
     assert_eq!((size_of::<Gate>(), align_of::<Gate>()), (240, 8));
     assert_eq!(size_of::<Permit>(), 24);
     assert_eq!(
         std::mem::offset_of!(Gate, adaptive),
         64 - 16,
-        "what a granted ask touches is in the first line"
+        "a granted ask touches only the first cache line"
     );
     assert_eq!(
         std::mem::offset_of!(Gate, succeeded),
         128 - 16,
-        "what every answer touches is in the third line"
+        "every response touches the third cache line"
     );
 }
 
-/// The table of `docs/policies/gate.md` is what the compiler says.
+/// The table in `docs/policies/gate.md` matches the compiler's layout.
 #[test]
-fn the_documented_layout_is_the_real_one() {
+fn documented_layout_matches_the_compiler() {
     let gate = Gate::new(&GateSettings::default(), Timestamp::ZERO);
     let mut table = String::from("| field | offset | bytes |\n|---|---|---|\n");
     macro_rules! rows {

@@ -1,4 +1,4 @@
-//! The result of an attempt, as a ladder judges it.
+//! The result of an attempt, as the input of a ladder.
 
 use std::time::Duration;
 
@@ -9,22 +9,22 @@ use crate::outcome::{Failure, Verdict};
 use crate::rate::Strategy;
 use crate::time::WallTime;
 
-/// The result of an attempt through an endpoint.
+/// The result of an attempt at an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndpointResult<'a> {
-    /// The verdict; `None` for a 1xx, or where no status is known.
+    /// The verdict; `None` for a 1xx, or if no status is known.
     pub verdict: Option<Verdict>,
     /// The error; `None` if there is none.
     pub error: Option<EndpointError>,
-    /// The message: the beginning of the body, or what a program printed. May be empty.
+    /// The message: the start of the body, or a program's output. May be empty.
     pub text: &'a str,
-    /// The wait that the server names, and where.
+    /// The wait named by the server, and where it was read.
     pub wait: Option<(Duration, Source)>,
-    /// Does the gate that admitted it probe for the limit, as `adaptive` does?
+    /// Whether the gate that admitted it probes for the limit, as `adaptive` does.
     pub is_gate_probing: bool,
 }
 
-/// What is known of an error.
+/// The kind of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndpointError {
     /// The server responded with this status.
@@ -47,7 +47,7 @@ impl<'a> EndpointResult<'a> {
         }
     }
 
-    /// A response with nothing but a status.
+    /// A response with only a status.
     pub fn status(status: u16) -> Self {
         let hint = Hint::default();
         let response = Response {
@@ -59,8 +59,8 @@ impl<'a> EndpointResult<'a> {
         Self::response(status, verdict, "", &hint)
     }
 
-    /// Reads a result whose status may be unknown. Without one, a listed status that the text
-    /// contains as a whole word counts as the status; else the text alone decides.
+    /// Reads a result whose status may be unknown. Without one, a listed status that occurs in the
+    /// text as a whole word counts as the status; otherwise the text alone decides.
     pub fn read<'b, H>(
         settings: &LadderSettings,
         status: Option<u16>,
@@ -104,7 +104,7 @@ impl<'a> EndpointResult<'a> {
         }
     }
 
-    /// The same, admitted by a gate of this strategy. By default no gate probes.
+    /// Sets the strategy of the gate that admitted it. By default no gate probes.
     #[must_use]
     pub fn with_strategy(mut self, strategy: Strategy) -> Self {
         self.is_gate_probing = strategy == Strategy::Adaptive;
@@ -133,7 +133,7 @@ impl<'a> EndpointResult<'a> {
         }
     }
 
-    /// The error as shown to people: its text, else its status or failure. A long text is cut.
+    /// The error for display: its text, or its status or failure. A long text is truncated.
     pub(super) fn summary(&self) -> Box<str> {
         if self.text.is_empty() {
             return match self.error {
@@ -152,7 +152,7 @@ impl<'a> EndpointResult<'a> {
     }
 }
 
-/// A status without a verdict of its own, for texts without a status.
+/// A status without a special verdict, for texts without a status.
 const NO_STATUS: u16 = 400;
 
 /// As much of a message as a person reads; every endpoint stores one.
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn summary_is_the_text_or_else_the_status_or_failure() {
+    fn summary_is_the_text_or_the_status_or_failure() {
         let hint = Hint::default();
         let check =
             |result: EndpointResult<'_>, summary: &str| assert_eq!(&*result.summary(), summary);
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn successes_and_1xx_are_no_errors() {
+    fn successes_and_1xx_are_not_errors() {
         for status in [100, 200, 304] {
             assert_eq!(EndpointResult::status(status).error, None);
         }

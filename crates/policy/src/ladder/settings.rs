@@ -1,4 +1,4 @@
-//! The settings of protection: which errors climb, and how far each step goes.
+//! The settings of protection: which errors count, and how long each pause is.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ crate::settings! {
 }
 
 impl LadderOptions {
-    /// Fits everything together.
+    /// Combines the options with the defaults.
     ///
     /// # Errors
     ///
@@ -46,40 +46,40 @@ impl LadderOptions {
 }
 
 impl LadderSettings {
-    /// Are the endpoints of a pool of this size protected? No other endpoint could do the work of a
-    /// single one: unless protection is switched on, only its gate limits it.
+    /// Whether the endpoints of a pool of this size are protected. A single endpoint has no
+    /// replacement, so unless protection is enabled explicitly, only its gate limits it.
     pub fn protects(&self, endpoints: usize) -> bool {
         self.enabled.unwrap_or(endpoints >= 2)
     }
 
-    /// The pauses in their order.
+    /// The pauses, in order.
     pub fn pauses(&self) -> &[Duration] {
         &self.pauses
     }
 
-    /// The pause after the `error`-th error in a row, counted from 1; the last repeats.
+    /// The pause after the `error`-th consecutive error, counted from 1; the last one repeats.
     pub fn pause(&self, error: u32) -> Duration {
         let index = usize::try_from(error.saturating_sub(1)).unwrap_or(usize::MAX);
         let pause = self.pauses.get(index).or_else(|| self.pauses.last());
         pause.copied().unwrap_or(MIN_PAUSE)
     }
 
-    /// Statuses that climb.
+    /// Statuses that count as errors.
     pub fn statuses(&self) -> &[u16] {
         &self.statuses
     }
 
-    /// Phrases that climb.
+    /// Phrases that count as errors.
     pub fn texts(&self) -> &[Box<str>] {
         &self.texts
     }
 
-    /// Does this error climb?
+    /// Whether this error climbs the ladder.
     pub fn climbs(&self, result: &EndpointResult<'_>) -> bool {
         match result.error {
             None => false,
             Some(EndpointError::Failure(_)) => self.unreachable,
-            Some(EndpointError::Status(status)) if NEVER.contains(&status) => false,
+            Some(EndpointError::Status(status)) if NEVER_CLIMBS.contains(&status) => false,
             Some(EndpointError::Status(status)) => {
                 self.statuses.contains(&status) || self.phrase_in(result.text).is_some()
             }
@@ -89,8 +89,9 @@ impl LadderSettings {
         }
     }
 
-    /// Is this error the gate's own probing, after so many `successes` since the last error? An
-    /// endpoint that took many requests is not failing; the gate asked for more than its limit.
+    /// Whether this error is the gate's own probing, after this many `successes` since the last
+    /// error. An endpoint that has accepted many requests is not failing; the gate exceeded its
+    /// limit.
     pub(super) fn is_probing(&self, result: &EndpointResult<'_>, successes: u32) -> bool {
         let status = match result.error {
             Some(EndpointError::Status(status)) => Some(status),
@@ -102,26 +103,26 @@ impl LadderSettings {
         is_on && is_undirected_429 && successes >= self.probing_after
     }
 
-    /// The listed status that `text` contains as a whole word; used where there is no status.
+    /// The listed status that occurs in `text` as a whole word; used if there is no status.
     pub fn status_in(&self, text: &str) -> Option<u16> {
         let mut listed = self.statuses.iter().copied();
         listed.find(|status| contains_words(text.as_bytes(), &status.to_string()))
     }
 
-    /// The phrase of [`LadderSettings::texts`] that `text` contains, if any.
+    /// The phrase of [`LadderSettings::texts`] that occurs in `text`, if any.
     pub fn phrase_in(&self, text: &str) -> Option<&str> {
         let texts: Vec<&str> = self.texts.iter().map(AsRef::as_ref).collect();
         first_of(text.as_bytes(), &texts)
     }
 }
 
-/// These say something about a credential or a resource, never about the endpoint's health.
-const NEVER: [u16; 3] = [401, 409, 412];
+/// These are about a credential or a resource, never about the endpoint's health.
+const NEVER_CLIMBS: [u16; 3] = [401, 409, 412];
 
-/// A shorter pause is none: the request that was refused returns at once.
+/// Shorter pauses have no effect: the refused request returns at once.
 const MIN_PAUSE: Duration = Duration::from_secs(1);
 
-/// The lists are searched for every error.
+/// The lists are searched on every error.
 const MAX_LIST: usize = 100;
 
 const PAUSES: Kind = Kind::List {
@@ -130,7 +131,7 @@ const PAUSES: Kind = Kind::List {
     max: MAX_LIST,
 };
 
-/// All but those that never climb.
+/// All statuses but those that never climb.
 const STATUS: Kind = Kind::Whole {
     min: 400,
     max: 999,
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_a_wrong_value_with_what_was_expected() {
+    fn refuses_invalid_values_with_expectation() {
         let check = |name: &str, value: &str, expected: &str| {
             let error = LadderOptions::default().set(name, value).unwrap_err();
             assert_eq!(
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn checks_values_that_were_filled_in_by_hand() {
+    fn checks_values_set_directly() {
         let options = LadderOptions {
             pauses: Some(vec![Duration::ZERO]),
             disable_after: Some(11),
@@ -287,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn never_climbs_on_three_statuses() {
+    fn never_climbs_on_401_409_412() {
         for (status, verdict) in [
             (401, Verdict::Unauthorized),
             (409, Verdict::Conflict),
@@ -307,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_pause_repeats() {
+    fn last_pause_repeats() {
         let defaults = LadderSettings::default();
         let pauses: Vec<u64> = [1, 2, 3, 4, 5, 6, u32::MAX]
             .map(|error| defaults.pause(error).as_secs())

@@ -1,4 +1,4 @@
-//! The ladder's rules, one test each, and its promises over long random histories.
+//! One test per rule of the ladder, then properties over long random histories.
 
 use proptest::prelude::*;
 
@@ -15,14 +15,14 @@ fn settings(given: &[(&str, &str)]) -> LadderSettings {
     options.build().unwrap()
 }
 
-/// A ladder with a clock, for attempts that follow one another.
-struct Line {
+/// A ladder with a clock, for sequential attempts.
+struct TestLadder {
     settings: LadderSettings,
     ladder: Ladder,
     now: Timestamp,
 }
 
-impl Line {
+impl TestLadder {
     fn new(given: &[(&str, &str)]) -> Self {
         Self {
             settings: settings(given),
@@ -31,7 +31,7 @@ impl Line {
         }
     }
 
-    /// An attempt that starts and ends now.
+    /// Makes an attempt that starts and ends now.
     fn attempt(&mut self, ended: &EndpointResult<'_>) -> LadderStep {
         let epoch = self.ladder.epoch();
         self.ladder.settle(&self.settings, epoch, ended, self.now)
@@ -45,7 +45,7 @@ impl Line {
         self.ladder.remaining(self.now).as_secs()
     }
 
-    fn pass(&mut self, seconds: u64) {
+    fn advance(&mut self, seconds: u64) {
         self.now = self.now + Duration::from_secs(seconds);
     }
 }
@@ -58,102 +58,102 @@ fn paused(seconds: u64) -> LadderStep {
 }
 
 #[test]
-fn a_temporary_rate_limit_pauses_once_and_a_success_clears_it() {
-    let mut line = Line::new(&[]);
-    assert_eq!(line.status(429), paused(30));
-    line.pass(30);
-    assert!(line.ladder.is_recovering(line.now));
-    assert_eq!(line.status(200), LadderStep::Cleared);
-    assert_eq!(line.ladder.consecutive_errors(), 0);
-    assert_eq!(line.ladder.paused_until(), None);
-    assert_eq!(line.ladder.last_error(), None);
-    assert!(!line.ladder.is_recovering(line.now));
+fn success_clears_a_single_pause() {
+    let mut test = TestLadder::new(&[]);
+    assert_eq!(test.status(429), paused(30));
+    test.advance(30);
+    assert!(test.ladder.is_recovering(test.now));
+    assert_eq!(test.status(200), LadderStep::Cleared);
+    assert_eq!(test.ladder.consecutive_errors(), 0);
+    assert_eq!(test.ladder.paused_until(), None);
+    assert_eq!(test.ladder.last_error(), None);
+    assert!(!test.ladder.is_recovering(test.now));
 }
 
 #[test]
-fn persistent_errors_climb_and_the_fifth_disables() {
-    let mut line = Line::new(&[]);
+fn fifth_consecutive_error_disables() {
+    let mut test = TestLadder::new(&[]);
     for (status, pause) in [(429, 30), (429, 60), (503, 120), (429, 300)] {
-        assert_eq!(line.status(status), paused(pause));
-        assert!(line.ladder.is_enabled());
-        line.pass(pause);
+        assert_eq!(test.status(status), paused(pause));
+        assert!(test.ladder.is_enabled());
+        test.advance(pause);
     }
     let last = LadderStep::DisabledByErrors {
         pause: Duration::from_secs(600),
         source: Source::Assumed,
     };
-    assert_eq!(line.status(429), last);
-    assert_eq!(line.ladder.disabled(), Some(Disabled::Errors(5)));
-    assert_eq!(line.remaining(), 600);
+    assert_eq!(test.status(429), last);
+    assert_eq!(test.ladder.disabled(), Some(Disabled::Errors(5)));
+    assert_eq!(test.remaining(), 600);
     assert_eq!(
-        line.ladder.describe(line.now).as_deref(),
+        test.ladder.describe(test.now).as_deref(),
         Some("disabled after 5 errors in a row (HTTP 429)")
     );
-    line.pass(10_000);
-    assert!(!line.ladder.is_enabled(), "time alone enables nothing");
-    assert!(!line.ladder.is_recovering(line.now));
+    test.advance(10_000);
+    assert!(!test.ladder.is_enabled(), "time alone enables nothing");
+    assert!(!test.ladder.is_recovering(test.now));
 }
 
 #[test]
-fn a_recovery_in_between_starts_from_the_first_step() {
-    let mut line = Line::new(&[]);
-    assert_eq!(line.status(429), paused(30));
-    assert_eq!(line.status(429), paused(60));
-    assert_eq!(line.status(200), LadderStep::Cleared);
-    assert_eq!(line.status(429), paused(30));
+fn success_in_between_restarts_from_the_first_step() {
+    let mut test = TestLadder::new(&[]);
+    assert_eq!(test.status(429), paused(30));
+    assert_eq!(test.status(429), paused(60));
+    assert_eq!(test.status(200), LadderStep::Cleared);
+    assert_eq!(test.status(429), paused(30));
 }
 
 #[test]
-fn an_endpoint_is_free_at_the_end_of_its_pause_and_its_count_stays() {
-    let mut line = Line::new(&[]);
-    line.status(429);
-    line.now = Timestamp::from_nanos(29_999_999_999);
-    assert!(line.ladder.is_paused(line.now));
-    line.now = Timestamp::from_secs(30);
-    assert!(!line.ladder.is_paused(line.now));
-    assert_eq!(line.ladder.paused_until(), Some(line.now));
-    assert_eq!(line.ladder.consecutive_errors(), 1);
-    line.pass(10_000);
-    assert_eq!(line.status(429), paused(60));
+fn count_stays_after_the_pause_ends() {
+    let mut test = TestLadder::new(&[]);
+    test.status(429);
+    test.now = Timestamp::from_nanos(29_999_999_999);
+    assert!(test.ladder.is_paused(test.now));
+    test.now = Timestamp::from_secs(30);
+    assert!(!test.ladder.is_paused(test.now));
+    assert_eq!(test.ladder.paused_until(), Some(test.now));
+    assert_eq!(test.ladder.consecutive_errors(), 1);
+    test.advance(10_000);
+    assert_eq!(test.status(429), paused(60));
 }
 
 #[test]
-fn a_pause_during_a_pause_never_shortens_it() {
-    let mut line = Line::new(&[]);
-    assert_eq!(line.status(429), paused(30));
-    line.pass(5);
+fn second_pause_never_shortens_the_first() {
+    let mut test = TestLadder::new(&[]);
+    assert_eq!(test.status(429), paused(30));
+    test.advance(5);
     let hint = Hint {
         wait: Some(Duration::from_secs(2)),
         source: Some(Source::Assumed),
         ..Hint::default()
     };
     let short = EndpointResult::response(429, Some(Verdict::Throttled), "", &hint);
-    assert_eq!(line.attempt(&short), paused(25));
-    assert_eq!(line.ladder.paused_until(), Some(Timestamp::from_secs(30)));
-    assert_eq!(line.ladder.consecutive_errors(), 2);
+    assert_eq!(test.attempt(&short), paused(25));
+    assert_eq!(test.ladder.paused_until(), Some(Timestamp::from_secs(30)));
+    assert_eq!(test.ladder.consecutive_errors(), 2);
 }
 
 #[test]
-fn an_undirected_429_after_enough_successes_is_the_gates_own_probing() {
+fn undirected_429_after_enough_successes_is_probing() {
     let refused = EndpointResult::status(429).with_strategy(rate::Strategy::Adaptive);
     let after = |successes: u32, given: &[(&str, &str)], ended: &EndpointResult<'_>| {
-        let mut line = Line::new(given);
+        let mut test = TestLadder::new(given);
         for _ in 0..successes {
-            line.status(200);
+            test.status(200);
         }
-        (line.attempt(ended), line)
+        (test.attempt(ended), test)
     };
-    let (step, mut line) = after(20, &[], &refused);
+    let (step, mut test) = after(20, &[], &refused);
     assert_eq!(step, LadderStep::Probed);
-    assert_eq!(line.ladder.last_error(), Some("HTTP 429"));
-    assert_eq!(line.ladder.consecutive_errors(), 0);
-    assert!(!line.ladder.is_paused(line.now));
+    assert_eq!(test.ladder.last_error(), Some("HTTP 429"));
+    assert_eq!(test.ladder.consecutive_errors(), 0);
+    assert!(!test.ladder.is_paused(test.now));
     assert_eq!(
-        line.ladder.settle(&line.settings, 0, &refused, line.now),
+        test.ladder.settle(&test.settings, 0, &refused, test.now),
         LadderStep::Late,
         "a refusal of the same burst"
     );
-    assert_eq!(line.attempt(&refused), paused(30), "no success in between");
+    assert_eq!(test.attempt(&refused), paused(30), "no success in between");
 
     let directed = Hint {
         wait: Some(Duration::from_secs(7)),
@@ -179,12 +179,12 @@ fn an_undirected_429_after_enough_successes_is_the_gates_own_probing() {
         (20, directed.with_strategy(rate::Strategy::Adaptive)),
     ];
     for (successes, ended) in counted {
-        let (step, line) = after(successes, &[], &ended);
+        let (step, test) = after(successes, &[], &ended);
         assert!(
             matches!(step, LadderStep::Paused { .. }),
             "{successes} {ended:?}"
         );
-        assert_eq!(line.ladder.consecutive_errors(), 1);
+        assert_eq!(test.ladder.consecutive_errors(), 1);
     }
     assert_eq!(
         after(3, &[("probing_after", "3")], &refused).0,
@@ -195,129 +195,129 @@ fn an_undirected_429_after_enough_successes_is_the_gates_own_probing() {
 
 #[test]
 fn ten_refusals_of_one_burst_are_one_step() {
-    let mut line = Line::new(&[]);
-    let epoch = line.ladder.epoch();
+    let mut test = TestLadder::new(&[]);
+    let epoch = test.ladder.epoch();
     let refused = EndpointResult::status(429);
     let steps: Vec<_> = (0..10)
         .map(|_| {
-            line.ladder
-                .settle(&line.settings, epoch, &refused, line.now)
+            test.ladder
+                .settle(&test.settings, epoch, &refused, test.now)
         })
         .collect();
     assert_eq!(steps[0], paused(30));
     assert!(steps[1..].iter().all(|step| *step == LadderStep::Late));
-    assert_eq!(line.ladder.consecutive_errors(), 1);
+    assert_eq!(test.ladder.consecutive_errors(), 1);
 }
 
 #[test]
-fn a_late_success_ends_no_pause() {
-    let mut line = Line::new(&[]);
-    let before = line.ladder.epoch();
-    line.pass(10);
-    line.status(429);
-    line.pass(2);
-    let step = line
+fn late_success_does_not_end_a_pause() {
+    let mut test = TestLadder::new(&[]);
+    let before = test.ladder.epoch();
+    test.advance(10);
+    test.status(429);
+    test.advance(2);
+    let step = test
         .ladder
-        .settle(&line.settings, before, &EndpointResult::success(), line.now);
+        .settle(&test.settings, before, &EndpointResult::success(), test.now);
     assert_eq!(step, LadderStep::Late);
-    assert!(line.ladder.is_paused(line.now));
-    assert_eq!(line.ladder.consecutive_errors(), 1);
+    assert!(test.ladder.is_paused(test.now));
+    assert_eq!(test.ladder.consecutive_errors(), 1);
 }
 
 #[test]
-fn a_late_error_leaves_the_last_error_alone() {
-    let mut line = Line::new(&[]);
-    let before = line.ladder.epoch();
-    line.status(429);
-    line.ladder.settle(
-        &line.settings,
+fn late_error_does_not_change_last_error() {
+    let mut test = TestLadder::new(&[]);
+    let before = test.ladder.epoch();
+    test.status(429);
+    test.ladder.settle(
+        &test.settings,
         before,
         &EndpointResult::status(400),
-        line.now,
+        test.now,
     );
-    assert_eq!(line.ladder.last_error(), Some("HTTP 429"));
+    assert_eq!(test.ladder.last_error(), Some("HTTP 429"));
 }
 
 #[test]
-fn a_success_of_the_present_epoch_clears_also_during_the_pause() {
-    let mut line = Line::new(&[]);
-    line.status(429);
-    line.pass(1);
-    assert_eq!(line.status(200), LadderStep::Cleared);
-    assert!(!line.ladder.is_paused(line.now));
+fn current_epoch_success_clears_an_active_pause() {
+    let mut test = TestLadder::new(&[]);
+    test.status(429);
+    test.advance(1);
+    assert_eq!(test.status(200), LadderStep::Cleared);
+    assert!(!test.ladder.is_paused(test.now));
 }
 
 #[test]
-fn a_success_enables_nothing() {
-    let mut line = Line::new(&[("disable_after", "1")]);
-    line.status(429);
-    let before = line.ladder.clone();
-    assert_eq!(line.status(200), LadderStep::Unchanged);
-    assert_eq!(visible(&line.ladder), visible(&before));
+fn success_does_not_enable() {
+    let mut test = TestLadder::new(&[("disable_after", "1")]);
+    test.status(429);
+    let before = test.ladder.clone();
+    assert_eq!(test.status(200), LadderStep::Unchanged);
+    assert_eq!(visible_state(&test.ladder), visible_state(&before));
 }
 
-/// Everything but how many successes were counted.
-fn visible(ladder: &Ladder) -> (u32, LadderRecord) {
+/// Everything but the count of successes.
+fn visible_state(ladder: &Ladder) -> (u32, LadderRecord) {
     (ladder.epoch(), ladder.record(Timestamp::ZERO))
 }
 
 #[test]
-fn errors_go_on_counting_on_a_disabled_endpoint() {
-    let mut line = Line::new(&[("disable_after", "2")]);
-    line.status(429);
-    line.status(429);
-    line.status(429);
-    assert_eq!(line.ladder.disabled(), Some(Disabled::Errors(3)));
-    assert_eq!(line.remaining(), 120);
+fn errors_keep_counting_on_a_disabled_endpoint() {
+    let mut test = TestLadder::new(&[("disable_after", "2")]);
+    test.status(429);
+    test.status(429);
+    test.status(429);
+    assert_eq!(test.ladder.disabled(), Some(Disabled::Errors(3)));
+    assert_eq!(test.remaining(), 120);
 }
 
 #[test]
 fn enabling_clears_everything_and_ignores_requests_in_flight() {
-    let mut line = Line::new(&[("disable_after", "1")]);
-    let epoch = line.ladder.epoch();
-    line.status(429);
-    let under_way = line.ladder.epoch();
-    line.ladder.enable();
-    assert_ne!(line.ladder.epoch(), under_way);
+    let mut test = TestLadder::new(&[("disable_after", "1")]);
+    let epoch = test.ladder.epoch();
+    test.status(429);
+    let under_way = test.ladder.epoch();
+    test.ladder.enable();
+    assert_ne!(test.ladder.epoch(), under_way);
     for epoch in [epoch, under_way] {
-        let step = line.ladder.settle(
-            &line.settings,
+        let step = test.ladder.settle(
+            &test.settings,
             epoch,
             &EndpointResult::status(429),
-            line.now,
+            test.now,
         );
         assert_eq!(step, LadderStep::Late);
     }
     let cleared = Ladder {
-        epoch: line.ladder.epoch(),
+        epoch: test.ladder.epoch(),
         ..Ladder::new()
     };
-    assert_eq!(line.ladder, cleared);
+    assert_eq!(test.ladder, cleared);
 }
 
 #[test]
-fn a_person_can_disable_and_only_a_person_enables_again() {
-    let mut line = Line::new(&[]);
-    line.ladder.disable();
-    line.status(200);
-    assert_eq!(line.ladder.disabled(), Some(Disabled::Person));
-    let said = line.ladder.describe(line.now);
+fn only_a_person_enables_after_a_person_disabled() {
+    let mut test = TestLadder::new(&[]);
+    test.ladder.disable();
+    test.status(200);
+    assert_eq!(test.ladder.disabled(), Some(Disabled::Person));
+    let said = test.ladder.describe(test.now);
     assert_eq!(said.as_deref(), Some("disabled by a person"));
-    line.ladder.enable();
-    assert!(line.ladder.is_enabled());
-    assert_eq!(line.ladder.describe(line.now), None);
+    test.ladder.enable();
+    assert!(test.ladder.is_enabled());
+    assert_eq!(test.ladder.describe(test.now), None);
 }
 
 #[test]
-fn a_hint_replaces_the_step_and_the_count_rises_all_the_same() {
-    let mut line = Line::new(&[]);
+fn hint_replaces_the_step_and_still_counts() {
+    let mut test = TestLadder::new(&[]);
     for (count, wait) in [(1, 7), (2, 7200), (3, 0)] {
         let hint = Hint {
             wait: Some(Duration::from_secs(wait)),
             source: Some(Source::RetryAfter),
             ..Hint::default()
         };
-        let step = line.attempt(&EndpointResult::response(
+        let step = test.attempt(&EndpointResult::response(
             429,
             Some(Verdict::Throttled),
             "",
@@ -328,87 +328,87 @@ fn a_hint_replaces_the_step_and_the_count_rises_all_the_same() {
             source: Source::RetryAfter,
         };
         assert_eq!(step, expected);
-        assert_eq!(line.ladder.consecutive_errors(), count);
-        assert_eq!(line.remaining(), wait);
-        line.pass(wait);
+        assert_eq!(test.ladder.consecutive_errors(), count);
+        assert_eq!(test.remaining(), wait);
+        test.advance(wait);
     }
-    assert!(!line.ladder.is_paused(line.now), "no wait is no pause");
-    assert_eq!(line.status(429), paused(300), "the count went on");
+    assert!(!test.ladder.is_paused(test.now), "no wait is no pause");
+    assert_eq!(test.status(429), paused(300), "the count went on");
 }
 
 #[test]
-fn an_error_that_does_not_climb_is_only_noted() {
-    let mut line = Line::new(&[]);
-    line.status(429);
-    let until = line.ladder.paused_until();
+fn uncounted_error_only_sets_last_error() {
+    let mut test = TestLadder::new(&[]);
+    test.status(429);
+    let until = test.ladder.paused_until();
     for status in [400, 401, 404, 409, 412] {
-        assert_eq!(line.status(status), LadderStep::NotCounted);
-        assert_eq!(line.ladder.consecutive_errors(), 1);
-        assert_eq!(line.ladder.paused_until(), until);
-        assert_eq!(line.ladder.last_error(), Some(&*format!("HTTP {status}")));
+        assert_eq!(test.status(status), LadderStep::NotCounted);
+        assert_eq!(test.ladder.consecutive_errors(), 1);
+        assert_eq!(test.ladder.paused_until(), until);
+        assert_eq!(test.ladder.last_error(), Some(&*format!("HTTP {status}")));
     }
     let failed = EndpointResult::failure(Failure::Timeout, "");
-    assert_eq!(line.attempt(&failed), LadderStep::NotCounted);
-    assert_eq!(line.ladder.last_error(), Some("timeout"));
+    assert_eq!(test.attempt(&failed), LadderStep::NotCounted);
+    assert_eq!(test.ladder.last_error(), Some("timeout"));
 }
 
 #[test]
-fn a_success_clears_an_error_that_was_only_noted_and_else_changes_nothing() {
-    let mut line = Line::new(&[]);
-    assert_eq!(line.status(200), LadderStep::Unchanged);
-    line.status(400);
-    assert_eq!(line.status(200), LadderStep::Cleared);
-    assert_eq!(line.ladder.last_error(), None);
-    assert_eq!(line.status(200), LadderStep::Unchanged);
+fn success_clears_an_uncounted_error() {
+    let mut test = TestLadder::new(&[]);
+    assert_eq!(test.status(200), LadderStep::Unchanged);
+    test.status(400);
+    assert_eq!(test.status(200), LadderStep::Cleared);
+    assert_eq!(test.ladder.last_error(), None);
+    assert_eq!(test.status(200), LadderStep::Unchanged);
 }
 
 #[test]
-fn an_error_of_which_only_words_are_known_climbs_by_them() {
-    let mut line = Line::new(&[]);
+fn error_without_status_climbs_by_its_text() {
+    let mut test = TestLadder::new(&[]);
     assert_eq!(
-        line.attempt(&EndpointResult::message("Rate limit")),
+        test.attempt(&EndpointResult::message("Rate limit")),
         paused(30)
     );
     assert_eq!(
-        line.attempt(&EndpointResult::message("HTTP 502")),
+        test.attempt(&EndpointResult::message("HTTP 502")),
         paused(60)
     );
     assert_eq!(
-        line.attempt(&EndpointResult::message("out of paper")),
+        test.attempt(&EndpointResult::message("out of paper")),
         LadderStep::NotCounted
     );
-    assert_eq!(line.ladder.last_error(), Some("out of paper"));
+    assert_eq!(test.ladder.last_error(), Some("out of paper"));
 }
 
 #[test]
-fn an_informational_answer_changes_nothing() {
-    let mut line = Line::new(&[]);
-    line.status(429);
-    let before = line.ladder.clone();
-    assert_eq!(line.status(101), LadderStep::Unchanged);
-    assert_eq!(line.ladder, before);
+fn informational_response_changes_nothing() {
+    let mut test = TestLadder::new(&[]);
+    test.status(429);
+    let before = test.ladder.clone();
+    assert_eq!(test.status(101), LadderStep::Unchanged);
+    assert_eq!(test.ladder, before);
 }
 
 #[test]
-fn a_used_up_allowance_disables_at_once_with_its_reason() {
-    let mut line = Line::new(&[]);
+fn quota_exhausted_disables_at_once() {
+    let mut test = TestLadder::new(&[]);
     let hint = Hint::default();
     let text = "You exceeded your current quota";
     let ended = EndpointResult::response(429, Some(Verdict::QuotaExhausted), text, &hint);
-    assert_eq!(line.attempt(&ended), LadderStep::DisabledByQuota);
-    assert_eq!(line.ladder.disabled(), Some(Disabled::QuotaExhausted));
+    assert_eq!(test.attempt(&ended), LadderStep::DisabledByQuota);
+    assert_eq!(test.ladder.disabled(), Some(Disabled::QuotaExhausted));
     assert_eq!(
-        line.ladder.describe(line.now).as_deref(),
+        test.ladder.describe(test.now).as_deref(),
         Some("disabled: an allowance is used up (You exceeded your current quota)")
     );
 }
 
 #[test]
 fn describes_a_pause_with_its_remaining_time() {
-    let mut line = Line::new(&[("pauses", "150s")]);
-    line.status(503);
+    let mut test = TestLadder::new(&[("pauses", "150s")]);
+    test.status(503);
     assert_eq!(
-        line.ladder.describe(line.now).as_deref(),
+        test.ladder.describe(test.now).as_deref(),
         Some("paused for 2m 30s more (HTTP 503)")
     );
 }
@@ -423,7 +423,7 @@ enum Event {
 }
 
 #[test]
-fn a_pause_goes_on_after_a_restart() {
+fn pause_continues_after_restore() {
     let settings = LadderSettings::default();
     let mut ladder = Ladder::new();
     ladder.settle(&settings, 0, &EndpointResult::status(429), Timestamp::ZERO);
@@ -436,7 +436,7 @@ fn a_pause_goes_on_after_a_restart() {
     let record = ladder.record(Timestamp::from_secs(55));
     assert_eq!(record.pause, Some(Duration::from_secs(45)));
 
-    // The new process has a clock of its own.
+    // The new process has its own clock.
     let ladder = Ladder::restore(record, Timestamp::from_secs(1000));
     assert!(ladder.is_paused(Timestamp::from_secs(1044)));
     assert!(!ladder.is_paused(Timestamp::from_secs(1045)));
@@ -445,7 +445,7 @@ fn a_pause_goes_on_after_a_restart() {
 }
 
 #[test]
-fn a_disabled_endpoint_stays_disabled_after_a_restart() {
+fn disabled_endpoint_stays_disabled_after_restore() {
     let mut ladder = Ladder::new();
     ladder.disable();
     let ladder = Ladder::restore(ladder.record(Timestamp::ZERO), Timestamp::ZERO);
@@ -465,7 +465,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 
 proptest! {
     #[test]
-    fn an_epoch_sees_at_most_one_step_and_nothing_else_climbs(
+    fn at_most_one_step_per_epoch(
         events in events(),
         disable_after in 1_u32..=10,
     ) {
@@ -492,7 +492,7 @@ proptest! {
                     let step = ladder.settle(&settings, epoch, &EndpointResult::status(status), now);
                     if epoch != before.epoch() {
                         prop_assert_eq!(step, LadderStep::Late);
-                        prop_assert_eq!(visible(&ladder), visible(&before));
+                        prop_assert_eq!(visible_state(&ladder), visible_state(&before));
                         continue;
                     }
                     match step {
@@ -516,7 +516,7 @@ proptest! {
                             prop_assert_eq!(ladder.consecutive_errors(), before.consecutive_errors());
                         }
                         LadderStep::Unchanged => {
-                            prop_assert_eq!(visible(&ladder), visible(&before));
+                            prop_assert_eq!(visible_state(&ladder), visible_state(&before));
                         }
                         LadderStep::Late | LadderStep::Probed | LadderStep::DisabledByQuota => {
                             prop_assert!(false, "{:?}", step);
@@ -531,7 +531,7 @@ proptest! {
     }
 
     #[test]
-    fn the_ends_of_time_are_ordinary(
+    fn accepts_extreme_times(
         nanos in prop::collection::vec(any::<u64>(), 1..20),
         wait: u64,
     ) {

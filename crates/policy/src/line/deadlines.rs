@@ -1,15 +1,15 @@
-//! Which waiter's deadline comes first: a pairing heap threaded through the waiters themselves.
+//! The earliest deadline in a line: a pairing heap threaded through the waiters.
 //!
-//! Joining is O(1) and allocates nothing beyond the waiter's own place; leaving from anywhere is
-//! O(log n) amortised. A sorted list would be O(n) for callers with mixed deadlines, a heap beside
-//! the line would keep the places of tickets that left long ago.
+//! Insertion is O(1) and allocates nothing beyond the waiter's own entry; removing any waiter is
+//! amortised O(log n). A sorted list would be O(n) for mixed deadlines, and a separate heap would
+//! hold entries of tickets that have already left.
 
 use crate::time::Timestamp;
 
 /// No waiter.
 pub(super) const NIL: u32 = u32::MAX;
 
-/// The links of all heaps of one arena, indexed like its waiters. A heap is named by its root.
+/// The links of all heaps in one arena, indexed like its waiters. A heap is identified by its root.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Deadlines {
     nodes: Vec<Node>,
@@ -42,7 +42,7 @@ impl Deadlines {
         *root = self.merge(*root, index);
     }
 
-    /// Takes waiter `index`, which is in it, out of the heap at `root`.
+    /// Removes waiter `index` from the heap at `root`, which contains it.
     pub(super) fn remove(&mut self, root: &mut u32, index: u32) {
         if *root == index {
             *root = self.merge_children(index);
@@ -66,7 +66,7 @@ impl Deadlines {
         &mut self.nodes[index as usize]
     }
 
-    /// Joins two heaps; the later root becomes the first child of the earlier.
+    /// Merges two heaps; the later root becomes the first child of the earlier.
     fn merge(&mut self, a: u32, b: u32) -> u32 {
         let (parent, child) = match (a, b) {
             (NIL, only) | (only, NIL) => return only,
@@ -95,8 +95,8 @@ impl Deadlines {
         }
     }
 
-    /// Joins the children of `index` into one heap: in pairs from the left, then the pairs from
-    /// the right, which is what makes removal cheap on average.
+    /// Merges the children of `index` into one heap: in pairs from the left, then the pairs from
+    /// the right, which makes removal amortised O(log n).
     fn merge_children(&mut self, index: u32) -> u32 {
         let mut rest = self.node(index).child;
         let mut pairs = NIL;
@@ -139,7 +139,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_root_is_always_the_earliest(steps in prop::collection::vec((0u32..60, 0u64..50), 1..600)) {
+        fn root_is_always_the_earliest(steps in prop::collection::vec((0u32..60, 0u64..50), 1..600)) {
             let mut heap = Deadlines::default();
             for index in 0..60 {
                 heap.insert(&mut NIL.clone(), index, Timestamp::ZERO);

@@ -1,10 +1,10 @@
 //! JSON documents to be merged.
 //!
-//! Numbers are stored as they were written, because a double would change long ones. Two numbers
-//! are equal if they have the same value: servers write `1.0` where a client wrote `1`.
+//! Numbers are stored as written, because an `f64` would change long ones. Two numbers are equal if
+//! they have the same value: servers write `1.0` where a client wrote `1`.
 //!
-//! Only what has one meaning is read: not a name that is given twice, half a surrogate pair, or nesting
-//! that is deeper than [`MAX_DEPTH`].
+//! Ambiguous documents are refused: duplicate names, unpaired surrogates, and nesting deeper than
+//! [`MAX_DEPTH`].
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -26,27 +26,27 @@ pub enum Document {
     Object(BTreeMap<String, Self>),
 }
 
-/// A number as it was written. Equal if the value is.
+/// A number as written. Compared by value.
 #[derive(Clone, Debug)]
 pub struct Number(String);
 
-/// As deep as common parsers go.
+/// The limit of common parsers.
 const MAX_DEPTH: usize = 128;
 
 impl Document {
-    /// Reads a document (RFC 8259); `None` if it is none, or has no single meaning.
+    /// Reads a document (RFC 8259); `None` if it is invalid or ambiguous.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let mut parser = Parser {
             rest: std::str::from_utf8(text).ok()?,
             depth: 0,
         };
-        parser.skip_blanks();
+        parser.skip_white_space();
         let document = parser.value()?;
         parser.rest.is_empty().then_some(document)
     }
 }
 
-/// Without blanks, and with keys in order.
+/// Without white space, with sorted keys.
 impl fmt::Display for Document {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -98,8 +98,8 @@ impl PartialEq for Number {
 impl Eq for Number {}
 
 impl Number {
-    /// The sign, the digits without zeros around them and the power of ten that they are multiplied
-    /// with. `None` if that power is beyond all bounds.
+    /// The sign, the digits without leading and trailing zeros, and the exponent of ten. `None` if
+    /// the exponent is out of range.
     fn value(&self) -> Option<(bool, String, i64)> {
         let (mantissa, exponent) = match self.0.split_once(['e', 'E']) {
             Some((mantissa, exponent)) => (mantissa, exponent.parse().ok()?),
@@ -123,7 +123,7 @@ impl Number {
     }
 }
 
-/// Reads from the front of `rest`. Values end behind the blanks that follow them.
+/// Reads from the front of `rest`. Each value includes the white space after it.
 struct Parser<'a> {
     rest: &'a str,
     depth: usize,
@@ -138,7 +138,7 @@ impl Parser<'_> {
             b'-' | b'0'..=b'9' => Document::Number(self.number()?),
             _ => self.word()?,
         };
-        self.skip_blanks();
+        self.skip_white_space();
         Some(value)
     }
 
@@ -157,7 +157,7 @@ impl Parser<'_> {
         }
         loop {
             let key = self.string()?;
-            self.skip_blanks();
+            self.skip_white_space();
             self.take(":")?;
             let value = self.value()?;
             if values.insert(key, value).is_some() {
@@ -265,10 +265,10 @@ impl Parser<'_> {
         u16::from_str_radix(digits, 16).ok().filter(|_| is_hex)
     }
 
-    /// Reads `text` and the blanks behind it, if it comes next.
+    /// Reads `text` and the white space after it, if it comes next.
     fn take(&mut self, text: &str) -> Option<()> {
         self.skip(text)?;
-        self.skip_blanks();
+        self.skip_white_space();
         Some(())
     }
 
@@ -278,7 +278,7 @@ impl Parser<'_> {
         Some(())
     }
 
-    fn skip_blanks(&mut self) {
+    fn skip_white_space(&mut self) {
         self.rest = self.rest.trim_start_matches([' ', '\t', '\r', '\n']);
     }
 }
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn compares_numbers_by_value_and_writes_them_as_they_were() {
+    fn compares_numbers_by_value_and_preserves_their_text() {
         for (one, other, is_equal) in [
             ("1", "1.0", true),
             ("1", "10e-1", true),
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_has_no_single_meaning() {
+    fn refuses_ambiguous_documents() {
         for text in [
             r#"{"a":1,"a":2}"#,
             r#""\ud800""#,
@@ -330,7 +330,7 @@ mod tests {
         assert_eq!(parse(r#""\ud83d\ude00""#), parse("\"😀\""));
     }
 
-    /// Pieces that make JSON, or nearly.
+    /// Pieces of valid and invalid JSON.
     fn texts() -> impl Strategy<Value = String> {
         let pieces = prop::sample::select(vec![
             "{", "}", "[", "]", ",", ":", "\"", "\"a\"", "\"b\"", "\\", "\\u00e9", "\\n", "1", "0",
@@ -351,9 +351,9 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(1000))]
 
-        /// Another parser accepts the same texts, and reads the same from what is written.
+        /// Another parser accepts the same texts, and reads the same value from our output.
         #[test]
-        fn reads_what_another_parser_reads(text in texts()) {
+        fn agrees_with_another_parser(text in texts()) {
             let known = serde_json::from_str::<serde_json::Value>(&text);
             let is_huge = |error: &serde_json::Error| error.to_string().contains("out of range");
             prop_assume!(!known.as_ref().is_err_and(is_huge));
@@ -365,7 +365,7 @@ mod tests {
                     prop_assert_eq!(parse(&written), Some(document));
                 }
                 None => {
-                    // The other one accepts names that are given twice.
+                    // The other parser accepts duplicate names.
                     let has_name_twice = text.matches("\"a\"").count() > 1
                         || text.matches("\"b\"").count() > 1
                         || text.matches("\"\"").count() > 1;

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use super::{Poll, PollState, PollStep};
 
-/// A change that is logged. Nothing is while all is normal.
+/// A change to be logged. Nothing is logged while all is normal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// A 429: the next check comes later.
+    /// A 429: the next request is sent later.
     RateLimited {
         /// The wait before it.
         wait: Duration,
-        /// The number of the 429 in a row, counted from 1.
+        /// The number of the consecutive 429, counted from 1.
         attempt: u32,
     },
     /// The first success after 429s.
@@ -22,7 +22,7 @@ pub enum Notice {
 }
 
 impl Notice {
-    /// What changed from `before` to `after`, the same poll after a response and its `next`.
+    /// The change from `before` to `after`, the same poll after a response that led to `next`.
     pub fn of(before: &Poll, after: &Poll, next: &PollStep) -> Option<Self> {
         if before.state().is_end() {
             return None;
@@ -71,7 +71,7 @@ mod tests {
     use crate::time::Timestamp;
 
     #[test]
-    fn every_change_is_logged_once() {
+    fn logs_every_change_once() {
         let settings = PollSettings::default();
         let mut poll = Poll::new(Timestamp::ZERO);
         let mut said = Vec::new();

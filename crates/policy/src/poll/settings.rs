@@ -31,8 +31,8 @@ crate::settings! {
 }
 
 impl PollOptions {
-    /// Fits everything together: `base` is at most `max`, and a default gives way to what was
-    /// written.
+    /// Combines the options with the defaults: `base` is at most `max`, and defaults adapt to the
+    /// options.
     ///
     /// # Errors
     ///
@@ -51,7 +51,7 @@ impl PollOptions {
 }
 
 impl PollSettings {
-    /// The wait after the `n`-th 429 in a row, counted from 1: `base · 2^(n−1)`, at most `max`.
+    /// The wait after the `n`-th consecutive 429, counted from 1: `base · 2^(n−1)`, at most `max`.
     pub fn throttled(&self, n: u32) -> Duration {
         doubled(self.base, n.saturating_sub(1), self.max)
     }
@@ -62,7 +62,8 @@ impl PollSettings {
     }
 }
 
-/// Short failures end within a second; a person who watches a job should not wait longer than five.
+/// Short failures end within a second, and a person watching a job should not wait longer than
+/// five.
 const RETRY_BASE: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(5);
 
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn fits_base_and_max_together() {
+    fn base_is_at_most_max() {
         let short = settings(&[("max", "1s")]).unwrap();
         assert_eq!(short.throttled(1), Duration::from_secs(1));
         let long = settings(&[("base", "20s")]).unwrap();
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_a_wrong_value_with_what_was_expected() {
+    fn refuses_invalid_values_with_expectation() {
         let check = |name: &str, value: &str, expected: &str| {
             let error = PollOptions::default().set(name, value).unwrap_err();
             assert_eq!(

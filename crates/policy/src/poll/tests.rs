@@ -1,10 +1,10 @@
-//! The rules of polling, one test each, and its promises over random histories.
+//! One test per rule of polling, then properties over random histories.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// A poll that is always asked again when it said.
+/// A poll that responds exactly when the poll asks.
 struct Poller {
     settings: PollSettings,
     poll: Poll,
@@ -48,7 +48,7 @@ impl Poller {
 }
 
 #[test]
-fn the_interval_follows_the_jobs_stage() {
+fn interval_follows_the_stage_of_the_job() {
     for (progress, millis) in [
         (0.0, 3000),
         (29.999, 3000),
@@ -67,7 +67,7 @@ fn the_interval_follows_the_jobs_stage() {
 }
 
 #[test]
-fn without_data_waits_the_first_interval_and_missing_progress_is_zero() {
+fn waits_first_interval_without_data_and_early_without_progress() {
     let mut poller = Poller::new(&[]);
     assert_eq!(poller.millis(ResponseKind::Success), Some(2000));
     let no_progress = StatusResponse {
@@ -78,7 +78,7 @@ fn without_data_waits_the_first_interval_and_missing_progress_is_zero() {
 }
 
 #[test]
-fn refusals_slow_down_and_a_success_returns_to_the_stage() {
+fn refusals_slow_down_until_a_success() {
     let mut poller = Poller::new(&[]);
     assert_eq!(poller.millis(running(40.0)), Some(2500));
     for (n, millis) in [(1, 2000), (2, 4000), (3, 8000), (4, 15_000), (5, 15_000)] {
@@ -94,12 +94,12 @@ fn refusals_slow_down_and_a_success_returns_to_the_stage() {
     assert_eq!(
         poller.millis(REFUSED),
         Some(2000),
-        "from the first step again"
+        "starts at the first step again"
     );
 }
 
 #[test]
-fn the_longer_of_step_and_header_is_waited() {
+fn waits_for_the_longer_of_step_and_header() {
     let mut poller = Poller::new(&[]);
     let mut refused = |seconds| {
         let wait = Some(Duration::from_secs(seconds));
@@ -113,7 +113,7 @@ fn the_longer_of_step_and_header_is_waited() {
 }
 
 #[test]
-fn gives_up_strictly_after_five_minutes_without_success_and_for_good() {
+fn gives_up_permanently_after_more_than_five_minutes() {
     let mut poller = Poller::new(&[]);
     poller.now = Timestamp::from_millis(1000);
     poller.respond(running(1.0));
@@ -131,7 +131,7 @@ fn gives_up_strictly_after_five_minutes_without_success_and_for_good() {
 }
 
 #[test]
-fn before_any_success_the_first_request_counts() {
+fn give_up_counts_from_first_request_before_any_success() {
     let mut poller = Poller::new(&[]);
     poller.now = Timestamp::from_secs(300);
     assert_eq!(poller.respond(REFUSED).state, PollState::Slowed);
@@ -150,7 +150,7 @@ fn gives_up_at_304_seconds_when_always_refused() {
 }
 
 #[test]
-fn a_wait_that_ends_after_giving_up_gives_up_at_once() {
+fn gives_up_at_once_when_wait_ends_too_late() {
     let mut poller = Poller::new(&[]);
     let wait = |seconds| Some(Duration::from_secs(seconds));
     let next = poller.respond(ResponseKind::Throttled { wait: wait(300) });
@@ -167,7 +167,7 @@ fn a_wait_that_ends_after_giving_up_gives_up_at_once() {
 }
 
 #[test]
-fn other_errors_are_retried_three_times_in_a_row() {
+fn retries_other_errors_three_times() {
     let mut poller = Poller::new(&[]);
     for millis in [1000, 2000, 4000] {
         assert_eq!(poller.millis(BROKEN), Some(millis));
@@ -187,7 +187,7 @@ fn other_errors_are_retried_three_times_in_a_row() {
 }
 
 #[test]
-fn a_named_wait_is_the_reason_only_if_longer_than_the_step() {
+fn directed_wait_is_the_reason_only_if_longer() {
     let reason = |seconds: u64| {
         let wait = Some(Duration::from_secs(seconds));
         Poller::new(&[])
@@ -201,7 +201,7 @@ fn a_named_wait_is_the_reason_only_if_longer_than_the_step() {
 }
 
 #[test]
-fn a_success_or_a_429_starts_the_count_of_other_errors_anew() {
+fn success_or_429_resets_other_errors() {
     for between in [running(1.0), REFUSED.into()] {
         let mut poller = Poller::new(&[]);
         for response in [BROKEN.into(), BROKEN.into(), BROKEN.into(), between] {
@@ -213,7 +213,7 @@ fn a_success_or_a_429_starts_the_count_of_other_errors_anew() {
 }
 
 #[test]
-fn other_errors_neither_raise_nor_clear_the_count_of_429s() {
+fn other_errors_do_not_change_the_429_count() {
     let mut poller = Poller::new(&[]);
     poller.respond(REFUSED);
     poller.respond(REFUSED);
@@ -225,14 +225,14 @@ fn other_errors_neither_raise_nor_clear_the_count_of_429s() {
 }
 
 #[test]
-fn other_errors_give_up_too() {
+fn gives_up_on_other_errors() {
     let mut poller = Poller::new(&[]);
     poller.now = Timestamp::from_secs(301);
     assert_eq!(poller.respond(BROKEN).state, PollState::GaveUp);
 }
 
 #[test]
-fn gives_up_before_it_fails_or_finds_nothing() {
+fn giving_up_takes_precedence_over_failure_and_404() {
     let mut poller = Poller::new(&[("other_retries", "0")]);
     let wait = Some(Duration::from_secs(301));
     let next = poller.respond(ResponseKind::Failed { wait });
@@ -249,7 +249,7 @@ fn gives_up_before_it_fails_or_finds_nothing() {
 }
 
 #[test]
-fn a_longer_retry_after_of_another_error_is_waited() {
+fn honours_longer_retry_after_of_other_errors() {
     let mut poller = Poller::new(&[]);
     let wait = Some(Duration::from_secs(20));
     assert_eq!(poller.respond(ResponseKind::Failed { wait }).wait, wait);
@@ -258,7 +258,7 @@ fn a_longer_retry_after_of_another_error_is_waited() {
 }
 
 #[test]
-fn a_404_ends_polling() {
+fn not_found_ends_polling() {
     let mut poller = Poller::new(&[]);
     poller.respond(running(1.0));
     let next = poller.respond(ResponseKind::NotFound);
@@ -267,7 +267,7 @@ fn a_404_ends_polling() {
 }
 
 #[test]
-fn the_jobs_own_end_comes_before_everything_else() {
+fn end_of_the_job_takes_precedence() {
     for kind in [
         ResponseKind::Success,
         REFUSED,
@@ -301,7 +301,7 @@ fn responses() -> impl Strategy<Value = StatusResponse> {
 
 proptest! {
     #[test]
-    fn it_gives_up_only_after_silence_and_never_comes_early(
+    fn gives_up_only_without_success_and_never_polls_early(
         responses in prop::collection::vec((responses(), 0_u64..20_000), 0..100),
     ) {
         let settings = PollSettings::default();
@@ -341,7 +341,7 @@ proptest! {
     }
 
     #[test]
-    fn the_ends_of_time_are_ordinary(
+    fn accepts_extreme_times(
         responses in prop::collection::vec((responses(), any::<u64>()), 0..30),
         started: u64,
     ) {

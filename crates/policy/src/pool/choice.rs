@@ -6,17 +6,17 @@ use super::EndpointId;
 use crate::ladder::Disabled;
 use crate::time::Timestamp;
 
-/// What the gate of an endpoint says about the next request.
+/// The state of an endpoint's gate for the next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GateState {
-    /// When it would let a request leave: at or before now is at once, [`Timestamp::MAX`] unknown.
+    /// When it would admit a request: at or before now means at once, [`Timestamp::MAX`] unknown.
     pub opens_at: Timestamp,
-    /// Attempts in flight, responses whose body is still being read included.
+    /// Attempts in flight, including responses whose body is still being read.
     pub in_flight: u32,
 }
 
 impl From<Timestamp> for GateState {
-    /// A gate whose load is not known.
+    /// A gate with unknown load.
     fn from(opens_at: Timestamp) -> Self {
         Self {
             opens_at,
@@ -28,27 +28,27 @@ impl From<Timestamp> for GateState {
 /// Which endpoint gets the next request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// This one, now.
+    /// This endpoint, now.
     Send(Lease),
-    /// None yet.
+    /// No endpoint yet.
     Wait {
-        /// The endpoint that will be first.
+        /// The endpoint that will be usable first.
         endpoint: EndpointId,
         /// When; `None` if that depends on a response.
         until: Option<Timestamp>,
         /// Why not now; `None` if only its gate does not admit.
         reason: Option<Unusable>,
     },
-    /// None until a person acts: there is no endpoint, or all are disabled.
+    /// No endpoint until a person acts: there is none, or all are disabled.
     NoEndpoint,
 }
 
-/// Why an endpoint cannot be used.
+/// Why an endpoint is unusable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unusable {
-    /// Until a person enables it.
+    /// It is disabled until a person enables it.
     Disabled(Disabled),
-    /// Paused.
+    /// It is paused.
     Paused {
         /// The end of the pause.
         until: Timestamp,
@@ -58,7 +58,7 @@ pub enum Unusable {
 }
 
 impl Unusable {
-    /// The word for it in the API and in logs.
+    /// The name in the API and in logs.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Disabled(_) => "disabled",
@@ -80,8 +80,8 @@ impl fmt::Display for Unusable {
     }
 }
 
-/// One request in flight through an endpoint. Return it with
-/// [`Pool::settle`](super::Pool::settle) or [`Pool::abandon`](super::Pool::abandon).
+/// One request in flight at an endpoint. Return it with [`Pool::settle`](super::Pool::settle) or
+/// [`Pool::abandon`](super::Pool::abandon).
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a lease that is not returned counts as a request in flight"]
 pub struct Lease {

@@ -1,16 +1,16 @@
-//! The pool's rules, one test each.
+//! One test per rule of the pool.
 
 use super::*;
 use crate::ladder::{Disabled, LadderOptions};
 
-/// A pool with a clock whose gates are all open.
-struct Field {
+/// A pool with a clock, whose gates admit everything.
+struct TestPool {
     settings: LadderSettings,
     pool: Pool,
     now: Timestamp,
 }
 
-impl Field {
+impl TestPool {
     fn new(balance: Balance, names: &[&str]) -> Self {
         let mut pool = Pool::new(balance);
         for name in names {
@@ -87,113 +87,113 @@ impl Field {
 
 #[test]
 fn round_robin_takes_turns() {
-    let mut field = Field::new(Balance::RoundRobin, &["a", "b", "c"]);
-    assert_eq!(field.leave(7), "abcabca");
+    let mut test = TestPool::new(Balance::RoundRobin, &["a", "b", "c"]);
+    assert_eq!(test.leave(7), "abcabca");
 }
 
 #[test]
-fn the_least_loaded_is_chosen_and_equals_take_turns() {
-    let mut field = Field::new(Balance::LeastLoaded, &["a", "b"]);
-    let leases: Vec<_> = (0..3).map(|_| field.send()).collect();
-    let (a, b) = (field.id("a"), field.id("b"));
+fn chooses_the_least_loaded_and_rotates_on_ties() {
+    let mut test = TestPool::new(Balance::LeastLoaded, &["a", "b"]);
+    let leases: Vec<_> = (0..3).map(|_| test.send()).collect();
+    let (a, b) = (test.id("a"), test.id("b"));
     assert_eq!(
         leases.iter().map(Lease::endpoint).collect::<Vec<_>>(),
         [a, b, a]
     );
-    assert_eq!(field.leave(1), "b", "two against one");
-    let mut field = Field::new(Balance::LeastLoaded, &["a", "b"]);
-    assert_eq!(field.sequence(4), "abab");
+    assert_eq!(test.leave(1), "b", "two against one");
+    let mut test = TestPool::new(Balance::LeastLoaded, &["a", "b"]);
+    assert_eq!(test.sequence(4), "abab");
 }
 
 #[test]
-fn first_uses_the_others_only_in_need() {
-    let mut field = Field::new(Balance::First, &["a", "b", "c"]);
-    assert_eq!(field.leave(3), "aaa");
-    field.fail("a");
-    assert_eq!(field.leave(2), "bb");
-    field.at(30);
+fn first_uses_others_only_if_needed() {
+    let mut test = TestPool::new(Balance::First, &["a", "b", "c"]);
+    assert_eq!(test.leave(3), "aaa");
+    test.fail("a");
+    assert_eq!(test.leave(2), "bb");
+    test.at(30);
     assert_eq!(
-        field.leave(2),
+        test.leave(2),
         "ab",
-        "one through the recovering endpoint, the rest through the other"
+        "one request to the recovering endpoint, the rest to the other"
     );
 }
 
 #[test]
-fn a_paused_endpoint_is_left_out_until_its_pause_ends() {
-    let mut field = Field::new(Balance::RoundRobin, &["a", "b", "c"]);
-    field.fail("a");
-    assert_eq!(field.sequence(4), "bcbc");
-    field.at(30);
-    assert_eq!(field.sequence(3), "abc");
+fn skips_a_paused_endpoint_until_its_pause_ends() {
+    let mut test = TestPool::new(Balance::RoundRobin, &["a", "b", "c"]);
+    test.fail("a");
+    assert_eq!(test.sequence(4), "bcbc");
+    test.at(30);
+    assert_eq!(test.sequence(3), "abc");
 }
 
 #[test]
-fn one_request_at_a_time_goes_through_a_recovering_endpoint() {
-    let mut field = Field::new(Balance::First, &["a", "b"]);
-    field.fail("a");
-    field.at(30);
-    let probe = field.send();
-    assert_eq!(field.name(probe.endpoint()), "a");
-    let a = field.id("a");
+fn recovering_endpoint_gets_one_request_at_a_time() {
+    let mut test = TestPool::new(Balance::First, &["a", "b"]);
+    test.fail("a");
+    test.at(30);
+    let probe = test.send();
+    assert_eq!(test.name(probe.endpoint()), "a");
+    let a = test.id("a");
     assert_eq!(
-        field.pool.unusable(&field.settings, a, field.now),
+        test.pool.unusable(&test.settings, a, test.now),
         Some(Unusable::Recovering)
     );
-    assert_eq!(field.leave(1), "b");
-    assert_eq!(field.end(probe, 404), LadderStep::NotCounted);
-    let probe = field.send();
-    assert_eq!(field.name(probe.endpoint()), "a", "its place is free again");
-    assert_eq!(field.end(probe, 200), LadderStep::Cleared);
-    assert_eq!(field.leave(3), "aaa");
+    assert_eq!(test.leave(1), "b");
+    assert_eq!(test.end(probe, 404), LadderStep::NotCounted);
+    let probe = test.send();
+    assert_eq!(test.name(probe.endpoint()), "a", "its place is free again");
+    assert_eq!(test.end(probe, 200), LadderStep::Cleared);
+    assert_eq!(test.leave(3), "aaa");
 }
 
 #[test]
 fn requests_sent_before_the_pause_do_not_block_recovery() {
-    let mut field = Field::new(Balance::First, &["a", "b"]);
-    let old: Vec<_> = (0..3).map(|_| field.send()).collect();
-    field.fail("a");
-    field.at(30);
-    assert_eq!(field.leave(2), "ab");
+    let mut test = TestPool::new(Balance::First, &["a", "b"]);
+    let old: Vec<_> = (0..3).map(|_| test.send()).collect();
+    test.fail("a");
+    test.at(30);
+    assert_eq!(test.leave(2), "ab");
     for lease in old {
-        assert_eq!(field.end(lease, 200), LadderStep::Late);
+        assert_eq!(test.end(lease, 200), LadderStep::Late);
     }
-    assert_eq!(field.leave(1), "b", "the probe is still out");
-    assert_eq!(field.pool.find("a").unwrap().in_flight(), 1);
+    assert_eq!(test.leave(1), "b", "the probe is still out");
+    assert_eq!(test.pool.find("a").unwrap().in_flight(), 1);
 }
 
 #[test]
-fn a_lost_probe_blocks_for_two_minutes_at_most() {
-    let mut field = Field::new(Balance::First, &["a", "b"]);
-    field.fail("a");
-    field.at(30);
-    let lost = field.send();
-    field.at(149);
-    assert_eq!(field.leave(1), "b");
-    field.at(150);
-    assert_eq!(field.leave(2), "ab");
-    assert_eq!(field.end(lost, 200), LadderStep::Cleared);
+fn lost_request_blocks_recovery_for_at_most_two_minutes() {
+    let mut test = TestPool::new(Balance::First, &["a", "b"]);
+    test.fail("a");
+    test.at(30);
+    let lost = test.send();
+    test.at(149);
+    assert_eq!(test.leave(1), "b");
+    test.at(150);
+    assert_eq!(test.leave(2), "ab");
+    assert_eq!(test.end(lost, 200), LadderStep::Cleared);
 }
 
 #[test]
-fn an_abandoned_probe_gives_its_place_back() {
-    let mut field = Field::new(Balance::First, &["a", "b"]);
-    field.fail("a");
-    field.at(30);
-    let probe = field.send();
-    field.pool.abandon(probe);
-    assert_eq!(field.leave(1), "a");
+fn abandoned_request_unblocks_recovery() {
+    let mut test = TestPool::new(Balance::First, &["a", "b"]);
+    test.fail("a");
+    test.at(30);
+    let probe = test.send();
+    test.pool.abandon(probe);
+    assert_eq!(test.leave(1), "a");
 }
 
 #[test]
-fn the_earliest_is_named_when_all_are_paused() {
-    let mut field = Field::new(Balance::RoundRobin, &["a", "b"]);
-    field.fail("a");
-    field.at(10);
-    field.fail("b");
-    let (a, until) = (field.id("a"), Timestamp::from_secs(30));
+fn waits_for_the_earliest_when_all_are_paused() {
+    let mut test = TestPool::new(Balance::RoundRobin, &["a", "b"]);
+    test.fail("a");
+    test.at(10);
+    test.fail("b");
+    let (a, until) = (test.id("a"), Timestamp::from_secs(30));
     assert_eq!(
-        field.choose(),
+        test.choose(),
         Choice::Wait {
             endpoint: a,
             until: Some(until),
@@ -203,79 +203,78 @@ fn the_earliest_is_named_when_all_are_paused() {
 }
 
 #[test]
-fn gates_are_asked_too() {
-    let mut field = Field::new(Balance::First, &["a", "b"]);
-    let now = field.now;
+fn waits_for_the_gates() {
+    let mut test = TestPool::new(Balance::First, &["a", "b"]);
+    let now = test.now;
     let gates = |a: u64, b: u64| {
         move |endpoint: &Endpoint| Timestamp::from_secs(if endpoint.name() == "a" { a } else { b })
     };
-    let Choice::Send(lease) = field.pool.choose(&field.settings, now, gates(5, 0)) else {
-        panic!("the gate of b lets it through");
+    let Choice::Send(lease) = test.pool.choose(&test.settings, now, gates(5, 0)) else {
+        panic!("the gate of b admits it");
     };
-    assert_eq!(field.name(lease.endpoint()), "b");
+    assert_eq!(test.name(lease.endpoint()), "b");
     assert_eq!(
-        field.pool.choose(&field.settings, now, gates(5, 4)),
+        test.pool.choose(&test.settings, now, gates(5, 4)),
         Choice::Wait {
-            endpoint: field.id("b"),
+            endpoint: test.id("b"),
             until: Some(Timestamp::from_secs(4)),
             reason: None,
         }
     );
-    // A pause that ends before the gate opens does not make it earlier.
-    field.fail("a");
-    let (a, until) = (field.id("a"), Timestamp::from_secs(30));
+    // A pause that ends before its gate admits does not make it earlier.
+    test.fail("a");
+    let (a, until) = (test.id("a"), Timestamp::from_secs(30));
     assert_eq!(
-        field.pool.choose(&field.settings, now, gates(45, 50)),
+        test.pool.choose(&test.settings, now, gates(45, 50)),
         Choice::Wait {
             endpoint: a,
             until: Some(Timestamp::from_secs(45)),
             reason: Some(Unusable::Paused { until }),
         }
     );
-    let unknown = field.pool.choose(&field.settings, now, |_| Timestamp::MAX);
+    let unknown = test.pool.choose(&test.settings, now, |_| Timestamp::MAX);
     assert!(matches!(unknown, Choice::Wait { until: None, .. }));
 }
 
 #[test]
 fn returns_no_endpoint_when_all_are_disabled() {
-    let mut field = Field::new(Balance::RoundRobin, &["a", "b"]);
+    let mut test = TestPool::new(Balance::RoundRobin, &["a", "b"]);
     for name in ["a", "b"] {
-        let id = field.id(name);
-        assert!(field.pool.disable(id));
+        let id = test.id(name);
+        assert!(test.pool.disable(id));
     }
-    assert_eq!(field.choose(), Choice::NoEndpoint);
-    let a = field.id("a");
+    assert_eq!(test.choose(), Choice::NoEndpoint);
+    let a = test.id("a");
     assert_eq!(
-        field.pool.unusable(&field.settings, a, field.now),
+        test.pool.unusable(&test.settings, a, test.now),
         Some(Unusable::Disabled(Disabled::Person))
     );
-    assert!(field.pool.enable(a));
-    assert_eq!(field.leave(2), "aa");
+    assert!(test.pool.enable(a));
+    assert_eq!(test.leave(2), "aa");
     assert_eq!(Pool::new(Balance::First).endpoints().len(), 0);
-    assert_eq!(Field::new(Balance::First, &[]).choose(), Choice::NoEndpoint);
-}
-
-#[test]
-fn endpoints_come_and_go_at_run_time() {
-    let mut field = Field::new(Balance::RoundRobin, &["a", "b"]);
-    let under_way = field.send();
-    assert!(field.pool.remove(under_way.endpoint()));
     assert_eq!(
-        field.end(under_way, 429),
-        LadderStep::Late,
-        "it was removed"
+        TestPool::new(Balance::First, &[]).choose(),
+        Choice::NoEndpoint
     );
-    assert_eq!(field.pool.add("b"), None, "the name is taken");
-    let again = field.pool.add("a").unwrap();
-    assert_eq!(field.sequence(4), "baba");
-    assert!(field.pool.remove(again));
-    assert!(!field.pool.remove(again));
-    assert!(!field.pool.enable(again));
-    assert!(!field.pool.disable(again));
 }
 
 #[test]
-fn a_pool_has_a_bound() {
+fn adds_and_removes_endpoints_at_run_time() {
+    let mut test = TestPool::new(Balance::RoundRobin, &["a", "b"]);
+    let under_way = test.send();
+    assert!(test.pool.remove(under_way.endpoint()));
+    assert_eq!(test.end(under_way, 429), LadderStep::Late, "it was removed");
+    assert_eq!(test.pool.add("b"), None, "the name is taken");
+    let again = test.pool.add("a").unwrap();
+    assert_eq!(test.sequence(4), "baba");
+    assert!(test.pool.remove(again));
+    assert!(!test.pool.remove(again));
+    assert!(!test.pool.enable(again));
+    assert!(!test.pool.disable(again));
+}
+
+#[test]
+fn refuses_endpoints_beyond_the_maximum() {
     let mut pool = Pool::new(Balance::First);
     for number in 0..Pool::MAX_ENDPOINTS {
         assert!(pool.add(&number.to_string()).is_some());
@@ -284,60 +283,57 @@ fn a_pool_has_a_bound() {
 }
 
 #[test]
-fn one_endpoint_alone_is_left_to_its_gate() {
-    let mut field = Field::new(Balance::First, &["a"]);
-    let lease = field.send();
-    assert_eq!(field.end(lease, 429), LadderStep::Unchanged);
-    assert_eq!(field.leave(2), "aa");
+fn single_endpoint_is_not_paused_by_default() {
+    let mut test = TestPool::new(Balance::First, &["a"]);
+    let lease = test.send();
+    assert_eq!(test.end(lease, 429), LadderStep::Unchanged);
+    assert_eq!(test.leave(2), "aa");
 
     let mut options = LadderOptions::default();
     options.set("enabled", "true").unwrap();
-    field.settings = options.build().unwrap();
-    field.fail("a");
-    assert!(matches!(
-        field.choose(),
-        Choice::Wait { until: Some(_), .. }
-    ));
+    test.settings = options.build().unwrap();
+    test.fail("a");
+    assert!(matches!(test.choose(), Choice::Wait { until: Some(_), .. }));
 }
 
 #[test]
 fn does_not_pause_without_protection() {
-    let mut field = Field::new(Balance::First, &["a", "b"]);
-    field.fail("a");
+    let mut test = TestPool::new(Balance::First, &["a", "b"]);
+    test.fail("a");
     let mut options = LadderOptions::default();
     options.set("enabled", "false").unwrap();
-    field.settings = options.build().unwrap();
-    assert_eq!(field.leave(1), "a", "the pause no longer matters");
+    test.settings = options.build().unwrap();
+    assert_eq!(test.leave(1), "a", "the pause no longer matters");
     for _ in 0..6 {
-        field.fail("b");
+        test.fail("b");
     }
-    assert!(field.pool.find("b").unwrap().ladder().is_enabled());
+    assert!(test.pool.find("b").unwrap().ladder().is_enabled());
 }
 
 #[test]
 fn ten_refusals_of_one_burst_are_one_step() {
-    let mut field = Field::new(Balance::First, &["a", "b"]);
-    let burst: Vec<_> = (0..10).map(|_| field.send()).collect();
+    let mut test = TestPool::new(Balance::First, &["a", "b"]);
+    let burst: Vec<_> = (0..10).map(|_| test.send()).collect();
     for lease in burst {
-        field.end(lease, 429);
+        test.end(lease, 429);
     }
-    let a = field.pool.find("a").unwrap();
+    let a = test.pool.find("a").unwrap();
     assert_eq!(a.ladder().consecutive_errors(), 1);
-    assert_eq!(a.ladder().remaining(field.now), Duration::from_secs(30));
+    assert_eq!(a.ladder().remaining(test.now), Duration::from_secs(30));
     assert!(a.ladder().is_enabled());
     assert_eq!(a.in_flight(), 0);
 }
 
 #[test]
-fn a_restart_keeps_pauses() {
-    let mut field = Field::new(Balance::First, &["a", "b"]);
-    field.fail("a");
-    let record = field.pool.find("a").unwrap().ladder().record(field.now);
+fn restore_keeps_pauses() {
+    let mut test = TestPool::new(Balance::First, &["a", "b"]);
+    test.fail("a");
+    let record = test.pool.find("a").unwrap().ladder().record(test.now);
     let mut pool = Pool::new(Balance::First);
     let a = pool.restore("a", record, Timestamp::from_secs(7)).unwrap();
     pool.add("b").unwrap();
     assert_eq!(
-        pool.unusable(&field.settings, a, Timestamp::from_secs(36)),
+        pool.unusable(&test.settings, a, Timestamp::from_secs(36)),
         Some(Unusable::Paused {
             until: Timestamp::from_secs(37)
         })
@@ -345,7 +341,7 @@ fn a_restart_keeps_pauses() {
 }
 
 #[test]
-fn words_for_people_and_programs() {
+fn describes_why_an_endpoint_is_unusable() {
     for balance in [Balance::LeastLoaded, Balance::RoundRobin, Balance::First] {
         assert_eq!(balance.to_string().parse(), Ok(balance));
     }
@@ -370,22 +366,22 @@ fn words_for_people_and_programs() {
 }
 
 #[test]
-fn of_endpoints_that_are_free_at_the_same_time_the_first_is_named() {
-    let mut field = Field::new(Balance::First, &["a", "b"]);
-    assert_eq!(field.pool.balance(), Balance::First);
-    let (now, later) = (field.now, field.now + Duration::from_secs(5));
-    let choice = field.pool.choose(&field.settings, now, |_| later);
+fn names_the_first_of_equally_early_endpoints() {
+    let mut test = TestPool::new(Balance::First, &["a", "b"]);
+    assert_eq!(test.pool.balance(), Balance::First);
+    let (now, later) = (test.now, test.now + Duration::from_secs(5));
+    let choice = test.pool.choose(&test.settings, now, |_| later);
     let Choice::Wait {
         endpoint, until, ..
     } = choice
     else {
         panic!("{choice:?}");
     };
-    assert_eq!((field.name(endpoint), until), ("a", Some(later)));
+    assert_eq!((test.name(endpoint), until), ("a", Some(later)));
 }
 
 #[test]
-fn least_loaded_counts_what_the_gates_have_in_flight() {
+fn least_loaded_counts_attempts_in_flight_at_the_gate() {
     let settings = LadderSettings::default();
     let mut pool = Pool::new(Balance::LeastLoaded);
     let [a, b] = ["a", "b"].map(|name| pool.add(name).unwrap());

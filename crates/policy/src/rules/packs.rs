@@ -1,7 +1,7 @@
-//! The built-in rules, a pack for each program.
+//! The built-in rules, one pack per program.
 //!
-//! Every rule has a sample: what that program really printed. Tests judge every sample by the whole
-//! pack, so a rule that an earlier one hides is found.
+//! Every rule has a sample of the program's real output. Tests judge every sample by the whole
+//! pack, which finds rules hidden by earlier ones.
 
 use std::borrow::Cow;
 
@@ -29,7 +29,7 @@ pub(super) fn pack(name: &str) -> Option<Vec<Rule>> {
     Some(rules.iter().map(BuiltIn::rule).collect())
 }
 
-/// A rule of a pack; its parts are those of [`Rule`].
+/// A rule of a pack, with the fields of [`Rule`].
 struct BuiltIn {
     name: &'static str,
     class: Class,

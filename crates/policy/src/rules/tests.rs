@@ -54,7 +54,7 @@ fn final_errors_are_terminal() {
 }
 
 #[test]
-fn a_bot_check_is_its_own_class_and_a_failure() {
+fn bot_check_has_its_own_class_and_is_a_failure() {
     for text in [
         "Sign in to confirm you're not a bot",
         "Sign in to confirm you\u{2019}re not a bot. Use --cookies",
@@ -80,7 +80,7 @@ fn unknown_texts_are_retryable() {
 }
 
 #[test]
-fn failures_of_the_network_are_retryable() {
+fn network_failures_are_retryable() {
     let timeout = "Unable to download webpage: timed out (caused by TransportError('timed out'))";
     check(timeout, Class::Retryable, Some("network"));
     check(
@@ -90,9 +90,9 @@ fn failures_of_the_network_are_retryable() {
     );
 }
 
-/// What YouTube says while it limits a session begins like what it says about a removed video.
+/// YouTube's message for a limited session starts like the one for a removed video.
 #[test]
-fn a_limited_session_does_not_make_a_video_unavailable() {
+fn limited_session_is_retryable() {
     check(
         "Video unavailable. This content isn't available, try again later. Your account has been \
          rate-limited by YouTube for up to an hour.",
@@ -107,7 +107,7 @@ fn a_limited_session_does_not_make_a_video_unavailable() {
 }
 
 #[test]
-fn the_first_rule_that_matches_wins() {
+fn first_matching_rule_wins() {
     check(
         "Private video. Video unavailable",
         Class::Terminal,
@@ -140,7 +140,7 @@ fn text_and_exit_code_must_both_match() {
 }
 
 #[test]
-fn an_exit_code_alone_is_enough() {
+fn exit_code_alone_is_a_condition() {
     let rules = Rules::new(vec![
         rule(Class::Terminal, &[], &[3, 60]),
         rule(Class::BotCheck, &["captcha"], &[0]),
@@ -162,7 +162,7 @@ fn exit_code_0_is_a_success_whatever_was_printed() {
 }
 
 #[test]
-fn an_attempt_ended_from_outside_is_retryable_whatever_was_printed() {
+fn signal_and_timeout_are_retryable_whatever_was_printed() {
     let rules = Rules::pack("yt-dlp").unwrap();
     for exit in [Exit::Signal(9), Exit::TimedOut] {
         let judgement = rules.judge(exit, b"ERROR: Private video");
@@ -172,7 +172,7 @@ fn an_attempt_ended_from_outside_is_retryable_whatever_was_printed() {
 }
 
 #[test]
-fn absence_of_output_is_a_condition() {
+fn no_output_is_a_condition() {
     let silent = Rule {
         no_output: true,
         ..rule(Class::Terminal, &[], &[])

@@ -1,4 +1,4 @@
-//! Kinds of values: which are allowed, and what is said about one that is not.
+//! Kinds of values: which are allowed, and the message for one that is not.
 
 use std::fmt;
 use std::ops::Bound;
@@ -8,18 +8,18 @@ use super::{SettingError, number, split_list};
 use crate::duration::{self, Seconds};
 use crate::suggest::suggestion;
 
-/// What kind of value a setting takes, with its bounds.
+/// The kind of value that a setting takes, with its bounds.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     /// `true` or `false`.
     Switch,
     /// A whole number, both bounds included.
     Whole {
-        /// The smallest.
+        /// The minimum.
         min: u64,
-        /// The largest.
+        /// The maximum.
         max: u64,
-        /// Those between them that are not allowed.
+        /// Values between them that are not allowed.
         except: &'static [u64],
     },
     /// A power of two up to this one.
@@ -33,11 +33,11 @@ pub enum Kind {
         /// The upper bound.
         max: Bound<f64>,
     },
-    /// A duration of at least this; one nanosecond says "above zero".
+    /// A duration of at least this; one nanosecond means "above zero".
     Duration(Duration),
-    /// One of these words.
+    /// One of these names.
     Choice(&'static [&'static str]),
-    /// Text of a certain form.
+    /// Text of a given format.
     Format(&'static Format),
     /// A reference to a secret, `env:NAME` or `file:PATH`; never shown.
     Secret {
@@ -48,34 +48,34 @@ pub enum Kind {
     NameOf(&'static str),
     /// A list.
     List {
-        /// What each part is.
+        /// The kind of each part.
         of: &'static Self,
-        /// The fewest parts.
+        /// The minimum number of parts.
         min: usize,
-        /// The most parts.
+        /// The maximum number of parts.
         max: usize,
     },
 }
 
-/// A form of text.
+/// A text format.
 #[derive(Debug)]
 pub struct Format {
-    /// What it is called in the reference: `limit`, `URL`.
+    /// Its name in the reference: `limit`, `URL`.
     pub name: &'static str,
-    /// What it looks like in TOML: `"10/1s"`.
+    /// An example in TOML: `"10/1s"`.
     pub example: &'static str,
-    /// A regular expression that every such text matches; the JSON schema has it.
+    /// A regular expression that every such text matches, for the JSON schema.
     pub pattern: Option<&'static str>,
-    /// The text as a message may show it, if not as it is.
+    /// How a message shows the text, if not unchanged.
     pub shown: Option<fn(&str) -> String>,
     /// Whether it may be written as a number too.
     pub or_number: bool,
-    /// What was expected, if a text is not of this form.
+    /// Checks a text; the error says what was expected.
     pub check: fn(&str) -> Result<(), String>,
 }
 
 impl Format {
-    /// Any text but none.
+    /// Any non-empty text.
     pub const TEXT: Self = Self {
         name: "string",
         example: "\"text\"",
@@ -88,7 +88,7 @@ impl Format {
         },
     };
 
-    /// A form that is read by [`std::str::FromStr`].
+    /// A format that is read by [`std::str::FromStr`].
     pub const fn of(
         name: &'static str,
         example: &'static str,
@@ -107,7 +107,7 @@ impl Format {
 }
 
 impl Kind {
-    /// Any text but none.
+    /// Any non-empty text.
     pub const TEXT: Self = Self::Format(&Format::TEXT);
     /// Any duration.
     pub const DURATION: Self = Self::Duration(Duration::ZERO);
@@ -123,7 +123,7 @@ impl Kind {
             _ => Self::POSITIVE.check_one(text),
         },
     ));
-    /// A secret that has to be a reference.
+    /// A secret that must be a reference.
     pub const SECRET: Self = Self::Secret { literal: false };
 
     /// A whole number from `min` to `max`, both included.
@@ -143,7 +143,7 @@ impl Kind {
         Self::List { of, min: 0, max }
     }
 
-    /// The parts of a text of this kind: several of a list, else the text itself.
+    /// The parts of a text of this kind: several for a list, else the text itself.
     pub fn split<'t>(&self, text: &'t str) -> Vec<&'t str> {
         match self {
             Self::List { .. } => split_list(text).collect(),
@@ -151,7 +151,7 @@ impl Kind {
         }
     }
 
-    /// Every part that is not allowed, and a number of parts that is not.
+    /// All parts that are not allowed, and a wrong number of parts.
     pub fn check(&self, name: &str, parts: &[&str]) -> Vec<SettingError> {
         let Self::List { of, min, max } = self else {
             let text = parts.first().copied().unwrap_or_default();
@@ -179,7 +179,7 @@ impl Kind {
         wrong.collect()
     }
 
-    /// What was expected, if `text` is not of this kind. A list counts as its parts.
+    /// Checks a single `text`. For a list, checks one part.
     ///
     /// # Errors
     ///
@@ -230,7 +230,7 @@ impl Kind {
         }
     }
 
-    /// What a value of this kind is, for a message.
+    /// A description of valid values, for messages.
     pub fn expected(&self) -> String {
         match self {
             Self::Switch => "`true` or `false`".to_owned(),
@@ -258,7 +258,7 @@ impl Kind {
     }
 }
 
-/// Words in quotes: `` `a`, `b` or `c` ``.
+/// Quoted names: `` `a`, `b` or `c` ``.
 fn one_of(words: &[&str]) -> String {
     match words {
         [] => "nothing".to_owned(),

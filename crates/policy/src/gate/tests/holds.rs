@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_directed_wait_holds_and_callers_leave_at_pace_afterwards() {
+fn directed_wait_holds_and_asks_leave_at_the_rate_afterwards() {
     let mut bench = Bench::aimd(&[]);
     bench.throttle(0.0, 10);
     assert_eq!(bench.gate.rate(), 1.0);
@@ -21,12 +21,12 @@ fn tokens_saved_during_a_hold_do_not_burst_without_waiters() {
     assert_eq!(
         bench.decide(10.5),
         "wait rate 11",
-        "half a token came since the hold's end"
+        "half a token was refilled since the end of the hold"
     );
 }
 
 #[test]
-fn a_hold_only_grows() {
+fn hold_only_grows() {
     let mut bench = Bench::aimd(&[]);
     let [first, second, third] = [0.0; 3].map(|seconds| bench.permit(seconds));
     bench.settle(first, 0.1, &directed(429, 60), Verdict::Throttled);
@@ -41,7 +41,7 @@ fn a_hold_only_grows() {
 }
 
 #[test]
-fn holds_past_the_deadline_or_max_hold_are_answered_at_once() {
+fn refuses_at_once_when_hold_exceeds_deadline_or_max_hold() {
     let mut bench = Bench::aimd(&[]);
     assert_eq!(bench.decide(0.0), "admit");
     bench.throttle(0.0, 31);
@@ -61,7 +61,7 @@ fn holds_past_the_deadline_or_max_hold_are_answered_at_once() {
 }
 
 #[test]
-fn nothing_remaining_on_a_success_holds_until_the_reset_and_no_more() {
+fn success_with_nothing_remaining_only_holds_until_the_reset() {
     let mut bench = Bench::aimd(&[]);
     let permit = bench.permit(0.0);
     bench.settle(permit, 0.0, &quota(200, 0, 20), Verdict::Success);
@@ -78,7 +78,7 @@ fn nothing_remaining_on_a_success_holds_until_the_reset_and_no_more() {
 }
 
 #[test]
-fn adaptive_counts_what_it_sent_since_against_what_remains() {
+fn adaptive_subtracts_requests_sent_since_from_remaining() {
     let mut bench = Bench::new(&[("initial_rate", "100")]);
     let first = bench.permit(0.0);
     for step in 1..=3 {
@@ -92,7 +92,7 @@ fn adaptive_counts_what_it_sent_since_against_what_remains() {
 }
 
 #[test]
-fn an_exhausted_quota_holds_until_the_reset_or_isolates() {
+fn quota_exhausted_holds_until_the_reset_or_isolates() {
     let mut bench = Bench::aimd(&[]);
     let permit = bench.permit(0.0);
     bench.settle(permit, 0.0, &quota(429, 0, 900), Verdict::QuotaExhausted);
@@ -126,7 +126,7 @@ fn waits_when_deadline_equals_end_of_hold() {
 }
 
 #[test]
-fn adaptive_does_not_grow_into_a_window_that_is_used_up() {
+fn adaptive_does_not_grow_into_an_exhausted_window() {
     let rate_after = |remaining| {
         let mut bench = Bench::new(&[]);
         let permit = bench.permit(0.0);
@@ -141,7 +141,7 @@ fn adaptive_does_not_grow_into_a_window_that_is_used_up() {
 }
 
 #[test]
-fn of_two_holds_with_the_same_end_the_first_is_named() {
+fn first_of_two_holds_with_equal_end_is_reported() {
     let mut bench = Bench::aimd(&[]);
     let [first, second] = [0.0; 2].map(|seconds| bench.permit(seconds));
     bench.settle(first, 0.0, &directed(429, 5), Verdict::Throttled);

@@ -1,4 +1,4 @@
-//! What outcomes do to rate and window, and to which epoch they belong.
+//! The effect of outcomes on rate and window, and epochs.
 
 use super::*;
 
@@ -41,7 +41,7 @@ fn ten_parallel_refusals_are_one_event() {
 }
 
 #[test]
-fn a_decrease_at_the_minimum_begins_an_epoch_too() {
+fn decrease_at_the_minimum_starts_an_epoch() {
     let mut bench = Bench::aimd(&[("initial_rate", "0.25")]);
     let epoch = bench.gate.epoch();
     let permit = bench.permit(0.0);
@@ -84,7 +84,7 @@ fn each_verdict_moves_rate_and_breaker_as_documented() {
 }
 
 #[test]
-fn directed_answers_are_not_in_the_breaker() {
+fn directed_responses_do_not_count_in_the_breaker() {
     let mut bench = Bench::aimd(&[("consecutive_failures", "1")]);
     let permit = bench.permit(0.0);
     bench.settle(permit, 0.0, &directed(500, 1), Verdict::Overloaded);
@@ -95,7 +95,7 @@ fn directed_answers_are_not_in_the_breaker() {
 }
 
 #[test]
-fn undirected_throttling_counts_in_the_breaker_of_aimd_only_if_wanted() {
+fn undirected_throttling_counts_in_aimd_breaker_if_configured() {
     for (wanted, state) in [("true", "open"), ("false", "closed")] {
         let mut bench = Bench::aimd(&[("consecutive_failures", "1"), ("count_throttled", wanted)]);
         let permit = bench.permit(0.0);
@@ -105,7 +105,7 @@ fn undirected_throttling_counts_in_the_breaker_of_aimd_only_if_wanted() {
 }
 
 #[test]
-fn adaptive_slows_down_before_the_last_that_is_left() {
+fn adaptive_slows_down_before_the_last_remaining_request() {
     let mut bench = Bench::new(&[("initial_rate", "100")]);
     let permit = bench.permit(0.0);
     let mut outcome = quota(200, 4, 10);
@@ -121,7 +121,7 @@ fn adaptive_slows_down_before_the_last_that_is_left() {
 }
 
 #[test]
-fn an_answer_that_is_fast_by_chance_does_not_let_the_rest_leave_faster() {
+fn one_fast_response_does_not_speed_up_the_remaining_requests() {
     let mut bench = Bench::new(&[("initial_rate", "100")]);
     let mut usual = answer(200);
     usual.latency = Duration::from_millis(100);

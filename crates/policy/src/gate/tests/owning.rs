@@ -1,9 +1,9 @@
-//! What a person and the owner of many gates can do: override, forget, write down, look.
+//! Operations of a person and of the gate's owner: override, evict, record, snapshot.
 
 use super::*;
 
 #[test]
-fn an_isolated_gate_refuses_until_released() {
+fn isolated_gate_refuses_until_released() {
     let mut bench = Bench::aimd(&[]);
     let under_way = bench.permit(0.0);
     bench.gate.isolate(&bench.settings, at(1.0));
@@ -16,7 +16,7 @@ fn an_isolated_gate_refuses_until_released() {
 }
 
 #[test]
-fn a_person_ends_a_hold() {
+fn release_ends_a_hold() {
     let mut bench = Bench::aimd(&[]);
     bench.throttle(0.0, 1_000_000);
     bench.gate.release(&bench.settings, at(5.0));
@@ -25,7 +25,7 @@ fn a_person_ends_a_hold() {
 }
 
 #[test]
-fn a_reset_keeps_those_in_flight_and_in_line() {
+fn reset_keeps_attempts_in_flight_and_waiting_asks() {
     let mut bench = Bench::aimd(&[("burst", "1"), ("limits", "2/1h"), ("max_wait", "2h")]);
     let permit = bench.permit(0.0);
     let other = bench.permit(0.5);
@@ -49,12 +49,12 @@ fn a_reset_keeps_those_in_flight_and_in_line() {
     assert_eq!(
         bench.admitted_by(9.0),
         [] as [f64; 0],
-        "a known limit is no opinion to be reset"
+        "a reset keeps known limits"
     );
 }
 
 #[test]
-fn only_a_quiet_gate_may_be_forgotten() {
+fn busy_held_or_open_gate_is_not_evictable() {
     let mut bench = Bench::aimd(&[]);
     let permit = bench.permit(0.0);
     assert!(!bench.gate.is_idle(&bench.settings, at(1e6)), "in flight");
@@ -66,7 +66,7 @@ fn only_a_quiet_gate_may_be_forgotten() {
     bench.trip();
     assert!(
         !bench.gate.is_idle(&bench.settings, at(1e6)),
-        "half-open is not Closed"
+        "HalfOpen is not Closed"
     );
     let mut bench = Bench::aimd(&[]);
     let permit = bench.permit(0.0);
@@ -76,7 +76,7 @@ fn only_a_quiet_gate_may_be_forgotten() {
 }
 
 #[test]
-fn a_record_brings_everything_back_that_matters() {
+fn record_and_restore_preserve_learned_state() {
     let mut bench = Bench::aimd(&[]);
     bench.trip();
     let record = bench.gate.record(at(21.0));
@@ -109,7 +109,7 @@ fn a_record_brings_everything_back_that_matters() {
 }
 
 #[test]
-fn a_snapshot_tells_what_a_person_wants_to_know() {
+fn snapshot_shows_the_state() {
     let mut bench = Bench::aimd(&[("burst", "1")]);
     let permit = bench.permit(0.0);
     bench.decide(0.0);
@@ -150,7 +150,7 @@ fn a_snapshot_tells_what_a_person_wants_to_know() {
 }
 
 #[test]
-fn a_probe_from_before_a_reset_frees_no_place_after_it() {
+fn probe_from_before_a_reset_returns_no_slot() {
     let mut bench = Bench::aimd(&[("half_open_probes", "1"), ("consecutive_failures", "1")]);
     let trip = |bench: &mut Bench, seconds: f64| {
         let permit = bench.permit(seconds);
@@ -165,7 +165,7 @@ fn a_probe_from_before_a_reset_frees_no_place_after_it() {
 }
 
 #[test]
-fn a_permit_given_back_unused_brings_its_token_and_its_place_back() {
+fn giving_back_returns_token_and_slot() {
     let mut bench = Bench::aimd(&[("burst", "1"), ("limits", "1/1h"), ("max_wait", "2h")]);
     let permit = bench.permit(0.0);
     assert_eq!(bench.decide(0.0), "wait rate 3600");
@@ -187,7 +187,7 @@ fn a_permit_given_back_unused_brings_its_token_and_its_place_back() {
 }
 
 #[test]
-fn an_abandoned_permit_keeps_its_token() {
+fn abandoning_does_not_return_the_token() {
     let mut bench = Bench::aimd(&[("burst", "1")]);
     let permit = bench.permit(0.0);
     bench.gate.abandon(&bench.settings, permit, at(0.0));
@@ -195,7 +195,7 @@ fn an_abandoned_permit_keeps_its_token() {
 }
 
 #[test]
-fn a_probe_given_back_unused_frees_its_place() {
+fn giving_back_a_probe_frees_its_slot() {
     let mut bench = Bench::aimd(&[("half_open_probes", "1"), ("consecutive_failures", "1")]);
     let permit = bench.permit(0.0);
     bench.fail(permit, 0.0);
@@ -206,7 +206,7 @@ fn a_probe_given_back_unused_frees_its_place() {
 }
 
 #[test]
-fn a_gate_that_is_not_enabled_gives_no_token_back() {
+fn disabled_gate_returns_no_token() {
     let mut bench = Bench::aimd(&[("enabled", "false"), ("burst", "4")]);
     let permit = bench.permit(0.0);
     bench.gate.give_back(&bench.settings, permit, at(0.0));
@@ -216,7 +216,7 @@ fn a_gate_that_is_not_enabled_gives_no_token_back() {
     assert_eq!((snapshot.tokens, snapshot.in_flight), (4.0, 0));
 }
 
-/// The gate continues with other settings.
+/// Continues the gate with other settings.
 fn adopt(bench: &mut Bench, settings: &[(&str, &str)], seconds: f64) {
     let new = settings_of(settings);
     bench.gate.adopt(&bench.settings, &new, at(seconds));
@@ -224,7 +224,7 @@ fn adopt(bench: &mut Bench, settings: &[(&str, &str)], seconds: f64) {
 }
 
 #[test]
-fn new_settings_bring_the_rate_within_their_bounds() {
+fn new_settings_clamp_the_rate() {
     let why = |bench: &Bench| {
         bench
             .gate
@@ -237,7 +237,7 @@ fn new_settings_bring_the_rate_within_their_bounds() {
     assert_eq!(
         (bench.gate.rate(), bench.gate.epoch(), why(&bench)),
         (2.0, 0, Why::Initial),
-        "what does not move is not touched"
+        "a rate that does not change keeps its epoch"
     );
     adopt(&mut bench, &[("strategy", "aimd"), ("max_rate", "1")], 1.0);
     assert_eq!((bench.gate.rate(), why(&bench)), (1.0, Why::Settings));
@@ -271,7 +271,7 @@ fn new_settings_preserve_the_order_of_the_line() {
 }
 
 #[test]
-fn new_settings_forget_the_window_only_if_its_slices_differ() {
+fn new_settings_clear_the_window_only_if_slices_differ() {
     let mut bench = Bench::aimd(&[]);
     let permit = bench.permit(0.0);
     bench.fail(permit, 0.0);
@@ -284,7 +284,7 @@ fn new_settings_forget_the_window_only_if_its_slices_differ() {
 }
 
 #[test]
-fn new_settings_take_up_known_limits_and_drop_them() {
+fn new_settings_add_and_remove_known_limits() {
     let mut bench = Bench::aimd(&[("limits", "2/1h"), ("burst", "4"), ("max_wait", "2h")]);
     let _first = bench.permit(0.0);
     let fewer = [("limits", "1/1h"), ("max_wait", "2h")];
@@ -296,7 +296,7 @@ fn new_settings_take_up_known_limits_and_drop_them() {
 }
 
 #[test]
-fn the_last_success_is_known_to_the_second() {
+fn last_success_is_rounded_to_seconds() {
     for enabled in ["true", "false"] {
         let mut bench = Bench::aimd(&[("enabled", enabled)]);
         assert_eq!(bench.gate.last_success(), None);

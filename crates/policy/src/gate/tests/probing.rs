@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn five_failures_in_a_row_open_and_three_successes_close() {
+fn five_failures_open_and_three_successes_close() {
     let mut bench = Bench::aimd(&[]);
     bench.trip();
     assert_eq!(bench.decide(34.9), "refuse breaker_open 35");
@@ -27,7 +27,7 @@ fn five_failures_in_a_row_open_and_three_successes_close() {
 }
 
 #[test]
-fn closing_uses_up_what_was_saved_for_probes() {
+fn closing_discards_tokens_saved_for_probes() {
     let mut bench = Bench::aimd(&[("increase", "0.001")]);
     bench.trip();
     for _ in 0..3 {
@@ -37,12 +37,12 @@ fn closing_uses_up_what_was_saved_for_probes() {
     assert_eq!(bench.state(35.0), "closed");
     assert!(
         bench.decide(35.0).starts_with("wait rate"),
-        "nothing is left for everyone"
+        "no saved token is left"
     );
 }
 
 #[test]
-fn probes_that_succeed_do_not_make_up_for_the_time_of_the_outage() {
+fn successful_probes_do_not_count_as_growth_during_the_outage() {
     let mut bench = Bench::new(&[("strategy", "adaptive"), ("initial_rate", "8")]);
     bench.throttle(0.0, 1);
     for seconds in 2..6 {
@@ -64,12 +64,12 @@ fn probes_that_succeed_do_not_make_up_for_the_time_of_the_outage() {
     let step = bench.gate.rate() - before;
     assert!(
         step < 0.5 / before + 1e-9,
-        "as at the beginning, but {step}"
+        "expected the initial rate, got {step}"
     );
 }
 
 #[test]
-fn closing_lets_aimd_rise_and_makes_adaptive_begin_below_what_it_knew() {
+fn aimd_rises_and_adaptive_restarts_lower_after_closing() {
     let rate_after_closing = |strategy: &str| {
         let mut bench = Bench::new(&[
             ("strategy", strategy),
@@ -89,7 +89,7 @@ fn closing_lets_aimd_rise_and_makes_adaptive_begin_below_what_it_knew() {
 }
 
 #[test]
-fn a_failed_probe_opens_again_and_the_other_probes_come_too_late() {
+fn failed_probe_reopens_and_other_probes_are_late() {
     let mut bench = Bench::aimd(&[]);
     bench.trip();
     let [first, second, third] = [35.0; 3].map(|seconds| bench.permit(seconds));
@@ -106,7 +106,7 @@ fn a_failed_probe_opens_again_and_the_other_probes_come_too_late() {
 }
 
 #[test]
-fn neutral_and_abandoned_probes_give_their_place_back() {
+fn neutral_and_abandoned_probes_return_their_slot() {
     let mut bench = Bench::aimd(&[("half_open_probes", "1")]);
     bench.trip();
     let probe = bench.permit(35.0);
@@ -126,7 +126,7 @@ fn neutral_and_abandoned_probes_give_their_place_back() {
 }
 
 #[test]
-fn a_throttled_probe_begins_an_epoch_and_its_siblings_give_their_place_back() {
+fn throttled_probe_starts_an_epoch_and_other_probes_return_their_slot() {
     let mut bench = Bench::new(&[("initial_rate", "100"), ("half_open_probes", "2")]);
     for step in 0..5 {
         let permit = bench.permit(f64::from(step));
@@ -143,7 +143,7 @@ fn a_throttled_probe_begins_an_epoch_and_its_siblings_give_their_place_back() {
 }
 
 #[test]
-fn lost_probes_are_given_up_after_a_while() {
+fn gives_up_lost_probes() {
     let mut bench = Bench::aimd(&[]);
     bench.trip();
     let lost = [35.0; 3].map(|seconds| bench.permit(seconds));
@@ -155,14 +155,14 @@ fn lost_probes_are_given_up_after_a_while() {
     assert_eq!(
         bench.state(156.0),
         "half_open",
-        "they were given up; their successes say nothing"
+        "they were given up, so their successes do not count"
     );
     bench.fail(probe, 157.0);
     assert_eq!(bench.state(157.0), "open");
 }
 
 #[test]
-fn open_times_grow_and_start_anew_after_closing() {
+fn open_times_grow_and_reset_after_closing() {
     let mut bench = Bench::new(&[
         ("initial_rate", "1000"),
         ("half_open_probes", "1"),
@@ -208,7 +208,7 @@ fn waiters_stay_when_the_breaker_opens_and_leave_as_probes() {
 }
 
 #[test]
-fn an_ask_may_wait_for_the_breaker_if_its_deadline_allows() {
+fn ask_waits_for_the_breaker_if_its_deadline_allows() {
     let mut bench = Bench::aimd(&[]);
     bench.trip();
     let ask_until = |deadline| Ask {
@@ -237,7 +237,7 @@ fn an_ask_may_wait_for_the_breaker_if_its_deadline_allows() {
 }
 
 #[test]
-fn closes_on_responses_that_take_as_long_as_their_timeout_allows() {
+fn closes_on_responses_just_within_the_timeout() {
     let mut bench = Bench::aimd(&[]);
     bench
         .settings
@@ -252,7 +252,7 @@ fn closes_on_responses_that_take_as_long_as_their_timeout_allows() {
 }
 
 #[test]
-fn a_probe_counts_as_lost_after_the_response_timeout_and_at_least_two_minutes() {
+fn probe_is_lost_after_response_timeout_and_at_least_two_minutes() {
     let lost_after = |timeout: u64| {
         let mut bench = Bench::aimd(&[("half_open_probes", "1")]);
         bench

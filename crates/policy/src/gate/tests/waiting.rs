@@ -1,10 +1,10 @@
-//! Tokens, lines, deadlines and what is known beforehand.
+//! Tokens, lines, deadlines and known limits.
 
 use super::*;
 use crate::random::Random;
 
 #[test]
-fn admits_from_a_full_bucket_then_makes_wait_in_order() {
+fn admits_from_a_full_bucket_then_queues_in_order() {
     let mut bench = Bench::aimd(&[]);
     for _ in 0..4 {
         assert_eq!(bench.decide(0.0), "admit");
@@ -23,13 +23,13 @@ fn new_ask_does_not_overtake_the_line() {
     assert_eq!(
         bench.decide(0.6),
         "wait rate 1.1",
-        "a token is there, but not this one's turn"
+        "a token is available, but it is not its turn"
     );
     assert_eq!(bench.admitted_by(2.0), [0.6, 1.1]);
 }
 
 #[test]
-fn a_line_longer_than_allowed_refuses() {
+fn refuses_when_the_line_is_full() {
     let mut bench = Bench::aimd(&[("burst", "1"), ("max_waiting", "1")]);
     assert_eq!(bench.decide(0.0), "admit");
     assert_eq!(bench.decide(0.0), "wait rate 0.5");
@@ -37,7 +37,7 @@ fn a_line_longer_than_allowed_refuses() {
 }
 
 #[test]
-fn an_ask_that_cannot_wait_is_refused_with_the_time() {
+fn refuses_ask_without_time_to_wait_and_says_until() {
     let mut bench = Bench::aimd(&[("burst", "1"), ("max_wait", "0s")]);
     assert_eq!(bench.decide(0.0), "admit");
     assert_eq!(bench.decide(0.0), "refuse rate 0.5");
@@ -45,7 +45,7 @@ fn an_ask_that_cannot_wait_is_refused_with_the_time() {
 }
 
 #[test]
-fn peeking_takes_nothing() {
+fn peek_takes_nothing() {
     let mut bench = Bench::aimd(&[("burst", "1")]);
     let ask = Ask::until(at(30.0));
     for _ in 0..3 {
@@ -95,14 +95,14 @@ fn refuses_waiters_at_once_when_a_hold_passes_their_deadline() {
 }
 
 #[test]
-fn deadlines_pass_in_the_line() {
+fn expires_waiters_at_their_deadline() {
     let mut bench = Bench::aimd(&[("burst", "1"), ("max_rate", "0.25"), ("max_wait", "5s")]);
     assert_eq!(bench.decide(0.0), "admit");
     assert_eq!(bench.decide(0.0), "wait rate 4");
     assert_eq!(
         bench.decide(0.0),
         "wait rate 8",
-        "being learned: it may get faster"
+        "still learning, so the rate may rise"
     );
     assert_eq!(bench.admitted_by(4.0), [4.0]);
     assert_eq!(
@@ -120,7 +120,7 @@ fn deadlines_pass_in_the_line() {
 }
 
 #[test]
-fn a_fixed_rate_is_known_so_a_hopeless_ask_is_refused() {
+fn fixed_rate_refuses_asks_that_cannot_meet_their_deadline() {
     let mut bench = Bench::new(&[
         ("strategy", "fixed"),
         ("initial_rate", "0.1"),
@@ -143,7 +143,7 @@ fn known_limit_applies_and_refuses_asks_that_cannot_meet_their_deadline() {
 }
 
 #[test]
-fn until_is_right_when_rate_and_limit_bind_in_turns() {
+fn until_is_exact_when_rate_and_limit_bind_alternately() {
     let mut bench = Bench::aimd(&[
         ("limits", "3/10s"),
         ("burst", "1"),
@@ -161,14 +161,14 @@ fn until_is_right_when_rate_and_limit_bind_in_turns() {
 }
 
 #[test]
-fn until_is_unknown_when_places_in_flight_run_out_before_the_turn() {
+fn until_is_unknown_when_slots_run_out_before_the_turn() {
     let mut bench = Bench::aimd(&[("burst", "1"), ("max_in_flight", "2")]);
     assert_eq!(bench.decide(0.0), "admit");
     assert_eq!(bench.decide(0.0), "wait rate 0.5");
     assert_eq!(
         bench.decide(0.0),
         "wait rate -",
-        "both places are taken then"
+        "both slots are taken then"
     );
     assert_eq!(bench.admitted_by(60.0), [0.5]);
 }
@@ -185,8 +185,8 @@ fn until_is_unknown_behind_a_blind_probe() {
     assert_eq!(bench.admitted_by(60.0).len(), 1);
 }
 
-/// Whatever happened before: an ask leaves at its `until` if nothing else happens, and one
-/// without an `until` does not leave before adaptive gives up on silent attempts.
+/// Whatever happened before: an ask leaves at its `until` if nothing else happens, and one without
+/// an `until` does not leave before `adaptive` gives up on silent attempts.
 #[test]
 fn until_is_when_an_ask_leaves_if_nothing_happens() {
     for seed in 0..300 {
@@ -235,7 +235,7 @@ impl Bench {
         }
     }
 
-    /// Asks, and compares `until` with when a copy of the gate lets the ask leave.
+    /// Asks, and compares `until` with when a copy of the gate admits the ask.
     fn check_until(&mut self, seconds: f64, permits: &mut Vec<Permit>) {
         let (mine, until) = match self.ask(seconds) {
             Decision::Admit(permit) => return permits.push(permit),
@@ -267,7 +267,7 @@ impl Bench {
 }
 
 #[test]
-fn a_cost_takes_so_many_tokens_and_may_be_corrected() {
+fn cost_takes_tokens_and_can_be_corrected() {
     let mut bench = Bench::aimd(&[("limits", "20/1m")]);
     let costly = |cost| Ask {
         cost,
@@ -308,7 +308,7 @@ fn a_cost_takes_so_many_tokens_and_may_be_corrected() {
                 until: None
             }
         ),
-        "never fits"
+        "exceeds the limit"
     );
     let Decision::Admit(_) = bench.ask_as(costly(0), 1.0) else {
         panic!("zero counts as one")
@@ -316,7 +316,7 @@ fn a_cost_takes_so_many_tokens_and_may_be_corrected() {
 }
 
 #[test]
-fn attempts_under_way_are_bounded_and_a_settle_lets_the_next_leave() {
+fn settling_at_max_in_flight_admits_the_next() {
     let mut bench = Bench::aimd(&[("max_in_flight", "2")]);
     let first = bench.permit(0.0);
     let second = bench.permit(0.0);
@@ -342,7 +342,7 @@ fn disabled_gate_admits_every_ask_and_learns_nothing() {
 }
 
 #[test]
-fn a_clock_that_steps_back_is_no_reason_to_panic_or_to_send() {
+fn clock_step_back_neither_panics_nor_admits() {
     let mut bench = Bench::aimd(&[("burst", "1")]);
     assert_eq!(bench.decide(100.0), "admit");
     assert_eq!(bench.decide(50.0), "wait rate 100.5");
@@ -357,7 +357,7 @@ fn token_goes_to_the_first_in_line() {
     assert_eq!(
         bench.decide(0.0),
         "wait rate -",
-        "three tokens, but the one place in flight is for the ticket before it"
+        "three tokens, but the one slot in flight is for the ticket ahead"
     );
     assert_eq!(bench.admitted_by(0.0), [0.0]);
 }
@@ -392,7 +392,7 @@ fn asking_often_does_not_leave_early() {
 }
 
 #[test]
-fn a_permit_tells_when_it_was_given_out_and_why() {
+fn permit_has_its_admission_time_and_probe_flag() {
     let mut bench = Bench::aimd(&[]);
     let permit = bench.permit(7.0);
     assert_eq!(permit.admitted_at(), at(7.0));
@@ -401,7 +401,7 @@ fn a_permit_tells_when_it_was_given_out_and_why() {
 }
 
 #[test]
-fn adaptive_waits_for_answers_before_it_sends_more_than_the_rate_fills() {
+fn adaptive_bounds_unanswered_attempts() {
     let mut bench = Bench::new(&[("initial_rate", "2"), ("max_rate", "2")]);
     for second in 0..10 {
         let permit = bench.permit(f64::from(second));
@@ -416,12 +416,12 @@ fn adaptive_waits_for_answers_before_it_sends_more_than_the_rate_fills() {
     assert_eq!(
         bench.admitted_by(136.0),
         [136.0],
-        "silence for two minutes: they are lost"
+        "lost after two minutes of silence"
     );
 }
 
 #[test]
-fn a_response_is_in_flight_until_the_end_of_its_body() {
+fn response_is_in_flight_until_the_end_of_its_body() {
     let mut bench = Bench::aimd(&[("max_in_flight", "1")]);
     let permit = bench.permit(0.0);
     let body = bench.settle_head(permit, 1.0);
@@ -435,7 +435,7 @@ fn a_response_is_in_flight_until_the_end_of_its_body() {
 }
 
 #[test]
-fn the_bound_of_adaptive_ends_at_the_head_of_a_response() {
+fn bound_of_adaptive_ends_at_the_response_head() {
     let mut bench = Bench::new(&[("initial_rate", "100"), ("max_rate", "100")]);
     let mut bodies = Vec::new();
     for request in 0..50 {
@@ -451,7 +451,7 @@ fn the_bound_of_adaptive_ends_at_the_head_of_a_response() {
 }
 
 #[test]
-fn a_gate_that_is_switched_off_has_a_bound_in_flight_too() {
+fn disabled_gate_still_bounds_attempts_in_flight() {
     let mut bench = Bench::new(&[("enabled", "false")]);
     for _ in 0..Counters::MAX_IN_FLIGHT {
         let _ = bench.permit(0.0);

@@ -1,6 +1,6 @@
-//! curl with `--fail` or `--fail-with-body`; without them, curl ends with 0 whatever the status is.
+//! curl with `--fail` or `--fail-with-body`; without them, curl exits with 0 whatever the status.
 //!
-//! Samples are output of curl 7.88.1 against local servers; the page of the bot check is like
+//! Samples are output of curl 7.88.1 against local servers; the bot-check page resembles
 //! Cloudflare's.
 
 use super::BuiltIn;

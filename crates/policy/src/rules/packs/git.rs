@@ -1,4 +1,5 @@
-//! git over HTTP and SSH: clone, fetch, ls-remote. Nearly every failure ends with 128, so texts decide.
+//! git over HTTP and SSH: clone, fetch, ls-remote. Nearly every failure exits with 128, so texts
+//! decide.
 //!
 //! Samples are output of git 2.47.3 against local servers, with `GIT_TERMINAL_PROMPT=0`. Without that
 //! variable git waits for a password; translations of git's messages match no rule (`LC_ALL=C`).

@@ -1,7 +1,7 @@
-//! rclone, by its documented exit codes from 3 on; 1 and 2 changed places in 1.69, so their texts decide.
+//! rclone, by its documented exit codes from 3 on; 1 and 2 were swapped in 1.69, so texts decide.
 //!
-//! Samples are output of rclone 1.60.1 against local servers and folders; that of `rate_limited` is from
-//! a bug report of its users.
+//! Samples are output of rclone 1.60.1 against local servers and folders; that of `rate_limited` is
+//! from a user's bug report.
 
 use super::BuiltIn;
 use crate::rules::Class::{Retryable, Success, Terminal};

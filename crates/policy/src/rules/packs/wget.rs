@@ -1,7 +1,7 @@
-//! GNU Wget, with its messages on (not `--quiet`): statuses are in them, not in the exit code.
+//! GNU Wget with messages (not `--quiet`): statuses are in its output, not in the exit code.
 //!
-//! Samples are output of Wget 1.21.3 with `--no-verbose` against local servers; the page of the bot
-//! check is like Cloudflare's.
+//! Samples are output of Wget 1.21.3 with `--no-verbose` against local servers; the bot-check page
+//! resembles Cloudflare's.
 
 use super::BuiltIn;
 use crate::rules::Class::{BotCheck, Retryable, Terminal};

@@ -1,7 +1,7 @@
-//! yt-dlp, and youtube-dl, whose messages it has kept.
+//! yt-dlp, and youtube-dl, which has the same messages.
 //!
-//! Samples are output of yt-dlp 2026.10.26 against local servers and a plugin or, where only YouTube
-//! can cause a message, from bug reports of its users.
+//! Samples are output of yt-dlp 2026.10.26 against local servers and a plugin or, if only YouTube
+//! can cause a message, from users' bug reports.
 
 use super::BuiltIn;
 use crate::rules::Class::{BotCheck, Retryable, Success, Terminal};

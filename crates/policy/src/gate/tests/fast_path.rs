@@ -1,6 +1,5 @@
-//! Nearly every ask and every success takes a short cut. Here the same random history is lived by
-//! two gates, one of which never takes any: they must answer the same, and be the same, after every
-//! step.
+//! Most asks and successes take a fast path. These tests run the same random history on two gates,
+//! one of which never takes the fast path: decisions and state must be equal after every step.
 
 use proptest::prelude::*;
 
@@ -12,18 +11,18 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn short_cuts_lead_where_the_long_way_leads(seed in any::<u64>()) {
-        let taken = Twins::new(seed).live(600);
+    fn fast_path_and_slow_path_agree(seed in any::<u64>()) {
+        let taken = Twins::new(seed).run(600);
         prop_assert!(taken.asks + taken.outcomes <= 600);
     }
 }
 
-/// Without this, the comparison above might compare the long way with itself.
+/// Otherwise the test above might compare the slow path with itself.
 #[test]
-fn random_histories_take_short_cuts_and_the_long_way() {
-    let mut total = ShortCuts::default();
+fn random_histories_take_both_paths() {
+    let mut total = FastPathCounts::default();
     for seed in 0..100 {
-        let taken = Twins::new(seed).live(600);
+        let taken = Twins::new(seed).run(600);
         total.asks += taken.asks;
         total.outcomes += taken.outcomes;
     }
@@ -32,14 +31,14 @@ fn random_histories_take_short_cuts_and_the_long_way() {
     assert!(often.contains(&total.outcomes), "{total:?}");
 }
 
-/// How many short cuts were there to be taken.
+/// How many times each fast path could be taken.
 #[derive(Debug, Default)]
-struct ShortCuts {
+struct FastPathCounts {
     asks: u32,
     outcomes: u32,
 }
 
-/// Two gates that live the same life.
+/// Two gates with the same history.
 struct Twins {
     random: Random,
     settings: GateSettings,
@@ -50,9 +49,9 @@ struct Twins {
     thorough_tickets: Tickets,
     under_way: Vec<(Permit, Permit)>,
     waiting: Vec<Ticket>,
-    /// In a calm history hardly anything goes wrong.
+    /// In a calm history failures are rare.
     is_calm: bool,
-    taken: ShortCuts,
+    taken: FastPathCounts,
 }
 
 impl Twins {
@@ -72,29 +71,29 @@ impl Twins {
             settings,
             under_way: Vec::new(),
             waiting: Vec::new(),
-            taken: ShortCuts::default(),
+            taken: FastPathCounts::default(),
         }
     }
 
-    fn live(mut self, events: u32) -> ShortCuts {
+    fn run(mut self, events: u32) -> FastPathCounts {
         for _ in 0..events {
-            self.pass_time();
+            self.advance();
             match self.random.below(100) {
                 0..48 => self.ask(),
                 48..90 => self.settle(),
                 90..95 => while self.admit_next() {},
                 95..97 => self.cancel(),
-                97 => self.bring_back_without_outcome(),
+                97 => self.return_without_outcome(),
                 98 if !self.is_calm => self.interfere(),
-                _ => self.look(),
+                _ => self.check_snapshots(),
             }
             assert_eq!(format!("{:?}", self.quick), format!("{:?}", self.thorough));
         }
         self.taken
     }
 
-    /// Nothing, a little or a lot of time passes; now and then the clock steps back.
-    fn pass_time(&mut self) {
+    /// Advances time by nothing, a little or a lot; sometimes the clock steps back.
+    fn advance(&mut self) {
         let longest = [0, 1_000, 3_000_000, 3_000_000, 300_000_000, 20_000_000_000];
         let longest = longest[usize::try_from(self.random.below(6)).unwrap()];
         let step = self.random.below(longest + 1);
@@ -154,7 +153,7 @@ impl Twins {
             .settle_slow_path(&self.settings, &other, &outcome, verdict, self.now);
     }
 
-    fn bring_back_without_outcome(&mut self) {
+    fn return_without_outcome(&mut self) {
         let Some((one, other)) = self.take_permits() else {
             return;
         };
@@ -190,7 +189,7 @@ impl Twins {
         assert!(self.thorough.cancel(&mut self.thorough_tickets, ticket));
     }
 
-    /// A person overrides the gate, or the process restarts.
+    /// Overrides the gate, or restarts the process.
     fn interfere(&mut self) {
         let kind = self.random.below(8).min(4);
         let new = random_settings(&mut self.random);
@@ -216,7 +215,7 @@ impl Twins {
         }
     }
 
-    fn look(&mut self) {
+    fn check_snapshots(&mut self) {
         let ask = Ask::until(self.now);
         let quick = self
             .quick
