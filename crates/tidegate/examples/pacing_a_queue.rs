@@ -1,5 +1,4 @@
-//! A worker that paces itself by its recent failures, for upstreams of which nothing can be read
-//! but "it worked" or "it failed".
+//! A worker paced by its recent failures, for upstreams that only succeed or fail.
 //!
 //! ```sh
 //! cargo run -p tidegate --features tokio --example pacing_a_queue
@@ -23,7 +22,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     run().await.map(drop)
 }
 
-/// Returns what could be fetched, and how long everything took.
+/// Returns the fetched items and the total time.
 pub async fn run() -> Result<(Vec<&'static str>, Duration), Box<dyn Error>> {
     let clock = Clock::tokio();
     let pace = Pace::with_clock(FailureQueueSettings::default(), clock.clone());

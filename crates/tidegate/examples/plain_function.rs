@@ -1,12 +1,11 @@
-//! A gate around a plain async function: no HTTP, only something that is asked and may say
-//! "slower".
+//! A gate around a plain async function: no HTTP, just a service that may ask to slow down.
 //!
 //! ```sh
 //! cargo run -p tidegate --features tokio --example plain_function
 //! ```
 //!
-//! Time is virtual here: `start_paused` stops the runtime's clock, and [`Clock::tokio`] lets the
-//! limiter live by it. Leave both out, and the same program waits for real.
+//! Time is virtual here: `start_paused` pauses the runtime's clock, and [`Clock::tokio`] makes the
+//! limiter use it. Remove both, and the same program waits in real time.
 
 #![expect(clippy::print_stdout, reason = "an example shows what happens")]
 
@@ -21,24 +20,24 @@ async fn main() -> Result<(), Box<dyn Error>> {
     run().await.map(drop)
 }
 
-/// The key of its gate: any text that names what is asked.
+/// The key of the gate: any text that names the service.
 const KEY: &str = "inventory";
 
-/// Asks twice, and returns how often the inventory was asked in all.
+/// Makes two requests, and returns how many times the inventory was called.
 pub async fn run() -> Result<u32, Box<dyn Error>> {
     let limiter = Limiter::builder().clock(Clock::tokio()).build();
     let clock = limiter.clock();
     let began = clock.now();
     let inventory = Inventory::default();
 
-    // By hand: ask for a permit, do it, say what came of it.
+    // Manually: acquire a permit, do the work, report the outcome.
     let permit = limiter.acquire(KEY).await?;
     let sent = clock.now();
     let answer = inventory.count("anchor").await;
     let verdict = permit.settle(&outcome(&answer, clock.now().since(sent)));
     println!("by hand: {answer:?}, which is {verdict:?}");
 
-    // As a call: the same, and again when that makes sense.
+    // As a call: the same, with retries.
     let called = limiter
         .call(KEY)
         .within(Duration::from_secs(60))

@@ -1,11 +1,11 @@
-//! Following a job that takes a while: when to ask for its status, and when to stop.
+//! Follows a job until it ends: when to poll its status, and when to stop.
 //!
 //! ```sh
 //! cargo run -p tidegate --features tokio --example polling_a_job
 //! ```
 //!
-//! Each request for the status goes through the gate as every other does. A 429 about one job's
-//! status slows down this polling only. Time is virtual, see `plain_function.rs`.
+//! Each status request goes through the gate like any other. A 429 for one job's status only slows
+//! down this polling. Time is virtual, see `plain_function.rs`.
 
 #![expect(clippy::print_stdout, reason = "an example shows what happens")]
 
@@ -20,7 +20,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     run().await.map(drop)
 }
 
-/// Returns the job's last progress, and how often its status was asked for.
+/// Returns the job's last progress and the number of status requests.
 pub async fn run() -> Result<(f64, u32), Box<dyn Error>> {
     let limiter = Limiter::builder().clock(Clock::tokio()).build();
     let mut responses = RESPONSES.into_iter();
@@ -56,7 +56,7 @@ pub async fn run() -> Result<(f64, u32), Box<dyn Error>> {
     Ok((progress, polled.sent))
 }
 
-/// What the server responds: a status, and the job's progress in per cent.
+/// The server's responses: a status, and the job's progress in percent.
 const RESPONSES: [(u16, f64); 7] = [
     (200, 5.0),
     (200, 35.0),

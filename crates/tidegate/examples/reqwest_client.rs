@@ -24,9 +24,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     run().await.map(drop)
 }
 
-/// Returns the bodies of what was fetched, and how often the server was asked.
+/// Returns the fetched bodies and the number of requests that the server received.
 pub async fn run() -> Result<(Vec<String>, u32), Box<dyn Error>> {
-    // The second answer is "slower", in the words of one of many dialects.
+    // The second response asks to slow down, in one of many dialects.
     let server = serve(|number, path| match number {
         2 => Answer(429, "retry-after-ms: 30\r\n", String::new()),
         _ => Answer(200, "", format!("{path} is answer {number}")),
@@ -35,7 +35,7 @@ pub async fn run() -> Result<(Vec<String>, u32), Box<dyn Error>> {
 
     let site = Site {
         limiter: Limiter::builder().gate(fast()?).build(),
-        // Gates do not see retries and redirects of the client itself.
+        // Gates cannot see retries and redirects made by the client itself.
         client: reqwest::Client::builder()
             .redirect(redirect::Policy::none())
             .retry(retry::never())
@@ -65,7 +65,7 @@ struct Site {
 }
 
 impl Site {
-    /// The body, and how often the request was sent.
+    /// Returns the body and how many times the request was sent.
     async fn fetch(&self, url: &str) -> Result<(String, u32), Box<dyn Error>> {
         let key = http::key(&url.parse()?)?;
         let wall = || self.limiter.clock().wall();
@@ -86,7 +86,7 @@ impl Site {
     }
 }
 
-/// An error with all that led there.
+/// An error with all its decisions.
 fn describe<T>(error: CallError<T>) -> String {
     let steps = error.trail.steps().iter();
     let steps: Vec<String> = steps.map(|step| format!("\n  {}", step.decision)).collect();

@@ -1,12 +1,12 @@
-//! Settings by host, and changed while people wait.
+//! Settings by host, changed while tasks wait.
 //!
 //! ```sh
 //! cargo run -p tidegate --features tokio --example settings_at_run_time
 //! ```
 //!
-//! Five tasks send to a host with one request per second. After two and a half seconds
-//! the setting is raised to a hundred: tasks in line stay in line and leave at the new rate. Time is
-//! virtual, see `plain_function.rs`.
+//! Five tasks send to a host at one request per second. After two and a half seconds the rate is
+//! raised to a hundred: waiting tasks stay in line and leave at the new rate. Time is virtual, see
+//! `plain_function.rs`.
 
 #![expect(clippy::print_stdout, reason = "an example shows what happens")]
 
@@ -22,7 +22,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     run().await.map(drop)
 }
 
-/// Returns when each of the five left.
+/// Returns when each of the five tasks was admitted.
 pub async fn run() -> Result<Vec<Duration>, Box<dyn Error>> {
     let limiter = Limiter::builder()
         .host("*.example.com".parse()?, per_second(1.0)?)

@@ -1,12 +1,12 @@
-//! Known limits, and requests that do not all cost the same: the tokens of a language model.
+//! Known limits, and requests with different costs: the tokens of a language model.
 //!
 //! ```sh
 //! cargo run -p tidegate --features tokio --example token_costs
 //! ```
 //!
-//! The account may use 10 000 tokens in any minute. What a request will use is only guessed
-//! beforehand; what it did use is said when it is settled, and the difference is there for the
-//! next. Time is virtual, see `plain_function.rs`.
+//! The account may use 10 000 tokens in any minute. The cost of a request is only estimated
+//! beforehand; the actual cost is reported when it is settled, and the difference is available to
+//! the next request. Time is virtual, see `plain_function.rs`.
 
 #![expect(clippy::print_stdout, reason = "an example shows what happens")]
 
@@ -21,10 +21,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     run().await.map(drop)
 }
 
-/// Returns when each request left.
+/// Returns when each request was sent.
 pub async fn run() -> Result<Vec<Duration>, Box<dyn Error>> {
     let tokens = GateOptions {
-        // The limit alone decides; the rate only keeps one minute's worth from leaving at once.
+        // Only the limit matters; the rate just prevents a burst of a whole minute's worth.
         strategy: Some(Strategy::Fixed),
         initial_rate: Some(2_000.0),
         limits: Some(vec!["10000/1m".parse()?]),

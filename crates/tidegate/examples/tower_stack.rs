@@ -1,5 +1,4 @@
-//! hyper's client in a stack of tower: a limit on the time of one attempt inside, retries with
-//! their permits around it.
+//! hyper's client in a tower stack: a timeout per attempt inside, retries with permits around it.
 //!
 //! ```sh
 //! cargo run -p tidegate --features tower --example tower_stack
@@ -31,7 +30,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     run().await.map(drop)
 }
 
-/// Returns the body, and what was decided on the way to it.
+/// Returns the body, and the decisions on the way to it.
 pub async fn run() -> Result<(String, Vec<String>), Box<dyn Error>> {
     let server = serve(|number, _| match number {
         1 => Answer(502, "", String::new()),
@@ -42,13 +41,13 @@ pub async fn run() -> Result<(String, Vec<String>), Box<dyn Error>> {
     let limiter = Limiter::builder().gate(fast()?).build();
     let client = Client::builder(TokioExecutor::new()).build_http::<Empty<&[u8]>>();
     let client = ServiceBuilder::new()
-        // Everything together, waiting included:
+        // For everything together, including waits:
         .layer(
             RetryLayer::new(limiter.clone())
                 .within(Duration::from_secs(10))
                 .backoff(quick()?),
         )
-        // One attempt:
+        // For one attempt:
         .layer(TimeoutLayer::new(Duration::from_secs(2)))
         .service(client);
 

@@ -1,4 +1,4 @@
-//! The attempt loop, over everything that can come of an attempt.
+//! The attempt loop, with every kind of outcome.
 
 mod drive;
 
@@ -72,7 +72,7 @@ fn directed(status: u16, wait: u64) -> Outcome {
 }
 
 #[test]
-fn a_success_is_the_end() {
+fn success_ends_the_call() {
     let (clock, limiter) = limiter(FAST);
     let called = run(&clock, limiter.call(KEY), &[status(200)]).unwrap();
     assert_eq!((called.value, called.sent), (0, 1));
@@ -80,7 +80,7 @@ fn a_success_is_the_end() {
 }
 
 #[test]
-fn failures_are_tried_again_until_attempts_are_used_up() {
+fn retries_failures_up_to_max_attempts() {
     let (clock, limiter) = limiter(FAST);
     let error = run(&clock, limiter.call(KEY), &[status(502)]).unwrap_err();
     assert_eq!(error.reason, TerminalReason::Exhausted);
@@ -88,7 +88,7 @@ fn failures_are_tried_again_until_attempts_are_used_up() {
     let took = limiter.clock().now().since(Timestamp::ZERO).as_secs_f64();
     assert!(
         (7.5..22.5).contains(&took),
-        "waits 1, 2, 4 and 8 s, half to half more: {took}"
+        "waits 1, 2, 4 and 8 s with ±50 % jitter: {took}"
     );
     assert_eq!(
         limiter.snapshot(tidegate::Sort::Admitted, 1).totals.retries,
@@ -97,7 +97,7 @@ fn failures_are_tried_again_until_attempts_are_used_up() {
 }
 
 #[test]
-fn the_last_answer_is_the_callers() {
+fn returns_the_last_response() {
     let (clock, limiter) = limiter(FAST);
     let outcomes = [status(502), status(502), status(404)];
     let error = run(&clock, limiter.call(KEY), &outcomes).unwrap_err();
@@ -124,7 +124,7 @@ fn drops_the_response_before_the_next_attempt() {
 }
 
 #[test]
-fn last_response_is_returned_when_not_sent_again() {
+fn returns_the_response_when_not_resent() {
     let (clock, limiter) = limiter(FAST);
     let call = limiter.call(KEY).within(Duration::from_secs(60));
     let run = call.run(async |attempt| {
@@ -150,7 +150,7 @@ fn honours_named_waits_without_counting_attempts() {
 }
 
 #[test]
-fn an_unsafe_request_is_not_sent_twice_if_the_server_may_have_acted() {
+fn unsafe_request_is_not_resent_if_the_server_may_have_acted() {
     let (clock, limiter) = limiter(FAST);
     let error = run(&clock, limiter.call(KEY).method("POST"), &[status(502)]).unwrap_err();
     assert_eq!((error.reason, error.sent), (TerminalReason::Exhausted, 1));
@@ -177,9 +177,9 @@ fn refuses_at_once_when_fixed_rate_passes_deadline() {
     assert_eq!((error.reason, error.sent), (TerminalReason::Expired, 1));
     assert!(
         limiter.clock().now() < Timestamp::from_secs(1),
-        "not at the end of a wait in vain"
+        "fails without waiting"
     );
-    // The gate is held now: the next one is not even sent.
+    // The gate is held now, so the next call sends nothing.
     let call = limiter.call(KEY).within(Duration::from_secs(10));
     let error = run(&clock, call, &[status(200)]).unwrap_err();
     assert_eq!(
@@ -191,7 +191,7 @@ fn refuses_at_once_when_fixed_rate_passes_deadline() {
 
 #[test]
 fn ask_without_time_is_admitted_by_a_free_gate() {
-    // The machine's clock advances between the beginning of a call and its ask.
+    // The system clock advances between the start of a call and its ask.
     let gates = gate(&[("strategy", "adaptive"), ("initial_rate", "2")]);
     let limiter = Limiter::builder()
         .gate(gates)
@@ -215,7 +215,7 @@ fn ask_without_time_is_admitted_by_a_free_gate() {
 }
 
 #[test]
-fn an_attempt_that_was_not_made_gives_all_back_and_is_the_end() {
+fn unsent_attempt_returns_its_permit_and_ends_the_call() {
     let (clock, limiter) = limiter(&[("strategy", "fixed"), ("initial_rate", "1")]);
     let unsent = limiter
         .call(KEY)
@@ -226,12 +226,12 @@ fn an_attempt_that_was_not_made_gives_all_back_and_is_the_end() {
     assert_eq!(step, "not sent after all");
     let gate = limiter.gate(KEY).unwrap().gate;
     assert_eq!((gate.in_flight, gate.succeeded, gate.failed), (0, 0, 0));
-    // The only token is there still.
+    // The only token is still available.
     limiter.try_acquire(KEY).unwrap().settle(&status(200));
 }
 
 #[test]
-fn a_probe_that_was_not_made_is_left_to_others() {
+fn unsent_probe_returns_its_slot() {
     let (clock, limiter) = limiter(&[
         ("strategy", "fixed"),
         ("initial_rate", "1000"),
@@ -242,13 +242,13 @@ fn a_probe_that_was_not_made_is_left_to_others() {
     }
     let unsent = limiter.call(KEY).run(async |_| AttemptResult::unsent(()));
     drive(&clock, unsent).unwrap();
-    let probe = limiter.try_acquire(KEY).expect("the next one is the probe");
+    let probe = limiter.try_acquire(KEY).expect("the next ask is the probe");
     assert!(probe.is_probe());
     probe.settle(&status(200));
 }
 
 #[test]
-fn an_open_breaker_is_waited_for() {
+fn waits_for_an_open_breaker() {
     let (clock, limiter) = limiter(&[
         ("strategy", "fixed"),
         ("initial_rate", "1000"),
@@ -260,7 +260,7 @@ fn an_open_breaker_is_waited_for() {
 }
 
 #[test]
-fn an_isolated_gate_ends_calls_after_a_while() {
+fn gives_up_on_an_isolated_gate() {
     let (clock, limiter) = limiter(FAST);
     limiter.isolate(KEY).unwrap();
     let error = run(&clock, limiter.call(KEY), &[status(200)]).unwrap_err();
@@ -270,7 +270,7 @@ fn an_isolated_gate_ends_calls_after_a_while() {
 }
 
 #[test]
-fn without_any_success_it_gives_up_and_with_one_it_does_not() {
+fn gives_up_only_without_any_success() {
     let (clock, limiter) = limiter(FAST);
     let error = run(&clock, limiter.call(KEY), &[directed(429, 200)]).unwrap_err();
     assert_eq!(error.reason, TerminalReason::GaveUp);
@@ -278,7 +278,7 @@ fn without_any_success_it_gives_up_and_with_one_it_does_not() {
 }
 
 #[test]
-fn a_kind_keeps_the_bounds_of_time_that_it_leaves_open() {
+fn kind_keeps_unset_time_bounds() {
     let (clock, limiter) = limiter(FAST);
     limiter.isolate(KEY).unwrap();
     let call = limiter.call(KEY).kind(ItemKind::of("PUT"));
@@ -318,7 +318,7 @@ fn waits_without_bound_until_the_gate_is_free() {
 }
 
 #[test]
-fn an_expired_credential_is_refreshed_once_for_all() {
+fn refreshes_an_expired_credential_once_for_all_calls() {
     let (clock, limiter) = limiter(FAST);
     let refreshes = Arc::new(AtomicU32::new(0));
     let credential = {
@@ -351,7 +351,7 @@ fn an_expired_credential_is_refreshed_once_for_all() {
 }
 
 #[test]
-fn a_credential_that_is_still_not_accepted_is_not_tried_again() {
+fn fails_when_the_refreshed_credential_is_rejected() {
     let (clock, limiter) = limiter(FAST);
     let credential = Credential::new("crm", (), || Box::pin(async { Some(()) }));
     let call = limiter.call(KEY).credential(&credential);
@@ -380,12 +380,12 @@ fn retries_wait_for_the_retry_budget() {
     let took = limiter.clock().now().since(Timestamp::ZERO).as_secs();
     assert!(
         took >= 3,
-        "one retry was there, three had to be waited for: {took}"
+        "one retry was available, three had to wait: {took}"
     );
 }
 
 #[test]
-fn each_key_has_a_retry_budget_of_its_own() {
+fn retry_budget_is_per_key() {
     let clock = ManualClock::new();
     let budget = BudgetOptions {
         ratio: Some(0.0),
@@ -423,7 +423,7 @@ fn each_key_has_a_retry_budget_of_its_own() {
 }
 
 #[test]
-fn without_any_budget_the_first_answer_is_the_last() {
+fn without_budget_returns_the_first_response() {
     let clock = ManualClock::new();
     let budget = BudgetOptions {
         ratio: Some(0.0),
@@ -483,13 +483,13 @@ fn emits_one_failed_event_per_call() {
     assert_eq!(take(), once(0, TerminalReason::Disabled));
 }
 
-/// How calls with these settings end that come to these outcomes, in words.
+/// The error message of a call with these settings and outcomes.
 fn end(set: &[(&str, &str)], budget: BudgetOptions, outcomes: &[Outcome]) -> String {
     let clock = ManualClock::new();
     let limiter = Limiter::builder()
         .gate(gate(set))
         .clock(clock.clock())
-        .retry_budget(budget.build().expect("a good budget"))
+        .retry_budget(budget.build().expect("a valid budget"))
         .seed(7)
         .build();
     let call = limiter.call(KEY).within(Duration::from_secs(40));
@@ -498,7 +498,7 @@ fn end(set: &[(&str, &str)], budget: BudgetOptions, outcomes: &[Outcome]) -> Str
 }
 
 #[test]
-fn the_message_says_why_and_what_came_last() {
+fn message_has_reason_and_last_outcome() {
     let ends = [
         (
             vec![status(404)],
@@ -552,7 +552,7 @@ fn the_message_says_why_and_what_came_last() {
 }
 
 #[test]
-fn the_message_of_what_was_never_sent_says_what_refused_it() {
+fn message_of_unsent_call_names_the_refusal() {
     let (clock, limiter) = limiter(FAST);
     limiter.isolate(KEY).unwrap();
     let error = run(&clock, limiter.call(KEY), &[status(200)]).unwrap_err();
@@ -571,7 +571,7 @@ fn the_message_of_what_was_never_sent_says_what_refused_it() {
 }
 
 #[test]
-fn the_message_of_a_credential_that_cannot_be_refreshed_says_so() {
+fn message_says_that_the_refresh_failed() {
     let (clock, limiter) = limiter(FAST);
     let credential = Credential::new("crm", (), || Box::pin(async { None }));
     let call = limiter.call(KEY).credential(&credential);
@@ -615,7 +615,7 @@ fn trail_has_each_wait_with_its_end() {
 }
 
 #[tokio::test]
-async fn a_call_can_be_spawned() {
+async fn call_can_be_spawned() {
     let limiter = Limiter::new();
     let task = tokio::spawn(async move {
         let backoff = Preset::Aggressive.settings();
@@ -629,9 +629,9 @@ async fn a_call_can_be_spawned() {
 fn no_wait() -> BackoffSettings {
     let mut options = policy::backoff::BackoffOptions::default();
     for (name, value) in [("base", "1ms"), ("max", "1ms"), ("jitter", "none")] {
-        options.set(name, value).expect("a good setting");
+        options.set(name, value).expect("a valid setting");
     }
-    options.build().expect("settings that fit together")
+    options.build().expect("consistent settings")
 }
 
 #[test]
@@ -643,7 +643,7 @@ fn unsafe_request_ends_with_its_response() {
     let error = drive(&clock, run).expect_err("it has one attempt");
     assert_eq!((error.reason, error.sent), (TerminalReason::Exhausted, 1));
     assert_eq!(error.last, Some("busy"));
-    // That it is the last is no reason to fail.
+    // Being the last attempt does not make a success fail.
     let run = limiter
         .call(KEY)
         .run(async |attempt| AttemptResult::new("fine", attempt.status(200)).last());
@@ -707,7 +707,7 @@ fn listener_without_every_event_gets_changes_only() {
     assert_eq!(take(), ["admitted", "settled"]);
 }
 
-/// The result of a call whose attempts have these statuses, each with a body to read.
+/// The result of a call whose attempts have these statuses, each with an unread body.
 fn stream(
     clock: &ManualClock,
     call: Call<'_>,
@@ -724,7 +724,7 @@ fn stream(
 }
 
 #[test]
-fn the_last_response_is_in_flight_while_its_body_is_read() {
+fn last_response_is_in_flight_while_its_body_is_read() {
     let one = [
         ("strategy", "fixed"),
         ("initial_rate", "1000"),
@@ -732,7 +732,7 @@ fn the_last_response_is_in_flight_while_its_body_is_read() {
     ];
     let (clock, limiter) = limiter(&one);
     let in_flight = || limiter.gate(KEY).unwrap().gate.in_flight;
-    // The retry needs the place of the first.
+    // The retry needs the slot of the first attempt.
     let called = stream(&clock, limiter.call(KEY), &[503, 200]).unwrap();
     assert_eq!((called.value, called.sent, in_flight()), (200, 2, 1));
     drop(called.in_flight);
@@ -744,7 +744,7 @@ fn the_last_response_is_in_flight_while_its_body_is_read() {
 }
 
 #[test]
-fn a_breaker_closes_on_responses_that_take_minutes() {
+fn breaker_closes_on_responses_that_take_minutes() {
     let clock = ManualClock::new();
     let mut settings = gate(&[("consecutive_failures", "1"), ("half_open_probes", "1")]);
     settings.set_response_timeout(Duration::from_secs(300));

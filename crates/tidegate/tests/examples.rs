@@ -1,6 +1,6 @@
-//! Every example runs, and does what it says.
+//! Runs every example and checks its result.
 //!
-//! Examples are taken in as modules, which takes no `cargo run` for each.
+//! The examples are included as modules, which avoids a `cargo run` for each.
 
 #![cfg(all(feature = "tokio", feature = "tower"))]
 #![expect(

@@ -1,4 +1,4 @@
-//! Errors of real clients over real sockets, and what they are taken for.
+//! Classifies errors of real clients over real sockets.
 #![cfg(feature = "http")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -42,10 +42,10 @@ async fn hyper_error(url: &str) -> BoxError {
     }
 }
 
-/// Far longer than anything here takes; in paused time it is over as soon as nothing happens.
+/// Far longer than any test takes; in paused time it fires as soon as nothing else happens.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The URL of a server that does the same with every connection.
+/// The URL of a server that treats every connection the same.
 async fn server<F: Future<Output = ()> + Send>(
     serve: impl Fn(TcpStream) -> F + Send + 'static,
 ) -> String {
@@ -65,7 +65,7 @@ fn url_of(address: SocketAddr) -> String {
 
 #[tokio::test]
 async fn refused_connection_was_never_connected() {
-    // Bound and not listening, so that no other process gets the port.
+    // Bound but not listening, so that no other process gets the port.
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     for (client, error) in errors_of(&url_of(socket.local_addr().unwrap())).await {
@@ -75,16 +75,16 @@ async fn refused_connection_was_never_connected() {
 }
 
 #[tokio::test]
-async fn a_connection_closed_at_once_is_a_reset() {
+async fn connection_closed_at_once_is_a_reset() {
     let url = server(async |stream| drop(stream)).await;
     for (client, error) in errors_of(&url).await {
-        // Whether the request was written before the end was seen differs from run to run.
+        // Whether the request was written before the close was noticed differs from run to run.
         assert_eq!(failure(&*error).0, Failure::Reset, "{client}: {error:?}");
     }
 }
 
 #[tokio::test]
-async fn a_server_that_has_read_the_request_may_have_acted() {
+async fn server_that_read_the_request_may_have_acted() {
     let url = server(|mut stream| async move {
         let mut request = [0; 4096];
         let read = stream.read(&mut request).await.unwrap();
@@ -98,8 +98,8 @@ async fn a_server_that_has_read_the_request_may_have_acted() {
 }
 
 #[tokio::test]
-async fn a_server_that_has_read_a_part_of_the_request_may_have_acted() {
-    // What is left unread makes the close a reset.
+async fn server_that_read_part_of_the_request_may_have_acted() {
+    // The unread rest turns the close into a reset.
     let url = server(|mut stream| async move {
         assert_eq!(stream.read_u8().await.unwrap(), b'G');
     })
@@ -111,7 +111,7 @@ async fn a_server_that_has_read_a_part_of_the_request_may_have_acted() {
 }
 
 #[tokio::test]
-async fn a_server_that_answers_nonsense_may_have_acted() {
+async fn server_with_invalid_response_may_have_acted() {
     let url = server(|mut stream| async move {
         let mut request = [0; 4096];
         let _ = stream.read(&mut request).await.unwrap();
@@ -125,7 +125,7 @@ async fn a_server_that_answers_nonsense_may_have_acted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_never_answers_may_have_acted() {
+async fn silent_server_may_have_acted() {
     let url = server(async |stream| {
         std::future::pending::<()>().await;
         drop(stream);
@@ -138,7 +138,7 @@ async fn a_server_that_never_answers_may_have_acted() {
 }
 
 #[tokio::test]
-async fn a_name_that_does_not_resolve_was_never_connected_to() {
+async fn unresolved_name_was_never_connected() {
     struct NoHost;
     impl reqwest::dns::Resolve for NoHost {
         fn resolve(&self, _: reqwest::dns::Name) -> reqwest::dns::Resolving {
@@ -174,13 +174,13 @@ async fn a_name_that_does_not_resolve_was_never_connected_to() {
 }
 
 #[test]
-fn a_timeout_around_a_service_is_one() {
+fn tower_timeout_is_a_timeout() {
     let error = tower::timeout::error::Elapsed::new();
     assert_eq!(failure(&error), (Failure::Timeout, Phase::Waiting));
 }
 
 #[tokio::test]
-async fn requests_a_client_cannot_send_never_left() {
+async fn unsendable_requests_were_never_sent() {
     let relative = [reqwest_error("/items").await, hyper_error("/items").await];
     let secure = errors_of("https://127.0.0.1:1/").await;
     let all = relative.into_iter().chain(secure.map(|(_, error)| error));

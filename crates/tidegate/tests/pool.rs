@@ -1,4 +1,4 @@
-//! Pools: which endpoint an attempt leaves through, and what both of its gate and its ladder learn.
+//! Pools: which endpoint an attempt uses, and what its gate and its ladder learn.
 
 mod drive;
 
@@ -46,7 +46,7 @@ fn any() -> Ask<'static> {
     Ask::new("")
 }
 
-/// Takes a permit and settles it; the endpoint it was for.
+/// Takes a permit, settles it, and returns its endpoint.
 fn send(clock: &ManualClock, pool: &Pool<()>, outcome: &Outcome) -> String {
     let permit = drive(clock, pool.acquire(any())).expect("a permit");
     let name = permit.endpoint().name().to_owned();
@@ -55,7 +55,7 @@ fn send(clock: &ManualClock, pool: &Pool<()>, outcome: &Outcome) -> String {
 }
 
 #[test]
-fn work_is_spread_and_gates_are_named_after_pool_and_endpoint() {
+fn spreads_requests_and_names_gates_after_pool_and_endpoint() {
     let (clock, pool) = pool(FAST, &["a", "b"]);
     assert_eq!(send(&clock, &pool, &status(200)), "a");
     assert_eq!(send(&clock, &pool, &status(200)), "b");
@@ -64,7 +64,7 @@ fn work_is_spread_and_gates_are_named_after_pool_and_endpoint() {
 }
 
 #[test]
-fn a_429_after_twenty_successes_pauses_unless_an_adaptive_gate_probed() {
+fn undirected_429_after_twenty_successes_pauses_unless_adaptive() {
     for (strategy, paused) in [("adaptive", false), ("aimd", true), ("fixed", true)] {
         let (clock, pool) = pool(&[("strategy", strategy)], &["a", "b"]);
         for _ in 0..40 {
@@ -80,7 +80,7 @@ fn a_429_after_twenty_successes_pauses_unless_an_adaptive_gate_probed() {
 }
 
 #[test]
-fn an_error_pauses_the_endpoint_and_teaches_its_gate() {
+fn error_pauses_the_endpoint_and_is_settled_at_its_gate() {
     let (clock, pool) = pool(FAST, &["a", "b"]);
     assert_eq!(send(&clock, &pool, &status(429)), "a");
     let view = &pool.view()[0];
@@ -127,7 +127,7 @@ fn refuses_at_once_when_deadline_precedes_turn() {
 }
 
 #[test]
-fn the_gate_that_is_first_lets_it_through() {
+fn first_gate_to_admit_is_used() {
     let (clock, pool) = pool(SLOW, &["a", "b"]);
     assert_eq!(send(&clock, &pool, &status(200)), "a");
     clock.advance(Duration::from_millis(400));
@@ -160,14 +160,14 @@ fn enabling_an_endpoint_wakes_waiters() {
 }
 
 #[test]
-fn frees_everything_when_a_wait_ends() {
-    struct Mine;
-    impl Wake for Mine {
+fn ended_wait_leaves_no_waker_behind() {
+    struct TestWaker;
+    impl Wake for TestWaker {
         fn wake(self: Arc<Self>) {}
     }
     let (clock, pool) = pool(SLOW, &["a"]);
     send(&clock, &pool, &status(200));
-    let mine = Arc::new(Mine);
+    let mine = Arc::new(TestWaker);
     for is_dropped in [true, false] {
         let waker = Waker::from(Arc::clone(&mine));
         let mut context = Context::from_waker(&waker);
@@ -185,7 +185,7 @@ fn frees_everything_when_a_wait_ends() {
 }
 
 #[test]
-fn one_request_at_a_time_goes_through_a_recovering_endpoint() {
+fn recovering_endpoint_gets_one_request_at_a_time() {
     let (clock, pool) = pool(
         &[
             ("strategy", "fixed"),
@@ -219,7 +219,7 @@ fn pool_without_endpoints_refuses_at_once() {
 }
 
 #[test]
-fn a_gate_that_refuses_is_the_reason() {
+fn refusal_has_the_reason_of_the_gate() {
     let (clock, pool) = pool(SLOW, &["a"]);
     send(&clock, &pool, &status(200));
     let asked = pool.acquire(any().within(Duration::from_millis(100)));
@@ -230,7 +230,7 @@ fn a_gate_that_refuses_is_the_reason() {
 }
 
 #[test]
-fn a_dropped_permit_frees_both() {
+fn dropped_permit_releases_gate_and_endpoint() {
     let (clock, pool) = pool(FAST, &["a", "b"]);
     let permit = drive(&clock, pool.acquire(any())).unwrap();
     assert_eq!(pool.view()[0].in_flight, 1);
@@ -240,7 +240,7 @@ fn a_dropped_permit_frees_both() {
 }
 
 #[test]
-fn endpoints_have_the_settings_of_their_host() {
+fn endpoints_use_the_settings_of_their_host() {
     let clock = ManualClock::new();
     let limiter = Limiter::builder()
         .host(
@@ -269,7 +269,7 @@ fn endpoints_have_the_settings_of_their_host() {
 }
 
 #[test]
-fn records_bring_pauses_over_a_restart() {
+fn restore_keeps_pauses() {
     let (clock, pool) = pool(FAST, &["a", "b"]);
     send(&clock, &pool, &status(429));
     clock.advance(Duration::from_secs(10));
@@ -286,7 +286,7 @@ fn records_bring_pauses_over_a_restart() {
 }
 
 #[test]
-fn a_call_moves_on_to_another_endpoint() {
+fn call_fails_over_to_another_endpoint() {
     let (clock, pool) = pool(FAST, &["a", "b"]);
     let tried = RefCell::new(Vec::new());
     let called = drive(
@@ -303,8 +303,8 @@ fn a_call_moves_on_to_another_endpoint() {
     assert_eq!(pool.view()[0].consecutive_errors, 1);
 }
 
-/// Where the attempts of a call went, and how long it took; `a` says how it fails.
-fn failing_over(
+/// The endpoints of a call's attempts and its duration; `a` determines how the first one fails.
+fn attempts_of_failover(
     clock: &ManualClock,
     pool: &Pool<()>,
     a: impl Fn(&Attempt) -> Outcome,
@@ -319,7 +319,7 @@ fn failing_over(
         };
         async move { AttemptResult::new((), outcome) }
     });
-    drive(clock, run).expect("the other endpoint works");
+    drive(clock, run).expect("the other endpoint succeeds");
     (
         tried.into_inner(),
         pool.limiter().clock().now().since(began),
@@ -327,20 +327,20 @@ fn failing_over(
 }
 
 #[test]
-fn another_endpoint_takes_over_at_once_whatever_the_first_asks_for() {
+fn failover_does_not_wait_for_the_hint_of_the_first_endpoint() {
     let (clock, pool) = pool(FAST, &["a", "b"]);
     let hour =
         |attempt: &Attempt| Outcome::throttled(attempt.elapsed(), Some(Duration::from_secs(3600)));
     let tried = ["a".to_owned(), "b".to_owned()];
     assert_eq!(
-        failing_over(&clock, &pool, hour),
+        attempts_of_failover(&clock, &pool, hour),
         (tried.to_vec(), Duration::ZERO)
     );
 }
 
 #[test]
-fn an_endpoint_that_failed_is_avoided_though_nothing_else_speaks_against_it() {
-    // Transport failures climb no ladder, and `first` prefers the first of the list.
+fn avoids_the_endpoint_that_just_failed() {
+    // Transport failures do not climb the ladder, and `first` prefers the first of the list.
     let clock = ManualClock::new();
     let limiter = Limiter::builder()
         .gate(gate(FAST))
@@ -355,7 +355,7 @@ fn an_endpoint_that_failed_is_avoided_though_nothing_else_speaks_against_it() {
     };
     let tried = ["a".to_owned(), "b".to_owned()];
     assert_eq!(
-        failing_over(&clock, &pool, broken),
+        attempts_of_failover(&clock, &pool, broken),
         (tried.to_vec(), Duration::ZERO)
     );
 }
@@ -382,14 +382,14 @@ fn trail_of_a_pool_call_has_each_wait_with_its_end() {
     let (clock, pool) = pool(&settings, &["a", "b"]);
     assert_eq!(first_delay(&clock, &pool), None, "no wait");
 
-    // Both gates lack a token, the first for the shorter time.
+    // Both gates lack a token, the first one for a shorter time.
     clock.advance(Duration::from_millis(400));
     assert_eq!(first_delay(&clock, &pool), None);
     let by_rate = "waits at `llm`: rate".to_owned();
     let until = Some(Timestamp::from_millis(998));
     assert_eq!(first_delay(&clock, &pool), Some((by_rate.clone(), until)));
 
-    // One is paused and the other only lacks a token, then both are paused.
+    // One is paused and the other only lacks a token; then both are paused.
     send(&clock, &pool, &status(503));
     let (reason, until) = first_delay(&clock, &pool).expect("it waits for a token");
     assert_eq!(reason, by_rate);
@@ -412,7 +412,7 @@ fn trail_of_a_pool_call_has_each_wait_with_its_end() {
 }
 
 #[test]
-fn immediate_refusal_is_no_wait() {
+fn immediate_refusal_is_not_recorded_as_a_wait() {
     let (clock, pool) = pool(SLOW, &["a"]);
     send(&clock, &pool, &status(200));
     let call = pool.call().within(Duration::from_millis(100));
@@ -428,7 +428,7 @@ fn immediate_refusal_is_no_wait() {
 }
 
 #[test]
-fn a_call_through_a_pool_without_endpoints_is_over_at_once() {
+fn call_through_empty_pool_fails_at_once() {
     let (clock, pool) = pool(FAST, &[]);
     let run = pool
         .call()
@@ -438,7 +438,7 @@ fn a_call_through_a_pool_without_endpoints_is_over_at_once() {
 }
 
 #[test]
-fn an_attempt_that_was_not_made_leaves_its_endpoint_as_it_was() {
+fn unsent_attempt_does_not_change_its_endpoint() {
     let (clock, pool) = pool(SLOW, &["a"]);
     let unsent = pool.call().run(async |_, _| AttemptResult::unsent(()));
     assert_eq!(drive(&clock, unsent).unwrap().sent, 0);
@@ -449,7 +449,7 @@ fn an_attempt_that_was_not_made_leaves_its_endpoint_as_it_was() {
 }
 
 #[test]
-fn the_words_of_an_error_climb_as_its_status_does() {
+fn error_text_climbs_the_ladder_like_a_status() {
     let (clock, pool) = pool(FAST, &["a", "b"]);
     let mut options = LadderOptions::default();
     options.set("texts", "overloaded").unwrap();
@@ -466,7 +466,7 @@ fn the_words_of_an_error_climb_as_its_status_does() {
 }
 
 #[test]
-fn a_hint_pauses_for_as_long_as_it_says() {
+fn hint_determines_the_length_of_the_pause() {
     let (clock, pool) = pool(FAST, &["a", "b"]);
     let hint = Hint {
         wait: Some(Duration::from_secs(7)),
@@ -497,7 +497,7 @@ fn adding_a_taken_name_changes_nothing() {
     assert_eq!(limiter.settings("a.example.com").gate, fixed("7"));
 }
 
-/// Counts how often it is woken.
+/// Counts wakeups.
 #[derive(Default)]
 struct Woken(AtomicU32);
 
@@ -587,7 +587,7 @@ fn emits_events_of_endpoints() {
 }
 
 #[test]
-fn a_success_of_any_request_delays_giving_up() {
+fn success_of_another_request_delays_giving_up() {
     let long = [
         ("strategy", "fixed"),
         ("initial_rate", "1000"),
@@ -607,7 +607,7 @@ fn a_success_of_any_request_delays_giving_up() {
                 3 => attempt.status(200),
                 _ => attempt.status(429).with_hint(hint(200)),
             };
-            // Another request gets through meanwhile.
+            // Another request succeeds meanwhile.
             pool.limiter()
                 .try_acquire("llm/a")
                 .map(|permit| permit.settle(&status(200)))
@@ -618,8 +618,8 @@ fn a_success_of_any_request_delays_giving_up() {
     assert_eq!(called.unwrap().sent, 3, "400 s, and no give-up after 300");
 }
 
-/// What a listener of a pool's limiter has seen of its endpoints.
-fn watched(
+/// Collects the endpoint events of a pool's limiter.
+fn endpoint_events(
     set: &[(&str, &str)],
     names: &[&str],
 ) -> (ManualClock, Pool<u32>, Arc<Mutex<Vec<String>>>) {
@@ -655,8 +655,8 @@ fn settle_with(clock: &ManualClock, pool: &Pool<u32>, outcome: &Outcome) {
 }
 
 #[test]
-fn an_endpoint_is_enabled_only_after_it_was_paused_or_disabled() {
-    let (clock, pool, seen) = watched(FAST, &["a", "b"]);
+fn enabled_event_follows_only_pause_or_disable() {
+    let (clock, pool, seen) = endpoint_events(FAST, &["a", "b"]);
     let take = || std::mem::take(&mut *seen.lock().unwrap());
     pool.disable("b");
     assert_eq!(take(), ["endpoint_disabled b"]);
@@ -681,7 +681,7 @@ fn an_endpoint_is_enabled_only_after_it_was_paused_or_disabled() {
 }
 
 #[test]
-fn a_pause_has_the_source_of_its_wait() {
+fn paused_event_has_the_source_of_the_wait() {
     let clock = ManualClock::new();
     let sources = Arc::new(Mutex::new(Vec::new()));
     let listener = {
@@ -713,9 +713,9 @@ fn a_pause_has_the_source_of_its_wait() {
 }
 
 #[test]
-fn enabling_an_endpoint_ends_the_isolation_that_a_used_up_quota_left() {
+fn enabling_ends_isolation_by_exhausted_quota() {
     for names in [&["a", "b"][..], &["a"]] {
-        let (clock, pool, _) = watched(FAST, names);
+        let (clock, pool, _) = endpoint_events(FAST, names);
         let permit = drive(&clock, pool.acquire(any())).expect("a permit");
         let exhausted = Some(policy::outcome::Verdict::QuotaExhausted);
         permit.settle_as(&status(429), exhausted, "insufficient_quota");
@@ -729,7 +729,7 @@ fn enabling_an_endpoint_ends_the_isolation_that_a_used_up_quota_left() {
 
 #[test]
 fn update_in_place_preserves_attempts_in_flight_and_learned_state() {
-    let (clock, pool, _) = watched(FAST, &["a", "b"]);
+    let (clock, pool, _) = endpoint_events(FAST, &["a", "b"]);
     let under_way = drive(&clock, pool.acquire(any())).expect("a permit");
     assert_eq!(
         (under_way.endpoint().name(), *under_way.endpoint().data()),
@@ -759,13 +759,13 @@ fn update_in_place_preserves_attempts_in_flight_and_learned_state() {
     assert_eq!(
         view.paused_until,
         Some(Timestamp::from_secs(5)),
-        "by the new settings"
+        "uses the new settings"
     );
     assert_eq!(pool.limiter().gate("llm/a").unwrap().gate.failed, 1);
 }
 
 #[test]
-fn a_response_that_streams_counts_as_load_of_its_endpoint() {
+fn streaming_response_counts_as_load_of_its_endpoint() {
     let (clock, pool) = pool(FAST, &["a", "b"]);
     let permit = drive(&clock, pool.acquire(any())).expect("a permit");
     assert_eq!(permit.endpoint().name(), "a");

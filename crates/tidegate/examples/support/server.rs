@@ -1,4 +1,4 @@
-//! A server small enough to read: one answer for each request, then the connection is closed.
+//! A minimal server: one response per connection.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,11 +7,11 @@ use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// An answer: status, further header lines, body.
+/// A response: status, additional header lines, body.
 pub(crate) struct Answer(pub(crate) u16, pub(crate) &'static str, pub(crate) String);
 
-/// Listens on a free port of this machine and answers the n-th request, from 1, with
-/// `answer(n, path)`. It ends with the runtime.
+/// Listens on a free local port and answers the n-th request, counted from 1, with `answer(n,
+/// path)`. It ends with the runtime.
 pub(crate) async fn serve(
     answer: impl Fn(u32, &str) -> Answer + Send + Sync + 'static,
 ) -> io::Result<SocketAddr> {

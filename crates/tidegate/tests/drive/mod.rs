@@ -1,5 +1,5 @@
-//! Runs futures on a clock moved by hand: whenever nothing else can be done, time jumps to the next
-//! alarm. An hour passes in no time, and every run is the same.
+//! Runs futures on a manual clock: when no task is ready, time jumps to the next alarm. Runs take
+//! no real time and are repeatable.
 
 use std::future::Future;
 use std::pin::pin;
@@ -32,24 +32,19 @@ pub(crate) fn drive<T>(clock: &ManualClock, future: impl Future<Output = T>) -> 
             return value;
         }
         if !flag.0.load(Ordering::SeqCst) {
-            let next = clock
-                .next_alarm()
-                .expect("a task waits for the clock when none is ready");
+            let next = clock.next_alarm().expect("a pending task has set an alarm");
             clock.advance_to(next);
         }
         let passed = clock.clock().now().since(started);
-        assert!(
-            passed < Duration::from_secs(86_400),
-            "still not done after a day"
-        );
+        assert!(passed < Duration::from_secs(86_400), "not done after a day");
     }
 }
 
-/// Settings of a gate from what people would write.
+/// Gate settings from names and values.
 pub(crate) fn gate(set: &[(&str, &str)]) -> GateSettings {
     let mut options = GateOptions::default();
     for (name, value) in set {
-        options.set(name, value).expect("a good setting");
+        options.set(name, value).expect("a valid setting");
     }
-    options.build().expect("settings that fit together")
+    options.build().expect("consistent settings")
 }

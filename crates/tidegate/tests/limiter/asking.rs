@@ -1,4 +1,4 @@
-//! Asks without waiting, asks of several gates, and gates that several hosts share.
+//! Asks without waiting, asks for several gates, and shared gates.
 
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
@@ -13,7 +13,7 @@ use crate::support::{Caller, KEY, limiter, load, ok, secs, settings};
 const SLOW: &[(&str, &str)] = &[("strategy", "fixed"), ("initial_rate", "1")];
 
 #[test]
-fn refusal_without_waiting_names_its_reason() {
+fn try_acquire_refusal_has_its_reason() {
     let (_, limiter) = limiter(SLOW);
     limiter.try_acquire(KEY).unwrap().settle(&ok());
     let refusal = limiter.try_acquire(KEY).unwrap_err();
@@ -27,7 +27,7 @@ fn refusal_without_waiting_names_its_reason() {
 }
 
 #[test]
-fn a_cost_is_paid_without_waiting_too() {
+fn try_acquire_takes_the_cost() {
     let (clock, limiter) = limiter(&[("strategy", "fixed"), ("initial_rate", "1000")]);
     limiter
         .try_acquire(Ask::new(KEY).cost(3))
@@ -39,7 +39,7 @@ fn a_cost_is_paid_without_waiting_too() {
 }
 
 #[test]
-fn without_waiting_several_keys_are_all_or_nothing() {
+fn try_acquire_of_several_keys_is_all_or_nothing() {
     let (_, limiter) = limiter(SLOW);
     let both = Ask::new("host").also(&["account", "host", "account"]);
     limiter.try_acquire("account").unwrap().settle(&ok());
@@ -49,7 +49,7 @@ fn without_waiting_several_keys_are_all_or_nothing() {
 }
 
 #[test]
-fn a_key_that_is_named_twice_costs_one_token() {
+fn duplicate_key_costs_one_token() {
     let (_, limiter) = limiter(SLOW);
     let ask = Ask::new("host").also(&["account", "host", "account"]);
     let permit = limiter.try_acquire(ask).unwrap();
@@ -64,7 +64,7 @@ fn a_key_that_is_named_twice_costs_one_token() {
     );
 }
 
-fn sharing() -> (ManualClock, Limiter, Arc<Mutex<Vec<String>>>) {
+fn shared_gate() -> (ManualClock, Limiter, Arc<Mutex<Vec<String>>>) {
     let clock = ManualClock::new();
     let events = Arc::new(Mutex::new(Vec::new()));
     let listener = {
@@ -84,7 +84,7 @@ fn sharing() -> (ManualClock, Limiter, Arc<Mutex<Vec<String>>>) {
     };
     let limiter = Limiter::builder()
         .host(
-            "*.example.com".parse().expect("a pattern"),
+            "*.example.com".parse().expect("a valid pattern"),
             HostSettings {
                 share: true,
                 ..HostSettings::from(settings(SLOW))
@@ -97,8 +97,8 @@ fn sharing() -> (ManualClock, Limiter, Arc<Mutex<Vec<String>>>) {
 }
 
 #[test]
-fn hosts_that_share_a_gate_share_everything_of_it() {
-    let (clock, limiter, events) = sharing();
+fn hosts_of_a_shared_gate_share_all_state() {
+    let (clock, limiter, events) = shared_gate();
     let permit = limiter.try_acquire("a.example.com").unwrap();
     assert!(limiter.try_acquire("b.example.com").is_err());
     assert_eq!(limiter.gates(), 1);
@@ -122,7 +122,7 @@ fn hosts_that_share_a_gate_share_everything_of_it() {
 
 #[test]
 fn emits_one_admitted_event_per_gate_of_an_ask() {
-    let (clock, limiter, events) = sharing();
+    let (clock, limiter, events) = shared_gate();
     limiter.try_acquire("account").unwrap().settle(&ok());
     limiter
         .try_acquire("account")
@@ -145,7 +145,7 @@ fn emits_one_admitted_event_per_gate_of_an_ask() {
 }
 
 #[test]
-fn a_key_that_is_named_twice_is_waited_for_once() {
+fn waits_once_for_a_duplicate_key() {
     let (clock, limiter) = limiter(SLOW);
     limiter.try_acquire(KEY).unwrap().settle(&ok());
     let mut caller = Caller::new(limiter.acquire(Ask::new(KEY).also(&[KEY])));

@@ -1,5 +1,5 @@
-//! A future may be dropped at any point. Nothing is lost by it: the next one leaves exactly
-//! when it would have left without the dropped one, or at once if that time has passed.
+//! A future may be dropped at any point without losing a token: the next ask leaves exactly when it
+//! would have left without the dropped one, or at once if that time has passed.
 
 use std::task::Poll;
 use std::time::Duration;
@@ -9,17 +9,17 @@ use tidegate::{Ask, Limiter, ManualClock};
 
 use crate::support::{Caller, KEY, limiter, load, millis, ok, secs};
 
-/// What happens to the future that will be dropped.
+/// A step of the future that will be dropped.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Poll,
-    /// Time moves on by so many milliseconds.
+    /// Advances time by this many milliseconds.
     Wait(u64),
 }
 use Step::{Poll as Polled, Wait};
 
-/// It joins the line, is woken for nothing, gets its permit after a second and does not collect
-/// it, not even within the five seconds it has.
+/// Joins the line, is polled spuriously, gets its permit after a second and does not collect it
+/// within five seconds.
 const NEVER_COLLECTS: &[Step] = &[
     Polled,
     Wait(400),
@@ -34,7 +34,7 @@ const NEVER_COLLECTS: &[Step] = &[
     Wait(5000),
 ];
 
-/// The gates of the tests: one token per second, and all of them used up.
+/// Gates with one token per second, all used up.
 const ONE_PER_SECOND: &[(&str, &str)] = &[("strategy", "fixed"), ("initial_rate", "1")];
 const ONE_AT_A_TIME: &[(&str, &str)] = &[
     ("strategy", "fixed"),
@@ -52,8 +52,8 @@ fn used_up(set: &[(&str, &str)]) -> (ManualClock, Limiter) {
     (clock, limiter)
 }
 
-/// Plays the first `count` steps of a script to a future that `begin` makes, drops it, and says
-/// when that was and when the ask at [`KEY`] left that came after it.
+/// Runs the first `count` steps of a script on the future of `begin`, drops it, and returns when
+/// that was and when the next ask at [`KEY`] left.
 fn leaves_after_drop(
     set: &[(&str, &str)],
     script: &[Step],
@@ -69,7 +69,7 @@ fn leaves_after_drop(
             Wait(by) => advance(&clock, millis(*by), &mut next, &mut left),
         }
         if number == 0 {
-            // It comes right after the first, whatever that does.
+            // It joins right after the first.
             assert!(next.poll().is_pending());
         }
     }
@@ -80,19 +80,19 @@ fn leaves_after_drop(
     drop(dropped);
     advance(&clock, Duration::ZERO, &mut next, &mut left);
     advance(&clock, secs(20), &mut next, &mut left);
-    assert_eq!(next.wakes(), 1, "once, and not in vain");
+    assert_eq!(next.wakeups(), 1, "once, and not in vain");
     assert_eq!(load(&limiter, KEY), (0, 0));
     assert_eq!(load(&limiter, OTHER), (0, 0));
-    (dropped_at, left.expect("the next one leaves"))
+    (dropped_at, left.expect("the next ask leaves"))
 }
 
-/// Advances time, alarm by alarm; woken futures collect at once and settle.
+/// Advances time, alarm by alarm; woken futures collect and settle at once.
 fn advance(clock: &ManualClock, by: Duration, next: &mut Caller<'_>, left: &mut Option<Timestamp>) {
     let target = clock.clock().now() + by;
     loop {
         if left.is_none() && next.is_woken() {
             let Poll::Ready(Ok(permit)) = next.poll() else {
-                panic!("woken in vain");
+                panic!("spurious wakeup");
             };
             *left = Some(permit.admitted_at());
             permit.settle(&ok());
@@ -105,11 +105,11 @@ fn advance(clock: &ManualClock, by: Duration, next: &mut Caller<'_>, left: &mut 
     clock.advance_to(target);
 }
 
-/// Times of wake-ups at one gate lie at least this far apart.
+/// The minimum time between wakeups of one gate.
 const GRAIN: Duration = Duration::from_micros(500);
 
 /// Drops the future after every prefix of the script.
-fn nothing_is_lost(set: &[(&str, &str)], begin: impl for<'a> Fn(&'a Limiter) -> Caller<'a>) {
+fn check_no_token_is_lost(set: &[(&str, &str)], begin: impl for<'a> Fn(&'a Limiter) -> Caller<'a>) {
     let (_, alone) = leaves_after_drop(set, &[], &begin);
     for count in 0..=NEVER_COLLECTS.len() {
         let script = &NEVER_COLLECTS[..count];
@@ -119,8 +119,8 @@ fn nothing_is_lost(set: &[(&str, &str)], begin: impl for<'a> Fn(&'a Limiter) -> 
         let latest = if dropped_at < alone {
             alone
         } else {
-            // The token it did not collect is there when it is dropped or forfeits it; another
-            // comes a second after the first.
+            // The token it did not collect is returned when the future is dropped or forfeits it;
+            // another one is refilled a second after the first.
             let freed = dropped_at.min(forfeited);
             if set == ONE_AT_A_TIME {
                 freed
@@ -136,29 +136,29 @@ fn nothing_is_lost(set: &[(&str, &str)], begin: impl for<'a> Fn(&'a Limiter) -> 
 }
 
 #[test]
-fn a_dropped_acquire_loses_nothing() {
+fn dropping_acquire_loses_no_token() {
     for set in [ONE_PER_SECOND, ONE_AT_A_TIME] {
-        nothing_is_lost(set, |limiter| Caller::new(limiter.acquire(KEY)));
+        check_no_token_is_lost(set, |limiter| Caller::new(limiter.acquire(KEY)));
     }
 }
 
 #[test]
-fn a_dropped_acquire_of_several_keys_loses_nothing() {
+fn dropping_acquire_of_several_keys_loses_no_token() {
     for set in [ONE_PER_SECOND, ONE_AT_A_TIME] {
-        nothing_is_lost(set, |limiter| {
+        check_no_token_is_lost(set, |limiter| {
             Caller::new(limiter.acquire(Ask::new(KEY).also(&[OTHER])))
         });
-        nothing_is_lost(set, |limiter| {
+        check_no_token_is_lost(set, |limiter| {
             Caller::new(limiter.acquire(Ask::new(OTHER).also(&[KEY])))
         });
     }
 }
 
 #[test]
-fn a_dropped_acquire_any_loses_nothing() {
+fn dropping_acquire_any_loses_no_token() {
     for set in [ONE_PER_SECOND, ONE_AT_A_TIME] {
-        nothing_is_lost(set, |limiter| any_of(limiter, &[KEY, OTHER]));
-        nothing_is_lost(set, |limiter| any_of(limiter, &[OTHER, KEY]));
+        check_no_token_is_lost(set, |limiter| any_of(limiter, &[KEY, OTHER]));
+        check_no_token_is_lost(set, |limiter| any_of(limiter, &[OTHER, KEY]));
     }
 }
 
@@ -168,7 +168,7 @@ fn any_of<'a>(limiter: &'a Limiter, keys: &'a [&'a str]) -> Caller<'a> {
 }
 
 #[test]
-fn forfeited_permit_is_asked_for_anew() {
+fn asks_again_after_a_forfeited_permit() {
     let (clock, limiter) = used_up(ONE_AT_A_TIME);
     let mut slow = Caller::new(limiter.acquire(KEY));
     assert!(slow.poll().is_pending());
@@ -178,7 +178,7 @@ fn forfeited_permit_is_asked_for_anew() {
     clock.advance(secs(6));
     assert_eq!(load(&limiter, KEY), (0, 0), "taken back");
     let Poll::Ready(Ok(permit)) = slow.poll() else {
-        panic!("there is a token");
+        panic!("a token is available");
     };
     assert_eq!(load(&limiter, KEY), (1, 0));
     permit.settle(&ok());
@@ -186,7 +186,7 @@ fn forfeited_permit_is_asked_for_anew() {
 }
 
 #[test]
-fn asking_anew_keeps_the_deadline() {
+fn asking_again_keeps_the_deadline() {
     let (clock, limiter) = used_up(ONE_AT_A_TIME);
     let mut slow = Caller::new(limiter.acquire(KEY));
     assert!(slow.poll().is_pending());
@@ -204,7 +204,7 @@ fn asking_anew_keeps_the_deadline() {
 }
 
 #[test]
-fn a_future_that_was_never_polled_asked_nothing() {
+fn unpolled_future_does_not_ask() {
     let (_, limiter) = used_up(ONE_PER_SECOND);
     let before = limiter.snapshot(tidegate::Sort::Key, 0).totals;
     drop(Caller::new(limiter.acquire("another")));

@@ -1,4 +1,4 @@
-//! The three clocks: the time, and which alarms ring when.
+//! The three clocks: their time, and when alarms fire.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -16,7 +16,7 @@ fn poll(sleep: Pin<&mut impl Future<Output = ()>>, waker: &Waker) -> Poll<()> {
     sleep.poll(&mut Context::from_waker(waker))
 }
 
-/// Writes down its name and the time when it is woken.
+/// Records its name and the time when woken.
 struct Notes {
     name: u32,
     clock: Clock,
@@ -31,7 +31,7 @@ impl Wake for Notes {
 }
 
 #[test]
-fn sleepers_are_woken_in_order_each_at_its_own_time() {
+fn wakes_sleepers_in_order_at_their_own_time() {
     let manual = ManualClock::new();
     let notes = Arc::default();
     let mut sleeps = Vec::new();
@@ -55,7 +55,7 @@ fn sleepers_are_woken_in_order_each_at_its_own_time() {
 }
 
 #[test]
-fn a_sleep_is_over_at_its_time_and_not_before() {
+fn sleep_ends_at_its_time_and_not_before() {
     let manual = ManualClock::new();
     let clock = manual.clock();
     let woken = Arc::new(Woken::default());
@@ -63,15 +63,15 @@ fn a_sleep_is_over_at_its_time_and_not_before() {
     let mut sleep = pin!(clock.sleep_until(Timestamp::ZERO + secs(1)));
     assert!(poll(sleep.as_mut(), &waker).is_pending());
     manual.advance(secs(1) - Duration::from_nanos(1));
-    assert_eq!(woken.times(), 0);
+    assert_eq!(woken.count(), 0);
     assert!(poll(sleep.as_mut(), &waker).is_pending());
     manual.advance(Duration::from_nanos(1));
-    assert_eq!(woken.times(), 1, "polling twice set one alarm");
+    assert_eq!(woken.count(), 1, "polling twice set one alarm");
     assert!(poll(sleep.as_mut(), &waker).is_ready());
 }
 
 #[test]
-fn a_sleep_until_a_time_that_has_come_does_not_wait() {
+fn sleep_until_a_past_time_does_not_wait() {
     let manual = ManualClock::new();
     manual.advance(secs(1));
     let clock = manual.clock();
@@ -81,7 +81,7 @@ fn a_sleep_until_a_time_that_has_come_does_not_wait() {
 }
 
 #[test]
-fn a_dropped_sleep_forgets_its_alarm() {
+fn dropped_sleep_cancels_its_alarm() {
     let manual = ManualClock::new();
     let woken = Arc::new(Woken::default());
     let mut sleep = Box::pin(manual.clock().sleep_until(Timestamp::ZERO + secs(1)));
@@ -90,7 +90,7 @@ fn a_dropped_sleep_forgets_its_alarm() {
     assert_eq!(manual.next_alarm(), None);
     assert_eq!(Arc::strong_count(&woken), 1, "the waker is dropped too");
     manual.advance(secs(2));
-    assert_eq!(woken.times(), 0);
+    assert_eq!(woken.count(), 0);
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn sleep_wakes_the_last_task_that_polled_it() {
     assert!(poll(sleep.as_mut(), &Waker::from(Arc::clone(&first))).is_pending());
     assert!(poll(sleep.as_mut(), &Waker::from(Arc::clone(&second))).is_pending());
     manual.advance(secs(1));
-    assert_eq!((first.times(), second.times()), (0, 1));
+    assert_eq!((first.count(), second.count()), (0, 1));
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn time_never_goes_back() {
 }
 
 #[test]
-fn wall_time_is_known_for_times_before_and_after() {
+fn converts_past_and_future_times_to_wall_time() {
     let manual = ManualClock::new();
     manual.advance(secs(3600));
     let clock = manual.clock();
@@ -142,7 +142,7 @@ fn system_clock_wakes_waiters() {
 }
 
 #[test]
-fn the_systems_clock_wakes_for_an_alarm_that_is_set_later_for_earlier() {
+fn system_clock_fires_an_earlier_alarm_set_later() {
     let clock = Clock::system();
     let [(late, _late), (soon, woken)] = [sender(), sender()];
     let mut sleeps = pin!(clock.sleep_until(clock.now() + secs(3600)));
@@ -154,7 +154,7 @@ fn the_systems_clock_wakes_for_an_alarm_that_is_set_later_for_earlier() {
 }
 
 #[test]
-fn a_dropped_sleep_of_the_systems_clock_drops_its_waker() {
+fn dropped_sleep_of_the_system_clock_drops_its_waker() {
     let clock = Clock::system();
     let (waker, woken) = sender();
     let mut sleep = Box::pin(clock.sleep_until(clock.now() + secs(3600)));
@@ -189,14 +189,14 @@ mod tokio_clock {
         for _ in 0..101 {
             limiter.acquire(KEY).await.unwrap().settle(&ok());
         }
-        // The first leaves at once, and timers of tokio have whole milliseconds.
+        // The first leaves at once, and tokio's timers have a resolution of a millisecond.
         let took = began.elapsed();
         assert!(took >= millis(99_998), "{took:?}");
         assert!(took <= millis(100_200), "{took:?}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_sleep_ends_at_its_time() {
+    async fn sleep_ends_at_its_time() {
         let clock = Clock::tokio();
         let (began, wall) = (clock.now(), clock.wall().as_unix_millis());
         clock.sleep_until(began + secs(3600)).await;
@@ -210,7 +210,7 @@ mod tokio_clock {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_ask_that_is_given_up_leaves_nothing_behind() {
+    async fn timed_out_ask_leaves_the_line() {
         let limiter = limiter(&[("strategy", "fixed"), ("initial_rate", "1")]);
         limiter.acquire(KEY).await.unwrap().settle(&ok());
         let given_up = tokio::time::timeout(millis(500), limiter.acquire(KEY)).await;
@@ -222,7 +222,7 @@ mod tokio_clock {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn refuses_when_the_deadline_comes() {
+    async fn refuses_at_the_deadline() {
         let limiter = limiter(&[("max_in_flight", "1")]);
         let permit = limiter.acquire(KEY).await.unwrap();
         let began = Instant::now();

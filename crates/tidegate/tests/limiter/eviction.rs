@@ -1,4 +1,4 @@
-//! Which gates are forgotten, which never are, and what is left of them.
+//! Which gates are evicted, which are not, and what remains of them.
 
 use policy::hint::Hint;
 use tidegate::{Ask, Limiter, Outcome, Reason, Sort};
@@ -31,22 +31,18 @@ fn idle_gate_is_evicted() {
 }
 
 #[test]
-fn idle_gates_go_by_themselves() {
+fn evicts_idle_gates_in_the_background() {
     let (clock, limiter) = limiter(&[("idle_after", "10s")]);
     for number in 0..1000 {
         use_once(&limiter, &format!("{number}"));
     }
     clock.advance(secs(15));
     assert_eq!(limiter.gates(), 0, "within one and a half times as long");
-    assert_eq!(
-        clock.next_alarm(),
-        None,
-        "and no search is scheduled any more"
-    );
+    assert_eq!(clock.next_alarm(), None, "and no further pass is scheduled");
 }
 
 #[test]
-fn restored_gates_go_by_themselves_too() {
+fn evicts_restored_gates_in_the_background() {
     let (_, former) = limiter(&[]);
     use_once(&former, KEY);
     let (clock, limiter) = limiter(&[("idle_after", "10s")]);
@@ -58,8 +54,8 @@ fn restored_gates_go_by_themselves_too() {
     assert_eq!(limiter.gates(), 0);
 }
 
-/// Makes a gate of each kind that must not be forgotten, calls `act`, and lets them go.
-fn with_gates_that_are_needed(limiter: &Limiter, act: impl FnOnce()) {
+/// Creates a gate of each kind that must not be evicted, calls `act`, and releases them.
+fn with_unevictable_gates(limiter: &Limiter, act: impl FnOnce()) {
     let in_flight = limiter.try_acquire("in flight").expect("a new gate");
     use_once(limiter, "waited for");
     let mut waits = Caller::new(limiter.acquire("waited for"));
@@ -76,30 +72,30 @@ fn with_gates_that_are_needed(limiter: &Limiter, act: impl FnOnce()) {
     drop((in_flight, waits));
 }
 
-const NEEDED: [&str; 4] = ["held", "in flight", "isolated", "waited for"];
+const UNEVICTABLE: [&str; 4] = ["held", "in flight", "isolated", "waited for"];
 
 #[test]
-fn a_gate_that_is_needed_is_not_idle() {
+fn does_not_evict_busy_held_or_isolated_gates_as_idle() {
     let (clock, limiter) = limiter(&[
         ("idle_after", "1s"),
         ("strategy", "fixed"),
         ("initial_rate", "0.05"),
     ]);
-    with_gates_that_are_needed(&limiter, || {
+    with_unevictable_gates(&limiter, || {
         clock.advance(secs(10));
         while !limiter.evict_idle() {}
-        assert_eq!(keys(&limiter), NEEDED);
+        assert_eq!(keys(&limiter), UNEVICTABLE);
     });
 }
 
 #[test]
-fn a_gate_that_is_needed_does_not_make_room() {
+fn does_not_evict_busy_held_or_isolated_gates_at_max_gates() {
     let (_, limiter) = limiter(&[
         ("max_gates", "4"),
         ("strategy", "fixed"),
         ("initial_rate", "0.05"),
     ]);
-    with_gates_that_are_needed(&limiter, || {
+    with_unevictable_gates(&limiter, || {
         let refusal = limiter.try_acquire(OTHER).unwrap_err();
         assert_eq!(refusal.reason(), Reason::TooManyGates);
         let totals = limiter.snapshot(Sort::Key, 0).totals;
@@ -110,7 +106,7 @@ fn a_gate_that_is_needed_does_not_make_room() {
             std::task::Poll::Ready(Err(refusal)) if refusal.reason() == Reason::TooManyGates
         ));
         assert!(limiter.isolate(OTHER).is_err());
-        assert_eq!(keys(&limiter), NEEDED);
+        assert_eq!(keys(&limiter), UNEVICTABLE);
     });
     use_once(&limiter, OTHER);
     assert_eq!(limiter.gates(), 4, "one of those that went back to normal");
@@ -120,14 +116,14 @@ fn a_gate_that_is_needed_does_not_make_room() {
 }
 
 #[test]
-fn the_least_recently_used_gate_makes_room() {
+fn evicts_least_recently_used_gate_at_max_gates() {
     let (clock, limiter) = limiter(&[("max_gates", "3"), ("shards", "8")]);
     for key in ["a", "b", "c", "a", "d", "b", "e"] {
         clock.advance(secs(1));
         use_once(&limiter, key);
         assert!(limiter.gates() <= 3);
     }
-    // d took the place of b, b that of c, e that of a.
+    // d replaced b, b replaced c, e replaced a.
     assert_eq!(keys(&limiter), ["b", "d", "e"]);
 }
 
@@ -142,7 +138,7 @@ fn totals_include_evicted_gates() {
 }
 
 #[test]
-fn a_refusal_that_is_not_collected_is_dropped_with_its_gate_gone() {
+fn uncollected_refusal_survives_eviction_of_its_gate() {
     let (clock, limiter) = limiter(&[("max_gates", "1"), ("max_in_flight", "1")]);
     let permit = limiter.try_acquire(KEY).unwrap();
     let mut refused = Caller::new(limiter.acquire(Ask::new(KEY).within(secs(1))));

@@ -1,4 +1,4 @@
-//! Futures and permits that are leaked: never polled, settled or dropped again.
+//! Leaked futures and permits, which are never polled, settled or dropped again.
 
 use std::mem::forget;
 
@@ -19,7 +19,7 @@ fn leak(limiter: &Limiter, ask: Ask<'static>) {
 }
 
 #[test]
-fn a_leaked_waiter_holds_the_next_up_until_its_permit_is_taken_back() {
+fn leaked_waiter_delays_the_next_until_its_permit_is_taken_back() {
     let (clock, limiter) = limiter(ONE_PER_SECOND);
     limiter.try_acquire(KEY).unwrap().settle(&ok());
     leak(&limiter, Ask::new(KEY));
@@ -54,7 +54,7 @@ fn given_back_tokens_add_up_for_larger_costs() {
 }
 
 #[test]
-fn a_leaked_waiter_leaves_the_line_at_its_deadline() {
+fn leaked_waiter_leaves_the_line_at_its_deadline() {
     let (clock, limiter) = limiter(ONE_PER_SECOND);
     let permit = limiter.try_acquire(KEY).unwrap();
     leak(&limiter, Ask::new(KEY).within(secs(10)));
@@ -77,7 +77,7 @@ fn gate_with_leaked_waiters_is_evicted() {
 }
 
 #[test]
-fn a_leaked_acquire_any_gives_back_what_every_gate_gave_it() {
+fn leaked_acquire_any_returns_all_permits() {
     let (clock, limiter) = limiter(ONE_PER_SECOND);
     for key in ["a", "b"] {
         limiter.try_acquire(key).unwrap().settle(&ok());
@@ -91,10 +91,10 @@ fn a_leaked_acquire_any_gives_back_what_every_gate_gave_it() {
     assert_eq!((load(&limiter, "a"), load(&limiter, "b")), ((0, 0), (0, 0)));
 }
 
-/// A leaked permit looks like a long attempt, so it counts until the process ends, also after a
-/// reset, which leaves attempts in flight.
+/// A leaked permit is indistinguishable from a long attempt, so it stays in flight until the
+/// process ends, even after a reset.
 #[test]
-fn a_leaked_permit_stays_in_flight() {
+fn leaked_permit_stays_in_flight() {
     let (clock, limiter) = limiter(ONE_PER_SECOND);
     forget(limiter.try_acquire(KEY).unwrap());
     clock.advance(secs(100_000));

@@ -1,5 +1,5 @@
-//! The limiter as its callers see it, from outside and by a clock that is moved by hand: nothing
-//! here waits for real time but the one test of the real clock.
+//! The limiter's public interface, on a manual clock; only the tests of the system clock use real
+//! time.
 
 mod asking;
 mod cancellation;

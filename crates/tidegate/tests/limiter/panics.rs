@@ -1,5 +1,5 @@
-//! Callers, wakers and listeners that panic: the limiter works for all others, and nothing
-//! stays behind.
+//! Panics in callers, wakers and listeners: the limiter keeps working for all others, and nothing
+//! is leaked.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -14,18 +14,18 @@ use tidegate::{Ask, Clock, Limiter, ManualClock};
 
 use crate::support::{Caller, KEY, limiter, load, millis, ok, secs, sender, settings};
 
-/// Panics without the message on stderr that says where, for here it is meant.
+/// Panics without a message on stderr, because the panic is intended.
 fn panic_quietly() -> ! {
     resume_unwind(Box::new("meant"))
 }
 
-/// Calls `act`, which is expected to panic.
+/// Calls `act`, which has to panic.
 fn expect_panic<T>(act: impl FnOnce() -> T) {
     assert!(catch_unwind(AssertUnwindSafe(act)).is_err());
 }
 
 #[test]
-fn a_caller_that_panics_gives_its_permit_back() {
+fn panicking_caller_returns_its_permit() {
     let (clock, limiter) = limiter(&[("max_in_flight", "1")]);
     let mut next = Caller::new(limiter.acquire(KEY));
     expect_panic(|| {
@@ -40,7 +40,7 @@ fn a_caller_that_panics_gives_its_permit_back() {
 }
 
 #[test]
-fn a_caller_that_panics_gives_its_permits_of_all_gates_back() {
+fn panicking_caller_returns_permits_of_all_gates() {
     let (_, limiter) = limiter(&[]);
     expect_panic(|| {
         let mut all = Caller::new(limiter.acquire(Ask::new(KEY).also(&["a", "b"])));
@@ -54,7 +54,7 @@ fn a_caller_that_panics_gives_its_permits_of_all_gates_back() {
 }
 
 #[test]
-fn a_future_that_is_dropped_by_a_panic_gives_its_place_back() {
+fn future_dropped_by_a_panic_leaves_the_line() {
     let (clock, limiter) = limiter(&[("strategy", "fixed"), ("initial_rate", "1")]);
     limiter.try_acquire(KEY).unwrap().settle(&ok());
     let mut next = Caller::new(limiter.acquire(KEY));
@@ -70,16 +70,16 @@ fn a_future_that_is_dropped_by_a_panic_gives_its_place_back() {
 }
 
 /// A waker that panics.
-struct Hostile;
+struct PanickingWaker;
 
-impl Wake for Hostile {
+impl Wake for PanickingWaker {
     fn wake(self: Arc<Self>) {
         panic_quietly();
     }
 }
 
-fn hostile() -> Waker {
-    Waker::from(Arc::new(Hostile))
+fn panicking_waker() -> Waker {
+    Waker::from(Arc::new(PanickingWaker))
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn panicking_waker_does_not_stop_other_wakers() {
     }
     let mut first = Caller::new(limiter.acquire(KEY));
     let mut second = Caller::new(limiter.acquire(KEY));
-    assert!(first.poll_with(&hostile()).is_pending());
+    assert!(first.poll_with(&panicking_waker()).is_pending());
     assert!(second.poll().is_pending());
     clock.advance(secs(1));
     assert!(second.is_woken());
@@ -103,26 +103,28 @@ fn panicking_waker_does_not_reach_settle() {
     let permit = limiter.try_acquire(KEY).unwrap();
     clock.advance(secs(10));
     let mut waits = Caller::new(limiter.acquire(KEY));
-    assert!(waits.poll_with(&hostile()).is_pending());
+    assert!(waits.poll_with(&panicking_waker()).is_pending());
     permit.settle(&ok());
     assert!(waits.poll().is_ready());
 }
 
 #[test]
-fn a_waker_that_panics_does_not_stop_the_systems_clock() {
+fn panicking_waker_does_not_stop_the_system_clock() {
     let clock = Clock::system();
     let soon = clock.now() + millis(1);
     let mut first = pin!(clock.sleep_until(soon));
     let mut second = pin!(clock.sleep_until(soon));
     let (waker, woken) = sender();
-    let first = first.as_mut().poll(&mut Context::from_waker(&hostile()));
+    let first = first
+        .as_mut()
+        .poll(&mut Context::from_waker(&panicking_waker()));
     let second = second.as_mut().poll(&mut Context::from_waker(&waker));
     if first.is_pending() && second.is_pending() {
         assert_eq!(woken.recv_timeout(secs(60)), Ok(()));
     }
 }
 
-/// A limiter whose listener panics at events for which `at` says so, while `is_on`.
+/// A limiter whose listener panics at events selected by `at`, while `is_on`.
 fn with_listener(
     set: &[(&str, &str)],
     at: impl Fn(&Event<'_>) -> bool + Send + Sync + 'static,
@@ -143,7 +145,7 @@ fn with_listener(
 }
 
 #[test]
-fn a_listener_that_panics_at_an_admission_does_not_keep_the_permit() {
+fn listener_panic_on_admission_returns_the_permit() {
     let (_, limiter, _) = with_listener(&[], |event| matches!(event, Event::Admitted { .. }));
     expect_panic(|| limiter.try_acquire(KEY));
     assert_eq!(load(&limiter, KEY), (0, 0));
@@ -152,7 +154,7 @@ fn a_listener_that_panics_at_an_admission_does_not_keep_the_permit() {
 }
 
 #[test]
-fn a_listener_that_panics_when_a_waiter_leaves_does_not_keep_its_permit() {
+fn listener_panic_when_a_waiter_leaves_returns_its_permit() {
     let (clock, limiter, _) = with_listener(
         &[],
         |event| matches!(event, Event::Admitted { waited, .. } if !waited.is_zero()),
@@ -174,7 +176,7 @@ fn panic_in_waiting_event_leaves_the_line_empty() {
 }
 
 #[test]
-fn a_listener_that_panics_at_one_gate_does_not_keep_the_permits_of_the_others() {
+fn listener_panic_at_one_gate_returns_the_other_permits() {
     let first = |event: &Event<'_>| {
         matches!(
             event,
@@ -185,7 +187,7 @@ fn a_listener_that_panics_at_one_gate_does_not_keep_the_permits_of_the_others() 
     for is_settled in [true, false] {
         let mut all = Caller::new(limiter.acquire(Ask::new(KEY).also(&["a", "b"])));
         let Poll::Ready(Ok(permit)) = all.poll() else {
-            panic!("there are tokens");
+            panic!("tokens are available");
         };
         is_on.store(true, Ordering::SeqCst);
         expect_panic(|| {

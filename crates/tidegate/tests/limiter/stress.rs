@@ -1,8 +1,8 @@
-//! Many threads at random, while another moves time: what is promised holds meanwhile, and
-//! afterwards nothing is left.
+//! Random operations on many threads while another thread advances time: the guarantees hold
+//! throughout, and nothing is left at the end.
 //!
-//! Each test has a seed, which a failure prints. It repeats what every thread does, but not the
-//! order in which the threads get on.
+//! Each test has a seed, printed on failure. It repeats what every thread does, but not how the
+//! threads interleave.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -21,21 +21,21 @@ use crate::support::{Caller, limiter, load, millis, ok, secs, settings};
 
 const THREADS: u64 = 8;
 
-/// What each thread does so often.
+/// The number of steps of each thread.
 const STEPS: usize = 1500;
 
-/// What all threads of a test share.
+/// State shared by all threads of a test.
 struct World {
     clock: ManualClock,
     limiter: Limiter,
     keys: Vec<String>,
-    /// Attempts under way at each key, as the threads count them: never more than the limiter
-    /// thinks.
+    /// Attempts in flight at each key, as counted by the threads: never more than the limiter's
+    /// count.
     under_way: Vec<AtomicU32>,
     max_in_flight: u32,
-    /// The longest step of time, in milliseconds.
+    /// The longest time step, in milliseconds.
     longest_tick: u64,
-    /// Tickets that left, and when, by key.
+    /// The departure time and cost of each ticket, by key.
     left: Vec<Mutex<Vec<(Timestamp, u32)>>>,
     asked: AtomicU64,
     admitted: AtomicU64,
@@ -43,13 +43,13 @@ struct World {
     given_up: AtomicU64,
 }
 
-/// A permit, at which keys it counts and how much.
+/// A permit, with its keys and its cost.
 struct Held<'a> {
     permit: Permit<'a>,
     keys: Vec<usize>,
 }
 
-/// A future that waits, and for what.
+/// A waiting future and its ask.
 struct Waiting<'a> {
     caller: Caller<'a, (Vec<usize>, Permit<'a>)>,
     cost: u32,
@@ -75,7 +75,7 @@ impl World {
         }
     }
 
-    /// Runs `act` on all threads while time advances, then lets all futures that wait leave.
+    /// Runs `act` on all threads while time advances, then lets all waiting futures finish.
     fn run<'a>(
         &'a self,
         seed: u64,
@@ -107,17 +107,17 @@ impl World {
                 scope.spawn(move || {
                     let mut random = Random::from_seed(seed ^ (number + 1).wrapping_mul(0x9E37));
                     let (mut held, mut waiting) = (Vec::new(), Vec::new());
-                    // A panic must not leave the others at the barrier for ever.
+                    // A panic must not leave the other threads at the barrier.
                     let mut result = catch_unwind(AssertUnwindSafe(|| {
                         for step in 0..STEPS {
                             act(self, &mut random, &mut held, &mut waiting);
-                            // Or all would be over before the clock has ticked once.
+                            // Otherwise the test would finish before the first tick.
                             let tick = ticks.load(Ordering::SeqCst);
                             while step % 4 == 0 && ticks.load(Ordering::SeqCst) == tick {
                                 thread::yield_now();
                             }
                         }
-                        held.drain(..).for_each(|held| self.bring_back(held, 0));
+                        held.drain(..).for_each(|held| self.return_permit(held, 0));
                     }));
                     barrier.wait();
                     for _ in 0..DRAINS {
@@ -126,7 +126,7 @@ impl World {
                         if result.is_ok() {
                             result = catch_unwind(AssertUnwindSafe(|| {
                                 self.collect_woken(&mut waiting, &mut held);
-                                held.drain(..).for_each(|held| self.bring_back(held, 0));
+                                held.drain(..).for_each(|held| self.return_permit(held, 0));
                             }));
                         }
                         barrier.wait();
@@ -139,7 +139,7 @@ impl World {
             }
             barrier.wait();
             is_over.store(true, Ordering::SeqCst);
-            time.join().expect("moving time does not panic");
+            time.join().expect("the clock thread does not panic");
             // From now on only woken futures are polled.
             for _ in 0..DRAINS {
                 barrier.wait();
@@ -169,7 +169,7 @@ impl World {
         Held { permit, keys }
     }
 
-    fn bring_back(&self, held: Held<'_>, how: u64) {
+    fn return_permit(&self, held: Held<'_>, how: u64) {
         for &key in &held.keys {
             self.under_way[key].fetch_sub(1, Ordering::SeqCst);
         }
@@ -207,7 +207,7 @@ impl World {
         }
     }
 
-    /// Asks, and collects or waits.
+    /// Asks, and collects the permit or waits.
     fn begin<'a>(
         &self,
         future: impl Future<Output = Result<(Vec<usize>, Permit<'a>), Refusal>> + Send + 'a,
@@ -257,7 +257,7 @@ impl World {
         assert!(admitted > 100, "something happened: {admitted}");
     }
 
-    /// In no stretch of `period` more than `count` left, at any key.
+    /// Checks that at most `count` left at each key in any interval of `period`.
     fn assert_limit(&self, count: u32, period: Duration) {
         for left in &self.left {
             let mut left = left.lock().expect("no test panics here").clone();
@@ -275,7 +275,7 @@ impl World {
     }
 }
 
-/// At the end time moves on by so much, so often: past every wait that a test has.
+/// The time steps at the end: longer in total than every wait of a test.
 const DRAIN: Duration = Duration::from_millis(500);
 const DRAINS: usize = 200;
 
@@ -291,8 +291,8 @@ fn ask<'a>(world: &'a World, random: &mut Random) -> (usize, u32, Ask<'a>) {
     (key, cost, ask)
 }
 
-/// One of everything that can be asked, by its weight.
-fn do_anything<'a>(
+/// Performs a random operation.
+fn random_operation<'a>(
     world: &'a World,
     random: &mut Random,
     held: &mut Vec<Held<'a>>,
@@ -317,7 +317,7 @@ fn do_anything<'a>(
             let other = world.key(random);
             let future = async move {
                 let also = [world.keys[other].as_str()];
-                // Without the borrow, for `also` lives no longer than this block.
+                // Owned, because `also` does not outlive this block.
                 let permit = limiter.acquire(ask.also(&also)).await?.into_owned();
                 let keys = if key == other {
                     vec![key]
@@ -362,12 +362,12 @@ fn do_anything<'a>(
     }
     while held.len() > usize::try_from(random.below(4)).expect("a few") {
         let index = usize::try_from(random.below(held.len() as u64)).expect("an index");
-        world.bring_back(held.swap_remove(index), random.below(10));
+        world.return_permit(held.swap_remove(index), random.below(10));
     }
 }
 
 #[test]
-fn everything_at_once_on_few_keys() {
+fn random_operations_on_few_keys() {
     let set = [
         ("initial_rate", "200"),
         ("max_rate", "1000"),
@@ -383,12 +383,12 @@ fn everything_at_once_on_few_keys() {
             let host = world.keys[world.key(random)].parse().expect("a host");
             assert!(world.limiter.set_host(host, settings(set)));
         }
-        do_anything(world, random, held, waiting);
+        random_operation(world, random, held, waiting);
     });
     world.assert_limit(40, secs(1));
 }
 
-/// A thread that reads the clock just before it jumps uses an old time.
+/// A thread that reads the clock just before it jumps uses a stale time.
 #[test]
 fn known_limits_hold_when_time_jumps() {
     let set = [
@@ -402,12 +402,12 @@ fn known_limits_hold_when_time_jumps() {
         longest_tick: 400,
         ..World::new(&set, 3, 6)
     };
-    world.run(5, do_anything);
+    world.run(5, random_operation);
     world.assert_limit(6, secs(1));
 }
 
 #[test]
-fn everything_at_once_on_more_keys_than_there_may_be_gates() {
+fn random_operations_on_more_keys_than_max_gates() {
     let set = [
         ("initial_rate", "50"),
         ("max_in_flight", "4"),
@@ -417,7 +417,7 @@ fn everything_at_once_on_more_keys_than_there_may_be_gates() {
     ];
     let world = World::new(&set, 300, 4);
     world.run(2, |world, random, held, waiting| {
-        do_anything(world, random, held, waiting);
+        random_operation(world, random, held, waiting);
         let most = 100 + usize::try_from(THREADS).expect("a few");
         assert!(world.limiter.gates() <= most);
     });
@@ -436,7 +436,7 @@ fn everything_at_once_on_more_keys_than_there_may_be_gates() {
 }
 
 #[test]
-fn idle_gates_are_all_gone_at_the_end() {
+fn evicts_all_idle_gates() {
     let set = [
         ("idle_after", "2s"),
         ("shards", "8"),
@@ -455,7 +455,7 @@ fn idle_gates_are_all_gone_at_the_end() {
         }
         _ => {
             world.collect_woken(waiting, held);
-            held.drain(..).for_each(|held| world.bring_back(held, 0));
+            held.drain(..).for_each(|held| world.return_permit(held, 0));
         }
     });
     world.clock.advance(secs(20));
@@ -464,7 +464,7 @@ fn idle_gates_are_all_gone_at_the_end() {
 }
 
 #[test]
-fn totals_add_up() {
+fn totals_match_the_operations() {
     let set = [
         ("initial_rate", "100"),
         ("max_in_flight", "8"),
@@ -489,23 +489,22 @@ fn totals_add_up() {
             _ => world.collect_woken(waiting, held),
         }
         while held.len() > 2 {
-            world.bring_back(held.swap_remove(0), random.below(7));
+            world.return_permit(held.swap_remove(0), random.below(7));
         }
     });
     let totals = world.limiter.snapshot(Sort::Key, 0).totals;
     let [asked, refused, given_up] =
         [&world.asked, &world.refused, &world.given_up].map(|count| count.load(Ordering::SeqCst));
     assert_eq!(totals.requests, asked);
-    // A future that is dropped before it collects its refusal counts as denied too.
+    // A future dropped before it collects its refusal counts as denied too.
     assert!(totals.denied >= refused, "{totals:?}, refused {refused}");
     assert!(totals.denied <= refused + given_up, "{totals:?}");
 }
 
-/// In virtual time, which advances when no task is ready: a task that hangs is still there an hour
-/// later.
+/// Virtual time advances when no task is ready, so a task that hangs is still there an hour later.
 #[cfg(feature = "tokio")]
 #[tokio::test(start_paused = true)]
-async fn thousands_of_tasks_come_go_give_up_and_are_aborted() {
+async fn thousands_of_tasks_with_timeouts_and_aborts() {
     let limiter = Limiter::builder()
         .gate(settings(&[
             ("strategy", "fixed"),

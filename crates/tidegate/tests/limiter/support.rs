@@ -1,4 +1,4 @@
-//! Futures that are polled by hand, and limiters on a clock that is moved by hand.
+//! Futures polled by the test, and limiters on a manual clock.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tidegate::{GateOptions, GateSettings, Limiter, ManualClock, Outcome, Permit, Refusal};
 
-/// Counts how often it is woken.
+/// Counts wakeups.
 #[derive(Default)]
 pub(crate) struct Woken(AtomicUsize);
 
@@ -21,27 +21,27 @@ impl Wake for Woken {
 }
 
 impl Woken {
-    pub(crate) fn times(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.0.load(Ordering::SeqCst)
     }
 }
 
-/// A waker that says so in a channel, for tests of a real clock.
+/// A waker that sends to a channel, for tests of the real clock.
 pub(crate) fn sender() -> (Waker, Receiver<()>) {
     let (sender, receiver) = channel();
-    (Waker::from(Arc::new(Sends(sender))), receiver)
+    (Waker::from(Arc::new(ChannelWaker(sender))), receiver)
 }
 
-struct Sends(Sender<()>);
+struct ChannelWaker(Sender<()>);
 
-impl Wake for Sends {
+impl Wake for ChannelWaker {
     fn wake(self: Arc<Self>) {
         // The receiver may be dropped.
         let _ = self.0.send(());
     }
 }
 
-/// A future that is polled by hand.
+/// A future polled by the test.
 pub(crate) struct Caller<'a, T = Permit<'a>> {
     future: Pin<Box<dyn Future<Output = Result<T, Refusal>> + Send + 'a>>,
     woken: Arc<Woken>,
@@ -62,27 +62,27 @@ impl<'a, T> Caller<'a, T> {
         self.poll_with(&waker)
     }
 
-    /// Polls with another waker, which is woken from then on.
+    /// Polls with another waker, which replaces the previous one.
     pub(crate) fn poll_with(&mut self, waker: &Waker) -> Poll<Result<T, Refusal>> {
-        self.seen = self.wakes();
+        self.seen = self.wakeups();
         self.future.as_mut().poll(&mut Context::from_waker(waker))
     }
 
-    pub(crate) fn wakes(&self) -> usize {
-        self.woken.times()
+    pub(crate) fn wakeups(&self) -> usize {
+        self.woken.count()
     }
 
     pub(crate) fn is_woken(&self) -> bool {
-        self.wakes() > self.seen
+        self.wakeups() > self.seen
     }
 }
 
 pub(crate) fn settings(set: &[(&str, &str)]) -> GateSettings {
     let mut options = GateOptions::default();
     for (name, value) in set {
-        options.set(name, value).expect("a setting of a test");
+        options.set(name, value).expect("a valid setting");
     }
-    options.build().expect("settings of a test fit together")
+    options.build().expect("consistent settings")
 }
 
 pub(crate) fn limiter(set: &[(&str, &str)]) -> (ManualClock, Limiter) {
@@ -98,7 +98,7 @@ pub(crate) fn ok() -> Outcome {
     Outcome::status(200, Duration::from_millis(50))
 }
 
-/// How many attempts of `key` are under way, and how many asks wait.
+/// The number of attempts in flight at `key` and of waiting asks.
 pub(crate) fn load(limiter: &Limiter, key: &str) -> (u32, u32) {
     limiter
         .gate(key)

@@ -1,4 +1,4 @@
-//! Waiting: order, pace, deadlines and taking it back, by a clock moved by hand.
+//! Waiting: order, pace, deadlines and cancellation, on a manual clock.
 
 use std::task::Poll;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tidegate::{Ask, Reason};
 use crate::support::{Caller, KEY, limiter, load, ok, secs};
 
 #[test]
-fn waiters_leave_in_order_at_the_rate_with_one_wake_each() {
+fn waiters_leave_in_order_at_the_rate_with_one_wakeup_each() {
     let (clock, limiter) = limiter(&[("strategy", "fixed"), ("initial_rate", "500")]);
     let mut callers: Vec<Caller<'_>> = (0..1000)
         .map(|_| Caller::new(limiter.acquire(KEY)))
@@ -32,7 +32,7 @@ fn waiters_leave_in_order_at_the_rate_with_one_wake_each() {
         for (number, caller) in callers.iter_mut().enumerate() {
             if caller.is_woken() {
                 let Poll::Ready(answer) = caller.poll() else {
-                    panic!("woken in vain");
+                    panic!("spurious wakeup");
                 };
                 answer.unwrap().settle(&ok());
                 left.push(number);
@@ -40,15 +40,15 @@ fn waiters_leave_in_order_at_the_rate_with_one_wake_each() {
         }
     }
     assert!(left.is_sorted());
-    let wakes: usize = callers.iter().map(Caller::wakes).sum();
-    assert_eq!(wakes, 998);
+    let wakeups: usize = callers.iter().map(Caller::wakeups).sum();
+    assert_eq!(wakeups, 998);
     let took = limiter.clock().now().since(Timestamp::ZERO);
     assert!(took <= Duration::from_millis(1998), "{took:?}");
     assert!(took >= Duration::from_millis(1995), "{took:?}");
 }
 
 #[test]
-fn a_dropped_waiter_gives_its_place_back_at_once() {
+fn dropped_waiter_leaves_the_line_at_once() {
     let (clock, limiter) = limiter(&[("strategy", "fixed"), ("initial_rate", "1")]);
     let permit = limiter.try_acquire(KEY).unwrap();
     let mut first = Caller::new(limiter.acquire(KEY));
@@ -62,7 +62,7 @@ fn a_dropped_waiter_gives_its_place_back_at_once() {
 }
 
 #[test]
-fn an_admitted_waiter_that_is_dropped_passes_its_token_on() {
+fn dropped_admitted_waiter_returns_its_token() {
     let (clock, limiter) = limiter(&[("strategy", "fixed"), ("initial_rate", "1")]);
     limiter.try_acquire(KEY).unwrap().settle(&ok());
     let mut first = Caller::new(limiter.acquire(KEY));
@@ -94,7 +94,7 @@ fn refuses_a_waiter_at_its_deadline() {
 }
 
 #[test]
-fn a_settled_permit_lets_the_next_one_leave() {
+fn settling_admits_the_next_waiter() {
     let (clock, limiter) = limiter(&[("max_in_flight", "1")]);
     let permit = limiter.try_acquire(KEY).unwrap();
     clock.advance(Duration::from_secs(10));
@@ -106,7 +106,7 @@ fn a_settled_permit_lets_the_next_one_leave() {
 }
 
 #[test]
-fn a_leaked_waiter_does_not_keep_its_permit() {
+fn leaked_waiter_forfeits_its_permit() {
     let (clock, limiter) = limiter(&[
         ("strategy", "fixed"),
         ("initial_rate", "1"),
@@ -124,7 +124,7 @@ fn a_leaked_waiter_does_not_keep_its_permit() {
 }
 
 #[test]
-fn several_keys_are_all_or_nothing() {
+fn acquire_of_several_keys_is_all_or_nothing() {
     let (clock, limiter) = limiter(&[("strategy", "fixed"), ("initial_rate", "1")]);
     limiter.try_acquire("account").unwrap().settle(&ok());
     let mut caller = Caller::new(limiter.acquire(Ask::new("host").also(&["account"])));
@@ -132,11 +132,11 @@ fn several_keys_are_all_or_nothing() {
     assert_eq!(
         limiter.gate("host").unwrap().gate.in_flight,
         0,
-        "nothing is held meanwhile"
+        "holds nothing while waiting"
     );
     assert!(
         limiter.peek("host").is_ok(),
-        "and its token is there for others"
+        "and its token is available to others"
     );
     clock.advance(Duration::from_secs(1));
     assert!(caller.is_woken());
@@ -150,7 +150,7 @@ fn several_keys_are_all_or_nothing() {
 }
 
 #[test]
-fn of_several_gates_the_earliest_is_taken() {
+fn acquire_any_takes_the_earliest_gate() {
     let (clock, limiter) = limiter(&[("strategy", "fixed"), ("initial_rate", "1")]);
     limiter.try_acquire("a").unwrap().settle(&ok());
     clock.advance(Duration::from_millis(500));
@@ -169,7 +169,7 @@ fn of_several_gates_the_earliest_is_taken() {
 }
 
 #[test]
-fn asks_for_several_gates_do_not_keep_each_other_from_leaving() {
+fn asks_for_several_gates_do_not_starve_each_other() {
     let (clock, limiter) = limiter(&[
         ("strategy", "fixed"),
         ("initial_rate", "1"),
@@ -192,7 +192,7 @@ fn asks_for_several_gates_do_not_keep_each_other_from_leaving() {
     let mut passes = 0;
     for _ in 0..60 {
         clock.advance(Duration::from_secs(1));
-        // All woken futures are polled before those that they wake: the order of tasks.
+        // Polls all woken futures before those that they wake, like an executor.
         while callers.iter().any(is_woken) {
             passes += 1;
             assert!(passes < 1000, "they pass tokens round for ever");
@@ -206,12 +206,12 @@ fn asks_for_several_gates_do_not_keep_each_other_from_leaving() {
             }
         }
     }
-    // Two tokens each, of three gates with one a second: twenty seconds if none is lost.
+    // Two tokens each from three gates at one per second: twenty seconds if none is lost.
     assert_eq!(callers.iter().flatten().count(), 0, "all left");
 }
 
 #[test]
-fn a_key_that_is_named_twice_is_one_key() {
+fn duplicate_key_counts_once() {
     let (_, limiter) = limiter(&[]);
     let mut caller = Caller::new(limiter.acquire(Ask::new(KEY).also(&[KEY, KEY])));
     let Poll::Ready(Ok(permit)) = caller.poll() else {
@@ -222,7 +222,7 @@ fn a_key_that_is_named_twice_is_one_key() {
 }
 
 #[test]
-fn a_response_is_in_flight_until_its_guard_is_dropped() {
+fn response_is_in_flight_until_its_guard_is_dropped() {
     let fast = [
         ("strategy", "fixed"),
         ("initial_rate", "1000"),

@@ -1,4 +1,4 @@
-//! One permit for every request.
+//! The limit layer: one permit per request.
 
 use std::error::Error;
 use std::io;
@@ -22,26 +22,26 @@ fn limited(limiter: &Limiter) -> (Mock, Limit<Mock, UriHost>) {
     (mock, service)
 }
 
-/// Sends through a clone that has become ready, as a client does.
+/// Sends through a clone that has become ready, like a client.
 fn send(service: &Limit<Mock, UriHost>, uri: &str) -> Task<impl Future<Output = Sent> + use<>> {
     Task::new(service.clone().oneshot(get(uri)))
 }
 
 type Sent = Result<Response<&'static str>, LimitError>;
 
-/// In flight and in line at the gate, or `None` if there is no gate.
-fn held(limiter: &Limiter) -> Option<(u32, u32)> {
+/// Attempts in flight and waiting asks at the gate, or `None` if there is no gate.
+fn load(limiter: &Limiter) -> Option<(u32, u32)> {
     let gate = limiter.gate(KEY)?.gate;
     Some((gate.in_flight, gate.waiting))
 }
 
 #[test]
-fn a_request_leaves_at_once_while_there_are_permits() {
+fn request_is_sent_at_once_while_permits_are_available() {
     let (clock, limiter) = limiter(SLOW);
     let (mock, service) = limited(&limiter);
     let mut task = send(&service, "https://API.example.com:443/items");
     assert!(task.poll().is_pending());
-    assert_eq!(held(&limiter), Some((1, 0)));
+    assert_eq!(load(&limiter), Some((1, 0)));
     let call = mock.next_call().unwrap();
     assert_eq!(call.request.uri().path(), "/items");
     clock.advance(Duration::from_millis(80));
@@ -56,12 +56,12 @@ fn a_request_leaves_at_once_while_there_are_permits() {
     assert_eq!(decided.judgement.verdict, Some(Verdict::Success));
     assert_eq!(decided.waited, Duration::ZERO);
     assert_eq!(decided.latency, Duration::from_millis(80));
-    assert_eq!(held(&limiter), Some((0, 0)));
+    assert_eq!(load(&limiter), Some((0, 0)));
     assert_eq!(limiter.gate(KEY).unwrap().gate.succeeded, 1);
 }
 
 #[test]
-fn requests_leave_in_order_and_latency_does_not_count_the_line() {
+fn requests_leave_in_order_and_latency_excludes_waiting() {
     let (clock, limiter) = limiter(SLOW);
     let (mock, service) = limited(&limiter);
     let mut tasks: Vec<_> = ["/0", "/1", "/2"]
@@ -70,7 +70,7 @@ fn requests_leave_in_order_and_latency_does_not_count_the_line() {
     for task in &mut tasks {
         assert!(task.poll().is_pending());
     }
-    assert_eq!(held(&limiter), Some((1, 2)));
+    assert_eq!(load(&limiter), Some((1, 2)));
     for (number, task) in tasks.iter_mut().enumerate() {
         if number > 0 {
             assert!(mock.next_call().is_none());
@@ -88,10 +88,10 @@ fn requests_leave_in_order_and_latency_does_not_count_the_line() {
 }
 
 #[test]
-fn dropping_it_at_any_point_gives_back_what_it_holds() {
+fn dropping_at_any_point_returns_what_it_holds() {
     /// How far the request has got when it is dropped.
     #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
-    enum Got {
+    enum Progress {
         NotPolled,
         InLine,
         AdmittedNotPolled,
@@ -99,11 +99,11 @@ fn dropping_it_at_any_point_gives_back_what_it_holds() {
         AnsweredNotPolled,
     }
     let points = [
-        Got::NotPolled,
-        Got::InLine,
-        Got::AdmittedNotPolled,
-        Got::UnderWay,
-        Got::AnsweredNotPolled,
+        Progress::NotPolled,
+        Progress::InLine,
+        Progress::AdmittedNotPolled,
+        Progress::UnderWay,
+        Progress::AnsweredNotPolled,
     ];
     for got in points {
         let (clock, limiter) = limiter(SLOW);
@@ -114,30 +114,30 @@ fn dropping_it_at_any_point_gives_back_what_it_holds() {
         first.output().unwrap();
 
         let mut task = send(&service, URL);
-        if got >= Got::InLine {
+        if got >= Progress::InLine {
             assert!(task.poll().is_pending());
-            assert_eq!(held(&limiter), Some((0, 1)), "{got:?}");
+            assert_eq!(load(&limiter), Some((0, 1)), "{got:?}");
         }
-        if got >= Got::AdmittedNotPolled {
+        if got >= Progress::AdmittedNotPolled {
             clock.advance(Duration::from_secs(1));
             assert!(task.is_woken(), "{got:?}");
         }
         let mut call = None;
-        if got >= Got::UnderWay {
+        if got >= Progress::UnderWay {
             assert!(task.poll().is_pending());
-            assert_eq!(held(&limiter), Some((1, 0)), "{got:?}");
+            assert_eq!(load(&limiter), Some((1, 0)), "{got:?}");
             call = mock.next_call();
             assert!(call.is_some(), "{got:?}");
         }
-        if got >= Got::AnsweredNotPolled {
+        if got >= Progress::AnsweredNotPolled {
             call.take().unwrap().status(200);
         }
         drop(task);
-        assert_eq!(held(&limiter), Some((0, 0)), "{got:?}");
+        assert_eq!(load(&limiter), Some((0, 0)), "{got:?}");
         assert!(call.is_none_or(|call| call.is_cancelled()), "{got:?}");
         assert!(mock.next_call().is_none(), "{got:?}");
 
-        // It does not delay the next request, except for the token of what was sent.
+        // It does not delay the next request, except for the token of a request that was sent.
         clock.advance(Duration::from_secs(1));
         let mut next = send(&service, URL);
         assert!(next.poll().is_pending());
@@ -146,7 +146,7 @@ fn dropping_it_at_any_point_gives_back_what_it_holds() {
 }
 
 #[test]
-fn a_token_that_was_not_used_is_there_for_the_next_one() {
+fn unused_token_goes_to_the_next_request() {
     let (clock, limiter) = limiter(SLOW);
     let (mock, service) = limited(&limiter);
     let mut first = send(&service, URL);
@@ -163,7 +163,7 @@ fn a_token_that_was_not_used_is_there_for_the_next_one() {
 }
 
 #[test]
-fn an_error_is_what_the_gate_learns_as_a_failure() {
+fn service_error_counts_as_a_failure() {
     let events = EventNames::default();
     let (clock, builder) = builder(SLOW);
     let limiter = builder.listener(events.listener()).build();
@@ -190,7 +190,7 @@ fn an_error_is_what_the_gate_learns_as_a_failure() {
 }
 
 #[test]
-fn an_error_about_the_request_itself_says_nothing_about_the_server() {
+fn error_about_the_request_does_not_count() {
     let events = EventNames::default();
     let (_clock, builder) = builder(SLOW);
     let limiter = builder.listener(events.listener()).build();
@@ -205,7 +205,7 @@ fn an_error_about_the_request_itself_says_nothing_about_the_server() {
 }
 
 #[test]
-fn a_wait_that_the_server_names_holds_the_gate() {
+fn directed_wait_holds_the_gate() {
     let (clock, limiter) = limiter(&[("strategy", "fixed"), ("initial_rate", "1000")]);
     let (mock, service) = limited(&limiter);
     let mut task = send(&service, URL);
@@ -213,11 +213,7 @@ fn a_wait_that_the_server_names_holds_the_gate() {
     let retry_after = [("Retry-After", "7")];
     mock.next_call().unwrap().with_headers(429, &retry_after);
     let response = task.output().unwrap();
-    assert_eq!(
-        response.status(),
-        429,
-        "the answer is the caller's all the same"
-    );
+    assert_eq!(response.status(), 429, "the caller still gets the response");
     let decided: &Decided = response.extensions().get().unwrap();
     assert_eq!(decided.judgement.verdict, Some(Verdict::Throttled));
 
@@ -234,7 +230,7 @@ fn a_wait_that_the_server_names_holds_the_gate() {
 }
 
 #[test]
-fn the_rules_of_the_host_decide_first() {
+fn host_rules_take_precedence() {
     let host = HostSettings {
         rules: [Rule {
             statuses: vec![418],
@@ -268,7 +264,7 @@ fn the_rules_of_the_host_decide_first() {
 }
 
 #[test]
-fn an_informational_answer_changes_nothing() {
+fn informational_response_changes_nothing() {
     let (_clock, limiter) = limiter(SLOW);
     let (mock, service) = limited(&limiter);
     let mut task = send(&service, URL);
@@ -282,7 +278,7 @@ fn an_informational_answer_changes_nothing() {
 }
 
 #[test]
-fn refusal_names_reason_and_end() {
+fn refusal_has_reason_and_end() {
     let (_clock, limiter) = limiter(SLOW);
     let mock = Mock::default();
     let layer = LimitLayer::new(limiter).within(Duration::ZERO);
@@ -304,7 +300,7 @@ fn refusal_names_reason_and_end() {
 }
 
 #[test]
-fn a_deadline_ends_the_wait() {
+fn deadline_ends_the_wait() {
     let (clock, limiter) = limiter(&[("max_in_flight", "1"), ("initial_rate", "1000")]);
     let mock = Mock::default();
     let layer = LimitLayer::new(limiter.clone()).within(Duration::from_secs(3));
@@ -317,7 +313,7 @@ fn a_deadline_ends_the_wait() {
     assert!(second.is_woken());
     let error = second.output().unwrap_err();
     assert_eq!(error.refusal().unwrap().reason(), Reason::InFlight);
-    assert_eq!(held(&limiter), Some((1, 0)));
+    assert_eq!(load(&limiter), Some((1, 0)));
 }
 
 #[test]
@@ -337,7 +333,7 @@ fn interactive_requests_leave_before_background_ones() {
 }
 
 #[test]
-fn a_request_without_a_host_is_not_sent() {
+fn request_without_host_is_not_sent() {
     let (_clock, limiter) = limiter(SLOW);
     let (mock, service) = limited(&limiter);
     let error = send(&service, "/items?token=secret").output().unwrap_err();
@@ -348,7 +344,7 @@ fn a_request_without_a_host_is_not_sent() {
 }
 
 #[test]
-fn the_caller_may_name_the_gate() {
+fn keyed_by_names_the_gate() {
     let (_clock, limiter) = limiter(SLOW);
     let mock = Mock::default();
     let layer = LimitLayer::new(limiter.clone())
@@ -361,7 +357,7 @@ fn the_caller_may_name_the_gate() {
 }
 
 #[test]
-fn it_is_ready_when_the_service_below_is() {
+fn is_ready_when_the_service_below_is() {
     let (_clock, limiter) = limiter(&[("strategy", "fixed"), ("initial_rate", "1000")]);
     let (mock, mut service) = limited(&limiter);
     let mut context = Context::from_waker(Waker::noop());
@@ -370,7 +366,7 @@ fn it_is_ready_when_the_service_below_is() {
     mock.allow(1);
     assert!(service.poll_ready(&mut context).is_ready());
     let mut task = Task::new(service.call(get(URL)));
-    // What is left behind has to become ready by itself.
+    // The clone left behind has to become ready itself.
     assert!(service.poll_ready(&mut context).is_pending());
     assert!(task.poll().is_pending());
     mock.next_call().unwrap().status(200);
@@ -378,14 +374,14 @@ fn it_is_ready_when_the_service_below_is() {
 
     mock.break_down();
     let Poll::Ready(Err(error)) = service.poll_ready(&mut context) else {
-        panic!("it cannot become ready");
+        panic!("the service is broken");
     };
     assert_eq!(error.source().unwrap().to_string(), "broken for good");
     assert!(error.server_may_have_acted(), "unknown");
 }
 
 #[test]
-fn readiness_waits_in_line_with_its_request() {
+fn readiness_is_held_while_waiting_in_line() {
     let (clock, limiter) = limiter(SLOW);
     let (mock, mut service) = limited(&limiter);
     let mut context = Context::from_waker(Waker::noop());
@@ -401,13 +397,13 @@ fn readiness_waits_in_line_with_its_request() {
         assert!(task.poll().is_pending());
     }
     clock.advance(Duration::from_secs(1));
-    // The second is called by the clone that became ready for it, or the service would panic.
+    // The second is sent by the clone that became ready for it; otherwise the mock would panic.
     assert!(tasks[1].poll().is_pending());
     assert!(mock.next_call().is_some() && mock.next_call().is_some());
 }
 
 #[test]
-fn a_refusal_further_in_gives_the_outer_permit_back() {
+fn inner_refusal_returns_the_outer_permit() {
     let events = EventNames::default();
     let (_clock, builder) = builder(SLOW);
     let limiter = builder.listener(events.listener()).build();
@@ -422,13 +418,13 @@ fn a_refusal_further_in_gives_the_outer_permit_back() {
     assert_eq!(events.take(), ["admitted", "admitted", "refused"]);
     assert!(
         limiter.try_acquire("account").is_ok(),
-        "its token is there again"
+        "its token is returned"
     );
     drop(held_by_someone);
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_goes_between_other_middleware() {
+async fn composes_with_other_middleware() {
     let (_clock, limiter) = limiter(SLOW);
     let never = service_fn(async |_: Request<&'static str>| {
         std::future::pending::<Result<Response<()>, io::Error>>().await
@@ -448,6 +444,6 @@ async fn it_goes_between_other_middleware() {
     assert_eq!(
         (gate.in_flight, gate.failed),
         (0, 1),
-        "a timeout inside is learned from"
+        "the gate learns from a timeout inside"
     );
 }

@@ -1,4 +1,4 @@
-//! The middleware, over services that are answered by hand and over real sockets.
+//! The middleware, over a mock service and over real sockets.
 #![cfg(feature = "tower")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! As many attempts as a request may have.
+//! The retry layer: several attempts per request.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -27,7 +27,7 @@ const FAST: &[(&str, &str)] = &[("strategy", "fixed"), ("initial_rate", "1000")]
 /// What a scripted server does with one request.
 type Reply = fn() -> Answer;
 
-/// A service that replies as written, one reply per request, and keeps what it got.
+/// A service that gives these replies, one per request, and records the requests.
 fn scripted(
     replies: &[Reply],
 ) -> (
@@ -80,7 +80,7 @@ fn post() -> Request<&'static str> {
     Request::post(URL).body("order").unwrap()
 }
 
-/// Sends through a layer to a scripted server, to the end; and how often that got it.
+/// Sends through a layer to a scripted server; returns the result and the number of requests.
 fn send(
     clock: &ManualClock,
     layer: &RetryLayer,
@@ -130,7 +130,7 @@ fn resends_method_headers_and_body() {
 }
 
 #[test]
-fn a_wait_that_the_server_names_is_waited_for() {
+fn honours_a_directed_wait() {
     let (clock, limiter) = limiter(FAST);
     let layer = RetryLayer::new(limiter);
     let before = clock.clock().now();
@@ -145,7 +145,7 @@ fn a_wait_that_the_server_names_is_waited_for() {
 }
 
 #[test]
-fn an_unsafe_request_is_sent_once_if_it_may_have_been_acted_on() {
+fn unsafe_request_is_sent_once_if_the_server_may_have_acted() {
     let (clock, limiter) = limiter(FAST);
     let layer = RetryLayer::new(limiter);
     let once: [Reply; 1] = [|| status(502)];
@@ -163,7 +163,7 @@ fn an_unsafe_request_is_sent_once_if_it_may_have_been_acted_on() {
 }
 
 #[test]
-fn a_key_or_the_route_allows_to_repeat_it() {
+fn idempotency_key_or_retry_unsafe_allows_resending() {
     let (clock, limiter) = limiter(FAST);
     let layer = RetryLayer::new(limiter);
     let twice: [Reply; 2] = [|| status(502), || status(201)];
@@ -177,7 +177,7 @@ fn a_key_or_the_route_allows_to_repeat_it() {
 }
 
 #[test]
-fn the_backoff_bounds_the_attempts_and_the_last_error_is_the_error() {
+fn backoff_bounds_attempts_and_last_error_is_returned() {
     let (clock, limiter) = limiter(FAST);
     let layer = RetryLayer::new(limiter).backoff(Preset::Crawl.settings());
     let (error, sent) = send(&clock, &layer, get(URL), &[reset, reset, refused]);
@@ -216,7 +216,7 @@ fn request_refused_by_its_deadline_is_not_sent() {
 }
 
 #[test]
-fn a_gate_that_never_lets_it_out_is_given_up() {
+fn gives_up_on_a_gate_that_never_admits() {
     let (clock, limiter) = limiter(FAST);
     limiter.isolate(KEY).unwrap();
     let layer = RetryLayer::new(limiter);
@@ -244,7 +244,7 @@ fn interactive_requests_leave_before_background_ones() {
 }
 
 #[test]
-fn rules_of_the_host_decide_about_retries() {
+fn host_rules_decide_about_retries() {
     let host = HostSettings {
         rules: [Rule {
             statuses: vec![404],
@@ -266,7 +266,7 @@ fn rules_of_the_host_decide_about_retries() {
 }
 
 #[test]
-fn an_error_about_the_request_itself_is_not_repeated_and_teaches_nothing() {
+fn error_about_the_request_is_not_retried_and_does_not_count() {
     let events = EventNames::default();
     let (clock, builder) = builder(FAST);
     let limiter = builder.listener(events.listener()).build();
@@ -293,7 +293,7 @@ fn unsent_request_returns_its_token() {
 }
 
 #[test]
-fn a_request_without_a_host_needs_a_name_for_its_gate() {
+fn request_without_host_needs_keyed_by() {
     let (clock, limiter) = limiter(FAST);
     let layer = RetryLayer::new(limiter.clone());
     let (error, _) = send(&clock, &layer, get("/items"), &[]);
@@ -307,7 +307,7 @@ fn a_request_without_a_host_needs_a_name_for_its_gate() {
 }
 
 #[test]
-fn a_credential_is_refreshed_once_and_the_request_sent_again() {
+fn refreshes_the_credential_once_and_resends() {
     let (clock, limiter) = limiter(FAST);
     let made = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&made);
@@ -318,7 +318,7 @@ fn a_credential_is_refreshed_once_and_the_request_sent_again() {
     let refresh: Arc<dyn Refresh> = Arc::clone(&credential) as _;
     let layer = RetryLayer::new(limiter).credential(refresh);
     let used = Arc::clone(&credential);
-    // The service below puts in the token of the moment.
+    // The service below adds the current token.
     let service = service_fn(move |_: Request<&'static str>| {
         let is_new = *used.current() > 0;
         std::future::ready(status(if is_new { 200 } else { 401 }))
@@ -329,7 +329,7 @@ fn a_credential_is_refreshed_once_and_the_request_sent_again() {
 }
 
 #[test]
-fn every_attempt_waits_for_readiness_of_its_own() {
+fn every_attempt_waits_for_readiness() {
     let (clock, limiter) = limiter(FAST);
     let mock = Mock::default();
     mock.allow(1);
@@ -351,7 +351,7 @@ fn every_attempt_waits_for_readiness_of_its_own() {
 }
 
 #[test]
-fn a_service_that_breaks_down_ends_it() {
+fn broken_service_ends_the_request() {
     let (clock, limiter) = limiter(FAST);
     let mock = Mock::default();
     let mut service = RetryLayer::new(limiter.clone()).layer(mock.clone());
@@ -363,7 +363,7 @@ fn a_service_that_breaks_down_ends_it() {
     assert!(task.poll().is_pending());
     mock.break_down();
     let Poll::Ready(Err(error)) = service.poll_ready(&mut context) else {
-        panic!("it cannot become ready");
+        panic!("the service is broken");
     };
     assert!(matches!(error, RetryError::Failed { .. }));
     clock.advance(Duration::from_secs(5));
@@ -372,15 +372,15 @@ fn a_service_that_breaks_down_ends_it() {
     assert_eq!(limiter.gate(KEY).unwrap().gate.in_flight, 0);
 }
 
-/// In flight and in line at the gate.
-fn held(limiter: &Limiter) -> (u32, u32) {
+/// Attempts in flight and waiting asks at the gate.
+fn load(limiter: &Limiter) -> (u32, u32) {
     let gate = limiter.gate(KEY).unwrap().gate;
     (gate.in_flight, gate.waiting)
 }
 
 #[test]
-fn dropping_it_at_any_point_gives_back_what_it_holds() {
-    // How many of these steps are made before it is dropped.
+fn dropping_at_any_point_returns_what_it_holds() {
+    // How many of these steps are taken before the future is dropped.
     for steps in 0..=5 {
         let (clock, limiter) = limiter(SLOW);
         limiter.try_acquire(KEY).unwrap().give_back();
@@ -390,22 +390,22 @@ fn dropping_it_at_any_point_gives_back_what_it_holds() {
         let mut call = None;
         for step in 1..=steps {
             match step {
-                // Under way.
+                // In flight.
                 1 => assert!(task.poll().is_pending()),
-                // Answered, and now it waits for its own time.
+                // Answered, now waiting for its backoff.
                 2 => {
                     mock.next_call().unwrap().status(503);
                     assert!(task.poll().is_pending());
-                    assert_eq!(held(&limiter), (0, 0));
+                    assert_eq!(load(&limiter), (0, 0));
                 }
-                // In line: another request has taken the token.
+                // In line, because another request has taken the token.
                 3 => {
                     clock.advance(Duration::from_secs(30));
                     limiter.try_acquire(KEY).unwrap().settle(&ok());
                     assert!(task.poll().is_pending());
-                    assert_eq!(held(&limiter), (0, 1));
+                    assert_eq!(load(&limiter), (0, 1));
                 }
-                // Admitted, and not polled since.
+                // Admitted, but not polled since.
                 4 => {
                     clock.advance(Duration::from_secs(1));
                     assert!(task.is_woken());
@@ -413,12 +413,12 @@ fn dropping_it_at_any_point_gives_back_what_it_holds() {
                 _ => {
                     assert!(task.poll().is_pending());
                     call = mock.next_call();
-                    assert_eq!(held(&limiter), (1, 0));
+                    assert_eq!(load(&limiter), (1, 0));
                 }
             }
         }
         drop(task);
-        assert_eq!(held(&limiter), (0, 0), "after {steps} steps");
+        assert_eq!(load(&limiter), (0, 0), "after {steps} steps");
         assert!(call.is_none_or(|call| call.is_cancelled()));
     }
 }
@@ -428,7 +428,7 @@ fn ok() -> tidegate::Outcome {
 }
 
 #[tokio::test]
-async fn it_can_be_sent_to_another_task() {
+async fn future_is_send() {
     let (_clock, limiter) = limiter(FAST);
     let (_, service) = scripted(&[|| status(200)]);
     let service = RetryLayer::new(limiter).layer(service);

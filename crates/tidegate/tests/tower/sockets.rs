@@ -1,5 +1,5 @@
-//! Real clients against a real server on this machine. Gates live by a clock that is moved by hand,
-//! so nothing here waits for longer than the sockets take.
+//! Real clients against a real server on this machine. Gates use a manual clock, so these tests
+//! only wait for the sockets.
 
 use std::pin::pin;
 use std::task::Poll;
@@ -19,8 +19,8 @@ use tower::{Layer, Service, ServiceExt, service_fn};
 
 use crate::support::limiter;
 
-/// A server that gives these answers, one per connection, and then stops listening. Returns
-/// `127.0.0.1:port`, which is the key of its gate.
+/// A server that gives these responses, one per connection, and then stops listening. Returns
+/// `127.0.0.1:port`, the key of its gate.
 async fn server(answers: Vec<&'static str>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -33,7 +33,7 @@ async fn server(answers: Vec<&'static str>) -> String {
     address
 }
 
-/// Reads one request and answers it.
+/// Reads one request and responds.
 async fn give(mut stream: TcpStream, answer: &str) {
     let mut request = Vec::new();
     while !request.ends_with(b"\r\n\r\n") {
@@ -80,8 +80,8 @@ fn verdict_on<R>(response: &Response<R>) -> Option<Verdict> {
     decided.judgement.verdict
 }
 
-/// One request that is answered 429 with `Retry-After: 1`, and its retry.
-async fn come_back_later<S, B, R>(client: S, key: &str, clock: &ManualClock, limiter: &Limiter)
+/// Sends a request that gets a 429 with `Retry-After: 1`, and its retry.
+async fn check_retry_after<S, B, R>(client: S, key: &str, clock: &ManualClock, limiter: &Limiter)
 where
     S: Service<Request<B>, Response = Response<R>, Error = LimitError> + Clone,
     B: Default,
@@ -112,21 +112,21 @@ where
 }
 
 #[tokio::test]
-async fn a_hyper_client_comes_back_when_the_server_says() {
+async fn hyper_client_honours_retry_after() {
     let key = server(vec![LATER, OK]).await;
     let (clock, limiter) = limiter(FAST);
-    come_back_later(hyper_client(&limiter), &key, &clock, &limiter).await;
+    check_retry_after(hyper_client(&limiter), &key, &clock, &limiter).await;
 }
 
 #[tokio::test]
-async fn a_reqwest_client_comes_back_when_the_server_says() {
+async fn reqwest_client_honours_retry_after() {
     let key = server(vec![LATER, OK]).await;
     let (clock, limiter) = limiter(FAST);
-    come_back_later(reqwest_client(&limiter), &key, &clock, &limiter).await;
+    check_retry_after(reqwest_client(&limiter), &key, &clock, &limiter).await;
 }
 
 #[tokio::test]
-async fn a_wait_of_zero_is_no_wait() {
+async fn zero_retry_after_does_not_hold_the_gate() {
     let key = server(vec![AT_ONCE, OK]).await;
     let (clock, limiter) = limiter(FAST);
     let client = hyper_client(&limiter);
@@ -142,7 +142,7 @@ async fn a_wait_of_zero_is_no_wait() {
 }
 
 #[tokio::test]
-async fn a_hyper_client_with_retries_gets_its_answer() {
+async fn hyper_client_with_retries_gets_a_success() {
     let key = server(vec![LATER, AT_ONCE, OK]).await;
     let (clock, limiter) = limiter(FAST);
     let client = Client::builder(TokioExecutor::new()).build_http::<Empty<&'static [u8]>>();
@@ -151,7 +151,7 @@ async fn a_hyper_client_with_retries_gets_its_answer() {
     let mut answer = pin!(client.oneshot(request.body(Empty::new()).unwrap()));
     let response = std::future::poll_fn(|context| {
         let poll = answer.as_mut().poll(context);
-        // If it waits for the clock and not for the server, this wakes it.
+        // Wakes it if it waits for the clock and not for the server.
         clock.advance(Duration::from_secs(10));
         poll
     });
@@ -163,7 +163,7 @@ async fn a_hyper_client_with_retries_gets_its_answer() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_gone_opens_the_breaker() {
+async fn unreachable_server_opens_the_breaker() {
     let key = server(vec![OK]).await;
     let (clock, limiter) = limiter(FAST);
     let client = hyper_client(&limiter);

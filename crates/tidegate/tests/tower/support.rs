@@ -1,4 +1,4 @@
-//! A service that is answered by hand, and futures that are polled by hand.
+//! A mock service and futures polled by the test.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -21,8 +21,8 @@ pub(crate) type Answer = Result<Response<&'static str>, BoxError>;
 
 pub(crate) const KEY: &str = "api.example.com";
 
-/// A service whose calls are answered by the test. Every clone has to become ready by itself, and
-/// one that is called without that panics.
+/// A service whose calls are answered by the test. Every clone has to become ready itself; calling
+/// one that is not ready panics.
 #[derive(Default)]
 pub(crate) struct Mock {
     shared: Arc<Mutex<Shared>>,
@@ -37,7 +37,7 @@ struct Shared {
     calls: VecDeque<Call>,
 }
 
-/// A request that has arrived.
+/// A received request.
 pub(crate) struct Call {
     pub(crate) request: Request<&'static str>,
     answer: oneshot::Sender<Answer>,
@@ -74,7 +74,7 @@ impl Mock {
         self.shared.lock().unwrap().broken = true;
     }
 
-    /// The next request that has arrived.
+    /// The next received request.
     pub(crate) fn next_call(&self) -> Option<Call> {
         self.shared.lock().unwrap().calls.pop_front()
     }
@@ -127,11 +127,11 @@ impl Future for MockFuture {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer> {
         let answer = ready!(Pin::new(&mut self.0).poll(context));
-        Poll::Ready(answer.expect("a call is answered"))
+        Poll::Ready(answer.expect("every call is answered"))
     }
 }
 
-/// A future that is polled by hand.
+/// A future polled by the test.
 pub(crate) struct Task<F: Future> {
     future: Pin<Box<F>>,
     woken: Arc<Woken>,
@@ -166,7 +166,7 @@ impl<F: Future> Task<F> {
         self.woken.0.load(Ordering::SeqCst) > self.seen
     }
 
-    /// What it came to, which it must have by now.
+    /// Its output, which must be ready.
     pub(crate) fn output(&mut self) -> F::Output {
         match self.poll() {
             Poll::Ready(output) => output,
