@@ -316,7 +316,7 @@ impl Poll {
         self.last_success + settings.give_up_after()
     }
 
-    /// The present state.
+    /// The current state.
     pub fn state(&self) -> PollState {
         match self.end {
             Some(end) => end,

@@ -1,6 +1,6 @@
-//! The default strategy against upstreams whose limit it does not know, in virtual time: it must
-//! find the limit, stay there, and be refused rarely. Bounds are those that this strategy reaches
-//! with room to spare, so that a change that makes it worse is seen.
+//! The default strategy against upstreams with an unknown limit, in virtual time: it must find the
+//! limit, stay there, and be refused rarely. The bounds leave some room above what it reaches
+//! today, so that regressions are noticed.
 
 #![expect(
     clippy::unwrap_used,
@@ -20,7 +20,7 @@ use policy::outcome::{Failure, Outcome, Phase, Verdict};
 use policy::random::Random;
 use policy::time::Timestamp;
 
-/// Refuses what exceeds a token bucket, with 429 and no hint.
+/// The upstream refuses what exceeds a token bucket, with a 429 without a hint.
 #[test]
 fn finds_the_rate_of_a_token_bucket() {
     let run = run(Upstream::Bucket {
@@ -33,7 +33,7 @@ fn finds_the_rate_of_a_token_bucket() {
     assert!(run.accepted_between(0.0, 10.0) > 350.0, "and fast");
 }
 
-/// 300 in ten seconds, shown in headers of every response.
+/// A limit of 300 per ten seconds, shown in the headers of every response.
 #[test]
 fn paces_by_headers_without_being_refused() {
     let run = run(Upstream::Window {
@@ -46,7 +46,7 @@ fn paces_by_headers_without_being_refused() {
     run.expect("window with headers", 0.97, 0.005);
 }
 
-/// 600 a minute, shown only by the Retry-After of a 429.
+/// A limit of 600 per minute, shown only by the Retry-After of a 429.
 #[test]
 fn uses_up_a_window_and_waits_for_the_next() {
     let run = run(Upstream::Window {
@@ -59,7 +59,7 @@ fn uses_up_a_window_and_waits_for_the_next() {
     run.expect("window with Retry-After", 0.97, 0.02);
 }
 
-/// Twenty at a time: latency rises long before anything is refused.
+/// Twenty slots: latency rises long before anything is refused.
 #[test]
 fn does_not_build_a_queue() {
     let run = run(Upstream::slots(20, 0.1, 0.0));
@@ -67,7 +67,7 @@ fn does_not_build_a_queue() {
     assert!(run.mean_latency < 0.160, "{}", run.mean_latency);
 }
 
-/// Three in a hundred fail at random; that says nothing about rate.
+/// Three percent fail at random, which says nothing about the rate.
 #[test]
 fn random_failures_do_not_slow_it_down() {
     let run = run(Upstream::slots(40, 0.08, 0.03));
@@ -76,7 +76,7 @@ fn random_failures_do_not_slow_it_down() {
 }
 
 #[test]
-fn follows_a_limit_that_moves() {
+fn follows_a_changing_limit() {
     let steps = vec![(0.0, 100.0), (60.0, 20.0), (120.0, 200.0)];
     let run = run(Upstream::Bucket {
         steps,
@@ -90,7 +90,7 @@ fn follows_a_limit_that_moves() {
 }
 
 #[test]
-fn sends_little_into_an_outage_and_comes_back() {
+fn sends_little_during_an_outage_and_recovers() {
     let run = run(Upstream::Outage {
         from: 60.0,
         to: 90.0,
@@ -104,9 +104,9 @@ fn sends_little_into_an_outage_and_comes_back() {
     assert!(run.accepted_between(95.0, 300.0) > 0.9 * 100.0 * 205.0);
 }
 
-/// One request in two seconds: excesses are dear.
+/// One request per two seconds: every excess is expensive.
 #[test]
-fn is_careful_where_little_is_allowed() {
+fn is_rarely_refused_at_a_low_limit() {
     let run = run(Upstream::Bucket {
         steps: vec![(0.0, 0.5)],
         burst: 1.0,
@@ -175,7 +175,7 @@ impl Upstream {
         }
     }
 
-    /// What may be accepted from 60 s on, per second.
+    /// The capacity per second from 60 s on.
     fn capacity(&self) -> f64 {
         match self {
             Self::Bucket { steps, .. } => steps[0].1,
@@ -416,7 +416,7 @@ impl Client {
         self.run
     }
 
-    /// `false` once the gate does not let any more through or wait.
+    /// `false` once the gate neither admits nor queues any more.
     fn ask(&mut self, now: Timestamp) -> bool {
         let ask = Ask {
             waits_for_breaker: true,

@@ -1,7 +1,6 @@
-//! Verdicts for `conformance/001_error_mapping.json` and for those cases of
-//! `003_classification.json` that have a status. Its cases with only a text belong to protection,
-//! which judges texts without a status; here they show what words do on a status that says
-//! nothing by itself.
+//! Verdicts for `conformance/001_error_mapping.json` and for the cases of `003_classification.json`
+//! that have a status. The cases with only a text are about protection, which matches texts without
+//! a status; here they show the effect of words on a status that does not decide by itself.
 //!
 //! Superseded by the design: `tls_failed` (unreachable like every transport failure).
 
@@ -13,7 +12,7 @@ use policy::outcome::{Failure, Verdict};
 use serde_json::Value;
 
 #[test]
-fn statuses_of_the_sync_engine_have_their_verdicts() {
+fn classifies_statuses_of_the_sync_engine() {
     let file: Value =
         serde_json::from_str(include_str!("../../../conformance/001_error_mapping.json")).unwrap();
     for case in file["http"].as_array().unwrap() {

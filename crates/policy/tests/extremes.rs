@@ -1,5 +1,5 @@
-//! Extreme inputs: the ends of time, zero and maximal waits, latencies, costs and settings. None
-//! may panic, overflow, hand out what is not there, or keep anyone waiting without an end.
+//! Extreme inputs: the first and last timestamp, zero and maximal waits, latencies, costs and
+//! settings. None may panic, overflow, grant a permit without a token, or wait without end.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -163,7 +163,7 @@ proptest! {
             prop_assert!(snapshot.tokens.is_finite());
             prop_assert!((0.0..=1.0).contains(&snapshot.window.error_rate()));
         }
-        // Every line ends, if only by its deadlines.
+        // Every line empties, if only by its deadlines.
         while gate.expire_next(&mut tickets, Timestamp::MAX).is_some() {}
         prop_assert_eq!(gate.waiting(&tickets), 0);
     }
@@ -180,7 +180,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_as_a_setting_is_taken_or_refused_with_a_reason(name in "[a-z_]{0,20}", value in "\\PC{0,40}", known in 0usize..28) {
+    fn any_setting_text_is_accepted_or_refused_with_a_reason(name in "[a-z_]{0,20}", value in "\\PC{0,40}", known in 0usize..28) {
         let mut options = GateOptions::default();
         for name in [name.as_str(), GateOptions::NAMES[known]] {
             match options.set(name, &value) {

@@ -1,6 +1,6 @@
-//! What a gate promises, over long random histories: several gates, callers of both classes with
-//! mixed deadlines and costs, outcomes of every kind that settle late and out of order, lost
-//! permits, persons who interfere. Every promise is checked at every event.
+//! Properties of a gate over long random histories: several gates, asks of both classes with mixed
+//! deadlines and costs, outcomes of every kind that settle late and out of order, lost permits, and
+//! overrides. Every property is checked at every event.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -24,30 +24,30 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn gates_keep_their_promises(seed in any::<u64>()) {
+    fn gate_properties_hold_for_random_histories(seed in any::<u64>()) {
         World::new(seed).run();
     }
 }
 
-/// Several gates with one arena of tickets, and the callers that use them.
+/// Several gates with one arena of tickets, and their callers.
 struct World {
     random: Random,
     settings: GateSettings,
     burst: f64,
     tickets: Tickets,
-    gates: Vec<Watched>,
+    gates: Vec<CheckedGate>,
     now: Timestamp,
 }
 
-/// A gate and what its past obliges it to.
-struct Watched {
+/// A gate, with the state needed to check it.
+struct CheckedGate {
     gate: Gate,
     under_way: Vec<(Permit, u32)>,
     waiting: BTreeMap<Ticket, Waiter>,
     joined: u64,
-    /// The latest instant that a server named, unless a person has released it since.
+    /// The latest end of a wait that a server named, unless a person has released it since.
     directed_until: Timestamp,
-    shadow: Shadow,
+    expected_tokens: ExpectedTokens,
     probes: Probes,
 }
 
@@ -57,7 +57,7 @@ struct Waiter {
     deadline: Timestamp,
 }
 
-/// Probes that are out in the present stay in HalfOpen.
+/// Outstanding probes of the current HalfOpen period.
 #[derive(Default)]
 struct Probes {
     stay: u32,
@@ -65,9 +65,9 @@ struct Probes {
     last: Timestamp,
 }
 
-/// Tokens that would suffice: the rate that was in force, up to the burst, cut at the end of every
-/// pause. A permit without such a token would break `rate·t + burst`.
-struct Shadow {
+/// A second count of tokens: refilled at the gate's rate up to the burst, and cut at the end of
+/// every pause. A permit without such a token would exceed `rate·t + burst`.
+struct ExpectedTokens {
     tokens: f64,
     at: Timestamp,
     rate: f64,
@@ -81,7 +81,7 @@ impl World {
         let (settings, burst) = random_settings(&mut random);
         let now = Timestamp::from_nanos(random.below(1 << 50));
         let gates = (0..GATES)
-            .map(|_| Watched::new(&settings, burst, now))
+            .map(|_| CheckedGate::new(&settings, burst, now))
             .collect();
         Self {
             random,
@@ -95,7 +95,7 @@ impl World {
 
     fn run(mut self) {
         for _ in 0..EVENTS {
-            self.pass_time();
+            self.advance();
             let which = self.pick(GATES);
             match self.random.below(100) {
                 0..52 => self.ask(which),
@@ -110,7 +110,7 @@ impl World {
             self.check(which);
         }
         for which in 0..GATES {
-            self.everyone_leaves_in_the_end(which);
+            self.check_line_empties(which);
         }
     }
 
@@ -118,8 +118,8 @@ impl World {
         usize::try_from(self.random.below(among as u64)).unwrap()
     }
 
-    /// No, little or much time passes; tickets that are due meanwhile leave when due.
-    fn pass_time(&mut self) {
+    /// Advances time by nothing, a little or a lot; tickets that become due leave on time.
+    fn advance(&mut self) {
         let longest = [
             0,
             0,
@@ -145,14 +145,14 @@ impl World {
             if due > then {
                 return;
             }
-            let watched = &mut self.gates[which];
-            let left = watched
+            let checked = &mut self.gates[which];
+            let left = checked
                 .gate
                 .admit_next(&self.settings, &mut self.tickets, due);
-            let (ticket, permit) = left.expect("a ticket that is due leaves");
-            watched.left_line(ticket);
-            watched.admitted(&self.settings, permit, 1, due);
-            watched.look(&self.settings, self.burst, due);
+            let (ticket, permit) = left.expect("a due ticket leaves");
+            checked.left_line(ticket);
+            checked.admitted(&self.settings, permit, 1, due);
+            checked.look(&self.settings, self.burst, due);
         }
     }
 
@@ -170,35 +170,35 @@ impl World {
             class,
             waits_for_breaker,
         };
-        let watched = &mut self.gates[which];
-        let before = watched
+        let checked = &mut self.gates[which];
+        let before = checked
             .gate
             .snapshot(&self.settings, &self.tickets, self.now);
-        match watched
+        match checked
             .gate
             .acquire(&self.settings, &mut self.tickets, &ask, self.now)
         {
             Decision::Admit(permit) => {
-                let after = watched
+                let after = checked
                     .gate
                     .snapshot(&self.settings, &self.tickets, self.now);
                 assert!(
                     (before.tokens - after.tokens - 1.0).abs() < 1e-6,
                     "a token was taken"
                 );
-                watched.admitted(&self.settings, permit, 1, self.now);
+                checked.admitted(&self.settings, permit, 1, self.now);
             }
             Decision::Wait { ticket, until, .. } => {
                 assert!(until.is_none_or(|until| until >= self.now));
-                watched.joined += 1;
+                checked.joined += 1;
                 let waiter = Waiter {
-                    number: watched.joined,
+                    number: checked.joined,
                     class,
                     deadline,
                 };
                 assert!(
-                    watched.waiting.insert(ticket, waiter).is_none(),
-                    "given out once"
+                    checked.waiting.insert(ticket, waiter).is_none(),
+                    "issued once"
                 );
             }
             Decision::Refuse { reason, until } => self.check_refusal(which, &ask, reason, until),
@@ -213,7 +213,9 @@ impl World {
             Reason::BreakerOpen => assert_ne!(gate.breaker_state(self.now), BreakerState::Closed),
             Reason::QueueFull => assert!(!self.gates[which].waiting.is_empty()),
             Reason::Rate | Reason::InFlight => assert!(ask.deadline <= self.now),
-            Reason::TooManyGates | Reason::RetryBudget => panic!("no gate says {reason}"),
+            Reason::TooManyGates | Reason::RetryBudget => {
+                panic!("not a reason of a gate: {reason}")
+            }
         }
     }
 
@@ -222,21 +224,21 @@ impl World {
             return;
         };
         let (outcome, verdict) = random_outcome(&mut self.random);
-        let watched = &mut self.gates[which];
-        let late = permit.epoch() != watched.gate.epoch();
-        let epoch = watched.gate.epoch();
-        let before = watched
+        let checked = &mut self.gates[which];
+        let late = permit.epoch() != checked.gate.epoch();
+        let epoch = checked.gate.epoch();
+        let before = checked
             .gate
             .snapshot(&self.settings, &self.tickets, self.now);
-        watched
+        checked
             .gate
             .settle(&self.settings, permit, &outcome, verdict, self.now);
         if let (Some(wait), Some(Verdict::Throttled | Verdict::Overloaded)) =
             (outcome.hint.wait, verdict)
         {
-            watched.directed_until = watched.directed_until.max(self.now + wait);
+            checked.directed_until = checked.directed_until.max(self.now + wait);
         }
-        let after = watched
+        let after = checked
             .gate
             .snapshot(&self.settings, &self.tickets, self.now);
         assert!(
@@ -255,13 +257,13 @@ impl World {
             assert_eq!(
                 learned(&before),
                 learned(&after),
-                "an older epoch changes nothing"
+                "a result of an older epoch changes nothing"
             );
         }
         let changed = after.rate < before.rate || after.breaker != before.breaker;
         assert!(
-            !changed || watched.gate.epoch() != epoch,
-            "a change for the worse is an epoch"
+            !changed || checked.gate.epoch() != epoch,
+            "every decrease or trip starts an epoch"
         );
     }
 
@@ -274,27 +276,27 @@ impl World {
             .abandon(&self.settings, permit, self.now);
     }
 
-    /// As if it had never been given out, but nothing is saved above what may be.
+    /// Returns a permit unused; saved tokens stay within their bound.
     fn give_back(&mut self, which: usize) {
         let Some(permit) = self.take_permit(which) else {
             return;
         };
-        let watched = &mut self.gates[which];
-        watched.gate.give_back(&self.settings, permit, self.now);
-        watched.shadow.give_back(1.0, self.now);
+        let checked = &mut self.gates[which];
+        checked.gate.give_back(&self.settings, permit, self.now);
+        checked.expected_tokens.give_back(1.0, self.now);
     }
 
     fn cancel(&mut self, which: usize) {
-        let watched = &mut self.gates[which];
-        let Some((&ticket, _)) = watched.waiting.iter().next() else {
+        let checked = &mut self.gates[which];
+        let Some((&ticket, _)) = checked.waiting.iter().next() else {
             return;
         };
-        assert!(watched.gate.cancel(&mut self.tickets, ticket));
-        assert!(!watched.gate.cancel(&mut self.tickets, ticket));
-        watched.waiting.remove(&ticket);
+        assert!(checked.gate.cancel(&mut self.tickets, ticket));
+        assert!(!checked.gate.cancel(&mut self.tickets, ticket));
+        checked.waiting.remove(&ticket);
     }
 
-    /// A permit is leaked: neither settled nor abandoned, for ever in flight.
+    /// Leaks a permit: it is neither settled nor abandoned, and stays in flight.
     fn lose(&mut self, which: usize) {
         let under_way = &mut self.gates[which].under_way;
         if !under_way.is_empty() {
@@ -303,30 +305,31 @@ impl World {
     }
 
     fn interfere(&mut self, which: usize) {
-        let watched = &mut self.gates[which];
+        let checked = &mut self.gates[which];
         match self.random.below(3) {
-            0 => watched.gate.release(&self.settings, self.now),
-            1 => watched.gate.reset(&self.settings, self.now),
+            0 => checked.gate.release(&self.settings, self.now),
+            1 => checked.gate.reset(&self.settings, self.now),
             _ => {
-                watched.gate.isolate(&self.settings, self.now);
+                checked.gate.isolate(&self.settings, self.now);
                 assert_eq!(
-                    watched.gate.next_admission(&self.settings, &self.tickets),
+                    checked.gate.next_admission(&self.settings, &self.tickets),
                     None
                 );
-                watched.gate.release(&self.settings, self.now);
+                checked.gate.release(&self.settings, self.now);
             }
         }
-        watched.directed_until = Timestamp::ZERO;
-        // A person's reset may fill the bucket: that is what they asked for.
-        watched.shadow = Shadow::full(&watched.gate, &self.settings, self.burst, self.now);
+        checked.directed_until = Timestamp::ZERO;
+        // A reset refills the bucket.
+        checked.expected_tokens =
+            ExpectedTokens::full(&checked.gate, &self.settings, self.burst, self.now);
     }
 
     fn expire(&mut self, which: usize) {
-        let watched = &mut self.gates[which];
-        let open = watched.gate.breaker_state(self.now) == BreakerState::Open;
-        let held = watched.gate.hold_until(self.now).unwrap_or(self.now);
-        while let Some(ticket) = watched.gate.expire_next(&mut self.tickets, self.now) {
-            let waiter = watched
+        let checked = &mut self.gates[which];
+        let open = checked.gate.breaker_state(self.now) == BreakerState::Open;
+        let held = checked.gate.hold_until(self.now).unwrap_or(self.now);
+        while let Some(ticket) = checked.gate.expire_next(&mut self.tickets, self.now) {
+            let waiter = checked
                 .waiting
                 .remove(&ticket)
                 .expect("only tickets in line expire");
@@ -343,18 +346,18 @@ impl World {
             return None;
         }
         let some = self.pick(count);
-        let watched = &mut self.gates[which];
-        let (permit, stay) = watched.under_way.swap_remove(some);
-        if permit.is_probe() && stay == watched.probes.stay {
-            watched.probes.out -= 1;
+        let checked = &mut self.gates[which];
+        let (permit, stay) = checked.under_way.swap_remove(some);
+        if permit.is_probe() && stay == checked.probes.stay {
+            checked.probes.out -= 1;
         }
         Some(permit)
     }
 
     fn check(&mut self, which: usize) {
-        let watched = &mut self.gates[which];
-        watched.look(&self.settings, self.burst, self.now);
-        let snapshot = watched
+        let checked = &mut self.gates[which];
+        checked.look(&self.settings, self.burst, self.now);
+        let snapshot = checked
             .gate
             .snapshot(&self.settings, &self.tickets, self.now);
         let (min, max) = self.settings.rate_bounds();
@@ -363,18 +366,18 @@ impl World {
             "{}",
             snapshot.rate
         );
-        assert_eq!(snapshot.waiting as usize, watched.waiting.len());
-        if watched.directed_until > self.now {
+        assert_eq!(snapshot.waiting as usize, checked.waiting.len());
+        if checked.directed_until > self.now {
             assert!(
-                snapshot.hold.unwrap().0 >= watched.directed_until,
-                "Retry-After is never undercut"
+                snapshot.hold.unwrap().0 >= checked.directed_until,
+                "sent before Retry-After ended"
             );
         }
     }
 
-    /// No ticket waits for ever while the gate admits: once answers are good again every
-    /// line empties by itself, whatever was leaked, as long as not all of `max_in_flight` was.
-    fn everyone_leaves_in_the_end(&mut self, which: usize) {
+    /// No ticket waits forever while the gate admits: once responses succeed again every line
+    /// empties, whatever was leaked, unless all of `max_in_flight` was.
+    fn check_line_empties(&mut self, which: usize) {
         self.gates[which].gate.release(&self.settings, self.now);
         self.gates[which].directed_until = Timestamp::ZERO;
         loop {
@@ -397,7 +400,7 @@ impl World {
             self.admit_due(which, due);
             self.now = self.now.max(due);
         }
-        let Watched { gate, waiting, .. } = &self.gates[which];
+        let CheckedGate { gate, waiting, .. } = &self.gates[which];
         assert!(
             waiting.is_empty() || gate.in_flight() >= MIN_IN_FLIGHT,
             "{} wait",
@@ -406,17 +409,17 @@ impl World {
     }
 }
 
-impl Watched {
+impl CheckedGate {
     fn new(settings: &GateSettings, burst: f64, now: Timestamp) -> Self {
         let gate = Gate::new(settings, now);
-        let shadow = Shadow::full(&gate, settings, burst, now);
+        let expected_tokens = ExpectedTokens::full(&gate, settings, burst, now);
         Self {
             gate,
             under_way: Vec::new(),
             waiting: BTreeMap::new(),
             joined: 0,
             directed_until: Timestamp::ZERO,
-            shadow,
+            expected_tokens,
             probes: Probes::default(),
         }
     }
@@ -427,7 +430,7 @@ impl Watched {
             "sent before a directed hold ended"
         );
         assert_ne!(self.gate.breaker_state(now), BreakerState::Open);
-        self.shadow.take(f64::from(cost), now);
+        self.expected_tokens.take(f64::from(cost), now);
         if permit.is_probe() {
             if now.since(self.probes.last) >= MIN_PROBE_LOST_AFTER {
                 self.probes.end_stay();
@@ -456,12 +459,12 @@ impl Watched {
         );
     }
 
-    /// Takes note of what the gate shows after an event.
+    /// Updates the expected state after an event.
     fn look(&mut self, settings: &GateSettings, burst: f64, now: Timestamp) {
         if self.gate.breaker_state(now) != BreakerState::HalfOpen {
             self.probes.end_stay();
         }
-        self.shadow.look(&self.gate, settings, burst, now);
+        self.expected_tokens.look(&self.gate, settings, burst, now);
     }
 }
 
@@ -472,7 +475,7 @@ impl Probes {
     }
 }
 
-impl Shadow {
+impl ExpectedTokens {
     fn full(gate: &Gate, settings: &GateSettings, burst: f64, now: Timestamp) -> Self {
         let capacity = capacity(gate, settings, burst, now);
         Self {
@@ -519,8 +522,8 @@ impl Shadow {
         self.rate = gate.rate();
         self.capacity = capacity(gate, settings, burst, now);
         self.tokens = self.tokens.min(self.capacity);
-        // The end of an open breaker cannot be seen from outside once a hold outlasts it; the
-        // hold's own end then governs.
+        // The end of an open breaker is not visible if a hold outlasts it; the end of the hold
+        // applies then.
         if let Some(until) = gate.hold_until(now) {
             self.pause = Some((until, self.pause_keep(gate, settings, now)));
         }
@@ -534,7 +537,7 @@ impl Shadow {
     }
 }
 
-/// What may be saved at this moment: the burst, and while not Closed a token for every probe.
+/// The maximum number of saved tokens: the burst, and while not Closed a token per probe.
 fn capacity(gate: &Gate, settings: &GateSettings, burst: f64, now: Timestamp) -> f64 {
     let burst = match settings.strategy() {
         Strategy::Aimd => burst.min(2.0 * gate.rate()).max(1.0),

@@ -1,8 +1,8 @@
-//! The reading half of `conformance/001_retry_after.json`: what wait the hint names. What is done
-//! with it (jitter, backoff without a hint) belongs to the item's own tests.
+//! The waits of `conformance/001_retry_after.json`. Jitter and backoff without a hint are covered
+//! by the tests of the item.
 //!
 //! Superseded by the design: `on-500-ignored` (a hint is honoured on any status) and
-//! `absurd-value-guard` (the real value is read; who waits for it is not the reader's business).
+//! `absurd-value-guard` (the real value is read; bounding it is up to the caller).
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,7 +13,7 @@ use policy::time::WallTime;
 use serde_json::Value;
 
 #[test]
-fn every_case_is_read_as_expected() {
+fn reads_every_case_as_expected() {
     let file: Value =
         serde_json::from_str(include_str!("../../../conformance/001_retry_after.json")).unwrap();
     let cases = file["cases"].as_array().unwrap();
@@ -36,7 +36,7 @@ fn read(given: &Value) -> Option<Duration> {
         headers,
         body: body.as_bytes(),
     };
-    // All cases that need the time have the same one.
+    // All cases that need the time use the same one.
     let now = given["now"].as_str().map(|now| {
         assert_eq!(now, "2026-11-22T12:00:00Z");
         WallTime::from_unix_millis(1_795_348_800_000)

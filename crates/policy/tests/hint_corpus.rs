@@ -1,5 +1,5 @@
-//! Real and hostile answers as raw files: the hint and the verdict of each are written down in
-//! `corpus/hint/expected.tsv`. The same files seed the fuzz targets.
+//! Real and hostile responses as raw files. `corpus/hint/expected.tsv` has the hint and the verdict
+//! of each. The same files seed the fuzz targets.
 //!
 //! A file has the status on its first line, then headers, an empty line and the body.
 
@@ -21,7 +21,7 @@ use policy::time::{Timestamp, WallTime};
 const NOW: WallTime = WallTime::from_unix_millis(1_794_722_400_000);
 
 #[test]
-fn every_answer_is_read_as_written_down() {
+fn reads_every_response_as_expected() {
     let mut wrong = Vec::new();
     for [name, hint, verdict] in &expected() {
         let raw = std::fs::read(directory().join(format!("{name}.http"))).unwrap();
@@ -34,7 +34,7 @@ fn every_answer_is_read_as_written_down() {
 }
 
 #[test]
-fn every_file_is_expected_and_there() {
+fn expectations_and_files_match() {
     let listed: BTreeSet<String> = expected().into_iter().map(|[name, ..]| name).collect();
     let found: BTreeSet<String> = std::fs::read_dir(directory())
         .unwrap()
@@ -50,7 +50,7 @@ fn every_file_is_expected_and_there() {
 }
 
 #[test]
-fn nothing_is_sent_again_before_the_wait_that_an_answer_names() {
+fn no_resend_before_the_directed_wait_ends() {
     let mut named = 0;
     for [name, ..] in &expected() {
         let raw = std::fs::read(directory().join(format!("{name}.http"))).unwrap();
@@ -92,7 +92,7 @@ fn expected() -> Vec<[String; 3]> {
 fn read(raw: &[u8]) -> (String, String) {
     let (_, hint, verdict) = judged(raw);
     let verdict = verdict.map_or("none", |verdict| verdict.as_str());
-    (written(&hint), verdict.to_owned())
+    (format_hint(&hint), verdict.to_owned())
 }
 
 fn judged(raw: &[u8]) -> (u16, Hint, Option<Verdict>) {
@@ -117,7 +117,7 @@ fn judged(raw: &[u8]) -> (u16, Hint, Option<Verdict>) {
     (response.status, hint, verdict)
 }
 
-fn written(hint: &Hint) -> String {
+fn format_hint(hint: &Hint) -> String {
     let fields = [
         ("wait", hint.wait.map(|wait| wait.as_millis().to_string())),
         ("source", hint.source.map(|source| source.to_string())),

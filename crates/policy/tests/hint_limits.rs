@@ -1,4 +1,4 @@
-//! Which limit is reported when an answer tells of several, and how its name is shown.
+//! Which limit is reported if a response has several, and how its name is shown.
 
 use policy::hint::{self, Hint, Response, Scope, Source};
 
@@ -30,7 +30,7 @@ fn nothing_remaining_binds_before_few_remaining() {
 }
 
 #[test]
-fn of_the_used_up_the_longest_reset_binds() {
+fn longest_reset_binds_among_exhausted_limits() {
     let hint = read(
         200,
         &[
@@ -43,7 +43,7 @@ fn of_the_used_up_the_longest_reset_binds() {
 }
 
 #[test]
-fn the_smallest_share_binds_before_the_smallest_count() {
+fn smallest_share_binds_before_smallest_count() {
     let hint = read(
         200,
         &[
@@ -57,7 +57,7 @@ fn the_smallest_share_binds_before_the_smallest_count() {
 }
 
 #[test]
-fn a_limit_of_zero_is_no_division() {
+fn limit_of_zero_does_not_divide_by_zero() {
     let hint = read(
         200,
         &[
@@ -70,7 +70,7 @@ fn a_limit_of_zero_is_no_division() {
 }
 
 #[test]
-fn moments_without_a_clock_are_no_reset() {
+fn ignores_absolute_reset_without_a_clock() {
     let hint = read(
         429,
         &[("anthropic-ratelimit-tokens-reset", "2026-11-15T06:00:00Z")],
@@ -79,7 +79,7 @@ fn moments_without_a_clock_are_no_reset() {
 }
 
 #[test]
-fn unreadable_headers_say_nothing() {
+fn ignores_unreadable_headers() {
     for name in Source::HEADERS.iter().copied().map(Source::as_str) {
         for value in ["", "x", "-1", "unlimited", ";", "=", "\""] {
             let hint = read(429, &[(name, value)]);
@@ -89,12 +89,12 @@ fn unreadable_headers_say_nothing() {
 }
 
 #[test]
-fn every_header_is_named_as_the_source() {
+fn reports_every_header_as_source() {
     for &source in Source::HEADERS {
         let value = match source {
             Source::Ratelimit | Source::RatelimitPolicy => r#""a";q=5;r=5;t=5"#,
             Source::AppRateLimit | Source::XAppRateLimit => "5:1",
-            // A count says nothing without its limit.
+            // A count means nothing without its limit.
             Source::AppRateLimitCount | Source::XAppRateLimitCount => continue,
             _ => "5",
         };
@@ -107,7 +107,7 @@ fn every_header_is_named_as_the_source() {
 }
 
 #[test]
-fn both_forms_of_a_window_are_periods() {
+fn reads_both_forms_of_a_window() {
     for value in ["100;w=60", "100, 100;window=60", "100, 9;w=1, 100;w=1m"] {
         let hint = read(200, &[("RateLimit-Limit", value)]);
         assert_eq!(hint.limit, Some(100), "{value}");
@@ -119,7 +119,7 @@ fn both_forms_of_a_window_are_periods() {
 }
 
 #[test]
-fn a_nameless_policy_completes_a_nameless_limit() {
+fn unnamed_policy_completes_an_unnamed_limit() {
     let policy = ("RateLimit-Policy", "10;w=1;x=1, 50;w=60, 7");
     let hint = read(200, &[policy, ("RateLimit", "remaining=5;reset=3")]);
     assert_eq!((hint.limit, hint.remaining), (Some(50), Some(5)));
@@ -130,7 +130,7 @@ fn a_nameless_policy_completes_a_nameless_limit() {
 }
 
 #[test]
-fn repeated_headers_keep_the_careful_value() {
+fn repeated_headers_keep_the_stricter_value() {
     let hint = read(
         429,
         &[
@@ -146,7 +146,7 @@ fn repeated_headers_keep_the_careful_value() {
 }
 
 #[test]
-fn names_are_shown_as_text_and_bounded() {
+fn names_are_printable_and_bounded() {
     let named = |value: &[u8]| {
         let response = Response {
             status: 200,
@@ -175,7 +175,7 @@ fn names_are_shown_as_text_and_bounded() {
 }
 
 #[test]
-fn more_limits_than_there_is_room_for_are_left_out() {
+fn ignores_limits_beyond_the_table() {
     let many: Vec<String> = (0..40).map(|n| format!("\"p{n}\";r={}", 100 - n)).collect();
     let hint = read(
         200,
@@ -191,7 +191,7 @@ fn more_limits_than_there_is_room_for_are_left_out() {
 }
 
 #[test]
-fn a_value_longer_than_4_kib_is_no_hint_at_all() {
+fn ignores_values_longer_than_4_kib() {
     let wait = |length: usize| {
         let value = format!("{:>length$}", "7");
         read(429, &[("retry-after", &value)]).wait
@@ -202,7 +202,7 @@ fn a_value_longer_than_4_kib_is_no_hint_at_all() {
 }
 
 #[test]
-fn headers_with_a_window_in_their_name_are_limits_of_that_period() {
+fn reads_the_period_from_the_header_name() {
     for (window, seconds) in [("minute", 60), ("hour", 3600), ("day", 86_400)] {
         for (subject, scope) in [("requests", Scope::Requests), ("tokens", Scope::Tokens)] {
             let name = |kind: &str| format!("X-RateLimit-{kind}-{subject}-{window}");
@@ -225,7 +225,7 @@ fn headers_with_a_window_in_their_name_are_limits_of_that_period() {
 }
 
 #[test]
-fn the_limit_that_binds_is_found_among_windows() {
+fn finds_the_binding_limit_among_windows() {
     let hint = read(
         200,
         &[
@@ -250,7 +250,7 @@ fn the_limit_that_binds_is_found_among_windows() {
 }
 
 #[test]
-fn the_last_of_duplicate_parameters_counts() {
+fn last_duplicate_parameter_counts() {
     let hint = read(429, &[("ratelimit", r#""a";r=0;r=7;t=9;t=3"#)]);
     assert_eq!((hint.remaining, hint.wait), (Some(7), None));
     assert_eq!(hint.reset.map(|reset| reset.as_secs()), Some(3));
@@ -272,7 +272,7 @@ fn the_last_of_duplicate_parameters_counts() {
 }
 
 #[test]
-fn a_date_that_is_now_is_a_wait_of_zero_and_one_in_the_past_none() {
+fn date_equal_to_now_is_a_zero_wait_and_a_past_date_none() {
     let now = "Sun, 15 Nov 2026 06:00:00 GMT";
     for (date, wait) in [
         (now, Some(0)),

@@ -1,5 +1,5 @@
-//! What reading a hint promises for all inputs: it never panics, and a wait is never shorter than
-//! the server wrote it, nor more than a millisecond longer.
+//! Properties of reading a hint, for all inputs: it never panics, and a wait is never shorter than
+//! written, nor more than a millisecond longer.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -33,7 +33,7 @@ fn read(headers: &[(&str, &[u8])], status: u16, body: &[u8]) -> Hint {
     hint
 }
 
-/// Asserts that `value` is read as a wait of `nanos`, rounded up to at most a millisecond more.
+/// Asserts that `value` is read as a wait of `nanos`, rounded up to milliseconds.
 fn assert_wait(value: &str, nanos: u128) {
     let hint = read(&[("Retry-After", value.as_bytes())], 429, b"");
     let wait = hint.wait.map(|wait| wait.as_nanos());
@@ -60,7 +60,7 @@ fn any_header() -> impl Strategy<Value = (String, Vec<u8>)> {
 
 proptest! {
     #[test]
-    fn any_bytes_are_read(
+    fn accepts_any_bytes(
         status in any::<u16>(),
         headers in prop::collection::vec(any_header(), 0..12),
         body in prop_oneof![
@@ -76,7 +76,7 @@ proptest! {
     }
 
     #[test]
-    fn seconds_are_never_undercut(seconds in 0u32..=1_000_000_000, fraction in "[0-9]{1,9}") {
+    fn seconds_are_never_shortened(seconds in 0u32..=1_000_000_000, fraction in "[0-9]{1,9}") {
         assert_wait(&seconds.to_string(), u128::from(seconds) * 1_000_000_000);
         if seconds < 1_000_000_000 {
             let nanos: u128 = format!("{fraction:0<9}").parse().unwrap();
@@ -87,7 +87,7 @@ proptest! {
     }
 
     #[test]
-    fn spans_are_never_undercut(
+    fn durations_are_never_shortened(
         hours in 0u32..10_000,
         minutes in 0u32..100,
         nanos in 0u64..100_000_000_000,
@@ -108,7 +108,7 @@ proptest! {
     }
 
     #[test]
-    fn milliseconds_are_never_undercut(nanos in 0u64..=1_000_000_000_000) {
+    fn milliseconds_are_never_shortened(nanos in 0u64..=1_000_000_000_000) {
         let value = format!("{}.{:06}", nanos / 1_000_000, nanos % 1_000_000);
         let hint = read(&[("retry-after-ms", value.as_bytes())], 429, b"");
         let wait = hint.wait.unwrap();
@@ -117,7 +117,7 @@ proptest! {
     }
 
     #[test]
-    fn moments_are_never_undercut(wait in 1i64..3_000_000_000) {
+    fn absolute_times_are_never_shortened(wait in 1i64..3_000_000_000) {
         let moment = NOW_MILLIS + wait;
         let nanos = u128::try_from(wait).unwrap() * 1_000_000;
         assert_wait(&moment.to_string(), nanos);
@@ -134,7 +134,7 @@ proptest! {
     }
 
     #[test]
-    fn only_the_distance_to_the_servers_date_counts(
+    fn only_the_difference_to_the_server_date_counts(
         date in 0i64..200_000_000_000,
         wait in 1i64..100_000_000,
     ) {
@@ -148,7 +148,7 @@ proptest! {
     }
 
     #[test]
-    fn words_are_found_wherever_they_stand(
+    fn finds_words_at_any_position(
         before in "([a-z]{1,5} ){0,5}",
         after in "( [a-z]{1,5}){0,5}",
         joint in "[ _-]{1,4}",
@@ -213,8 +213,8 @@ fn rfc3339(millis: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
 }
 
-/// Year, month, day and time of day, counted day by month by year: slow, and not the way in which
-/// the reader counts.
+/// Year, month, day and time of day, by counting days, months and years. Slow, and independent of
+/// the reader's algorithm.
 fn calendar(millis: i64) -> [i64; 7] {
     let mut days = millis.div_euclid(86_400_000);
     let leap = |year: i64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);

@@ -1,5 +1,5 @@
-//! Defects that limiters and breakers in the wild have had, each with the test that would show it
-//! here. A faked clock with a real sleep belongs to the tests of the part that sleeps.
+//! Regression tests for defects that other rate limiters and circuit breakers have had. The one
+//! about a fake clock with real sleeps is covered by the tests of the clock.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -16,7 +16,7 @@ use policy::random::Random;
 use policy::time::Timestamp;
 
 #[test]
-fn jitter_does_not_pass_the_maximum() {
+fn jitter_does_not_exceed_the_maximum() {
     let mut options = BackoffOptions::default();
     options.set("max", "10s").unwrap();
     options.set("jitter", "1..3").unwrap();
@@ -27,7 +27,7 @@ fn jitter_does_not_pass_the_maximum() {
 }
 
 #[test]
-fn a_post_is_not_sent_again_after_the_server_acted() {
+fn post_is_not_resent_after_the_server_acted() {
     let settings = BackoffSettings::default();
     let mut random = Random::from_seed(1);
     let mut step = |kind, outcome: &Outcome, verdict| {
@@ -55,7 +55,7 @@ fn a_post_is_not_sent_again_after_the_server_acted() {
 }
 
 #[test]
-fn half_open_does_not_let_200_of_200_through() {
+fn half_open_does_not_admit_200_of_200() {
     let mut at = Bench::tripped();
     let admitted = (0..200).filter(|_| at.try_ask().is_some()).count();
     assert_eq!(admitted, 3);
@@ -77,7 +77,7 @@ fn breaker_closes_after_three_lost_probes() {
 }
 
 #[test]
-fn a_limit_of_100_a_second_does_not_let_199_through_in_100_ms() {
+fn limit_of_100_per_second_does_not_admit_199_in_100_ms() {
     let mut at = Bench::new(&[
         ("strategy", "fixed"),
         ("initial_rate", "100000"),
@@ -92,7 +92,7 @@ fn a_limit_of_100_a_second_does_not_let_199_through_in_100_ms() {
 }
 
 #[test]
-fn a_breaker_trips_long_before_its_window_is_full() {
+fn breaker_trips_before_its_window_is_full() {
     let mut at = Bench::new(&[("strategy", "fixed"), ("initial_rate", "100")]);
     for _ in 0..5 {
         at.now = at.now + Duration::from_millis(100);
@@ -103,7 +103,7 @@ fn a_breaker_trips_long_before_its_window_is_full() {
 }
 
 #[test]
-fn a_late_success_does_not_clear_a_hold_or_close_a_breaker() {
+fn late_success_does_not_clear_a_hold_or_close_a_breaker() {
     let mut at = Bench::new(&[("strategy", "aimd"), ("consecutive_failures", "1")]);
     let [slow, slower, first, second] = [at.ask(), at.ask(), at.ask(), at.ask()];
     at.settle(first, 429, Some(60));
@@ -118,7 +118,7 @@ fn a_late_success_does_not_clear_a_hold_or_close_a_breaker() {
 }
 
 #[test]
-fn a_hold_of_1_s_does_not_overwrite_one_of_60_s() {
+fn hold_of_1_s_does_not_replace_one_of_60_s() {
     let mut at = Bench::new(&[("strategy", "aimd")]);
     let [first, second] = [at.ask(), at.ask()];
     at.settle(first, 429, Some(60));
@@ -127,7 +127,7 @@ fn a_hold_of_1_s_does_not_overwrite_one_of_60_s() {
 }
 
 #[test]
-fn a_thousand_waiters_leave_in_order_one_wake_up_each() {
+fn thousand_waiters_leave_in_order_with_one_wakeup_each() {
     let mut at = Bench::new(&[
         ("strategy", "fixed"),
         ("initial_rate", "500"),
@@ -160,7 +160,7 @@ fn a_thousand_waiters_leave_in_order_one_wake_up_each() {
 }
 
 #[test]
-fn the_rate_recovers_after_a_refusal() {
+fn rate_recovers_after_a_refusal() {
     for strategy in ["aimd", "adaptive"] {
         let mut at = Bench::new(&[
             ("strategy", strategy),
@@ -181,14 +181,14 @@ fn the_rate_recovers_after_a_refusal() {
 }
 
 #[test]
-fn leaked_permits_do_not_wedge_the_gate() {
+fn leaked_permits_do_not_block_the_gate() {
     for strategy in ["aimd", "adaptive", "fixed"] {
         let mut at = Bench::new(&[("strategy", strategy), ("max_in_flight", "100")]);
         let mut leaked = Vec::new();
         for second in 0..60 {
             at.now = Timestamp::from_secs(second);
             if let Some(permit) = at.try_ask() {
-                // Enough answers to know the latency, then no more.
+                // Enough responses to know the latency, then none.
                 if second < 20 {
                     at.settle(permit, 200, None)
                 } else {
@@ -225,7 +225,7 @@ impl Bench {
         }
     }
 
-    /// Five failures, and the open time is just over.
+    /// A breaker opened by five failures whose open time has just ended.
     fn tripped() -> Self {
         let mut bench = Self::new(&[("strategy", "aimd"), ("initial_rate", "8")]);
         for _ in 0..5 {
@@ -255,7 +255,7 @@ impl Bench {
     }
 
     fn ask(&mut self) -> Permit {
-        self.try_ask().expect("a token is there")
+        self.try_ask().expect("a token is available")
     }
 
     fn settle(&mut self, permit: Permit, status: u16, wait_seconds: Option<u64>) {

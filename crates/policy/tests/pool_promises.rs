@@ -1,4 +1,4 @@
-//! What a pool promises over long random histories, whatever its settings are.
+//! Properties of a pool over long random histories, with any settings.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -51,8 +51,8 @@ fn protected() -> LadderSettings {
     options.build().unwrap()
 }
 
-/// What a gate says about an endpoint: closed for some of them now and then.
-fn gate_says(name: &str, now: Timestamp) -> Timestamp {
+/// When an endpoint's gate admits: some are closed now and then.
+fn gate_opens_at(name: &str, now: Timestamp) -> Timestamp {
     let phase = name.len() as u64 + now.as_nanos() / 1_000_000_000;
     if phase.is_multiple_of(3) {
         now + Duration::from_secs(phase % 5)
@@ -69,7 +69,7 @@ fn pick(pool: &Pool, n: usize) -> Option<EndpointId> {
 
 proptest! {
     #[test]
-    fn only_usable_endpoints_are_chosen_and_the_earliest_is_named(
+    fn chooses_only_usable_endpoints_and_names_the_earliest(
         balance in balances(),
         events in events(),
     ) {
@@ -85,13 +85,13 @@ proptest! {
             match event {
                 Event::Choose => {
                     let before = pool.clone();
-                    match pool.choose(&settings, now, |it| gate_says(it.name(), now)) {
+                    match pool.choose(&settings, now, |it| gate_opens_at(it.name(), now)) {
                         Choice::Send(lease) => {
                             let id = lease.endpoint();
                             let endpoint = before.get(id).unwrap();
                             prop_assert!(endpoint.ladder().is_enabled());
                             prop_assert!(!endpoint.ladder().is_paused(now));
-                            prop_assert!(gate_says(endpoint.name(), now) <= now);
+                            prop_assert!(gate_opens_at(endpoint.name(), now) <= now);
                             if endpoint.ladder().is_recovering(now) {
                                 let lost = Duration::from_secs(120);
                                 let others = out.iter().filter(|(other, left)| {
@@ -105,7 +105,7 @@ proptest! {
                         }
                         Choice::Wait { endpoint, until, reason } => {
                             let when = |id: EndpointId| {
-                                let gate = gate_says(before.get(id).unwrap().name(), now);
+                                let gate = gate_opens_at(before.get(id).unwrap().name(), now);
                                 match before.unusable(&settings, id, now) {
                                     None => Some(gate),
                                     Some(Unusable::Paused { until }) => Some(until.max(gate)),
@@ -151,7 +151,7 @@ proptest! {
     }
 
     #[test]
-    fn round_robin_is_fair_among_those_that_can_be_used(
+    fn round_robin_is_fair_among_usable_endpoints(
         count in 1_usize..8,
         paused in any::<u8>(),
         requests in 1_usize..100,
@@ -183,7 +183,7 @@ proptest! {
     }
 
     #[test]
-    fn the_ends_of_time_are_ordinary(
+    fn accepts_extreme_times(
         balance in balances(),
         times in prop::collection::vec((any::<u64>(), any::<u64>(), 0_u16..1000), 0..50),
     ) {

@@ -1,5 +1,5 @@
-//! The words that people and programs meet in logs, replay, settings and the API. They are promised:
-//! a change here breaks scripts of users.
+//! The names used in logs, replay, settings and the API. They are stable: a change here breaks
+//! users' scripts.
 
 use policy::breaker::BreakerState;
 use policy::gate::Reason;
@@ -129,7 +129,7 @@ fn classes_and_sources() {
     );
 }
 
-/// What is said in sentences says something, and each thing its own.
+/// Sentences are not empty and differ from each other.
 #[test]
 fn sentences_differ() {
     let rates = [

@@ -4,9 +4,9 @@
 //! goodput_ratio >= 95% and refused_ratio <= 0.01 and outages[0].recovery_s <= 4
 //! ```
 //!
-//! Without `or` and brackets, each failure can be reported as one comparison with its values. A
-//! figure that does not apply fails every comparison, also `!=`: a check that cannot be made must
-//! not pass.
+//! There is no `or` and no brackets, so each failure can be reported as one comparison with its
+//! values. A figure that does not apply fails every comparison, even `!=`: a check that cannot be
+//! made must not pass.
 
 use std::cmp::Ordering;
 use std::fmt;

@@ -1,9 +1,9 @@
 //! Invariants of every run, checked on every event.
 //!
 //! The checks compute a gate's state a second time, from the requests sent and their results, and
-//! compare the gate with it. They read from the gate only what cannot be known from outside: its
-//! rate, its breaker's state and the waits it assumes. The bounds are what the design promises, not
-//! what is usual: a slow or unlucky scenario satisfies all of them.
+//! compare the gate with it. They read from the gate only what is not visible from outside: its
+//! rate, its breaker's state and the waits it assumes. The bounds are those of the design, not
+//! typical values: a slow or unlucky scenario satisfies all of them.
 //!
 //! Only gates are checked. Clients with other controllers count in the figures, the progress and the
 //! trace.
@@ -103,7 +103,7 @@ pub enum Invariant {
     /// The rate rises only after accepted requests, by at most one step of the strategy; growth near a
     /// ceiling starts again slowly after a pause.
     GrowthIsBounded,
-    /// The result of an attempt sent before the present epoch changes neither rate nor epoch, and the
+    /// The result of an attempt sent before the current epoch changes neither rate nor epoch, and the
     /// rate falls only with a new epoch.
     OldEpochIsIgnored,
     /// A client with a backlog and nothing in flight asks again by the end of its pause plus one token
@@ -112,7 +112,7 @@ pub enum Invariant {
     /// While the upstream is available and a client may send, a request is accepted within the bound of
     /// `Progress`, also after outages, bans and steps.
     Progress,
-    /// Of equal clients none gets nothing.
+    /// No client gets nothing among equal clients.
     NoStarvation,
     /// The figures equal the counts of events.
     FiguresMatchEvents,
@@ -207,7 +207,7 @@ impl Observer for Checker {
     }
 }
 
-/// The first violation, and the time and client of the present event.
+/// The first violation, and the time and client of the current event.
 #[derive(Debug, Default)]
 struct Violations {
     at: Timestamp,

@@ -1,4 +1,4 @@
-//! What a client has to send: without end, at a rate, or a total.
+//! What a client has to send: an endless backlog, a rate, or a total.
 
 use std::fmt;
 use std::str::FromStr;
@@ -65,7 +65,7 @@ pub struct Start {
 impl FromStr for Start {
     type Err = &'static str;
 
-    /// Reads one moment, or two with `..` between.
+    /// Reads one time, or two separated by `..`.
     fn from_str(text: &str) -> Result<Self, &'static str> {
         const EXPECTED: &str = "a duration such as `5s`, or two such as `0s..20s`";
         let moment = |text: &str| duration::parse(text.trim()).map_err(|_| EXPECTED);
@@ -101,7 +101,7 @@ pub struct Load {
     start: Timestamp,
     /// Requests taken and not put back.
     taken: u64,
-    /// Is each request sent many times, even if it is accepted?
+    /// Whether each request is sent many times, even if it is accepted.
     repeats: bool,
 }
 
@@ -116,7 +116,7 @@ impl Load {
         }
     }
 
-    /// The same, where each request is sent many times, as polls of a job are. The number of requests is
+    /// Makes each request be sent many times, like the polls of a job. The number of requests is
     /// then not known in advance.
     #[must_use]
     pub fn repeating(self) -> Self {
@@ -131,7 +131,7 @@ impl Load {
         self.start
     }
 
-    /// Is there a request to take at `now`?
+    /// Whether there is a request at `now`.
     pub fn has(&self, now: Timestamp) -> bool {
         now >= self.start
             && match self.backlog {
@@ -169,7 +169,7 @@ impl Load {
             Backlog::Total(total) if at > self.start => Some(total),
             Backlog::Total(_) => Some(0),
             Backlog::PerSecond(rate) => {
-                // The estimate is off by at most one because of rounding.
+                // Rounding makes the estimate off by at most one.
                 let mut count = whole(at.seconds_since(self.start) * rate);
                 while count > 0 && self.arrival(count - 1) >= at {
                     count -= 1;

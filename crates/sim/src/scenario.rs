@@ -1,4 +1,4 @@
-//! A scenario: an upstream, its clients, and for how long.
+//! A scenario: an upstream, its clients, and a duration.
 
 mod client;
 mod draft;
@@ -16,12 +16,12 @@ pub use shipped::{SHIPPED, Shipped};
 use crate::client::{ClientSettings, Strategy};
 use crate::upstream::UpstreamSettings;
 
-/// What is simulated.
+/// What to simulate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
-    /// From the first instant to the last.
+    /// The length of the run.
     pub duration: Duration,
-    /// What random numbers come from, unless another seed is given.
+    /// The seed of the random numbers, unless another is given.
     pub seed: u64,
     /// The server.
     pub upstream: UpstreamSettings,
@@ -30,7 +30,7 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// Five minutes of these.
+    /// Five minutes of this upstream and these clients.
     pub fn of(upstream: UpstreamSettings, clients: Vec<ClientSettings>) -> Self {
         let run = read::Run::default();
         Self {
@@ -41,7 +41,7 @@ impl Scenario {
         }
     }
 
-    /// The same scenario with all clients using `strategy`, whatever they used before.
+    /// The scenario with `strategy` for all clients.
     #[must_use]
     pub fn with_strategy(mut self, strategy: Strategy) -> Self {
         let clients = self.clients.into_iter();
@@ -51,7 +51,7 @@ impl Scenario {
         self
     }
 
-    /// How many clients there are in all.
+    /// The total number of clients.
     pub fn client_count(&self) -> usize {
         self.clients
             .iter()

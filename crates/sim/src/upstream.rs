@@ -1,17 +1,17 @@
 //! Upstreams as state machines: what happens to a request that arrives.
 //!
-//! A request is checked in this order: outage, ban, limit, random failure. Everything, including the
-//! time at which the response leaves, is decided on arrival: queues are first come, first served, so
-//! later requests change nothing. There are no events inside a server, and `tidegate mock` uses the
-//! same code with a real clock.
+//! A request is checked in this order: outage, ban, limit, random failure. Everything, including
+//! when the response is sent, is decided on arrival: queues are first come, first served, so later
+//! requests change nothing. There are no events inside a server, and `tidegate mock` uses the same
+//! code with a real clock.
 //!
-//! **Randomness.** Every request takes the same count of numbers from the upstream's stream, used
+//! **Randomness.** Every request draws the same number of values from the upstream's stream, used
 //! or not. The n-th request to arrive therefore gets the same draws whichever client sent it and
 //! whatever happened to the requests before it.
 //!
-//! **Edges.** A step and an outage begin exactly at the configured instant; an outage is over at its
-//! end. Limits go on counting during an outage, so a bucket refills. A request refused by a ban or an
-//! outage takes nothing from the limit; one that fails at random does.
+//! **Edge cases.** Steps and outages start exactly at the configured instant; an outage is over at
+//! its end. Limits keep counting during an outage, so a bucket refills. A request refused by a ban
+//! or an outage takes nothing from the limit; one that fails at random does.
 
 mod bans;
 mod bucket;
@@ -43,7 +43,7 @@ pub struct Upstream {
     bans: Bans,
 }
 
-/// What happens to a request.
+/// The fate of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// The server responds.
@@ -73,7 +73,7 @@ impl Upstream {
         }
     }
 
-    /// Takes a request of `client` that arrives at `now`, which is never before an earlier one.
+    /// Receives a request of `client` at `now`, which must not be before an earlier one.
     pub fn receive(&mut self, client: usize, now: Timestamp, random: &mut Random) -> Reply {
         let draws = Draws::new(random);
         self.advance(now);
@@ -104,14 +104,14 @@ impl Upstream {
         }
     }
 
-    /// What is left of the limit at `now`, which is never before an earlier request. Takes nothing.
+    /// The state of the limit at `now`, which must not be before an earlier request. Takes nothing.
     /// If nothing remains, a request that arrives now is refused.
     pub fn limit_status(&mut self, now: Timestamp) -> LimitStatus {
         self.advance(now);
         self.limit.status()
     }
 
-    /// How often a client was banned.
+    /// How many times a client was banned.
     pub fn bans(&self) -> u64 {
         self.bans.count()
     }
@@ -199,7 +199,7 @@ impl Limit {
         }
     }
 
-    /// Replaces the limit by another one of the same kind.
+    /// Changes the limit to another one of the same kind.
     fn change(&mut self, kind: &Kind, at: Timestamp) {
         self.advance(at);
         match (self, *kind) {
@@ -269,8 +269,8 @@ impl Draws {
         }
     }
 
-    /// A lognormal duration with this mean. Subtracting half of sigma squared makes it the mean and
-    /// not the median.
+    /// A lognormal duration with this mean. Subtracting half of sigma squared makes it the mean
+    /// instead of the median.
     fn lognormal(&self, mean: Duration, sigma: f64) -> Duration {
         let factor = (sigma * self.normal - sigma * sigma / 2.0).exp();
         Duration::try_from_secs_f64(mean.as_secs_f64() * factor).unwrap_or(MAX_SERVICE)

@@ -95,7 +95,7 @@ fn every_preset_stops_after_max_attempts() {
     for seed in 0..20 {
         let (figures, _, times) = run_with_seed("backoff-outage-exhausted", FINE, seed);
         assert_eq!((figures.sent, figures.accepted), (5 + 5 + 5 + 7, 0));
-        // Background waits for 2, 4, 8, 16, 32 and at most 60 s, each half to one and a half.
+        // Background waits for 2, 4, 8, 16, 32 and at most 60 s, each with ±50 % jitter.
         let end = *times.last().unwrap();
         assert!((61.0..154.0).contains(&end), "{end}");
     }
@@ -107,7 +107,7 @@ fn retry_after_replaces_the_backoff() {
         let (figures, _, times) = run_with_seed("backoff-outage-retry-after", FINE, seed);
         assert_eq!((figures.sent, figures.accepted, figures.refused), (2, 1, 1));
         assert_eq!(figures.early_after_hint, 0);
-        // 120 s from the answer on, and 0 to 5 s more.
+        // 120 s from the response on, plus 0 to 5 s.
         assert!((120.0..125.1).contains(&times[1]), "{times:?}");
     }
 }
@@ -161,7 +161,7 @@ fn every_success_removes_the_base_from_the_gap() {
 #[test]
 fn expired_failure_shortens_the_present_gap() {
     let (_, _, times) = run("queue-aging", FINE);
-    // 150 s after four failures; but the first is 300 s old after 30 of them, the second after 90.
+    // 150 s after four failures; but the first expires after 30 s of them, the second after 90 s.
     assert_gaps(&times, &[60.0, 90.0, 120.0, 90.0], 0.03);
 }
 

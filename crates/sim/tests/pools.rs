@@ -1,5 +1,4 @@
-//! A pool whose endpoints have gates of their own: what the gates' search for hidden limits means
-//! to the ladders.
+//! A pool whose endpoints have gates: probing for hidden limits must not climb the ladders.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -26,7 +25,7 @@ struct World {
     pool: Pool,
     endpoints: Vec<(EndpointId, Gate, Upstream)>,
     tickets: Tickets,
-    /// Responses, and moments to look again.
+    /// Responses, and times to try again.
     events: Queue<Option<Response>>,
     random: Random,
     accepted: u32,
@@ -99,7 +98,7 @@ impl World {
         f64::from(self.accepted) / (2.0 * RATE * END.seconds_since(Timestamp::ZERO))
     }
 
-    /// Sends what may leave now; when to look again, if that is known.
+    /// Sends what may leave now; returns when to try again, if known.
     fn send(&mut self, now: Timestamp) -> Option<Timestamp> {
         let ask = Ask::until(now);
         loop {
@@ -134,7 +133,7 @@ impl World {
         let (_, gate, upstream) = &mut self.endpoints[endpoint];
         let decision = gate.acquire(&self.settings, &mut self.tickets, ask, now);
         let Decision::Admit(permit) = decision else {
-            panic!("{decision:?} after a look that said it may leave");
+            panic!("{decision:?} although the gate said it would admit");
         };
         let reply = upstream.receive(0, now + NETWORK, &mut self.random);
         let Reply::Response { at, response } = reply else {
@@ -164,7 +163,7 @@ impl World {
 }
 
 #[test]
-fn two_hidden_limits_in_one_pool_are_used_although_gates_probe() {
+fn uses_both_hidden_limits_of_a_pool_despite_probing() {
     for seed in 0..5 {
         let share = World::new(&[], seed).goodput();
         assert!(share >= 0.9, "seed {seed}: {share}");

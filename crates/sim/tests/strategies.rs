@@ -124,7 +124,7 @@ fn fixed_at_the_true_rate_is_hardly_refused() {
             Row("o6", (96.0, 98.0), (0.0, 0.0)),
             Row("o7", (97.0, 100.5), (0.0, 0.0)),
             Row("o8-16", (99.5, 100.5), (0.0, 0.0)),
-            // A gate's bucket holds a little more than one token at first.
+            // A gate's bucket initially holds a little more than one token.
             Row("o9", (99.0, 100.5), (0.0, 0.7)),
         ],
         |_, _| {},
@@ -154,7 +154,7 @@ fn naive_retries_reach_full_goodput_with_half_refused() {
         |name, figures| match name {
             "o5" => assert_eq!(
                 figures.steps[0].settle_s, None,
-                "a fifth is refused for ever"
+                "a fifth is refused forever"
             ),
             "o9" => assert_eq!(figures.bans, 5),
             _ => {}

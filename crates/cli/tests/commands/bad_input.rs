@@ -349,6 +349,6 @@ fn rejects_a_line_that_is_too_long() {
     exit 2
     --- stderr
     error: line 1 of stdin: longer than 16 MiB, expected one event
-    hint: every event is on a line of its own
+    hint: write every event on a separate line
     ");
 }

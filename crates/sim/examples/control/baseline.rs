@@ -1,9 +1,9 @@
 //! Controllers that Tidegate's strategies are compared with.
 //!
-//! `cubic` and `autothrottle` are rebuilt from the public descriptions of products. `epochs` and
-//! `model` are earlier designs of the default strategy. They are for comparison only: each does
-//! what its description says, also where that is not wise. Naive retries and a fixed rate are
-//! compared too; those are strategies of the product.
+//! `cubic` and `autothrottle` are reimplemented from public descriptions of products. `epochs` and
+//! `model` are earlier designs of the default strategy. They are for comparison only: each follows
+//! its description, even where that is unwise. Naive retries and a fixed rate are compared too;
+//! those are strategies of the product.
 
 mod autothrottle;
 mod breaker;
@@ -52,8 +52,8 @@ const BASELINES: [CustomController; 5] = [
     },
 ];
 
-/// Makes the baseline called `name` drive all clients of a scenario. `None` if there is no such
-/// baseline.
+/// Makes the baseline `name` drive all clients of a scenario. `None` if the baseline does not
+/// exist.
 pub(crate) fn drive(mut scenario: Scenario, name: &str) -> Option<Scenario> {
     let baseline = BASELINES.into_iter().find(|known| known.name == name)?;
     for client in &mut scenario.clients {

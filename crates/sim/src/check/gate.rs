@@ -22,7 +22,7 @@ pub(super) struct GateChecker {
     sent: u64,
     rate: f64,
     epoch: u32,
-    /// The start of the present epoch.
+    /// The start of the current epoch.
     epoch_since: Timestamp,
 }
 
@@ -153,8 +153,8 @@ impl GateChecker {
             .attempt_ended(view, result, is_exhausted, attempt.probe, now, violations);
     }
 
-    /// Does the response say that nothing is left? `adaptive` also counts the requests sent since,
-    /// which the server had not seen.
+    /// Whether the response says that nothing is left. `adaptive` also counts the requests sent
+    /// since, which the server had not seen.
     fn is_exhausted(
         &self,
         settings: &GateSettings,

@@ -66,7 +66,7 @@ impl Pauses {
         }
     }
 
-    /// The present pause and the tokens it leaves.
+    /// The current pause and the tokens it leaves.
     pub(super) fn pause(&self, settings: &GateSettings) -> Pause {
         let is_open = self.breaker == BreakerState::Open && self.open_until >= self.hold;
         let keep = if is_open {
@@ -265,7 +265,7 @@ fn named_wait(result: &AttemptResult, is_exhausted: bool) -> Option<std::time::D
     }
 }
 
-/// Does the result count as a failure in the breaker? Directed ones do not.
+/// Whether the result counts as a failure in the breaker. Directed ones do not.
 fn is_failure(settings: &GateSettings, result: &AttemptResult) -> bool {
     let counts_throttled = settings.strategy() == Strategy::Aimd && settings.aimd().count_throttled;
     let is_counted = match result.verdict {

@@ -6,8 +6,8 @@
 //! another client's within the time that its limit needs for one more. With random failures the bound
 //! is as many gaps as make a false alarm less likely than 10⁻⁹.
 //!
-//! **Not counted** is time in which no client can succeed: an outage, a ban, a wait that the server
-//! named, an empty backlog; nor time in which an attempt is in flight that will be accepted.
+//! **Not counted** is time in which no client can succeed (an outage, a ban, a wait that the server
+//! named, an empty backlog), and time in which an attempt is in flight that will be accepted.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub(super) struct Progress {
     outages: Vec<Outage>,
     ban: Duration,
     clients: Vec<Excuse>,
-    /// Up to then there was progress, or none was possible.
+    /// Until then there was progress, or none was possible.
     good_until: Timestamp,
     /// When the last attempt in flight that will be accepted ends.
     accepted_until: Timestamp,

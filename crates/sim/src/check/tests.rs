@@ -1,4 +1,4 @@
-//! The checks themselves: what they accept and what they report.
+//! Tests of the checks: what they accept and what they report.
 
 use std::time::Duration;
 

@@ -110,12 +110,13 @@ const MIN_MEAN: f64 = 100.0;
 /// Of an equal share. Runs are short, and some clients start late.
 const MIN_SHARE: f64 = 0.01;
 
-/// Is every client promised a share? Only clients with `adaptive` at a token bucket that gives no
+/// Whether every client must get a share. Only clients with `adaptive` at a token bucket that gives
+/// no hints and has room for one request of each client.
 /// hints and has room for one request of each client.
 ///
-/// Elsewhere single clients were seen to get next to nothing in a run: where the server names waits of
-/// whole seconds, at slots, and where there is room for only one or two requests. A refused client
-/// waits while others take its place, and clients whose holds end at the same instant stay in the same
+/// Elsewhere single clients may get next to nothing in a run: if the server names waits of whole
+/// seconds, at slots, and if there is room for only one or two requests. A refused client waits
+/// while others take its place, and clients whose holds end at the same instant stay in the same
 /// order. `fixed` does not slow down for others, and `aimd` opens its breaker when it is refused.
 fn promises_shares(scenario: &Scenario) -> bool {
     let [clients] = &*scenario.clients else {

@@ -147,7 +147,7 @@ impl AttemptResult {
         }
     }
 
-    /// Was the request accepted?
+    /// Whether the request was accepted.
     pub fn is_accepted(&self) -> bool {
         self.verdict == Some(Verdict::Success)
     }
@@ -158,7 +158,7 @@ impl AttemptResult {
 pub struct ControllerState {
     /// Its rate in requests per second; `None` if it has none.
     pub rate: Option<f64>,
-    /// The end of the present hold or pause.
+    /// The end of the current hold or pause.
     pub hold_until: Option<Timestamp>,
     /// The state of its breaker; `None` if it has none.
     pub breaker: Option<BreakerState>,

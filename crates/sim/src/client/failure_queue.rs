@@ -26,7 +26,7 @@ pub(super) struct FailureQueueController {
     resends: VecDeque<(ResendId, u32)>,
     next_resend: usize,
     last_end: Option<Timestamp>,
-    /// Has an attempt started since the last end? Then the next one waits for another end.
+    /// Whether an attempt has started since the last end. The next one then waits for another end.
     has_started: bool,
     last_success: Timestamp,
     /// Drawn once per gap, so that asking again gives the same time.

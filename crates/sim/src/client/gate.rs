@@ -1,4 +1,4 @@
-//! A sender behind a gate, as every sender of Tidegate is.
+//! A sender behind a gate, like every sender of Tidegate.
 //!
 //! It asks for one permit at a time, waits in line until it is admitted, then asks for the next.
 //! With an endless backlog that sends everything the gate allows. It waits for holds and open

@@ -1,4 +1,4 @@
-//! Workers without a gate: each sends one request again and again until it is done.
+//! Workers without a gate: each resends one request until it is done.
 //!
 //! A worker that waits before a resend is busy. So a client with many failing requests slows down
 //! instead of sending ever more.
@@ -32,7 +32,7 @@ pub(super) struct RetryController {
 /// When and how often a request is resent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RetryRule {
-    /// After every result that is no success, without end and without reading hints.
+    /// After every result that is not a success, without limit and ignoring hints.
     Naive,
     /// As `policy::item` decides.
     Item,

@@ -30,8 +30,8 @@ pub struct ClientSettings {
     pub count: u32,
     /// What decides when they send.
     pub driver: Driver,
-    /// The maximum of attempts in flight for each client. For clients without a gate that only retry:
-    /// the number of workers.
+    /// The maximum number of attempts in flight per client; for clients that only retry without a
+    /// gate, the number of workers.
     pub max_in_flight: u32,
     /// When they start.
     pub start: Start,
@@ -101,7 +101,7 @@ impl ClientSettings {
         }
     }
 
-    /// The same clients with another strategy and that strategy's default settings.
+    /// The clients with another strategy and its default settings.
     #[must_use]
     pub fn with_strategy(mut self, strategy: Strategy) -> Self {
         self.driver = strategy.driver(self.max_in_flight);
@@ -176,7 +176,7 @@ impl Strategy {
     }
 }
 
-/// The delays of naive retries, as in hand-written retry loops: 200 ms, doubling up to 10 s, full
+/// The delays of naive retries, like in hand-written retry loops: 200 ms, doubling up to 10 s, full
 /// jitter.
 pub(crate) fn naive() -> BackoffSettings {
     let options = BackoffOptions {
@@ -218,12 +218,12 @@ impl fmt::Display for Strategy {
     }
 }
 
-/// The name of a strategy that does not exist.
+/// An unknown strategy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownStrategy(String);
 
 impl UnknownStrategy {
-    /// What was expected in its place.
+    /// What was expected.
     pub fn expected(&self) -> String {
         let names = "`adaptive`, `aimd`, `fixed:RATE` (requests per second) or `none`";
         if self.0.starts_with("fixed") {
@@ -241,7 +241,7 @@ impl fmt::Display for UnknownStrategy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "`{}` is no strategy, expected {}",
+            "`{}` is not a strategy, expected {}",
             self.0,
             self.expected()
         )

@@ -21,17 +21,17 @@ pub struct Figures {
     pub refused_ratio: Option<f64>,
     /// Requests sent after a hint had arrived at that client and before the hint's wait ended.
     pub early_after_hint: u64,
-    /// How often a client was banned.
+    /// How many times a client was banned.
     pub bans: u64,
-    /// How often a breaker opened.
+    /// How many times a breaker opened.
     pub breaker_opened: u64,
     /// The maximum length of the server's queue; `None` if it has no queue.
     pub max_queue: Option<u64>,
     /// Start of the first interval with 90 % of the capacity, in seconds.
     pub time_to_90_s: Option<f64>,
-    /// One for each outage.
+    /// One per outage.
     pub outages: Vec<OutageFigures>,
-    /// One for each step of the limit.
+    /// One per step of the limit.
     pub steps: Vec<StepFigures>,
     /// Resends after failures.
     pub failure_cost: FailureCost,
@@ -88,13 +88,13 @@ pub struct StepFigures {
     pub settle_s: Option<f64>,
 }
 
-/// Failures and resends of requests that failed at least once and were accepted in the end. A refusal
-/// is no failure, but a resend after it counts.
+/// Failures and resends of requests that failed at least once and were finally accepted. A refusal
+/// is not a failure, but a resend after it counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FailureCost {
-    /// How often they failed.
+    /// How many times they failed.
     pub failures: u64,
-    /// How often they were sent after their first failure.
+    /// How many times they were sent after their first failure.
     pub sends: u64,
 }
 
@@ -200,16 +200,16 @@ impl Summary {
     }
 }
 
-/// Is this figure of a run always a whole number?
+/// Whether this figure is always a whole number.
 pub fn is_count(name: &str) -> bool {
     let mut figures = FIGURES.iter();
     figures.any(|(known, unit, _)| *known == name && *unit == Unit::Count)
 }
 
-/// How the value of a figure is shown.
+/// How to display a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// A share, in per cent.
+    /// A share, in percent.
     Share,
     /// A count.
     Count,

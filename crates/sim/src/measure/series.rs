@@ -67,7 +67,7 @@ pub struct Band<T> {
 pub(crate) struct SeriesRecorder {
     series: Series,
     latencies: Vec<Duration>,
-    /// The present band of each client's breaker.
+    /// The current band of each client's breaker.
     present: Vec<Option<(Timestamp, BreakerState)>>,
     end: Timestamp,
 }

@@ -137,7 +137,7 @@ fn counts_requests_in_an_outage_and_finds_the_recovery() {
 }
 
 #[test]
-fn a_step_down_has_settled_only_once_little_is_refused() {
+fn step_down_settles_once_few_requests_are_refused() {
     let at = Timestamp::from_secs;
     let steps = [(60, 2.0), (120, 20.0)].map(|(second, rate)| Step {
         at: at(second),
@@ -155,11 +155,11 @@ fn a_step_down_has_settled_only_once_little_is_refused() {
     record(&mut recorder, AttemptClass::Accepted, 10, 120, 300);
     let figures = figures(&scenario, recorder, Backlog::Endless);
     check(Some(figures.steps[0].at_s), 60.0);
-    // One of eleven may be refused: the stretch from 69.1 s on has the one at 69.5 s.
+    // One of eleven may be refused: the interval from 69.1 s on contains the one at 69.5 s.
     check(figures.steps[0].settle_s, 9.1);
     assert_eq!(
         figures.steps[1].settle_s, None,
-        "half of the new rate is never enough"
+        "half of the new rate is not enough"
     );
 }
 

@@ -1,8 +1,8 @@
 //! The times of events: seconds from the start, exact to the nanosecond.
 //!
-//! Times are read from the digits as written and not by way of a floating-point number, which past
-//! some months no longer tells one nanosecond from the next. Digits beyond nanoseconds round to the
-//! nearest, so that `0.30000000000000004`, which is how programs write 0.1 + 0.2, is 0.3 s.
+//! Times are read from the digits as written and not as a floating-point number, which cannot
+//! represent single nanoseconds beyond some months. Digits beyond nanoseconds are rounded, so that
+//! `0.30000000000000004`, which is how programs print 0.1 + 0.2, is 0.3 s.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::problem::Problem;
 
-/// The time of an event, and the number it was written as.
+/// The time of an event, and its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct At<'a> {
     pub(super) text: &'a str,
@@ -65,7 +65,7 @@ impl Timeline {
 
 const HINT: &str = "`at` is a number of seconds, such as `{\"at\":1.25}`";
 
-/// An instant as a JSON number of seconds, with as many decimals as it needs.
+/// An instant as a JSON number of seconds, with as many decimals as needed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seconds(pub(super) Timestamp);
 
@@ -87,8 +87,8 @@ impl fmt::Display for Seconds {
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
-/// The JSON number `text` times ten to the `digits`, rounded to the nearest. `None` if it is
-/// negative, past the end of a `u64`, or no number.
+/// The JSON number `text` times ten to the power of `digits`, rounded. `None` if it is negative,
+/// exceeds a `u64`, or is not a number.
 pub(super) fn scaled(text: &str, digits: i64) -> Option<u64> {
     let (is_negative, text) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -120,8 +120,7 @@ pub(super) fn scaled(text: &str, digits: i64) -> Option<u64> {
     is_fine.then(|| u64::try_from(value).ok()).flatten()
 }
 
-/// Digits after the first thirty can change no nanosecond of an instant that fits, except in the
-/// last place of a tie, and keep the arithmetic below the end of a `u128`.
+/// More than thirty digits only matter for rounding a tie, and would overflow a `u128`.
 const MAX_SIGNIFICANT: u128 = 10_u128.pow(29);
 
 fn shifted(value: u128, shift: i64) -> Option<u128> {
@@ -141,7 +140,7 @@ fn shifted(value: u128, shift: i64) -> Option<u128> {
     }
 }
 
-/// The exponent of a JSON number. One that does not fit is as good as endless.
+/// The exponent of a JSON number, saturating.
 fn saturating_exponent(text: &str) -> i64 {
     let endless = if text.starts_with('-') {
         i64::MIN / 2

@@ -1,11 +1,11 @@
-//! `backoff`: one item over all its attempts: is it sent again, and when?
+//! `backoff`: one item over all its attempts: whether and when it is resent.
 //!
-//! The file is one item without a method, so that sending it again does no harm, and without
-//! bounds of time. `attempt` says which send an event is about: it decides which delay comes next
-//! and whether any is left. Where it is missing the item counts by itself. Events may go on after
-//! the end and are judged all the same, so that a table of attempts is one file.
+//! The file is one item without a method, so it is safe to resend, and without time bounds.
+//! `attempt` is the number of the send that an event is about: it determines the next delay and
+//! whether an attempt is left. If it is missing, the item counts itself. Events after the end are
+//! still judged, so that one file can be a table of attempts.
 //!
-//! A refresh of the credential is taken to succeed: what comes next is the answer to the resend.
+//! A refresh of the credential is assumed to succeed: the next event is the response to the resend.
 
 use std::collections::BTreeMap;
 use std::iter;
@@ -28,8 +28,8 @@ use super::problem::Problem;
 use super::response::{Attempt, millis};
 use super::{Replay, ReplayOptions, SettingProblem, built};
 
-/// Builds the settings from a preset, the section of its name, and what was written over both. A
-/// section of another name lies over the preset `standard`. All problems are found in one go.
+/// Builds the settings from a preset, the section with its name, and the options on top of both. A
+/// section with another name is applied to the preset `standard`. Reports all problems together.
 pub(super) fn settings<'s>(
     sections: &BTreeMap<String, BackoffOptions>,
     given: impl IntoIterator<Item = (&'s str, &'s str)>,
@@ -51,7 +51,7 @@ pub(super) fn settings<'s>(
     }
 }
 
-/// Takes all chance out of settings: what is drawn, and what is added.
+/// Removes all randomness from the settings.
 fn without_jitter(settings: BackoffSettings) -> BackoffSettings {
     let options = BackoffOptions {
         jitter: Some(Jitter::None),
@@ -60,7 +60,7 @@ fn without_jitter(settings: BackoffSettings) -> BackoffSettings {
     };
     options
         .build_over(settings)
-        .expect("no jitter contradicts nothing")
+        .expect("settings without jitter are consistent")
 }
 
 #[derive(Debug)]
@@ -95,7 +95,7 @@ impl BackoffReplay {
         }
     }
 
-    /// `wait` is what the server named.
+    /// `wait` is the wait that the server named.
     fn explain_retry(
         &self,
         judgement: &Judgement,
@@ -112,7 +112,7 @@ impl BackoffReplay {
             format!("attempt {sent} of {most} failed")
         };
         let why = match source {
-            // Only a wait longer than zero does not count as an attempt.
+            // Only a wait above zero does not count as an attempt.
             DelaySource::RetryAfter if wait == Some(Duration::ZERO) => {
                 format!("as the server asks, {}", failed())
             }

@@ -1,8 +1,8 @@
 //! Events of a replay: every field that any policy reads.
 //!
 //! Fields stay raw until a policy reads them, so that a message can quote the value as written.
-//! Other fields are ignored: traces carry notes. A field that is null counts as missing; one that
-//! is given twice is a bad line.
+//! Unknown fields are ignored, because traces contain notes. A null field counts as missing; a
+//! duplicate field is a bad line.
 
 mod raw;
 
@@ -80,7 +80,7 @@ pub(super) enum QueueEvent<'a> {
     Result(Class),
     /// An attempt ended with this text.
     Text(Cow<'a, str>),
-    /// No result: only the wait is asked for.
+    /// No result: only asks for the wait.
     Ask,
 }
 
@@ -93,11 +93,11 @@ pub(super) enum ProtectionEvent {
     Finish(u64),
     /// A person enables the endpoint.
     Enable,
-    /// Only the state is asked for.
+    /// Only asks for the state.
     Ask,
 }
 
-/// The result of an attempt through an endpoint.
+/// The result of an attempt at an endpoint.
 #[derive(Debug)]
 pub(super) enum FinishResult<'a> {
     /// A success.
@@ -122,19 +122,19 @@ impl<'a> Event<'a> {
         self.field("at").map(At::read).transpose()
     }
 
-    /// The event's time, where there must be one.
+    /// The event's time, which is required.
     pub(super) fn required_at(&self) -> Result<At<'a>, Problem> {
         self.at()?.ok_or_else(At::missing)
     }
 
-    /// The event's time, if it has one, seen to be no earlier than the last.
+    /// The event's time, if any, checked to be no earlier than the last.
     pub(super) fn next_at(&self, timeline: &mut Timeline) -> Result<Option<At<'a>>, Problem> {
         let at = self.at()?;
         at.map(|at| timeline.advance(at)).transpose()?;
         Ok(at)
     }
 
-    /// Calendar time, against which dates in hints are read.
+    /// The wall time, for dates in hints.
     pub(super) fn now(&self) -> Result<Option<WallTime>, Problem> {
         let hint = "write it as `\"2026-11-15T06:00:00Z\"`";
         self.value("now", "a time as in RFC 3339", hint, |value| {
@@ -154,7 +154,7 @@ impl<'a> Event<'a> {
         event.ok_or_else(|| Problem::value(name, value, expected, GATE_EVENTS))
     }
 
-    /// Which send of an item this is, from 1, if the event says so.
+    /// The number of the send, counted from 1, if the event has it.
     pub(super) fn attempt(&self) -> Result<Option<u32>, Problem> {
         let expected = "a whole number from 1 to 4294967295";
         let hint = "`attempt` says which send this is; leave it out to have it counted";
@@ -164,7 +164,7 @@ impl<'a> Event<'a> {
         })
     }
 
-    /// How long the attempt took, if the event says so.
+    /// The latency of the attempt, if the event has it.
     pub(super) fn latency(&self) -> Result<Option<Duration>, Problem> {
         let hint = "leave it out to have it counted from the admission";
         self.value("latency_ms", "milliseconds, 0 or more", hint, |value| {
@@ -180,7 +180,7 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// The answer, where its status does not matter: 200 if there is none.
+    /// The response if its status does not matter: 200 if there is none.
     pub(super) fn any_response(&self) -> Result<EventResponse<'a>, Problem> {
         self.response(self.status()?.unwrap_or(200))
     }
@@ -211,8 +211,7 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// The result of an attempt through an endpoint: with `success`, `status`, `failure` or only
-    /// `text`.
+    /// The result of an attempt at an endpoint: with `success`, `status`, `failure` or only `text`.
     pub(super) fn finish_result(&self) -> Result<FinishResult<'a>, Problem> {
         let success = self.value("success", "`true` or `false`", ENDINGS, |value| {
             value.get().parse().ok()
@@ -245,12 +244,12 @@ impl<'a> Event<'a> {
         self.field("text").map(read_text).transpose()
     }
 
-    /// The job's status as its server calls it.
+    /// The job's status as its server writes it.
     pub(super) fn job(&self) -> Result<Option<Cow<'a, str>>, Problem> {
         self.value("job", "a word, as a string", JOBS, text)
     }
 
-    /// The job's progress in per cent.
+    /// The job's progress in percent.
     pub(super) fn progress(&self) -> Result<Option<f64>, Problem> {
         self.value("progress", "a number of per cent", JOBS, |value| {
             let number = value.get().parse().ok();
@@ -332,7 +331,7 @@ impl<'a> Event<'a> {
 }
 
 impl EventResponse<'_> {
-    /// The answer as hints and verdicts read it.
+    /// The response, as hints and verdicts read it.
     pub(super) fn response(&self) -> Response<'_, impl Iterator<Item = (&str, &[u8])> + Clone> {
         let headers = self.headers.0.iter();
         Response {
@@ -343,8 +342,8 @@ impl EventResponse<'_> {
     }
 }
 
-/// How far an attempt got that failed like this. Nothing was written before a connection stood;
-/// where the events do not say more, the rest is taken to have been sent.
+/// The phase that an attempt with this failure reached. Nothing was written before the connection
+/// was established; otherwise the request counts as sent, because the events do not say more.
 pub(super) fn phase(failure: Failure) -> Phase {
     match failure {
         Failure::Connect | Failure::Dns | Failure::Tls => Phase::Connecting,
@@ -383,7 +382,7 @@ fn read_body(value: &RawValue) -> Result<Cow<'_, [u8]>, Problem> {
     bytes(value).ok_or_else(|| Problem::kind("`body`", value, "a string", hint))
 }
 
-/// The parser's message without its position in the one-line input, which is given in our words.
+/// The parser's message without its position, which we report ourselves.
 fn not_json(error: &serde_json::Error) -> Problem {
     let message = error.to_string();
     let what = message.split(" at line ").next().unwrap_or(&message);
@@ -423,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn any_string_is_a_header_value() {
+    fn accepts_any_string_as_header_value() {
         assert_eq!(
             headers(r#"{"headers":{"A":"","b":"\u0000\ud800","a":"é","\udc00":"x"}}"#),
             [
@@ -436,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_may_be_repeated() {
+    fn accepts_repeated_headers() {
         let twice = [
             ("a".to_owned(), b"1".to_vec()),
             ("a".to_owned(), b"2".to_vec()),
@@ -447,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn null_is_missing() {
+    fn null_counts_as_missing() {
         let line = r#"{"at":null,"headers":null,"body":null,"now":null,"status":null,
                        "failure":"reset","latency_ms":null,"acquire":null,"settle":3}"#;
         let event = event(line);
@@ -462,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_fields_are_ignored_whatever_they_hold() {
+    fn ignores_unknown_fields() {
         let deep = format!(
             r#"{{"x":{}{},"y":1e999,"settle":1}}"#,
             "[".repeat(5000),

@@ -8,7 +8,7 @@ use policy::time::Timestamp;
 
 use super::at::Seconds;
 
-/// An ask that leaves at once.
+/// An ask that is admitted at once.
 pub(super) fn admitted(permit: &Permit, gate: &Gate) -> String {
     if permit.is_probe() {
         return "leaves at once, as a probe: the breaker is half open".to_owned();
@@ -73,7 +73,7 @@ fn obstacle(reason: Reason, gate: &GateSnapshot) -> String {
     }
 }
 
-/// What an outcome changed at its gate.
+/// The effect of an outcome on its gate.
 pub(super) fn settled(judgement: &Judgement, is_late: bool, gate: &GateSnapshot) -> String {
     let mut sentence = judged(judgement);
     if is_late {
@@ -89,7 +89,7 @@ pub(super) fn settled(judgement: &Judgement, is_late: bool, gate: &GateSnapshot)
     sentence
 }
 
-/// A verdict and what decided it.
+/// A verdict and its reason.
 pub(super) fn judged(judgement: &Judgement) -> String {
     match judgement.verdict {
         Some(verdict) => format!("{} because of {}", verdict.as_str(), judgement.because),
@@ -117,7 +117,7 @@ pub(super) fn hinted(hint: &Hint) -> String {
 }
 
 fn pace(rate: f64) -> String {
-    // A learned rate has many digits; people read three.
+    // Three decimals of a learned rate are enough.
     let rounded = (rate * 1000.0).round() / 1000.0;
     format!("{rounded} requests per second")
 }

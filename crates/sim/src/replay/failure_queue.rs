@@ -47,7 +47,7 @@ impl FailureQueueReplay {
         }
     }
 
-    /// Why the gap is as long as it is.
+    /// Explains the length of the gap.
     fn gap(&self, now: Timestamp) -> String {
         let gap = Exact(self.queue.gap(&self.settings, now));
         let base = Exact(self.settings.base());

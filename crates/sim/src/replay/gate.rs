@@ -1,10 +1,10 @@
 //! `gate`: asks and results at gates by key.
 //!
-//! Before an event acts, every ticket that is due at or before its time leaves its line, in the
+//! Before an event takes effect, every ticket that is due at or before its time leaves its line, in
 //! order of time over all gates. No ticket leaves after the last event.
 //!
-//! The state is gates, lines and permits in flight. Refused and settled asks are not stored: a
-//! trace may have any number of them.
+//! The state consists of gates, lines and permits in flight. Refused and settled asks are not
+//! stored, because a trace may have any number of them.
 
 use std::collections::HashMap;
 
@@ -31,7 +31,7 @@ pub(super) struct GateReplay {
     gates: Gates,
     tickets: Tickets,
     waiters: Waiters,
-    /// Asks so far: the number of the last one.
+    /// The number of asks so far.
     asks: u64,
     /// Asks that wait or are in flight, by number.
     pending: HashMap<u64, Pending>,
@@ -45,7 +45,7 @@ enum Pending {
     Waiting,
     /// In flight.
     Admitted { gate: GateId, permit: Permit },
-    /// It was admitted because gates are switched off.
+    /// Admitted because gates are disabled.
     Ungated,
 }
 
@@ -199,8 +199,8 @@ impl GateReplay {
         }
     }
 
-    /// Schedules a later admission after the gate did not admit when due. It never should, but the
-    /// same time again would be an endless loop.
+    /// Schedules a later admission if the gate did not admit when due. That should never happen,
+    /// but the same time again would be an endless loop.
     fn postpone(&mut self, id: GateId, after: Timestamp) {
         let next = self
             .gates

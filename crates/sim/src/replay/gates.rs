@@ -1,8 +1,8 @@
 //! Gates by key, with eviction.
 //!
-//! Whether a gate may be evicted changes only by an event at it, with one exception: a hold ends by
-//! itself. So every gate is filed after each event at it, as evictable or under the end of its hold,
-//! and eviction never searches all gates.
+//! Whether a gate is evictable only changes by an event at it, except that a hold ends by itself.
+//! So every gate is filed after each event, as evictable or under the end of its hold, and eviction
+//! never searches all gates.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::mem;
@@ -26,11 +26,11 @@ pub(super) struct Gates {
     slots: Vec<Slot>,
     free: Vec<GateId>,
     by_key: HashMap<Box<str>, GateId>,
-    /// Evictable gates, the least recently used first.
+    /// Evictable gates, least recently used first.
     evictable: BTreeMap<u64, GateId>,
     /// Gates that may become evictable when their hold ends.
     held: BTreeSet<(Timestamp, GateId)>,
-    /// Uses so far: their order, also at equal times.
+    /// The number of uses so far, which orders them even at equal times.
     uses: u64,
 }
 
@@ -54,7 +54,7 @@ enum Filed {
 }
 
 impl Gates {
-    /// The gate of `key`, created if there is none, after idle gates are evicted. `None` if there
+    /// The gate of `key`, created if it does not exist, after evicting idle gates. `None` if there
     /// are `max_gates` and none is evictable.
     pub(super) fn enter(
         &mut self,
@@ -145,7 +145,7 @@ impl Gates {
         id
     }
 
-    /// Removes a gate that is filed nowhere any more.
+    /// Removes a gate that is no longer filed.
     fn remove(&mut self, id: GateId) {
         let key = mem::take(&mut self.slots[id.0].key);
         self.by_key.remove(&key);

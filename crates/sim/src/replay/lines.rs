@@ -1,17 +1,18 @@
 //! Lines of an input, one at a time, with a bound on their length.
 //!
-//! [`BufRead::lines`] neither bounds a line nor says when the next read may wait, and both matter
-//! here: an endless line must not take all memory, and output must be written before a read blocks.
+//! [`BufRead::lines`] neither bounds a line nor shows when the next read may block, and both matter
+//! here: an endless line must not use up all memory, and output must be written before a read
+//! blocks.
 
 use std::io::{self, BufRead};
 use std::str;
 
 use super::problem::Problem;
 
-/// Bodies are the longest part of an event, and policies read only their beginning.
+/// Bodies are the longest part of an event, and policies read only their start.
 const MAX_LINE: usize = 16 << 20;
 
-/// Some editors begin a file in UTF-8 with it; it is no part of the text.
+/// Some editors write it at the start of UTF-8 files; it is not part of the text.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// The result of [`Lines::advance`].
@@ -21,7 +22,7 @@ pub(super) enum Line<'a> {
     Whole(&'a [u8]),
     /// The buffered input ended in the middle of a line: the next read may block.
     Partial,
-    /// The present line passed the bound. What follows is unspecified.
+    /// The current line exceeds the bound. What follows is unspecified.
     TooLong,
     /// There are no more lines.
     End,
@@ -47,17 +48,17 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// The number of the present line, from 1; also while only part of it is there.
+    /// The number of the current line, counted from 1; also while only part of it was read.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
 
-    /// Is nothing buffered, so that the next call to [`Self::advance`] has to read?
+    /// Whether nothing is buffered, so that the next call to [`Self::advance`] has to read.
     pub(super) fn may_wait(&self) -> bool {
         self.is_drained
     }
 
-    /// Takes what is buffered, at most to the end of the present line. Reads at most once.
+    /// Consumes the buffer, at most to the end of the current line. Reads at most once.
     pub(super) fn advance(&mut self) -> io::Result<Line<'_>> {
         let available = loop {
             match self.input.fill_buf() {
@@ -75,7 +76,7 @@ impl<R: BufRead> Lines<R> {
             return Ok(Line::End);
         }
 
-        // `skip_until` of a slice is the search for a byte that the standard library keeps fast.
+        // `skip_until` of a slice uses the standard library's fast search for a byte.
         let mut rest = available;
         let length = rest.skip_until(b'\n')?;
         let has_ended = available[..length].ends_with(b"\n");
@@ -112,11 +113,11 @@ pub(super) fn text(line: &[u8]) -> Result<&str, Problem> {
     })
 }
 
-/// What is wrong with a line past the bound.
+/// The problem of a line beyond the bound.
 pub(super) fn too_long() -> Problem {
     Problem::new(
         format!("longer than {} MiB, expected one event", MAX_LINE >> 20),
-        "every event is on a line of its own",
+        "write every event on a separate line",
     )
 }
 
@@ -125,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_endless_line_is_cut_off() {
+    fn refuses_an_endless_line() {
         let mut lines = Lines::new(io::BufReader::new(io::repeat(b'x')));
         while lines.advance().unwrap() == Line::Partial {}
         assert!(lines.line.len() < MAX_LINE + (1 << 20));
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn blank_lines_are_lines() {
+    fn returns_blank_lines() {
         let mut lines = Lines::new(&b"\n\n"[..]);
         assert_eq!(lines.advance().unwrap(), Line::Whole(b""));
         assert_eq!(lines.advance().unwrap(), Line::Whole(b""));

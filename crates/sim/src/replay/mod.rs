@@ -1,8 +1,8 @@
-//! One policy over scripted events in virtual time: a line in, its decision out.
+//! Runs one policy over scripted events in virtual time: a line in, its decision out.
 //!
-//! The events are JSON Lines and stream: memory holds the policy's state and one line, and all
-//! output is written before the next read that might block. A person typing events, or a program
-//! at the other end of two pipes, gets each decision before sending the next line.
+//! Events are streamed as JSON Lines: memory holds the policy's state and one line, and all output
+//! is written before the next read that might block. A person typing events, or a program connected
+//! by two pipes, gets each decision before sending the next line.
 //!
 //! A bad line ends the replay. Skipping it would renumber everything after it.
 
@@ -44,7 +44,7 @@ pub use problem::Problem;
 pub enum Policy {
     /// Gates by key: admit, wait until, refuse.
     Gate,
-    /// One item over all its attempts: is it sent again, and when?
+    /// One item over all its attempts: whether and when it is resent.
     Backoff,
     /// The hint of a response.
     Hint,
@@ -70,20 +70,20 @@ policy::words! {
     }
 }
 
-/// Options of a replay besides the settings that are given by name.
+/// Options of a replay besides the policy's settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReplayOptions {
-    /// Add a sentence that says why as the last field of every line.
+    /// Add an explanation as the last field of every line.
     pub explain: bool,
     /// The seed of jitter.
     pub seed: u64,
-    /// Is there jitter?
+    /// Whether there is jitter.
     pub jitter: bool,
-    /// What the settings given by name are written over.
+    /// The settings that those given by name override.
     pub base: BaseOptions,
 }
 
-/// The settings of policies as a settings file has them.
+/// The settings of policies from a settings file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BaseOptions {
     /// `[gate]`.
@@ -111,12 +111,12 @@ impl Default for ReplayOptions {
 }
 
 impl Policy {
-    /// Starts this policy with `settings`, pairs of name and value as a person wrote them, over
-    /// those of `options` and, where the policy has presets, over `preset`.
+    /// Starts this policy with `settings`, pairs of name and value as written by a person, on top
+    /// of those of `options` and, if the policy has presets, of `preset`.
     ///
     /// # Errors
     ///
-    /// Every problem with the settings, not only the first.
+    /// All problems with the settings.
     pub fn start<'s>(
         self,
         settings: impl IntoIterator<Item = (&'s str, &'s str)>,
@@ -195,8 +195,8 @@ impl Policy {
     }
 }
 
-/// Builds a policy's settings from `options` and the names and values written over them. All
-/// problems are found in one go.
+/// Builds a policy's settings from `options` and the names and values that override them. Reports
+/// all problems together.
 fn built<'s, O: Options, S>(
     mut options: O,
     given: impl IntoIterator<Item = (&'s str, &'s str)>,
@@ -215,22 +215,22 @@ fn built<'s, O: Options, S>(
     Err(problems.into_iter().map(SettingProblem::from).collect())
 }
 
-/// A policy in the middle of its events.
+/// A running replay of a policy.
 pub trait Replay: fmt::Debug {
-    /// Takes the event in `line` (without its line end) and appends the lines of output for it.
+    /// Processes the event in `line` (without its line ending) and appends its lines of output.
     ///
     /// # Errors
     ///
-    /// What is wrong with the line. Output appended before it stays valid; the replay is over.
+    /// What is wrong with the line. Output appended before it stays valid; the replay ends.
     fn line(&mut self, line: &str, out: &mut Vec<u8>) -> Result<(), Problem>;
 }
 
 /// Feeds every line of `input` to `replay` and writes the output to `output`. `name` is the input's
-/// name in messages. Returns how many lines were read.
+/// name in messages. Returns the number of lines read.
 ///
-/// Inputs fed one after the other to the same `replay` are one stream of events; only the numbers
-/// of lines start again, for they are there to find a line in an editor. `output` is flushed
-/// before every read that might wait, and at the end, also when that end is a bad line.
+/// Inputs fed one after another to the same `replay` are one stream of events; only line numbers
+/// restart, because they are for finding a line in an editor. `output` is flushed before every read
+/// that might block, and at the end, even after a bad line.
 ///
 /// # Errors
 ///
@@ -279,12 +279,12 @@ fn take(replay: &mut dyn Replay, bytes: &[u8], answer: &mut Vec<u8>) -> Result<(
 /// Why a replay ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A line is not an event of this policy, or not one that can happen now.
+    /// A line is not an event of this policy, or not one that is possible now.
     #[error("line {number} of {name}: {problem}")]
     Line {
         /// The name of the input.
         name: String,
-        /// The line's number in this input, from 1.
+        /// The line's number in this input, counted from 1.
         number: u64,
         /// What is wrong with it.
         problem: Problem,
@@ -298,7 +298,7 @@ pub enum Error {
         #[source]
         error: io::Error,
     },
-    /// The output cannot be written: its reader may be gone.
+    /// The output cannot be written: its reader may have exited.
     #[error("cannot write the answers")]
     Write(#[source] io::Error),
 }
@@ -306,24 +306,24 @@ pub enum Error {
 /// A problem with a setting.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingProblem {
-    /// A setting that is unknown, unreadable, or contradicts another.
+    /// A setting that is unknown, invalid, or contradicts another.
     #[error(transparent)]
     Setting(#[from] SettingError),
-    /// No preset has this name.
+    /// The preset does not exist.
     #[error(transparent)]
     Preset(#[from] UnknownPreset),
     /// This policy has no presets.
     #[error("policy `{policy}` has no presets")]
     HasNoPresets {
-        /// The policy that one was meant for.
+        /// The policy.
         policy: Policy,
     },
-    /// This policy has no settings at all.
+    /// This policy has no settings.
     #[error("`{name}` is not a setting of policy `{policy}`, which has none")]
     HasNone {
         /// The setting's name as written.
         name: String,
-        /// The policy it was meant for.
+        /// The policy.
         policy: Policy,
     },
 }

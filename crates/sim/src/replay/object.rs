@@ -1,7 +1,7 @@
-//! One line of output: a JSON object, its fields in the order written.
+//! One line of output: a JSON object with its fields in order.
 //!
-//! Written by hand and not by way of records, for two reasons: instants are exact numbers of
-//! seconds, which no type of the serialiser can hold, and `at` goes out as it came in.
+//! Not serialised from records, for two reasons: instants are exact numbers of seconds, which the
+//! serialiser cannot represent, and `at` is echoed as written.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -24,7 +24,7 @@ impl<'o> Object<'o> {
         }
     }
 
-    /// Begins with the event's own time, if it has one.
+    /// Starts with the time of the event, if it has one.
     pub(super) fn answering(at: Option<At<'_>>, out: &'o mut Vec<u8>) -> Self {
         let object = Self::new(out);
         match at {
@@ -33,7 +33,7 @@ impl<'o> Object<'o> {
         }
     }
 
-    /// A value that prints as JSON: a number, or null when there is none.
+    /// A value that displays as JSON: a number, or null if there is none.
     pub(super) fn number(self, name: &str, value: Option<impl Display>) -> Self {
         match value {
             Some(value) => self.raw(name, value),
@@ -76,7 +76,7 @@ impl<'o> Object<'o> {
 
     fn raw(mut self, name: &str, value: impl Display) -> Self {
         self.name(name);
-        write!(self.out, "{value}").expect("memory takes whatever is written");
+        write!(self.out, "{value}").expect("writing to memory cannot fail");
         self
     }
 

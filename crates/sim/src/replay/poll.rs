@@ -1,4 +1,4 @@
-//! `poll`: responses to requests for a job's status, and when to ask next.
+//! `poll`: responses to status requests, and when to poll next.
 //!
 //! The first event is the first request; each event is the response at its time.
 
@@ -70,7 +70,7 @@ fn kind(event: &Event<'_>) -> Result<ResponseKind, Problem> {
     })
 }
 
-/// The job's status in the event: any word but those that end it means that it is running.
+/// The job's status in the event: any word that does not end it means that it is running.
 fn job(event: &Event<'_>) -> Result<Option<JobStatus>, Problem> {
     let progress = event.progress()?;
     Ok(match (event.job()?.as_deref(), progress) {

@@ -25,7 +25,7 @@ impl Problem {
         Self::new(format!("`{name}` is `{value}`, expected {expected}"), hint)
     }
 
-    /// As [`Self::value`], but says only of which kind the value is: for what may hold a secret.
+    /// Like [`Self::value`], but names only the type of the value, which may be secret.
     pub(super) fn kind(what: &str, value: &RawValue, expected: &str, hint: &'static str) -> Self {
         let kind = kind(value);
         Self::new(format!("{what} is {kind}, expected {expected}"), hint)
@@ -43,7 +43,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// The beginning of `text`, safe to print: whatever it is, it fits on a line and moves no cursor.
+/// The start of `text`, safe to print: it fits on a line and contains no control characters.
 pub(super) fn excerpt(text: &str) -> String {
     let mut excerpt: String = text
         .chars()
@@ -56,7 +56,7 @@ pub(super) fn excerpt(text: &str) -> String {
     excerpt
 }
 
-/// Enough to recognise a value, short enough for a message of a line or two.
+/// Enough to recognise a value, short enough for a message.
 const MAX_EXCERPT: usize = 60;
 
 fn kind(value: &RawValue) -> &'static str {

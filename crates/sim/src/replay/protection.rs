@@ -1,7 +1,7 @@
-//! `protection`: attempts through one endpoint and its ladder.
+//! `protection`: attempts at one endpoint, and its ladder.
 //!
-//! The endpoint is one of a pool, so it is protected unless `enabled=false`. An attempt may start
-//! while the endpoint is paused or disabled, as one that was in flight would.
+//! The endpoint counts as one of a pool, so it is protected unless `enabled=false`. An attempt may
+//! start while the endpoint is paused or disabled, like one that was already in flight.
 
 use std::collections::HashMap;
 use std::time::Duration;

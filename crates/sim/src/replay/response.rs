@@ -1,5 +1,5 @@
-//! What a response says: `hint` reads what it says about pace, `classify` the verdict on it; other
-//! policies take both as the outcome of an attempt.
+//! Responses: `hint` reads the hint, `classify` the verdict; other policies use both as the outcome
+//! of an attempt.
 //!
 //! Events of `hint` and `classify` are independent. `at` is optional; if given, it is echoed and
 //! must not go back. For `hint` an event without a status is read as 200.
@@ -81,7 +81,7 @@ pub(super) struct Attempt {
     response: UpstreamResponse,
     hint: Hint,
     latency: Option<Duration>,
-    /// The verdict and what decided it.
+    /// The verdict and its reason.
     pub(super) judgement: Judgement,
 }
 
@@ -115,7 +115,7 @@ impl Attempt {
         }
     }
 
-    /// The outcome, with `otherwise` where the event names no latency.
+    /// The outcome, with `otherwise` as latency if the event has none.
     pub(super) fn outcome(self, otherwise: Duration) -> Outcome {
         Outcome {
             response: self.response,

@@ -1,9 +1,9 @@
-//! Calendar time as RFC 3339 writes it: `2026-11-15T06:00:00.5+01:00`.
+//! RFC 3339 times: `2026-11-15T06:00:00.5+01:00`.
 
 use policy::time::WallTime;
 
-/// The moment `text` names, its fraction cut to milliseconds: a time that is cut is earlier, so a
-/// wait counted from it is never too short. `None` if it is no such time.
+/// Parses `text`, truncated to milliseconds: an earlier time never makes a wait too short. `None`
+/// if it is invalid.
 pub(super) fn parse(text: &str) -> Option<WallTime> {
     let (date, rest) = text.split_at_checked(10)?;
     let rest = rest.strip_prefix(['T', 't', ' '])?;
@@ -19,13 +19,13 @@ fn days(date: &str) -> Option<i64> {
     is_date.then(|| days_from_epoch(year, month, day))
 }
 
-/// A leap second is the beginning of the next minute: calendar time here has none.
+/// A leap second counts as the start of the next minute.
 fn seconds_of_day(clock: &str) -> Option<i64> {
     let [hour, minute, second] = fields(clock, ':', [2, 2, 2])?;
     (hour < 24 && minute < 60 && second <= 60).then_some(hour * 3600 + minute * 60 + second)
 }
 
-/// Milliseconds, and what follows them.
+/// The milliseconds, and the text after them.
 fn fraction(rest: &str) -> Option<(i64, &str)> {
     let Some(rest) = rest.strip_prefix('.') else {
         return Some((0, rest));
@@ -37,7 +37,7 @@ fn fraction(rest: &str) -> Option<(i64, &str)> {
     Some((millis, &rest[end..]))
 }
 
-/// Seconds east of Greenwich.
+/// The offset from UTC in seconds.
 fn offset(zone: &str) -> Option<i64> {
     if matches!(zone, "Z" | "z") {
         return Some(0);
@@ -51,7 +51,7 @@ fn offset(zone: &str) -> Option<i64> {
     (hours < 24 && minutes < 60).then_some(sign * (hours * 3600 + minutes * 60))
 }
 
-/// Exactly so many numbers of exactly so many digits.
+/// Exactly `N` numbers with exactly these widths.
 fn fields<const N: usize>(text: &str, separator: char, widths: [usize; N]) -> Option<[i64; N]> {
     let mut parts = text.split(separator);
     let mut numbers = [0; N];
@@ -72,8 +72,8 @@ fn days_in(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Days from 1970-01-01 in the Gregorian calendar. Years are counted from March, so that the leap
-/// day is the last of its year; an era is the 400 years after which the calendar repeats.
+/// Days since 1970-01-01 in the Gregorian calendar. Years start in March, so that the leap day is
+/// the last day; an era is the 400 years after which the calendar repeats.
 fn days_from_epoch(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_none() {
+    fn refuses_invalid_times() {
         for text in [
             "",
             "now",

@@ -1,10 +1,10 @@
-//! The driver of a replay.
+//! Tests of the replay driver.
 
 mod model;
 
 use super::*;
 
-/// Answers every line with itself, or with a problem when it is `bad`.
+/// Echoes every line, or reports a problem for `bad`.
 #[derive(Debug)]
 struct Echo;
 
@@ -19,7 +19,7 @@ impl Replay for Echo {
     }
 }
 
-/// Notes how much had been written at every flush.
+/// Records how much had been written at every flush.
 #[derive(Default)]
 struct Flushes {
     written: usize,
@@ -38,22 +38,22 @@ impl Write for Flushes {
     }
 }
 
-fn fed(input: impl BufRead) -> (String, Result<u64, Error>) {
+fn feed_echo(input: impl BufRead) -> (String, Result<u64, Error>) {
     let mut output = Vec::new();
     let result = feed(&mut Echo, "stdin", input, &mut output);
     (String::from_utf8(output).unwrap(), result)
 }
 
 #[test]
-fn line_ends_do_not_matter() {
-    let (output, result) = fed(&b"one\r\ntwo\nthree"[..]);
+fn accepts_any_line_ending() {
+    let (output, result) = feed_echo(&b"one\r\ntwo\nthree"[..]);
     assert_eq!(output, "one\ntwo\nthree\n");
     assert_eq!(result.unwrap(), 3);
 }
 
 #[test]
-fn lines_may_be_longer_than_the_readers_buffer() {
-    let (output, _) = fed(io::BufReader::with_capacity(
+fn accepts_lines_longer_than_the_buffer() {
+    let (output, _) = feed_echo(io::BufReader::with_capacity(
         2,
         &b"a long line\nand more\n"[..],
     ));
@@ -61,8 +61,8 @@ fn lines_may_be_longer_than_the_readers_buffer() {
 }
 
 #[test]
-fn a_bad_line_is_named_and_ends_it() {
-    let (output, result) = fed(&b"good\nbad\ngood\n"[..]);
+fn bad_line_ends_the_replay_with_its_number() {
+    let (output, result) = feed_echo(&b"good\nbad\ngood\n"[..]);
     assert_eq!(output, "good\n");
     assert_eq!(
         result.unwrap_err().to_string(),
@@ -71,14 +71,14 @@ fn a_bad_line_is_named_and_ends_it() {
 }
 
 #[test]
-fn bytes_that_are_no_text_are_a_bad_line() {
-    let (_, result) = fed(&b"good\n\xff\n"[..]);
+fn invalid_utf8_is_a_bad_line() {
+    let (_, result) = feed_echo(&b"good\n\xff\n"[..]);
     assert!(result.unwrap_err().to_string().starts_with("line 2 of "));
 }
 
 #[test]
-fn every_answer_is_flushed_before_a_read_that_may_wait() {
-    // Two whole lines and the beginning of a third arrive at once, its end later.
+fn flushes_output_before_a_read_that_may_block() {
+    // Two whole lines and the start of a third arrive at once, its end later.
     let input = io::Read::chain(&b"1\n2\n3"[..], &b"3\n"[..]);
     let mut output = Flushes::default();
     feed(&mut Echo, "stdin", io::BufReader::new(input), &mut output).unwrap();

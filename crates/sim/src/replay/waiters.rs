@@ -1,7 +1,7 @@
-//! The waiting tickets of all gates, and which of them leaves next.
+//! The waiting tickets of all gates, and which leaves next.
 //!
-//! A gate knows when the first ticket of its line leaves. Here the first tickets of all lines are
-//! in one order, by time and then by number, so that the next one is found without asking all gates.
+//! A gate knows when the first ticket of its line leaves. The first tickets of all lines are sorted
+//! here, by time and then by number, so that the next one is found without searching all gates.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -12,16 +12,16 @@ use super::gates::GateId;
 
 #[derive(Debug, Default)]
 pub(super) struct Waiters {
-    /// By gate. A gate with a line is never evicted, so a new gate has an empty one.
+    /// By gate. A gate with waiting tickets is never evicted, so a new gate has an empty line.
     lines: Vec<Line>,
     due: BTreeSet<(Timestamp, u64, GateId)>,
 }
 
-/// The line of one gate: tickets and the numbers of their asks, in the order of asking.
+/// The line of one gate: tickets and the numbers of their asks, in order.
 #[derive(Debug, Default)]
 struct Line {
     waiting: VecDeque<(Ticket, u64)>,
-    /// Its entry in the order, if time alone decides when the first leaves.
+    /// Its entry in the order, if only time decides when the first ticket leaves.
     due: Option<(Timestamp, u64)>,
 }
 
@@ -33,7 +33,7 @@ impl Waiters {
         self.lines[gate.index()].waiting.push_back((ticket, number));
     }
 
-    /// Takes the ticket out of its line; the number of its ask.
+    /// Removes a ticket from its line and returns the number of its ask.
     pub(super) fn leave(&mut self, gate: GateId, ticket: Ticket) -> u64 {
         let waiting = &mut self.lines[gate.index()].waiting;
         let place = waiting.iter().position(|&(waiting, _)| waiting == ticket);
@@ -68,7 +68,7 @@ impl Waiters {
         line.due = due;
     }
 
-    /// When and where the next one leaves, if that is not after `now`.
+    /// When and where the next ticket leaves, if not after `now`.
     pub(super) fn next_due(&self, now: Timestamp) -> Option<(Timestamp, GateId)> {
         let &(time, _, gate) = self.due.first()?;
         (time <= now).then_some((time, gate))

@@ -11,7 +11,7 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// An axis that ends a little above `max`; at one if `max` is no positive number.
+    /// An axis that ends slightly above `max`; at one if `max` is not positive.
     pub(super) fn up_to(max: f64) -> Self {
         let max = if max.is_finite() && max > 0.0 {
             max
@@ -57,7 +57,7 @@ impl Axis {
         }
     }
 
-    /// The same with every other label only, for small plots.
+    /// Removes every other label, for small plots.
     pub(super) fn sparse(mut self) -> Self {
         for (_, label) in self.marks.iter_mut().skip(1).step_by(2) {
             label.clear();
@@ -124,7 +124,7 @@ pub(super) fn thousands(digits: &str) -> String {
     separated
 }
 
-/// No line break happens at it.
+/// Prevents a line break.
 const NARROW_SPACE: char = '\u{202f}';
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Bins: several slices per_bin, so that a few dozen requests fall into each.
+//! Bins: groups of slices, so that a few dozen requests fall into each.
 //!
 //! One request in two seconds, counted in slices of half a second, would give a rate that alternates
 //! between 0 and 2.

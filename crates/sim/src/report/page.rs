@@ -6,7 +6,7 @@ use super::clients;
 use super::colour::Colour;
 use super::plots::{self, Figure, Frame};
 use super::states;
-use super::table::{self, shown};
+use super::table::{self, format_value};
 use super::{Report, StrategyRun, bins, escape};
 use crate::measure::Unit;
 
@@ -63,14 +63,14 @@ fn result(run: &StrategyRun) -> String {
     let used = match figures.goodput_ratio {
         Some(_) => format!(
             "<b>{}</b> of the capacity was used",
-            escape(&shown(figures.goodput_ratio, Unit::Share))
+            escape(&format_value(figures.goodput_ratio, Unit::Share))
         ),
         None => "the upstream had no capacity".to_owned(),
     };
     let refused = match figures.refused_ratio {
         Some(_) => format!(
             "<b>{}</b> of the requests were refused",
-            escape(&shown(figures.refused_ratio, Unit::Share))
+            escape(&format_value(figures.refused_ratio, Unit::Share))
         ),
         None => "no requests were sent".to_owned(),
     };

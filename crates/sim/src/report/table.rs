@@ -22,7 +22,7 @@ pub(super) fn table(report: &Report<'_>) -> String {
 }
 
 /// The value of a figure as text; `–` for none.
-pub(super) fn shown(value: Option<f64>, unit: Unit) -> String {
+pub(super) fn format_value(value: Option<f64>, unit: Unit) -> String {
     let Some(value) = value else {
         return "–".to_owned();
     };
@@ -37,7 +37,7 @@ pub(super) fn shown(value: Option<f64>, unit: Unit) -> String {
 
 fn share(value: f64) -> String {
     let percent = value * 100.0;
-    // Few is not shown as none, and most not as all.
+    // A small share is not format_value as none, and a large one not as all.
     if percent > 0.0 && percent < 0.1 {
         return "< 0.1 %".to_owned();
     }
@@ -67,7 +67,7 @@ fn rows(report: &Report<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
     for (name, unit, meaning) in FIGURES {
         rows.push(row(name.to_owned(), meaning.to_owned(), &|run| {
-            shown(run.figure(name), unit)
+            format_value(run.figure(name), unit)
         }));
     }
     let outages = runs.iter().map(|run| run.outages.len()).max();
@@ -75,7 +75,7 @@ fn rows(report: &Report<'_>) -> Vec<Row> {
         let (name, number) = (format!("outages[{index}]"), index + 1);
         let meaning = format!("Requests sent during outage {number}.");
         rows.push(row(format!("{name}.sent"), meaning, &|run| {
-            shown(run.outage(index, "sent"), Unit::Count)
+            format_value(run.outage(index, "sent"), Unit::Count)
         }));
         let meaning =
             format!("From the end of outage {number} until 90 % of the capacity was used.");
@@ -99,10 +99,10 @@ fn rows(report: &Report<'_>) -> Vec<Row> {
     rows
 }
 
-/// The time until something that may never have happened.
+/// The time until an event that may never have happened.
 fn time_until(seconds: Option<f64>) -> String {
     match seconds {
-        Some(_) => shown(seconds, Unit::Seconds),
+        Some(_) => format_value(seconds, Unit::Seconds),
         None => "never".to_owned(),
     }
 }

@@ -1,4 +1,4 @@
-//! `[[client]]`: who calls the upstream.
+//! `[[client]]`: the clients of the upstream.
 
 use std::time::Duration;
 
@@ -98,7 +98,7 @@ pub(super) fn read(reader: &Reader<'_>) -> Option<ClientSettings> {
     })
 }
 
-/// What a client that is driven as this one may have, for laying other settings over it.
+/// The settings that a client with this strategy or policy may have.
 pub(super) fn fitting_names(table: &Table) -> Vec<&'static str> {
     let context = Context::default();
     let reader = Reader::root(&context, table, Location::Default);
@@ -114,13 +114,13 @@ pub(super) fn fitting_names(table: &Table) -> Vec<&'static str> {
         .collect()
 }
 
-/// What drives a client, in the words of the file.
+/// The strategy or policy of a client, as written in the file.
 pub(super) fn driven_by(table: &Table) -> &str {
     let word = table.get("policy").or_else(|| table.get("strategy"));
     word.map_or("adaptive", |node| node.value.shown())
 }
 
-/// A policy by its word.
+/// A policy by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Policy {
     Poll,
@@ -138,7 +138,7 @@ policy::words! {
     }
 }
 
-/// Settings of a gate that mean something to a single sender that waits as long as it takes.
+/// Gate settings that apply to a single sender without deadlines.
 const GATE: [&str; 19] = [
     "initial_rate",
     "min_rate",
@@ -161,10 +161,10 @@ const GATE: [&str; 19] = [
     "count_throttled",
 ];
 
-/// Of naive retries: how they wait; how often they try has no bound.
+/// Settings of naive retries: only the delays, because the attempts have no bound.
 const NAIVE: [&str; 4] = ["base", "max", "jitter", "growth"];
 
-/// All that any client can have, for one of which it is not known what drives it.
+/// All settings of any client, for one with an unknown strategy or policy.
 fn all_names() -> Vec<&'static str> {
     let strategies = [GATE.as_slice(), &NAIVE].concat();
     let policies = [
@@ -179,7 +179,7 @@ fn all_names() -> Vec<&'static str> {
     strategies.into_iter().chain(policies).collect()
 }
 
-/// What drives a client.
+/// The strategy or policy of a client.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Sender {
     Strategy(Strategy),
@@ -187,7 +187,7 @@ enum Sender {
 }
 
 impl Sender {
-    /// `None` if what is written is wrong.
+    /// `None` if it is invalid.
     fn of(reader: &Reader<'_>, values: &ClientValues) -> Option<Self> {
         if reader.has("policy") {
             return values.policy.map(Self::Policy);
@@ -229,7 +229,7 @@ impl Sender {
             }
             Self::Policy(Policy::Protection) => {
                 let pool = reader.options::<PoolOptions>().over(PoolValues::default());
-                // Protection is what is simulated, so it is on unless it is switched off.
+                // Protection is what is simulated, so it is on unless disabled explicitly.
                 let build = |mut options: LadderOptions| {
                     options.enabled.get_or_insert(true);
                     options.build()
@@ -243,7 +243,7 @@ impl Sender {
         }
     }
 
-    /// A failure queue sends one at a time.
+    /// A failure queue sends one request at a time.
     fn in_flight(self) -> u32 {
         match self {
             Self::Policy(Policy::FailureQueue) => 1,

@@ -1,12 +1,13 @@
-//! A scenario before it is read: a file, or an upstream in one line, and what flags change of it.
+//! A scenario before it is read: a file, or an upstream in one line, and the changes by flags.
 //!
-//! What flags say is laid over the tree of the file and then read by the same code, so that a value
-//! is right or wrong wherever it is written, and a message names the flag as it would a line.
+//! Flags are applied to the tree of the file, which is then read by the same code, so that values
+//! are checked the same way wherever they are written, and a message names the flag like it would a
+//! line.
 //!
-//! With several strategies there are several variants. What a file says about its clients and a
-//! strategy does not know, it leaves out: a comparison with `none` would otherwise be impossible
-//! as soon as a gate has any settings. A value of `--set` goes to all clients that have the setting,
-//! and is a problem if none has.
+//! With several strategies there are several variants. Client settings of the file that a strategy
+//! does not have are dropped for it: otherwise a comparison with `none` would be impossible as soon
+//! as a gate has any settings. A value of `--set` goes to all clients that have the setting, and is
+//! a problem if none has.
 
 use std::collections::BTreeSet;
 
@@ -16,36 +17,37 @@ use config::{Location, Problem};
 use super::read::{beginning, check};
 use super::{Scenario, client};
 
-/// All that was written about what to simulate, still unread.
+/// The input of a simulation, not yet read.
 #[derive(Clone, Debug, Default)]
 pub struct Draft {
-    /// What messages call the file, and its text.
+    /// The name of the file in messages, and its text.
     pub file: Option<(String, Vec<u8>)>,
-    /// Without a file, the upstream: `KIND key=value …`, with the names of `[upstream]`.
+    /// The upstream, if there is no file: `KIND key=value …`, with the names of `[upstream]`.
     pub upstream: Option<String>,
-    /// Strategies with commas between them, each for all clients.
+    /// Strategies separated by commas, each applied to all clients.
     pub strategies: Option<String>,
-    /// How long.
+    /// The duration.
     pub duration: Option<String>,
-    /// How many clients there are.
+    /// The number of clients.
     pub clients: Option<String>,
     /// Settings of clients, each as `key=value`.
     pub settings: Vec<String>,
-    /// `[gate]` of a settings file: for clients with a gate, where the scenario says nothing else.
+    /// `[gate]` of a settings file: applies to clients with a gate, unless the scenario sets a
+    /// value.
     pub gate: Table,
 }
 
-/// A scenario that can be played, and what it is called beside others.
+/// A scenario to run, and the name of its variant.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Variant {
-    /// What drives its clients, in the words in which it was written.
+    /// What drives its clients, as it was written.
     pub strategy: String,
     /// The scenario.
     pub scenario: Scenario,
 }
 
 impl Draft {
-    /// Reads it: one variant for each strategy, or one if none was named.
+    /// Reads the input: one variant per strategy, or one if none was named.
     ///
     /// ```
     /// use sim::scenario::Draft;
@@ -63,7 +65,7 @@ impl Draft {
     ///
     /// # Errors
     ///
-    /// Every problem: those of the file in its order, then those of the flags.
+    /// All problems: those of the file in order, then those of the flags.
     pub fn variants(&self) -> Result<Vec<Variant>, Vec<Problem>> {
         let (mut table, mut problems) = self.base()?;
         self.change_run(&mut table, &mut problems);
@@ -84,7 +86,7 @@ impl Draft {
         Err(each_once(problems))
     }
 
-    /// What everything else is laid over, and what is wrong with that already.
+    /// The tree that flags are applied to, and its problems.
     fn base(&self) -> Result<(Table, Vec<Problem>), Vec<Problem>> {
         let mut problems = Vec::new();
         let mut table = Table::default();
@@ -93,7 +95,7 @@ impl Draft {
                 return Err(problems);
             };
             table = parsed;
-            // As it stands, because a variant may leave out what is wrong.
+            // Checked unchanged, because a variant may drop what is wrong.
             problems.extend(check(&table, beginning(name)).1);
         } else if let Some(line) = &self.upstream {
             let upstream = Value::Table(upstream(line, &mut problems));
@@ -131,7 +133,7 @@ impl Draft {
     }
 
     fn with_strategies(&self, mut table: Table) -> Vec<Table> {
-        // The one that is meant if none is written has to be there to be changed.
+        // The default strategy has to be explicit to be changed.
         for client in clients(&mut table) {
             self.add_gate_strategy(client);
         }
@@ -148,7 +150,7 @@ impl Draft {
         tables
     }
 
-    /// Gives a client the strategy of `[gate]`, if nothing else drives it.
+    /// Gives a client the strategy of `[gate]`, if it has none and no policy.
     fn add_gate_strategy(&self, client: &mut Table) {
         let Some(node) = self.gate.get("strategy") else {
             return;
@@ -172,7 +174,7 @@ impl Draft {
         client.insert("strategy", Node { location, value });
     }
 
-    /// Gives a client with a gate every setting of `[gate]` that it can have and has not.
+    /// Gives a client with a gate every setting of `[gate]` that it does not set itself.
     fn add_gate_settings(&self, client: &mut Table) {
         if client.get("policy").is_some() {
             return;
@@ -193,7 +195,7 @@ impl Draft {
                 None => problems.push(without_value("--set", written)),
             }
         }
-        // What drives a client says which other settings it has.
+        // The strategy or policy determines which other settings a client has.
         settings.sort_by_key(|(name, _)| !matches!(*name, "strategy" | "policy"));
         let mut clients: Vec<&mut Table> = tables.iter_mut().flat_map(clients).collect();
         for (name, value) in settings {
@@ -204,7 +206,7 @@ impl Draft {
 
 const UPSTREAM: &str = "--upstream";
 
-/// The same, with this strategy for all clients and nothing written that it does not know.
+/// Sets this strategy for all clients and drops settings that it does not have.
 fn with_strategy(table: &Table, word: &str) -> Table {
     let mut table = table.clone();
     for client in clients(&mut table) {
@@ -219,7 +221,7 @@ fn with_strategy(table: &Table, word: &str) -> Table {
     table
 }
 
-/// Puts a setting wherever it fits; if nowhere, where it will be found to be wrong.
+/// Sets a value on every client that has the setting; if none has, where it will be reported.
 fn set(clients: &mut [&mut Table], name: &str, node: Node) {
     let mut is_known = false;
     for client in clients.iter_mut() {
@@ -235,8 +237,8 @@ fn set(clients: &mut [&mut Table], name: &str, node: Node) {
     }
 }
 
-/// The tables of all clients, of which one is made if there is none; nothing where something else
-/// is written, which reading reports.
+/// The tables of all clients, creating one if there is none. Empty if another value is there, which
+/// reading reports.
 fn clients(table: &mut Table) -> Vec<&mut Table> {
     let none = || Entry {
         location: Location::Default,
@@ -262,7 +264,7 @@ fn clients(table: &mut Table) -> Vec<&mut Table> {
     tables.collect()
 }
 
-/// What drives the clients of a scenario, each said once.
+/// The strategies and policies of a scenario's clients, without duplicates.
 fn drivers(table: &Table) -> String {
     let mut words: Vec<&str> = Vec::new();
     if let Some(Value::List(list)) = table.get("client").map(|node| &node.value) {
@@ -305,8 +307,8 @@ fn without_value(flag: &str, word: &str) -> Problem {
     Problem::expected(&location, "", word, "KEY=VALUE")
 }
 
-/// Words with blanks or commas between them; those within quotes, brackets and braces are part of
-/// the word.
+/// Words separated by spaces or commas; those within quotes, brackets and braces are part of a
+/// word.
 fn words(line: &str) -> Vec<&str> {
     let (mut depth, mut is_quoted) = (0_i32, false);
     let is_between = |c: char| {
@@ -323,7 +325,7 @@ fn words(line: &str) -> Vec<&str> {
         .collect()
 }
 
-/// A value as a file would have it if it is in quotes, brackets or braces, else one of any type.
+/// A TOML value if it is in quotes, brackets or braces, else an untyped one.
 fn literal(flag: &str, written: &str) -> Node {
     let location = Location::Flag(flag.to_owned());
     match written.trim() {
@@ -340,7 +342,7 @@ fn at_flag(flag: &str, value: Value) -> Node {
     Node { location, value }
 }
 
-/// In order, and what is wrong in several variants only once.
+/// In order, with problems that occur in several variants reported once.
 fn each_once(mut problems: Vec<Problem>) -> Vec<Problem> {
     let mut seen = BTreeSet::new();
     problems.retain(|problem| seen.insert(problem.to_string()));

@@ -1,4 +1,4 @@
-//! Scenario files: from TOML to a [`Scenario`], or to everything that is wrong with it.
+//! Scenario files: from TOML to a [`Scenario`], or to all problems.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ policy::settings! {
     }
 }
 
-/// A month is simulated in minutes; longer shows nothing more.
+/// A month is simulated in minutes; longer runs show nothing more.
 const DURATION: Kind = Kind::Format(&Format::of("duration", "\"300s\"", None, |text| {
     match setting::positive(text)? > Duration::from_secs(31 * 86_400) {
         true => Err("a duration of at most 31d".to_owned()),
@@ -28,7 +28,7 @@ const DURATION: Kind = Kind::Format(&Format::of("duration", "\"300s\"", None, |t
 }));
 
 impl Scenario {
-    /// Reads a scenario; `file` is what messages call it.
+    /// Reads a scenario; `file` is its name in messages.
     ///
     /// ```
     /// use sim::scenario::Scenario;
@@ -44,7 +44,7 @@ impl Scenario {
     ///
     /// # Errors
     ///
-    /// Every problem, in the order of the file.
+    /// All problems, in the order of the file.
     pub fn read(file: &str, bytes: &[u8]) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::new();
         let Some(table) = document::parse(file, bytes, &mut problems) else {
@@ -60,8 +60,7 @@ impl Scenario {
     }
 }
 
-/// The scenario in `table`, and everything that is wrong with it; what is missing altogether is
-/// reported at `location`.
+/// The scenario in `table`, and all problems; missing sections are reported at `location`.
 pub(super) fn check(table: &Table, location: Location) -> (Option<Scenario>, Vec<Problem>) {
     let context = Context::default();
     let scenario = read(&Reader::root(&context, table, location));

@@ -1,5 +1,5 @@
-//! Scenarios that come with Tidegate: one for each way in which upstreams limit, and a few for each
-//! policy that show what it does.
+//! Scenarios that come with Tidegate: one per kind of limit, and a few per policy that show its
+//! behaviour.
 
 use super::Scenario;
 
@@ -8,14 +8,14 @@ use super::Scenario;
 pub struct Shipped {
     /// Its name.
     pub name: &'static str,
-    /// What it is about, in one line.
+    /// A one-line description.
     pub about: &'static str,
     /// The file.
     pub text: &'static str,
 }
 
 impl Shipped {
-    /// The scenario of this name.
+    /// The scenario with this name.
     pub fn find(name: &str) -> Option<&'static Self> {
         SHIPPED.iter().find(|shipped| shipped.name == name)
     }
@@ -29,7 +29,7 @@ impl Shipped {
 
 macro_rules! shipped {
     ($($name:literal, $about:literal;)*) => {
-        /// All of them, in order.
+        /// All scenarios, in order.
         pub const SHIPPED: &[Shipped] = &[$(Shipped {
             name: $name,
             about: $about,

@@ -1,4 +1,4 @@
-//! Scenarios as people write them, and what is said about wrong ones.
+//! Valid and invalid scenarios.
 
 use std::time::Duration;
 
@@ -105,13 +105,13 @@ fn reads_every_setting() {
 }
 
 #[test]
-fn the_page_about_scenarios_shows_one_and_has_every_key() {
+fn docs_page_shows_a_scenario_with_every_key() {
     let page = include_str!("../../../../docs/reference/scenarios.md");
     let (_, block) = page.split_once("```toml\n").unwrap();
     let (sample, _) = block.split_once("```").unwrap();
     let scenario = read(sample);
     assert_eq!(scenario.upstream.steps.len(), 1);
-    // What is shown is also what is used where nothing is written.
+    // The values shown are also the defaults.
     let plain = read(&with_bucket(""));
     let shown = UpstreamSettings {
         steps: Vec::new(),
@@ -137,7 +137,7 @@ fn the_page_about_scenarios_shows_one_and_has_every_key() {
 }
 
 #[test]
-fn the_page_about_scenarios_lists_all_that_are_shipped() {
+fn docs_page_lists_all_shipped_scenarios() {
     let page = include_str!("../../../../docs/reference/scenarios.md");
     for Shipped { name, about, .. } in SHIPPED {
         assert!(page.contains(&format!("| `{name}` | {about} |")), "{name}");

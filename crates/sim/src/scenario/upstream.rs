@@ -1,4 +1,4 @@
-//! `[upstream]`: its limit, times and troubles.
+//! `[upstream]`: its limit, latencies and failures.
 
 use std::ops::Bound;
 use std::time::Duration;
@@ -81,7 +81,7 @@ const RATE: Kind = Kind::Number {
     max: Bound::Included(1e6),
 };
 
-/// A kind of limit by its word.
+/// A kind of limit by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LimitKind {
     Bucket,
@@ -122,7 +122,7 @@ pub(super) fn read(reader: &Reader<'_>) -> Option<UpstreamSettings> {
     })
 }
 
-/// The settings of a kind of limit; of all, if it is not known which.
+/// The settings of a kind of limit; of all kinds if it is unknown.
 fn limit_names(kind: Option<LimitKind>) -> Vec<&'static str> {
     match kind {
         Some(LimitKind::Bucket) => BucketOptions::NAMES.to_vec(),
@@ -137,8 +137,8 @@ fn limit_names(kind: Option<LimitKind>) -> Vec<&'static str> {
     }
 }
 
-/// The limit that is written, over what was `before` a step. Of an unknown kind every value is
-/// checked all the same.
+/// The limit as written, on top of the limit `before` a step. If the kind is unknown, all values
+/// are still checked.
 fn read_limit(
     kind: Option<LimitKind>,
     before: Option<Limit>,
@@ -205,13 +205,13 @@ fn read_slots(before: Option<Limit>, reader: &Reader<'_>) -> Option<Limit> {
     })
 }
 
-/// Every step, each over the limit before it.
+/// All steps, each on top of the limit before it.
 fn read_steps(kind: Option<LimitKind>, limit: Option<Limit>, upstream: &Reader<'_>) -> Vec<Step> {
     let mut limit = limit;
     let mut steps: Vec<Step> = Vec::new();
     for reader in upstream.list("steps") {
         let names = match kind {
-            // The borders of windows cannot change: that would be another kind of clock.
+            // The boundaries of windows cannot change.
             Some(LimitKind::Window) => vec!["quota"],
             kind => limit_names(kind),
         };

@@ -1,4 +1,4 @@
-//! Whole runs: that they are repeatable, and what each kind of client does.
+//! Whole runs: repeatability, and the behaviour of each kind of client.
 
 use policy::breaker::BreakerState;
 
@@ -105,7 +105,7 @@ fn strategy_does_not_change_the_upstreams_draws() {
 }
 
 #[test]
-fn figures_of_a_run_without_randomness_are_as_computed_by_hand() {
+fn figures_without_randomness_match_manual_computation() {
     let figures = simulate(
         &read(
             "duration = \"10s\"\n[upstream]\nkind = \"bucket\"\nrate = 10\nburst = 5\n\
@@ -171,7 +171,7 @@ fn poll_client_follows_one_job_and_slows_down_when_refused() {
     let calm = "[upstream]\nkind = \"bucket\"\nrate = 10\nlatency_spread = 0\n\
                 [[client]]\npolicy = \"poll\"\njob = \"60s\"\n";
     let figures = simulate(&read(calm), 1);
-    // 18 s at 3 s, 24 s at 2.5 s, 18 s at 2 s, and 90 ms for each answer.
+    // 18 s at 3 s, 24 s at 2.5 s, 18 s at 2 s, and 90 ms for each response.
     assert!((24..=26).contains(&figures.accepted), "{figures:?}");
     assert_eq!(figures.sent, figures.accepted);
     assert!(
@@ -198,7 +198,7 @@ fn failure_queue_client_waits_after_every_attempt() {
     // One at once, then one every 30.09 s.
     assert_eq!(simulate(&read(text), 1).accepted, 10);
     let failing = text.replace("latency_spread = 0", "failure_rate = 1");
-    // Gaps of 60, 90 and 120 s, and then there are 300 s.
+    // Gaps of 60, 90 and 120 s fill the 300 s.
     assert_eq!(simulate(&read(&failing), 1).sent, 4);
     let given_up = format!("{failing}give_up_after = \"100s\"\n");
     assert_eq!(simulate(&read(&given_up), 1).sent, 2);

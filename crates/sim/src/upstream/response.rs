@@ -25,7 +25,7 @@ pub struct LimitStatus {
 }
 
 impl UpstreamResponse {
-    /// Is it a 2xx or 3xx?
+    /// Whether it is a 2xx or 3xx.
     pub fn is_accepted(&self) -> bool {
         (200..400).contains(&self.status)
     }

@@ -6,7 +6,7 @@ use policy::setting::Kind as SettingKind;
 use policy::time::Timestamp;
 
 policy::settings! {
-    /// What was written about an upstream; `None` leaves the default.
+    /// Options of an upstream; `None` keeps the default.
     pub struct UpstreamOptions;
     /// What every upstream has besides its limit and its troubles.
     pub struct UpstreamValues(pub) {
@@ -33,9 +33,9 @@ policy::settings! {
 pub struct UpstreamSettings {
     /// The limit at the start.
     pub kind: Kind,
-    /// Does a 429 carry `Retry-After`, in whole seconds rounded up?
+    /// Whether a 429 carries `Retry-After`, in whole seconds rounded up.
     pub retry_after: bool,
-    /// Does every response carry `X-RateLimit-Limit`, `-Remaining` and `-Reset`?
+    /// Whether every response carries `X-RateLimit-Limit`, `-Remaining` and `-Reset`.
     pub headers: bool,
     /// Mean time at the server of a request that is not refused; slots use `service` instead.
     pub latency: Duration,
@@ -94,7 +94,7 @@ pub struct Step {
     pub kind: Kind,
 }
 
-/// The server is not available from `from` until just before `to`.
+/// The server is unavailable from `from` until just before `to`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outage {
     /// Its first instant.
@@ -111,7 +111,7 @@ pub struct Outage {
 }
 
 impl Outage {
-    /// Does the outage cover `at`?
+    /// Whether the outage covers `at`.
     pub fn contains(&self, at: Timestamp) -> bool {
         self.from <= at && at < self.to
     }
@@ -134,7 +134,7 @@ impl UpstreamSettings {
         Self::new(kind, UpstreamValues::default())
     }
 
-    /// An upstream of this kind with these values and no troubles.
+    /// An upstream of this kind with these values, and without outages, bans and steps.
     pub fn new(kind: Kind, values: UpstreamValues) -> Self {
         Self {
             kind,

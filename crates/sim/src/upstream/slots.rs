@@ -1,8 +1,8 @@
 //! A number of slots and a queue, first come, first served.
 //!
-//! The slot and the time of a request are known on arrival: it gets the slot that is free first. When
-//! slots are removed, requests that are served or queued keep their times; slots are removed as they
-//! become free.
+//! The slot and the time of a request are known on arrival: it gets the slot that is free first.
+//! When slots are removed, requests in service or in the queue keep their times; slots are removed
+//! as they become free.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};

@@ -11,7 +11,7 @@ pub(super) struct Window {
     quota: u64,
     period: u128,
     phase: u128,
-    /// The number of the present window.
+    /// The number of the current window.
     index: u128,
     used: u64,
     at: Timestamp,
@@ -50,7 +50,7 @@ impl Window {
         taken
     }
 
-    /// The time until the present window ends.
+    /// The time until the current window ends.
     pub(super) fn remaining_time(&self) -> Duration {
         let rest = self.period - self.since_first(self.at) % self.period;
         Duration::from_nanos(u64::try_from(rest).unwrap_or(u64::MAX))

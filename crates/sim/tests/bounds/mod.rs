@@ -8,16 +8,16 @@ use sim::simulate::simulate;
 
 pub(crate) const SEEDS: [u64; 2] = [1, 2];
 
-/// A shipped scenario with bounds on goodput from 60 s on and on the share of requests refused, both
-/// in per cent.
+/// A shipped scenario with bounds on goodput from 60 s on and on the share of refused requests,
+/// both in percent.
 pub(crate) struct Row(
     pub(crate) &'static str,
     pub(crate) (f64, f64),
     pub(crate) (f64, f64),
 );
 
-/// Simulates every row's scenario, as `change` makes it, and compares the figures with the row's bounds.
-/// A failure prints the table and the seeds.
+/// Simulates the scenario of every row, modified by `change`, and compares the figures with the
+/// row's bounds. A failure prints the table and the seeds.
 pub(crate) fn check(
     change: impl Fn(Scenario) -> Scenario,
     rows: &[Row],

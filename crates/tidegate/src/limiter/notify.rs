@@ -21,7 +21,7 @@ impl Limiter {
         }
     }
 
-    /// Does the listener want every ask and response?
+    /// Whether the listener wants every ask and response.
     #[inline]
     pub(super) fn wants_every_event(&self) -> bool {
         let listener = self.inner.listener.as_ref();

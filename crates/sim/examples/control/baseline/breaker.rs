@@ -32,7 +32,7 @@ struct Open {
     probe_at: Timestamp,
     gap_s: f64,
     successes: u32,
-    /// Has any probe left?
+    /// Whether any probe was sent.
     probing: bool,
 }
 

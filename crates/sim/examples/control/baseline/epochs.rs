@@ -1,12 +1,12 @@
 //! Additive increase, multiplicative decrease, with one decrease per epoch, a remembered ceiling
 //! and a guard against queues.
 //!
-//! The rate grows with every success until the first refusal, and the rate at which that came is
-//! the ceiling. From below it comes back quickly; near it, it grows by half a request per second
-//! every second, doubling every five, after a hold that is counted in requests where these are
-//! rare. A refusal counts only if its request left after the last decrease. Answers that become
-//! slower are a refusal too, and take the rate back to what got through. If nothing got through
-//! since two decreases, the rate stays and one request at a time asks whether anything does.
+//! The rate grows with every success until the first refusal, whose rate becomes the ceiling. Below
+//! the ceiling it recovers quickly; near it, it grows by 0.5 requests per second every second,
+//! doubling every five seconds, after a hold that is counted in requests at low rates. A refusal
+//! counts only if its request was sent after the last decrease. Rising latency counts as a refusal
+//! too, and reduces the rate to the delivered rate. If nothing was accepted across two decreases,
+//! the rate stays and one request at a time probes.
 
 use policy::random::Random;
 use policy::time::Timestamp;
@@ -26,7 +26,7 @@ pub(crate) struct Epochs {
     successes: u32,
     /// Decreases since the last success.
     streak: u32,
-    /// When growth near the ceiling began.
+    /// When growth near the ceiling started.
     near_since: Option<Timestamp>,
     /// Successes since then.
     near: u32,
@@ -37,11 +37,11 @@ pub(crate) struct Epochs {
 /// How large its steps are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Steps {
-    /// The most that a success adds.
+    /// The maximum that a success adds.
     increase: f64,
-    /// What a decrease leaves, once a ceiling is known.
+    /// The factor of a decrease, once a ceiling is known.
     decrease: f64,
-    /// The most that a success adds while no ceiling is known, as a share of the rate.
+    /// The maximum that a success adds while no ceiling is known, as a share of the rate.
     start: f64,
 }
 
@@ -98,7 +98,7 @@ impl Epochs {
         }
     }
 
-    /// Did the request leave after the last decrease?
+    /// Whether the request was sent after the last decrease.
     fn is_new(&self, signal: &RateSignal) -> bool {
         self.decreased_at.is_none_or(|at| signal.sent_at >= at)
     }
@@ -171,7 +171,7 @@ impl Epochs {
         (0.5 * doublings.exp2() / rate).min(0.25 * rate)
     }
 
-    /// Has it stayed near the ceiling for long enough?
+    /// Whether it has stayed near the ceiling for long enough.
     fn is_probing(&self) -> bool {
         f64::from(self.near) > self.stay_requests * (1.0 / self.rate).min(1.0)
     }

@@ -56,7 +56,7 @@ impl Latency {
         is_complete
     }
 
-    /// Was the last batch significantly more than `factor` times as slow as usual?
+    /// Whether the last batch was significantly more than `factor` times as slow as usual.
     pub(super) fn is_above(&self, factor: f64) -> bool {
         self.last.ratio > factor && self.last.deviation > SIGNIFICANT
     }

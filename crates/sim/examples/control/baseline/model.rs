@@ -31,9 +31,9 @@ pub(crate) struct Model {
     counted_from: Timestamp,
     /// Events since the last success.
     streak: u32,
-    /// Was the last event outside of a probe?
+    /// Whether the last event was outside of a probe.
     surprised: bool,
-    /// Are the bounds of the ceiling far apart?
+    /// Whether the bounds of the ceiling are far apart.
     unsure: bool,
     /// Requests to cruise for, at rates below one per second.
     stay_requests: f64,

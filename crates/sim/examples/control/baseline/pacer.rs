@@ -47,7 +47,7 @@ pub(super) struct Sent {
 pub(super) struct RateSignal {
     pub(super) sent_at: Timestamp,
     pub(super) kind: SignalKind,
-    /// Did the breaker close on it?
+    /// Whether the breaker closed on it.
     pub(super) closed: bool,
     /// Requests that are left, according to the server, minus those sent since, and until when.
     pub(super) left: Option<(u64, Timestamp)>,
@@ -173,7 +173,7 @@ impl Pacer {
         self.held_until = self.held_until.max(until);
     }
 
-    /// Is sending suspended by a hold or the breaker?
+    /// Whether sending is suspended by a hold or the breaker.
     pub(super) fn is_suspended(&self, now: Timestamp) -> bool {
         now < self.held_until || self.breaker.probe_at().is_some()
     }

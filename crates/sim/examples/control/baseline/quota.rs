@@ -14,7 +14,7 @@ pub(super) struct Quota {
     length: Duration,
     ends: Timestamp,
     quota: f64,
-    /// Sent in the present window.
+    /// Sent in the current window.
     sent: f64,
     refused_at: Option<Timestamp>,
 }

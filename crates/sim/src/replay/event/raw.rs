@@ -1,4 +1,4 @@
-//! Raw values of an event: numbers, texts and headers, exactly as they were written.
+//! Raw values of an event: numbers, texts and headers, exactly as written.
 
 use std::borrow::Cow;
 
@@ -9,10 +9,10 @@ use serde_json::value::RawValue;
 use super::super::problem::{Problem, excerpt};
 use super::{Event, FIELDS};
 
-/// Names and values in the order written, a repeated header as often as it was given.
+/// Names and values in order, including repeated headers.
 ///
-/// Values are bytes: a JSON string may hold halves of surrogate pairs, which are no text, and
-/// whatever a server sends is never a bad line.
+/// Values are bytes: a JSON string may contain unpaired surrogates, which are not text, and header
+/// values never make a line bad.
 #[derive(Debug, Default)]
 pub(super) struct Headers<'a>(pub(super) Vec<(Cow<'a, str>, Cow<'a, [u8]>)>);
 
@@ -33,7 +33,7 @@ impl<'a> Headers<'a> {
     }
 }
 
-/// One string, several for a header that was repeated, none for null.
+/// One string, several for a repeated header, none for null.
 fn header_values(value: &RawValue) -> Option<Vec<Cow<'_, [u8]>>> {
     match value.get().as_bytes().first()? {
         b'"' => Some(vec![bytes(value)?]),
@@ -94,7 +94,7 @@ impl<'de> Deserialize<'de> for Bytes<'de> {
     }
 }
 
-/// The members of an object, all of them, in order.
+/// All members of an object, in order.
 struct RawHeaders<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for RawHeaders<'de> {

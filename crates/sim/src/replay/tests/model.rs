@@ -1,7 +1,7 @@
-//! The replay of gates against a model that looks at every gate before every event.
+//! Compares the replay of gates with a model that searches every gate before every event.
 //!
-//! The replay sorts departures and gates that may be evicted; the model searches. Both must give the
-//! same output on any events.
+//! The replay keeps departures and evictable gates sorted; the model searches. Both must give the
+//! same output for any events.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -29,7 +29,7 @@ struct ModelGate {
     gate: Gate,
     line: Vec<(Ticket, u64)>,
     used: u64,
-    /// The last event here: no ticket leaves before it.
+    /// The last event at this gate: no ticket leaves before it.
     touched: Timestamp,
 }
 
@@ -216,7 +216,7 @@ fn judged(status: u16, wait: &str) -> (Outcome, Verdict) {
     (Outcome::status(status, latency).with_hint(hint), verdict)
 }
 
-/// A line of output as the model writes it.
+/// A line of output in the model's format.
 fn short(line: &str) -> String {
     let answer: BTreeMap<&str, &serde_json::value::RawValue> = serde_json::from_str(line).unwrap();
     let field = |name| answer.get(name).map(|value| value.get());
