@@ -416,6 +416,29 @@ fn wait_until_gone(pid: &str) {
     }
 }
 
+/// The list is checked and read as a stream, however long it is.
+#[test]
+fn long_list_is_not_held_in_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = folder.path().join("list");
+    let line = format!("{}\n", "x".repeat(99));
+    fs::write(&list, line.repeat(1_000_000)).unwrap();
+    let started = folder.path().join("started");
+    let script = format!("touch {}; exec sleep 600", started.display());
+    let mut child = tidegate(&format!("run -i {} -- sh -c", list.display()));
+    let mut child = child.args([script.as_str(), "{}"]).spawn().unwrap();
+    while !started.exists() {
+        thread::yield_now();
+    }
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let peak = peak.unwrap().trim().trim_end_matches(" kB");
+    let peak: u64 = peak.parse().unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(peak < 50_000, "{peak} KiB for a list of 100 MB");
+}
+
 /// Kills `run` at random moments until every item is done. More rounds: `RUN_KILL_ROUNDS=50`.
 #[test]
 fn every_item_is_done_once_whenever_it_is_killed() {
