@@ -138,7 +138,7 @@ const EXAMPLES: &str = "\
 Settings of `[run]` in the settings file apply unless a flag says otherwise. The
 first Ctrl-C finishes what is in flight, the second quits at once.
 
-Exit codes: 0 all done, 1 something failed, 2 usage, 75 gave up, 130 interrupted.
+Exit codes: 0 done, 1 something failed, 2 usage, 75 gave up, 130 interrupted.
 
 Examples:
   # download a list of videos
