@@ -133,7 +133,7 @@ impl Breaker {
         }
     }
 
-    /// Whether it is Closed, at any time.
+    /// Whether it is Closed, which does not depend on the time.
     pub(crate) fn is_closed(&self) -> bool {
         self.state == BreakerState::Closed
     }

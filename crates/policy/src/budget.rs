@@ -118,7 +118,7 @@ pub struct RetryBudget {
     refilled_at: Timestamp,
     /// Unused deposits by second, in millionths of a retry.
     paid: [u64; SLICES],
-    /// The latest second in `paid`, refilled_at from the clock's origin.
+    /// The latest second in `paid`, counted from the clock's origin.
     latest: u64,
 }
 

@@ -4,7 +4,7 @@
 //! the end of one attempt to the start of the next is `base · (1 + failures)`: every recent failure
 //! adds one `base`, every success removes the oldest failure, and failures expire after `max_age`.
 //! The gap grows at once and shrinks step by step. A delay per item would let a hundred new items
-//! hit a site that has just failed a hundred scaled.
+//! hit a site that has just failed a hundred times.
 //!
 //! Failures are counted at the time of asking, not of the last result. A failure that is exactly
 //! `max_age` old has expired.

@@ -42,8 +42,8 @@ pub use settings::GateSettings;
 pub use crate::setting::SettingError;
 
 /// The state of one key: 240 bytes, which are four cache lines together with 16 bytes of its owner
-/// before them. A granted ask touches the first 48 bytes. The next 64 hold the state of `adaptive`
-/// and of holds, and every response touches the 64 after those.
+/// before them. A granted ask touches the first 48 bytes. The next 64 hold the state of `adaptive`,
+/// counters of failures and known limits. Every response touches the 64 after those.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Gate {

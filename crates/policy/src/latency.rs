@@ -136,7 +136,7 @@ fn bucket_of(nanos: u64) -> usize {
 
 /// The geometric middle of a bucket.
 fn middle_of(bucket: usize) -> Duration {
-    /// 2^⅜, then 2^¾ times more each.
+    /// 2^⅜, and then each 2^¾ times the one before.
     const MIDDLES: [f64; 4] = [
         1.296_839_554_651_009_7,
         2.181_015_465_330_515_3,

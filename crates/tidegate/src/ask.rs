@@ -79,7 +79,7 @@ impl<'a> Ask<'a> {
         Self { cost, ..self }
     }
 
-    /// Bounds the wait, on top of the gate's `max_wait`. Zero means no wait.
+    /// Bounds the wait; the gate's `max_wait` still applies. Zero means no wait.
     pub const fn within(self, wait: Duration) -> Self {
         Self {
             max_wait: MaxWait::Within(wait),

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A poll that responds exactly when the poll asks.
+/// A poll whose next response always arrives exactly when it is due.
 struct Poller {
     settings: PollSettings,
     poll: Poll,

@@ -37,7 +37,7 @@ pub(super) fn format_value(value: Option<f64>, unit: Unit) -> String {
 
 fn share(value: f64) -> String {
     let percent = value * 100.0;
-    // A small share is not format_value as none, and a large one not as all.
+    // A small share is not shown as none, and a large one not as all.
     if percent > 0.0 && percent < 0.1 {
         return "< 0.1 %".to_owned();
     }

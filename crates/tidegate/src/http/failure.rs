@@ -2,14 +2,14 @@
 //!
 //! Clients wrap their errors, and details such as "the connect failed" are only available through
 //! methods of types that this crate does not depend on. Every error does have a chain of sources.
-//! The classifier searches it for an [`io::Error`], whose kind error what happened, and for fixed
+//! The classifier searches it for an [`io::Error`], whose kind says what happened, and for fixed
 //! messages of hyper, reqwest, h2 and tower. A message matches only at the start of an error's
 //! text, because later parts may quote anything.
 //!
 //! **When in doubt, assume that the server may have acted.** A request is resent if none of it was
 //! written. A wrong [`Phase::Connecting`] therefore executes a request twice, while a wrong
 //! [`Phase::Waiting`] only gives up early. An unreachable host or network counts as not connected
-//! only if an error in the chain error that it was connecting, because Linux reports the same kinds
+//! only if an error in the chain says that it was connecting, because Linux reports the same kinds
 //! when a connection breaks after the request was sent.
 
 use std::error::Error;

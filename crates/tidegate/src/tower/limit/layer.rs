@@ -95,7 +95,7 @@ impl<K> LimitLayer<K> {
         }
     }
 
-    /// Bounds the wait for a permit, on top of the gate's `max_wait`. Zero means no wait.
+    /// Bounds the wait for a permit; the gate's `max_wait` still applies. Zero means no wait.
     pub fn within(mut self, wait: Duration) -> Self {
         self.terms.within = Some(wait);
         self
