@@ -172,19 +172,19 @@ pub enum PollReason {
 impl fmt::Display for PollReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NoData => "nothing is known of the job yet",
+            Self::NoData => "nothing is known about the job yet",
             Self::Early => "the job is below 30 %",
             Self::Middle => "the job is from 30 % to below 70 %",
             Self::Late => "the job is at 70 % or more",
             Self::Throttled => "the server refused",
             Self::Directed => "the server named a wait longer than our own",
             Self::Retry => "an error that may pass",
-            Self::Job => "the job itself says so",
+            Self::Job => "the status of the job says so",
             Self::NotFound => "there is no such job",
             Self::Errors => "too many errors in a row",
             Self::NoSuccess => "no success for too long",
             Self::WaitTooLong => "the server asks to wait until after we would give up",
-            Self::Ended => "it ended before",
+            Self::Ended => "it had already ended",
         })
     }
 }

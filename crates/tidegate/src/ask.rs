@@ -182,11 +182,11 @@ fn describe(reason: Reason) -> &'static str {
         Reason::Rate => "not yet: the gate's rate or a known limit",
         Reason::Hold => "not yet: the server asked for a delay (Retry-After)",
         Reason::BreakerOpen => "not now: the breaker is open",
-        Reason::InFlight => "not yet: as many attempts as allowed are under way",
-        Reason::QueueFull => "not now: as many asks as allowed are waiting",
-        Reason::Deadline => "not in time: it could not leave before its deadline",
+        Reason::InFlight => "not yet: the maximum number of attempts is in flight",
+        Reason::QueueFull => "not now: the line is full",
+        Reason::Deadline => "not in time: it could not be admitted before its deadline",
         Reason::TooManyGates => {
-            "not now: there are as many gates as allowed and none can be evicted"
+            "not now: the maximum number of gates is in use and none can be evicted"
         }
         Reason::RetryBudget => "not yet: the retry budget is used up",
     }

@@ -21,7 +21,7 @@ fn explain_adds_one_last_field() {
     assert_snapshot!(run("replay --policy gate --explain", events), @r#"
     exit 0
     --- stdout
-    {"at":0,"decision":"admit","until":null,"reason":null,"explain":"leaves at once: a token was there, 2 requests per second"}
+    {"at":0,"decision":"admit","until":null,"reason":null,"explain":"admitted at once: a token was available, 2 requests per second"}
     "#);
 }
 
@@ -39,18 +39,18 @@ fn gate() {
 {"at":9,"settle":5,"status":101}
 "#;
     assert_snapshot!(explained("gate", events), @"
-    leaves at once: a token was there, 2 requests per second
+    admitted at once: a token was available, 2 requests per second
     waits for a token: 2 requests per second, leaves at 0.498 s
     waits for a token: 2 requests per second, one ahead in line, leaves at 0.998 s
     success because of status 200; 3 requests per second, raised: responses are fast and none is refused; the breaker is closed
-    leaves the line: its turn and a token, 3 requests per second
-    leaves the line: its turn and a token, 3 requests per second
+    leaves the line: its turn came and a token was available, 3 requests per second
+    leaves the line: its turn came and a token was available, 3 requests per second
     throttled because of status 429; 1.05 requests per second, lowered: the server refused and named a wait; the breaker is closed; held until 3.5 s (`retry-after`)
     throttled because of status 429; sent before the last change, so rate and breaker stay; the breaker is closed; held until 3.5 s (`retry-after`)
     waits for a hold until 3.5 s (`retry-after`), leaves at 3.5 s
     waits for a hold until 3.5 s (`retry-after`), one ahead in line, leaves at 4.452380953 s
-    leaves the line: its turn and a token, 1.05 requests per second
-    leaves the line: its turn and a token, 1.05 requests per second
+    leaves the line: its turn came and a token was available, 1.05 requests per second
+    leaves the line: its turn came and a token was available, 1.05 requests per second
     unreachable because of timeout; 1.05 requests per second, lowered: the server refused and named a wait; the breaker is closed
     no verdict: status 101 changes nothing; 1.05 requests per second, lowered: the server refused and named a wait; the breaker is closed
     ");
@@ -62,27 +62,27 @@ fn gate() {
 "#;
     let settings = "gate --set consecutive_failures=1 --set max_gates=1";
     assert_snapshot!(explained(settings, refused), @"
-    leaves at once: a token was there, 2 requests per second
-    refused: as many gates as allowed are in use (1)
+    admitted at once: a token was available, 2 requests per second
+    refused: the maximum number of gates is in use (1)
     overloaded because of status 500; 2 requests per second, as configured; the breaker is open
-    refused: the breaker is open, worth asking again at 1 s
-    leaves at once, as a probe: the breaker is half open
+    refused: the breaker is open, ask again at 1 s
+    admitted at once, as a probe: the breaker is half open
     ");
     let busy = "{\"at\":0,\"acquire\":\"a.example\"}\n".repeat(3);
     let settings = "gate --set max_in_flight=1 --set strategy=aimd --set max_waiting=1";
     assert_snapshot!(explained(settings, &busy), @"
-    leaves at once: a token was there, 2 requests per second
-    waits for an answer: as many as allowed are under way (1), when it leaves depends on answers to come
-    refused: as many as allowed wait already (1)
+    admitted at once: a token was available, 2 requests per second
+    waits for a response: the maximum number is in flight (1), when it leaves depends on responses
+    refused: the line is full (1)
     ");
     let late = r#"{"at":0,"acquire":"a.example"}
 {"at":0,"settle":1,"status":429,"headers":{"retry-after":"60"}}
 {"at":1,"acquire":"a.example"}
 "#;
     assert_snapshot!(explained("gate", late), @"
-    leaves at once: a token was there, 2 requests per second
+    admitted at once: a token was available, 2 requests per second
     throttled because of status 429; 0.7 requests per second, lowered: the server refused and named a wait; the breaker is closed; held until 60 s (`retry-after`)
-    refused: it could not leave before its deadline, worth asking again at 60 s
+    refused: it could not be admitted before its deadline, ask again at 60 s
     ");
     let off = "{\"at\":0,\"acquire\":\"a.example\"}\n{\"at\":0,\"settle\":1,\"status\":200}\n";
     assert_snapshot!(explained("gate --set enabled=false", off), @"
@@ -100,7 +100,7 @@ fn hint_and_classify() {
 {"status":200}
 "#;
     assert_snapshot!(explained("hint", events), @"
-    come back in 90s (`retry-after`)
+    wait for 90s (`retry-after`)
     no wait: 5 left for the next 30s (`x-ratelimit-reset`)
     no wait: 5 left (`x-ratelimit-remaining`)
     no wait: the period ends in 30s (`x-ratelimit-reset`)
@@ -182,7 +182,7 @@ fn protection() {
     enabled by a person: all error state is cleared
     free: no error since the last success
     attempt 7 starts in epoch 4
-    changes nothing: it says nothing, or there is nothing to clear
+    changes nothing: it is not an error, and there is nothing to clear
     ");
 }
 
@@ -199,7 +199,7 @@ fn poll() {
 {"at":401,"status":200}
 "#;
     assert_snapshot!(explained("poll", events), @"
-    asks again in 2s: nothing is known of the job yet
+    asks again in 2s: nothing is known about the job yet
     asks again in 3s: the job is below 30 %
     asks again in 2500ms: the job is from 30 % to below 70 %
     asks again in 2s: the job is at 70 % or more
@@ -207,6 +207,6 @@ fn poll() {
     asks again in 9s: the server named a wait longer than our own (2 times 429 since the last success)
     asks again in 1s: an error that may pass (2 times 429 since the last success)
     never asks again, gave_up: no success for too long (3 times 429 since the last success)
-    never asks again, gave_up: it ended before (3 times 429 since the last success)
+    never asks again, gave_up: it had already ended (3 times 429 since the last success)
     ");
 }

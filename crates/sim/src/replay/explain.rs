@@ -11,9 +11,12 @@ use super::at::Seconds;
 /// An ask that is admitted at once.
 pub(super) fn admitted(permit: &Permit, gate: &Gate) -> String {
     if permit.is_probe() {
-        return "leaves at once, as a probe: the breaker is half open".to_owned();
+        return "admitted at once, as a probe: the breaker is half open".to_owned();
     }
-    format!("leaves at once: a token was there, {}", pace(gate.rate()))
+    format!(
+        "admitted at once: a token was available, {}",
+        pace(gate.rate())
+    )
 }
 
 /// An ask that left its line.
@@ -22,7 +25,7 @@ pub(super) fn left(permit: &Permit, gate: &Gate) -> String {
         return "leaves the line as a probe: the breaker is half open".to_owned();
     }
     format!(
-        "leaves the line: its turn and a token, {}",
+        "leaves the line: its turn came and a token was available, {}",
         pace(gate.rate())
     )
 }
@@ -32,7 +35,7 @@ pub(super) fn waits(reason: Reason, until: Option<Timestamp>, gate: &GateSnapsho
     let what = match reason {
         Reason::Rate => format!("a token: {}", pace(gate.rate)),
         Reason::InFlight => format!(
-            "an answer: as many as allowed are under way ({})",
+            "a response: the maximum number is in flight ({})",
             gate.in_flight
         ),
         _ => obstacle(reason, gate),
@@ -44,7 +47,7 @@ pub(super) fn waits(reason: Reason, until: Option<Timestamp>, gate: &GateSnapsho
     };
     let leaves = match until {
         Some(until) => format!("leaves at {} s", Seconds(until)),
-        None => "when it leaves depends on answers to come".to_owned(),
+        None => "when it leaves depends on responses".to_owned(),
     };
     format!("waits for {what}{ahead}, {leaves}")
 }
@@ -52,13 +55,13 @@ pub(super) fn waits(reason: Reason, until: Option<Timestamp>, gate: &GateSnapsho
 /// An ask that is refused.
 pub(super) fn refused(reason: Reason, until: Option<Timestamp>, gate: &GateSnapshot) -> String {
     let why = match reason {
-        Reason::Deadline => "it could not leave before its deadline".to_owned(),
-        Reason::QueueFull => format!("as many as allowed wait already ({})", gate.waiting),
+        Reason::Deadline => "it could not be admitted before its deadline".to_owned(),
+        Reason::QueueFull => format!("the line is full ({})", gate.waiting),
         Reason::BreakerOpen => format!("the breaker is {}", gate.breaker.as_str()),
         _ => obstacle(reason, gate),
     };
     match until {
-        Some(until) => format!("refused: {why}, worth asking again at {} s", Seconds(until)),
+        Some(until) => format!("refused: {why}, ask again at {} s", Seconds(until)),
         None => format!("refused: {why}"),
     }
 }
@@ -104,7 +107,7 @@ pub(super) fn hinted(hint: &Hint) -> String {
         None => String::new(),
     };
     match (hint.wait, hint.remaining, hint.reset) {
-        (Some(wait), ..) => format!("come back in {}{source}", Exact(wait)),
+        (Some(wait), ..) => format!("wait for {}{source}", Exact(wait)),
         (None, Some(left), Some(reset)) => {
             format!("no wait: {left} left for the next {}{source}", Exact(reset))
         }

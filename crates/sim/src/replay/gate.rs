@@ -100,7 +100,7 @@ impl GateReplay {
             let reason = Reason::TooManyGates;
             let sentence = self.explain.then(|| {
                 format!(
-                    "refused: as many gates as allowed are in use ({})",
+                    "refused: the maximum number of gates is in use ({})",
                     self.settings.max_gates()
                 )
             });

@@ -78,7 +78,7 @@ impl ProtectionReplay {
                     .to_owned()
             }
             LadderStep::Unchanged if self.ladder.is_enabled() => {
-                "changes nothing: it says nothing, or there is nothing to clear".to_owned()
+                "changes nothing: it is not an error, and there is nothing to clear".to_owned()
             }
             LadderStep::Unchanged => "changes nothing: only a person enables it again".to_owned(),
             LadderStep::Cleared => "a success: pause, count and last error are cleared".to_owned(),
