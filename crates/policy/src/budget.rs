@@ -426,8 +426,8 @@ mod tests {
                             retries.push(now);
                         } else {
                             // A whole second, both ends included.
-                            let lately = retries.iter().filter(|t| **t + 1000 >= now).count();
-                            prop_assert!(lately >= minimum as usize, "refused after {lately}");
+                            let recent = retries.iter().filter(|t| **t + 1000 >= now).count();
+                            prop_assert!(recent >= minimum as usize, "refused after {recent}");
                             if let Some(next) = forecast {
                                 prop_assert!(next > at(now));
                                 let mut later = budget;

@@ -242,9 +242,9 @@ mod tests {
                 "{status}"
             );
         }
-        let own = settings(&[("statuses", "418")]);
-        assert!(own.climbs(&EndpointResult::status(418)));
-        assert!(!own.climbs(&EndpointResult::status(429)));
+        let custom = settings(&[("statuses", "418")]);
+        assert!(custom.climbs(&EndpointResult::status(418)));
+        assert!(!custom.climbs(&EndpointResult::status(429)));
         assert!(!settings(&[("statuses", "")]).climbs(&EndpointResult::status(429)));
     }
 

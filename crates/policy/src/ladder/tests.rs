@@ -301,8 +301,8 @@ fn only_a_person_enables_after_a_person_disabled() {
     test.ladder.disable();
     test.status(200);
     assert_eq!(test.ladder.disabled(), Some(Disabled::Person));
-    let said = test.ladder.describe(test.now);
-    assert_eq!(said.as_deref(), Some("disabled by a person"));
+    let description = test.ladder.describe(test.now);
+    assert_eq!(description.as_deref(), Some("disabled by a person"));
     test.ladder.enable();
     assert!(test.ladder.is_enabled());
     assert_eq!(test.ladder.describe(test.now), None);

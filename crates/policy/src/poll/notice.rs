@@ -74,7 +74,7 @@ mod tests {
     fn logs_every_change_once() {
         let settings = PollSettings::default();
         let mut poll = Poll::new(Timestamp::ZERO);
-        let mut said = Vec::new();
+        let mut messages = Vec::new();
         let success = StatusResponse {
             kind: ResponseKind::Success,
             job: Some(JobStatus::Running { progress: None }),
@@ -94,10 +94,10 @@ mod tests {
             let before = poll.clone();
             let next = poll.after(&settings, &response, Timestamp::from_secs(seconds));
             let notice = Notice::of(&before, &poll, &next);
-            said.extend(notice.map(|notice| format!("{}: {notice}", notice.event())));
+            messages.extend(notice.map(|notice| format!("{}: {notice}", notice.event())));
         }
         assert_eq!(
-            said,
+            messages,
             [
                 "poll_rate_limited: Rate limited. Backing off to 2000ms. Attempt 1",
                 "poll_rate_limited: Rate limited. Backing off to 4000ms. Attempt 2",

@@ -261,9 +261,9 @@ fn returns_no_endpoint_when_all_are_disabled() {
 #[test]
 fn adds_and_removes_endpoints_at_run_time() {
     let mut test = TestPool::new(Balance::RoundRobin, &["a", "b"]);
-    let under_way = test.send();
-    assert!(test.pool.remove(under_way.endpoint()));
-    assert_eq!(test.end(under_way, 429), LadderStep::Late, "it was removed");
+    let in_flight = test.send();
+    assert!(test.pool.remove(in_flight.endpoint()));
+    assert_eq!(test.end(in_flight, 429), LadderStep::Late, "it was removed");
     assert_eq!(test.pool.add("b"), None, "the name is taken");
     let again = test.pool.add("a").unwrap();
     assert_eq!(test.sequence(4), "baba");

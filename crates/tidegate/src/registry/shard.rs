@@ -346,14 +346,14 @@ impl Shard {
         act(gate, settings, tickets)
     }
 
-    /// Calls `look` with up to `most` gates starting at `from`. Returns where to continue.
+    /// Calls `look` with up to `limit` gates starting at `from`. Returns where to continue.
     pub(crate) fn look_at_some(
         &mut self,
         mut from: SlotIndex,
-        most: usize,
+        limit: usize,
         mut look: impl FnMut(&str, &mut Gate, &GateSettings, &Tickets),
     ) -> Option<SlotIndex> {
-        for _ in 0..most {
+        for _ in 0..limit {
             let (index, _) = self.slab.next(from)?;
             from = index + 1;
             let slot = self.slab.get_mut(index)?;

@@ -47,7 +47,7 @@ struct Twins {
     quick_tickets: Tickets,
     thorough: Gate,
     thorough_tickets: Tickets,
-    under_way: Vec<(Permit, Permit)>,
+    in_flight: Vec<(Permit, Permit)>,
     waiting: Vec<Ticket>,
     /// In a calm history failures are rare.
     is_calm: bool,
@@ -69,7 +69,7 @@ impl Twins {
             thorough: gate,
             thorough_tickets: Tickets::new(),
             settings,
-            under_way: Vec::new(),
+            in_flight: Vec::new(),
             waiting: Vec::new(),
             taken: FastPathCounts::default(),
         }
@@ -131,7 +131,7 @@ impl Twins {
         );
         assert_eq!(format!("{quick:?}"), format!("{thorough:?}"));
         match (quick, thorough) {
-            (Decision::Admit(one), Decision::Admit(other)) => self.under_way.push((one, other)),
+            (Decision::Admit(one), Decision::Admit(other)) => self.in_flight.push((one, other)),
             (Decision::Wait { ticket, .. }, _) => self.waiting.push(ticket),
             _ => {}
         }
@@ -177,7 +177,7 @@ impl Twins {
             return false;
         };
         self.waiting.retain(|waiting| *waiting != ticket);
-        self.under_way.push((one, other));
+        self.in_flight.push((one, other));
         true
     }
 
@@ -227,12 +227,12 @@ impl Twins {
     }
 
     fn take_permits(&mut self) -> Option<(Permit, Permit)> {
-        let count = self.under_way.len() as u64;
+        let count = self.in_flight.len() as u64;
         if count == 0 {
             return None;
         }
         let some = usize::try_from(self.random.below(count)).unwrap();
-        Some(self.under_way.swap_remove(some))
+        Some(self.in_flight.swap_remove(some))
     }
 }
 

@@ -5,9 +5,9 @@ use super::*;
 #[test]
 fn isolated_gate_refuses_until_released() {
     let mut bench = Bench::aimd(&[]);
-    let under_way = bench.permit(0.0);
+    let in_flight = bench.permit(0.0);
     bench.gate.isolate(&bench.settings, at(1.0));
-    bench.succeed(under_way, 2.0);
+    bench.succeed(in_flight, 2.0);
     assert_eq!(bench.decide(3.0), "refuse breaker_open -");
     assert!(!bench.gate.is_evictable(at(3.0)));
     bench.gate.release(&bench.settings, at(4.0));
@@ -232,7 +232,7 @@ fn new_settings_clamp_the_rate() {
             .why
     };
     let mut bench = Bench::aimd(&[("burst", "4")]);
-    let under_way = bench.permit(0.0);
+    let in_flight = bench.permit(0.0);
     adopt(&mut bench, &[("strategy", "aimd"), ("max_wait", "5s")], 1.0);
     assert_eq!(
         (bench.gate.rate(), bench.gate.epoch(), why(&bench)),
@@ -246,7 +246,7 @@ fn new_settings_clamp_the_rate() {
         .snapshot(&bench.settings, &bench.tickets, at(1.0))
         .tokens;
     assert_eq!(tokens, 2.0, "cut to the new burst");
-    bench.fail(under_way, 1.0);
+    bench.fail(in_flight, 1.0);
     assert_eq!(bench.gate.rate(), 1.0, "of the old rate: teaches nothing");
     adopt(&mut bench, &[("min_rate", "3")], 2.0);
     assert_eq!(bench.gate.rate(), 3.0);
@@ -259,7 +259,7 @@ fn new_settings_clamp_the_rate() {
 #[test]
 fn new_settings_preserve_the_order_of_the_line() {
     let mut bench = Bench::aimd(&[("burst", "1")]);
-    let _under_way = bench.permit(0.0);
+    let _in_flight = bench.permit(0.0);
     bench.decide(0.0);
     bench.throttle_held(0.0, 60);
     bench.gate.counters.admit();

@@ -195,9 +195,9 @@ fn waiters_stay_when_the_breaker_opens_and_leave_as_probes() {
         ("max_in_flight", "1"),
         ("half_open_probes", "1"),
     ]);
-    let under_way = bench.permit(0.0);
+    let in_flight = bench.permit(0.0);
     assert_eq!(bench.decide(0.0), "wait in_flight -");
-    bench.fail(under_way, 1.0);
+    bench.fail(in_flight, 1.0);
     assert_eq!(bench.decide(15.9), "refuse breaker_open 16");
     assert_eq!(
         bench.decide(16.0),

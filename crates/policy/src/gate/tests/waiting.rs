@@ -70,10 +70,10 @@ fn peek_takes_nothing() {
 #[test]
 fn refuses_waiters_at_once_when_a_hold_passes_their_deadline() {
     let mut bench = Bench::aimd(&[("burst", "1")]);
-    let under_way = bench.permit(0.0);
+    let in_flight = bench.permit(0.0);
     assert_eq!(bench.decide(0.0), "wait rate 0.5");
     assert_eq!(bench.gate.expire_next(&mut bench.tickets, at(0.1)), None);
-    bench.settle(under_way, 0.1, &directed(429, 3600), Verdict::Throttled);
+    bench.settle(in_flight, 0.1, &directed(429, 3600), Verdict::Throttled);
     assert_eq!(
         bench
             .gate
@@ -372,10 +372,10 @@ fn asking_often_does_not_leave_early() {
     };
     let mut bench = Bench::aimd(&[("burst", "1")]);
     early(&mut bench, 0.0);
-    let under_way = bench.permit(0.0);
+    let in_flight = bench.permit(0.0);
     bench.decide(0.0);
     early(&mut bench, 0.4);
-    bench.settle(under_way, 0.4, &directed(429, 10), Verdict::Throttled);
+    bench.settle(in_flight, 0.4, &directed(429, 10), Verdict::Throttled);
     early(&mut bench, 10.3);
     bench.gate.isolate(&bench.settings, at(11.0));
     early(&mut bench, 99.0);
@@ -383,10 +383,10 @@ fn asking_often_does_not_leave_early() {
     assert_eq!(bench.admitted_by(99.0), [99.0]);
 
     let mut bench = Bench::aimd(&[("max_in_flight", "1"), ("consecutive_failures", "1")]);
-    let under_way = bench.permit(0.0);
+    let in_flight = bench.permit(0.0);
     bench.decide(0.0);
     early(&mut bench, 9.0);
-    bench.fail(under_way, 10.0);
+    bench.fail(in_flight, 10.0);
     early(&mut bench, 24.9);
     assert_eq!(bench.admitted_by(25.0), [25.0]);
 }

@@ -13,15 +13,15 @@ use crate::registry::text::Text;
 use crate::settings::HostSettings;
 
 impl Shard {
-    /// Evicts idle gates among the next `most` slots.
+    /// Evicts idle gates among the next `max_slots` slots.
     pub(in crate::registry) fn evict_idle(
         &mut self,
         hasher: &KeyHash,
-        most: usize,
+        max_slots: usize,
         now: Timestamp,
     ) -> Swept {
         let mut evicted = 0;
-        for _ in 0..most {
+        for _ in 0..max_slots {
             let Some((index, slot)) = self.slab.next(self.eviction_cursor) else {
                 self.eviction_cursor = 0;
                 return Swept {
@@ -42,17 +42,17 @@ impl Shard {
         }
     }
 
-    /// The least recently used evictable gate among the `most` slots after the cursor or, if none
-    /// of those is evictable, among all slots.
+    /// The least recently used evictable gate among the `max_slots` slots after the cursor or, if
+    /// none of those is evictable, among all slots.
     pub(in crate::registry) fn least_recently_used(
         &self,
-        most: usize,
+        max_slots: usize,
         now: Timestamp,
     ) -> Option<(Timestamp, SlotIndex)> {
         let mut best: Option<(Timestamp, SlotIndex)> = None;
         let mut from = self.eviction_cursor;
         for looked in 0..self.slab.len() {
-            if looked >= most && best.is_some() {
+            if looked >= max_slots && best.is_some() {
                 break;
             }
             let next = self.slab.next(from).or_else(|| self.slab.next(0));
