@@ -66,7 +66,7 @@ where
             by_code(body, Position::Error).unwrap_or_else(|| judge(Verdict::Success, because))
         }
         _ => by_code(body, Position::Anywhere)
-            .or_else(|| by_allowance(status, body))
+            .or_else(|| by_quota(status, body))
             .or_else(|| by_status(status, hint))
             .or_else(|| by_headers(hint))
             .or_else(|| by_text(body))
@@ -126,7 +126,7 @@ fn by_code(body: &[u8], position: Position) -> Option<Judgement> {
     Some(judge(verdict, Because::Code(code)))
 }
 
-fn by_allowance(status: u16, body: &[u8]) -> Option<Judgement> {
+fn by_quota(status: u16, body: &[u8]) -> Option<Judgement> {
     if !matches!(status, 403 | 429) {
         return None;
     }

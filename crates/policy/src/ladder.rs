@@ -272,7 +272,7 @@ impl Ladder {
                 Some(format!("disabled after {count} errors in a row ({last})"))
             }
             Some(Disabled::QuotaExhausted) => {
-                Some(format!("disabled: an allowance is used up ({last})"))
+                Some(format!("disabled: the quota is used up ({last})"))
             }
             Some(Disabled::Person) => Some("disabled by a person".to_owned()),
             None if self.is_paused(now) => Some(format!(

@@ -38,7 +38,7 @@ use policy::outcome::Outcome;
 
 mod failure;
 
-pub use self::failure::{failed, failure, never_left};
+pub use self::failure::{failed, failure, never_sent};
 pub use policy::classify::{Judgement, Rule};
 pub use policy::item::ItemKind;
 pub use policy::key::KeyError;

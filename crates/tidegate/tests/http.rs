@@ -11,7 +11,7 @@ use http_body_util::Empty;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use tidegate::http::{failure, never_left};
+use tidegate::http::{failure, never_sent};
 use tidegate::{Failure, Phase};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -185,10 +185,10 @@ async fn unsendable_requests_were_never_sent() {
     let secure = errors_of("https://127.0.0.1:1/").await;
     let all = relative.into_iter().chain(secure.map(|(_, error)| error));
     for error in all {
-        assert!(never_left(&*error), "{error:?}");
+        assert!(never_sent(&*error), "{error:?}");
     }
     let url = server(async |stream| drop(stream)).await;
     for (client, error) in errors_of(&url).await {
-        assert!(!never_left(&*error), "{client}: {error:?}");
+        assert!(!never_sent(&*error), "{client}: {error:?}");
     }
 }

@@ -399,7 +399,7 @@ fn quota_exhausted_disables_at_once() {
     assert_eq!(test.ladder.disabled(), Some(Disabled::QuotaExhausted));
     assert_eq!(
         test.ladder.describe(test.now).as_deref(),
-        Some("disabled: an allowance is used up (You exceeded your current quota)")
+        Some("disabled: the quota is used up (You exceeded your current quota)")
     );
 }
 

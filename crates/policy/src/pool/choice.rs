@@ -72,7 +72,7 @@ impl fmt::Display for Unusable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Disabled(Disabled::Errors(_)) => "disabled after too many errors in a row",
-            Self::Disabled(Disabled::QuotaExhausted) => "disabled: an allowance is used up",
+            Self::Disabled(Disabled::QuotaExhausted) => "disabled: the quota is used up",
             Self::Disabled(Disabled::Person) => "disabled by a person",
             Self::Paused { .. } => "paused after an error",
             Self::Recovering => "recovering: one request at a time, and one is in flight",

@@ -91,7 +91,7 @@ impl ProtectionReplay {
                 "disabled until a person enables it, and paused for",
             ),
             LadderStep::DisabledByQuota => {
-                format!("disabled until a person enables it: an allowance is used up ({last})")
+                format!("disabled until a person enables it: the quota is used up ({last})")
             }
         }
     }

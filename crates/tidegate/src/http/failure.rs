@@ -52,7 +52,7 @@ pub fn failure(error: &(dyn Error + 'static)) -> (Failure, Phase) {
 
 /// Whether the request was never sent: a limiter below refused it, or the client cannot send it at
 /// all. There was no attempt then, so the permit should be [given back](crate::Permit::give_back).
-pub fn never_left(error: &(dyn Error + 'static)) -> bool {
+pub fn never_sent(error: &(dyn Error + 'static)) -> bool {
     links(error).any(|link| link.is::<Refusal>() || begins_with_one_of(link, NEVER_LEFT))
 }
 
@@ -291,15 +291,15 @@ mod tests {
     #[test]
     fn refusal_anywhere_in_chain_means_never_sent() {
         let refusal = Refusal::new(Reason::QueueFull, None, Timestamp::ZERO);
-        assert!(never_left(&error_with_source(
+        assert!(never_sent(&error_with_source(
             "the request failed",
             refusal
         )));
-        assert!(never_left(&test_error(
+        assert!(never_sent(&test_error(
             "client error (UserAbsoluteUriRequired)"
         )));
-        assert!(never_left(&test_error("builder error for url (nothing)")));
-        assert!(!never_left(&test_error("client error (SendRequest)")));
+        assert!(never_sent(&test_error("builder error for url (nothing)")));
+        assert!(!never_sent(&test_error("client error (SendRequest)")));
     }
 
     #[test]

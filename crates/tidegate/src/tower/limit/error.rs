@@ -66,7 +66,7 @@ impl LimitError {
             Self::Service(error) => {
                 let error: &(dyn Error + 'static) = error.as_ref();
                 let outcome = http::failed(error, std::time::Duration::ZERO);
-                !http::never_left(error) && outcome.server_may_have_acted()
+                !http::never_sent(error) && outcome.server_may_have_acted()
             }
         }
     }

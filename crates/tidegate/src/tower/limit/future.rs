@@ -18,7 +18,7 @@ use super::decided::Decided;
 use super::error::LimitError;
 use super::layer::Terms;
 use crate::ask::Refusal;
-use crate::http::{failed, never_left};
+use crate::http::{failed, never_sent};
 use crate::limiter::Limiter;
 use crate::permit::Permit;
 use crate::tower::BoxError;
@@ -175,7 +175,7 @@ impl Attempt<'_> {
     }
 
     fn failed(self, error: BoxError) -> LimitError {
-        if never_left(error.as_ref()) {
+        if never_sent(error.as_ref()) {
             self.permit.give_back();
         } else {
             self.permit.settle(&failed(error.as_ref(), self.latency));

@@ -15,7 +15,7 @@ use tower_service::Service;
 use super::error::RetryError;
 use super::layer::Terms;
 use crate::call::{AttemptResult, CallError, Trail};
-use crate::http::{failed, never_left};
+use crate::http::{failed, never_sent};
 use crate::limiter::Limiter;
 use crate::tower::BoxError;
 use crate::tower::exchange::judged;
@@ -137,7 +137,7 @@ where
         }
         Err(error) => {
             let error = error.into();
-            if never_left(error.as_ref()) {
+            if never_sent(error.as_ref()) {
                 return AttemptResult::unsent(Err(error));
             }
             let outcome = failed(error.as_ref(), latency);
