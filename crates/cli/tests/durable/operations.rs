@@ -253,7 +253,9 @@ fn respond(mut stream: &TcpStream, received: &Received, requests: &AtomicU64) ->
         *received.lock().unwrap().entry(key?).or_default() += 1;
     }
     let status = if fails { 500 } else { 200 };
-    write!(stream, "HTTP/1.1 {status} X\r\ncontent-length: 0\r\n\r\n").ok()
+    // In one write: the second of two would wait for an acknowledgement of the first.
+    let response = format!("HTTP/1.1 {status} X\r\ncontent-length: 0\r\n\r\n");
+    stream.write_all(response.as_bytes()).ok()
 }
 
 /// How many operations are in a state.
