@@ -227,7 +227,8 @@ fn exit(status: ExitStatus) -> Exit {
     }
 }
 
-/// A process and everything that it started; killed when it is dropped before its end.
+/// A process and everything that it started. Dropped before its end, it gets SIGTERM, and the guard
+/// kills what is left of it five seconds later; without a guard it is killed at once.
 struct Group<'g> {
     child: Child,
     pid: Pid,
@@ -259,11 +260,11 @@ impl<'g> Group<'g> {
 
 impl Drop for Group<'_> {
     fn drop(&mut self) {
-        if !self.is_over {
-            self.signal(Signal::KILL);
-        }
-        if let Some(guard) = self.guard {
-            guard.remove(self.pid);
+        match self.guard {
+            Some(guard) if self.is_over => guard.remove(self.pid),
+            Some(_) => self.signal(Signal::TERM),
+            None if self.is_over => {}
+            None => self.signal(Signal::KILL),
         }
     }
 }

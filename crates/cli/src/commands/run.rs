@@ -323,7 +323,7 @@ fn cannot_start(error: io::Error) -> Failure {
     Failure::new(Exit::Failed, error)
 }
 
-/// The first signal finishes what is in flight, the second kills it.
+/// The first signal finishes what is in flight, the second ends it.
 async fn forward(
     mut signals: Signals,
     stop: &StopSender,

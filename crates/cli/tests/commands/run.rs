@@ -77,22 +77,18 @@ fn prints_events_as_json() {
     assert_eq!(events[6]["failed"], 1);
 }
 
-/// The first two scenarios of the original with real processes and a short base.
+/// One failure and five failures, with real processes and a short base.
 #[test]
 fn gaps_are_real() {
-    for (failing, attempts, least_ms, most_ms) in [(1, 1, 100 + 200, 1500), (5, 1, 100 * 20, 4000)]
-    {
+    for (failing, min_ms) in [(1, 100 + 200), (5, 100 * 20)] {
         let items: String = (0..=failing + 1).map(|item| format!("{item}\n")).collect();
         let script = format!("test $0 -ge {failing}");
-        let options = format!("--json --base 100ms --attempts {attempts}");
-        let ended = finished(&options, &["sh", "-c", &script, "{}"], &items);
+        let options = "--json --base 100ms --attempts 1";
+        let ended = finished(options, &["sh", "-c", &script, "{}"], &items);
         let text = String::from_utf8(ended.stdout).unwrap();
         let summary: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
         let elapsed = summary["elapsed_ms"].as_u64().unwrap();
-        assert!(
-            (least_ms..most_ms * 10).contains(&elapsed),
-            "{failing}: {elapsed} ms"
-        );
+        assert!(elapsed >= min_ms, "{failing}: {elapsed} ms");
         let mut last_end = None;
         for line in text.lines() {
             let event: Value = serde_json::from_str(line).unwrap();
@@ -264,10 +260,14 @@ fn timeout_ends_the_whole_group() {
 }
 
 #[test]
-fn second_signal_kills_what_is_in_flight() {
+fn second_signal_ends_what_is_in_flight() {
     let folder = tempfile::tempdir().unwrap();
-    let pid = folder.path().join("pid");
-    let script = format!("echo $$ > {}; exec sleep 600", pid.display());
+    let (pid, ended) = (folder.path().join("pid"), folder.path().join("ended"));
+    let script = format!(
+        "exec > /dev/null 2>&1; trap 'echo > {}; exit' TERM; echo $$ > {}; while true; do sleep 0.02; done",
+        ended.display(),
+        pid.display()
+    );
     let mut child = tidegate("run x -- sh -c");
     let child = child
         .args([script.as_str(), "{}"])
@@ -309,6 +309,7 @@ fn second_signal_kills_what_is_in_flight() {
     );
     assert_eq!(child.wait().unwrap().code(), Some(130));
     wait_until_gone(&read());
+    assert!(ended.exists(), "it got no SIGTERM");
 }
 
 #[test]
