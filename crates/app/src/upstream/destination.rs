@@ -255,7 +255,7 @@ impl WorkerConnections {
 
     /// Takes back a connection whose last response is over.
     pub(super) fn put(&self, connection: Connection) {
-        let Connection::Http1(connection) = connection else {
+        let Connection::Http1(mut connection) = connection else {
             return;
         };
         connection.rest();

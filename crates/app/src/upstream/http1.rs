@@ -102,9 +102,11 @@ impl Http1Connection {
         self.has_received.load(Ordering::Relaxed)
     }
 
-    /// Notes that the last response is over. What woke the connection up to now was the reading of it.
-    pub(super) fn rest(&self) {
-        self.driver.signal.state.store(QUIET, Ordering::Release);
+    /// Notes that the last response is over. The server may have closed the connection while the
+    /// response was read, and that wake-up looked like one of the reading: so it is polled once more,
+    /// which reads from the socket only if something has arrived.
+    pub(super) fn rest(&mut self) {
+        self.driver.poll_unused();
     }
 
     /// Sends the rest of a request whose response is over already, in a task of its own, and ends the
@@ -127,9 +129,7 @@ impl Http1Connection {
     /// Can another request be sent on it? For a connection that rests.
     pub(super) fn is_ready(&mut self) -> bool {
         if self.driver.signal.state.load(Ordering::Acquire) == WOKEN {
-            _ = self
-                .driver
-                .poll_with(Waker::noop(), |_| Poll::<()>::Pending);
+            self.driver.poll_unused();
         }
         self.sender.is_ready()
     }
@@ -169,6 +169,11 @@ impl Driver {
             waker: Waker::from(Arc::clone(&signal)),
             signal,
         }
+    }
+
+    /// Drives a connection that no request uses.
+    fn poll_unused(&mut self) {
+        _ = self.poll_with(Waker::noop(), |_| Poll::<()>::Pending);
     }
 
     /// Drives the connection, then polls `work`, which waits for something of it.
@@ -330,14 +335,15 @@ mod tests {
         }
     }
 
-    /// A connection that got a response to one request, and how often the task of that was woken.
-    async fn after_one_response() -> (Http1Connection, DuplexStream, Arc<CountedWakes>) {
+    /// A connection that got a response to one request, and how often the task of that was woken. The
+    /// server may close it while the body has arrived and is not read yet.
+    async fn exchange(closes: bool) -> (Http1Connection, Option<DuplexStream>, Arc<CountedWakes>) {
         let (near, mut far) = duplex(4096);
         let mut connection = Http1Connection::handshake(near).await.unwrap();
         let wakes = Arc::new(CountedWakes::default());
         let waker = Waker::from(Arc::clone(&wakes));
         let mut context = Context::from_waker(&waker);
-        let mut response = {
+        let (mut response, far) = {
             let end = Instant::now() + Duration::from_secs(1);
             let mut sending = pin!(connection.send(Request::new(RequestBody::EMPTY), || end));
             assert!(sending.as_mut().poll(&mut context).is_pending());
@@ -345,7 +351,7 @@ mod tests {
             let bytes = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
             far.write_all(bytes).await.unwrap();
             match sending.as_mut().poll(&mut context) {
-                Poll::Ready(Some(Ok(response))) => response,
+                Poll::Ready(Some(Ok(response))) => (response, (!closes).then_some(far)),
                 other => panic!("{other:?}"),
             }
         };
@@ -367,16 +373,25 @@ mod tests {
     #[test]
     fn wakes_the_task_of_a_request_once_for_its_response() {
         run(async {
-            let (mut connection, _far, wakes) = after_one_response().await;
+            let (mut connection, _far, wakes) = exchange(false).await;
             assert_eq!(wakes.count(), 1);
             assert!(connection.is_ready());
         });
     }
 
     #[test]
+    fn is_not_ready_when_the_server_closed_it_before_the_body_was_read() {
+        run(async {
+            let (mut connection, far, _) = exchange(true).await;
+            assert!(far.is_none());
+            assert!(!connection.is_ready());
+        });
+    }
+
+    #[test]
     fn is_not_ready_once_the_server_closed_it_at_rest() {
         run(async {
-            let (mut connection, far, wakes) = after_one_response().await;
+            let (mut connection, far, wakes) = exchange(false).await;
             assert!(connection.is_ready());
             drop(far);
             assert!(!connection.is_ready());

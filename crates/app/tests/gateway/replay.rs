@@ -302,6 +302,29 @@ fn resends_once_on_a_fresh_connection_when_a_reused_one_is_dead() {
 }
 
 #[test]
+fn uses_no_connection_that_the_server_closed_with_its_response() {
+    // A POST must not be resent, so each needs a connection that is open.
+    for (between, length) in [(0, 2), (5, 2), (0, 300_000), (5, 300_000)] {
+        let raw = Raw::start(move |_, mut client| {
+            client.request();
+            client.send(&format!(
+                "HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n"
+            ));
+            pause(between);
+            client.send(&"x".repeat(length));
+        });
+        let gateway = Fixture::before(&raw.url());
+        let mut client = gateway.connect();
+        for number in 0..20 {
+            let reply = client.post("/api/x", &[], "hello");
+            assert_eq!((number, reply.status), (number, 200), "{between} {length}");
+            // The close follows within microseconds.
+            pause(2);
+        }
+    }
+}
+
+#[test]
 fn never_resends_a_second_time_under_one_permit() {
     // From its second request on the server closes every connection without a response.
     let received = Arc::new(AtomicUsize::new(0));
