@@ -25,7 +25,7 @@ pub enum Preset {
     /// 2 s doubling up to 30 s, 5 sends: for upstreams that recover slowly, and for battery-powered
     /// devices.
     Conservative,
-    /// 2 s doubling up to 1 min, 7 sends: for work that nobody waits for, where a minute or two
+    /// 2 s doubling up to 1 min, 7 sends: for background work, where a minute or two
     /// more may make it succeed.
     Background,
     /// 200 ms doubling up to 5 s, 3 sends, full jitter: for one page of thousands. It is not worth

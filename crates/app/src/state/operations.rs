@@ -151,3 +151,47 @@ impl State {
         self.core.events().on_event(self.clock().now(), &event);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lane(number: usize) -> Lane {
+        Lane {
+            destination: format!("{number}.example.com"),
+            kind: "default".to_owned(),
+        }
+    }
+
+    fn at(seconds: i64) -> WallTime {
+        WallTime::from_unix_millis(seconds * 1000)
+    }
+
+    fn next(ready: &ReadyLanes) -> Option<BTreeMap<Lane, WallTime>> {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        runtime.unwrap().block_on(ready.next())
+    }
+
+    #[test]
+    fn a_lane_is_ready_when_its_first_operation_is_due() {
+        let ready = ReadyLanes::default();
+        for seconds in [5, 3, 7] {
+            ready.add(lane(1), at(seconds));
+        }
+        ready.add(lane(2), at(9));
+        let expected = BTreeMap::from([(lane(1), at(3)), (lane(2), at(9))]);
+        assert_eq!(next(&ready), Some(expected));
+    }
+
+    #[test]
+    fn more_lanes_than_fit_have_to_be_read_from_the_queue() {
+        let ready = ReadyLanes::default();
+        for number in 0..=MAX_READY {
+            ready.add(lane(number), at(1));
+        }
+        assert_eq!(next(&ready), None);
+        // Only once.
+        ready.add(lane(0), at(1));
+        assert_eq!(next(&ready), Some(BTreeMap::from([(lane(0), at(1))])));
+    }
+}

@@ -152,6 +152,26 @@ fn sends_operations_with_one_order_key_one_at_a_time() {
 }
 
 #[test]
+fn sends_the_next_operation_of_an_order_key_to_another_destination() {
+    // The second waits until the first has failed twice, so its lane has found nothing to claim.
+    let first = Upstream::statuses(&[503, 503, 200]);
+    let second = Upstream::statuses(&[200]);
+    let running = Running::new(QUICK);
+    let ids = [&first, &second].map(|upstream| {
+        let request = OperationRequest {
+            order_key: Some("user-7".to_owned()),
+            ..post(&upstream.url("/"))
+        };
+        running.accept(request).unwrap().operation.id
+    });
+    for id in &ids {
+        running.until(id, "completed");
+    }
+    let last_of_first = first.received().last().unwrap().at;
+    assert!(second.received()[0].at > last_of_first);
+}
+
+#[test]
 fn expires_when_it_was_not_delivered_in_time() {
     let upstream = Upstream::new(|_, _| (429, "retry-after: 60\r\n".to_owned(), String::new()));
     let running = Running::new(QUICK);

@@ -29,6 +29,29 @@ pub(super) fn pack(name: &str) -> Option<Vec<Rule>> {
     Some(rules.iter().map(BuiltIn::rule).collect())
 }
 
+/// What libcurl prints for a server that fails or is overloaded; git uses it, too.
+const CURL_SERVER_ERRORS: &[&str] = &[
+    "returned error: 408",
+    "returned error: 500",
+    "returned error: 502",
+    "returned error: 503",
+    "returned error: 504",
+    "returned error: 520",
+    "returned error: 521",
+    "returned error: 522",
+    "returned error: 523",
+    "returned error: 524",
+    "returned error: 529",
+];
+
+/// Words of the page that a site shows in place of its own to check for a browser.
+const BOT_CHECK_PAGE: &[&str] = &[
+    "just a moment",
+    "enable javascript and cookies to continue",
+    "verify you are human",
+    "captcha",
+];
+
 /// A rule of a pack, with the fields of [`Rule`].
 struct BuiltIn {
     name: &'static str,

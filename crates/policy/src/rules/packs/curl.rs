@@ -3,7 +3,7 @@
 //! Samples are output of curl 7.88.1 against local servers; the bot-check page resembles
 //! Cloudflare's.
 
-use super::BuiltIn;
+use super::{BOT_CHECK_PAGE, BuiltIn, CURL_SERVER_ERRORS};
 use crate::rules::Class::{BotCheck, Retryable, Terminal};
 
 pub(super) const RULES: &[BuiltIn] = &[
@@ -50,12 +50,7 @@ pub(super) const RULES: &[BuiltIn] = &[
     BuiltIn {
         name: "bot_check",
         class: BotCheck,
-        any: &[
-            "just a moment",
-            "enable javascript and cookies to continue",
-            "verify you are human",
-            "captcha",
-        ],
+        any: BOT_CHECK_PAGE,
         exits: &[22],
         reason: "the site suspects a bot; slower requests or cookies of a browser help",
         sample: "curl: (22) The requested URL returned error: 403\n<html><head><title>Just a \
@@ -84,19 +79,7 @@ pub(super) const RULES: &[BuiltIn] = &[
     BuiltIn {
         name: "server_error",
         class: Retryable,
-        any: &[
-            "returned error: 408",
-            "returned error: 500",
-            "returned error: 502",
-            "returned error: 503",
-            "returned error: 504",
-            "returned error: 520",
-            "returned error: 521",
-            "returned error: 522",
-            "returned error: 523",
-            "returned error: 524",
-            "returned error: 529",
-        ],
+        any: CURL_SERVER_ERRORS,
         exits: &[22],
         reason: "the server fails or is overloaded; this passes",
         sample: "curl: (22) The requested URL returned error: 503",

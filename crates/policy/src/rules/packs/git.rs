@@ -4,7 +4,7 @@
 //! Samples are output of git 2.47.3 against local servers, with `GIT_TERMINAL_PROMPT=0`. Without that
 //! variable git waits for a password; translations of git's messages match no rule (`LC_ALL=C`).
 
-use super::BuiltIn;
+use super::{BuiltIn, CURL_SERVER_ERRORS};
 use crate::rules::Class::{Retryable, Terminal};
 
 pub(super) const RULES: &[BuiltIn] = &[
@@ -29,19 +29,7 @@ pub(super) const RULES: &[BuiltIn] = &[
     BuiltIn {
         name: "server_error",
         class: Retryable,
-        any: &[
-            "returned error: 408",
-            "returned error: 500",
-            "returned error: 502",
-            "returned error: 503",
-            "returned error: 504",
-            "returned error: 520",
-            "returned error: 521",
-            "returned error: 522",
-            "returned error: 523",
-            "returned error: 524",
-            "returned error: 529",
-        ],
+        any: CURL_SERVER_ERRORS,
         reason: "the server fails or is overloaded; this passes",
         sample: "Cloning into 'clone'...\nfatal: unable to access \
                  'http://127.0.0.1:36147/503/': The requested URL returned error: 503",

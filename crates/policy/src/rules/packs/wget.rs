@@ -3,7 +3,7 @@
 //! Samples are output of Wget 1.21.3 with `--no-verbose` against local servers; the bot-check page
 //! resembles Cloudflare's.
 
-use super::BuiltIn;
+use super::{BOT_CHECK_PAGE, BuiltIn};
 use crate::rules::Class::{BotCheck, Retryable, Terminal};
 
 pub(super) const RULES: &[BuiltIn] = &[
@@ -41,12 +41,7 @@ pub(super) const RULES: &[BuiltIn] = &[
     BuiltIn {
         name: "bot_check",
         class: BotCheck,
-        any: &[
-            "just a moment",
-            "enable javascript and cookies to continue",
-            "verify you are human",
-            "captcha",
-        ],
+        any: BOT_CHECK_PAGE,
         exits: &[8],
         reason: "the site suspects a bot; slower requests or cookies of a browser help",
         sample: "<html><head><title>Just a moment...</title></head><body>Enable JavaScript \
