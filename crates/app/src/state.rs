@@ -92,6 +92,8 @@ impl State {
         let (overlay, mut warnings) = Overlay::restore(&stored, &settings, &PlainFiles);
         let unreadable = stored.unreadable.iter();
         warnings.extend(unreadable.map(|problem| {
+            // A warning has one line.
+            let problem = problem.to_string().replace("\nhint: ", "; ");
             format!("a stored refresh token is not used, the configured one is: {problem}")
         }));
         let max_hold = settings.gates.default_value().gate.max_hold();

@@ -20,6 +20,8 @@ mod settings;
 mod simulate;
 mod stopping;
 
+use anyhow::anyhow;
+
 use crate::args::Command;
 use crate::exit::Exit;
 use crate::output::Output;
@@ -96,6 +98,15 @@ impl Failure {
             exit,
             errors: Vec::new(),
             hint: None,
+        }
+    }
+
+    /// An error of ours whose text carries its hint on a second line, as those of the data folder do.
+    pub(crate) fn with_own_hint(exit: Exit, error: impl Into<anyhow::Error>) -> Self {
+        let text = format!("{:#}", error.into());
+        match text.split_once("\nhint: ") {
+            Some((text, hint)) => Self::new(exit, anyhow!(text.to_owned())).with_hint(hint),
+            None => Self::new(exit, anyhow!(text)),
         }
     }
 

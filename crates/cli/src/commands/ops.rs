@@ -199,7 +199,7 @@ async fn folder(args: &OpsArgs, data: PathBuf, output: &Output) -> Result<Source
             let hint = "leave out `--data` to ask that server, name its admin address with `--server URL`, or stop it";
             Failure::new(Exit::Failed, error).with_hint(hint)
         }
-        error => Failure::new(Exit::Failed, error),
+        error => Failure::with_own_hint(Exit::Failed, error),
     })?;
     Ok(Source {
         client,

@@ -95,11 +95,11 @@ pub(super) fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
 
 /// Errors of the data folder carry their own hint.
 fn not_started(error: ServeError) -> Failure {
-    let is_address = matches!(error, ServeError::Gateway(_) | ServeError::Admin(_));
-    let failure = Failure::new(Exit::Failed, error);
-    match is_address {
-        true => failure.with_hint(IN_USE),
-        false => failure,
+    match error {
+        ServeError::Gateway(_) | ServeError::Admin(_) => {
+            Failure::new(Exit::Failed, error).with_hint(IN_USE)
+        }
+        error => Failure::with_own_hint(Exit::Failed, error),
     }
 }
 

@@ -17,7 +17,7 @@ fn refuses_a_second_server_on_one_folder() {
         said.contains("hint: stop that one, or give this one another folder"),
         "{said}"
     );
-    assert_eq!(said.matches("hint:").count(), 1, "{said}");
+    assert_eq!(said.matches("\nhint:").count(), 1, "{said}");
 
     // The folder is free as soon as its server has ended, however that happened.
     first.kill();
