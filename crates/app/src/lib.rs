@@ -10,6 +10,7 @@ pub mod check;
 pub mod core;
 pub mod demo;
 pub mod exchange;
+pub mod fetch;
 pub mod gateway;
 mod host_check;
 pub mod log;

@@ -1,0 +1,14 @@
+//! Fetches URLs politely: `tidegate fetch`, and jobs in the server.
+//!
+//! Four stages, each with a bound. **Discovery** finds URLs: lists, sitemaps and the links of a crawl;
+//! every URL is queued once. **Extraction** requests them, each through the gate of its host, robots.txt
+//! permitting. **Processing** reads a body piece by piece while it arrives: decoded, hashed, searched for
+//! links. **Output** takes one [`UrlRecord`] for every URL, failed ones too.
+
+mod plan;
+mod progress;
+mod record;
+
+pub use plan::FetchPlan;
+pub use progress::{FetchCounts, FetchProgress, HostWait, Stage};
+pub use record::{ThirdParty, UrlError, UrlRecord};
