@@ -1,6 +1,7 @@
 //! One suite of behaviours for every kind of store, and any sequence of changes compared with what
 //! it means.
 
+pub(crate) mod jobs;
 pub(crate) mod operations;
 mod random_operations;
 

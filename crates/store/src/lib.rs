@@ -11,8 +11,10 @@
 //! Operations are requests that were accepted for durable delivery. They are too many to be loaded:
 //! [`Store::operations`] is a queue of them ([`operations`]).
 //!
+//! Jobs are fetches that run in the server: [`Store::jobs`].
+//!
 //! Secrets are stored where there is no other place for them: in the requests and responses of
-//! operations, and as refresh tokens that a server issued in place of configured ones
+//! operations, in the requests of jobs, and as refresh tokens that a server issued in place of configured ones
 //! ([`RotatedToken`]). With [`Keys`] they are encrypted. A header of an endpoint is a [`Reference`] to
 //! a secret.
 //!
@@ -41,6 +43,7 @@ pub mod faulty;
 #[cfg(not(any(test, feature = "faults")))]
 #[expect(unreachable_pub, reason = "public with the feature `faults`")]
 mod faulty;
+pub mod jobs;
 mod memory;
 pub mod operations;
 mod queue;
@@ -65,6 +68,7 @@ pub use record::{
 pub use save::SaveFuture;
 pub use seal::{KeyError, Keys};
 
+use jobs::JobStore;
 use memory::Memory;
 use operations::OperationQueue;
 use sqlite::Sqlite;
@@ -90,7 +94,7 @@ pub struct StoreState {
     /// Why changes are being lost: the last write failed, or the queue is full. `None` once a
     /// write has succeeded again.
     pub degraded: Option<StoreError>,
-    /// Changes, at most [`MAX_QUEUED`], and calls of the queue of operations that wait to be written.
+    /// Changes, at most [`MAX_QUEUED`], and calls about operations and jobs that wait to be written.
     pub queued: usize,
     /// Changes and calls written since the start.
     pub written: u64,
@@ -115,7 +119,7 @@ impl Store {
     }
 
     /// [`Store::open`], with keys for what is encrypted: requests, responses and conflicts of
-    /// operations, and refresh tokens. What was stored without a key stays readable.
+    /// operations, requests of jobs, and refresh tokens. What was stored without a key stays readable.
     pub fn open_encrypted(folder: &Path, keys: Keys) -> Result<Self, OpenError> {
         Sqlite::open(folder, keys, faulty::Faults::none()).map(Self::of_sqlite)
     }
@@ -144,6 +148,14 @@ impl Store {
 
     /// The queue of operations in this store.
     pub fn operations(&self) -> Arc<dyn OperationQueue> {
+        match &self.backend {
+            Backend::Memory(memory) => Arc::clone(memory) as _,
+            Backend::Sqlite(sqlite) => Arc::clone(sqlite) as _,
+        }
+    }
+
+    /// The jobs in this store.
+    pub fn jobs(&self) -> Arc<dyn JobStore> {
         match &self.backend {
             Backend::Memory(memory) => Arc::clone(memory) as _,
             Backend::Sqlite(sqlite) => Arc::clone(sqlite) as _,

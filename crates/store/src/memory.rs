@@ -4,6 +4,7 @@
 //! also what the file is compared with in tests: the few lines of [`apply`] say what every change
 //! means.
 
+mod jobs;
 mod operations;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,12 +19,14 @@ use crate::record::{
     StoredState,
 };
 use crate::save::SaveFuture;
+use jobs::Jobs;
 use operations::Operations;
 
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     content: Mutex<(Content, StoreState)>,
     operations: Operations,
+    jobs: Jobs,
     faults: Faults,
 }
 

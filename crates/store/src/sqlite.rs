@@ -13,6 +13,7 @@ mod database;
 mod endpoints;
 mod folder;
 mod gates;
+mod jobs;
 mod operations;
 mod problem;
 mod reader;
@@ -32,13 +33,16 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, Transaction};
 
 use crate::StoreState;
+use crate::call::reply;
 use crate::change::Change;
 use crate::error::{OpenError, StoreError};
 use crate::faulty::Faults;
+use crate::operations::QueueFuture;
+use crate::queue::Share;
 use crate::record::StoredState;
 use crate::save::SaveFuture;
 use crate::seal::Keys;
-use database::{Counts, Database};
+use database::{Counts, Database, FunctionCall, Work};
 use problem::SqliteError;
 use reader::Readers;
 use writer::Writer;
@@ -94,7 +98,25 @@ impl Sqlite {
     pub(crate) fn state(&self) -> StoreState {
         self.writer.queue().state()
     }
+
+    /// Does `function` in the next transaction, with `bytes` to hold until then.
+    fn call<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        share: Share,
+        function: impl FnOnce(&mut Work<'_>) -> Result<T, SqliteError> + Send + 'static,
+    ) -> QueueFuture<T> {
+        let (reply, future) = reply();
+        let call = Box::new(FunctionCall::new(function, reply));
+        if let Err((call, error)) = self.writer.queue().call(call, bytes + CALL_BYTES, share) {
+            call.finish(Err(error));
+        }
+        future
+    }
 }
+
+/// What a call takes besides its bodies and headers, roughly.
+const CALL_BYTES: usize = 1024;
 
 /// The file must exist: one that was removed meanwhile is not silently replaced by an empty one.
 fn connect(path: &Path) -> Result<Connection, SqliteError> {
@@ -153,6 +175,11 @@ fn read(
             .map(|problem| problem.at(path))
             .collect(),
     })
+}
+
+/// A limit as SQLite has it, where a negative one is none.
+fn limit_of(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
 /// A length of time for a column. The longest is 292 years, which is never.

@@ -15,11 +15,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rusqlite::{Connection, Params, TransactionBehavior};
 
 use super::problem::SqliteError;
-use super::{apply, connect, operations, schema};
+use super::{apply, connect, jobs, operations, schema};
 use crate::call::Reply;
 use crate::change::Change;
 use crate::error::{OpenError, StoreError};
 use crate::faulty::Faults;
+use crate::jobs::JobTotals;
 use crate::operations::OperationCounts;
 use crate::queue::{Finished, Taken};
 use crate::seal::Keys;
@@ -37,16 +38,20 @@ pub(super) struct Database {
     _lock: File,
 }
 
-/// How many operations there are, as of the last commit.
+/// How many operations and jobs there are, as of the last commit.
 #[derive(Debug, Default)]
-pub(super) struct Counts(Mutex<OperationCounts>);
+pub(super) struct Counts(Mutex<(OperationCounts, JobTotals)>);
 
 impl Counts {
-    pub(super) fn get(&self) -> OperationCounts {
-        *self.lock()
+    pub(super) fn operations(&self) -> OperationCounts {
+        self.lock().0
     }
 
-    fn lock(&self) -> MutexGuard<'_, OperationCounts> {
+    pub(super) fn jobs(&self) -> JobTotals {
+        self.lock().1
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (OperationCounts, JobTotals)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -61,7 +66,8 @@ impl Database {
         let opening = |problem: SqliteError| problem.opening(&path);
         let mut connection = connect(&path).map_err(opening)?;
         schema::prepare(&mut connection, &path)?;
-        let counts = operations::count(&connection).map_err(opening)?;
+        let operations = operations::count(&connection).map_err(opening)?;
+        let jobs = jobs::count(&connection).map_err(opening)?;
         prepare_for_writing(&connection).map_err(opening)?;
         Ok(Self {
             path,
@@ -70,7 +76,7 @@ impl Database {
             keys,
             // Random, and positive as a number of SQLite.
             session: RandomState::new().hash_one(0) >> 1,
-            counts: Arc::new(Counts(Mutex::new(counts))),
+            counts: Arc::new(Counts(Mutex::new((operations, jobs)))),
             _lock: lock,
         })
     }
@@ -142,12 +148,14 @@ impl Database {
         };
         self.faults.next_call()?;
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let (counts, jobs) = *self.counts.lock();
         let mut work = Work {
             connection: &transaction,
             keys: &self.keys,
             faults: &self.faults,
             session: self.session,
-            counts: self.counts.get(),
+            counts,
+            jobs,
         };
         let changes = match changes {
             [] => Ok(()),
@@ -170,7 +178,7 @@ impl Database {
             return Ok(results);
         }
         self.faults.next_call()?;
-        let counts = work.counts;
+        let counts = (work.counts, work.jobs);
         transaction.commit()?;
         *self.counts.lock() = counts;
         Ok(results)
@@ -209,6 +217,8 @@ pub(super) struct Work<'a> {
     pub(super) session: u64,
     /// As they will be after the commit.
     pub(super) counts: OperationCounts,
+    /// As they will be after the commit.
+    pub(super) jobs: JobTotals,
     faults: &'a Faults,
 }
 
@@ -233,13 +243,13 @@ impl Work<'_> {
         run: impl FnOnce(&mut Self) -> Result<(), SqliteError>,
     ) -> Result<Result<(), SqliteError>, SqliteError> {
         self.control("SAVEPOINT call")?;
-        let counts = self.counts;
+        let counts = (self.counts, self.jobs);
         let result = run(self);
         match &result {
             Ok(()) => {}
             Err(_) if self.connection.is_autocommit() => return result.map(Ok),
             Err(_) => {
-                self.counts = counts;
+                (self.counts, self.jobs) = counts;
                 self.control("ROLLBACK TO call")?;
             }
         }

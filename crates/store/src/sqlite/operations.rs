@@ -16,9 +16,7 @@ use policy::time::WallTime;
 use rusqlite::Connection;
 
 use super::Sqlite;
-use super::database::{FunctionCall, Work};
 use super::problem::SqliteError;
-use crate::call::reply;
 use crate::operations::{
     AttemptRecord, ClaimId, ClaimResult, Claims, Decision, DecisionError, Headers, Inserted, Lane,
     Lease, NewOperation, OperationCounts, OperationFilter, OperationQueue, QueueFuture,
@@ -26,26 +24,6 @@ use crate::operations::{
     Swept,
 };
 use crate::queue::Share;
-
-impl Sqlite {
-    /// Does `function` in the next transaction, with `bytes` to hold until then.
-    fn call<T: Send + 'static>(
-        &self,
-        bytes: usize,
-        share: Share,
-        function: impl FnOnce(&mut Work<'_>) -> Result<T, SqliteError> + Send + 'static,
-    ) -> QueueFuture<T> {
-        let (reply, future) = reply();
-        let call = Box::new(FunctionCall::new(function, reply));
-        if let Err((call, error)) = self.writer.queue().call(call, bytes + CALL_BYTES, share) {
-            call.finish(Err(error));
-        }
-        future
-    }
-}
-
-/// What a call takes besides its bodies and headers, roughly.
-const CALL_BYTES: usize = 1024;
 
 impl OperationQueue for Sqlite {
     fn insert(&self, operation: NewOperation) -> QueueFuture<Inserted> {
@@ -153,7 +131,7 @@ impl OperationQueue for Sqlite {
     }
 
     fn counts(&self) -> OperationCounts {
-        self.counts.get()
+        self.counts.operations()
     }
 }
 

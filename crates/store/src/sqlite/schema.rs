@@ -11,7 +11,7 @@ use super::problem::SqliteError;
 use crate::error::OpenError;
 
 /// The steps, each from one version to the next.
-const STEPS: &[&str] = &[FIRST, REFRESH_TOKENS, OPERATIONS, CHEAPER_STATES];
+const STEPS: &[&str] = &[FIRST, REFRESH_TOKENS, OPERATIONS, CHEAPER_STATES, JOBS];
 
 const FIRST: &str = "
     CREATE TABLE gates (
@@ -205,6 +205,46 @@ const CHEAPER_STATES: &str = "
     CREATE INDEX operations_order ON operations (order_key, is_blocked)
         WHERE order_key IS NOT NULL
             AND state <> 'completed' AND state <> 'failed' AND state <> 'cancelled';
+";
+
+const JOBS: &str = "
+    -- Times are unix milliseconds; the counts are of URLs, requests and bytes.
+    CREATE TABLE jobs (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        id TEXT NOT NULL,
+        slug TEXT NOT NULL,
+        summary TEXT NOT NULL,
+        status TEXT NOT NULL
+            CHECK (status IN ('queued', 'running', 'done', 'error', 'cancelled')),
+        stage TEXT NOT NULL,
+        permille INTEGER NOT NULL DEFAULT 0,
+        error TEXT,
+        created_at_ms INTEGER NOT NULL,
+        started_at_ms INTEGER,
+        finished_at_ms INTEGER,
+        known INTEGER NOT NULL DEFAULT 0,
+        queued INTEGER NOT NULL DEFAULT 0,
+        in_flight INTEGER NOT NULL DEFAULT 0,
+        retrying INTEGER NOT NULL DEFAULT 0,
+        done INTEGER NOT NULL DEFAULT 0,
+        failed INTEGER NOT NULL DEFAULT 0,
+        denied INTEGER NOT NULL DEFAULT 0,
+        not_modified INTEGER NOT NULL DEFAULT 0,
+        sent INTEGER NOT NULL DEFAULT 0,
+        bytes INTEGER NOT NULL DEFAULT 0
+    ) STRICT;
+
+    CREATE UNIQUE INDEX jobs_id ON jobs (id);
+    CREATE UNIQUE INDEX jobs_slug ON jobs (slug);
+    CREATE INDEX jobs_status ON jobs (status);
+    CREATE INDEX jobs_finished ON jobs (finished_at_ms) WHERE finished_at_ms IS NOT NULL;
+
+    -- With a key_id, the request is sealed with that key: nonce and tag at its end.
+    CREATE TABLE job_requests (
+        number INTEGER PRIMARY KEY,
+        key_id BLOB,
+        request BLOB NOT NULL
+    ) STRICT;
 ";
 
 /// Says whose file it is: \"TIDG\".

@@ -15,6 +15,7 @@ use crate::operations::{
     NewOperation, RuleDecision, Settlement, StoredOperation, Swept,
 };
 use crate::sqlite::database::Work;
+use crate::sqlite::limit_of;
 use crate::sqlite::problem::SqliteError;
 
 pub(super) fn insert(work: &mut Work<'_>, new: &NewOperation) -> Result<Inserted, SqliteError> {
@@ -442,9 +443,4 @@ fn transition<T>(result: Result<T, IllegalTransition>) -> Result<T, SqliteError>
         table: "operations",
         reason: illegal.to_string(),
     })
-}
-
-/// A limit as SQLite has it, where a negative one is none.
-pub(super) fn limit_of(limit: usize) -> i64 {
-    i64::try_from(limit).unwrap_or(i64::MAX)
 }

@@ -8,10 +8,11 @@ use policy::operation::OperationState;
 use policy::time::WallTime;
 use rusqlite::{Connection, named_params, params};
 
-use super::calls::{first_due, limit_of};
+use super::calls::first_due;
 use super::rows::{self, select, value};
 use crate::operations::entry::Entry;
 use crate::operations::{Lane, OperationFilter, StoredOperation};
+use crate::sqlite::limit_of;
 use crate::sqlite::problem::SqliteError;
 
 pub(super) fn lanes(

@@ -284,7 +284,7 @@ mod savepoints {
         wait(first_result).unwrap();
         assert!(matches!(wait(bad_result), Err(StoreError::Failed { .. })));
         wait(last_result).unwrap();
-        assert_eq!(database.counts().get().available, 2);
+        assert_eq!(database.counts().operations().available, 2);
         drop(database);
         let store = Store::open(folder.path()).unwrap();
         assert_eq!(store.operations().counts().available, 2);
@@ -307,7 +307,10 @@ mod savepoints {
         let accepted: BTreeSet<&str> = results
             .filter_map(|(id, result)| result.ok().map(|_| id))
             .collect();
-        assert_eq!(database.counts().get().available, accepted.len() as u64);
+        assert_eq!(
+            database.counts().operations().available,
+            accepted.len() as u64
+        );
         drop(database);
         let store = Store::open(folder.path()).unwrap();
         let queue = store.operations();
