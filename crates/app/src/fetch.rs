@@ -5,10 +5,15 @@
 //! permitting. **Processing** reads a body piece by piece while it arrives: decoded, hashed, searched for
 //! links. **Output** takes one [`UrlRecord`] for every URL, failed ones too.
 
+#[cfg_attr(not(test), expect(dead_code, reason = "called by the engine"))]
+mod folder;
+mod jsonl;
 mod plan;
 mod progress;
 mod record;
 
+pub use folder::FolderError;
+pub use jsonl::{Jsonl, JsonlError};
 pub use plan::FetchPlan;
 pub use progress::{FetchCounts, FetchProgress, HostWait, Stage};
 pub use record::{ThirdParty, UrlError, UrlRecord};
