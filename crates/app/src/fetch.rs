@@ -11,9 +11,15 @@ mod jsonl;
 mod plan;
 mod progress;
 mod record;
+#[cfg_attr(not(test), expect(dead_code, reason = "called by the engine"))]
+mod robots;
+mod scope;
+#[cfg_attr(not(test), expect(dead_code, reason = "called by the engine"))]
+mod url;
 
 pub use folder::FolderError;
 pub use jsonl::{Jsonl, JsonlError};
 pub use plan::FetchPlan;
 pub use progress::{FetchCounts, FetchProgress, HostWait, Stage};
 pub use record::{ThirdParty, UrlError, UrlRecord};
+pub use scope::{BadPattern, Scope, SeedHosts};
