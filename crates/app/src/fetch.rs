@@ -11,9 +11,11 @@ mod jsonl;
 mod plan;
 mod progress;
 mod record;
+mod report;
 #[cfg_attr(not(test), expect(dead_code, reason = "called by the engine"))]
 mod robots;
 mod scope;
+mod trackers;
 #[cfg_attr(not(test), expect(dead_code, reason = "called by the engine"))]
 mod url;
 
@@ -22,4 +24,10 @@ pub use jsonl::{Jsonl, JsonlError};
 pub use plan::FetchPlan;
 pub use progress::{FetchCounts, FetchProgress, HostWait, Stage};
 pub use record::{ThirdParty, UrlError, UrlRecord};
+pub use report::{
+    AttemptClass, Band, BandKind, ContentTypeCount, DeniedUrl, DuplicateTitle, ErrorCount,
+    FailedUrl, HostReport, Listed, Redirect, Report, ReportBuilder, ReportEnd, ReportTotals,
+    RequestCounts, SlowUrl, StatusCount, ThirdPartyHost, TimeSeries,
+};
 pub use scope::{BadPattern, Scope, SeedHosts};
+pub use trackers::{BadFilters, MAX_FILTERS, ResourceKind, Trackers, is_third_party};
