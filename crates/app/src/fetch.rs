@@ -6,6 +6,8 @@
 //! links. **Output** takes one [`UrlRecord`] for every URL, failed ones too.
 
 #[cfg_attr(not(test), expect(dead_code, reason = "called by the engine"))]
+mod decode;
+#[cfg_attr(not(test), expect(dead_code, reason = "called by the engine"))]
 mod folder;
 mod jsonl;
 mod plan;
