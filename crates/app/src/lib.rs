@@ -24,5 +24,6 @@ pub mod server;
 pub mod settings;
 mod stall;
 pub mod state;
+mod temporary;
 mod timer;
 mod upstream;

@@ -58,6 +58,15 @@ impl EventHub {
         });
     }
 
+    /// Passes no more events to a listener that was added.
+    pub fn remove(&self, listener: &Arc<dyn EventListener>) {
+        self.listeners.rcu(|listeners| {
+            let mut listeners = Vec::clone(listeners);
+            listeners.retain(|known| !Arc::ptr_eq(known, listener));
+            listeners
+        });
+    }
+
     /// Subscribes until the subscription is dropped. `None` if there are too many already.
     pub fn subscribe(self: &Arc<Self>) -> Option<Subscription> {
         let mut subscribers = self.lock();

@@ -10,12 +10,9 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use super::UrlRecord;
-
 /// A line of JSON for every URL that has ended.
 pub struct Jsonl {
     target: Target,
-    line: Vec<u8>,
 }
 
 enum Target {
@@ -151,34 +148,28 @@ impl Jsonl {
     }
 
     fn new(target: Target) -> Self {
-        Self {
-            target,
-            line: Vec::new(),
-        }
+        Self { target }
     }
 
-    /// Writes the line of a URL. After an error a file has complete lines only.
+    /// Writes complete lines. After an error a file has complete lines only.
     ///
     /// # Errors
     ///
     /// What the system says.
-    pub fn write(&mut self, record: &UrlRecord) -> io::Result<()> {
-        self.line.clear();
-        serde_json::to_writer(&mut self.line, record)?;
-        self.line.push(b'\n');
+    pub fn write_lines(&mut self, lines: &[u8]) -> io::Result<()> {
         match &mut self.target {
             Target::File { file, end } => {
-                if let Err(error) = file.write_all(&self.line) {
+                if let Err(error) = file.write_all(lines) {
                     // A second error is the same one.
                     _ = file.set_len(*end);
                     _ = file.seek(SeekFrom::Start(*end));
                     return Err(error);
                 }
-                *end += self.line.len() as u64;
+                *end += lines.len() as u64;
                 Ok(())
             }
             Target::Stream(stream) => {
-                stream.write_all(&self.line)?;
+                stream.write_all(lines)?;
                 stream.flush()
             }
         }
@@ -194,6 +185,7 @@ fn io_error(path: &Path) -> impl Fn(io::Error) -> JsonlError {
 
 #[cfg(test)]
 mod tests {
+    use super::super::UrlRecord;
     use super::*;
 
     fn record(number: usize) -> UrlRecord {
@@ -201,6 +193,10 @@ mod tests {
             url: format!("http://a.example/{number}"),
             ..UrlRecord::default()
         }
+    }
+
+    fn line(number: usize) -> String {
+        serde_json::to_string(&record(number)).unwrap() + "\n"
     }
 
     fn lines(count: usize) -> Vec<String> {
@@ -225,7 +221,7 @@ mod tests {
         for length in 0..=whole.len() {
             std::fs::write(&path, &whole[..length]).unwrap();
             let mut jsonl = resume(&path, 4).unwrap();
-            jsonl.write(&record(4)).unwrap();
+            jsonl.write_lines(line(4).as_bytes()).unwrap();
             assert_eq!(std::fs::read_to_string(&path).unwrap(), text(5));
         }
     }
@@ -273,14 +269,14 @@ mod tests {
         let path = folder.path().join("lines");
         std::fs::write(&path, "old\n").unwrap();
         let mut jsonl = Jsonl::create(&path).unwrap();
-        jsonl.write(&record(0)).unwrap();
+        jsonl.write_lines(line(0).as_bytes()).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), text(1));
     }
 
     #[test]
     fn a_full_device_is_an_error() {
         let mut jsonl = Jsonl::create(Path::new("/dev/full")).unwrap();
-        let error = jsonl.write(&record(0)).unwrap_err();
+        let error = jsonl.write_lines(line(0).as_bytes()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
     }
 }

@@ -8,7 +8,7 @@ use regex::{Regex, RegexBuilder};
 use url::Url;
 
 /// Which links a crawl follows: how deep, on which hosts, and which URLs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Scope {
     /// The depth of the last pages whose links are not followed any more; `None` follows none.
     max_depth: Option<u32>,
@@ -47,9 +47,13 @@ impl Scope {
 
     /// Whether a link is followed. Given URLs have depth 0, the links on them depth 1.
     pub fn follows(&self, link: &Url, depth: u32, seeds: &SeedHosts) -> bool {
+        self.max_depth.is_some_and(|max| depth <= max) && self.includes(link, seeds)
+    }
+
+    /// Whether a URL that was found in a sitemap, or is the target of a redirect, is fetched.
+    pub fn includes(&self, link: &Url, seeds: &SeedHosts) -> bool {
         let is_found = |pattern: &Regex| pattern.is_match(link.as_str());
-        self.max_depth.is_some_and(|max| depth <= max)
-            && (!self.same_host || seeds.contains(link))
+        (!self.same_host || seeds.contains(link))
             && (self.include.is_empty() || self.include.iter().any(is_found))
             && !self.exclude.iter().any(is_found)
     }

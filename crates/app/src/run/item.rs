@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 
 use super::RunError;
 use super::journal::{Past, PastItem};
-use super::spill::temporary_file;
+use crate::temporary::temporary_file;
 
 /// One item of the list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,14 +4,14 @@
 //! process ends in any way.
 
 use std::collections::VecDeque;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::process;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::os::unix::fs::FileExt;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+
+use crate::temporary::temporary_file;
 
 /// First in, first out; the oldest [`MAX_IN_MEMORY`] in memory.
 #[derive(Debug)]
@@ -140,22 +140,6 @@ impl SpillFile {
         self.read_at -= bytes.len() as u64;
         Ok(records)
     }
-}
-
-/// A file without a name: its space is freed when it is closed.
-pub(super) fn temporary_file() -> io::Result<File> {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let name = format!("tidegate-run-{}-{number}", process::id());
-    let path = std::env::temp_dir().join(name);
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&path)?;
-    std::fs::remove_file(&path)?;
-    Ok(file)
 }
 
 /// What is written and read at once.

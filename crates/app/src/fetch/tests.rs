@@ -1,0 +1,112 @@
+//! Fetches from a scripted server on loopback.
+
+mod server;
+
+use std::rc::Rc;
+
+use policy::item::TerminalReason;
+use tidegate::Clock;
+use tokio::runtime::Builder;
+
+use super::*;
+use crate::exchange::Trust;
+use crate::log::Log;
+use crate::settings::{Process, Sources};
+use server::{Reply, Server};
+
+/// Settings without limits, so that tests do not wait.
+const FAST: &str = "[gate]\nenabled = false\n[fetch]\nrobots = false\n";
+
+/// Runs a fetch in a runtime of its own, and returns its end with all records, sorted by URL.
+fn fetch(settings: &str, plan: FetchPlan) -> (FetchSummary, Vec<UrlRecord>) {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(run(settings, plan))
+}
+
+async fn run(settings: &str, mut plan: FetchPlan) -> (FetchSummary, Vec<UrlRecord>) {
+    let sources = Sources {
+        file: Some(("tidegate.toml".to_owned(), settings.into())),
+        flags: Vec::new(),
+    };
+    let settings = Settings::load(&sources, &Process).unwrap();
+    let records = Rc::new(RefCell::new(Vec::new()));
+    let seen = Rc::clone(&records);
+    plan.observer = Some(Box::new(move |record| {
+        seen.borrow_mut().push(record.clone());
+    }));
+    let core = Core::new(&settings, Log::silent(), Clock::system(), 1);
+    let fetcher = Fetcher::new(core, &settings, plan, 0).unwrap();
+    let summary = fetcher.run(std::future::pending()).await.unwrap();
+    let mut records = records.take();
+    records.sort_by(|a, b| a.url.cmp(&b.url));
+    (summary, records)
+}
+
+fn plan(urls: &[String]) -> FetchPlan {
+    let mut plan = FetchPlan::new(Trust::Operator);
+    plan.urls = urls.iter().map(|url| url.parse().unwrap()).collect();
+    plan
+}
+
+#[test]
+fn fetches_every_url_once() {
+    let server = Server::start(|path| match path {
+        "/missing" => Reply::status(404),
+        path => Reply::text(path),
+    });
+    let urls = ["/a", "/b", "/b#part", "/missing"].map(|path| server.url(path));
+    let (summary, records) = fetch(FAST, plan(&urls));
+    let counts = summary.counts;
+    assert_eq!((counts.known, counts.done, counts.failed), (3, 3, 1));
+    assert_eq!(records[0].url, server.url("/a"));
+    assert_eq!((records[0].status, records[0].bytes), (Some(200), 2));
+    let sha256 = "c78dc6e85adb08a1a0ed9d60e5a8e3a8b0cda8b65ad4ddf5a8aee2a8f8a2d1f7";
+    assert_eq!(records[0].sha256.as_ref().unwrap().len(), sha256.len());
+    let rejected = Some(UrlError::Item(TerminalReason::Rejected));
+    assert_eq!((records[2].status, records[2].error), (Some(404), rejected));
+    assert_eq!(server.requests("/b"), 1);
+}
+
+#[test]
+fn sends_failed_requests_again() {
+    let server = Server::start_counting(|path, number| match (path, number) {
+        ("/flaky", 1) => Reply::status(503),
+        ("/broken", _) => Reply::status(500),
+        _ => Reply::text("ok"),
+    });
+    let urls = ["/broken", "/flaky"].map(|path| server.url(path));
+    let (_, records) = fetch(FAST, plan(&urls));
+    let exhausted = Some(UrlError::Item(TerminalReason::Exhausted));
+    assert_eq!((records[0].attempts, records[0].error), (3, exhausted));
+    assert_eq!((records[1].attempts, records[1].error), (2, None));
+    assert!(records[1].wait_ms > 0);
+}
+
+#[test]
+fn follows_redirects_and_notices_loops() {
+    let server = Server::start(|path| match path {
+        "/a" => Reply::redirect("/b"),
+        "/b" => Reply::redirect("c?x=1#y"),
+        "/loop" => Reply::redirect("/loop2"),
+        "/loop2" => Reply::redirect("/loop"),
+        "/mail" => Reply::redirect("mailto:me@example.com"),
+        path => match path.strip_prefix("/endless") {
+            Some(more) => Reply::redirect(&format!("/endless{more}x")),
+            None => Reply::text(path),
+        },
+    });
+    let urls = ["/a", "/endless", "/loop", "/mail"].map(|path| server.url(path));
+    let (_, records) = fetch(FAST, plan(&urls));
+    assert_eq!(records[0].final_url, Some(server.url("/c?x=1")));
+    assert_eq!((records[0].status, records[0].attempts), (Some(200), 3));
+    let errors: Vec<_> = records[1..].iter().map(|record| record.error).collect();
+    assert_eq!(
+        errors,
+        [
+            Some(UrlError::TooManyRedirects),
+            Some(UrlError::RedirectLoop),
+            Some(UrlError::BadRedirect)
+        ]
+    );
+    assert_eq!(records[1].attempts, 11);
+}
