@@ -5,13 +5,15 @@
 //!
 //! [`replay`] runs one policy over events from a file. [`simulate`] runs clients with these policies
 //! against an [`upstream`] with a limit, as a [`scenario`] describes them; [`measure`] computes the
-//! figures, an [`assertion`] compares them with bounds, and [`report`] draws them.
+//! figures, an [`assertion`] compares them with bounds, and [`report`] shows them with
+//! [`plot`]s.
 
 pub mod assertion;
 pub mod check;
 pub mod client;
 pub mod load;
 pub mod measure;
+pub mod plot;
 pub mod replay;
 pub mod report;
 pub mod scenario;

@@ -7,11 +7,8 @@
 //!
 //! Text from outside, such as the scenario, is escaped.
 
-mod axis;
 mod bins;
-mod canvas;
 mod clients;
-mod colour;
 mod page;
 mod plots;
 mod states;
@@ -84,24 +81,4 @@ pub fn html(report: &Report<'_>) -> String {
 pub fn step_for(duration: Duration) -> Duration {
     const SLICES: u32 = 600;
     (duration / SLICES).max(Duration::from_millis(1))
-}
-
-/// Escapes text for elements and quoted attributes. Control characters that HTML does not allow
-/// become U+FFFD.
-fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            '\n' | '\t' => escaped.push(c),
-            '\r' => {}
-            c if c.is_control() => escaped.push(char::REPLACEMENT_CHARACTER),
-            c => escaped.push(c),
-        }
-    }
-    escaped
 }

@@ -6,8 +6,8 @@
 use std::ops::Range;
 
 use super::StrategyRun;
-use super::axis::round_up;
 use crate::measure::{Series, Slice};
+use crate::plot::round_up;
 use crate::whole;
 
 /// A run, divided into bins.

@@ -1,12 +1,10 @@
 //! Plots of several clients: their rates and their shares.
 
 use super::StrategyRun;
-use super::axis::Axis;
 use super::bins::Shares;
-use super::canvas::{Mark, Plot};
-use super::colour::{CLIENT_COLOURS, Colour};
 use super::plots::{Figure, Frame, below, label_at_end, size};
 use crate::measure::Series;
+use crate::plot::{Axis, CLIENT_COLOURS, Colour, Mark, Plot};
 
 /// More lines than this cannot be told apart; further clients are shown as one, `others`.
 pub(super) const MAX_CLIENTS: usize = 16;
@@ -48,6 +46,7 @@ pub(super) fn rates(series: &Series, top: f64) -> Vec<Mark> {
             points,
             colour: colour(index),
             width: 1.0,
+            is_dashed: false,
         });
     }
     marks
@@ -96,6 +95,7 @@ fn stacked(shares: &[Shares], count: usize) -> Vec<Mark> {
                 points: edge,
                 colour: Colour::Paper,
                 width: 1.0,
+                is_dashed: false,
             });
         }
         marks.extend(layer_label(shares, layer));

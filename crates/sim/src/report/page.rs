@@ -1,14 +1,12 @@
 //! The page around the plots.
 
-use super::axis::number;
-use super::canvas::draw;
 use super::clients;
-use super::colour::Colour;
 use super::plots::{self, Figure, Frame};
 use super::states;
 use super::table::{self, format_value};
-use super::{Report, StrategyRun, bins, escape};
+use super::{Report, StrategyRun, bins};
 use crate::measure::Unit;
+use crate::plot::{Colour, draw, escape, number};
 
 /// The page, which is also well-formed XML: every element is closed.
 pub(super) fn page(report: &Report<'_>) -> String {

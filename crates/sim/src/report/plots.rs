@@ -1,12 +1,10 @@
 //! The plots of a run.
 
 use super::StrategyRun;
-use super::axis::{Axis, number, round_up};
 use super::bins::{Bins, MIN_BINS};
-use super::canvas::{Mark, Plot, Size};
 use super::clients;
-use super::colour::Colour;
 use crate::measure::Series;
+use crate::plot::{Axis, Colour, Mark, Plot, Size, number, round_up};
 
 /// The time and the bins of plots.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,6 +40,7 @@ pub(super) fn overview(run: &StrategyRun, frame: Frame, max: f64) -> Plot {
         size: Size {
             width: NARROW,
             height: 120.0,
+            right: Size::LABELS,
         },
         time: Axis::time(frame.end_s).sparse(),
         values: Axis::up_to(max),
@@ -165,6 +164,7 @@ pub(super) fn latency(run: &StrategyRun, frame: Frame) -> Option<Figure> {
             points: vec![(SETTLED_S, p99), (frame.end_s, p99)],
             colour: Colour::Label,
             width: 1.0,
+            is_dashed: false,
         });
         marks.push(Mark::Label {
             at: p99,
@@ -219,6 +219,7 @@ pub(super) fn size(height: f64) -> Size {
     Size {
         width: WIDE,
         height,
+        right: Size::LABELS,
     }
 }
 
@@ -241,6 +242,7 @@ fn capacity(series: &Series, end_s: f64) -> Vec<Mark> {
             points: steps,
             colour: Colour::Capacity,
             width: 1.0,
+            is_dashed: false,
         },
         Mark::Label {
             at: last.1,
@@ -277,6 +279,7 @@ fn line(points: &[(f64, f64)], colour: Colour) -> Mark {
         points: points.to_vec(),
         colour,
         width: 1.75,
+        is_dashed: false,
     }
 }
 

@@ -4,12 +4,10 @@ use policy::breaker::BreakerState;
 use policy::time::Timestamp;
 
 use super::StrategyRun;
-use super::axis::Axis;
-use super::canvas::{Mark, Plot};
 use super::clients::{self, MAX_CLIENTS};
-use super::colour::Colour;
 use super::plots::{Figure, Frame, WIDE, size};
 use crate::measure::{Band, ClientSeries};
+use crate::plot::{Axis, Colour, Mark, Plot};
 
 /// When clients were held and breakers not Closed; `None` if never.
 pub(super) fn states(run: &StrategyRun, frame: Frame) -> Option<Figure> {

@@ -1,8 +1,8 @@
 //! The table of figures: a row for each, a column for every strategy, and its meaning.
 
-use super::axis::{number, thousands};
-use super::{Report, escape};
+use super::Report;
 use crate::measure::{FIGURES, Summary, Unit};
+use crate::plot::{escape, number, thousands};
 
 /// The table as an HTML element.
 pub(super) fn table(report: &Report<'_>) -> String {

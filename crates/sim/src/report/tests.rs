@@ -10,6 +10,7 @@ use quick_xml::events::Event;
 use super::*;
 use crate::client::{ClientSettings, Strategy};
 use crate::measure::{Band, ClientSeries, Slice};
+use crate::plot::escape;
 use crate::scenario::{SHIPPED, Scenario, Shipped};
 use crate::simulate::simulate_with_series;
 use crate::upstream::{Kind, Outage, UpstreamSettings};

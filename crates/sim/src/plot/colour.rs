@@ -4,7 +4,7 @@
 
 /// A colour, named after what has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Colour {
+pub enum Colour {
     /// Text at the axes.
     Label,
     /// Grid lines.
@@ -40,11 +40,11 @@ pub(super) enum Colour {
 }
 
 /// How many clients have a colour of their own.
-pub(super) const CLIENT_COLOURS: u8 = 8;
+pub const CLIENT_COLOURS: u8 = 8;
 
 impl Colour {
     /// Its CSS variable.
-    pub(super) fn variable(self) -> String {
+    pub fn variable(self) -> String {
         let name = match self {
             Self::Label => "label",
             Self::Grid => "grid",
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn style_sets_every_colour_for_light_and_dark() {
-        let style = include_str!("style.css");
+        let style = include_str!("../report/style.css");
         for colour in all() {
             let variable = colour.variable();
             let name = variable.trim_start_matches("var(").trim_end_matches(')');

@@ -1,5 +1,4 @@
-//! Draws plots as SVG. All plots of a strategy have the same width and margins, so that their time
-//! axes line up.
+//! Draws plots as SVG.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -10,57 +9,84 @@ use super::escape;
 
 /// A plot before it is drawn.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Plot {
+pub struct Plot {
     /// What it shows, for screen readers.
-    pub(super) title: String,
-    pub(super) size: Size,
-    pub(super) time: Axis,
-    pub(super) values: Axis,
+    pub title: String,
+    /// How large it is.
+    pub size: Size,
+    /// The horizontal axis, in seconds.
+    pub time: Axis,
+    /// The vertical axis.
+    pub values: Axis,
     /// The unit of the values, shown above their axis; may be empty.
-    pub(super) unit: &'static str,
+    pub unit: &'static str,
     /// In the order in which they are drawn.
-    pub(super) marks: Vec<Mark>,
+    pub marks: Vec<Mark>,
 }
 
 /// The size of a plot in CSS pixels, without its margins.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Size {
-    pub(super) width: f64,
-    pub(super) height: f64,
+pub struct Size {
+    /// Of the area between the axes.
+    pub width: f64,
+    /// Of the area between the axes.
+    pub height: f64,
+    /// Of the margin to the right, which has the labels of lines.
+    pub right: f64,
+}
+
+impl Size {
+    /// The right margin with room for a label such as `all rates`.
+    pub const LABELS: f64 = 108.0;
 }
 
 /// Something on a plot. Points are (seconds, value).
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Mark {
+pub enum Mark {
     /// A filled area.
     Area {
+        /// Its corners.
         outline: Vec<(f64, f64)>,
+        /// Its colour.
         colour: Colour,
+        /// From 0 to 1.
         opacity: f64,
     },
     /// A line through points.
     Line {
+        /// In order.
         points: Vec<(f64, f64)>,
+        /// Its colour.
         colour: Colour,
+        /// In pixels.
         width: f64,
+        /// Whether it is dashed.
+        is_dashed: bool,
     },
     /// A period on one of several lanes, with a word on it if there is room.
     Band {
+        /// From when to when.
         seconds: Range<f64>,
+        /// The values that it covers.
         lane: Range<f64>,
+        /// Its colour.
         colour: Colour,
+        /// What it is.
         word: &'static str,
     },
     /// A label to the right of the plot, at the height of what it names.
     Label {
+        /// The value at whose height it is.
         at: f64,
+        /// What it says.
         text: String,
+        /// Its colour.
         colour: Colour,
     },
 }
 
 /// Draws a plot as an SVG element.
-pub(super) fn draw(plot: &Plot) -> String {
+pub fn draw(plot: &Plot) -> String {
     let mut canvas = Canvas {
         plot,
         svg: String::new(),
@@ -69,9 +95,14 @@ pub(super) fn draw(plot: &Plot) -> String {
     for mark in &plot.marks {
         canvas.draw_mark(mark);
     }
-    canvas.draw_line(&[(0.0, 0.0), (plot.time.top, 0.0)], Colour::Axis, 1.0);
+    canvas.draw_line(
+        &[(0.0, 0.0), (plot.time.top, 0.0)],
+        Colour::Axis,
+        1.0,
+        false,
+    );
     canvas.draw_labels();
-    let width = units(LEFT + plot.size.width + RIGHT);
+    let width = units(LEFT + plot.size.width + plot.size.right);
     let height = units(plot.top() + plot.size.height + BOTTOM);
     format!(
         "<svg class=\"plot\" viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\">\n{}</svg>\n",
@@ -83,10 +114,11 @@ pub(super) fn draw(plot: &Plot) -> String {
 /// Coordinates are integers; four of them per pixel keep slopes smooth.
 const UNITS_PER_PIXEL: f64 = 4.0;
 const LEFT: f64 = 62.0;
-const RIGHT: f64 = 108.0;
 const TOP: f64 = 22.0;
 const BOTTOM: f64 = 24.0;
 const FONT: f64 = 12.0;
+/// Five pixels, and a gap of three.
+const DASH: &str = " stroke-dasharray=\"20 12\"";
 /// Lines of text closer than this overlap.
 const LINE_HEIGHT: f64 = 14.0;
 
@@ -114,14 +146,15 @@ impl Canvas<'_> {
         let plot = self.plot;
         for (value, text) in &plot.values.marks {
             let y = self.y(*value);
-            self.draw_line(&[(0.0, *value), (plot.time.top, *value)], Colour::Grid, 1.0);
+            let level = [(0.0, *value), (plot.time.top, *value)];
+            self.draw_line(&level, Colour::Grid, 1.0, false);
             let at = (units(LEFT) - units(8.0), y);
             self.write(text, Colour::Label, Anchor("end", MIDDLE), at);
         }
         let (top, bottom) = (units(plot.top()), units(plot.top() + plot.size.height));
         for (second, text) in &plot.time.marks {
             let x = self.x(*second);
-            self.draw_path(&[(x, top), (x, bottom)], Colour::Grid, 1.0);
+            self.draw_path(&[(x, top), (x, bottom)], Colour::Grid, 1.0, false);
             let at = (x, bottom + units(7.0));
             self.write(text, Colour::Label, Anchor("middle", BELOW), at);
         }
@@ -147,7 +180,8 @@ impl Canvas<'_> {
                 points,
                 colour,
                 width,
-            } => self.draw_line(points, *colour, *width),
+                is_dashed,
+            } => self.draw_line(points, *colour, *width, *is_dashed),
             Mark::Band {
                 seconds,
                 lane,
@@ -194,20 +228,21 @@ impl Canvas<'_> {
         }
     }
 
-    fn draw_line(&mut self, points: &[(f64, f64)], colour: Colour, width: f64) {
+    fn draw_line(&mut self, points: &[(f64, f64)], colour: Colour, width: f64, is_dashed: bool) {
         let points: Vec<_> = points
             .iter()
             .map(|(s, v)| (self.x(*s), self.y(*v)))
             .collect();
-        self.draw_path(&points, colour, width);
+        self.draw_path(&points, colour, width, is_dashed);
     }
 
-    fn draw_path(&mut self, points: &[(i32, i32)], colour: Colour, width: f64) {
+    fn draw_path(&mut self, points: &[(i32, i32)], colour: Colour, width: f64, is_dashed: bool) {
         let (stroke, width) = (colour.variable(), units(width));
+        let dash = if is_dashed { DASH } else { "" };
         let points: String = points.iter().map(|(x, y)| format!("{x},{y} ")).collect();
         _ = writeln!(
             self.svg,
-            "<polyline fill=\"none\" opacity=\"1\" stroke=\"{stroke}\" stroke-width=\"{width}\" points=\"{points}\"/>"
+            "<polyline fill=\"none\" opacity=\"1\" stroke=\"{stroke}\" stroke-width=\"{width}\"{dash} points=\"{points}\"/>"
         );
     }
 

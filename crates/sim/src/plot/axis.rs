@@ -4,15 +4,16 @@ use crate::whole;
 
 /// An axis from zero to `top` with marks in equal steps.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Axis {
-    pub(super) top: f64,
+pub struct Axis {
+    /// Its end.
+    pub top: f64,
     /// Positions of the marks, and their labels.
-    pub(super) marks: Vec<(f64, String)>,
+    pub marks: Vec<(f64, String)>,
 }
 
 impl Axis {
     /// An axis that ends slightly above `max`; at one if `max` is not positive.
-    pub(super) fn up_to(max: f64) -> Self {
+    pub fn up_to(max: f64) -> Self {
         let max = if max.is_finite() && max > 0.0 {
             max
         } else {
@@ -29,7 +30,7 @@ impl Axis {
     }
 
     /// An axis of shares, from 0 to 100 %.
-    pub(super) fn shares() -> Self {
+    pub fn shares() -> Self {
         let marks = [0.0, 0.5, 1.0].map(|at| (at, format!("{:.0} %", at * 100.0)));
         Self {
             top: 1.0,
@@ -38,7 +39,7 @@ impl Axis {
     }
 
     /// An axis of time up to `end_s`, in seconds, minutes or hours.
-    pub(super) fn time(end_s: f64) -> Self {
+    pub fn time(end_s: f64) -> Self {
         let end_s = if end_s > 0.0 { end_s } else { 1.0 };
         let (unit_s, unit) = match end_s {
             ..=600.0 => (1.0, "s"),
@@ -58,7 +59,7 @@ impl Axis {
     }
 
     /// Removes every other label, for small plots.
-    pub(super) fn sparse(mut self) -> Self {
+    pub fn sparse(mut self) -> Self {
         for (_, label) in self.marks.iter_mut().skip(1).step_by(2) {
             label.clear();
         }
@@ -70,7 +71,7 @@ impl Axis {
 const MARKS: f64 = 4.0;
 
 /// The smallest of 1, 2, 5, 10, 20, 50 … that is not below `value`.
-pub(super) fn round_up(value: f64) -> f64 {
+pub(crate) fn round_up(value: f64) -> f64 {
     let power = 10_f64.powf(value.log10().floor());
     let steps = [1.0, 2.0, 5.0];
     let step = steps
@@ -94,7 +95,7 @@ fn time_step(min_s: f64) -> f64 {
 }
 
 /// A number with about three significant digits, and thousands separated.
-pub(super) fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     let magnitude = value.abs();
     let digits = match magnitude {
         0.0 => 0,
@@ -113,7 +114,7 @@ pub(super) fn number(value: f64) -> String {
 }
 
 /// A whole number with its thousands separated.
-pub(super) fn thousands(digits: &str) -> String {
+pub(crate) fn thousands(digits: &str) -> String {
     let mut separated = String::new();
     for (index, digit) in digits.chars().enumerate() {
         if index > 0 && (digits.len() - index).is_multiple_of(3) {
