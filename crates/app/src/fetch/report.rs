@@ -6,9 +6,13 @@
 
 mod bands;
 mod builder;
+mod page;
+mod plots;
 mod series;
+mod table;
 #[cfg(test)]
 mod tests;
+mod text;
 mod titles;
 
 pub use builder::{AttemptClass, ReportBuilder, ReportEnd};
@@ -62,6 +66,25 @@ pub struct Report {
     pub duplicate_titles: Listed<DuplicateTitle>,
     /// Hosts of other sites from which pages load something, most pages first.
     pub third_parties: Listed<ThirdPartyHost>,
+}
+
+impl Report {
+    /// The report as one HTML page without external resources. It can be read without its script,
+    /// which sorts and filters tables.
+    pub fn to_html(&self) -> String {
+        page::page(self, &[])
+    }
+
+    /// The same with links beside its heading, each a label and an address.
+    pub fn to_html_with_links(&self, links: &[(&str, &str)]) -> String {
+        page::page(self, links)
+    }
+
+    /// The `Content-Security-Policy` that a server sends with every such page. The page itself
+    /// has it too, for those that are opened from a disk.
+    pub fn content_security_policy() -> &'static str {
+        page::content_security_policy()
+    }
 }
 
 /// The first rows of a list, and how many it had.

@@ -364,6 +364,9 @@ fn a_million_urls_stay_within_the_bounds() {
     assert!(report.third_parties.is_at_least);
     let json = serde_json::to_string(&report).unwrap();
     assert!(json.len() < 3_000_000, "{} bytes of JSON", json.len());
+    let html = report.to_html();
+    assert!(html.len() < 3_000_000, "{} bytes of HTML", html.len());
+    assert!(html.contains("Showing 500 of 100,000."));
     let read: Report = serde_json::from_str(&json).unwrap();
     assert_eq!(read.totals, report.totals);
 }
@@ -398,4 +401,60 @@ fn long_hostile_text_stays_within_the_bounds() {
     );
     let json = serde_json::to_string(&report).unwrap();
     assert!(json.len() < 3_000_000, "{} bytes of JSON", json.len());
+    let html = report.to_html();
+    assert!(html.len() < 3_000_000, "{} bytes of HTML", html.len());
+    assert_eq!(html.matches("<script").count(), 1);
+    assert!(!html.contains('\u{202e}'));
+}
+
+#[test]
+fn a_page_has_no_external_resources_and_no_inline_styles() {
+    let mut builder = builder();
+    builder.attempted("a.example", at(1), AttemptClass::Accepted);
+    builder.add(&page("http://a.example/"), "a.example", false);
+    let html = finish(builder).to_html_with_links(&[("JSON", "/r/x.json")]);
+    assert!(html.contains("<a href=\"/r/x.json\">JSON</a>"));
+    for forbidden in [
+        " src=",
+        "style=\"",
+        "<link",
+        "@import",
+        "url(",
+        " onclick",
+        "innerHTML",
+    ] {
+        assert!(!html.contains(forbidden), "{forbidden}");
+    }
+    let policy = Report::content_security_policy();
+    assert!(
+        policy.starts_with("default-src 'none'; script-src 'sha256-"),
+        "{policy}"
+    );
+}
+
+#[test]
+fn an_empty_report_is_a_page() {
+    let report = finish_at(builder(), 0);
+    let html = report.to_html();
+    assert!(
+        html.contains("0 URLs: 0 fetched. 0 % of 0 requests refused."),
+        "{html}"
+    );
+    assert!(!html.contains("NaN"));
+    let json = serde_json::to_string(&report).unwrap();
+    assert_eq!(serde_json::from_str::<Report>(&json).unwrap(), report);
+}
+
+#[test]
+fn a_page_says_what_is_missing() {
+    let mut builder = builder();
+    builder.add(&page("http://a.example/"), "a.example", true);
+    let end = ReportEnd {
+        at: at(1),
+        is_complete: false,
+        throttled: 0,
+    };
+    let html = builder.finish(end, |_| Vec::new()).to_html();
+    assert!(html.contains("The fetch was interrupted: URLs are left."));
+    assert!(html.contains("1 URL was finished before this fetch was resumed."));
 }
