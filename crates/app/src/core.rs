@@ -8,7 +8,8 @@ mod events;
 
 use std::sync::Arc;
 
-use tidegate::{Clock, HostSettings, Hosts, Limiter};
+use tidegate::event::{Event, EventListener};
+use tidegate::{Clock, HostSettings, Hosts, Limiter, Timestamp};
 
 use events::Forwarder;
 pub use events::{EventHub, NextEvent, PublishedEvent, Subscription};
@@ -84,6 +85,11 @@ impl Core {
         &self.log
     }
 
+    /// Logs holds and breakers from now on, for commands without a server.
+    pub fn log_gates(&self) {
+        self.events.add(Arc::new(GateLogger(self.log.clone())));
+    }
+
     /// How many threads send.
     pub fn workers(&self) -> usize {
         self.workers
@@ -97,6 +103,15 @@ impl Core {
     /// Uses other settings of gates from now on. Gates keep what they have learned.
     pub(crate) fn reload(&self, settings: &Settings) {
         self.limiter.set_settings(gate_settings(settings));
+    }
+}
+
+/// Logs what gates do that people should know of.
+struct GateLogger(Log);
+
+impl EventListener for GateLogger {
+    fn on_event(&self, _at: Timestamp, event: &Event<'_>) {
+        self.0.limiter_event(event, None);
     }
 }
 

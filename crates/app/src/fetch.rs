@@ -265,12 +265,12 @@ impl Fetcher {
         let counts = self.counts();
         let known = counts.known.saturating_sub(counts.done);
         let rate = self.recent.borrow().per_second();
-        let stage = self.stage.get().unwrap_or({
-            match (engine.state.has_all.get(), engine.state.expandable.get()) {
-                (true, 0) => Stage::Extraction,
-                _ => Stage::Discovery,
-            }
-        });
+        let is_discovered = engine.state.has_all.get() && engine.state.expandable.get() == 0;
+        let stage = match (self.stage.get(), is_discovered) {
+            (Some(stage), _) => stage,
+            (None, true) => Stage::Extraction,
+            (None, false) => Stage::Discovery,
+        };
         let eta = (rate > 0.0).then(|| known as f64 / rate);
         FetchProgress {
             stage,

@@ -15,10 +15,12 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use policy::gate::Reason;
 use policy::item::{DelaySource, ResendReason, TerminalReason};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode_registry;
 use prometheus_client::registry::Registry;
+use tidegate::RefusalReason;
 use tidegate::call::Trail;
 
 mod calls;
@@ -113,9 +115,19 @@ impl Metrics {
         self.calls.count(trail, sent, succeeded);
     }
 
-    /// Counts an operation that is to be sent again.
-    pub fn operation_retry(&self, delay: Duration, source: DelaySource, reason: ResendReason) {
+    /// Counts a wait at a gate.
+    pub fn waited(&self, reason: Reason, time: Duration) {
+        self.calls.waited(RefusalReason::Gate(reason), time);
+    }
+
+    /// Counts an operation or a URL that is to be sent again.
+    pub fn item_retry(&self, delay: Duration, source: DelaySource, reason: ResendReason) {
         self.calls.retry(delay, source, reason);
+    }
+
+    /// Counts a URL that has ended after `sent` attempts, or for a reason.
+    pub fn url_ended(&self, sent: u32, result: Result<(), TerminalReason>) {
+        self.calls.url_ended(sent, result);
     }
 
     /// Counts an operation that has ended after `sent` attempts: delivered so long after it was

@@ -244,7 +244,9 @@ impl Item {
         };
         let step = self.send_after(delay, source, ResendReason::Refused(reason), now);
         match step {
-            Step::Failed(TerminalReason::Expired) if reason == Reason::BreakerOpen => {
+            Step::Failed(TerminalReason::Expired | TerminalReason::GaveUp)
+                if reason == Reason::BreakerOpen =>
+            {
                 Step::Failed(TerminalReason::BreakerOpen)
             }
             step => step,

@@ -110,14 +110,12 @@ impl Attempt<'_> {
         };
         let verdict = result.verdict;
         item.sent += 1;
-        engine.count_sent();
         lane.note(verdict, clock.now());
         let in_flight = permit.settle_head(&outcome, verdict);
         let response = result.value.ok();
-        if let Some(response) = &response {
-            item.status = Some(response.status().as_u16());
-            item.latency = Some(outcome.latency);
-        }
+        item.status = response.as_ref().map(|response| response.status().as_u16());
+        item.latency = response.is_some().then_some(outcome.latency);
+        engine.attempted(&lane.key, verdict, item.status);
         let received = match response {
             Some(response) => self.receive(&item, *response, verdict).await,
             None => Received::Nothing,
@@ -261,7 +259,7 @@ impl Attempt<'_> {
                 reason,
             } => {
                 let metrics = self.engine.core.metrics();
-                metrics.operation_retry(delay, source, reason);
+                metrics.item_retry(delay, source, reason);
                 self.engine.send_again(at, item);
             }
             step => {

@@ -8,11 +8,12 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::io;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue};
 use policy::backoff::BackoffSettings;
+use policy::outcome::Verdict;
 use policy::random::Random;
 use policy::time::Timestamp;
 use tokio::sync::{Notify, watch};
@@ -28,6 +29,7 @@ use super::links::Links;
 use super::output::Output;
 use super::page::{Page, PageReader};
 use super::record::{ThirdParty, UrlError, UrlRecord};
+use super::report::AttemptClass;
 use super::retries::Retries;
 use super::robots::{RobotsOutcome, RobotsRules, after_status};
 use super::scope::{Scope, SeedHosts};
@@ -342,8 +344,9 @@ impl Engine {
 
     /// Whether the address of an item was written by the operator.
     pub(super) fn trust(&self, item: &FetchItem) -> Trust {
-        let is_given = self.trust == Trust::Operator
-            && ((item.source.is_none() && item.visited.is_empty()) || self.is_given(&item.url));
+        // A robots.txt has no source, and its host may be any that a page links to.
+        let was_given = item.source.is_none() && item.visited.is_empty() && !item.is_robots();
+        let is_given = self.trust == Trust::Operator && (was_given || self.is_given(&item.url));
         match is_given {
             true => Trust::Operator,
             false => Trust::Untrusted,
@@ -468,6 +471,8 @@ impl Engine {
     ) {
         if let Purpose::Robots(lane, scheme) = &item.purpose {
             let rules = match (error, item.status) {
+                // The page has the same address, and is refused for it.
+                (UrlError::AddressNotAllowed, _) => Some(RobotsRules::allow_all()),
                 // RFC 9309, 2.3.1.2: taken as not there.
                 (
                     UrlError::TooManyRedirects | UrlError::RedirectLoop | UrlError::BadRedirect,
@@ -556,6 +561,11 @@ impl Engine {
             Purpose::Page(_) | Purpose::Robots(..) => EntryKind::Page,
         };
         let key = policy::key::normalize(item.url.as_str()).unwrap_or_default();
+        let result = match record.error {
+            Some(UrlError::Item(reason)) => Err(reason),
+            _ => Ok(()),
+        };
+        self.core.metrics().url_ended(item.item.sent(), result);
         if let Some(place) = item.place() {
             self.end(place, item.depth, kind, record, &key);
         }
@@ -579,8 +589,14 @@ impl Engine {
         }
     }
 
-    pub(super) fn count_sent(&self) {
+    /// Counts a request that was sent.
+    pub(super) fn attempted(&self, key: &str, verdict: Option<Verdict>, status: Option<u16>) {
         increment(&self.state.sent);
+        if let (Some(report), Some(verdict)) = (&self.output.borrow().report, verdict) {
+            let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
+            let class = AttemptClass::of(verdict, status);
+            report.attempted(key, self.core.clock().now(), class);
+        }
     }
 
     pub(super) fn end_attempt(&self) {

@@ -197,10 +197,8 @@ impl Lane {
 
     /// Since when there has been no success, for items that start now.
     fn since(&self, engine: &Engine) -> Timestamp {
-        let now = engine.core.clock().now();
-        let since = self.asks_since.get().unwrap_or(now);
-        self.asks_since.set(Some(since));
-        since
+        let since = self.asks_since.get();
+        since.unwrap_or_else(|| engine.core.clock().now())
     }
 
     /// Notes the verdict of a response. One that says nothing against the pace is a success.
@@ -315,7 +313,9 @@ impl Lane {
         item: &mut FetchItem,
     ) -> Result<(Slot, Permit<'static>), TerminalReason> {
         let limiter = engine.core.limiter();
-        let give_up_at = self.since(engine) + engine.settings.give_up_after;
+        let since = self.since(engine);
+        self.asks_since.set(Some(since));
+        let give_up_at = since + engine.settings.give_up_after;
         let ask = Ask::new(&self.key).background().until(give_up_at);
         loop {
             let slot = engine.slots.take(&self.slots).await;
@@ -329,8 +329,14 @@ impl Lane {
                 Err(refusal) => self.wait.set(Some((refusal.reason(), refusal.until()))),
             }
             drop(slot);
+            let asked_at = engine.core.clock().now();
+            let reason = self.wait.get().map(|(reason, _)| reason);
             match limiter.acquire(ask).await {
                 Ok(permit) => {
+                    if let Some(reason) = reason {
+                        let waited = engine.core.clock().now().since(asked_at);
+                        engine.core.metrics().waited(reason, waited);
+                    }
                     let permit = permit.into_owned();
                     match engine.slots.try_take(&self.slots) {
                         Some(slot) => return Ok((slot, permit)),

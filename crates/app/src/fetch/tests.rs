@@ -23,12 +23,16 @@ fn fetch(settings: &str, plan: FetchPlan) -> (FetchSummary, Vec<UrlRecord>) {
     runtime.block_on(run(settings, plan))
 }
 
-async fn run(settings: &str, mut plan: FetchPlan) -> (FetchSummary, Vec<UrlRecord>) {
+fn load(settings: &str) -> Settings {
     let sources = Sources {
         file: Some(("tidegate.toml".to_owned(), settings.into())),
         flags: Vec::new(),
     };
-    let settings = Settings::load(&sources, &Process).unwrap();
+    Settings::load(&sources, &Process).unwrap()
+}
+
+async fn run(settings: &str, mut plan: FetchPlan) -> (FetchSummary, Vec<UrlRecord>) {
+    let settings = load(settings);
     let records = Rc::new(RefCell::new(Vec::new()));
     let seen = Rc::clone(&records);
     plan.observer = Some(Box::new(move |record| {
@@ -109,4 +113,98 @@ fn follows_redirects_and_notices_loops() {
         ]
     );
     assert_eq!(records[1].attempts, 11);
+}
+
+#[test]
+fn gives_up_on_a_host_that_refuses() {
+    let server = Server::start(|_| Reply::status(500));
+    let urls: Vec<_> = (0..30).map(|n| server.url(&format!("/{n}"))).collect();
+    let settings =
+        "[gate]\ninitial_rate = 1000\n[fetch]\nrobots = false\ngive_up_after = \"500ms\"\n";
+    let (summary, records) = fetch(settings, plan(&urls));
+    let errors = summary.errors;
+    let count = |reason| {
+        errors
+            .get(&UrlError::Item(reason))
+            .copied()
+            .unwrap_or_default()
+    };
+    assert!(count(TerminalReason::BreakerOpen) > 0, "{errors:?}");
+    assert_eq!(errors.values().sum::<u64>(), 30);
+    let sent: u32 = records.iter().map(|record| record.attempts).sum();
+    assert!(sent < 30, "{sent}");
+}
+
+#[test]
+fn goes_on_after_a_stop() {
+    let server = Server::start(|path| Reply::text(path));
+    let folder = tempfile::tempdir().unwrap();
+    let (state, lines) = (folder.path().join("state"), folder.path().join("lines"));
+    let urls: Vec<_> = (0..50).map(|n| server.url(&format!("/{n}"))).collect();
+    let mut runs = 0;
+    loop {
+        runs += 1;
+        let mut plan = plan(&urls);
+        plan.state = Some(state.clone());
+        plan.lines = Some(LinesTarget::File(lines.clone()));
+        let settings = load("[gate]\nenabled = false\n[fetch]\nrobots = false\nconcurrency = 3\n");
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let summary = runtime.block_on(async {
+            let core = Core::new(&settings, Log::silent(), Clock::system(), 1);
+            let fetcher = Fetcher::new(core, &settings, plan, 0).unwrap();
+            let sent = async {
+                while fetcher.progress().counts.sent < 7 {
+                    tokio::task::yield_now().await;
+                }
+            };
+            fetcher.run(sent).await.unwrap()
+        });
+        if !summary.is_interrupted {
+            assert_eq!(summary.counts.done, 50);
+            break;
+        }
+    }
+    assert!(runs > 3, "{runs}");
+    let lines = std::fs::read_to_string(lines).unwrap();
+    let seen: std::collections::BTreeSet<_> = lines
+        .lines()
+        .map(|line| serde_json::from_str::<UrlRecord>(line).unwrap().url)
+        .collect();
+    assert_eq!((lines.lines().count(), seen.len()), (50, 50));
+}
+
+#[test]
+fn sends_headers_only_to_given_origins() {
+    let other = Server::start(|path| Reply::text(path));
+    let target = other.url("/other");
+    let server = Server::start(move |path| match path {
+        "/away" => Reply::redirect(&target),
+        "/here" => Reply::redirect("/there"),
+        path => Reply::text(path),
+    });
+    let mut plan = plan(&["/away", "/here"].map(|path| server.url(path)));
+    let secret = HeaderValue::from_static("s3cret");
+    plan.headers.insert("authorization", secret);
+    let settings = format!("{FAST}[network]\nallow = [\"127.0.0.0/8\"]\n");
+    let (_, records) = fetch(&settings, plan);
+    assert!(records.iter().all(|record| record.status == Some(200)));
+    assert!(server.heads("/away")[0].contains("s3cret"));
+    assert!(server.heads("/there")[0].contains("s3cret"));
+    assert!(!other.heads("/other")[0].contains("s3cret"));
+}
+
+#[test]
+fn checks_the_address_of_every_hop() {
+    let other = Server::start(|path| Reply::text(path));
+    let target = other.url("/other");
+    let server = Server::start(move |_| Reply::redirect(&target));
+    let urls = [server.url("/away")];
+    for settings in [FAST, "[gate]\nenabled = false\n"] {
+        let (_, records) = fetch(settings, plan(&urls));
+        assert_eq!(records[0].error, Some(UrlError::AddressNotAllowed));
+    }
+    assert_eq!(
+        (other.requests("/other"), other.requests("/robots.txt")),
+        (0, 0)
+    );
 }

@@ -59,7 +59,7 @@ impl Calls {
         self.sent(sent, succeeded);
     }
 
-    /// Counts an operation that is to be sent again.
+    /// Counts an operation or a URL that is to be sent again.
     pub(super) fn retry(&self, delay: Duration, source: DelaySource, reason: ResendReason) {
         self.scheduled(delay, source, reason);
     }
@@ -74,7 +74,15 @@ impl Calls {
         self.sent(sent, result.is_ok());
     }
 
-    fn waited(&self, reason: RefusalReason, time: Duration) {
+    /// Counts a URL that has ended.
+    pub(super) fn url_ended(&self, sent: u32, result: Result<(), TerminalReason>) {
+        if let Err(reason) = result {
+            self.over(reason);
+        }
+        self.sent(sent, result.is_ok());
+    }
+
+    pub(super) fn waited(&self, reason: RefusalReason, time: Duration) {
         let mut waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
         observe(waits.entry(reason.as_str()).or_insert_with(histogram), time);
     }

@@ -461,7 +461,7 @@ impl<'a> Delivery<'a> {
                 ..
             } => {
                 let metrics = self.worker.state.core().metrics();
-                metrics.operation_retry(delay, source, reason);
+                metrics.item_retry(delay, source, reason);
                 self.log_retry(item, delay, reason);
                 Some(ClaimResult::Retry(self.worker.now() + delay))
             }

@@ -359,6 +359,18 @@ fn ends_as_breaker_open_when_deadline_precedes_it() {
         Step::Failed(TerminalReason::BreakerOpen)
     );
     assert_eq!(at.refused(Reason::Hold, until), EXPIRED);
+    let kind = ItemKind {
+        give_up_after: Some(secs(3)),
+        ..ItemKind::of("GET")
+    };
+    let mut at = Bench::new(kind);
+    let until = Some(at.now + secs(4));
+    for (reason, expected) in [
+        (Reason::BreakerOpen, TerminalReason::BreakerOpen),
+        (Reason::Hold, TerminalReason::GaveUp),
+    ] {
+        assert_eq!(at.refused(reason, until), Step::Failed(expected));
+    }
 }
 
 #[test]
