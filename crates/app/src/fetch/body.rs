@@ -16,6 +16,7 @@ use super::folder::{BodyFile, StoredBody};
 use super::item::{FetchItem, Purpose};
 use super::page::{Page, PageReader};
 use super::record::UrlError;
+use super::robots::MAX_ROBOTS_LEN;
 use super::sitemap::{SitemapEntry, SitemapError, SitemapReader};
 use crate::exchange::{BodyError, UpstreamBody, declared_length};
 
@@ -84,8 +85,8 @@ impl BodyProblem {
 const MIN_BYTES_PER_SECOND: u64 = 1024;
 const SLOW_START: Duration = Duration::from_secs(30);
 
-/// As much of a robots.txt as is read.
-const MAX_ROBOTS: usize = 500 << 10;
+/// As much of a robots.txt as is read: a byte more than counts shows whether the last line ends there.
+const MAX_ROBOTS: usize = MAX_ROBOTS_LEN + 1;
 
 impl Body {
     pub(super) fn new(

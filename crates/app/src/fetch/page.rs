@@ -359,10 +359,8 @@ fn see_element(found: &Rc<RefCell<Found>>, tag: &mut Element<'_, '_>) {
         }
         "script" => found.add_resource(source, ResourceKind::Script),
         "img" => found.add_resource(source, ResourceKind::Image),
-        "input" => {
-            if attribute("type").is_some_and(|kind| kind.eq_ignore_ascii_case("image")) {
-                found.add_resource(source, ResourceKind::Image);
-            }
+        "input" if attribute("type").is_some_and(|kind| kind.eq_ignore_ascii_case("image")) => {
+            found.add_resource(source, ResourceKind::Image);
         }
         "source" | "video" | "audio" | "track" => found.add_resource(source, ResourceKind::Media),
         "embed" | "object" => found.add_resource(source, ResourceKind::Object),
@@ -386,7 +384,7 @@ fn enter_template(found: &Rc<RefCell<Found>>, tag: &mut Element<'_, '_>) {
 }
 
 /// Reads what a page has for programs that run no scripts, as this one. The parser takes it for text.
-fn see_noscript(found: &Rc<RefCell<Found>>, text: &mut TextChunk<'_>) {
+fn see_noscript(found: &Rc<RefCell<Found>>, text: &TextChunk<'_>) {
     let inner = {
         let mut state = found.borrow_mut();
         let room = MAX_NOSCRIPT.saturating_sub(state.noscript.len());

@@ -13,20 +13,16 @@ use std::time::Duration;
 use robotxt::{BYTE_LIMIT, Robots};
 use url::{Position, Url};
 
-use super::url::{escaped_byte, is_unreserved, usable};
+use super::url::{escaped_byte, is_unreserved};
 
 /// How many bytes of a robots.txt count (RFC 9309, section 2.5: at least 500 KiB).
 pub(crate) const MAX_ROBOTS_LEN: usize = BYTE_LIMIT;
-
-/// The most sitemaps that are read out of one robots.txt.
-const MAX_SITEMAPS: usize = 1_000;
 
 /// What the robots.txt of a host says to this program.
 #[derive(Clone, Debug)]
 pub(crate) struct RobotsRules {
     rules: Robots,
     crawl_delay: Option<Duration>,
-    sitemaps: Vec<Url>,
 }
 
 impl RobotsRules {
@@ -35,23 +31,18 @@ impl RobotsRules {
     pub(crate) fn parse(body: &[u8], user_agent: &str) -> Self {
         let token = product_token(user_agent);
         let body = whole_lines(body);
-        let whole = Robots::parse(body, token);
-        let sitemaps = whole.sitemaps().iter().take(MAX_SITEMAPS);
         Self {
             rules: Robots::parse(&rewrite(body), token),
-            crawl_delay: whole.crawl_delay(),
-            sitemaps: sitemaps.cloned().filter_map(usable).collect(),
+            crawl_delay: Robots::parse(body, token).crawl_delay(),
         }
     }
 
     /// What holds for a host without a robots.txt.
     pub(crate) fn allow_all() -> Self {
-        Self::from(Robots::allow_all())
-    }
-
-    /// What holds for a host whose robots.txt cannot be read.
-    pub(crate) fn disallow_all() -> Self {
-        Self::from(Robots::disallow_all())
+        Self {
+            rules: Robots::allow_all(),
+            crawl_delay: None,
+        }
     }
 
     /// Whether a URL of this host may be requested.
@@ -64,21 +55,6 @@ impl RobotsRules {
     /// The time between two requests that the host asks for.
     pub(crate) const fn crawl_delay(&self) -> Option<Duration> {
         self.crawl_delay
-    }
-
-    /// The sitemaps that the file names, at most 1,000.
-    pub(crate) fn sitemaps(&self) -> &[Url] {
-        &self.sitemaps
-    }
-}
-
-impl From<Robots> for RobotsRules {
-    fn from(rules: Robots) -> Self {
-        Self {
-            rules,
-            crawl_delay: None,
-            sitemaps: Vec::new(),
-        }
     }
 }
 
@@ -373,15 +349,10 @@ mod tests {
     }
 
     #[test]
-    fn reads_crawl_delay_and_sitemaps() {
-        let body = "Sitemap: https://a.example/s.xml#x\nUser-agent: *\nCrawl-delay: 0.5\nSitemap: /no\nSitemap: ftp://a.example/no\nsitemap:http://b.example/t.xml\nDisallow: /a";
+    fn reads_the_crawl_delay() {
+        let body = "User-agent: *\nCrawl-delay: 0.5\nSitemap: /x\nDisallow: /a\nUser-agent: other\nCrawl-delay: 0.1";
         let rules = RobotsRules::parse(body.as_bytes(), AGENT);
         assert_eq!(rules.crawl_delay(), Some(Duration::from_millis(500)));
-        let sitemaps: Vec<_> = rules.sitemaps().iter().map(Url::as_str).collect();
-        assert_eq!(
-            sitemaps,
-            ["https://a.example/s.xml", "http://b.example/t.xml"]
-        );
         for delay in ["-1", "nan", "inf", "soon", "1e300"] {
             let body = format!("User-agent: *\nCrawl-delay: {delay}\n");
             assert_eq!(
@@ -430,7 +401,5 @@ mod tests {
             ]
         );
         assert!(RobotsRules::allow_all().allows(&url("/a")));
-        let none = RobotsRules::disallow_all();
-        assert!(!none.allows(&url("/a")) && none.allows(&url("/robots.txt")));
     }
 }
