@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// A line of JSON for every URL that has ended.
-pub struct Jsonl {
+pub(super) struct Jsonl {
     target: Target,
 }
 
@@ -61,7 +61,7 @@ impl Jsonl {
     /// # Errors
     ///
     /// That it cannot be opened.
-    pub fn create(path: &Path) -> Result<Self, JsonlError> {
+    pub(super) fn create(path: &Path) -> Result<Self, JsonlError> {
         let error = io_error(path);
         let file = File::create(path).map_err(&error)?;
         let is_file = file.metadata().map_err(&error)?.is_file();
@@ -72,7 +72,7 @@ impl Jsonl {
     }
 
     /// Writes to a stream such as stdout.
-    pub fn stream(stream: Box<dyn Write + Send>) -> Self {
+    pub(super) fn stream(stream: Box<dyn Write + Send>) -> Self {
         Self::new(Target::Stream(stream))
     }
 
@@ -82,7 +82,7 @@ impl Jsonl {
     /// # Errors
     ///
     /// That the file has another line, or that it cannot be read or written.
-    pub fn resume(
+    pub(super) fn resume(
         path: &Path,
         ended: impl IntoIterator<Item = io::Result<String>>,
     ) -> Result<Self, JsonlError> {
@@ -156,7 +156,7 @@ impl Jsonl {
     /// # Errors
     ///
     /// What the system says.
-    pub fn write_lines(&mut self, lines: &[u8]) -> io::Result<()> {
+    pub(super) fn write_lines(&mut self, lines: &[u8]) -> io::Result<()> {
         match &mut self.target {
             Target::File { file, end } => {
                 if let Err(error) = file.write_all(lines) {

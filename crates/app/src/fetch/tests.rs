@@ -136,6 +136,41 @@ fn gives_up_on_a_host_that_refuses() {
 }
 
 #[test]
+fn crawls_links_and_obeys_robots() {
+    let server = Server::start(|path| match path {
+        "/robots.txt" => Reply::text("User-agent: *\nDisallow: /private\n"),
+        "/" => Reply::html(r#"<title>Home</title><a href="/a">a</a> <a href="/private/x">x</a>"#),
+        "/a" => Reply::html(r#"<a href="/">home</a><a href="deep/b?q=1#f">b</a><a href="/gone">"#),
+        "/gone" => Reply::status(404),
+        path => Reply::html(&format!("<title>{path}</title>")),
+    });
+    let mut plan = plan(&[server.url("/")]);
+    plan.scope = Scope::new(true, 5, true, &[], &[]).unwrap();
+    plan.report = Some(Trackers::built_in());
+    let (summary, records) = fetch("[gate]\nenabled = false\n", plan);
+    let seen: Vec<_> = records
+        .iter()
+        .map(|record| (record.url.as_str(), record.depth, record.error))
+        .collect();
+    let rejected = Some(UrlError::Item(TerminalReason::Rejected));
+    assert_eq!(
+        seen,
+        [
+            (&*server.url("/"), 0, None),
+            (&*server.url("/a"), 1, None),
+            (&*server.url("/deep/b?q=1"), 2, None),
+            (&*server.url("/gone"), 2, rejected),
+            (&*server.url("/private/x"), 1, Some(UrlError::RobotsDenied)),
+        ]
+    );
+    assert_eq!(records[0].title.as_deref(), Some("Home"));
+    assert_eq!(server.requests("/private/x"), 0);
+    assert_eq!(server.requests("/robots.txt"), 1);
+    let report = summary.report.unwrap();
+    assert_eq!(report.broken_links.rows[0].sources, [server.url("/a")]);
+}
+
+#[test]
 fn goes_on_after_a_stop() {
     let server = Server::start(|path| Reply::text(path));
     let folder = tempfile::tempdir().unwrap();
@@ -205,6 +240,26 @@ fn checks_the_address_of_every_hop() {
     }
     assert_eq!(
         (other.requests("/other"), other.requests("/robots.txt")),
+        (0, 0)
+    );
+}
+
+#[test]
+fn links_of_a_page_do_not_lead_to_other_local_servers() {
+    let other = Server::start(|path| Reply::text(path));
+    let page = format!(r#"<a href="{}">x</a>"#, other.url("/secret"));
+    let server = Server::start(move |path| match path {
+        "/robots.txt" => Reply::status(404),
+        _ => Reply::html(&page),
+    });
+    let mut plan = plan(&[server.url("/")]);
+    plan.scope = Scope::new(true, 5, false, &[], &[]).unwrap();
+    let (_, records) = fetch("[gate]\nenabled = false\n", plan);
+    let mut errors: Vec<_> = records.iter().map(|record| record.error).collect();
+    errors.sort();
+    assert_eq!(errors, [None, Some(UrlError::AddressNotAllowed)]);
+    assert_eq!(
+        (other.requests("/secret"), other.requests("/robots.txt")),
         (0, 0)
     );
 }
