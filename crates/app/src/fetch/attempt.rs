@@ -20,7 +20,7 @@ use super::item::{FetchItem, Purpose};
 use super::lane::Lane;
 use super::record::UrlError;
 use super::slots::Slot;
-use super::url::normalize;
+use super::url::resolve;
 use crate::exchange::{
     ReplayableBody, RequestBody, SendErrorKind, SendResult, Target, UpstreamBody,
 };
@@ -271,12 +271,9 @@ impl Attempt<'_> {
 
     fn redirect(&self, mut item: Box<FetchItem>, location: &str) {
         let engine = self.engine;
-        let target = match item.url.join(location).map(normalize) {
-            Ok(target) if matches!(target.scheme(), "http" | "https") => target,
-            _ => {
-                let message = "the redirect leads to no URL that can be requested";
-                return engine.fail(item, UrlError::BadRedirect, Some(message.to_owned()));
-            }
+        let Some(target) = resolve(&item.url, location) else {
+            let message = "the redirect leads to no URL that can be requested";
+            return engine.fail(item, UrlError::BadRedirect, Some(message.to_owned()));
         };
         let from = engine.hash(item.url.as_str());
         item.visited.push(from);

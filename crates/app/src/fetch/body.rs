@@ -95,7 +95,10 @@ impl Body {
         headers: &HeaderMap,
     ) -> Result<Self, BodyProblem> {
         let is_robots = item.is_robots();
-        let max_bytes = engine.max_body;
+        let max_bytes = match is_robots {
+            true => engine.max_body.max(MAX_ROBOTS as u64),
+            false => engine.max_body,
+        };
         if !is_robots && declared_length(headers).is_some_and(|length| length > max_bytes) {
             return Err(BodyProblem::TooLarge { max_bytes });
         }
@@ -145,10 +148,8 @@ impl Body {
                 continue;
             };
             self.received += piece.len() as u64;
-            if self.received > self.max_bytes {
-                if self.sink.is_full() {
-                    return Ok(());
-                }
+            // A robots.txt is cut instead.
+            if self.received > self.max_bytes && self.sink.robots.is_none() {
                 return Err(BodyProblem::TooLarge {
                     max_bytes: self.max_bytes,
                 });
@@ -158,10 +159,11 @@ impl Body {
             if elapsed > SLOW_START && self.received < elapsed.as_secs() * MIN_BYTES_PER_SECOND {
                 return Err(BodyProblem::Slow);
             }
-            self.write(&piece, &mut found)?;
+            let written = self.write(&piece, &mut found);
             if self.sink.is_full() {
                 return Ok(());
             }
+            written?;
         }
         self.end(&mut found)
     }

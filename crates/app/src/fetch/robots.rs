@@ -211,6 +211,9 @@ fn push_escape(byte: u8, out: &mut String) {
 }
 
 #[cfg(test)]
+mod corpus;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

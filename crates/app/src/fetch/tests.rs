@@ -1,5 +1,6 @@
 //! Fetches from a scripted server on loopback.
 
+mod content;
 mod server;
 
 use std::rc::Rc;

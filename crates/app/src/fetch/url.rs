@@ -16,7 +16,7 @@ pub(crate) const MAX_URL_LEN: usize = 8 * 1024;
 
 /// Returns the normal form: no fragment, no user info, upper-case escapes, and no escape of a
 /// character that needs none.
-pub(crate) fn normalize(mut url: Url) -> Url {
+fn normalize(mut url: Url) -> Url {
     if url.fragment().is_some() {
         url.set_fragment(None);
     }

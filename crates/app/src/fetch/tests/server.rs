@@ -1,7 +1,7 @@
 //! A scripted HTTP server on loopback.
 
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -26,6 +26,14 @@ pub(super) struct Reply {
     status: u16,
     headers: Vec<(String, String)>,
     body: Vec<u8>,
+    /// What is sent over and over instead of the rest.
+    endless: Option<Endless>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Endless {
+    Head,
+    Body,
 }
 
 impl Reply {
@@ -34,6 +42,7 @@ impl Reply {
             status,
             headers: Vec::new(),
             body: Vec::new(),
+            endless: None,
         }
     }
 
@@ -49,6 +58,22 @@ impl Reply {
         Self::status(302).with_header("location", location)
     }
 
+    /// A head without an end.
+    pub(super) fn endless_head() -> Self {
+        Self {
+            endless: Some(Endless::Head),
+            ..Self::status(200)
+        }
+    }
+
+    /// A body without an end.
+    pub(super) fn endless_body(content_type: &str) -> Self {
+        Self {
+            endless: Some(Endless::Body),
+            ..Self::status(200).with_header("content-type", content_type)
+        }
+    }
+
     pub(super) fn with_body(mut self, content_type: &str, body: &[u8]) -> Self {
         self.body = body.to_vec();
         self.with_header("content-type", content_type)
@@ -59,12 +84,26 @@ impl Reply {
         self
     }
 
+    /// Sends it; fails if the client has gone.
+    fn send(&self, connection: &mut impl Write) -> io::Result<()> {
+        connection.write_all(&self.bytes())?;
+        let repeated = match self.endless {
+            None => return Ok(()),
+            Some(Endless::Head) => format!("x: {}\r\n", "x".repeat(1000)),
+            Some(Endless::Body) => format!("3e8\r\n{}\r\n", "x".repeat(1000)),
+        };
+        loop {
+            connection.write_all(repeated.as_bytes())?;
+        }
+    }
+
     fn bytes(&self) -> Vec<u8> {
-        let mut bytes = format!(
-            "HTTP/1.1 {} X\r\ncontent-length: {}\r\n",
-            self.status,
-            self.body.len()
-        );
+        let mut bytes = format!("HTTP/1.1 {} X\r\n", self.status);
+        match self.endless {
+            None => bytes += &format!("content-length: {}\r\n", self.body.len()),
+            Some(Endless::Head) => return bytes.into_bytes(),
+            Some(Endless::Body) => bytes += "transfer-encoding: chunked\r\n",
+        }
         for (name, value) in &self.headers {
             bytes += &format!("{name}: {value}\r\n");
         }
@@ -138,8 +177,7 @@ fn serve(connection: &TcpStream, seen: &Mutex<Seen>, script: &dyn Fn(&str, u32) 
             *count += 1;
             *count
         };
-        let reply = script(&path, number).bytes();
-        if (&mut &*connection).write_all(&reply).is_err() {
+        if script(&path, number).send(&mut &*connection).is_err() {
             return;
         }
     }
