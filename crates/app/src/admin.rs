@@ -25,6 +25,7 @@ mod reference;
 mod test_tool;
 mod token;
 
+pub use gates::gate_list;
 pub use listen::{Admin, AdminError};
 pub use reference::reference;
 pub use token::{Token, TokenError};

@@ -15,7 +15,7 @@ use events::Forwarder;
 pub use events::{EventHub, NextEvent, PublishedEvent, Subscription};
 pub(crate) use events::{millis, unix_millis};
 
-use crate::log::Log;
+use crate::log::{Log, Logs};
 use crate::metrics::{GateCollector, LogCollector, Metrics};
 use crate::settings::Settings;
 use crate::upstream::Upstream;
@@ -53,6 +53,13 @@ impl Core {
             log,
             workers,
         })
+    }
+
+    /// The same for a command of its own, with a log, on the system's clock.
+    pub fn with_logs(settings: &Settings, logs: Logs, workers: usize) -> Arc<Self> {
+        let clock = Clock::system();
+        let log = Log::new(logs.sink, logs.format, logs.filter, &clock);
+        Self::new(settings, log, clock, workers)
     }
 
     /// All gates.

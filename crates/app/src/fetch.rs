@@ -55,7 +55,7 @@ use tidegate::{Sort, Totals};
 use tokio::task::LocalSet;
 use tokio::time::MissedTickBehavior;
 
-pub use folder::FolderError;
+pub use folder::{FolderError, check_folder};
 pub use frontier::StateError;
 pub use jsonl::JsonlError;
 pub use plan::{FetchPlan, LinesTarget, RecordObserver};
@@ -68,6 +68,7 @@ pub use report::{
 };
 pub use scope::{BadPattern, Scope, SeedHosts};
 pub use trackers::{BadFilters, MAX_FILTERS, ResourceKind, Trackers, is_third_party};
+pub use url::{BadUrl, parse_given};
 
 use engine::{Engine, EngineState};
 use folder::Folder;

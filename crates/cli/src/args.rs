@@ -12,8 +12,9 @@ use clap::{ArgAction, Parser, Subcommand};
 use policy::setting;
 
 use crate::commands::{
-    CheckArgs, CompletionsArgs, ConfigArgs, DemoArgs, ExplainArgs, Failure, GatesArgs, GuardArgs,
-    MockArgs, OpsArgs, PollArgs, PoolsArgs, ReplayArgs, RunArgs, ServeArgs, SimulateArgs,
+    CheckArgs, CompletionsArgs, ConfigArgs, DemoArgs, ExplainArgs, Failure, FetchArgs, GatesArgs,
+    GuardArgs, MockArgs, OpsArgs, PollArgs, PoolsArgs, ReplayArgs, RunArgs, ServeArgs,
+    SimulateArgs,
 };
 use crate::exit::Exit;
 use crate::output::Verbosity;
@@ -51,6 +52,7 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     Demo(DemoArgs),
     Serve(ServeArgs),
+    Fetch(FetchArgs),
     Run(RunArgs),
     Poll(PollArgs),
     Gates(GatesArgs),
@@ -113,6 +115,7 @@ impl Command {
     fn config_file(&mut self) -> (&mut Option<PathBuf>, Option<(&'static str, &'static str)>) {
         let (config, refusal) = match self {
             Self::Serve(args) => return (&mut args.file.config, None),
+            Self::Fetch(args) => return (&mut args.file.config, None),
             Self::Run(args) => return (&mut args.file.config, None),
             Self::Poll(args) => return (&mut args.file.config, None),
             Self::Gates(args) => return (&mut args.server.file.config, None),
@@ -198,6 +201,7 @@ Examples:
   tidegate config default > tidegate.toml
   tidegate check
   tidegate serve
+  tidegate fetch https://example.com/ --crawl --out pages
   tidegate run -i urls.txt -- yt-dlp {}
   tidegate poll https://api.example.com/jobs/7
   tidegate replay --policy gate events.jsonl

@@ -59,6 +59,12 @@ impl Output {
         BufWriter::with_capacity(BUFFER, io::stdout().lock())
     }
 
+    /// Stdout for whole lines of JSON, which are flushed at once. Characters that a terminal acts on are
+    /// escaped.
+    pub(crate) fn json_lines(&self) -> impl Write + Send + use<> {
+        JsonLines
+    }
+
     /// Prints bytes as they are: nothing in them comes from outside.
     pub(crate) fn bytes(&self, bytes: &[u8]) -> Result<(), Failure> {
         self.write(&[bytes])
@@ -196,6 +202,22 @@ impl Output {
         {
             print_line(&format!("hint: {hint}"));
         }
+    }
+}
+
+struct JsonLines;
+
+impl Write for JsonLines {
+    fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(lines);
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(escape_json(&text).as_bytes())?;
+        stdout.flush()?;
+        Ok(lines.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -455,6 +477,33 @@ impl Write for StatusLines {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// A line that does not fill the last column, where some terminals wrap already.
+pub(crate) fn fit(line: &str, columns: usize) -> String {
+    let max = columns.saturating_sub(1).max(1);
+    let mut fitted: String = match line.chars().count() <= max {
+        true => line.to_owned(),
+        false => line.chars().take(max - 1).chain(['…']).collect(),
+    };
+    fitted.push('\n');
+    fitted
+}
+
+/// A text in lines of whole words.
+pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
+    let max = columns.saturating_sub(1).max(1);
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= max => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 /// The text that replaces a picture of `shown` lines: cursor up, each line cleared to its end, and

@@ -23,6 +23,7 @@ use super::bodies::{
     Breaker, Counts, Gate, GateList, GateSort, GateTotals, Hold, Latency, Problem, Window,
 };
 use super::problem::{Kind, Refused};
+use crate::core::Core;
 use crate::core::{millis, unix_millis};
 
 /// Every gate, or the first of many
@@ -36,7 +37,7 @@ pub(super) async fn list(
 ) -> Result<Json<GateList>, Refused> {
     let (sort, limit) = read_query(query.as_deref().unwrap_or_default())?.resolved();
     let limiter = admin.state.limiter();
-    Ok(Json(gate_list(
+    Ok(Json(list_body(
         limiter.snapshot(sort, limit),
         limiter.clock(),
     )))
@@ -212,7 +213,13 @@ fn read_limit(text: &str) -> Result<usize, String> {
         .ok_or_else(|| format!("a whole number from 1 to {MAX_LISTED}"))
 }
 
-fn gate_list(seen: Snapshot, clock: &Clock) -> GateList {
+/// At most `limit` gates, those with the most permits first, and all of them together.
+pub fn gate_list(core: &Core, limit: usize) -> GateList {
+    let seen = core.limiter().snapshot(Sort::Admitted, limit);
+    list_body(seen, core.clock())
+}
+
+fn list_body(seen: Snapshot, clock: &Clock) -> GateList {
     let totals = seen.totals;
     let gates = seen.gates.into_iter();
     GateList {

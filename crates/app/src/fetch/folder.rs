@@ -44,6 +44,15 @@ pub enum FolderError {
     InUse(PathBuf),
 }
 
+/// Checks that bodies can be stored in a folder. It is created if need be.
+///
+/// # Errors
+///
+/// That it cannot be created or written, or that another process uses it.
+pub fn check_folder(path: &Path) -> Result<(), FolderError> {
+    Folder::open(path).map(drop)
+}
+
 /// A folder for bodies.
 #[derive(Debug)]
 pub(crate) struct Folder(Rc<OpenFolder>);
@@ -101,6 +110,9 @@ impl Folder {
             path: path.to_owned(),
             source,
         };
+        if path.exists() && !path.is_dir() {
+            return Err(error(io::ErrorKind::NotADirectory.into()));
+        }
         fs::create_dir_all(path).map_err(error)?;
         let root = OwnedFd::from(File::open(path).map_err(error)?);
         let lock = open_file(&root, LOCK, OFlags::RDWR | OFlags::CREATE).map_err(error)?;

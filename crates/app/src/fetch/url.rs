@@ -39,7 +39,7 @@ fn normalize(mut url: Url) -> Url {
 /// # Errors
 ///
 /// If it is no `http` or `https` URL, has a user or a password, or is longer than [`MAX_URL_LEN`].
-pub(crate) fn parse_given(text: &str) -> Result<Url, BadUrl> {
+pub fn parse_given(text: &str) -> Result<Url, BadUrl> {
     let bad = |problem| BadUrl {
         shown: redact::Url::new(text).to_string(),
         problem,
@@ -85,7 +85,7 @@ fn is_http(url: &Url) -> bool {
 
 /// Why a given URL cannot be requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct BadUrl {
+pub struct BadUrl {
     shown: String,
     problem: Problem,
 }

@@ -5,6 +5,7 @@ mod completions;
 mod config;
 mod demo;
 mod explain;
+mod fetch;
 mod gates;
 mod guard;
 mod mock;
@@ -31,6 +32,7 @@ pub(crate) use completions::CompletionsArgs;
 pub(crate) use config::ConfigArgs;
 pub(crate) use demo::DemoArgs;
 pub(crate) use explain::ExplainArgs;
+pub(crate) use fetch::FetchArgs;
 pub(crate) use gates::GatesArgs;
 pub(crate) use guard::GuardArgs;
 pub(crate) use mock::MockArgs;
@@ -50,6 +52,7 @@ pub(crate) fn run(command: &Command, output: &Output) -> Result<(), Failure> {
         Command::Gates(args) => gates::run(args, output),
         Command::Pools(args) => pools::run(args, output),
         Command::Ops(args) => ops::run(args, output),
+        Command::Fetch(args) => fetch::run(args, output),
         Command::Run(args) => run::run(args, output),
         Command::Poll(args) => poll::run(args, output),
         Command::Explain(args) => explain::run(args, output),

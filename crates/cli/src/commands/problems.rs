@@ -26,7 +26,7 @@ pub(super) fn failure(
 }
 
 /// The problem in one line. A flag that stands for one setting is named instead of that setting.
-fn message(problem: &Problem) -> String {
+pub(super) fn message(problem: &Problem) -> String {
     match (&problem.location, &problem.value) {
         (Location::Flag(flag), Some(value)) if !holds_several(flag) => {
             format!("`{flag}` is `{value}`, {}", problem.what)

@@ -25,6 +25,7 @@ fn help() {
     Commands:
       demo         Watch the gateway learn the limits of mock upstreams
       serve        Run the gateway and its admin API
+      fetch        Fetch URLs, lists, sitemaps or whole sites
       run          Run a command per item, paced by recent failures
       poll         Follow the status of a job until it ends
       gates        Show the gates of a running server, or override what they decided
@@ -66,6 +67,7 @@ fn help() {
       tidegate config default > tidegate.toml
       tidegate check
       tidegate serve
+      tidegate fetch https://example.com/ --crawl --out pages
       tidegate run -i urls.txt -- yt-dlp {}
       tidegate poll https://api.example.com/jobs/7
       tidegate replay --policy gate events.jsonl

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use app::poll::PollProgress;
 use policy::duration::Rounded;
 
-use crate::output::{Output, StatusLines, escape};
+use crate::output::{Output, StatusLines, escape, fit, wrap};
 
 /// Where progress is shown.
 #[derive(Debug)]
@@ -185,33 +185,6 @@ impl View {
         let (done, left) = ("#".repeat(done), "-".repeat(width - done));
         format!("[{done}{left}] {percent:>3} %  ")
     }
-}
-
-/// A line that does not fill the last column, where some terminals wrap already.
-fn fit(line: &str, columns: usize) -> String {
-    let most = columns.saturating_sub(1).max(1);
-    let mut fitted: String = match line.chars().count() <= most {
-        true => line.to_owned(),
-        false => line.chars().take(most - 1).chain(['…']).collect(),
-    };
-    fitted.push('\n');
-    fitted
-}
-
-/// A text in lines of whole words.
-fn wrap(text: &str, columns: usize) -> Vec<String> {
-    let most = columns.saturating_sub(1).max(1);
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split(' ') {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= most => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
 }
 
 #[expect(
