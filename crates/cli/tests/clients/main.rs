@@ -19,6 +19,7 @@ mod node;
 mod openai;
 mod operations;
 mod packs;
+mod report;
 mod requests;
 mod run;
 mod schemathesis;

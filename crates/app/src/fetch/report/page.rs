@@ -245,10 +245,8 @@ fn hosts(report: &Report, frame: Frame) -> Section {
         columns: COLUMNS,
         sorted: Some((2, true)),
         rows: rows.map(host_row).collect(),
-        total: (
-            report.hosts.total + u64::from(has_others),
-            report.hosts.is_at_least || has_others,
-        ),
+        // The row of the others stands for all that are left out.
+        total: (report.hosts.total, false),
     };
     let mut html = "<p class=\"about\">Refused: for the pace, with 429 or 503. Rejected: any other \
                     4xx, such as 404. Rate: at which requests left in the end; limit: the rate that \

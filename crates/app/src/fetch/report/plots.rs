@@ -116,7 +116,11 @@ struct Bins {
 
 impl Bins {
     fn of(series: &TimeSeries, frame: Frame, width: Width) -> Self {
-        let slices = series.accepted.len();
+        let step_s = frame.step_ms.max(1) as f64 / 1000.0;
+        let slices = (0..series.accepted.len())
+            // The last one may start at the very end.
+            .take_while(|index| *index == 0 || (*index as f64) * step_s < frame.end_s())
+            .count();
         let total: u64 = (0..slices).map(|index| u64::from(series.all(index))).sum();
         let wanted = usize::try_from(total / MIN_PER_BIN).unwrap_or(usize::MAX);
         let count = wanted.clamp(MIN_BINS, width.max_bins);
@@ -126,7 +130,7 @@ impl Bins {
             bins: starts
                 .map(|start| start..(start + size).min(slices))
                 .collect(),
-            step_s: frame.step_ms as f64 / 1000.0,
+            step_s,
             end_s: frame.end_s(),
         }
     }
@@ -266,11 +270,11 @@ fn responses_plot(name: &str, series: &TimeSeries, frame: Frame, width: Width) -
     let mut legend = Vec::new();
     let (mut top, mut said) = (0.0, String::new());
     for (word, counts, colour, is_dashed) in kinds {
-        let points = bins.per_second(|index| counts.get(index).copied().unwrap_or(0));
-        let highest = max(&points);
-        if highest == 0.0 && word != "accepted" {
+        if counts.iter().all(|count| *count == 0) {
             continue;
         }
+        let points = bins.per_second(|index| counts.get(index).copied().unwrap_or(0));
+        let highest = max(&points);
         top = f64::max(top, highest);
         said += &format!(", {word} up to {}", rate(highest));
         if word == "accepted" {

@@ -458,3 +458,65 @@ fn a_page_says_what_is_missing() {
     assert!(html.contains("The fetch was interrupted: URLs are left."));
     assert!(html.contains("1 URL was finished before this fetch was resumed."));
 }
+
+#[test]
+fn reference_names_every_field() {
+    const REFERENCE: &str = include_str!("../../../../../docs/reference/report.md");
+    let mut builder = builder();
+    let long_key = "x".repeat(1000);
+    for key in ["a.example", &long_key] {
+        builder.attempted(key, at(1), AttemptClass::Accepted);
+    }
+    let key = "a.example";
+    builder.event(at(2), &Event::BreakerOpened { key, until: None });
+    let mut record = page("http://a.example/");
+    record.title = Some("Home".to_owned());
+    record.final_url = Some("http://a.example/x".to_owned());
+    record.third_parties = vec![ThirdParty {
+        host: "google-analytics.com".to_owned(),
+        is_tracker: true,
+    }];
+    builder.add(&record, key, false);
+    record.final_url = Some("http://a.example/y".to_owned());
+    builder.add(&record, key, false);
+    record.message = Some("message".to_owned());
+    for error in [REJECTED, EXHAUSTED, UrlError::RobotsDenied] {
+        (record.status, record.error) = (Some(404), Some(error));
+        builder.add(&record, key, false);
+    }
+    let mut report = finish(builder);
+    report.hosts.is_at_least = true;
+    report.hosts.rows[0].are_bands_joined = true;
+    let series = report.hosts.rows[0].series.as_mut().unwrap();
+    (series.rate, series.ceiling) = (vec![None], vec![None]);
+    let mut names = std::collections::BTreeSet::new();
+    collect_names(&serde_json::to_value(&report).unwrap(), &mut names);
+    assert!(names.len() > 60, "{names:?}");
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let words: std::collections::BTreeSet<_> = REFERENCE.split(|c| !is_word(c)).collect();
+    let missing: Vec<_> = names
+        .iter()
+        .filter(|name| !words.contains(name.as_str()))
+        .collect();
+    assert!(
+        missing.is_empty(),
+        "not in docs/reference/report.md: {missing:?}"
+    );
+}
+
+fn collect_names(value: &serde_json::Value, names: &mut std::collections::BTreeSet<String>) {
+    match value {
+        serde_json::Value::Object(fields) => {
+            for (name, value) in fields {
+                names.insert(name.clone());
+                collect_names(value, names);
+            }
+        }
+        serde_json::Value::Array(values) => {
+            for value in values {
+                collect_names(value, names);
+            }
+        }
+        _ => {}
+    }
+}
