@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use insta::assert_snapshot;
 use serde_json::Value;
@@ -345,6 +346,12 @@ fn exits_as_documented() {
     --- stderr
     error: 1 of 1 URLs failed: gave_up 1
     ");
+    let urls: Vec<String> = (0..10).map(|n| format!("URL/{n}")).collect();
+    assert_snapshot!(run(&format!("{} -q", urls.join(" "))), @"
+    exit 69
+    --- stderr
+    error: 10 of 10 URLs failed: breaker_open 10
+    ");
     assert_snapshot!(run("URL/gone URL/throttled -q"), @"
     exit 1
     --- stderr
@@ -513,23 +520,31 @@ fn the_second_signal_quits_at_once() {
 #[test]
 fn draws_a_bar_for_every_stage_on_a_terminal() {
     for columns in [80, 40] {
-        let fetch = Fetch::new(WebServer::new(|path, _| match path {
-            "/2" => status(429, "retry-after: 100\r\n"),
+        let is_refused = AtomicBool::new(true);
+        let fetch = Fetch::new(WebServer::new(move |path, _| match path {
+            "/2" if is_refused.swap(false, Ordering::Relaxed) => status(429, "retry-after: 1\r\n"),
             _ => page("ok"),
         }));
-        let mut command = fetch.command("URL/1 URL/2 --no-robots --give-up-after 90s");
+        let mut command = fetch.command("URL/1 URL/2 URL/3 --no-robots --concurrency 1");
         command.env_remove("TIDEGATE_GATE__ENABLED");
         let screen = in_terminal(columns, &command);
-        assert_eq!(screen.exit, 75, "{}", screen.text);
+        assert_eq!(screen.exit, 0, "{}", screen.text);
         let pictures: Vec<&str> = screen.text.split("\r\u{1b}[J").collect();
-        let drawn = pictures
-            .iter()
-            .filter(|picture| picture.starts_with("discovery"));
-        let lines = drawn.clone().flat_map(|picture| picture.lines());
+        let is_drawn = |picture: &&&str| picture.starts_with("discovery");
+        let drawn: Vec<&str> = pictures.iter().filter(is_drawn).copied().collect();
+        let lines = drawn.iter().flat_map(|picture| picture.lines());
         let widest = lines.map(|line| line.chars().count()).max();
         assert!(widest < Some(columns.into()), "{}", screen.text);
-        assert!(drawn.count() > 0, "{}", screen.text);
+        let waits = |picture: &&str| {
+            let text = picture.replace('\n', " ");
+            text.contains("s, the server asked for a delay (Retry-After)")
+        };
+        assert!(drawn.iter().any(waits), "{}", screen.text);
         let last = fetch.hidden(pictures.last().unwrap());
+        // Two of them leave when the wait is over.
+        let mut last: Vec<&str> = last.lines().collect();
+        last.sort_unstable();
+        let last = last.join("\n");
         insta::with_settings!({ snapshot_suffix => columns.to_string() }, {
             assert_snapshot!(last);
         });
