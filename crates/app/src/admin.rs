@@ -15,6 +15,7 @@ mod explain;
 mod gates;
 mod guard;
 mod health;
+mod jobs;
 mod key_path;
 mod listen;
 mod operations;

@@ -29,6 +29,7 @@ pub struct Core {
     metrics: Metrics,
     log: Log,
     workers: usize,
+    job_slots: usize,
 }
 
 impl Core {
@@ -41,17 +42,19 @@ impl Core {
             .hosts(gate_settings(settings))
             .retry_budget(settings.retry_budget)
             .build();
+        let job_slots = settings.jobs.max_running as usize;
         let metrics = Metrics::new();
         metrics.register(GateCollector::new(limiter.clone()));
         metrics.register(LogCollector::new(log.clone()));
         Arc::new(Self {
             limiter,
             events,
-            // One more, for operations.
-            upstream: Upstream::new(workers + 1),
+            // One more for operations, and one for each job that runs.
+            upstream: Upstream::new(workers + 1 + job_slots),
             metrics,
             log,
             workers,
+            job_slots,
         })
     }
 
@@ -105,6 +108,16 @@ impl Core {
     /// The number under which operations have their connections.
     pub(crate) fn operations_worker(&self) -> usize {
         self.workers
+    }
+
+    /// How many jobs can run at once.
+    pub(crate) fn job_slots(&self) -> usize {
+        self.job_slots
+    }
+
+    /// The number under which the job in a slot, counted from 0, has its connections.
+    pub(crate) fn job_worker(&self, slot: usize) -> usize {
+        self.workers + 1 + slot
     }
 
     /// Uses other settings of gates from now on. Gates keep what they have learned.

@@ -13,6 +13,7 @@ pub mod exchange;
 pub mod fetch;
 pub mod gateway;
 mod host_check;
+pub mod jobs;
 pub mod log;
 pub mod metrics;
 pub mod mock;

@@ -13,6 +13,7 @@ use crate::admin::{Admin, AdminError};
 use crate::check::UNSUPPORTED;
 use crate::core::Core;
 use crate::gateway::{Gateway, StartError};
+use crate::jobs::{JobWorker, Jobs};
 use crate::log::Log;
 pub use crate::log::Logs;
 use crate::operations::OperationWorker;
@@ -27,6 +28,7 @@ pub struct Server {
     gateway: Gateway,
     admin: Admin,
     operations: OperationWorker,
+    jobs: JobWorker,
     warnings: Vec<String>,
 }
 
@@ -110,13 +112,17 @@ impl Server {
         let persister = Persister::start(&state).map_err(ServeError::Thread)?;
         let operations = OperationWorker::start(Arc::clone(&state)).map_err(ServeError::Thread)?;
         let gateway = Gateway::start(Arc::clone(&state), listen)?;
-        let admin = Admin::start(Arc::clone(&state), Arc::clone(gateway.trails()))?;
+        let jobs = Jobs::new(Arc::clone(&state));
+        let trails = Arc::clone(gateway.trails());
+        let admin = Admin::start(Arc::clone(&state), trails, Arc::clone(&jobs))?;
+        let jobs = JobWorker::start(jobs).map_err(ServeError::Thread)?;
         Ok(Self {
             state,
             persister,
             gateway,
             admin,
             operations,
+            jobs,
             warnings,
         })
     }
@@ -132,9 +138,11 @@ impl Server {
         self.gateway.drain();
         self.admin.drain();
         self.operations.drain();
+        self.jobs.drain();
         // What takes longer ends with the process.
         _ = tokio::time::timeout(timeout, self.drained()).await;
         self.operations.stop().await;
+        self.jobs.stop().await;
         self.admin.stop();
     }
 
@@ -184,6 +192,7 @@ impl Server {
         self.gateway.drain();
         self.admin.drain();
         self.operations.drain();
+        self.jobs.drain();
         let drain = self.state.configuration().settings().server.drain;
         let again = async {
             tokio::select! {
@@ -201,6 +210,7 @@ impl Server {
             () = again => ServerEnd::Abandoned,
         };
         self.operations.stop().await;
+        self.jobs.stop().await;
         log.stopped();
         log.flush();
         if ended == ServerEnd::Abandoned {
@@ -227,7 +237,7 @@ impl Server {
     }
 
     async fn drained(&self) {
-        while !self.gateway.is_done() || !self.operations.is_done() {
+        while !self.gateway.is_done() || !self.operations.is_done() || !self.jobs.is_done() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }

@@ -23,6 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use arc_swap::ArcSwap;
 use policy::suggest::suggestion;
+use store::jobs::JobStore;
 use store::operations::OperationQueue;
 use store::{OpenError, Store, StoreError};
 use tidegate::event::{Event, EventListener};
@@ -35,6 +36,7 @@ pub use configuration::{Configuration, UpstreamPool};
 pub use credential::AccessToken;
 pub use endpoint::UpstreamEndpoint;
 pub use intake::{AcceptError, Accepted, OperationRequest, new_operation_id};
+pub(crate) use intake::{new_id, new_slug};
 pub use operations::{OperationError, ReadyLanes};
 pub use persist::{PersistState, Persister};
 pub use resolve::resolved_request;
@@ -65,6 +67,7 @@ pub struct State {
     core: Arc<Core>,
     store: Store,
     operations: Arc<dyn OperationQueue>,
+    jobs: Arc<dyn JobStore>,
     ready_lanes: ReadyLanes,
     /// An operation has ended that is to be reported.
     report_due: Notify,
@@ -109,6 +112,7 @@ impl State {
         let configuration = Configuration::new(settings, &core, &store, &overlay, &records);
         let state = Arc::new(Self {
             operations: store.operations(),
+            jobs: store.jobs(),
             ready_lanes: ReadyLanes::default(),
             report_due: Notify::new(),
             store,
@@ -194,6 +198,7 @@ impl State {
                 .map(|(name, pool)| (name.to_owned(), pool.view()))
                 .collect(),
             operations: self.operations.counts(),
+            jobs: self.jobs.totals(),
             is_store_degraded: self.store.is_degraded(),
         }
     }

@@ -13,7 +13,7 @@ use policy::setting;
 
 use crate::commands::{
     CheckArgs, CompletionsArgs, ConfigArgs, DemoArgs, ExplainArgs, Failure, FetchArgs, GatesArgs,
-    GuardArgs, MockArgs, OpsArgs, PollArgs, PoolsArgs, ReplayArgs, RunArgs, ServeArgs,
+    GuardArgs, JobsArgs, MockArgs, OpsArgs, PollArgs, PoolsArgs, ReplayArgs, RunArgs, ServeArgs,
     SimulateArgs,
 };
 use crate::exit::Exit;
@@ -58,6 +58,7 @@ pub(crate) enum Command {
     Gates(GatesArgs),
     Pools(PoolsArgs),
     Ops(OpsArgs),
+    Jobs(JobsArgs),
     Explain(ExplainArgs),
     Check(CheckArgs),
     Config(ConfigArgs),
@@ -121,6 +122,7 @@ impl Command {
             Self::Gates(args) => return (&mut args.server.file.config, None),
             Self::Pools(args) => return (&mut args.server.file.config, None),
             Self::Ops(args) => return (&mut args.server.file.config, None),
+            Self::Jobs(args) => return (&mut args.server.file.config, None),
             Self::Explain(args) => return (&mut args.server.file.config, None),
             Self::Check(args) => return (&mut args.config.config, None),
             Self::Replay(args) => return (&mut args.config, None),

@@ -28,9 +28,9 @@ pub trait JobStore: fmt::Debug + Send + Sync {
     /// queued.
     fn claim(&self, now: WallTime) -> QueueFuture<Option<ClaimedJob>>;
 
-    /// Stores how far a job is. The stored progress never falls. Changes nothing unless the job is
-    /// running.
-    fn update(&self, number: u64, progress: JobProgress) -> QueueFuture<()>;
+    /// Stores how far a job is, and returns whether it is running. If it is not, nothing changes. The
+    /// stored progress never falls.
+    fn update(&self, number: u64, progress: JobProgress) -> QueueFuture<bool>;
 
     /// Ends a running job, and returns it as it is then. `None`: it was not running any more, because
     /// a person had cancelled it.

@@ -18,23 +18,26 @@ use utoipa_axum::routes;
 
 use super::bodies::Problem;
 use super::problem::{Kind, Refused};
-use super::{events, explain, gates, health, operations, pools, protection, test_tool};
+use super::{events, explain, gates, health, jobs, operations, pools, protection, test_tool};
 use crate::gateway::RequestTrails;
+use crate::jobs::Jobs;
 use crate::state::State;
 
 /// What every handler uses.
 pub(super) struct AdminState {
     pub(super) state: Arc<State>,
     pub(super) trails: Arc<RequestTrails>,
+    pub(super) jobs: Arc<Jobs>,
     is_draining: AtomicBool,
     closing: watch::Sender<bool>,
 }
 
 impl AdminState {
-    pub(super) fn new(state: Arc<State>, trails: Arc<RequestTrails>) -> Self {
+    pub(super) fn new(state: Arc<State>, trails: Arc<RequestTrails>, jobs: Arc<Jobs>) -> Self {
         Self {
             state,
             trails,
+            jobs,
             is_draining: AtomicBool::new(false),
             closing: watch::Sender::new(false),
         }
@@ -113,6 +116,10 @@ fn described() -> (Router<Arc<AdminState>>, Document) {
         .routes(routes!(operations::retry))
         .routes(routes!(operations::cancel))
         .routes(routes!(operations::resolve))
+        .routes(routes!(jobs::start, jobs::list))
+        .routes(routes!(jobs::show))
+        .routes(routes!(jobs::cancel))
+        .routes(routes!(jobs::report))
         .routes(routes!(explain::explain))
         .routes(routes!(events::events))
         .routes(routes!(health::healthz))
@@ -142,7 +149,7 @@ async fn no_such_path() -> Refused {
 #[openapi(
     info(
         title = "Tidegate admin API",
-        description = "The state of gates, pools, operations and requests of a running Tidegate, and changes by a person.",
+        description = "The state of gates, pools, operations, jobs and requests of a running Tidegate, and changes by a person.",
         license(name = "MIT OR Apache-2.0")
     ),
     modifiers(&Bearer),
@@ -151,6 +158,7 @@ async fn no_such_path() -> Refused {
         (name = "gates", description = "Gates: one for each upstream"),
         (name = "pools", description = "Pools and their endpoints"),
         (name = "operations", description = "Operations: requests accepted for durable delivery"),
+        (name = "jobs", description = "Jobs: fetches and crawls with a report"),
         (name = "requests", description = "Decision trails and live events"),
         (name = "health", description = "Health and metrics")
     )

@@ -58,8 +58,10 @@ macro_rules! words {
     };
 }
 
+mod jobs;
 mod operations;
 
+pub use jobs::{Job, JobCounts, JobList, JobStatusName, StageName, StartJob, StartedJob};
 pub use operations::{
     AcceptedOperation, AddOperation, BulkAction, BulkFilter, BulkResult, Conflict, ConflictSummary,
     HeaderValues, Operation, OperationAttempt, OperationList, Reason, ResolveAction,

@@ -12,7 +12,7 @@ use axum::Router;
 use axum::body::Body;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
-use http::{HeaderValue, Method, Request, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -27,14 +27,15 @@ use url::Url;
 use super::api::{self, AdminState};
 use super::bodies::{
     AcceptedOperation, AddEndpoint, AddOperation, BulkAction, BulkResult, ChangeProtection,
-    Conflict, Endpoint, Explanation, Gate, GateList, GateSort, Operation, OperationList, Pool,
-    PoolList, Protection, Reason, ResolveOperation, Scenario, StateName, SwitchEndpoint,
-    TestResult, TestRun,
+    Conflict, Endpoint, Explanation, Gate, GateList, GateSort, Job, JobList, Operation,
+    OperationList, Pool, PoolList, Protection, Reason, ResolveOperation, Scenario, StartJob,
+    StartedJob, StateName, SwitchEndpoint, TestResult, TestRun,
 };
 use super::pools::encoded;
 use super::token::Token;
 use crate::core::Core;
 use crate::gateway::RequestTrails;
+use crate::jobs::Jobs;
 use crate::log::Log;
 use crate::settings::Settings;
 use crate::state::{State, open_store};
@@ -166,7 +167,8 @@ impl Client {
         let now = state.clock().wall();
         state.operations().recover(now).await?;
         let trails = Arc::new(RequestTrails::new(1, 1));
-        let router = api::router(Arc::new(AdminState::new(state, trails)));
+        let jobs = Jobs::new(Arc::clone(&state));
+        let router = api::router(Arc::new(AdminState::new(state, trails, jobs)));
         Ok(Self {
             authority,
             transport: Transport::InProcess(router),
@@ -325,6 +327,48 @@ impl Client {
         self.call(Method::POST, &path, Some(bulk)).await
     }
 
+    /// Starts a job.
+    pub async fn start_job(&self, job: &StartJob) -> Result<StartedJob, ClientError> {
+        self.call(Method::POST, JOBS, Some(job)).await
+    }
+
+    /// A page of jobs, newest first.
+    pub async fn jobs(
+        &self,
+        cursor: Option<&str>,
+        limit: Option<u32>,
+    ) -> Result<JobList, ClientError> {
+        let mut query = url::form_urlencoded::Serializer::new(String::new());
+        if let Some(cursor) = cursor {
+            query.append_pair("cursor", cursor);
+        }
+        if let Some(limit) = limit {
+            query.append_pair("limit", &limit.to_string());
+        }
+        self.get(&format!("{JOBS}?{}", query.finish())).await
+    }
+
+    /// One job. Counts as a status request.
+    pub async fn job(&self, id: &str) -> Result<Job, ClientError> {
+        self.get(&job_path(id)).await
+    }
+
+    /// Cancels a job; the job afterwards.
+    pub async fn cancel_job(&self, id: &str) -> Result<Job, ClientError> {
+        let path = format!("{}/cancel", job_path(id));
+        self.call(Method::POST, &path, NO_BODY).await
+    }
+
+    /// Where the status of a job is, and the headers of a request for it; `None` for a data folder.
+    pub fn job_status(&self, id: &str) -> Option<(Url, HeaderMap)> {
+        let Transport::Server(token) = &self.transport else {
+            return None;
+        };
+        let url = format!("http://{}{}", self.authority, job_path(id));
+        let headers = HeaderMap::from_iter([(AUTHORIZATION, bearer(token)?)]);
+        Some((Url::parse(&url).ok()?, headers))
+    }
+
     /// Every decision about a request.
     pub async fn explain(&self, request_id: &str) -> Result<Explanation, ClientError> {
         let path = format!("/api/v1/explain/{}", encoded(request_id));
@@ -419,9 +463,7 @@ impl Client {
         path: &str,
         body: Option<String>,
     ) -> Result<Request<Full<Bytes>>, ClientError> {
-        let token = format!("Bearer {}", token.expose());
-        let mut token = HeaderValue::from_str(&token).map_err(|_| self.strange("no such token"))?;
-        token.set_sensitive(true);
+        let token = bearer(token).ok_or_else(|| self.strange("no such token"))?;
         let mut request = Request::builder()
             .method(method)
             .uri(path)
@@ -557,6 +599,18 @@ struct ProblemSummary {
 }
 
 const NO_BODY: Option<&()> = None;
+
+fn bearer(token: &Token) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_str(&format!("Bearer {}", token.expose())).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+const JOBS: &str = "/api/v1/jobs";
+
+fn job_path(id: &str) -> String {
+    format!("{JOBS}/{}", encoded(id))
+}
 
 const OPERATIONS: &str = "/api/v1/operations";
 

@@ -19,9 +19,27 @@ pub(super) struct Guard {
     pub(super) token: Token,
 }
 
+/// By what a request may be answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    /// Its path needs no credential.
+    Free,
+    /// The admin token.
+    Token,
+}
+
+impl Access {
+    /// Identifies the credential, without being one.
+    pub(super) fn credential(self) -> u64 {
+        match self {
+            Self::Free | Self::Token => 0,
+        }
+    }
+}
+
 impl Guard {
-    /// May this request be answered?
-    pub(super) fn check<B>(&self, request: &Request<B>) -> Result<(), Refused> {
+    /// By what this request may be answered, if it may.
+    pub(super) fn check<B>(&self, request: &Request<B>) -> Result<Access, Refused> {
         let headers = request.headers();
         let is_ours = match request.uri().authority() {
             Some(authority) => self.names.accepts(authority),
@@ -35,8 +53,11 @@ impl Guard {
             let detail = "the request comes from a page of another site";
             return Err(Refused::new(Kind::CrossSite, detail));
         }
-        if is_free(request.uri().path()) || self.has_token(headers) {
-            return Ok(());
+        if is_free(request.uri().path()) {
+            return Ok(Access::Free);
+        }
+        if let Some(access) = self.credential(headers) {
+            return Ok(access);
         }
         let detail =
             "send the token in `admin-token` of the data folder as `Authorization: Bearer TOKEN`";
@@ -60,6 +81,11 @@ impl Guard {
             .or_else(|| origin.strip_prefix(b"https://"));
         let authority = host.and_then(|host| Authority::try_from(host).ok());
         authority.is_some_and(|authority| self.names.accepts(&authority))
+    }
+
+    /// The credential of a request, if it has a valid one.
+    fn credential(&self, headers: &HeaderMap) -> Option<Access> {
+        self.has_token(headers).then_some(Access::Token)
     }
 
     fn has_token(&self, headers: &HeaderMap) -> bool {

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -28,6 +28,7 @@ use super::problem::{PROBLEM, Refused};
 use super::token::{Token, TokenError};
 use crate::gateway::RequestTrails;
 use crate::host_check::AcceptedHosts;
+use crate::jobs::{Jobs, StatusClient};
 use crate::state::State;
 
 /// An admin API that serves.
@@ -65,7 +66,11 @@ impl Admin {
     /// # Errors
     ///
     /// If there is no token, the address is taken, or there is no thread to be had.
-    pub fn start(state: Arc<State>, trails: Arc<RequestTrails>) -> Result<Self, AdminError> {
+    pub fn start(
+        state: Arc<State>,
+        trails: Arc<RequestTrails>,
+        jobs: Arc<Jobs>,
+    ) -> Result<Self, AdminError> {
         let configuration = state.configuration();
         let server = &configuration.settings().server;
         let token = Token::open(&server.data)?;
@@ -74,7 +79,7 @@ impl Admin {
         let listener = TcpListener::bind(address).map_err(listen)?;
         listener.set_nonblocking(true).map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
-        let admin = Arc::new(AdminState::new(state, trails));
+        let admin = Arc::new(AdminState::new(state, trails, jobs));
         let shared = Arc::new(Listener {
             token,
             address,
@@ -144,10 +149,10 @@ async fn accept(listener: TcpListener, shared: Arc<Listener>, mut stop: watch::R
                 return;
             };
             match listener.accept().await {
-                Ok((stream, _)) => {
+                Ok((stream, peer)) => {
                     let (shared, stopping) = (Arc::clone(&shared), stopping.clone());
                     tokio::spawn(async move {
-                        shared.serve(stream, stopping).await;
+                        shared.serve(stream, peer.ip(), stopping).await;
                         drop(slot);
                     });
                 }
@@ -175,11 +180,16 @@ async fn is_stopped(stop: &mut watch::Receiver<bool>) {
 }
 
 impl Listener {
-    async fn serve(self: Arc<Self>, stream: TcpStream, mut stop: watch::Receiver<bool>) {
+    async fn serve(
+        self: Arc<Self>,
+        stream: TcpStream,
+        peer: IpAddr,
+        mut stop: watch::Receiver<bool>,
+    ) {
         _ = stream.set_nodelay(true);
         let service = service_fn(|request| {
             let shared = Arc::clone(&self);
-            async move { Ok::<_, Infallible>(shared.answer(request).await) }
+            async move { Ok::<_, Infallible>(shared.answer(request, peer).await) }
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -196,18 +206,23 @@ impl Listener {
         _ = connection.await;
     }
 
-    async fn answer(&self, mut request: Request<Incoming>) -> Response {
+    async fn answer(&self, mut request: Request<Incoming>, peer: IpAddr) -> Response {
         let mut answer = match self.guard().check(&request) {
             Err(refused) => refused.into_response(),
-            Ok(()) => {
+            Ok(access) => {
                 key_path::join(&mut request);
+                request.extensions_mut().insert(StatusClient {
+                    peer: Some(peer),
+                    credential: access.credential(),
+                });
                 self.route(request).await
             }
         };
         let headers = answer.headers_mut();
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        headers.insert(CONTENT_SECURITY_POLICY, POLICY);
+        // A report has its own.
+        headers.entry(CONTENT_SECURITY_POLICY).or_insert(POLICY);
         answer
     }
 

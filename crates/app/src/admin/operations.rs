@@ -606,8 +606,8 @@ impl ListQuery {
     }
 }
 
-const MAX_LISTED: usize = 1000;
-const DEFAULT_LISTED: usize = 100;
+pub(super) const MAX_LISTED: usize = 1000;
+pub(super) const DEFAULT_LISTED: usize = 100;
 
 fn read_query(query: &str) -> Result<ListQuery, Refused> {
     let mut read = ListQuery::default();
@@ -654,13 +654,13 @@ fn read_text(text: &str) -> Result<String, String> {
 }
 
 /// Where a page ends. Numbers rise with every insert, so a cursor is valid while others arrive.
-fn cursor(number: u64) -> String {
+pub(super) fn cursor(number: u64) -> String {
     format!("{number:x}")
 }
 
-const CURSOR: &str = "`next_cursor` of the page before";
+pub(super) const CURSOR: &str = "`next_cursor` of the page before";
 
-fn read_cursor(text: &str) -> Option<u64> {
+pub(super) fn read_cursor(text: &str) -> Option<u64> {
     let number = u64::from_str_radix(text, 16).ok()?;
     (number > 0 && text.len() <= 15 && cursor(number) == text).then_some(number)
 }

@@ -1,9 +1,12 @@
 //! Problems of calls: `application/problem+json`.
 
+use std::time::Duration;
+
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, StatusCode};
+use policy::duration::whole_seconds;
 use store::operations::DecisionError;
 
 use super::bodies::{InvalidField, Problem};
@@ -15,6 +18,8 @@ pub(super) struct Refused {
     pub(super) kind: Kind,
     pub(super) detail: String,
     pub(super) problems: Vec<InvalidValue>,
+    /// When it may be sent again, if that depends on the call and not on its kind.
+    retry_after: Option<Duration>,
 }
 
 /// Defines the kinds of problems: status, a word for programs and a title for people.
@@ -63,6 +68,8 @@ kinds! {
     Invalid: UNPROCESSABLE_ENTITY, "invalid", "Some values are invalid";
     KeyReused: UNPROCESSABLE_ENTITY, "idempotency_key_reused", "The idempotency key belongs to another request";
     TooManyOperations: TOO_MANY_REQUESTS, "queue_full", "Too many operations are stored";
+    TooManyJobs: TOO_MANY_REQUESTS, "queue_full", "Too many jobs are queued";
+    StatusLimit: TOO_MANY_REQUESTS, "status_limit", "Too many status requests";
     WrongState: CONFLICT, "wrong_state", "Not possible in the present state";
     TooManyStreams: SERVICE_UNAVAILABLE, "too_many_streams", "Too many event streams";
     StoreFailed: SERVICE_UNAVAILABLE, "store_failed", "The change cannot be stored";
@@ -77,6 +84,15 @@ impl Refused {
             kind,
             detail: detail.into(),
             problems: Vec::new(),
+            retry_after: None,
+        }
+    }
+
+    /// With a time after which it may be sent again.
+    pub(super) fn retry_after(self, wait: Duration) -> Self {
+        Self {
+            retry_after: Some(wait),
+            ..self
         }
     }
 
@@ -88,9 +104,8 @@ impl Refused {
     pub(super) fn invalid(problems: Vec<InvalidValue>) -> Self {
         let details: Vec<String> = problems.iter().map(described).collect();
         Self {
-            kind: Kind::Invalid,
-            detail: details.join("; "),
             problems,
+            ..Self::new(Kind::Invalid, details.join("; "))
         }
     }
 
@@ -144,11 +159,15 @@ impl IntoResponse for Refused {
             | Kind::StoreFailed
             | Kind::StoreUnavailable
             | Kind::TooManyOperations
+            | Kind::TooManyJobs
             | Kind::TooManyGates
             | Kind::Draining => {
                 headers.insert(RETRY_AFTER, HeaderValue::from_static("5"));
             }
             _ => {}
+        }
+        if let Some(wait) = self.retry_after {
+            headers.insert(RETRY_AFTER, HeaderValue::from(whole_seconds(wait)));
         }
         answer
     }

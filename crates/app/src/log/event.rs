@@ -21,10 +21,11 @@ use crate::metrics::RequestOutcome;
 use crate::redact::Text;
 
 /// The names of all events.
-pub const EVENTS: [&str; 22] = [
+pub const EVENTS: [&str; 23] = [
     "retry_scheduled",
     "operation_failed",
     "store_unreadable",
+    "job_failed",
     "request_exhausted",
     "request",
     "hold_started",
@@ -142,6 +143,15 @@ impl Log {
             self, ERROR "store_unreadable",
             operation_id, key, problem = %problem,
             "{operation_id} at {key} waits, because its request cannot be read: {problem}"
+        );
+    }
+
+    /// A job could not go on.
+    pub fn job_failed(&self, job_id: &str, problem: Text<'_>) {
+        event!(
+            self, ERROR "job_failed",
+            job_id, problem = %problem,
+            "{job_id} failed: {problem}"
         );
     }
 

@@ -102,6 +102,7 @@ fn write_all(log: &Log, text: &str) {
     });
     log.operation_failed(text, key, 5, TerminalReason::Exhausted, trace_id);
     log.store_unreadable(text, key, Text::new(text));
+    log.job_failed(text, Text::new(text));
     log.request_exhausted(text, key, 5, trace_id);
     log.request(&RequestEnd {
         request_id: text,
@@ -148,7 +149,7 @@ fn write_all(log: &Log, text: &str) {
 }
 
 /// How many events [`write_all`] writes.
-const ALL: usize = 25;
+const ALL: usize = 26;
 
 fn paused<'a>(pool: &'a str, endpoint: &'a str, until: Timestamp) -> Event<'a> {
     Event::EndpointPaused {
@@ -167,6 +168,7 @@ fn human_lines_have_time_level_name_and_sentence() {
     00:01:40.000Z INFO  retry_scheduled   api/a is sent again at once at api/a after attempt 2: unauthorized
     00:01:40.000Z ERROR operation_failed  api/a at api/a failed, attempts 5: exhausted
     00:01:40.000Z ERROR store_unreadable  api/a at api/a waits, because its request cannot be read: api/a
+    00:01:40.000Z ERROR job_failed        api/a failed: api/a
     00:01:40.000Z WARN  request_exhausted api/a at api/a failed, attempts 5: exhausted
     00:01:40.000Z DEBUG request           api/a api/a 200 success, attempts 2, waited 1500ms, took 1500ms
     00:01:40.000Z WARN  hold_started      api/a is held until 00:02:00Z (20s): the server named it in `retry-after`
@@ -198,6 +200,7 @@ fn json_lines_have_the_fields_of_the_contract() {
     {"ts":"2026-01-01T00:01:40.000Z","level":"info","event":"retry_scheduled","operation_id":"api/a","key":"api/a","attempt":2,"delay_ms":0,"reason":"unauthorized","trace_id":"api/a","message":"api/a is sent again at once at api/a after attempt 2: unauthorized"}
     {"ts":"2026-01-01T00:01:40.000Z","level":"error","event":"operation_failed","operation_id":"api/a","key":"api/a","attempts":5,"reason":"exhausted","trace_id":"api/a","message":"api/a at api/a failed, attempts 5: exhausted"}
     {"ts":"2026-01-01T00:01:40.000Z","level":"error","event":"store_unreadable","operation_id":"api/a","key":"api/a","problem":"api/a","message":"api/a at api/a waits, because its request cannot be read: api/a"}
+    {"ts":"2026-01-01T00:01:40.000Z","level":"error","event":"job_failed","job_id":"api/a","problem":"api/a","message":"api/a failed: api/a"}
     {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"request_exhausted","request_id":"api/a","key":"api/a","attempts":5,"trace_id":"api/a","message":"api/a at api/a failed, attempts 5: exhausted"}
     {"ts":"2026-01-01T00:01:40.000Z","level":"debug","event":"request","request_id":"api/a","route":"api/a","status":200,"outcome":"success","attempts":2,"wait_ms":1500,"latency_ms":1500,"trace_id":"api/a","message":"api/a api/a 200 success, attempts 2, waited 1500ms, took 1500ms"}
     {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"hold_started","key":"api/a","until":"2026-01-01T00:02:00.000Z","source":"retry-after","message":"api/a is held until 00:02:00Z (20s): the server named it in `retry-after`"}

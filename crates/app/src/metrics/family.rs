@@ -172,6 +172,9 @@ families! {
     OPERATIONS: Gauge "tidegate_operations" ["state"]
         "Operations that are stored, by state"
         "`state` is `available`, `running`, `retryable`, `completed`, `failed`, `conflict` or `cancelled`.";
+    JOBS: Gauge "tidegate_jobs" ["status"]
+        "Jobs that are stored, by status"
+        "`status` is `queued`, `running`, `done`, `error` or `cancelled`.";
     STORE_DEGRADED: Gauge "tidegate_store_degraded" []
         "1 while state cannot be stored, else 0"
         "";

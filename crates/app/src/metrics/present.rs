@@ -6,6 +6,7 @@ use policy::breaker::BreakerState;
 use policy::gate::GateSnapshot;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
+use store::jobs::JobTotals;
 use store::operations::OperationCounts;
 use tidegate::pool::EndpointView;
 use tidegate::{GateView, Limiter, Snapshot, Sort};
@@ -90,11 +91,13 @@ pub struct StateView {
     pub pools: Vec<(String, Vec<EndpointView>)>,
     /// Stored operations.
     pub operations: OperationCounts,
+    /// Stored jobs.
+    pub jobs: JobTotals,
     /// Whether state cannot be stored at present.
     pub is_store_degraded: bool,
 }
 
-/// Endpoints, operations and the store.
+/// Endpoints, operations, jobs and the store.
 pub struct StateCollector<F>(F);
 
 impl<F: Fn() -> StateView> StateCollector<F> {
@@ -131,6 +134,9 @@ impl<F: Fn() -> StateView + Send + Sync + 'static> Collector for StateCollector<
         let operations = state.operations.all();
         let operations = operations.map(|(state, count)| ([state], Sample::Number(count)));
         family::OPERATIONS.encode(&mut encoder, operations)?;
+        let jobs = state.jobs.all();
+        let jobs = jobs.map(|(status, count)| ([status.as_str()], Sample::Number(count)));
+        family::JOBS.encode(&mut encoder, jobs)?;
         let is_degraded = Sample::Number(state.is_store_degraded.into());
         family::STORE_DEGRADED.encode(&mut encoder, [([], is_degraded)])
     }

@@ -15,6 +15,7 @@ use tidegate::pool::EndpointView;
 use tidegate::{AttemptResult, Credential, GateOptions, Limiter, ManualClock, Pool};
 
 use super::family::Family;
+use store::jobs::JobTotals;
 use store::operations::OperationCounts;
 
 use super::*;
@@ -102,6 +103,7 @@ fn renders_exactly_the_listed_families() {
     metrics.register(StateCollector::new(move || StateView {
         pools: vec![("llm".to_owned(), pool.view())],
         operations: OperationCounts::default(),
+        jobs: JobTotals::default(),
         is_store_degraded: true,
     }));
     let text = metrics.render();
@@ -328,6 +330,7 @@ fn shows_enabled_and_paused_endpoints() {
     metrics.register(StateCollector::new(move || StateView {
         pools: vec![("llm".to_owned(), endpoints.clone())],
         operations: OperationCounts::default(),
+        jobs: JobTotals::default(),
         is_store_degraded: false,
     }));
     let read = read(&metrics);

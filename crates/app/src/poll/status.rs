@@ -62,6 +62,23 @@ pub(super) struct JobReading {
     pub(super) job: Option<JobStatus>,
 }
 
+/// Reads what Tidegate's own jobs answer.
+///
+/// # Default
+///
+/// `/status`, done with `done`, failed with `error` or `cancelled`; `/progress`.
+impl Default for StatusReader {
+    fn default() -> Self {
+        let pointer = |text: &str| text.parse().expect("it begins with a slash");
+        Self {
+            status: pointer("/status"),
+            progress: pointer("/progress"),
+            done: vec!["done".to_owned()],
+            failed: vec!["error".to_owned(), "cancelled".to_owned()],
+        }
+    }
+}
+
 impl StatusReader {
     /// Reads a response; the error is what is missing in a success.
     pub(super) fn read(
@@ -197,12 +214,7 @@ mod tests {
     use policy::time::WallTime;
 
     fn reader() -> StatusReader {
-        StatusReader {
-            status: "/status".parse().unwrap(),
-            progress: "/progress".parse().unwrap(),
-            done: vec!["done".to_owned()],
-            failed: vec!["error".to_owned(), "cancelled".to_owned()],
-        }
+        StatusReader::default()
     }
 
     fn read_with(reader: &StatusReader, code: u16, body: &str) -> Result<JobReading, String> {

@@ -98,8 +98,12 @@ policy::settings! {
     /// `[jobs]`: fetching and crawling on the server.
     #[derive(Eq)]
     pub struct Jobs(pub) {
-        /// How many jobs run at once.
-        max_running: u32 = "2", Kind::whole(1, 1000);
+        /// How many jobs run at once. Each has a thread of its own.
+        max_running: u32 = "2", Kind::whole(1, 64);
+        /// How many jobs may wait to be started; further ones are refused.
+        max_queued: u32 = "1000", Kind::whole(1, 100_000);
+        /// How many URLs a job fetches at most; further ones are left out.
+        max_urls: u32 = "1_000_000", Kind::whole(1, 10_000_000);
         /// How long finished jobs and their reports are stored.
         retain: Duration = "30d", Kind::POSITIVE;
         /// Status requests per client and job; more are answered 429.

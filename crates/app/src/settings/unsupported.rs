@@ -27,7 +27,6 @@ const UNSUPPORTED: &[&str] = &[
     "client.NAME.limits",
     "http.min_body_rate",
     "fetch",
-    "jobs",
     "telemetry",
 ];
 

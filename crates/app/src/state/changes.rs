@@ -478,7 +478,7 @@ impl State {
     }
 
     /// An address that is written out is judged now; a name when it is dialled.
-    pub(super) fn check_address(&self, url: &Url) -> Result<(), ChangeError> {
+    pub(crate) fn check_address(&self, url: &Url) -> Result<(), ChangeError> {
         let address: Option<IpAddr> = match url.host() {
             Some(url::Host::Ipv4(address)) => Some(address.into()),
             Some(url::Host::Ipv6(address)) => Some(address.into()),

@@ -480,20 +480,34 @@ fn new_trace_id() -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// `op_` and 26 letters and digits: the time, so that ids sort as they were made, and 80 random bits.
+/// The id of a new operation.
 pub fn new_operation_id(now: WallTime) -> String {
-    const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+    new_id("op_", now)
+}
+
+/// A prefix and 26 letters and digits: the time, so that ids sort as they were made, and 80 random
+/// bits.
+pub(crate) fn new_id(prefix: &str, now: WallTime) -> String {
     let millis = u64::try_from(now.as_unix_millis()).unwrap_or(0);
     let mut bits = u128::from(millis);
     for byte in random_bytes::<10>() {
         bits = (bits << 8) | u128::from(byte);
     }
-    let mut id = String::from("op_");
-    for place in (0..26).rev() {
-        let digit = usize::try_from((bits >> (5 * place)) & 31).unwrap_or(0);
-        id.push(char::from(DIGITS[digit]));
-    }
-    id
+    format!("{prefix}{}", digits(bits))
+}
+
+/// 26 letters and digits that cannot be guessed: 128 random bits.
+pub(crate) fn new_slug() -> String {
+    digits(u128::from_be_bytes(random_bytes()))
+}
+
+fn digits(bits: u128) -> String {
+    const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+    let digit = |place: u32| usize::try_from((bits >> (5 * place)) & 31).unwrap_or(0);
+    let places = (0..26).rev();
+    places
+        .map(|place| char::from(DIGITS[digit(place)]))
+        .collect()
 }
 
 pub(super) fn random_bytes<const N: usize>() -> [u8; N] {

@@ -18,6 +18,7 @@ fn inputs() -> Vec<(&'static str, &'static str, Vec<Input>)> {
     let pools = "/api/v1/pools";
     let endpoint = "/api/v1/pools/llm/endpoints";
     let operations = "/api/v1/operations";
+    let jobs = "/api/v1/jobs";
     vec![
         (
             "get",
@@ -217,6 +218,39 @@ fn inputs() -> Vec<(&'static str, &'static str, Vec<Input>)> {
                     422,
                 ),
             ],
+        ),
+        (
+            "post",
+            "/api/v1/jobs",
+            vec![
+                with(
+                    jobs,
+                    json!({ "urls": ["https://docs.example.com/"], "crawl": true, "depth": 2 }),
+                    202,
+                ),
+                with(jobs, json!({ "urls": [] }), 422),
+                with(jobs, json!({ "urls": ["http://10.0.0.1/"] }), 403),
+            ],
+        ),
+        (
+            "get",
+            "/api/v1/jobs",
+            vec![to(jobs, 200), to(&format!("{jobs}?cursor=x"), 400)],
+        ),
+        (
+            "get",
+            "/api/v1/jobs/{id}",
+            vec![to(&format!("{jobs}/job_x"), 404)],
+        ),
+        (
+            "post",
+            "/api/v1/jobs/{id}/cancel",
+            vec![to(&format!("{jobs}/job_x/cancel"), 404)],
+        ),
+        (
+            "get",
+            "/r/{slug}",
+            vec![to("/r/unknown", 404), to("/r/unknown.json", 404)],
         ),
         (
             "get",

@@ -9,6 +9,7 @@ mod access;
 mod canaries;
 mod changes;
 mod described;
+mod jobs;
 mod looking;
 mod operations;
 mod schema;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use app::admin::{Admin, Token};
 use app::core::Core;
 use app::gateway::Gateway;
+use app::jobs::Jobs;
 use app::log::Log;
 use app::settings::{self, Process, Settings};
 use app::state::State;
@@ -33,6 +34,8 @@ pub(crate) struct Running {
     /// What could not be restored.
     pub(crate) warnings: Vec<String>,
     pub(crate) gateway: Gateway,
+    /// They do not run unless a test starts a worker.
+    pub(crate) jobs: Arc<Jobs>,
     admin: Option<Admin>,
 }
 
@@ -56,12 +59,15 @@ impl Running {
         let core = Core::new(&settings, log, Clock::system(), 1);
         let (state, warnings) = State::restore(core, settings, store).unwrap();
         let gateway = Gateway::start(Arc::clone(&state), "127.0.0.1:0".parse().unwrap()).unwrap();
-        let admin = Admin::start(Arc::clone(&state), Arc::clone(gateway.trails())).unwrap();
+        let jobs = Jobs::new(Arc::clone(&state));
+        let trails = Arc::clone(gateway.trails());
+        let admin = Admin::start(Arc::clone(&state), trails, Arc::clone(&jobs)).unwrap();
         Self {
             state,
             token: Token::open(folder).unwrap(),
             warnings,
             gateway,
+            jobs,
             admin: Some(admin),
         }
     }

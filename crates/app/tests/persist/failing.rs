@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use app::admin::{Admin, Token};
 use app::gateway::Gateway;
+use app::jobs::Jobs;
 use app::mock::{Mock, MockSettings};
 use store::Store;
 use store::faulty::Faults;
@@ -25,7 +26,8 @@ fn traffic_continues_while_the_store_fails() {
     let persisted = Persisted::start(&text, &data, store.clone());
     let gateway = Gateway::start(Arc::clone(&persisted.state), listen).unwrap();
     let trails = Arc::clone(gateway.trails());
-    let admin = Admin::start(Arc::clone(&persisted.state), trails).unwrap();
+    let jobs = Jobs::new(Arc::clone(&persisted.state));
+    let admin = Admin::start(Arc::clone(&persisted.state), trails, jobs).unwrap();
     let token = Token::open(&data).unwrap();
     let ask = |method: &str, path: &str, body: &str| {
         send(admin.address(), method, path, token.expose(), body)

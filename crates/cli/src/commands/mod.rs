@@ -8,6 +8,7 @@ mod explain;
 mod fetch;
 mod gates;
 mod guard;
+mod jobs;
 mod mock;
 mod ops;
 mod poll;
@@ -35,6 +36,7 @@ pub(crate) use explain::ExplainArgs;
 pub(crate) use fetch::FetchArgs;
 pub(crate) use gates::GatesArgs;
 pub(crate) use guard::GuardArgs;
+pub(crate) use jobs::JobsArgs;
 pub(crate) use mock::MockArgs;
 pub(crate) use ops::OpsArgs;
 pub(crate) use poll::PollArgs;
@@ -53,6 +55,7 @@ pub(crate) fn run(command: &Command, output: &Output) -> Result<(), Failure> {
         Command::Pools(args) => pools::run(args, output),
         Command::Ops(args) => ops::run(args, output),
         Command::Fetch(args) => fetch::run(args, output),
+        Command::Jobs(args) => jobs::run(args, output),
         Command::Run(args) => run::run(args, output),
         Command::Poll(args) => poll::run(args, output),
         Command::Explain(args) => explain::run(args, output),

@@ -15,6 +15,8 @@ use app::settings::{Flag, Settings};
 use clap::{Args, Subcommand};
 use serde_json::value::RawValue;
 
+pub(super) use list::age;
+
 use super::server::{self, ServerArgs};
 use super::{Failure, problems, settings};
 use crate::args;

@@ -7,7 +7,7 @@ mod summary;
 
 use std::cell::RefCell;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::Duration;
 
@@ -173,32 +173,64 @@ pub(super) fn run(args: &PollArgs, output: &Output) -> Result<(), Failure> {
         ));
     }
     let config = args.file.config.as_deref();
-    let settings = settings::load_sections(config, args.intervals.flags(), SECTIONS);
-    let settings = settings.map_err(|problems| {
-        let hint = "`tidegate config default` prints every setting with its default";
-        problems::failure(None, problems, hint, output)
-    })?;
-    let mut logs = output.logs(args.log)?;
-    let screen = Screen::new(matches!(args.log, LogFormat::Json), output);
-    if let Some(lines) = screen.lines() {
-        logs.sink = Box::new(lines);
-    }
-    let poller = Poller::new(settings, target, logs)
-        .map_err(|error| Failure::usage(vec![anyhow!("`URL`: {error}")], HELP))?;
+    let flags = args.intervals.flags();
+    let (poller, screen) = prepare(target, config, flags, args.log, output)?;
     let jsonl = args.jsonl.as_deref();
     let responses = jsonl.map(Responses::open).transpose()?;
     block_on(async {
-        let mut signals = Signals::new()
-            .context("cannot wait for signals")
-            .map_err(|error| Failure::new(Exit::Failed, error))?;
+        let mut signals = signals()?;
         let summary = follow(&poller, screen, responses, &mut signals, output).await?;
         let exec_status = match (&program, &summary.end) {
             (Some(program), PollEnd::Done) => Some(program.run(&summary, &mut signals).await?),
             _ => None,
         };
         let is_stdout_used = is_stdout_used || program.is_some();
-        summary::print(args, &summary, exec_status, is_stdout_used, output)
+        let deadline = args.deadline;
+        summary::print(deadline, &summary, exec_status, is_stdout_used, output)
     })
+}
+
+/// Follows what another command names, by the settings of `[poll]`.
+pub(super) fn follow_target(
+    target: PollTarget,
+    config: Option<&Path>,
+    output: &Output,
+) -> Result<(), Failure> {
+    let (poller, screen) = prepare(target, config, Vec::new(), LogFormat::Human, output)?;
+    block_on(async {
+        let mut signals = signals()?;
+        let summary = follow(&poller, screen, None, &mut signals, output).await?;
+        summary::print(None, &summary, None, false, output)
+    })
+}
+
+/// The poller for a target, and what shows its progress.
+fn prepare(
+    target: PollTarget,
+    config: Option<&Path>,
+    flags: Vec<Flag>,
+    format: LogFormat,
+    output: &Output,
+) -> Result<(Poller, Screen), Failure> {
+    let settings = settings::load_sections(config, flags, SECTIONS);
+    let settings = settings.map_err(|problems| {
+        let hint = "`tidegate config default` prints every setting with its default";
+        problems::failure(None, problems, hint, output)
+    })?;
+    let mut logs = output.logs(format)?;
+    let screen = Screen::new(matches!(format, LogFormat::Json), output);
+    if let Some(lines) = screen.lines() {
+        logs.sink = Box::new(lines);
+    }
+    let poller = Poller::new(settings, target, logs)
+        .map_err(|error| Failure::usage(vec![anyhow!("`URL`: {error}")], HELP))?;
+    Ok((poller, screen))
+}
+
+fn signals() -> Result<Signals, Failure> {
+    Signals::new()
+        .context("cannot wait for signals")
+        .map_err(|error| Failure::new(Exit::Failed, error))
 }
 
 const HELP: &str = "`tidegate poll --help` shows what it takes";

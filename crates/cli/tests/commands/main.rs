@@ -16,6 +16,7 @@ mod explain;
 mod fetch;
 mod fetch_resume;
 mod job_server;
+mod jobs;
 mod mock;
 mod ops;
 mod pace;

@@ -14,7 +14,7 @@ use crate::support::{run, shown, tidegate};
 pub(crate) struct Served {
     process: Child,
     gateway: String,
-    admin: String,
+    pub(crate) admin: String,
     pub(crate) folder: TempDir,
 }
 

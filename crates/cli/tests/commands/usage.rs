@@ -32,6 +32,7 @@ fn help() {
       pools        Show, switch, add, remove and test the endpoints of a running
                    server
       ops          Show, add, retry, cancel, resolve and export operations
+      jobs         Start, follow and cancel fetches and crawls of a running server
       explain      Show every decision about one request of a running server
       check        Check the settings, and show the worst case of each route
       config       Print the default settings, or the schema of a settings file

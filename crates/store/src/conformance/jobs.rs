@@ -130,16 +130,17 @@ fn a_running_job_is_claimed_first_after_a_restart(subject: &mut Subject) {
 
 fn stored_progress_never_falls(subject: &Subject) {
     insert(subject, "a");
-    wait(subject.jobs().update(1, progress(300, 30))).unwrap();
+    let update = |permille, done| wait(subject.jobs().update(1, progress(permille, done)));
+    assert_eq!(update(300, 30), Ok(false));
     assert_eq!(get(subject, "a").progress.permille, 0);
     claim(subject, 2);
     for (permille, done) in [(300, 30), (200, 31)] {
-        wait(subject.jobs().update(1, progress(permille, done))).unwrap();
+        assert_eq!(update(permille, done), Ok(true));
     }
     let stored = get(subject, "a").progress;
     assert_eq!((stored.permille, stored.counts.done), (300, 31));
     assert_eq!(stored.stage, "extraction");
-    wait(subject.jobs().update(7, progress(1, 1))).unwrap();
+    assert_eq!(wait(subject.jobs().update(7, progress(1, 1))), Ok(false));
 }
 
 fn a_finished_job_has_its_end_and_stays(subject: &mut Subject) {

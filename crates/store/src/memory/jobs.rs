@@ -78,11 +78,10 @@ impl JobStore for Memory {
         })
     }
 
-    fn update(&self, number: u64, progress: JobProgress) -> QueueFuture<()> {
+    fn update(&self, number: u64, progress: JobProgress) -> QueueFuture<bool> {
         self.job_call(|content| {
-            if let Some(job) = content.running(number) {
-                job.update(progress);
-            }
+            let job = content.running(number);
+            job.map(|job| job.update(progress)).is_some()
         })
     }
 

@@ -40,13 +40,14 @@ impl JobStore for Sqlite {
         })
     }
 
-    fn update(&self, number: u64, progress: JobProgress) -> QueueFuture<()> {
+    fn update(&self, number: u64, progress: JobProgress) -> QueueFuture<bool> {
         self.call(0, Share::Whole, move |work| {
-            if let Some(mut job) = running(work, number)? {
-                job.update(progress);
-                write(work, &job, JobStatus::Running)?;
-            }
-            Ok(())
+            let Some(mut job) = running(work, number)? else {
+                return Ok(false);
+            };
+            job.update(progress);
+            write(work, &job, JobStatus::Running)?;
+            Ok(true)
         })
     }
 

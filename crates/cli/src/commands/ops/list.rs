@@ -147,7 +147,7 @@ pub(super) fn state(operation: &Operation) -> String {
 }
 
 /// How long ago that was, by the clock of this machine.
-pub(super) fn age(at_ms: i64) -> String {
+pub(in crate::commands) fn age(at_ms: i64) -> String {
     let millis = u64::try_from(now_ms() - at_ms).unwrap_or(0);
     Rounded(Duration::from_millis(millis)).to_string()
 }

@@ -1,11 +1,12 @@
 //! How polling ended: text or JSON, and the exit code.
 
+use std::time::Duration;
+
 use anyhow::anyhow;
 use app::poll::{PollEnd, PollFailure, PollSummary};
 use policy::duration::{Exact, Rounded};
 use serde_json::json;
 
-use super::PollArgs;
 use super::responses::millis;
 use crate::commands::Failure;
 use crate::exit::Exit;
@@ -13,13 +14,13 @@ use crate::output::Output;
 
 /// Prints the summary. `exec` is the exit code of the program that was run.
 pub(super) fn print(
-    args: &PollArgs,
+    deadline: Option<Duration>,
     summary: &PollSummary,
     exec: Option<Option<i32>>,
     is_stdout_used: bool,
     output: &Output,
 ) -> Result<(), Failure> {
-    let result = result(args, summary, exec);
+    let result = result(deadline, summary, exec);
     if matches!(summary.end, PollEnd::Unfit(_) | PollEnd::NotSent(_)) {
         return result;
     }
@@ -51,7 +52,7 @@ fn record(summary: &PollSummary, exec: Option<Option<i32>>) -> serde_json::Value
 }
 
 fn result(
-    args: &PollArgs,
+    deadline: Option<Duration>,
     summary: &PollSummary,
     exec: Option<Option<i32>>,
 ) -> Result<(), Failure> {
@@ -66,7 +67,7 @@ fn result(
             let hint = "`network.allow` in the settings lists addresses that may be dialled besides public ones";
             return Err(Failure::new(Exit::Failed, anyhow!("{problem}")).with_hint(hint));
         }
-        PollEnd::Failed(failure) => failed(args, summary, *failure),
+        PollEnd::Failed(failure) => failed(deadline, summary, *failure),
     };
     let after = format!(
         "after {}, {}",
@@ -76,7 +77,11 @@ fn result(
     Err(Failure::new(exit, anyhow!("{error} ({after})")))
 }
 
-fn failed(args: &PollArgs, summary: &PollSummary, failure: PollFailure) -> (Exit, String) {
+fn failed(
+    deadline: Option<Duration>,
+    summary: &PollSummary,
+    failure: PollFailure,
+) -> (Exit, String) {
     let last = summary.last.as_ref();
     let problem = last.and_then(|last| last.problem.as_deref());
     let problem = problem
@@ -111,9 +116,7 @@ fn failed(args: &PollArgs, summary: &PollSummary, failure: PollFailure) -> (Exit
             format!("the breaker of this server is open{problem}"),
         ),
         PollFailure::Deadline => {
-            let deadline = args
-                .deadline
-                .map(|deadline| format!(" {}", Exact(deadline)));
+            let deadline = deadline.map(|deadline| format!(" {}", Exact(deadline)));
             let deadline = deadline.unwrap_or_default();
             (
                 Exit::GaveUp,
