@@ -50,7 +50,15 @@ pub enum FolderError {
 ///
 /// That it cannot be created or written, or that another process uses it.
 pub fn check_folder(path: &Path) -> Result<(), FolderError> {
-    Folder::open(path).map(drop)
+    let (root, _lock) = Folder::lock(path)?;
+    let check = || {
+        open_folder(&root, TEMPORARY)?;
+        open_file(&root, INDEX, OFlags::RDWR | OFlags::CREATE)
+    };
+    check().map(drop).map_err(|source| FolderError::Io {
+        path: path.to_owned(),
+        source,
+    })
 }
 
 /// A folder for bodies.
@@ -106,6 +114,15 @@ impl Folder {
     ///
     /// That it cannot be created or written, or that another process uses it.
     pub(crate) fn open(path: &Path) -> Result<Self, FolderError> {
+        let (root, lock) = Self::lock(path)?;
+        Self::prepare(root, lock).map_err(|source| FolderError::Io {
+            path: path.to_owned(),
+            source,
+        })
+    }
+
+    /// Opens the folder itself, and takes its lock.
+    fn lock(path: &Path) -> Result<(OwnedFd, File), FolderError> {
         let error = |source| FolderError::Io {
             path: path.to_owned(),
             source,
@@ -117,11 +134,10 @@ impl Folder {
         let root = OwnedFd::from(File::open(path).map_err(error)?);
         let lock = open_file(&root, LOCK, OFlags::RDWR | OFlags::CREATE).map_err(error)?;
         match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(FolderError::InUse(path.to_owned())),
-            Err(TryLockError::Error(source)) => return Err(error(source)),
+            Ok(()) => Ok((root, lock)),
+            Err(TryLockError::WouldBlock) => Err(FolderError::InUse(path.to_owned())),
+            Err(TryLockError::Error(source)) => Err(error(source)),
         }
-        Self::prepare(root, lock).map_err(error)
     }
 
     fn prepare(root: OwnedFd, lock: File) -> io::Result<Self> {

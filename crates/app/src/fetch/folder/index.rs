@@ -37,17 +37,12 @@ pub(super) struct Index {
     hasher: RandomState,
     /// From the hash of a URL to its last line.
     lines: HashMap<u64, u64>,
-    /// From the hash of a folded name to its owner.
-    names: HashMap<u64, Owner>,
+    /// From the hash of a folded name to its owner: the hash of a URL, or [`FOLDER`].
+    names: HashMap<u64, u64>,
 }
 
-/// What has a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Owner {
-    Folder,
-    /// The hash of a URL.
-    Url(u64),
-}
+/// The owner of a folder's name.
+const FOLDER: u64 = 0;
 
 impl Index {
     /// Reads the index, and cuts off an incomplete last line.
@@ -94,7 +89,7 @@ impl Index {
     }
 
     pub(super) fn find(&self, url: &str) -> Option<IndexEntry> {
-        let offset = *self.lines.get(&self.hasher.hash_one(url))?;
+        let offset = *self.lines.get(&self.url_hash(url))?;
         let line = self.line(offset).ok()??;
         let entry: IndexEntry = serde_json::from_slice(&line).ok()?;
         (entry.url == url).then_some(entry)
@@ -102,10 +97,10 @@ impl Index {
 
     /// May the URL have this name, and no other URL or folder?
     pub(super) fn is_free(&self, file: &str, url: &str) -> bool {
-        let owner = Owner::Url(self.hasher.hash_one(url));
+        let owner = self.url_hash(url);
         let parents = parents(file).all(|folder| {
             let owner = self.names.get(&self.name_hash(folder));
-            owner.is_none_or(|owner| *owner == Owner::Folder)
+            owner.is_none_or(|owner| *owner == FOLDER)
         });
         let has_name = self.names.get(&self.name_hash(file));
         parents && has_name.is_none_or(|other| *other == owner)
@@ -136,14 +131,18 @@ impl Index {
         }
         for folder in parents(&entry.file) {
             let hash = self.name_hash(folder);
-            self.names.insert(hash, Owner::Folder);
+            self.names.insert(hash, FOLDER);
         }
-        let url = self.hasher.hash_one(&*entry.url);
+        let url = self.url_hash(&entry.url);
         let hash = self.name_hash(&entry.file);
-        self.names.insert(hash, Owner::Url(url));
+        self.names.insert(hash, url);
         let earlier = self.lines.insert(url, offset);
         self.superseded += usize::from(earlier.is_some());
         true
+    }
+
+    fn url_hash(&self, url: &str) -> u64 {
+        self.hasher.hash_one(url).max(FOLDER + 1)
     }
 
     fn name_hash(&self, file: &str) -> u64 {

@@ -39,8 +39,11 @@ pub(super) fn candidates(url: &Url, content_type: Option<&str>) -> [String; 4] {
 
 /// Two names with one folded name may be the same file.
 pub(super) fn fold(name: &str) -> String {
-    // Upper case first: some letters have a common upper case only.
-    name.to_uppercase().to_lowercase()
+    match name.is_ascii() {
+        true => name.to_ascii_lowercase(),
+        // Upper case first: some letters have a common upper case only.
+        false => name.to_uppercase().to_lowercase(),
+    }
 }
 
 /// Could a name have been made here? A name of an index is used only if so.
