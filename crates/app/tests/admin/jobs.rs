@@ -381,6 +381,49 @@ fn a_job_without_a_folder_ends_with_an_error() {
 }
 
 #[test]
+fn a_full_disk_ends_a_job_with_an_error() {
+    let mock = mock();
+    let (running, folder) = Running::new(LOCAL);
+    let (id, _) = running.start_job(&json!({ "urls": [mock.url()] }));
+    let job_folder = folder.path().join("jobs").join(&id);
+    std::fs::create_dir_all(&job_folder).unwrap();
+    std::os::unix::fs::symlink("/dev/full", job_folder.join("report.json")).unwrap();
+    let _runner = Runner::start(&running.jobs);
+    let job = running.wait_for_job(&id, "error");
+    let error = job["error"].as_str().unwrap();
+    assert!(error.contains("No space left on device"), "{error}");
+}
+
+/// A server that answers no request until it is dropped; its address.
+fn silent() -> (TcpListener, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    (listener, url)
+}
+
+#[test]
+fn runs_as_many_jobs_at_once_as_may_be() {
+    let (_listener, url) = silent();
+    let (running, _folder) = Running::new(&format!("{LOCAL}[jobs]\nmax_running = 2\n"));
+    let _runner = Runner::start(&running.jobs);
+    let ids: Vec<String> = (0..4)
+        .map(|_| running.start_job(&json!({ "urls": [url] })).0)
+        .collect();
+    wait_until("two run", || metric(&running, "running") == "2");
+    let statuses: Vec<Value> = ids
+        .iter()
+        .map(|id| running.job(id)["status"].clone())
+        .collect();
+    assert_eq!(statuses, ["running", "running", "queued", "queued"]);
+    // A cancelled job makes room for the next one.
+    let cancelled = running.ask("POST", &format!("{JOBS}/{}/cancel", ids[0]), None);
+    assert_eq!(cancelled.json()["status"], "cancelled");
+    running.wait_for_job(&ids[2], "running");
+    assert_eq!(running.job(&ids[3])["status"], "queued");
+    assert_eq!(metric(&running, "running"), "2");
+}
+
+#[test]
 fn deletes_row_and_files_after_retain() {
     let mock = mock();
     let settings = format!("{LOCAL}[jobs]\nretain = '1ms'\n");

@@ -21,6 +21,8 @@ endpoints = [
 ]
 [network]
 allow = ["127.0.0.0/8"]
+[jobs]
+status_limit = "100000/1m"
 "#;
 
 #[test]
