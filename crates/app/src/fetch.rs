@@ -5,8 +5,8 @@
 //! permitting. **Processing** reads a body piece by piece while it arrives: decoded, hashed, searched for
 //! links. **Output** takes one [`UrlRecord`] for every URL, failed ones too.
 //!
-//! What waits is on disk ([`frontier`]) or in a heap ([`retries`]), never in a task: each host has a
-//! [`lane`] that asks its gate, and starts an [`attempt`] when it is admitted.
+//! What waits is on disk (`frontier`) or in a heap (`retries`), never in a task: each host has a `lane`
+//! that asks its gate, and starts an `attempt` when it is admitted.
 
 mod attempt;
 mod body;
@@ -59,7 +59,7 @@ pub use folder::{FolderError, check_folder};
 pub use frontier::StateError;
 pub use jsonl::JsonlError;
 pub use plan::{FetchPlan, LinesTarget, RecordObserver};
-pub use progress::{FetchCounts, FetchProgress, HostWait, Stage};
+pub use progress::{FetchCounts, FetchProgress, HostWait, Stage, WaitReason};
 pub use record::{ThirdParty, UrlError, UrlRecord};
 pub use report::{
     AttemptClass, Band, BandKind, ContentTypeCount, DeniedUrl, DuplicateTitle, ErrorCount,
@@ -300,7 +300,8 @@ impl Fetcher {
     /// The host for which most URLs wait.
     fn waiting(&self) -> Option<HostWait> {
         let now = self.engine.core.clock().now();
-        let lanes = self.engine.state.lanes.borrow();
+        let state = &self.engine.state;
+        let lanes = state.lanes.borrow();
         let waiting = lanes.values().filter_map(|lane| {
             let (reason, until) = lane.wait()?;
             Some(HostWait {
@@ -310,7 +311,16 @@ impl Fetcher {
                 urls: lane.waiting() + 1,
             })
         });
-        waiting.max_by_key(|wait| (wait.urls, std::cmp::Reverse(wait.key.clone())))
+        let longest = waiting.max_by_key(|wait| (wait.urls, std::cmp::Reverse(wait.key.clone())));
+        longest.or_else(|| {
+            let (at, url) = state.retries.first()?;
+            Some(HostWait {
+                key: policy::key::normalize(url.as_str()).unwrap_or_default(),
+                reason: WaitReason::Retry,
+                wait: Some(at.since(now)),
+                urls: state.retries.len() as u64,
+            })
+        })
     }
 
     /// Passes events of gates to the report.
@@ -399,7 +409,7 @@ impl Fetcher {
         let counts = self.counts();
         let is_interrupted = engine.is_stopped();
         self.stage.set(Some(Stage::Processing));
-        let report = self.report(totals.throttled, !is_interrupted)?;
+        let report = self.report(!is_interrupted)?;
         self.stage.set(Some(Stage::Output));
         let output = engine.output.borrow();
         Ok(FetchSummary {
@@ -413,7 +423,7 @@ impl Fetcher {
         })
     }
 
-    fn report(&self, throttled: u64, is_complete: bool) -> Result<Option<Report>, FetchError> {
+    fn report(&self, is_complete: bool) -> Result<Option<Report>, FetchError> {
         let engine = &self.engine;
         let mut output = engine.output.borrow_mut();
         let Some(report) = output.report.take() else {
@@ -438,7 +448,7 @@ impl Fetcher {
         let end = ReportEnd {
             at: engine.core.clock().now(),
             is_complete,
-            throttled,
+            throttled: engine.state.throttled.get(),
         };
         let builder = Arc::try_unwrap(report).ok();
         let builder =
@@ -461,6 +471,11 @@ const MAX_SAMPLED: usize = 1000;
 struct ReportListener(Arc<Mutex<ReportBuilder>>);
 
 impl EventListener for ReportListener {
+    /// Holds and breakers are enough.
+    fn wants_everything(&self) -> bool {
+        false
+    }
+
     fn on_event(&self, at: Timestamp, event: &Event<'_>) {
         let mut report = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         report.event(at, event);

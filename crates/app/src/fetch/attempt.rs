@@ -111,11 +111,12 @@ impl Attempt<'_> {
         let verdict = result.verdict;
         item.sent += 1;
         lane.note(verdict, clock.now());
-        let in_flight = permit.settle_head(&outcome, verdict);
         let response = result.value.ok();
         item.status = response.as_ref().map(|response| response.status().as_u16());
         item.latency = response.is_some().then_some(outcome.latency);
+        // Before the gate learns of it: the report takes holds only of hosts that it knows.
         engine.attempted(&lane.key, verdict, item.status);
+        let in_flight = permit.settle_head(&outcome, verdict);
         let received = match response {
             Some(response) => self.receive(&item, *response, verdict).await,
             None => Received::Nothing,

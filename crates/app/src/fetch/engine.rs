@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue};
 use policy::backoff::BackoffSettings;
+use policy::gate::Reason;
 use policy::outcome::Verdict;
 use policy::random::Random;
 use policy::time::Timestamp;
@@ -80,6 +81,8 @@ pub(super) struct EngineState {
     /// Of these, the ones that may lead to others.
     pub(super) expandable: Cell<u64>,
     pub(super) sent: Cell<u64>,
+    /// Waits that were longer than `gate.throttled_after`.
+    pub(super) throttled: Cell<u64>,
     /// URLs that were not queued, because there are too many.
     pub(super) left_out: Cell<u64>,
     pub(super) has_all: Cell<bool>,
@@ -586,6 +589,15 @@ impl Engine {
         }
         if self.state.open.get() == 0 {
             self.state.changed.notify_one();
+        }
+    }
+
+    /// Counts a wait at a gate.
+    pub(super) fn waited(&self, key: &str, reason: Reason, time: Duration) {
+        self.core.metrics().waited(reason, time);
+        let settings = self.core.limiter().settings(key);
+        if time > settings.gate.throttled_after() {
+            increment(&self.state.throttled);
         }
     }
 

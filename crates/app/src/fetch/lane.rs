@@ -24,6 +24,7 @@ use url::Url;
 use super::attempt;
 use super::engine::Engine;
 use super::item::{FetchItem, Purpose, Scheme};
+use super::progress::WaitReason;
 use super::record::UrlError;
 use super::robots::RobotsRules;
 use super::slots::{HostSlots, Slot};
@@ -53,8 +54,8 @@ pub(super) struct Lane {
     last_success: Cell<Timestamp>,
     /// The first ask since the last success.
     asks_since: Cell<Option<Timestamp>>,
-    /// Why it waits for its gate.
-    wait: Cell<Option<(Reason, Option<Timestamp>)>>,
+    /// Why it waits, and until when.
+    wait: Cell<Option<(WaitReason, Option<Timestamp>)>>,
 }
 
 /// What is known of the robots.txt of an origin.
@@ -175,8 +176,8 @@ impl Lane {
         (self.queue.borrow().len() + self.ready.borrow().len() + held) as u64
     }
 
-    /// Why the next one waits for the gate, and until when.
-    pub(super) fn wait(&self) -> Option<(Reason, Option<Timestamp>)> {
+    /// Why the next one waits, and until when.
+    pub(super) fn wait(&self) -> Option<(WaitReason, Option<Timestamp>)> {
         self.wait.get()
     }
 
@@ -284,7 +285,10 @@ impl Lane {
         self.wait.set(None);
         match admitted {
             Ok((slot, permit)) => attempt::spawn(engine, self, item, permit, slot),
-            Err(reason) => engine.fail(item, UrlError::Item(reason), None),
+            Err(reason) => {
+                item.end_wait(engine.core.clock().now());
+                engine.fail(item, UrlError::Item(reason), None);
+            }
         }
     }
 
@@ -299,7 +303,7 @@ impl Lane {
         let clock = engine.core.clock();
         let at = self.next_at.get();
         if at > clock.now() {
-            self.wait.set(Some((Reason::Rate, Some(at))));
+            self.wait.set(Some((WaitReason::CrawlDelay, Some(at))));
             clock.sleep_until(at).await;
         }
         let delay = delay.min(engine.settings.max_crawl_delay);
@@ -313,30 +317,25 @@ impl Lane {
         item: &mut FetchItem,
     ) -> Result<(Slot, Permit<'static>), TerminalReason> {
         let limiter = engine.core.limiter();
-        let since = self.since(engine);
-        self.asks_since.set(Some(since));
-        let give_up_at = since + engine.settings.give_up_after;
-        let ask = Ask::new(&self.key).background().until(give_up_at);
         loop {
+            let ask = self.ask(engine);
             let slot = engine.slots.take(&self.slots).await;
             // A refusal would be counted.
-            match limiter.peek(ask) {
-                Ok(()) => {
-                    if let Ok(permit) = limiter.try_acquire(ask) {
-                        return Ok((slot, permit.into_owned()));
-                    }
-                }
-                Err(refusal) => self.wait.set(Some((refusal.reason(), refusal.until()))),
-            }
+            let refusal = match limiter.peek(ask) {
+                Ok(()) => match limiter.try_acquire(ask) {
+                    Ok(permit) => return Ok((slot, permit.into_owned())),
+                    Err(refusal) => refusal,
+                },
+                Err(refusal) => refusal,
+            };
             drop(slot);
+            let wait = WaitReason::Gate(refusal.reason());
+            self.wait.set(Some((wait, refusal.until())));
             let asked_at = engine.core.clock().now();
-            let reason = self.wait.get().map(|(reason, _)| reason);
             match limiter.acquire(ask).await {
                 Ok(permit) => {
-                    if let Some(reason) = reason {
-                        let waited = engine.core.clock().now().since(asked_at);
-                        engine.core.metrics().waited(reason, waited);
-                    }
+                    let waited = engine.core.clock().now().since(asked_at);
+                    engine.waited(&self.key, refusal.reason(), waited);
                     let permit = permit.into_owned();
                     match engine.slots.try_take(&self.slots) {
                         Some(slot) => return Ok((slot, permit)),
@@ -346,6 +345,14 @@ impl Lane {
                 Err(refusal) => self.refused(engine, item, refusal).await?,
             }
         }
+    }
+
+    /// The ask of the next item: it may wait until there was no success for too long.
+    fn ask(&self, engine: &Engine) -> Ask<'_> {
+        let since = self.since(engine);
+        self.asks_since.set(Some(since));
+        let give_up_at = since + engine.settings.give_up_after;
+        Ask::new(&self.key).background().until(give_up_at)
     }
 
     /// Waits after a refusal until asking again may help, or says why that makes no sense.
@@ -363,7 +370,7 @@ impl Lane {
             reason => reason,
         };
         let until = refusal.until();
-        self.wait.set(Some((reason, until)));
+        self.wait.set(Some((WaitReason::Gate(reason), until)));
         let until = until.or(Some(now + UNKNOWN_WAIT));
         let step = {
             let random = &mut *engine.random.borrow_mut();

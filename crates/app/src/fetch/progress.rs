@@ -79,13 +79,24 @@ pub struct FetchCounts {
     pub bytes: u64,
 }
 
+/// Why URLs of a host wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitReason {
+    /// Its gate does not admit them.
+    Gate(Reason),
+    /// Its robots.txt asks for a delay between requests.
+    CrawlDelay,
+    /// They failed, and are sent again later.
+    Retry,
+}
+
 /// A host for which URLs wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostWait {
     /// The key of its gate.
     pub key: String,
     /// Why.
-    pub reason: Reason,
+    pub reason: WaitReason,
     /// For how long, if that is known.
     pub wait: Option<Duration>,
     /// How many URLs wait for it.

@@ -7,6 +7,7 @@ use std::collections::BinaryHeap;
 use policy::time::Timestamp;
 use tidegate::Clock;
 use tokio::sync::Notify;
+use url::Url;
 
 use super::item::FetchItem;
 
@@ -36,6 +37,12 @@ impl Retries {
         if is_first {
             self.changed.notify_one();
         }
+    }
+
+    /// The time and the URL of the first one.
+    pub(super) fn first(&self) -> Option<(Timestamp, Url)> {
+        let heap = self.heap.borrow();
+        heap.peek().map(|first| (first.at, first.item.url.clone()))
     }
 
     /// The next item, when its time has come.

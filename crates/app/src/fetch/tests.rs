@@ -173,7 +173,7 @@ fn crawls_links_and_obeys_robots() {
 
 #[test]
 fn goes_on_after_a_stop() {
-    let server = Server::start(|path| Reply::text(path));
+    let server = Server::start(Reply::text);
     let folder = tempfile::tempdir().unwrap();
     let (state, lines) = (folder.path().join("state"), folder.path().join("lines"));
     let urls: Vec<_> = (0..50).map(|n| server.url(&format!("/{n}"))).collect();
@@ -211,7 +211,7 @@ fn goes_on_after_a_stop() {
 
 #[test]
 fn sends_headers_only_to_given_origins() {
-    let other = Server::start(|path| Reply::text(path));
+    let other = Server::start(Reply::text);
     let target = other.url("/other");
     let server = Server::start(move |path| match path {
         "/away" => Reply::redirect(&target),
@@ -231,7 +231,7 @@ fn sends_headers_only_to_given_origins() {
 
 #[test]
 fn checks_the_address_of_every_hop() {
-    let other = Server::start(|path| Reply::text(path));
+    let other = Server::start(Reply::text);
     let target = other.url("/other");
     let server = Server::start(move |_| Reply::redirect(&target));
     let urls = [server.url("/away")];
@@ -247,7 +247,7 @@ fn checks_the_address_of_every_hop() {
 
 #[test]
 fn links_of_a_page_do_not_lead_to_other_local_servers() {
-    let other = Server::start(|path| Reply::text(path));
+    let other = Server::start(Reply::text);
     let page = format!(r#"<a href="{}">x</a>"#, other.url("/secret"));
     let server = Server::start(move |path| match path {
         "/robots.txt" => Reply::status(404),

@@ -26,7 +26,6 @@ const UNSUPPORTED: &[&str] = &[
     "network.proxy",
     "client.NAME.limits",
     "http.min_body_rate",
-    "fetch",
     "telemetry",
 ];
 

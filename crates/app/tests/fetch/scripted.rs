@@ -82,7 +82,7 @@ fn replay(attempts: &[Attempt]) -> Vec<AfterResponse> {
             "at": attempt.at + attempt.latency_ms as f64 / 1000.0,
             "settle": index + 1,
             "status": attempt.status,
-            "latency_ms": attempt.latency_ms as u64,
+            "latency_ms": u64::try_from(attempt.latency_ms).unwrap(),
         });
         [acquire, settle]
     });

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use app::fetch::{FetchCounts, FetchProgress, HostWait, Stage};
+use app::fetch::{FetchCounts, FetchProgress, HostWait, Stage, WaitReason};
 use policy::duration::Rounded;
 use policy::gate::Reason;
 
@@ -205,7 +205,15 @@ fn wait(waiting: &HostWait) -> String {
     format!("{key}: waiting{length}, {}", words(waiting.reason))
 }
 
-fn words(reason: Reason) -> &'static str {
+fn words(reason: WaitReason) -> &'static str {
+    match reason {
+        WaitReason::CrawlDelay => "its robots.txt asks for a delay (Crawl-delay)",
+        WaitReason::Retry => "to be sent again after failures",
+        WaitReason::Gate(reason) => gate_words(reason),
+    }
+}
+
+fn gate_words(reason: Reason) -> &'static str {
     match reason {
         Reason::Rate => "at the rate that it takes",
         Reason::Hold => "the server asked for a delay (Retry-After)",
@@ -284,7 +292,7 @@ mod tests {
             eta: Some(Duration::from_secs(27)),
             waiting: Some(HostWait {
                 key: "api.example.com".to_owned(),
-                reason: Reason::Hold,
+                reason: WaitReason::Gate(Reason::Hold),
                 wait: Some(Duration::from_millis(11_200)),
                 urls: 100,
             }),
@@ -338,6 +346,10 @@ mod tests {
         let mut waiting = progress().waiting.unwrap();
         let mut lines = Vec::new();
         for reason in reasons {
+            waiting.reason = WaitReason::Gate(reason);
+            lines.push(wait(&waiting));
+        }
+        for reason in [WaitReason::CrawlDelay, WaitReason::Retry] {
             waiting.reason = reason;
             lines.push(wait(&waiting));
         }
@@ -352,7 +364,9 @@ mod tests {
         api.example.com: waiting 12s, it could not leave in time
         api.example.com: waiting 12s, there are too many hosts at once
         api.example.com: waiting 12s, too many of its requests are retries
-        api.example.com: waiting, too many of its requests are retries
+        api.example.com: waiting 12s, its robots.txt asks for a delay (Crawl-delay)
+        api.example.com: waiting 12s, to be sent again after failures
+        api.example.com: waiting, to be sent again after failures
         ");
     }
 
