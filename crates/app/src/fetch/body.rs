@@ -112,6 +112,9 @@ impl Body {
         match &item.purpose {
             Purpose::Page(_) => {
                 page = PageReader::new(&item.url, text(headers, CONTENT_TYPE).as_deref());
+                if !engine.needs_links(item) {
+                    page = page.map(PageReader::title_only);
+                }
                 file = engine.begin_file(&item.url).map_err(BodyProblem::Store)?;
             }
             Purpose::Sitemap(_) => sitemap = Some(SitemapReader::new(&item.url)),

@@ -205,6 +205,11 @@ impl Engine {
         }
     }
 
+    /// Are the links of this page followed, or what it loads reported?
+    pub(super) fn needs_links(&self, item: &FetchItem) -> bool {
+        self.trackers.is_some() || self.scope.searches(item.depth)
+    }
+
     fn is_expandable(&self, kind: EntryKind, depth: u32) -> bool {
         kind == EntryKind::Sitemap || self.scope.searches(depth)
     }

@@ -94,6 +94,13 @@ impl PageReader {
         })
     }
 
+    /// Reads the title only, for a page whose links are not needed. Most of the time that a small page
+    /// takes is to make its parser, and one that looks for less is made sooner.
+    pub(crate) fn title_only(self) -> Self {
+        self.found.borrow_mut().is_title_only = true;
+        self
+    }
+
     /// Reads on.
     pub(crate) fn write(&mut self, piece: &[u8]) {
         match &mut self.input {
@@ -249,6 +256,8 @@ thread_local! {
 /// Parsed once: that takes as long as parsing a small page.
 struct Selectors {
     elements: Selector,
+    /// Those of `elements` without which the title is not found.
+    title_elements: Selector,
     picture_title: Selector,
     title: Selector,
     noscript: Selector,
@@ -263,6 +272,7 @@ impl Selectors {
                  iframe[src], frame[src], script[src], img[src], input[src], \
                  video[src], audio[src], source[src], track[src], embed[src], object[data]",
             ),
+            title_elements: parse("meta, template, title"),
             picture_title: parse("svg title"),
             title: parse("title"),
             noscript: parse("noscript"),
@@ -276,11 +286,16 @@ fn parser(
     encoding: AsciiCompatibleEncoding,
     may_declare: bool,
 ) -> Parser {
+    let is_title_only = found.borrow().is_title_only;
     let [element, picture_title, title, noscript] = [(); 4].map(|()| Rc::clone(found));
     let memory = MemorySettings::new()
         .with_preallocated_parsing_buffer_size(0)
         .with_max_allowed_memory_usage(MAX_PARSER_MEMORY);
     SELECTORS.with(|selectors| {
+        let elements = match is_title_only {
+            true => &selectors.title_elements,
+            false => &selectors.elements,
+        };
         let settings = Settings::new()
             .with_encoding(encoding)
             .with_strict(false)
@@ -294,7 +309,7 @@ fn parser(
                 }),
             ))
             .append_element_content_handler((
-                Cow::Borrowed(&selectors.elements),
+                Cow::Borrowed(elements),
                 ElementContentHandlers::default().element(move |tag: &mut Element<'_, '_>| {
                     see_element(&element, tag);
                     Ok(())
@@ -306,14 +321,17 @@ fn parser(
                     title.borrow_mut().see_title(text);
                     Ok(())
                 }),
-            ))
-            .append_element_content_handler((
-                Cow::Borrowed(&selectors.noscript),
-                ElementContentHandlers::default().text(move |text: &mut TextChunk<'_>| {
-                    see_noscript(&noscript, text);
-                    Ok(())
-                }),
             ));
+        if is_title_only {
+            return HtmlRewriter::new(settings, (|_| ()) as fn(&[u8]));
+        }
+        let settings = settings.append_element_content_handler((
+            Cow::Borrowed(&selectors.noscript),
+            ElementContentHandlers::default().text(move |text: &mut TextChunk<'_>| {
+                see_noscript(&noscript, text);
+                Ok(())
+            }),
+        ));
         HtmlRewriter::new(settings, (|_| ()) as fn(&[u8]))
     })
 }
@@ -408,6 +426,7 @@ const MAX_NOSCRIPT: usize = 16 * 1024;
 /// What was found so far.
 struct Found {
     page: Page,
+    is_title_only: bool,
     /// What links are relative to.
     base: Url,
     has_base: bool,
@@ -445,6 +464,7 @@ impl Found {
     fn new(url: &Url) -> Self {
         Self {
             page: Page::default(),
+            is_title_only: false,
             base: url.clone(),
             has_base: false,
             encoding: UTF_8,
@@ -694,7 +714,15 @@ mod tests {
 
     fn read(content_type: &str, body: &[u8], piece: usize) -> Page {
         let url = Url::parse("http://a.example/dir/page?x=1").unwrap();
-        let mut reader = PageReader::new(&url, Some(content_type)).unwrap();
+        let reader = PageReader::new(&url, Some(content_type)).unwrap();
+        let page = read_with(reader, body, piece);
+        let reader = PageReader::new(&url, Some(content_type)).unwrap();
+        let title = read_with(reader.title_only(), body, piece).title;
+        assert_eq!(title, page.title, "title only");
+        page
+    }
+
+    fn read_with(mut reader: PageReader, body: &[u8], piece: usize) -> Page {
         for piece in body.chunks(piece) {
             reader.write(piece);
         }

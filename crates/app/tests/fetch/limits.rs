@@ -58,7 +58,8 @@ fn fetches_from_twenty_limited_hosts_in_the_time_of_the_slowest() {
         fetch.mocks.iter().map(|mock| count(&mock.stats())).sum()
     };
     let (received, refused) = (sum(|stats| stats.received), sum(|stats| stats.refused));
-    // Most refusals are those by which a limit is found: over a minute the share is below one in 100.
+    // Most refusals are those by which a limit is found, so that their share falls with the number of
+    // requests.
     assert!(refused * 25 < received, "{refused} of {received} refused");
     assert_eq!(sum(|stats| stats.early), 0);
 }
