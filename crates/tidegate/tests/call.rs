@@ -264,7 +264,7 @@ fn gives_up_on_an_isolated_gate() {
     let (clock, limiter) = limiter(FAST);
     limiter.isolate(KEY).unwrap();
     let error = run(&clock, limiter.call(KEY), &[status(200)]).unwrap_err();
-    assert_eq!((error.reason, error.sent), (TerminalReason::GaveUp, 0));
+    assert_eq!((error.reason, error.sent), (TerminalReason::BreakerOpen, 0));
     let took = limiter.clock().now().since(Timestamp::ZERO).as_secs();
     assert!((290..=300).contains(&took), "{took}");
 }
@@ -283,7 +283,7 @@ fn kind_keeps_unset_time_bounds() {
     limiter.isolate(KEY).unwrap();
     let call = limiter.call(KEY).kind(ItemKind::of("PUT"));
     let error = run(&clock, call, &[status(200)]).unwrap_err();
-    assert_eq!(error.reason, TerminalReason::GaveUp);
+    assert_eq!(error.reason, TerminalReason::BreakerOpen);
 
     let began = limiter.clock().now();
     let within = limiter.call(KEY).within(Duration::from_secs(10));
@@ -298,7 +298,7 @@ fn kind_keeps_unset_time_bounds() {
     };
     let began = limiter.clock().now();
     let error = run(&clock, limiter.call(KEY).kind(own), &[status(200)]).unwrap_err();
-    assert_eq!(error.reason, TerminalReason::GaveUp);
+    assert_eq!(error.reason, TerminalReason::BreakerOpen);
     assert!(limiter.clock().now().since(began) <= Duration::from_secs(60));
 }
 
@@ -558,7 +558,7 @@ fn message_of_unsent_call_names_the_refusal() {
     let error = run(&clock, limiter.call(KEY), &[status(200)]).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "gave_up: never sent; last: refused by `api.example.com`: breaker_open"
+        "breaker_open: never sent; last: refused by `api.example.com`: breaker_open"
     );
     let pool: Pool<()> = Pool::new("llm", &limiter);
     let call = pool.call();

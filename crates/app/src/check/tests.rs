@@ -173,9 +173,11 @@ fn warns_about_settings_that_have_no_effect_yet_unless_they_are_the_default() {
         ""
     );
     assert_eq!(
-        warnings("[run]\nattempts = 4\n[server]\naccess_log = 'json'\n[fetch]\ndepth = 6"),
-        "fetch: has no effect: this build does not act on it\n\
-         server.access_log: has no effect: this build does not act on it\n"
+        warnings(
+            "[run]\nattempts = 4\n[server]\naccess_log = 'json'\n[telemetry]\notlp = 'http://a.example'"
+        ),
+        "server.access_log: has no effect: this build does not act on it\n\
+         telemetry: has no effect: this build does not act on it\n"
     );
 }
 

@@ -321,17 +321,14 @@ fn parser(
                     title.borrow_mut().see_title(text);
                     Ok(())
                 }),
+            ))
+            .append_element_content_handler((
+                Cow::Borrowed(&selectors.noscript),
+                ElementContentHandlers::default().text(move |text: &mut TextChunk<'_>| {
+                    see_noscript(&noscript, text);
+                    Ok(())
+                }),
             ));
-        if is_title_only {
-            return HtmlRewriter::new(settings, (|_| ()) as fn(&[u8]));
-        }
-        let settings = settings.append_element_content_handler((
-            Cow::Borrowed(&selectors.noscript),
-            ElementContentHandlers::default().text(move |text: &mut TextChunk<'_>| {
-                see_noscript(&noscript, text);
-                Ok(())
-            }),
-        ));
         HtmlRewriter::new(settings, (|_| ()) as fn(&[u8]))
     })
 }

@@ -224,7 +224,7 @@ fn gives_up_on_a_gate_that_never_admits() {
     let Err(RetryError::NotSent(error)) = error else {
         panic!("{error:?}");
     };
-    assert_eq!(error.reason, TerminalReason::GaveUp);
+    assert_eq!(error.reason, TerminalReason::BreakerOpen);
     assert!(clock.clock().now() >= Timestamp::ZERO + GIVE_UP_AFTER / 2);
 }
 

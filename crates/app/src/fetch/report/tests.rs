@@ -1,3 +1,5 @@
+//! Reports of made-up fetches, small and large.
+
 use std::fmt::Write;
 use std::time::Duration;
 
