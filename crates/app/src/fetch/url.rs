@@ -38,7 +38,7 @@ fn normalize(mut url: Url) -> Url {
 ///
 /// # Errors
 ///
-/// If it is no `http` or `https` URL, has a user or a password, or is longer than [`MAX_URL_LEN`].
+/// If it is no `http` or `https` URL, has a user or a password, or is longer than 8 KiB.
 pub fn parse_given(text: &str) -> Result<Url, BadUrl> {
     let bad = |problem| BadUrl {
         shown: redact::Url::new(text).to_string(),
