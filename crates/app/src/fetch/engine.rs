@@ -408,7 +408,7 @@ impl Engine {
     pub(super) fn complete_robots(&self, item: &FetchItem, body: &[u8]) {
         if let Purpose::Robots(lane, scheme) = &item.purpose {
             let rules = RobotsRules::parse(body, &self.product);
-            lane.set_robots(self, *scheme, Some(rules));
+            lane.set_robots(self, *scheme, Ok(rules));
         }
     }
 
@@ -480,18 +480,22 @@ impl Engine {
         if let Purpose::Robots(lane, scheme) = &item.purpose {
             let rules = match (error, item.status) {
                 // The page has the same address, and is refused for it.
-                (UrlError::AddressNotAllowed, _) => Some(RobotsRules::allow_all()),
+                (UrlError::AddressNotAllowed, _) => Ok(RobotsRules::allow_all()),
                 // RFC 9309, 2.3.1.2: taken as not there.
                 (
                     UrlError::TooManyRedirects | UrlError::RedirectLoop | UrlError::BadRedirect,
                     _,
-                ) => Some(RobotsRules::allow_all()),
+                ) => Ok(RobotsRules::allow_all()),
                 (UrlError::Item(_), Some(status))
                     if after_status(status) == RobotsOutcome::AllowAll =>
                 {
-                    Some(RobotsRules::allow_all())
+                    Ok(RobotsRules::allow_all())
                 }
-                _ => None,
+                _ => {
+                    let why = message.filter(|message| !message.is_empty());
+                    let why = why.unwrap_or_else(|| error.to_string());
+                    Err(format!("robots.txt cannot be read: {why}"))
+                }
             };
             return lane.set_robots(self, *scheme, rules);
         }
@@ -598,10 +602,9 @@ impl Engine {
     }
 
     /// Counts a wait at a gate.
-    pub(super) fn waited(&self, key: &str, reason: Reason, time: Duration) {
+    pub(super) fn waited(&self, reason: Reason, time: Duration, is_throttled: bool) {
         self.core.metrics().waited(reason, time);
-        let settings = self.core.limiter().settings(key);
-        if time > settings.gate.throttled_after() {
+        if is_throttled {
             increment(&self.state.throttled);
         }
     }

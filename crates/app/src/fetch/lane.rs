@@ -38,6 +38,8 @@ pub(super) struct Lane {
     pub(super) slots: Rc<HostSlots>,
     pub(super) metrics: Arc<KeyMetrics>,
     pub(super) rules: Arc<[Rule]>,
+    /// A longer wait counts as throttled.
+    throttled_after: Duration,
     /// Places of queued URLs in the frontier.
     queue: RefCell<VecDeque<u64>>,
     /// Items that are sent again, or were redirected here.
@@ -65,14 +67,17 @@ enum Robots {
     Unknown,
     Fetching,
     Known(Rc<RobotsRules>),
-    /// It cannot be read, so nothing is sent until then.
-    Unavailable(Timestamp),
+    /// It cannot be read for this reason, so nothing is sent until then.
+    Unavailable {
+        until: Timestamp,
+        why: Rc<str>,
+    },
 }
 
 /// Whether a URL may be sent.
 enum Permission {
     Granted,
-    Denied(UrlError),
+    Denied(UrlError, Option<String>),
     /// robots.txt has to be fetched first.
     FetchRobots,
     /// It is being fetched.
@@ -96,6 +101,7 @@ impl Lane {
             slots: Rc::default(),
             metrics: engine.core.metrics().key(&key),
             rules: limiter.rules(&key),
+            throttled_after: limiter.settings(&key).gate.throttled_after(),
             key,
             queue: RefCell::default(),
             ready: RefCell::default(),
@@ -147,7 +153,7 @@ impl Lane {
         while let Some(item) = self.next(engine) {
             match self.permission(engine, &item) {
                 Permission::Granted => self.start(engine, item).await,
-                Permission::Denied(error) => engine.fail(item, error, None),
+                Permission::Denied(error, why) => engine.fail(item, error, why),
                 Permission::FetchRobots => {
                     let robots = self.robots_item(engine, &item.url);
                     *self.held.borrow_mut() = Some(item);
@@ -247,12 +253,12 @@ impl Lane {
         let mut robots = self.robots[Scheme::of(&item.url) as usize].borrow_mut();
         match &*robots {
             Robots::Known(rules) if rules.allows(&item.url) => Permission::Granted,
-            Robots::Known(_) => Permission::Denied(UrlError::RobotsDenied),
-            Robots::Unavailable(until) if engine.core.clock().now() < *until => {
-                Permission::Denied(UrlError::RobotsUnavailable)
+            Robots::Known(_) => Permission::Denied(UrlError::RobotsDenied, None),
+            Robots::Unavailable { until, why } if engine.core.clock().now() < *until => {
+                Permission::Denied(UrlError::RobotsUnavailable, Some(why.to_string()))
             }
             Robots::Fetching => Permission::Wait,
-            Robots::Unknown | Robots::Unavailable(_) => {
+            Robots::Unknown | Robots::Unavailable { .. } => {
                 *robots = Robots::Fetching;
                 Permission::FetchRobots
             }
@@ -268,11 +274,19 @@ impl Lane {
         engine.new_item(purpose, queued, robots_url, 0, None, self.since(engine))
     }
 
-    /// Uses these rules from now on; `None` if robots.txt cannot be read.
-    pub(super) fn set_robots(&self, engine: &Engine, scheme: Scheme, rules: Option<RobotsRules>) {
+    /// Uses these rules from now on, or sends nothing for a time because there are none.
+    pub(super) fn set_robots(
+        &self,
+        engine: &Engine,
+        scheme: Scheme,
+        rules: Result<RobotsRules, String>,
+    ) {
         *self.robots[scheme as usize].borrow_mut() = match rules {
-            Some(rules) => Robots::Known(Rc::new(rules)),
-            None => Robots::Unavailable(engine.core.clock().now() + UNAVAILABLE),
+            Ok(rules) => Robots::Known(Rc::new(rules)),
+            Err(why) => Robots::Unavailable {
+                until: engine.core.clock().now() + UNAVAILABLE,
+                why: why.into(),
+            },
         };
         self.changed.notify_one();
     }
@@ -335,7 +349,7 @@ impl Lane {
             match limiter.acquire(ask).await {
                 Ok(permit) => {
                     let waited = engine.core.clock().now().since(asked_at);
-                    engine.waited(&self.key, refusal.reason(), waited);
+                    engine.waited(refusal.reason(), waited, waited > self.throttled_after);
                     let permit = permit.into_owned();
                     match engine.slots.try_take(&self.slots) {
                         Some(slot) => return Ok((slot, permit)),

@@ -172,6 +172,29 @@ fn crawls_links_and_obeys_robots() {
 }
 
 #[test]
+fn says_why_a_robots_txt_cannot_be_read() {
+    let closed = {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap()
+    };
+    let failing = Server::start(|_| Reply::status(503));
+    let urls = [format!("http://{closed}/"), failing.url("/")];
+    let (_, mut records) = fetch("[gate]\nenabled = false\n", plan(&urls));
+    records.sort_by_key(|record| record.url == failing.url("/"));
+    let seen = records
+        .iter()
+        .map(|record| (record.error, record.message.as_deref().unwrap()));
+    let unavailable = Some(UrlError::RobotsUnavailable);
+    assert!(seen.eq([
+        (
+            unavailable,
+            "robots.txt cannot be read: the connection was refused"
+        ),
+        (unavailable, "robots.txt cannot be read: HTTP 503"),
+    ]));
+}
+
+#[test]
 fn goes_on_after_a_stop() {
     let server = Server::start(Reply::text);
     let folder = tempfile::tempdir().unwrap();

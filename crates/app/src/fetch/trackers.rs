@@ -73,7 +73,7 @@ impl Trackers {
                     .host_str()
                     .is_some_and(|host| known(host).is_some());
         };
-        // Rules look at the start of a URL; what is longer is somebody's data.
+        // Rules match the start of a URL; a longer one carries data.
         let url = resource.as_str();
         let url = &url[..url.floor_char_boundary(MAX_MATCHED)];
         let request = Request::preparsed(

@@ -62,7 +62,7 @@ fn write_report(args: &FetchArgs, report: Option<&Report>) -> Result<(), Failure
     }
 }
 
-/// Replaces a file at once, so that nobody reads half a report.
+/// Replaces a file at once: a reader never sees half a report.
 fn write(path: &Path, text: io::Result<String>) -> Result<(), Failure> {
     let write = |text: String| {
         if path.exists() && !path.is_file() {
