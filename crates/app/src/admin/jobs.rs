@@ -10,9 +10,9 @@ use std::sync::Arc;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, Path, RawQuery, Request, State};
-use axum::response::{IntoResponse, Response};
-use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION};
-use http::{HeaderValue, StatusCode};
+use axum::response::Response;
+use http::HeaderValue;
+use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use policy::setting;
 use serde::Deserialize;
 use serde_json::Value;
@@ -23,7 +23,7 @@ use utoipa::IntoParams;
 use super::api::AdminState;
 use super::bodies::{Job, JobCounts, JobList, Problem, StageName, StartJob, StartedJob};
 use super::body::{Fields, whole};
-use super::operations::{CURSOR, DEFAULT_LISTED, MAX_LISTED, cursor, read_cursor};
+use super::operations::{CURSOR, DEFAULT_LISTED, MAX_LISTED, accepted, cursor, read_cursor};
 use super::problem::{Kind, Refused};
 use crate::jobs::{
     CancelJobError, JobRequest, ReportError, ReportFormat, StartJobError, StatusClient,
@@ -58,11 +58,7 @@ pub(super) async fn start(
         id: job.id,
         slug: job.slug,
     };
-    let mut response = (StatusCode::ACCEPTED, Json(started)).into_response();
-    if let Ok(location) = HeaderValue::from_str(&location) {
-        response.headers_mut().insert(LOCATION, location);
-    }
-    Ok(response)
+    Ok(accepted(&location, started))
 }
 
 /// Enough for 10,000 URLs of some 400 characters.

@@ -18,8 +18,8 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use policy::item::Safety;
 use policy::operation::{OperationEvent, OperationState, Resolution};
 use policy::setting;
-use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use store::StoreError;
@@ -64,16 +64,21 @@ pub(super) async fn add(
     let (fields, documents) = Fields::read(&head.headers, body, max, &["body", "base"]).await?;
     let request = read_new(&admin, fields, &documents, &head.headers)?;
     let operation = admin.state.accept_operation(request).await?.operation;
-    let accepted = AcceptedOperation {
+    let location = format!("/api/v1/operations/{}", operation.id);
+    let body = AcceptedOperation {
         state: operation.state.into(),
         id: operation.id,
     };
-    let location = format!("/api/v1/operations/{}", accepted.id);
-    let mut response = (StatusCode::ACCEPTED, Json(accepted)).into_response();
-    if let Ok(location) = HeaderValue::from_str(&location) {
+    Ok(accepted(&location, body))
+}
+
+/// 202 with the path of what was accepted.
+pub(super) fn accepted(location: &str, body: impl Serialize) -> Response {
+    let mut response = (StatusCode::ACCEPTED, Json(body)).into_response();
+    if let Ok(location) = HeaderValue::from_str(location) {
         response.headers_mut().insert(LOCATION, location);
     }
-    Ok(response)
+    response
 }
 
 /// Operations, newest first
