@@ -367,7 +367,7 @@ fn gap_picture(sent: &str, columns: usize) -> String {
         text.push_str(line.trim_end());
         text.push('\n');
     }
-    for second in 1..60 {
+    for second in 0..60 {
         text = text.replace(&format!(" {second}s"), " Ns");
         text = text.replace(&format!("\n{second}s ago"), "\nNs ago");
     }
