@@ -1,0 +1,133 @@
+// Parts of every page: its head, what is shown while loading, when there is nothing and when
+// something failed; copying a call or a command.
+
+import { errorText } from './action.js';
+import { h } from './dom.js';
+import { icon } from './icons.js';
+import { visible } from './text.js';
+
+/** @typedef {import('./dom.js').Child} Child */
+
+/**
+ * @param {object} options
+ * @param {Child | Child[]} options.title
+ * @param {Child[]} [options.before] Links back.
+ * @param {Child} [options.below] A line below the title.
+ * @param {Child[]} [options.actions]
+ */
+export function pageHead({ title, before = [], below, actions = [] }) {
+  return h(
+    'div',
+    { class: 'page-head' },
+    h('div', { class: 'page-title' }, before.length > 0 && h('p', { class: 'crumbs' }, ...before), h('h1', { tabindex: '-1' }, title), below),
+    h('div', { class: 'actions' }, ...actions),
+  );
+}
+
+/** How long nothing is shown at first, so that a quick page does not flash. */
+const LOADING_AFTER = 200;
+
+/**
+ * Grey bars in place of rows, after a moment; to be removed when the rows are there.
+ * @param {string} what `gates`
+ * @param {number} [rows]
+ */
+export function loading(what, rows = 6) {
+  const element = h('div', { class: 'loading', role: 'status' });
+  setTimeout(() => {
+    if (!element.isConnected) return;
+    element.append(h('span', { class: 'unseen' }, `Loading ${what}`));
+    for (let row = 0; row < rows; row += 1) element.append(h('div', { class: 'bar' }));
+  }, LOADING_AFTER);
+  return element;
+}
+
+/**
+ * @param {Child | Child[]} text
+ * @param {Child} [button]
+ */
+export const empty = (text, button) => h('div', { class: 'empty' }, h('p', null, text), button);
+
+/**
+ * A part that failed, in place of what it would show.
+ * @param {unknown} error
+ * @param {() => void} tryAgain
+ */
+export function failed(error, tryAgain) {
+  return h(
+    'div',
+    { class: 'empty', role: 'alert' },
+    h('p', { class: 'problem' }, icon('warning'), errorText(error)),
+    h('button', { class: 'button plain', type: 'button', onclick: tryAgain }, 'Try again'),
+  );
+}
+
+/**
+ * Text of a server, a key or a URL: bidi and control characters visible, shortened, apart from the
+ * text around it.
+ * @param {string} text
+ * @param {number} [max]
+ */
+export function foreign(text, max) {
+  const shown = visible(text, max);
+  return h('bdi', { class: 'foreign', title: shown === text ? null : visible(text, 2000) }, shown);
+}
+
+/**
+ * Foreign text of any length: the first part, and the rest on request.
+ * @param {string} text
+ */
+export function longForeign(text) {
+  const element = foreign(text, 600);
+  if (text.length <= 600) return element;
+  const more = h('button', { class: 'link', type: 'button' }, 'Show all');
+  more.addEventListener('click', () => {
+    element.textContent = visible(text, 10_000);
+    more.remove();
+  });
+  return h('span', null, element, ' ', more);
+}
+
+/**
+ * A button that copies a call of the API as a curl command, without the token.
+ * @param {import('./types.js').Console} app
+ * @param {string} method
+ * @param {string} path
+ * @param {unknown} [body]
+ */
+export function copyCurl(app, method, path, body) {
+  const parts = ['curl', '-H', '"Authorization: Bearer $(cat tidegate-data/admin-token)"'];
+  if (method !== 'GET') parts.push('-X', method);
+  if (body !== undefined) parts.push('-H', "'content-type: application/json'", '-d', quote(JSON.stringify(body)));
+  parts.push(quote(location.origin + path));
+  return copyButton(app, 'Copy as curl', parts.join(' '));
+}
+
+/**
+ * @param {import('./types.js').Console} app
+ * @param {string} command
+ */
+export const copyCommand = (app, command) => copyButton(app, 'Copy command', command);
+
+/**
+ * @param {import('./types.js').Console} app
+ * @param {string} label
+ * @param {string} text
+ */
+export function copyButton(app, label, text) {
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(text);
+      app.toast(`Copied: ${visible(text, 80)}`);
+    } catch {
+      app.toast('The browser did not allow copying.');
+    }
+  };
+  return h('button', { class: 'button quiet', type: 'button', title: visible(text, 400), onclick: copy }, icon('copy'), label);
+}
+
+/**
+ * As one word of a shell.
+ * @param {string} text
+ */
+export const quote = (text) => (/^[\w./:@%+=,-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
