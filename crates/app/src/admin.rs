@@ -10,6 +10,7 @@ mod api;
 pub mod bodies;
 mod body;
 pub mod client;
+mod demo;
 mod events;
 mod explain;
 mod gates;
@@ -26,6 +27,7 @@ mod reference;
 mod test_tool;
 mod token;
 
+pub use demo::TourGuide;
 pub use gates::gate_list;
 pub use listen::{Admin, AdminError};
 pub use reference::reference;

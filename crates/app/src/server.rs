@@ -9,7 +9,7 @@ use store::{OpenError, StoreError};
 use tidegate::{Clock, Sort};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::admin::{Admin, AdminError};
+use crate::admin::{Admin, AdminError, TourGuide};
 use crate::check::UNSUPPORTED;
 use crate::core::Core;
 use crate::gateway::{Gateway, StartError};
@@ -28,7 +28,8 @@ pub struct Server {
     gateway: Gateway,
     admin: Admin,
     operations: OperationWorker,
-    jobs: JobWorker,
+    jobs: Arc<Jobs>,
+    job_worker: JobWorker,
     warnings: Vec<String>,
 }
 
@@ -115,7 +116,7 @@ impl Server {
         let jobs = Jobs::new(Arc::clone(&state));
         let trails = Arc::clone(gateway.trails());
         let admin = Admin::start(Arc::clone(&state), trails, Arc::clone(&jobs))?;
-        let jobs = JobWorker::start(jobs).map_err(ServeError::Thread)?;
+        let job_worker = JobWorker::start(Arc::clone(&jobs)).map_err(ServeError::Thread)?;
         Ok(Self {
             state,
             persister,
@@ -123,6 +124,7 @@ impl Server {
             admin,
             operations,
             jobs,
+            job_worker,
             warnings,
         })
     }
@@ -132,18 +134,28 @@ impl Server {
         &self.state
     }
 
+    /// Its jobs.
+    pub fn jobs(&self) -> &Arc<Jobs> {
+        &self.jobs
+    }
+
     /// Ends it without a signal: accepts nothing more, and waits for requests in flight for at most
     /// `timeout`.
     pub async fn stop(self, timeout: Duration) {
         self.gateway.drain();
         self.admin.drain();
         self.operations.drain();
-        self.jobs.drain();
+        self.job_worker.drain();
         // What takes longer ends with the process.
         _ = tokio::time::timeout(timeout, self.drained()).await;
         self.operations.stop().await;
-        self.jobs.stop().await;
+        self.job_worker.stop().await;
         self.admin.stop();
+    }
+
+    /// Makes this server a demo, with a guided tour at `/api/v1/demo`.
+    pub fn set_tour_guide(&self, guide: Arc<dyn TourGuide>) {
+        self.admin.set_tour_guide(guide);
     }
 
     /// Where the admin API is.
@@ -192,7 +204,7 @@ impl Server {
         self.gateway.drain();
         self.admin.drain();
         self.operations.drain();
-        self.jobs.drain();
+        self.job_worker.drain();
         let drain = self.state.configuration().settings().server.drain;
         let again = async {
             tokio::select! {
@@ -210,7 +222,7 @@ impl Server {
             () = again => ServerEnd::Abandoned,
         };
         self.operations.stop().await;
-        self.jobs.stop().await;
+        self.job_worker.stop().await;
         log.stopped();
         log.flush();
         if ended == ServerEnd::Abandoned {
@@ -237,7 +249,7 @@ impl Server {
     }
 
     async fn drained(&self) {
-        while !self.gateway.is_done() || !self.operations.is_done() || !self.jobs.is_done() {
+        while !self.gateway.is_done() || !self.operations.is_done() || !self.job_worker.is_done() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use axum::Router;
 use tokio::sync::watch;
@@ -17,8 +17,9 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::bodies::Problem;
+use super::demo::TourGuide;
 use super::problem::{Kind, Refused};
-use super::{events, explain, gates, health, jobs, operations, pools, protection, test_tool};
+use super::{demo, events, explain, gates, health, jobs, operations, pools, protection, test_tool};
 use crate::gateway::RequestTrails;
 use crate::jobs::Jobs;
 use crate::state::State;
@@ -28,6 +29,8 @@ pub(super) struct AdminState {
     pub(super) state: Arc<State>,
     pub(super) trails: Arc<RequestTrails>,
     pub(super) jobs: Arc<Jobs>,
+    /// Set once, by the demo; no other server has one.
+    pub(super) tour_guide: OnceLock<Arc<dyn TourGuide>>,
     is_draining: AtomicBool,
     closing: watch::Sender<bool>,
 }
@@ -38,6 +41,7 @@ impl AdminState {
             state,
             trails,
             jobs,
+            tour_guide: OnceLock::new(),
             is_draining: AtomicBool::new(false),
             closing: watch::Sender::new(false),
         }
@@ -122,6 +126,7 @@ fn described() -> (Router<Arc<AdminState>>, Document) {
         .routes(routes!(jobs::report))
         .routes(routes!(explain::explain))
         .routes(routes!(events::events))
+        .routes(routes!(demo::show))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
         .routes(routes!(health::metrics))

@@ -58,9 +58,11 @@ macro_rules! words {
     };
 }
 
+mod demo;
 mod jobs;
 mod operations;
 
+pub use demo::{DemoLink, DemoStep, DemoStepState, DemoTour};
 pub use jobs::{Job, JobCounts, JobList, JobStatusName, StageName, StartJob, StartedJob};
 pub use operations::{
     AcceptedOperation, AddOperation, BulkAction, BulkFilter, BulkResult, Conflict, ConflictSummary,

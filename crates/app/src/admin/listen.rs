@@ -22,6 +22,7 @@ use tokio::sync::{Semaphore, watch};
 use tower_service::Service;
 
 use super::api::{self, AdminState};
+use super::demo::TourGuide;
 use super::guard::Guard;
 use super::key_path;
 use super::problem::{PROBLEM, Refused};
@@ -104,6 +105,11 @@ impl Admin {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Makes this server a demo, with a guided tour. Only the first call has an effect.
+    pub fn set_tour_guide(&self, guide: Arc<dyn TourGuide>) {
+        _ = self.admin.tour_guide.set(guide);
     }
 
     /// Says from now on that no more requests should be sent here.

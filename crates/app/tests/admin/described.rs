@@ -260,6 +260,7 @@ fn inputs() -> Vec<(&'static str, &'static str, Vec<Input>)> {
                 to("/api/v1/explain/x", 400),
             ],
         ),
+        ("get", "/api/v1/demo", vec![to("/api/v1/demo", 404)]),
         ("get", "/healthz", vec![to("/healthz", 200)]),
         ("get", "/readyz", vec![to("/readyz", 200)]),
         ("get", "/metrics", vec![to("/metrics", 200)]),
