@@ -83,27 +83,27 @@ export function pausedStates(until, errors) {
   ];
 }
 
+/** @type {Record<import('./types.js').OperationState, State>} */
+export const OPERATIONS = {
+  available: { word: 'Available', picture: 'dot', tone: 'plain' },
+  running: { word: 'Running', picture: 'turning', tone: 'info' },
+  retryable: { word: 'Retryable', picture: 'clock', tone: 'hold' },
+  conflict: { word: 'Conflict', picture: 'arrows', tone: 'probe' },
+  failed: { word: 'Failed', picture: 'cross', tone: 'bad' },
+  completed: { word: 'Completed', picture: 'check', tone: 'plain' },
+  cancelled: { word: 'Cancelled', picture: 'crossed', tone: 'off' },
+};
+
 /**
  * @param {import('./types.js').Operation} operation
+ * @param {number} now
  * @returns {State}
  */
-export function operationState({ state, reason, next_at_ms: next }) {
-  switch (state) {
-    case 'available':
-      return { word: 'Available', picture: 'dot', tone: 'plain' };
-    case 'running':
-      return { word: 'Running', picture: 'turning', tone: 'info' };
-    case 'retryable':
-      return { word: 'Retryable in', picture: 'clock', tone: 'hold', until: next };
-    case 'completed':
-      return { word: 'Completed', picture: 'check', tone: 'plain' };
-    case 'failed':
-      return { word: reason ? `Failed: ${reason}` : 'Failed', picture: 'cross', tone: 'bad' };
-    case 'conflict':
-      return { word: 'Conflict', picture: 'arrows', tone: 'probe' };
-    case 'cancelled':
-      return { word: 'Cancelled', picture: 'crossed', tone: 'off' };
-  }
+export function operationState({ state, reason, next_at_ms: next }, now) {
+  const known = OPERATIONS[state];
+  if (state === 'failed' && reason) return { ...known, word: `Failed: ${reason}` };
+  if (state === 'retryable' && next && next > now) return { ...known, word: 'Retryable in', until: next };
+  return known;
 }
 
 /** @type {Record<string, State>} */

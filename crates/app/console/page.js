@@ -3,6 +3,7 @@
 
 import { errorText } from './action.js';
 import { h } from './dom.js';
+import { dateTime, instant, isoTime } from './format.js';
 import { icon } from './icons.js';
 import { visible } from './text.js';
 
@@ -61,6 +62,13 @@ export function failed(error, tryAgain) {
     h('button', { class: 'button plain', type: 'button', onclick: tryAgain }, 'Try again'),
   );
 }
+
+/**
+ * An instant, with its full form as title.
+ * @param {number | null | undefined} ms
+ * @param {number} now
+ */
+export const timeOf = (ms, now) => h('time', { datetime: isoTime(ms) || null, title: dateTime(ms) }, instant(ms, now));
 
 /**
  * Text of a server, a key or a URL: bidi and control characters visible, shortened, apart from the
