@@ -14,7 +14,8 @@ import { icon } from './icons.js';
  */
 
 /**
- * Shows a state in an element, and changes it only when the state does.
+ * Shows a state in an element, and changes it only when the state does. Another word tints the
+ * element for a moment.
  * @param {Console} app
  * @param {HTMLElement} element
  * @param {State[]} states
@@ -22,6 +23,12 @@ import { icon } from './icons.js';
  */
 export function showStates(app, element, states, onEnd) {
   render(element, states, () => states.map((state) => badge(app, state, onEnd)));
+  const words = states.map((state) => state.word).join();
+  const shown = element.dataset.words;
+  element.dataset.words = words;
+  if (shown === undefined || shown === words || matchMedia('(prefers-reduced-motion: reduce)').matches) return;
+  const tint = getComputedStyle(element).getPropertyValue('--selected');
+  element.animate({ backgroundColor: [tint, 'transparent'] }, 600);
 }
 
 /**

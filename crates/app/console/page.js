@@ -97,6 +97,40 @@ export function longForeign(text) {
 }
 
 /**
+ * A time as `18:42:10`, or with its day; its full form is in the title.
+ * @param {number | null | undefined} ms
+ * @param {number} now
+ */
+export const timeOf = (ms, now) => h('time', { datetime: isoTime(ms), title: dateTime(ms) }, instant(ms, now));
+
+/**
+ * Calls `run` every `ms` while the page is visible. Returns what ends it.
+ * @param {number} ms
+ * @param {() => void} run
+ */
+export function every(ms, run) {
+  /** @type {ReturnType<typeof setInterval> | undefined} */
+  let timer;
+  const set = () => {
+    clearInterval(timer);
+    if (!document.hidden) timer = setInterval(run, ms);
+  };
+  document.addEventListener('visibilitychange', set);
+  set();
+  return () => {
+    clearInterval(timer);
+    document.removeEventListener('visibilitychange', set);
+  };
+}
+
+/**
+ * A button in the form of a link.
+ * @param {string} label
+ * @param {() => void} run
+ */
+export const linkButton = (label, run) => h('button', { class: 'link', type: 'button', onclick: run }, label);
+
+/**
  * A button that copies a call of the API as a curl command, without the token.
  * @param {import('./types.js').Console} app
  * @param {string} method

@@ -158,7 +158,7 @@ export function createTable({ caption, columns, keyOf, onSort, nameOf, onSelect 
     },
 
     /** Would a change of the order hit a click, a focus or a selection? */
-    isInUse: () => selected.size > 0 || body.matches(':hover') || body.contains(document.activeElement),
+    isInUse: () => selected.size > 0 || isInUse(body),
 
     clearSelection() {
       selected.clear();
@@ -191,6 +191,16 @@ export function createTable({ caption, columns, keyOf, onSort, nameOf, onSelect 
       if (row && nameOf) select(/** @type {any} */ (row).itemKey, false);
     },
   };
+}
+
+/**
+ * Would rows that move hit a click or a focus? So it is while the pointer is on them (a finger
+ * that was lifted is not), one has the focus, or a menu or dialog is open.
+ * @param {Element} rows
+ */
+export function isInUse(rows) {
+  const hasPointer = rows.matches(':hover') && matchMedia('(hover: hover)').matches;
+  return hasPointer || rows.contains(document.activeElement) || document.querySelector('dialog[open], .menu:not([hidden])') !== null;
 }
 
 /**
