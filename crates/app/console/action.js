@@ -3,6 +3,7 @@
 import { ApiError } from './api.js';
 import { h, replace } from './dom.js';
 import { icon } from './icons.js';
+import { visible } from './text.js';
 
 /**
  * @typedef {object} ActionOptions
@@ -90,7 +91,7 @@ export function showProblems(form, error) {
   for (const { field, value, expected } of error.problems) {
     const input = /** @type {HTMLElement | null} */ (form.querySelector(`[name="${CSS.escape(field)}"]`));
     if (!input) continue;
-    const text = value === null ? `expected ${expected}` : `${value}: expected ${expected}`;
+    const text = visible(value === null ? expected : `${value}: expected ${expected}`);
     const id = `problem-${shown}`;
     input.setAttribute('aria-invalid', 'true');
     input.setAttribute('aria-describedby', id);

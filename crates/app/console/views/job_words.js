@@ -1,0 +1,90 @@
+// What the pages of jobs say, as functions of what the server said.
+
+import { count, duration } from '../format.js';
+
+/** @typedef {import('../types.js').Job} Job */
+
+/** @type {Record<string, string>} */
+const STAGES = {
+  discovery: 'Finding pages',
+  extraction: 'Analyzing content',
+  processing: 'Checking trackers',
+  output: 'Finalizing report',
+};
+
+/** @param {string} stage */
+export const stageText = (stage) => STAGES[stage] ?? stage;
+
+/** @param {Job} job */
+export const isActive = ({ status }) => status === 'queued' || status === 'running';
+
+/**
+ * Whole per cent, rounded down: 100 is for the end.
+ * @param {number} progress
+ */
+export const percent = (progress) => Math.floor(Math.min(100, Math.max(0, progress)));
+
+/**
+ * How far a job is: `212 of about 530 pages · 3 failed`. While pages are found, their number grows.
+ * @param {Job} job
+ */
+export function pagesText({ status, stage, counts }) {
+  if (status === 'queued') return 'Waits for its turn: it starts when another job ends';
+  const isGrowing = status === 'running' && (stage === 'discovery' || stage === 'extraction');
+  const about = isGrowing ? 'about ' : '';
+  const pages = counts.total === 1 ? 'page' : 'pages';
+  const failed = counts.failed > 0 ? ` · ${count(counts.failed)} failed` : '';
+  return `${count(counts.done)} of ${about}${count(counts.total)} ${pages}${failed}`;
+}
+
+/**
+ * How long jobs are kept, `30d`, in words: `30 days`.
+ * @param {string} text A duration as in the settings
+ */
+export function retainText(text) {
+  const days = /^(\d+)d$/.exec(text)?.[1];
+  if (!days) return text;
+  return days === '1' ? '1 day' : `${days} days`;
+}
+
+/**
+ * `5 minutes`, or a duration where that is not exact.
+ * @param {number} ms
+ */
+export function minutesText(ms) {
+  const minutes = ms / 60_000;
+  if (!Number.isInteger(minutes)) return duration(ms);
+  return minutes === 1 ? '1 minute' : `${minutes} minutes`;
+}
+
+/**
+ * The URLs in a text with one per line, and the number of each line, counted from 1. Empty lines
+ * are left out.
+ * @param {string} text
+ */
+export function readLines(text) {
+  const lines = text.split('\n').map((line, at) => ({ url: line.trim(), line: at + 1 }));
+  return lines.filter(({ url }) => url !== '');
+}
+
+/**
+ * The line that a problem is about; null if it is not about one.
+ * @param {string} field As the API names it: `urls[2]`, counted from 0
+ * @param {{ line: number }[]} lines
+ */
+export function lineOf(field, lines) {
+  const place = /^urls\[(\d+)\]$/.exec(field)?.[1];
+  return place === undefined ? null : (lines[Number(place)]?.line ?? null);
+}
+
+/**
+ * Where a line begins and ends in a text.
+ * @param {string} text
+ * @param {number} line Counted from 1
+ * @returns {[start: number, end: number]}
+ */
+export function rangeOfLine(text, line) {
+  const lines = text.split('\n');
+  const start = lines.slice(0, line - 1).reduce((sum, each) => sum + each.length + 1, 0);
+  return [start, start + (lines[line - 1] ?? '').length];
+}
