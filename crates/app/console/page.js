@@ -97,13 +97,6 @@ export function longForeign(text) {
 }
 
 /**
- * A time as `18:42:10`, or with its day; its full form is in the title.
- * @param {number | null | undefined} ms
- * @param {number} now
- */
-export const timeOf = (ms, now) => h('time', { datetime: isoTime(ms), title: dateTime(ms) }, instant(ms, now));
-
-/**
  * Calls `run` every `ms` while the page is visible. Returns what ends it.
  * @param {number} ms
  * @param {() => void} run
