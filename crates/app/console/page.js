@@ -150,15 +150,21 @@ export const copyCommand = (app, command) => copyButton(app, 'Copy command', com
  * @param {string} text
  */
 export function copyButton(app, label, text) {
-  const copy = async () => {
-    try {
-      await navigator.clipboard.writeText(text);
-      app.toast(`Copied: ${visible(text, 80)}`);
-    } catch {
-      app.toast('The browser did not allow copying.');
-    }
-  };
+  const copy = () => copyText(app, text);
   return h('button', { class: 'button quiet', type: 'button', title: visible(text, 400), onclick: copy }, icon('copy'), label);
+}
+
+/**
+ * @param {import('./types.js').Console} app
+ * @param {string} text
+ */
+export async function copyText(app, text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    app.toast(`Copied: ${visible(text, 80)}`);
+  } catch {
+    app.toast('The browser did not allow copying.');
+  }
 }
 
 /**
