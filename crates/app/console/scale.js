@@ -5,14 +5,16 @@ import { MISSING } from './format.js';
 /** @typedef {{ at: number, label: string }} Mark */
 
 /**
- * An axis of values from 0 to slightly above `max`, with four to six round marks. It ends at a
- * multiple of half a step, so that it does not change with every value.
+ * An axis of values from 0 to slightly above `max`, with four to six round marks, or three and
+ * more for `minSteps` 2. It ends at a multiple of half a step, so that it does not change with
+ * every value.
  * @param {number} max
+ * @param {number} minSteps
  * @returns {{ top: number, marks: Mark[] }}
  */
-export function valueAxis(max) {
+export function valueAxis(max, minSteps = 3) {
   const needed = (Number.isFinite(max) && max > 0 ? max : 1) * 1.04;
-  const step = stepFor(needed);
+  const step = stepFor(needed, minSteps);
   const top = (Math.ceil((needed / step) * 2 - 1e-9) * step) / 2;
   const count = Math.floor(top / step + 1e-9);
   const marks = Array.from({ length: count + 1 }, (_, index) => index * step);
@@ -20,13 +22,14 @@ export function valueAxis(max) {
 }
 
 /**
- * The largest round step that fits three times.
+ * The largest round step that fits so often.
  * @param {number} needed
+ * @param {number} times
  */
-function stepFor(needed) {
-  const power = 10 ** Math.floor(Math.log10(needed / 3));
+function stepFor(needed, times) {
+  const power = 10 ** Math.floor(Math.log10(needed / times));
   const steps = [10, 5, 4, 2, 1].map((factor) => factor * power);
-  return steps.find((step) => needed / step >= 3 - 1e-9) ?? power;
+  return steps.find((step) => needed / step >= times - 1e-9) ?? power;
 }
 
 /** How long an axis stays too long, so that it does not change back and forth. */
