@@ -54,7 +54,9 @@ export function createTable({ caption, columns, keyOf, onSort, nameOf, onSelect 
   }
 
   /** @param {Column<Row>} column */
-  const cellClass = ({ id, isNumber, on }) => [`c-${id}`, isNumber && 'number', on && `only-${on}`].filter(Boolean).join(' ');
+  function cellClass({ id, isNumber, on }) {
+    return [`c-${id}`, isNumber && 'number', on && `only-${on}`].filter(Boolean).join(' ');
+  }
 
   /** @param {Row} row */
   function create(row) {
