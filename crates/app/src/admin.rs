@@ -24,6 +24,7 @@ mod pools;
 mod problem;
 mod protection;
 mod reference;
+mod settings;
 mod test_tool;
 mod token;
 

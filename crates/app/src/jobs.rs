@@ -22,6 +22,7 @@ use store::jobs::{CancelError, JobStatus, JobStore, NewJob, StoredJob};
 use tokio::sync::{Notify, watch};
 
 pub use request::{JobRequest, StartJobError};
+pub(crate) use request::{MAX_DEPTH, MAX_URLS};
 pub use status_limit::StatusClient;
 pub use worker::JobWorker;
 

@@ -47,8 +47,31 @@ pub struct Ladder {
     /// Successes since the last error.
     successes: u32,
     paused_until: Option<Timestamp>,
+    paused_since: Option<Since>,
     last_error: Option<Box<str>>,
     disabled: Option<Disabled>,
+    disabled_since: Option<Since>,
+}
+
+/// The start of something that may have begun before the clock's origin, as after a restart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Since {
+    at: Timestamp,
+    /// How long it had lasted at `at`.
+    before: Duration,
+}
+
+impl Since {
+    const fn new(at: Timestamp) -> Self {
+        Self {
+            at,
+            before: Duration::ZERO,
+        }
+    }
+
+    fn elapsed(self, now: Timestamp) -> Duration {
+        self.before.saturating_add(now.since(self.at))
+    }
 }
 
 /// Why an endpoint is disabled.
@@ -113,8 +136,10 @@ impl Ladder {
             consecutive_errors: 0,
             successes: 0,
             paused_until: None,
+            paused_since: None,
             last_error: None,
             disabled: None,
+            disabled_since: None,
         }
     }
 
@@ -166,7 +191,7 @@ impl Ladder {
         let successes = std::mem::take(&mut self.successes);
         if result.verdict == Some(Verdict::QuotaExhausted) {
             self.epoch = self.epoch.wrapping_add(1);
-            self.disabled = Some(Disabled::QuotaExhausted);
+            self.set_disabled(Disabled::QuotaExhausted, now);
             return LadderStep::DisabledByQuota;
         }
         if !settings.climbs(result) {
@@ -193,11 +218,12 @@ impl Ladder {
         // A pause never gets shorter, even if an attempt made during it names a shorter one.
         let until = self.paused_until.unwrap_or(now).max(now + pause);
         self.paused_until = Some(until);
+        self.paused_since = Some(Since::new(now));
         let pause = until.since(now);
         if self.consecutive_errors < settings.disable_after() {
             return LadderStep::Paused { pause, source };
         }
-        self.disabled = Some(Disabled::Errors(self.consecutive_errors));
+        self.set_disabled(Disabled::Errors(self.consecutive_errors), now);
         LadderStep::DisabledByErrors { pause, source }
     }
 
@@ -206,19 +232,27 @@ impl Ladder {
     pub fn enable(&mut self) {
         self.epoch = self.epoch.wrapping_add(1);
         self.disabled = None;
+        self.disabled_since = None;
         self.clear();
     }
 
     /// Disables the endpoint until a person enables it. Results of requests in flight no longer
     /// count; the error state stays visible.
-    pub fn disable(&mut self) {
+    pub fn disable(&mut self, now: Timestamp) {
         self.epoch = self.epoch.wrapping_add(1);
-        self.disabled = Some(Disabled::Person);
+        self.set_disabled(Disabled::Person, now);
+    }
+
+    /// A further reason replaces the one before; the endpoint has been disabled since the first.
+    fn set_disabled(&mut self, why: Disabled, now: Timestamp) {
+        self.disabled = Some(why);
+        self.disabled_since.get_or_insert_with(|| Since::new(now));
     }
 
     fn clear(&mut self) {
         self.consecutive_errors = 0;
         self.paused_until = None;
+        self.paused_since = None;
         self.last_error = None;
     }
 
@@ -240,6 +274,16 @@ impl Ladder {
     /// The end of the last pause, kept after it has passed until a success or a person clears it.
     pub fn paused_until(&self) -> Option<Timestamp> {
         self.paused_until
+    }
+
+    /// How long ago the last pause started; `None` if there is none, or that is not known.
+    pub fn paused_for(&self, now: Timestamp) -> Option<Duration> {
+        self.paused_since.map(|since| since.elapsed(now))
+    }
+
+    /// How long it has been disabled; `None` if it is not, or that is not known.
+    pub fn disabled_for(&self, now: Timestamp) -> Option<Duration> {
+        self.disabled_since.map(|since| since.elapsed(now))
     }
 
     /// The remaining pause; zero if there is none.
@@ -291,10 +335,14 @@ pub struct LadderRecord {
     pub consecutive_errors: u32,
     /// The remaining pause; zero if it has ended, `None` if there is none.
     pub pause: Option<Duration>,
+    /// How long ago the pause started, if that is known.
+    pub paused_for: Option<Duration>,
     /// The last error for display.
     pub last_error: Option<Box<str>>,
     /// Why it is disabled, if it is.
     pub disabled: Option<Disabled>,
+    /// How long it has been disabled, if that is known.
+    pub disabled_for: Option<Duration>,
 }
 
 impl Ladder {
@@ -303,21 +351,26 @@ impl Ladder {
         LadderRecord {
             consecutive_errors: self.consecutive_errors,
             pause: self.paused_until.map(|until| until.since(now)),
+            paused_for: self.paused_for(now),
             last_error: self.last_error.clone(),
             disabled: self.disabled,
+            disabled_for: self.disabled_for(now),
         }
     }
 
     /// Restores a ladder. Epochs and the count of successes start at zero, because no attempt
     /// survives a restart.
     pub fn restore(record: LadderRecord, now: Timestamp) -> Self {
+        let since = |before| Since { at: now, before };
         Self {
             epoch: 0,
             consecutive_errors: record.consecutive_errors,
             successes: 0,
             paused_until: record.pause.map(|left| now + left),
+            paused_since: record.paused_for.map(since),
             last_error: record.last_error,
             disabled: record.disabled,
+            disabled_since: record.disabled_for.map(since),
         }
     }
 }

@@ -161,8 +161,8 @@ impl Pool {
     }
 
     /// Disables an endpoint until a person enables it.
-    pub fn disable(&mut self, id: EndpointId) -> bool {
-        self.override_ladder(id, Ladder::disable)
+    pub fn disable(&mut self, id: EndpointId, now: Timestamp) -> bool {
+        self.override_ladder(id, |ladder| ladder.disable(now))
     }
 
     fn override_ladder(&mut self, id: EndpointId, act: impl FnOnce(&mut Ladder)) -> bool {

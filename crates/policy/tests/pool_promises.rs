@@ -135,7 +135,7 @@ proptest! {
                 Event::End(..) | Event::Abandon(_) => {}
                 Event::Pass(seconds) => now = now + Duration::from_secs(seconds),
                 Event::Enable(n) => _ = pick(&pool, n).map(|id| pool.enable(id)),
-                Event::Disable(n) => _ = pick(&pool, n).map(|id| pool.disable(id)),
+                Event::Disable(n) => _ = pick(&pool, n).map(|id| pool.disable(id, now)),
                 Event::Add => {
                     let name = "n".repeat(names.len() + 1);
                     prop_assert!(pool.add(&name).is_some());
@@ -162,7 +162,7 @@ proptest! {
         let now = Timestamp::ZERO;
         for (n, &id) in ids.iter().enumerate() {
             if paused >> n & 1 == 1 {
-                pool.disable(id);
+                pool.disable(id, now);
             }
         }
         let mut chosen: BTreeMap<EndpointId, usize> = BTreeMap::new();

@@ -71,6 +71,8 @@ impl StoredEndpoint {
         let age = Age::of(self.at, now, max_hold);
         LadderRecord {
             pause: self.record.pause.map(|pause| age.left_of(pause)),
+            paused_for: self.record.paused_for.map(|length| age.added_to(length)),
+            disabled_for: self.record.disabled_for.map(|length| age.added_to(length)),
             ..self.record.clone()
         }
     }
@@ -109,6 +111,14 @@ impl Age {
         match self {
             Self::Passed(passed) => length.saturating_sub(passed),
             Self::Unknown(max) => length.min(max),
+        }
+    }
+
+    /// A length of time that has gone on since.
+    fn added_to(self, length: Duration) -> Duration {
+        match self {
+            Self::Passed(passed) => length.saturating_add(passed),
+            Self::Unknown(_) => length,
         }
     }
 }
@@ -221,8 +231,10 @@ mod tests {
             record: LadderRecord {
                 consecutive_errors: 5,
                 pause: Some(Duration::from_secs(600)),
+                paused_for: Some(Duration::from_secs(30)),
                 last_error: Some("HTTP 503".into()),
                 disabled: Some(Disabled::Errors(5)),
+                disabled_for: Some(Duration::from_secs(40)),
             },
             at: seconds(1000),
         };
@@ -234,9 +246,13 @@ mod tests {
             at(9999),
             LadderRecord {
                 pause: Some(Duration::ZERO),
+                paused_for: Some(Duration::from_secs(9029)),
+                disabled_for: Some(Duration::from_secs(9039)),
                 ..stored.record.clone()
             }
         );
+        // It is not known how much has passed.
+        assert_eq!(at(0).disabled_for, stored.record.disabled_for);
     }
 
     proptest! {

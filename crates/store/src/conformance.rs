@@ -314,8 +314,10 @@ fn extremes_come_back(subject: &mut Subject) {
         record: LadderRecord {
             consecutive_errors: u32::MAX,
             pause: Some(Duration::ZERO),
+            paused_for: Some(longest),
             last_error: Some(strange.into()),
             disabled: Some(Disabled::Errors(u32::MAX)),
+            disabled_for: Some(Duration::ZERO),
         },
         at: WallTime::from_unix_millis(i64::MIN),
     };
@@ -482,7 +484,7 @@ fn any_state() -> impl Strategy<Value = StoredEndpoint> {
                 consecutive_errors,
                 pause: pause.map(|pause| Duration::from_nanos(pause.into())),
                 last_error: last_error.map(Into::into),
-                disabled: None,
+                ..LadderRecord::default()
             },
             at: WallTime::from_unix_millis(at),
         },
@@ -561,8 +563,10 @@ pub(crate) fn state(pool: &str, name: &str, errors: u32, at: i64) -> StoredEndpo
         record: LadderRecord {
             consecutive_errors: errors,
             pause: Some(Duration::from_secs(30)),
+            paused_for: Some(Duration::from_secs(1)),
             last_error: Some("HTTP 503".into()),
             disabled: None,
+            disabled_for: None,
         },
         at: WallTime::from_unix_millis(at),
     }

@@ -13,6 +13,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use policy::gate::GateSettings;
 use policy::key::endpoint_key;
@@ -117,8 +118,14 @@ pub struct EndpointView {
     pub name: String,
     /// Why it is disabled; `None` if it is enabled.
     pub disabled: Option<Disabled>,
+    /// How long it has been disabled; `None` if it is enabled, or that is not known.
+    pub disabled_for: Option<Duration>,
     /// When its pause ends; `None` if it is not paused.
     pub paused_until: Option<Timestamp>,
+    /// How long ago its pause started; `None` if it is not paused, or that is not known.
+    pub paused_for: Option<Duration>,
+    /// Whether its pause is over and nothing has succeeded since.
+    pub is_recovering: bool,
     /// Consecutive errors.
     pub consecutive_errors: u32,
     /// The last error message, for display.
@@ -269,14 +276,14 @@ impl<E> Pool<E> {
     /// Disables an endpoint until a person enables it. Returns `false` if no endpoint has that
     /// name.
     pub fn disable(&self, name: &str) -> bool {
-        let is_known = self.change_endpoint(name, |state, id| state.pool.disable(id));
+        let now = self.limiter.clock().now();
+        let is_known = self.change_endpoint(name, |state, id| state.pool.disable(id, now));
         if is_known {
             let event = Event::EndpointDisabled {
                 pool: &self.name,
                 endpoint: name,
                 why: Disabled::Person,
             };
-            let now = self.limiter.clock().now();
             self.limiter.emit(now, &event);
         }
         is_known
@@ -504,10 +511,14 @@ impl<E> fmt::Debug for Pool<E> {
 
 fn view(endpoint: &pool::Endpoint, now: Timestamp) -> EndpointView {
     let ladder: &Ladder = endpoint.ladder();
+    let paused_until = ladder.paused_until().filter(|until| *until > now);
     EndpointView {
         name: endpoint.name().to_owned(),
         disabled: ladder.disabled(),
-        paused_until: ladder.paused_until().filter(|until| *until > now),
+        disabled_for: ladder.disabled_for(now),
+        paused_until,
+        paused_for: paused_until.and_then(|_| ladder.paused_for(now)),
+        is_recovering: ladder.is_recovering(now),
         consecutive_errors: ladder.consecutive_errors(),
         last_error: ladder.last_error().map(str::to_owned),
         in_flight: endpoint.in_flight(),

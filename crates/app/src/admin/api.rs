@@ -19,7 +19,9 @@ use utoipa_axum::routes;
 use super::bodies::Problem;
 use super::demo::TourGuide;
 use super::problem::{Kind, Refused};
-use super::{demo, events, explain, gates, health, jobs, operations, pools, protection, test_tool};
+use super::{
+    demo, events, explain, gates, health, jobs, operations, pools, protection, settings, test_tool,
+};
 use crate::gateway::RequestTrails;
 use crate::jobs::Jobs;
 use crate::state::State;
@@ -127,6 +129,7 @@ fn described() -> (Router<Arc<AdminState>>, Document) {
         .routes(routes!(explain::explain))
         .routes(routes!(events::events))
         .routes(routes!(demo::show))
+        .routes(routes!(settings::show))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
         .routes(routes!(health::metrics))

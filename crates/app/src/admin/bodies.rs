@@ -61,6 +61,7 @@ macro_rules! words {
 mod demo;
 mod jobs;
 mod operations;
+mod settings;
 
 pub use demo::{DemoLink, DemoStep, DemoStepState, DemoTour};
 pub use jobs::{Job, JobCounts, JobList, JobStatusName, StageName, StartJob, StartedJob};
@@ -69,6 +70,7 @@ pub use operations::{
     HeaderValues, Operation, OperationAttempt, OperationList, Reason, ResolveAction,
     ResolveOperation, StateName,
 };
+pub use settings::{GateDefaults, JobBounds, OperationTypes, PollTimes, ShownSettings};
 
 /// Gates, and all of them together
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -210,6 +212,10 @@ pub struct Pool {
     pub balance: Balance,
     /// When its endpoints are paused and disabled
     pub protection: Protection,
+    /// The same as the configuration file says, else the defaults: what a reset restores
+    pub configured: Protection,
+    /// Did a person change the protection, so that it differs from `configured`?
+    pub changed: bool,
     /// In the order of the list
     pub endpoints: Vec<Endpoint>,
 }
@@ -219,6 +225,8 @@ pub struct Pool {
 pub struct Endpoint {
     /// Its name in the pool
     pub name: String,
+    /// The key of its gate
+    pub key: String,
     /// The base of its requests' URLs
     pub url: String,
     /// May it be used, pauses aside?
@@ -226,6 +234,11 @@ pub struct Endpoint {
     /// The end of its pause in milliseconds of Unix time; null if it is not paused
     #[schema(required)]
     pub paused_until_ms: Option<i64>,
+    /// The start of its pause in milliseconds of Unix time; null if it is not paused
+    #[schema(required)]
+    pub pause_started_ms: Option<i64>,
+    /// Is its pause over, without a success since? One request at a time is sent to it then
+    pub recovering: bool,
     /// Errors that climbed since the last success
     pub consecutive_errors: u32,
     /// Its last error: status, code and matched phrase; null if there was none since the last
@@ -235,6 +248,12 @@ pub struct Endpoint {
     /// Why it is disabled; null if it is not
     #[schema(required)]
     pub disabled_reason: Option<String>,
+    /// Why it is disabled, in a word; null if it is not
+    #[schema(required)]
+    pub disabled_kind: Option<DisabledKind>,
+    /// When it was disabled, in milliseconds of Unix time; null if it is not, or that is not known
+    #[schema(required)]
+    pub disabled_at_ms: Option<i64>,
     /// Requests in flight
     pub in_flight: u32,
 }
@@ -586,6 +605,16 @@ words! {
         RoundRobin = "round_robin",
         /// The first of the list that may send
         First = "first",
+    }
+
+    /// Why an endpoint is disabled
+    DisabledKind {
+        /// As many errors in a row as `disable_after`
+        Errors = "errors",
+        /// The server says that a quota is used up
+        QuotaExhausted = "quota_exhausted",
+        /// A person disabled it
+        Person = "person",
     }
 
     /// Responses that the test tool plays

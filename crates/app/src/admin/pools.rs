@@ -7,12 +7,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use http::header::LOCATION;
 use http::{HeaderValue, StatusCode};
+use policy::key::endpoint_key;
 use policy::ladder::Disabled;
 use serde::Deserialize;
 use serde_json::Value;
@@ -21,7 +23,7 @@ use tidegate::pool::EndpointView;
 use utoipa::IntoParams;
 
 use super::api::AdminState;
-use super::bodies::{AddEndpoint, Endpoint, Pool, PoolList, Problem, SwitchEndpoint};
+use super::bodies::{AddEndpoint, DisabledKind, Endpoint, Pool, PoolList, Problem, SwitchEndpoint};
 use super::body::Fields;
 use super::problem::Refused;
 use super::protection::protection_body;
@@ -36,10 +38,9 @@ use crate::state::{NewEndpoint, UpstreamEndpoint, UpstreamPool};
 )]
 pub(super) async fn list(State(admin): State<Arc<AdminState>>) -> Json<PoolList> {
     let configuration = admin.state.configuration();
-    let clock = admin.state.limiter().clock();
     let pools = configuration
         .pools()
-        .map(|(_, pool)| pool_body(pool, clock));
+        .map(|(_, pool)| pool_body(&admin, pool));
     Json(PoolList {
         pools: pools.collect(),
     })
@@ -147,7 +148,7 @@ pub(super) async fn remove(
 
 pub(super) fn pool_of(admin: &AdminState, pool: &str) -> Result<Pool, Refused> {
     let pool = admin.state.pool(pool)?;
-    Ok(pool_body(&pool, admin.state.clock()))
+    Ok(pool_body(admin, &pool))
 }
 
 fn endpoint_of(admin: &AdminState, pool: &str, name: &str) -> Result<Endpoint, Refused> {
@@ -210,23 +211,30 @@ pub(super) struct EndpointPath {
     name: String,
 }
 
-fn pool_body(pool: &UpstreamPool, clock: &Clock) -> Pool {
+fn pool_body(admin: &AdminState, pool: &UpstreamPool) -> Pool {
     let views = pool.view();
     let urls: BTreeMap<String, String> = pool
         .endpoints()
         .iter()
         .map(|endpoint| (endpoint.name().to_owned(), shown_url(endpoint.data())))
         .collect();
-    let protection = protection_body(&pool.protection(), views.len());
-    let endpoints = views.into_iter().map(|view| {
-        let url = urls.get(&view.name).cloned().unwrap_or_default();
-        endpoint_body(view, url, clock)
-    });
+    let live = pool.protection();
+    let configuration = admin.state.configuration();
+    let configured = configuration.settings().pools.get(pool.name());
+    let configured = configured.map_or(&live, |pool| &pool.protection);
     Pool {
         name: pool.name().to_owned(),
         balance: pool.balance().into(),
-        protection,
-        endpoints: endpoints.collect(),
+        protection: protection_body(&live, views.len()),
+        configured: protection_body(configured, views.len()),
+        changed: live != *configured,
+        endpoints: views
+            .into_iter()
+            .map(|view| {
+                let url = urls.get(&view.name).cloned().unwrap_or_default();
+                endpoint_body(pool.name(), view, url, admin.state.clock())
+            })
+            .collect(),
     }
 }
 
@@ -245,18 +253,35 @@ fn shown_url(endpoint: &UpstreamEndpoint) -> String {
     format!("{scheme}://{authority}{}", endpoint.base)
 }
 
-fn endpoint_body(view: EndpointView, url: String, clock: &Clock) -> Endpoint {
+fn endpoint_body(pool: &str, view: EndpointView, url: String, clock: &Clock) -> Endpoint {
+    let ago = |length: Duration| {
+        let length = i64::try_from(length.as_millis()).unwrap_or(i64::MAX);
+        clock.wall().as_unix_millis().saturating_sub(length)
+    };
     Endpoint {
+        key: endpoint_key(pool, &view.name),
         name: view.name,
         url,
         enabled: view.disabled.is_none(),
         paused_until_ms: view.paused_until.map(|until| unix_millis(clock, until)),
+        pause_started_ms: view.paused_for.map(ago),
+        recovering: view.is_recovering,
         consecutive_errors: view.consecutive_errors,
         last_error: view
             .last_error
             .map(|error| redact::Text::new(&error).to_string()),
         disabled_reason: view.disabled.map(disabled_reason),
+        disabled_kind: view.disabled.map(disabled_kind),
+        disabled_at_ms: view.disabled_for.map(ago),
         in_flight: view.in_flight,
+    }
+}
+
+fn disabled_kind(why: Disabled) -> DisabledKind {
+    match why {
+        Disabled::Errors(_) => DisabledKind::Errors,
+        Disabled::QuotaExhausted => DisabledKind::QuotaExhausted,
+        Disabled::Person => DisabledKind::Person,
     }
 }
 

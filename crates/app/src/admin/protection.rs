@@ -12,7 +12,7 @@ use tidegate::{LadderOptions, LadderSettings};
 
 use super::api::AdminState;
 use super::bodies::{ChangeProtection, Problem, Protection};
-use super::body::{Fields, whole};
+use super::body::{Fields, shown, whole};
 use super::pools::{PoolPath, pool_of};
 use super::problem::Refused;
 
@@ -62,17 +62,23 @@ pub(super) async fn reset(
 fn read(mut fields: Fields) -> Result<BTreeMap<String, String>, Refused> {
     let mut changes = BTreeMap::new();
     for setting in LadderOptions::SETTINGS {
-        let expected = match setting.name {
-            "texts" => TEXTS.to_owned(),
-            _ => setting.kind.expected(),
+        let expected = setting.kind.expected();
+        let parts = match &setting.kind {
+            Kind::List { of, .. } => read_list(&mut fields, setting.name, of, &expected),
+            kind => fields
+                .take(setting.name, &expected, |value| text_of(kind, value))
+                .map(|text| vec![text]),
         };
-        let read = |value: &Value| parts(&setting.kind, value);
-        let Some(parts) = fields.take(setting.name, &expected, read) else {
-            continue;
-        };
+        let Some(parts) = parts else { continue };
         let texts: Vec<&str> = parts.iter().map(String::as_str).collect();
         for problem in setting.kind.check(setting.name, &texts) {
-            fields.note(&problem.setting, Some(problem.value), &problem.expected);
+            let is_list = matches!(setting.kind, Kind::List { .. });
+            // The only part of a list is named like the others.
+            let field = match (is_list, &*texts) {
+                (true, [one]) if *one == problem.value => format!("{}[0]", problem.setting),
+                _ => problem.setting,
+            };
+            fields.note(&field, Some(problem.value), &problem.expected);
         }
         changes.insert(setting.name.to_owned(), parts.join(","));
     }
@@ -80,22 +86,42 @@ fn read(mut fields: Fields) -> Result<BTreeMap<String, String>, Refused> {
     Ok(changes)
 }
 
-/// The parts of a value of this kind; `None` if it is of another type.
-fn parts(kind: &Kind, value: &Value) -> Option<Vec<String>> {
-    let one = |kind: &Kind, value: &Value| match kind {
+/// The parts of a list, each of which is judged by itself.
+fn read_list(
+    fields: &mut Fields,
+    name: &'static str,
+    of: &Kind,
+    expected: &str,
+) -> Option<Vec<String>> {
+    let list = fields.take(name, expected, |value| value.as_array().cloned())?;
+    let mut parts = Vec::new();
+    for (index, value) in list.iter().enumerate() {
+        match text_of(of, value) {
+            Some(part) => parts.push(part),
+            None => {
+                let expected = match name {
+                    "texts" => PHRASE.to_owned(),
+                    _ => of.expected(),
+                };
+                fields.note(&format!("{name}[{index}]"), Some(shown(value)), &expected);
+            }
+        }
+    }
+    (parts.len() == list.len()).then_some(parts)
+}
+
+/// A value of this kind as it is written in the settings; `None` if it is of another type.
+fn text_of(kind: &Kind, value: &Value) -> Option<String> {
+    match kind {
         Kind::Switch => value.as_bool().map(|switch| switch.to_string()),
         Kind::Whole { .. } => whole(value).map(|number| number.to_string()),
         Kind::Duration(_) => text(value).filter(|text| is_plain(text)),
         _ => text(value).filter(|text| is_phrase(text)),
-    };
-    match kind {
-        Kind::List { of, .. } => value.as_array()?.iter().map(|part| one(of, part)).collect(),
-        kind => one(kind, value).map(|text| vec![text]),
     }
 }
 
-const TEXTS: &str = "a list of up to 100 phrases of up to 200 characters, each of words with one \
-                     blank between them and without `,`, `\"`, `[` and `]`";
+const PHRASE: &str = "a phrase of up to 200 characters, of words with one blank between them and \
+                      without `,`, `\"`, `[` and `]`";
 
 fn text(value: &Value) -> Option<String> {
     value.as_str().map(str::to_owned)

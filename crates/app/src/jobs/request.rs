@@ -51,10 +51,10 @@ pub enum StartJobError {
 }
 
 /// URLs, and sitemaps, of one request.
-const MAX_URLS: usize = 10_000;
+pub(crate) const MAX_URLS: u32 = 10_000;
 
 /// The highest depth.
-const MAX_DEPTH: u32 = 1000;
+pub(crate) const MAX_DEPTH: u32 = 1000;
 
 /// So many invalid values are named.
 const MAX_NAMED: usize = 20;
@@ -93,7 +93,7 @@ impl JobRequest {
     pub(super) fn summary(&self) -> String {
         let given = || self.urls.iter().chain(&self.sitemaps);
         let keys = given().filter_map(|url| policy::key::normalize(url).ok());
-        let mut keys: BTreeSet<String> = keys.take(MAX_URLS).collect();
+        let mut keys: BTreeSet<String> = keys.take(MAX_URLS as usize).collect();
         match (keys.pop_first(), keys.is_empty()) {
             (Some(key), true) => key,
             _ => format!("{} URLs", given().count()),
@@ -134,7 +134,7 @@ impl JobRequest {
 }
 
 fn check_urls(field: &str, texts: &[String], invalid: &mut Vec<InvalidValue>) -> Vec<Url> {
-    if texts.len() > MAX_URLS {
+    if texts.len() > MAX_URLS as usize {
         let expected = format!("expected at most {MAX_URLS} URLs; use a sitemap for more");
         note(invalid, field, None, &expected);
         return Vec::new();

@@ -316,7 +316,10 @@ fn shows_enabled_and_paused_endpoints() {
     let view = |name: &str, disabled, paused_until| EndpointView {
         name: name.to_owned(),
         disabled,
+        disabled_for: None,
         paused_until,
+        paused_for: None,
+        is_recovering: false,
         consecutive_errors: 0,
         last_error: None,
         in_flight: 0,

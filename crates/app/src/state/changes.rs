@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use policy::key::endpoint_key;
 use policy::ladder::Disabled;
@@ -177,6 +178,7 @@ impl State {
         } else {
             LadderRecord {
                 disabled: Some(Disabled::Person),
+                disabled_for: record.disabled_for.or(Some(Duration::ZERO)),
                 ..record
             }
         };

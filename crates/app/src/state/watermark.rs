@@ -429,7 +429,7 @@ mod tests {
             consecutive_errors: 2,
             pause: Some(Duration::from_secs(60)),
             last_error: Some("HTTP 429".into()),
-            disabled: None,
+            ..LadderRecord::default()
         };
         let written = EndpointWatermark::of(&record, seconds(0));
         let has_changed = |newer: LadderRecord, now| {

@@ -33,32 +33,35 @@ fn names(running: &Running) -> Vec<String> {
 fn shows_a_whole_pool() {
     let (running, _folder) = Running::new(TWO);
     let pool = running.get("/api/v1/pools/llm");
+    let protection = json!({
+        "enabled": true,
+        "pauses": ["30s", "60s", "120s", "300s", "600s"],
+        "disable_after": 5,
+        "unreachable": false,
+        "show_test_tool": false,
+        "probing_after": 20,
+        "statuses": [429, 500, 502, 503, 504, 529],
+        "texts": ["rate limit", "too many requests", "quota exceeded", "service unavailable"],
+    });
+    let endpoint = |name: &str, url: &str| {
+        json!({
+            "name": name, "key": format!("llm/{name}"), "url": url, "enabled": true,
+            "paused_until_ms": null, "pause_started_ms": null, "recovering": false,
+            "consecutive_errors": 0, "last_error": null, "disabled_reason": null,
+            "disabled_kind": null, "disabled_at_ms": null, "in_flight": 0,
+        })
+    };
     assert_eq!(
         pool,
         json!({
             "name": "llm",
             "balance": "least_loaded",
-            "protection": {
-                "enabled": true,
-                "pauses": ["30s", "60s", "120s", "300s", "600s"],
-                "disable_after": 5,
-                "unreachable": false,
-                "show_test_tool": false,
-                "probing_after": 20,
-                "statuses": [429, 500, 502, 503, 504, 529],
-                "texts": ["rate limit", "too many requests", "quota exceeded", "service unavailable"],
-            },
+            "protection": protection,
+            "configured": protection,
+            "changed": false,
             "endpoints": [
-                {
-                    "name": "a", "url": "http://127.0.0.1:9/v1", "enabled": true,
-                    "paused_until_ms": null, "consecutive_errors": 0, "last_error": null,
-                    "disabled_reason": null, "in_flight": 0,
-                },
-                {
-                    "name": "b", "url": "https://b.example.com/v1", "enabled": true,
-                    "paused_until_ms": null, "consecutive_errors": 0, "last_error": null,
-                    "disabled_reason": null, "in_flight": 0,
-                },
+                endpoint("a", "http://127.0.0.1:9/v1"),
+                endpoint("b", "https://b.example.com/v1"),
             ],
         })
     );
@@ -87,6 +90,76 @@ fn partial_protection_keeps_the_rest_and_survives_a_restart() {
 }
 
 #[test]
+fn shows_what_a_reset_restores_and_whether_it_differs() {
+    let toml = &format!("{TWO}[pool.llm.protection]\npauses = [\"10s\", \"1m30s\"]\n");
+    let (running, _folder) = Running::new(toml);
+    let shown = || {
+        let pool = running.get("/api/v1/pools/llm");
+        let pauses = |part: &str| pool[part]["pauses"].clone();
+        (
+            pauses("protection"),
+            pauses("configured"),
+            pool["changed"].clone(),
+        )
+    };
+    let (own, other) = (json!(["10s", "90s"]), json!(["5s"]));
+    assert_eq!(shown(), (own.clone(), own.clone(), json!(false)));
+    running.ask("PUT", PROTECTION, Some(r#"{"pauses":["5s"]}"#));
+    assert_eq!(shown(), (other, own.clone(), json!(true)));
+    // A person who sets it back has changed nothing.
+    running.ask("PUT", PROTECTION, Some(r#"{"pauses":["10s","1m30s"]}"#));
+    assert_eq!(shown(), (own.clone(), own.clone(), json!(false)));
+    running.ask("PUT", PROTECTION, Some(r#"{"show_test_tool":true}"#));
+    assert_eq!(shown().2, true);
+    running.ask("POST", &format!("{PROTECTION}/reset"), None);
+    assert_eq!(shown(), (own.clone(), own, json!(false)));
+}
+
+#[test]
+fn names_every_invalid_part_of_a_list() {
+    let (running, _folder) = Running::new(TWO);
+    let problems = |body: &str| {
+        let answer = running.ask("PUT", PROTECTION, Some(body));
+        assert_eq!(answer.problem(), (422, "invalid".to_owned()));
+        answer.json()["problems"].clone()
+    };
+    let problem = |field: &str, value: &str, expected: &str| json!({ "field": field, "value": value, "expected": expected });
+    let pause = "a duration of at least 1s";
+    assert_eq!(
+        problems(r#"{"pauses":["30s","0s",7,"soon"]}"#),
+        json!([problem("pauses[2]", "7", pause)])
+    );
+    assert_eq!(
+        problems(r#"{"pauses":["30s","0s","7"]}"#),
+        json!([
+            problem("pauses[1]", "0s", pause),
+            problem(
+                "pauses[2]",
+                "7",
+                "a number with a unit such as `500ms`, `30s` or `5m`"
+            ),
+        ])
+    );
+    assert_eq!(
+        problems(r#"{"pauses":["0s"]}"#),
+        json!([problem("pauses[0]", "0s", pause)])
+    );
+    assert_eq!(problems(r#"{"pauses":[]}"#)[0]["field"], "pauses");
+    assert_eq!(
+        problems(r#"{"texts":["fine","a,b"]}"#)[0]["field"],
+        "texts[1]"
+    );
+    assert_eq!(
+        problems(r#"{"statuses":[429,"x",401]}"#)[0]["field"],
+        "statuses[1]"
+    );
+    assert_eq!(
+        problems(r#"{"statuses":[429,401]}"#)[0]["field"],
+        "statuses[1]"
+    );
+}
+
+#[test]
 fn names_every_invalid_setting_and_changes_none() {
     let (running, _folder) = Running::new(TWO);
     let body = r#"{"pauses":["500ms"],"disable_after":11,"statuses":[401],"enabled":1,"pause":[]}"#;
@@ -101,7 +174,13 @@ fn names_every_invalid_setting_and_changes_none() {
         .collect();
     assert_eq!(
         fields,
-        ["enabled", "pauses", "disable_after", "statuses", "pause"]
+        [
+            "enabled",
+            "pauses[0]",
+            "disable_after",
+            "statuses[0]",
+            "pause"
+        ]
     );
     assert_eq!(
         problem["problems"][2],
@@ -120,10 +199,15 @@ fn enabled_and_disabled_survive_a_restart() {
         .json();
     assert_eq!(answer["enabled"], false);
     assert_eq!(answer["disabled_reason"], "disabled by a person");
+    assert_eq!(answer["disabled_kind"], "person");
+    let disabled_at = answer["disabled_at_ms"].as_i64().unwrap();
     drop(running);
     let running = Running::in_folder(TWO, folder.path());
     let expected = [("a".to_owned(), true), ("b".to_owned(), false)];
     assert_eq!(endpoints(&running), expected);
+    let restored = running.get("/api/v1/pools/llm")["endpoints"][1].clone();
+    let restored_at = restored["disabled_at_ms"].as_i64().unwrap();
+    assert!(restored_at.abs_diff(disabled_at) < 1000, "{restored}");
     let answer = running
         .ask("PATCH", path, Some(r#"{"enabled":true}"#))
         .json();

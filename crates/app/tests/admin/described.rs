@@ -261,6 +261,7 @@ fn inputs() -> Vec<(&'static str, &'static str, Vec<Input>)> {
             ],
         ),
         ("get", "/api/v1/demo", vec![to("/api/v1/demo", 404)]),
+        ("get", "/api/v1/settings", vec![to("/api/v1/settings", 200)]),
         ("get", "/healthz", vec![to("/healthz", 200)]),
         ("get", "/readyz", vec![to("/readyz", 200)]),
         ("get", "/metrics", vec![to("/metrics", 200)]),

@@ -13,4 +13,5 @@ mod jobs;
 mod looking;
 mod operations;
 mod schema;
+mod settings;
 mod support;

@@ -298,7 +298,7 @@ fn enabling_clears_everything_and_ignores_requests_in_flight() {
 #[test]
 fn only_a_person_enables_after_a_person_disabled() {
     let mut test = TestLadder::new(&[]);
-    test.ladder.disable();
+    test.ladder.disable(test.now);
     test.status(200);
     assert_eq!(test.ladder.disabled(), Some(Disabled::Person));
     let description = test.ladder.describe(test.now);
@@ -447,9 +447,42 @@ fn pause_continues_after_restore() {
 #[test]
 fn disabled_endpoint_stays_disabled_after_restore() {
     let mut ladder = Ladder::new();
-    ladder.disable();
+    ladder.disable(Timestamp::ZERO);
     let ladder = Ladder::restore(ladder.record(Timestamp::ZERO), Timestamp::ZERO);
     assert_eq!(ladder.disabled(), Some(Disabled::Person));
+}
+
+#[test]
+fn start_of_pause_and_of_being_disabled_survive_a_restore() {
+    let mut test = TestLadder::new(&[("disable_after", "2")]);
+    assert_eq!(test.ladder.paused_for(test.now), None);
+    test.status(429);
+    test.advance(10);
+    assert_eq!(test.ladder.paused_for(test.now), Some(seconds(10)));
+    assert_eq!(test.ladder.disabled_for(test.now), None);
+    test.status(429);
+    test.advance(5);
+    // A further reason does not start it anew.
+    test.ladder.disable(test.now);
+    test.advance(2);
+    let record = test.ladder.record(test.now);
+    assert_eq!(
+        (record.paused_for, record.disabled_for),
+        (Some(seconds(7)), Some(seconds(7)))
+    );
+    // The clock of the next process starts at zero.
+    let mut ladder = Ladder::restore(record, Timestamp::ZERO);
+    let now = Timestamp::from_secs(3);
+    assert_eq!(ladder.disabled_for(now), Some(seconds(10)));
+    ladder.enable();
+    assert_eq!(
+        (ladder.paused_for(now), ladder.disabled_for(now)),
+        (None, None)
+    );
+}
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
 }
 
 fn events() -> impl Strategy<Value = Vec<Event>> {

@@ -20,9 +20,9 @@ crate::settings! {
         /// While nothing is known of the job.
         first: Duration = "2s", Kind::POSITIVE, get copy;
         /// The wait after the first 429; it doubles with each further one in a row.
-        base: Duration = "2s", Kind::POSITIVE;
+        base: Duration = "2s", Kind::POSITIVE, get copy;
         /// The longest wait after a 429, unless the server names a longer one.
-        max: Duration = "15s", Kind::POSITIVE;
+        max: Duration = "15s", Kind::POSITIVE, get copy;
         /// Without any success for longer than this, polling ends.
         give_up_after: Duration = "300s", Kind::POSITIVE, get copy;
         /// How often in a row other errors are retried.

@@ -241,7 +241,7 @@ fn returns_no_endpoint_when_all_are_disabled() {
     let mut test = TestPool::new(Balance::RoundRobin, &["a", "b"]);
     for name in ["a", "b"] {
         let id = test.id(name);
-        assert!(test.pool.disable(id));
+        assert!(test.pool.disable(id, test.now));
     }
     assert_eq!(test.choose(), Choice::NoEndpoint);
     let a = test.id("a");
@@ -270,7 +270,7 @@ fn adds_and_removes_endpoints_at_run_time() {
     assert!(test.pool.remove(again));
     assert!(!test.pool.remove(again));
     assert!(!test.pool.enable(again));
-    assert!(!test.pool.disable(again));
+    assert!(!test.pool.disable(again, test.now));
 }
 
 #[test]
@@ -397,7 +397,7 @@ fn least_loaded_counts_attempts_in_flight_at_the_gate() {
 fn reordering_preserves_the_state_of_endpoints() {
     let mut pool = Pool::new(Balance::First);
     let [a, b, c] = ["a", "b", "c"].map(|name| pool.add(name).unwrap());
-    pool.disable(a);
+    pool.disable(a, Timestamp::ZERO);
     pool.reorder(&["c", "unknown", "a"]);
     let order: Vec<EndpointId> = pool.endpoints().iter().map(Endpoint::id).collect();
     assert_eq!(order, [c, a, b]);

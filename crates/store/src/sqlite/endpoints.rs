@@ -18,7 +18,8 @@ pub(super) fn write(connection: &Connection, endpoint: &StoredEndpoint) -> rusql
     };
     let mut statement = connection.prepare_cached(
         "INSERT OR REPLACE INTO endpoints VALUES (
-            :pool, :name, :errors, :pause, :last_error, :disabled, :disabled_errors, :at)",
+            :pool, :name, :errors, :pause, :last_error, :disabled, :disabled_errors, :at,
+            :paused_for, :disabled_for)",
     )?;
     statement.execute(named_params! {
         ":pool": endpoint.pool,
@@ -29,6 +30,8 @@ pub(super) fn write(connection: &Connection, endpoint: &StoredEndpoint) -> rusql
         ":disabled": disabled,
         ":disabled_errors": disabled_errors,
         ":at": endpoint.at.as_unix_millis(),
+        ":paused_for": record.paused_for.map(nanoseconds),
+        ":disabled_for": record.disabled_for.map(nanoseconds),
     })?;
     Ok(())
 }
@@ -53,17 +56,20 @@ pub(super) fn read(connection: &Connection) -> Result<Vec<StoredEndpoint>, Sqlit
 fn endpoint(row: &Row<'_>) -> Result<StoredEndpoint, SqliteError> {
     let disabled: Option<String> = row.get("disabled")?;
     let errors: Option<u32> = row.get("disabled_errors")?;
+    let length = |name| Ok::<_, SqliteError>(row.get::<_, Option<i64>>(name)?.map(duration));
     Ok(StoredEndpoint {
         pool: row.get("pool")?,
         name: row.get("name")?,
         record: LadderRecord {
             consecutive_errors: row.get("consecutive_errors")?,
-            pause: row.get::<_, Option<i64>>("pause_ns")?.map(duration),
+            pause: length("pause_ns")?,
+            paused_for: length("paused_for_ns")?,
             last_error: row.get("last_error")?,
             disabled: match disabled {
                 Some(word) => Some(reason(&word, errors)?),
                 None => None,
             },
+            disabled_for: length("disabled_for_ns")?,
         },
         at: WallTime::from_unix_millis(row.get("written_at_ms")?),
     })

@@ -11,7 +11,14 @@ use super::problem::SqliteError;
 use crate::error::OpenError;
 
 /// The steps, each from one version to the next.
-const STEPS: &[&str] = &[FIRST, REFRESH_TOKENS, OPERATIONS, CHEAPER_STATES, JOBS];
+const STEPS: &[&str] = &[
+    FIRST,
+    REFRESH_TOKENS,
+    OPERATIONS,
+    CHEAPER_STATES,
+    JOBS,
+    SINCE,
+];
 
 const FIRST: &str = "
     CREATE TABLE gates (
@@ -245,6 +252,12 @@ const JOBS: &str = "
         key_id BLOB,
         request BLOB NOT NULL
     ) STRICT;
+";
+
+/// Since when an endpoint is paused or disabled.
+const SINCE: &str = "
+    ALTER TABLE endpoints ADD COLUMN paused_for_ns INTEGER;
+    ALTER TABLE endpoints ADD COLUMN disabled_for_ns INTEGER;
 ";
 
 /// Says whose file it is: \"TIDG\".

@@ -182,10 +182,10 @@ mod unusable {
         let (folder, path) = written();
         run(&path, "PRAGMA user_version = 99");
         let error = refused(folder.path(), &path);
-        let text = format!("`{}` has version 99, expected at most 5", path.display());
+        let text = format!("`{}` has version 99, expected at most 6", path.display());
         assert!(error.to_string().contains(&text), "{error}");
         assert!(matches!(error, OpenError::Newer { found: 99, .. }));
-        run(&path, "PRAGMA user_version = 5");
+        run(&path, "PRAGMA user_version = 6");
         assert_eq!(
             Store::open(folder.path())
                 .unwrap()
@@ -219,6 +219,21 @@ mod unusable {
             assert_eq!(state.rotated.len(), version);
             assert_eq!(store.operations().counts().available, 1);
         }
+    }
+
+    #[test]
+    fn endpoints_of_version_5_do_not_know_since_when_they_are_disabled() {
+        let (folder, path) = temporary();
+        let old = schema::create_version(&path, 5);
+        old.execute_batch(
+            "INSERT INTO endpoints VALUES ('llm', 'a', 5, 30, 'HTTP 503', 'errors', 5, 1000)",
+        )
+        .unwrap();
+        drop(old);
+        let store = Store::open(folder.path()).unwrap();
+        let record = store.load().unwrap().endpoints[0].record.clone();
+        assert_eq!(record.disabled, Some(policy::ladder::Disabled::Errors(5)));
+        assert_eq!((record.paused_for, record.disabled_for), (None, None));
     }
 
     #[test]
