@@ -208,6 +208,19 @@ export type OperationAttempt = { at_ms: number, phase: string, status: number | 
 
 export type OperationList = { operations: Operation[], next_cursor: string | null, counts: OperationCounts };
 
+export interface BulkResult {
+  matched: number;
+  /** How many would be, or were, changed. */
+  will: number;
+  changed: number;
+  dry_run: boolean;
+  left_out: { reason: string, count: number }[];
+  sample: Operation[];
+  next_cursor: string | null;
+}
+
+export type Conflict = { base: unknown, ours: unknown, theirs: unknown, fetched_ms: number };
+
 export interface Job {
   id: string;
   slug: string;

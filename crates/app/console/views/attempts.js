@@ -1,0 +1,155 @@
+// The attempts of an operation: as a time line of bars and hatched waits, and as a table.
+
+import { verdictState } from '../badge.js';
+import { h, replace, setText } from '../dom.js';
+import { clockTime, duration, latency } from '../format.js';
+import { foreign, timeOf } from '../page.js';
+import { visible } from '../text.js';
+import { waitingWords } from './operation_text.js';
+
+/**
+ * @typedef {import('../types.js').Operation} Operation
+ * @typedef {import('../types.js').OperationAttempt} Attempt
+ * @typedef {object} Segment
+ * @property {'attempt' | 'wait' | 'next'} kind
+ * @property {number} fromMs
+ * @property {number} toMs
+ * @property {string} text
+ * @property {string} tone
+ */
+
+/** The API has no more than this; then the first of them may not be the first of all. */
+const MAX_LISTED = 100;
+/** As many as have room for their words. */
+const MAX_DRAWN = 6;
+/** A shorter wait is not worth a place. */
+const MIN_WAIT = 50;
+
+/** @type {Record<string, string>} */
+const PHASES = {
+  connecting: 'nothing was sent',
+  sending: 'part of it was sent',
+  waiting: 'all of it was sent',
+  receiving: 'part of the response came',
+};
+
+/**
+ * Each attempt with the wait before it.
+ * @param {Operation} operation
+ */
+export function withWaits(operation) {
+  const attempts = operation.attempts ?? [];
+  const restart = attempts.length - operation.sent;
+  return attempts.map((attempt, at) => {
+    const before = at > 0 ? attempts[at - 1] : null;
+    const isFirst = !before && attempts.length < MAX_LISTED;
+    const since = before ? endOf(before) : isFirst ? operation.accepted_at_ms : attempt.at_ms - attempt.wait_ms;
+    const waited = Math.max(0, attempt.at_ms - since);
+    const turn = before ? Math.min(waited, attempt.wait_ms) : waited;
+    const planned = waited - turn;
+    const isRestart = at > 0 && at === restart;
+    return { attempt, number: at + 1, waited, why: whyWaited(planned, turn, isRestart) };
+  });
+}
+
+/** @param {Attempt} attempt */
+const endOf = ({ at_ms: at, latency_ms: took }) => at + took;
+
+/**
+ * @param {number} planned Until it was due again.
+ * @param {number} turn From then until it was sent.
+ * @param {boolean} isRestart
+ */
+function whyWaited(planned, turn, isRestart) {
+  const parts = [];
+  if (planned >= MIN_WAIT) parts.push(isRestart ? `started again after ${duration(planned)}` : `backoff ${duration(planned)}`);
+  if (turn >= MIN_WAIT) parts.push(`${duration(turn)} for its turn`);
+  return parts.join(', then ');
+}
+
+/**
+ * What the time line shows, oldest first.
+ * @param {Operation} operation
+ * @param {number} now
+ * @returns {Segment[]}
+ */
+export function segments(operation, now) {
+  /** @type {Segment[]} */
+  const found = [];
+  for (const { attempt, waited, why } of withWaits(operation).slice(-MAX_DRAWN)) {
+    const { at_ms: at } = attempt;
+    if (waited >= MIN_WAIT) found.push({ kind: 'wait', fromMs: at - waited, toMs: at, text: why, tone: '' });
+    found.push({ kind: 'attempt', fromMs: at, toMs: endOf(attempt), text: attempt.status ? String(attempt.status) : attempt.reason, tone: toneOf(attempt) });
+  }
+  const { state, next_at_ms: next } = operation;
+  const since = found.at(-1)?.toMs ?? operation.accepted_at_ms;
+  if (state === 'running') found.push({ kind: 'attempt', fromMs: now, toMs: now, text: 'running', tone: 'info' });
+  if (state !== 'retryable' && state !== 'available') return found;
+  const until = Math.max(next ?? now, now);
+  const waiting = waitingWords(operation);
+  const text = waiting ? waiting.words.replace('KEY', () => waiting.key) : 'backoff';
+  found.push({ kind: 'wait', fromMs: since, toMs: until, text, tone: '' });
+  found.push({ kind: 'next', fromMs: until, toMs: until, text: 'next', tone: '' });
+  return found;
+}
+
+/**
+ * How much room a time gets. Its square root: a wait of an hour must leave some to an attempt of a
+ * second.
+ * @param {Segment} segment
+ */
+export const weight = ({ fromMs, toMs }) => Math.max(0.5, Math.sqrt(Math.max(0, toMs - fromMs) / 1000));
+
+/** @param {Attempt} attempt */
+const toneOf = ({ reason }) => (reason === 'success' ? 'ok' : knownTone(verdictState(reason).tone));
+
+/** @param {string} tone What is no verdict is a failure. */
+const knownTone = (tone) => (tone === 'plain' ? 'bad' : tone.replace('-fill', ''));
+
+/**
+ * Draws the time line anew; it is the picture of the table below it.
+ * @param {HTMLElement} element
+ * @param {Operation} operation
+ * @param {number} now
+ */
+export function drawTimeline(element, operation, now) {
+  const drawn = segments(operation, now);
+  const last = drawn.at(-1);
+  replace(element, drawn.map((segment) => drawSegment(segment, now)));
+  if (last?.kind === 'attempt' && operation.ended_at_ms && clockTime(last.fromMs) !== clockTime(last.toMs)) element.append(h('div', { class: 'segment end' }, h('span', { class: 'segment-time' }, clockTime(last.toMs))));
+}
+
+/**
+ * @param {Segment} segment
+ * @param {number} now
+ */
+function drawSegment(segment, now) {
+  const { kind, fromMs, toMs, text, tone } = segment;
+  const bar = h('span', { class: 'segment-bar' }, h('span', null, foreign(text, 60)));
+  const time = h('span', { class: 'segment-time' });
+  if (kind !== 'wait') setText(time, clockTime(fromMs));
+  const element = h('div', { class: `segment ${kind} ${tone}`, title: visible(text) }, time, bar);
+  element.style.flexGrow = kind === 'next' ? '0' : String(weight(segment));
+  if (kind === 'wait' && fromMs <= now && now < toMs) {
+    const mark = h('i', { class: 'now' }, 'now');
+    mark.style.left = `${((now - fromMs) / (toMs - fromMs)) * 100}%`;
+    element.append(mark);
+  }
+  return element;
+}
+
+/** @type {import('../table.js').Column<ReturnType<typeof withWaits>[number] & { now: number }>[]} */
+export const COLUMNS = [
+  { id: 'n', label: '#', isNumber: true, show: (cell, row) => setText(cell, row.number) },
+  { id: 'time', label: 'Time', show: (cell, row) => replace(cell, timeOf(row.attempt.at_ms, row.now)) },
+  { id: 'result', label: 'Result', show: (cell, row) => replace(cell, ...resultOf(row.attempt)) },
+  { id: 'latency', label: 'Latency', isNumber: true, show: (cell, row) => setText(cell, latency(row.attempt.latency_ms)) },
+  { id: 'waited', label: 'Waited before', isNumber: true, show: (cell, row) => setText(cell, row.waited < MIN_WAIT ? '0s' : duration(row.waited)) },
+  { id: 'why', label: 'Why', show: (cell, row) => setText(cell, row.why || '–') },
+];
+
+/** @param {Attempt} attempt */
+function resultOf({ status, reason, phase }) {
+  const more = status ? verdictState(reason).word : PHASES[phase] ?? phase;
+  return [status ? `HTTP ${status}` : foreign(reason), h('span', { class: 'muted' }, ' · ', foreign(more))];
+}

@@ -1,0 +1,86 @@
+// Why an operation waits, was not delivered, or may be sent again, in words.
+
+import { h } from '../dom.js';
+import { foreign } from '../page.js';
+import { gatePath } from '../router.js';
+
+/** @typedef {import('../types.js').Operation} Operation */
+
+/** Reasons to wait; `KEY` is the gate or pool. */
+const WAITS = new Map([
+  ['backoff', 'backoff'],
+  ['hold', 'gate KEY is held'],
+  ['breaker_open', 'the breaker of gate KEY is open'],
+  ['half_open', 'the breaker of gate KEY lets one request through at a time'],
+  ['isolated', 'gate KEY is isolated'],
+  ['rate', 'it waits for its turn at gate KEY'],
+  ['in_flight', 'gate KEY has as many requests in flight as it may have'],
+  ['queue_full', 'the line at gate KEY is full'],
+  ['concurrency', 'as many operations as may be are being sent to KEY'],
+  ['retry_budget', 'gate KEY has used up its share of retries'],
+  ['order', 'an older operation with the same order key comes first'],
+  ['pause', 'every endpoint of KEY is paused'],
+  ['paused', 'every endpoint of KEY is paused'],
+  ['disabled', 'every endpoint of KEY is disabled'],
+  ['no_endpoint', 'no endpoint of KEY takes requests'],
+]);
+
+const ENDS = new Map([
+  ['exhausted', 'Every attempt failed.'],
+  ['rejected', 'The server rejected it; the same request would be rejected again.'],
+  ['auth_failed', 'The server refused its credential.'],
+  ['conflict', 'The server has a version of its own.'],
+  ['quota_exhausted', 'A quota of the server is used up.'],
+  ['expired', 'It expired before it was delivered.'],
+  ['disabled', 'Every endpoint of its pool is disabled.'],
+  ['gave_up', 'Nothing succeeded there for too long.'],
+  ['breaker_open', 'The breaker of its gate stayed open.'],
+]);
+
+/** Reasons of operations that ended without success, for the filter. */
+export const REASONS = [...ENDS.keys(), 'cancelled'];
+
+/**
+ * Why it is not sent now; null if nothing is known to hold it up.
+ * @param {Pick<Operation, 'waiting_for' | 'blocked' | 'key'>} operation
+ * @returns {{ words: string, key: string } | null} `KEY` in the words stands for the key.
+ */
+export function waitingWords({ waiting_for: waiting, blocked, key }) {
+  const reason = waiting?.reason ?? (blocked ? 'order' : null);
+  return reason === null ? null : { words: WAITS.get(reason) ?? reason, key: waiting?.key ?? key };
+}
+
+/**
+ * The same with a link to the gate or pool.
+ * @param {Operation} operation
+ */
+export function waitingNodes(operation) {
+  const waiting = waitingWords(operation);
+  if (!waiting) return [];
+  const [before, after] = waiting.words.split('KEY');
+  return after === undefined ? [foreign(before)] : [before, keyLink(waiting.key), after];
+}
+
+/** @param {string} key Of a gate, or `/` and the name of a pool. */
+export function keyLink(key) {
+  const href = key.startsWith('/') ? `/pools#${encodeURIComponent(key.slice(1))}` : gatePath(key);
+  return h('a', { href }, foreign(key));
+}
+
+/** @param {string | null} reason */
+export const endText = (reason) => (reason && ENDS.get(reason)) ?? '';
+
+/** Methods that a server may receive twice. */
+const SAFE = /^(GET|HEAD|OPTIONS|TRACE|PUT|DELETE) /;
+
+/** @param {Pick<Operation, 'replay_safe' | 'summary'>} operation */
+export function safetyText({ replay_safe: isSafe, summary }) {
+  if (!isSafe) return 'no: the server may act twice';
+  return SAFE.test(summary) ? 'yes (method)' : 'yes (idempotency key)';
+}
+
+/** @param {Operation['state']} state */
+export const isRetryable = (state) => state === 'failed' || state === 'retryable' || state === 'cancelled';
+
+/** @param {Operation['state']} state */
+export const isCancellable = (state) => state !== 'completed' && state !== 'cancelled';
