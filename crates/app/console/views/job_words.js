@@ -88,3 +88,49 @@ export function rangeOfLine(text, line) {
   const start = lines.slice(0, line - 1).reduce((sum, each) => sum + each.length + 1, 0);
   return [start, start + (lines[line - 1] ?? '').length];
 }
+
+/**
+ * @typedef {object} JobResponse A response to a request for the status.
+ * @property {number | null} status HTTP's; null without a response
+ * @property {Job | null} job
+ * @property {number | null} retry_after_ms The wait that the server names
+ * @property {string} problem What is wrong with it; empty if nothing
+ */
+
+/**
+ * The heading: what is known of the job after a response.
+ * @param {import('../poll.js').PollStep | null} step Null before the first response
+ * @param {Job | null} job As last seen
+ */
+export function headingOf(step, job) {
+  switch (step?.state) {
+    case 'not_found':
+      return 'Scan not found';
+    case 'done':
+      return 'Scan Complete!';
+    case 'gave_up':
+      return 'Status unknown';
+    case 'failed':
+      if (!job || isActive(job)) return 'Status unknown';
+      return job.status === 'cancelled' ? 'Scan cancelled' : 'Scan failed';
+    default:
+      return job || step?.banner ? 'Scanning in Progress' : 'Job';
+  }
+}
+
+/**
+ * Why the page has stopped asking although the job may go on.
+ * @param {import('../poll.js').PollStep} step
+ * @param {JobResponse} response The last one
+ * @param {boolean} isRecent The last success is not longer ago than `giveUpAfterMs`.
+ * @param {number} giveUpAfterMs
+ */
+export function stoppedText({ state }, response, isRecent, giveUpAfterMs) {
+  const end = 'so this page stopped asking. The scan may still be running.';
+  const minutes = minutesText(giveUpAfterMs);
+  if (state === 'failed') return `Status checks failed too often (${response.problem}), ${end}`;
+  if (isRecent && response.retry_after_ms) {
+    return `The next status check is allowed in ${duration(response.retry_after_ms)}, which is too long to wait, ${end}`;
+  }
+  return `Status checks were refused for more than ${minutes}, ${end}`;
+}

@@ -4,8 +4,8 @@ import { actionButton, clearProblems, showProblems } from '../action.js';
 import { ApiError } from '../api.js';
 import { jobState, showStates } from '../badge.js';
 import { h, replace, setText } from '../dom.js';
-import { count, dateTime, instant, isoTime } from '../format.js';
-import { copyCommand, copyCurl, empty, failed, foreign, loading, pageHead } from '../page.js';
+import { count, instant } from '../format.js';
+import { copyCommand, copyCurl, empty, every, failed, foreign, linkButton, loading, pageHead, timeOf } from '../page.js';
 import { jobPath, withQuery } from '../router.js';
 import { createPager, createTable } from '../table.js';
 import { visible } from '../text.js';
@@ -18,9 +18,9 @@ import { isActive, lineOf, percent, rangeOfLine, readLines } from './job_words.j
  */
 
 const PAGE = 50;
-/** Between two fetches of the list while a job is queued or running, and otherwise. */
-const SOON = 2000;
-const LATER = 10_000;
+/** Between two fetches of the list while a job is queued or running; otherwise every fifth time. */
+const RENEW = 2000;
+const SELDOM = 5;
 
 /** @type {Draft | null} What was typed and not yet sent, also while another page is shown. */
 let draft = null;
@@ -51,8 +51,7 @@ export function mount(root, route, app) {
   let jobs = [];
   /** @type {AbortController | null} */
   let fetching = null;
-  /** @type {ReturnType<typeof setTimeout> | undefined} */
-  let timer;
+  let ticks = 0;
 
   const form = createForm(app);
   const table = createTable({ caption: 'Jobs, newest first', columns: columns(app), keyOf: (/** @type {Job} */ job) => job.id });
@@ -63,12 +62,11 @@ export function mount(root, route, app) {
     h('div', { class: 'stack' }, form.element, card),
     h('div', { class: 'actions page-tools' }, copyCurl(app, 'GET', '/api/v1/jobs'), copyCommand(app, 'tidegate jobs list')),
   );
-  document.addEventListener('visibilitychange', onVisibility);
   refresh();
+  const stop = every(RENEW, renew);
 
   /** @param {boolean} [mayMove] Rows may be inserted, whatever has the focus. */
   async function refresh(mayMove = true) {
-    clearTimeout(timer);
     fetching?.abort();
     const controller = (fetching = new AbortController());
     try {
@@ -79,18 +77,13 @@ export function mount(root, route, app) {
       if (jobs.length === 0) replace(card, failed(error, refresh));
       else setText(pager.note, 'The list could not be fetched. It is tried again.');
     }
-    wait();
+    if (fetching === controller) fetching = null;
   }
 
-  function wait() {
-    clearTimeout(timer);
-    if (document.hidden) return;
-    timer = setTimeout(() => (app.isFrozen() ? wait() : refresh(false)), jobs.some(isActive) ? SOON : LATER);
-  }
-
-  function onVisibility() {
-    if (document.hidden) clearTimeout(timer);
-    else refresh(false);
+  function renew() {
+    ticks += 1;
+    if (app.isFrozen() || fetching || (!jobs.some(isActive) && ticks % SELDOM > 0)) return;
+    refresh(false);
   }
 
   /**
@@ -114,8 +107,7 @@ export function mount(root, route, app) {
       table.updateRows(list.jobs);
       const fresh = new Map(list.jobs.map((job) => [job.id, job]));
       jobs = jobs.map((job) => fresh.get(job.id) ?? job);
-      const button = h('button', { class: 'link', type: 'button', onclick: () => refresh() }, 'Show');
-      replace(pager.note, `${added} new · `, button);
+      replace(pager.note, `${added} new · `, linkButton('Show', refresh));
     }
     pager.update(shown(), cursor !== '', next !== null);
     if (table.element.parentElement !== card) replace(card, table.element, pager.element);
@@ -153,9 +145,8 @@ export function mount(root, route, app) {
       ']': () => turn(1),
     },
     unmount() {
-      clearTimeout(timer);
+      stop();
       fetching?.abort();
-      document.removeEventListener('visibilitychange', onVisibility);
     },
   };
 }
@@ -241,7 +232,7 @@ function createForm(app) {
   }
 
   /** @param {number} line */
-  const lineLink = (line) => h('button', { class: 'link', type: 'button', onclick: () => selectLine(line) }, `Line ${line}:`);
+  const lineLink = (line) => linkButton(`Line ${line}:`, () => selectLine(line));
 
   /** @param {number} line */
   function selectLine(line) {
@@ -307,5 +298,5 @@ function showProgress(cell, job) {
 function showTime(app, cell, at) {
   const text = instant(at, app.clock.now());
   if (cell.textContent === text) return;
-  replace(cell, at === null ? text : h('time', { datetime: isoTime(at), title: dateTime(at) }, text));
+  replace(cell, timeOf(at, app.clock.now()));
 }

@@ -1,0 +1,304 @@
+// Simulate: a shipped scenario or a gate's present settings, with other numbers, and the plots of a
+// strategy beside another's.
+
+import { clearError, clearProblems, showError, showProblems } from '../action.js';
+import { gateUrl } from '../api.js';
+import { createChart } from '../chart.js';
+import { createCrosshair } from '../crosshair.js';
+import { h, patch, replace, setText } from '../dom.js';
+import { duration } from '../format.js';
+import { copyButton, copyCurl, empty, failed, foreign, linkButton, loading, pageHead } from '../page.js';
+import { withQuery } from '../router.js';
+import { figureRows, highest, runText, samplesOf } from './figures.js';
+
+/**
+ * @typedef {import('./figures.js').Run} Run
+ * @typedef {{ name: string, title: string, text: string, fields: { name: string, label: string, value: string }[] }} Scenario
+ * @typedef {{ runs: Run[], command: string }} Result
+ */
+
+const DEFAULT = 'o5';
+/** How many strategies are compared. */
+const PLACES = ['Strategy', 'beside', 'and'];
+
+/** @type {[title: string, height: number, series: import('../plot.js').Line[]][]} */
+const CHARTS = [
+  ['Rate', 190, [
+    { name: 'capacity', color: 'capacity', area: true },
+    { name: 'rate', color: 'rate' },
+  ]],
+  ['Answers', 150, [
+    { name: 'accepted', color: 'accepted' },
+    { name: 'refused', color: 'refused' },
+    { name: 'failed', color: 'failed', dashed: true },
+  ]],
+];
+
+/**
+ * @param {HTMLElement} root
+ * @param {import('../router.js').Route} route
+ * @param {import('../types.js').Console} app
+ * @returns {import('../types.js').View}
+ */
+export function mount(root, route, app) {
+  /** @type {Scenario[]} */
+  let scenarios = [];
+  /** @type {string[]} */
+  let strategies = [];
+  /** @type {Scenario | null} */
+  let chosen = null;
+  /** @type {AbortController | null} A run under way. */
+  let running = null;
+  /** @type {AbortController | null} */
+  let choosing = null;
+  /** @type {{ destroy: () => void }[]} */
+  let charts = [];
+
+  const select = h('select', { id: 'scenario', onchange: () => app.go(withQuery('/simulate', { scenario: select.value })) });
+  const gates = h('datalist', { id: 'gates' });
+  const gate = h('input', { id: 'gate', type: 'search', list: 'gates', placeholder: 'Key of a gate', oninput: suggest, onchange: chooseGate });
+  const note = h('p', { class: 'scenario-name' });
+  const fields = h('div', { class: 'scenario-fields' });
+  const text = h('pre', { class: 'toml' });
+  const places = PLACES.map((label, at) => createPlace(label, at));
+  const runButton = h('button', { class: 'button main', type: 'submit', 'data-action': true }, 'Run');
+  const cancel = h('button', { class: 'button plain', type: 'button', hidden: true, onclick: () => running?.abort() }, 'Cancel');
+  const progress = h('span', { class: 'running', role: 'status' });
+  const form = h(
+    'form',
+    { class: 'card simulate-form', 'aria-label': 'Scenario', novalidate: true, onsubmit: run },
+    h('p', { class: 'form-problem', role: 'alert' }),
+    h('div', { class: 'simulate-row' },
+      h('div', { class: 'field wide' }, h('label', { for: 'scenario' }, 'Scenario'), select),
+      h('div', { class: 'field' }, h('label', { for: 'gate' }, 'or gate'), gate, gates)),
+    note,
+    fields,
+    h('div', { class: 'simulate-row' }, ...places.map((place) => place.element)),
+    h('details', null, h('summary', null, 'Scenario as TOML'), text),
+    h('div', { class: 'actions' }, runButton, cancel, progress),
+  );
+  const results = h('div', { class: 'stack' }, empty('Choose a scenario and press Run.'));
+  const body = h('div', { class: 'stack' }, loading('scenarios'));
+  root.append(pageHead({ title: 'Simulate', below: h('p', null, 'Tries a scenario in virtual time. Nothing is sent to a server.') }), body);
+  load();
+
+  async function load() {
+    try {
+      ({ scenarios, strategies } = await app.api.get('/api/v1/scenarios'));
+    } catch (error) {
+      return replace(body, failed(error, load));
+    }
+    replace(select, scenarios.map(({ name, title }) => h('option', { value: name }, title ? `${name}: ${title}` : name)));
+    places.forEach((place) => place.fill());
+    replace(body, form, results);
+    return choose(route);
+  }
+
+  /** @param {import('../router.js').Route} to */
+  async function choose({ query }) {
+    choosing?.abort();
+    const key = query.get('gate');
+    gate.value = key ?? '';
+    clearError(gate);
+    if (key) return chooseScenario(key);
+    const name = query.get('scenario') ?? DEFAULT;
+    const found = scenarios.find((scenario) => scenario.name === name);
+    if (!found) {
+      showError(select, new Error(`There is no scenario ${name}.`));
+      return undefined;
+    }
+    clearError(select);
+    return show(found);
+  }
+
+  /** @param {string} key */
+  async function chooseScenario(key) {
+    const controller = (choosing = new AbortController());
+    try {
+      const scenario = await app.api.get(`${gateUrl(key)}/scenario`, controller.signal);
+      select.selectedIndex = -1;
+      show(scenario);
+    } catch (error) {
+      if (!controller.signal.aborted) showError(gate, error);
+    }
+  }
+
+  function chooseGate() {
+    const key = gate.value.trim();
+    if (key) app.go(withQuery('/simulate', { gate: key }));
+  }
+
+  async function suggest() {
+    try {
+      const list = await app.api.get(withQuery('/api/v1/gates', { filter: gate.value, limit: 20 }));
+      replace(gates, list.gates.map((/** @type {{ key: string }} */ { key }) => h('option', { value: key })));
+    } catch {
+      // Without suggestions the key is typed.
+    }
+  }
+
+  /** @param {Scenario} scenario */
+  function show(scenario) {
+    chosen = scenario;
+    if (!gate.value) select.value = scenario.name;
+    clearProblems(form);
+    replace(fields);
+    patch(fields, scenario.fields, (field) => field.name, createField, () => {});
+    setText(text, scenario.text);
+    showName();
+  }
+
+  /** @param {{ name: string, label: string, value: string }} field */
+  function createField({ name, label, value }) {
+    const id = `field-${name}`;
+    return h('div', { class: 'field' }, h('label', { for: id }, label), h('input', { id, name, value, autocomplete: 'off', spellcheck: 'false', oninput: showName }));
+  }
+
+  /** Values that differ from the scenario's. */
+  function changes() {
+    /** @type {Record<string, string>} */
+    const set = {};
+    for (const { name, value } of chosen?.fields ?? []) {
+      const input = form.elements.namedItem(name);
+      if (input instanceof HTMLInputElement && input.value.trim() !== value) set[name] = input.value.trim();
+    }
+    return set;
+  }
+
+  function label() {
+    const isChanged = Object.keys(changes()).length > 0;
+    return `${chosen?.name ?? ''}${isChanged ? ', changed' : ''}`;
+  }
+
+  function showName() {
+    const isChanged = Object.keys(changes()).length > 0;
+    const reset = linkButton('Undo changes', () => chosen && show(chosen));
+    replace(note, h('b', null, foreign(label())), isChanged && ' · ', isChanged && reset);
+  }
+
+  function request() {
+    const set = changes();
+    const wanted = [...new Set(places.map((place) => place.value()).filter((value) => value !== ''))];
+    const isShipped = scenarios.some((scenario) => scenario === chosen);
+    return {
+      ...(isShipped ? { scenario: chosen?.name } : { text: chosen?.text }),
+      ...(Object.keys(set).length > 0 && { set }),
+      strategies: wanted,
+    };
+  }
+
+  /** @param {Event} event */
+  async function run(event) {
+    event.preventDefault();
+    if (running || !chosen) return;
+    clearProblems(form);
+    clearError(runButton);
+    const controller = (running = new AbortController());
+    const [name, sent] = [label(), request()];
+    showRunning(Date.now());
+    try {
+      showResult(name, sent, await app.api.send('POST', '/api/v1/simulate', sent, controller.signal));
+    } catch (error) {
+      if (controller.signal.aborted) app.announce('Cancelled.');
+      else if (!showProblems(form, error)) showError(runButton, error);
+    } finally {
+      running = null;
+      showRunning(null);
+    }
+  }
+
+  /** @param {number | null} since */
+  function showRunning(since) {
+    runButton.disabled = since !== null;
+    cancel.hidden = since === null;
+    if (since === null) {
+      if (document.activeElement === document.body) runButton.focus();
+      return replace(progress);
+    }
+    cancel.focus();
+    const elapsed = h('span', { 'aria-hidden': 'true' });
+    replace(progress, h('progress', { 'aria-label': 'Simulating' }), 'Simulating… ', elapsed);
+    const tick = () => {
+      if (!elapsed.isConnected) return;
+      setText(elapsed, duration(Math.floor((Date.now() - since) / 1000) * 1000));
+      setTimeout(tick, 1000);
+    };
+    return tick();
+  }
+
+  /**
+   * @param {string} name
+   * @param {unknown} sent
+   * @param {Result} result
+   */
+  function showResult(name, sent, { runs, command }) {
+    for (const chart of charts) chart.destroy();
+    charts = [];
+    const crosshair = createCrosshair();
+    const columns = runs.map((each) => {
+      const plots = CHARTS.map(([title, height, series]) => {
+        const names = series.map((line) => line.name);
+        const chart = createChart({ title, unit: 'requests per second', height, series, crosshair });
+        chart.update({ ...samplesOf(each, names), max: highest(runs, names) });
+        charts.push(chart);
+        return chart.element;
+      });
+      return h('section', { class: 'card', 'aria-label': each.strategy }, h('h3', null, each.strategy), h('p', { class: 'muted' }, runText(each)), ...plots);
+    });
+    const heading = h('h2', { tabindex: '-1' }, foreign(name));
+    replace(
+      results,
+      heading,
+      h('div', { class: 'plots' }, ...columns),
+      h('div', { class: 'card table-card' }, figuresTable(runs)),
+      h('div', { class: 'actions command' }, h('code', null, foreign(command, 2000)), copyButton(app, 'Copy command', command), copyCurl(app, 'POST', '/api/v1/simulate', sent)),
+    );
+    app.announce(`${name}: ${runs.map((each) => `${each.strategy}: ${runText(each)}`).join('. ')}`);
+  }
+
+  /**
+   * A choice of a strategy; `fixed` has a rate.
+   * @param {string} name
+   * @param {number} at
+   */
+  function createPlace(name, at) {
+    const id = `strategy-${at}`;
+    const list = h('select', { id, onchange: () => (rate.hidden = !hasRate()) });
+    const rate = h('input', { class: 'fixed-rate', hidden: true, value: '10', inputmode: 'decimal', 'aria-label': 'Requests per second' });
+    const hasRate = () => list.value.endsWith(':');
+    const defaults = ['adaptive', 'aimd', ''];
+    return {
+      element: h('div', { class: 'field' }, h('label', { for: id }, name), h('div', { class: 'row' }, list, rate)),
+      fill() {
+        const names = strategies.map((strategy) => strategy.replace(/:.+$/, ':'));
+        const options = names.map((value) => h('option', { value }, value.replace(/:$/, ' rate')));
+        replace(list, at > 0 && h('option', { value: '' }, '–'), options);
+        list.value = names.includes(defaults[at]) || at > 0 ? defaults[at] : names[0];
+      },
+      value: () => (hasRate() ? `${list.value}${rate.value.trim()}` : list.value),
+    };
+  }
+
+  return {
+    title: () => 'Simulate',
+    isStatic: true,
+    onRoute: choose,
+    unmount() {
+      running?.abort();
+      choosing?.abort();
+      for (const chart of charts) chart.destroy();
+    },
+  };
+}
+
+/** @param {Run[]} runs */
+function figuresTable(runs) {
+  return h(
+    'table',
+    { class: 'figures' },
+    h('caption', { class: 'unseen' }, 'Figures'),
+    h('thead', null, h('tr', null, h('th', { scope: 'col' }, 'Figure'), ...runs.map(({ strategy }) => h('th', { scope: 'col', class: 'number' }, strategy)))),
+    h('tbody', null, ...figureRows(runs).map(({ label, values }) =>
+      h('tr', null, h('th', { scope: 'row' }, label), ...values.map((value) => h('td', { class: 'number' }, value))))),
+  );
+}
