@@ -142,7 +142,7 @@ export function createChart(options) {
   }
 
   function msPerPixel() {
-    return words.isLive && isInView && width > 0 ? windowMs / width : Infinity;
+    return words.isLive && isInView && !isTable && width > 0 ? windowMs / width : Infinity;
   }
 
   /** @returns {[from: number, to: number]} */
@@ -300,7 +300,7 @@ export function createChart(options) {
     nameRow.hidden = true;
     table.hidden = !isTable;
     setText(toggle, isTable ? 'Show as chart' : 'Show as table');
-    draw();
+    crosshair.request();
   }
 
   /**

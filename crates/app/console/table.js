@@ -2,6 +2,7 @@
 // order and number change only when that cannot hit a click, a selection or a focus.
 
 import { h, patch, replace, setAttribute, setText } from './dom.js';
+import { createSelection } from './selection.js';
 
 /**
  * @template Row
@@ -27,8 +28,8 @@ import { h, patch, replace, setAttribute, setText } from './dom.js';
 export function createTable({ caption, columns, keyOf, onSort, nameOf, onSelect }) {
   /** @type {Map<string, Row>} */
   let rows = new Map();
-  /** @type {Set<string>} */
-  const selected = new Set();
+  const selection = createSelection();
+  const { selected } = selection;
   const all = h('input', { type: 'checkbox', 'aria-label': 'Select all on this page', onchange: selectAll });
   const headers = columns.map(header);
   const head = h('tr', { role: 'row' }, nameOf && h('th', { class: 'select', role: 'columnheader' }, all), ...headers);
@@ -40,8 +41,6 @@ export function createTable({ caption, columns, keyOf, onSort, nameOf, onSelect 
     h('thead', { role: 'rowgroup' }, head),
     body,
   );
-  /** @type {number | null} The last row that was clicked, for a range. */
-  let anchor = null;
 
   /** @param {Column<Row>} column */
   function header(column) {
@@ -92,20 +91,12 @@ export function createTable({ caption, columns, keyOf, onSort, nameOf, onSelect 
    * @param {boolean} isRange
    */
   function select(key, isRange) {
-    const keys = [...rows.keys()];
-    const at = keys.indexOf(key);
-    const isSelected = !selected.has(key);
-    const from = isRange && anchor !== null ? Math.min(anchor, at) : at;
-    const to = isRange && anchor !== null ? Math.max(anchor, at) : at;
-    for (const each of keys.slice(from, to + 1)) isSelected ? selected.add(each) : selected.delete(each);
-    anchor = at;
+    selection.choose(key, [...rows.keys()], isRange);
     selectionChanged();
   }
 
   function selectAll() {
-    const isSelected = selected.size < rows.size;
-    selected.clear();
-    if (isSelected) for (const key of rows.keys()) selected.add(key);
+    selection.chooseAll([...rows.keys()]);
     selectionChanged();
   }
 
@@ -131,7 +122,7 @@ export function createTable({ caption, columns, keyOf, onSort, nameOf, onSelect 
      */
     setRows(list) {
       rows = new Map(list.map((row) => [keyOf(row), row]));
-      for (const key of selected) if (!rows.has(key)) selected.delete(key);
+      selection.retain(rows);
       patch(body, list, keyOf, create, update);
       if (nameOf) selectionChanged();
     },
