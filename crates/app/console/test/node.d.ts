@@ -2,7 +2,10 @@
 // the console's files.
 
 declare module 'node:test' {
-  export function test(name: string, body: () => void | Promise<void>): void;
+  interface TestContext {
+    diagnostic(text: string): void;
+  }
+  export function test(name: string, body: (context: TestContext) => void | Promise<void>): void;
 }
 
 declare module 'node:assert/strict' {
@@ -20,4 +23,9 @@ declare module 'node:assert/strict' {
 
 declare module 'node:fs' {
   export function readFileSync(path: URL, encoding: 'utf8'): string;
+  export function readdirSync(path: URL): string[];
+}
+
+declare module 'node:zlib' {
+  export function gzipSync(text: string, options: { level: number }): Uint8Array;
 }
