@@ -61,7 +61,7 @@ export function createApi(clock, signIn) {
     const init = { method, signal: signal ?? null, credentials: 'same-origin', cache: 'no-store' };
     if (method !== 'GET') {
       init.headers = { 'content-type': 'application/json' };
-      init.body = JSON.stringify(body ?? {});
+      init.body = typeof body === 'string' ? body : JSON.stringify(body ?? {});
     }
     let response;
     try {
@@ -95,7 +95,7 @@ export function createApi(clock, signIn) {
     /**
      * @param {'POST' | 'PUT' | 'PATCH' | 'DELETE'} method
      * @param {string} path
-     * @param {unknown} [body]
+     * @param {unknown} [body] A string is JSON already.
      * @param {AbortSignal} [signal]
      * @returns {Promise<any>}
      */

@@ -219,8 +219,6 @@ export interface BulkResult {
   next_cursor: string | null;
 }
 
-export type Conflict = { base: unknown, ours: unknown, theirs: unknown, fetched_ms: number };
-
 export interface Job {
   id: string;
   slug: string;

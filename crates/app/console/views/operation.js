@@ -142,12 +142,9 @@ function createPage(root, first, app, reload) {
   function showActions() {
     const { id, state: present, replay_safe: isSafe } = operation;
     render(actions, [present, isSafe], () => {
-      const isWaiting = present === 'retryable';
-      const again = isRetryable(present) && actionButton({
-        label: isWaiting ? 'Send now' : 'Retry', busy: 'Sending…', kind: 'main', run: isSafe ? () => call('retry') : () => confirmRetry(id),
-      });
-      const cancel = isCancellable(present) && actionButton({ label: 'Cancel', busy: 'Cancelling…', run: () => confirmCancel(id) });
-      return [again, cancel];
+      const label = present === 'retryable' ? 'Send now' : 'Retry';
+      const again = isSafe ? actionButton({ label, busy: 'Sending…', kind: 'main', run: () => call('retry') }) : askButton(label, () => confirmRetry(id), 'main');
+      return [isRetryable(present) && again, isCancellable(present) && askButton('Cancel', () => confirmCancel(id))];
     });
   }
 
@@ -193,6 +190,13 @@ function createPage(root, first, app, reload) {
     },
   };
 }
+
+/**
+ * A button that asks before it acts.
+ * @param {string} label
+ * @param {() => void} ask
+ */
+const askButton = (label, ask, kind = 'plain') => h('button', { class: `button ${kind}`, type: 'button', 'data-action': true, onclick: ask }, label);
 
 /**
  * What it waits for and until when, or how it ended.

@@ -120,9 +120,8 @@ export function mount(root, route, app) {
 
   /** @param {OperationList} shown */
   function shownText({ operations, next_cursor: next }) {
-    const hasMore = next !== null || query.cursor !== '';
-    if (!hasMore) return count(operations.length);
     const { cursor, state, ...others } = query;
+    if (next === null && cursor === '') return `${count(operations.length)} of ${count(operations.length)}`;
     const isCounted = Object.values(others).every((value) => value === '');
     return counts && isCounted ? `${count(operations.length)} of ${count(totalOf(counts, state))}` : `${count(operations.length)} shown`;
   }
