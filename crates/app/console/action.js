@@ -82,8 +82,9 @@ export function errorText(error) {
  * Returns whether all of them had a field.
  * @param {HTMLElement} form
  * @param {unknown} error
+ * @param {string} [verb] What cannot be done with the values.
  */
-export function showProblems(form, error) {
+export function showProblems(form, error, verb = 'saved') {
   clearProblems(form);
   if (!(error instanceof ApiError) || error.problems.length === 0) return false;
   let first = /** @type {HTMLElement | null} */ (null);
@@ -101,7 +102,7 @@ export function showProblems(form, error) {
   }
   first?.focus();
   const summary = form.querySelector('.form-problem');
-  if (summary) replace(summary, shown === 1 ? '1 value cannot be saved.' : `${shown} values cannot be saved.`);
+  if (summary) replace(summary, `${shown === 1 ? '1 value' : `${shown} values`} cannot be ${verb}.`);
   return shown === error.problems.length;
 }
 

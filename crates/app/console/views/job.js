@@ -134,8 +134,9 @@ export function mount(root, route, app) {
   }
 
   /** @param {Job} shown */
-  function factsOf({ id: of, counts, created_at_ms: created, started_at_ms: started, finished_at_ms: finished }) {
+  function factsOf({ id: of, status, counts, created_at_ms: created, started_at_ms: started, finished_at_ms: finished }) {
     const now = app.clock.now();
+    const isRunning = status === 'running';
     /** @type {[string, import('../dom.js').Child][]} */
     const pairs = [
       ['Accepted', timeOf(created, now)],
@@ -143,8 +144,8 @@ export function mount(root, route, app) {
       ['Ended', finished !== null && timeOf(finished, now)],
       ['Took', started !== null && finished !== null && duration(finished - started)],
       ['Requests sent', count(counts.sent)],
-      ['In flight', counts.in_flight > 0 && count(counts.in_flight)],
-      ['Waiting to be sent again', counts.retrying > 0 && count(counts.retrying)],
+      ['In flight', isRunning && count(counts.in_flight)],
+      ['Waiting to be sent again', isRunning && counts.retrying > 0 && count(counts.retrying)],
       ['Refused by robots.txt', counts.denied > 0 && count(counts.denied)],
       ['ID', foreign(of)],
     ];

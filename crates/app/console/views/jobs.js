@@ -161,7 +161,7 @@ function createForm(app) {
   const sameHost = h('input', { type: 'checkbox', name: 'same_host', checked: values.same_host, onchange: remember });
   const lines = h('ul', { class: 'line-problems', id: 'urls-problems' });
   const start = actionButton({ label: 'Start job', busy: 'Starting…', kind: 'main', run, onError });
-  const hint = `One per line, at most ${count(maxUrls)}.`;
+  const hint = `At most ${count(maxUrls)} URLs.`;
   const element = h(
     'form',
     { class: 'card job-form', 'aria-label': 'New job', novalidate: true, onsubmit: (/** @type {Event} */ event) => (event.preventDefault(), start.click()) },
@@ -214,7 +214,7 @@ function createForm(app) {
   function onError(error) {
     clear();
     if (!(error instanceof ApiError) || error.problems.length === 0) return false;
-    const isShown = showProblems(element, error);
+    const isShown = showProblems(element, error, 'used');
     const given = readLines(urls.value);
     const atLines = error.problems.flatMap(({ field, expected }) => {
       const line = lineOf(field, given);

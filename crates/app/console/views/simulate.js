@@ -2,13 +2,14 @@
 // strategy beside another's.
 
 import { clearError, clearProblems, showError, showProblems } from '../action.js';
-import { gateUrl } from '../api.js';
+import { ApiError, gateUrl } from '../api.js';
 import { createChart } from '../chart.js';
 import { createCrosshair } from '../crosshair.js';
 import { h, patch, replace, setText } from '../dom.js';
 import { duration } from '../format.js';
 import { copyButton, copyCurl, empty, failed, foreign, linkButton, loading, pageHead } from '../page.js';
 import { withQuery } from '../router.js';
+import { visible } from '../text.js';
 import { figureRows, highest, runText, samplesOf } from './figures.js';
 
 /**
@@ -61,7 +62,7 @@ export function mount(root, route, app) {
   const fields = h('div', { class: 'scenario-fields' });
   const text = h('pre', { class: 'toml' });
   const places = PLACES.map((label, at) => createPlace(label, at));
-  const runButton = h('button', { class: 'button main', type: 'submit', 'data-action': true }, 'Run');
+  const runButton = h('button', { class: 'button main', type: 'submit', disabled: true, 'data-action': true }, 'Run');
   const cancel = h('button', { class: 'button plain', type: 'button', hidden: true, onclick: () => running?.abort() }, 'Cancel');
   const progress = h('span', { class: 'running', role: 'status' });
   const form = h(
@@ -104,7 +105,7 @@ export function mount(root, route, app) {
     const name = query.get('scenario') ?? DEFAULT;
     const found = scenarios.find((scenario) => scenario.name === name);
     if (!found) {
-      showError(select, new Error(`There is no scenario ${name}.`));
+      showError(select, new ApiError(404, { detail: `There is no scenario ${visible(name)}.` }));
       return undefined;
     }
     clearError(select);
@@ -140,6 +141,7 @@ export function mount(root, route, app) {
   /** @param {Scenario} scenario */
   function show(scenario) {
     chosen = scenario;
+    runButton.disabled = running !== null;
     if (!gate.value) select.value = scenario.name;
     clearProblems(form);
     replace(fields);
@@ -171,9 +173,8 @@ export function mount(root, route, app) {
   }
 
   function showName() {
-    const isChanged = Object.keys(changes()).length > 0;
-    const reset = linkButton('Undo changes', () => chosen && show(chosen));
-    replace(note, h('b', null, foreign(label())), isChanged && ' · ', isChanged && reset);
+    note.hidden = Object.keys(changes()).length === 0;
+    replace(note, h('b', null, foreign(label())), ' · ', linkButton('Undo changes', () => chosen && show(chosen)));
   }
 
   function request() {
@@ -200,7 +201,7 @@ export function mount(root, route, app) {
       showResult(name, sent, await app.api.send('POST', '/api/v1/simulate', sent, controller.signal));
     } catch (error) {
       if (controller.signal.aborted) app.announce('Cancelled.');
-      else if (!showProblems(form, error)) showError(runButton, error);
+      else if (!showProblems(form, error, 'used')) showError(runButton, error);
     } finally {
       running = null;
       showRunning(null);
@@ -271,7 +272,7 @@ export function mount(root, route, app) {
       element: h('div', { class: 'field' }, h('label', { for: id }, name), h('div', { class: 'row' }, list, rate)),
       fill() {
         const names = strategies.map((strategy) => strategy.replace(/:.+$/, ':'));
-        const options = names.map((value) => h('option', { value }, value.replace(/:$/, ' rate')));
+        const options = names.map((value) => h('option', { value }, value.replace(/:$/, '')));
         replace(list, at > 0 && h('option', { value: '' }, '–'), options);
         list.value = names.includes(defaults[at]) || at > 0 ? defaults[at] : names[0];
       },
