@@ -2,7 +2,8 @@
 //!
 //! It has its own listener and thread, so that it responds while the gateway is busy, and its own
 //! token, so that a client's token gives no access here. Every call but those about health needs the token in
-//! `DATA/admin-token`. Handlers only translate: what can be changed is in [`crate::state`].
+//! `DATA/admin-token`, or the cookie that a browser got for it. Handlers only translate: what can be
+//! changed is in [`crate::state`]. The console's files are served here too.
 //!
 //! The document at `/openapi.json` is made from the handlers themselves.
 
@@ -10,6 +11,7 @@ mod api;
 pub mod bodies;
 mod body;
 pub mod client;
+mod console;
 mod demo;
 mod events;
 mod explain;
@@ -25,6 +27,7 @@ mod problem;
 mod protection;
 mod reference;
 mod settings;
+mod sign_in;
 mod test_tool;
 mod token;
 

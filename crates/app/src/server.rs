@@ -163,6 +163,17 @@ impl Server {
         self.admin.address()
     }
 
+    /// The address of the console.
+    pub fn console_address(&self) -> String {
+        self.admin.console_address()
+    }
+
+    /// The address of the console that signs a browser in: it contains the admin token, so it is for
+    /// a person at a terminal and never for a log.
+    pub fn sign_in_address(&self) -> String {
+        self.admin.sign_in_address()
+    }
+
     /// What the operator should know and do: pools that are missing, and stored changes that
     /// could not be restored.
     pub fn warnings(&self) -> &[String] {

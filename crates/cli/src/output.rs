@@ -75,6 +75,11 @@ impl Output {
         self.write(&[escape_lines(text).as_bytes()])
     }
 
+    /// Is what is printed read by a person at a terminal?
+    pub(crate) fn is_terminal(&self) -> bool {
+        io::stdout().is_terminal()
+    }
+
     /// The same in place of what was printed before on a terminal; elsewhere below it.
     pub(crate) fn text_in_place(&self, text: &str) -> Result<(), Failure> {
         let clear: &[u8] = match io::stdout().is_terminal() {

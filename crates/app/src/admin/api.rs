@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use axum::Router;
+use tidegate::Clock;
 use tokio::sync::watch;
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
@@ -16,11 +17,12 @@ use utoipa::{Modify, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::bodies::Problem;
+use super::bodies::{Problem, Version};
 use super::demo::TourGuide;
 use super::problem::{Kind, Refused};
 use super::{
-    demo, events, explain, gates, health, jobs, operations, pools, protection, settings, test_tool,
+    console, demo, events, explain, gates, health, jobs, operations, pools, protection, settings,
+    sign_in, test_tool,
 };
 use crate::gateway::RequestTrails;
 use crate::jobs::Jobs;
@@ -33,13 +35,16 @@ pub(super) struct AdminState {
     pub(super) jobs: Arc<Jobs>,
     /// Set once, by the demo; no other server has one.
     pub(super) tour_guide: OnceLock<Arc<dyn TourGuide>>,
+    pub(super) process: Process,
     is_draining: AtomicBool,
     closing: watch::Sender<bool>,
 }
 
 impl AdminState {
     pub(super) fn new(state: Arc<State>, trails: Arc<RequestTrails>, jobs: Arc<Jobs>) -> Self {
+        let process = Process::new(&trails, state.clock());
         Self {
+            process,
             state,
             trails,
             jobs,
@@ -55,6 +60,15 @@ impl AdminState {
 
     pub(super) fn start_draining(&self) {
         self.is_draining.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn version(&self) -> Version {
+        Version {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            boot_id: self.process.boot_id.clone(),
+            started_ms: self.process.started_ms,
+            demo: self.tour_guide.get().is_some(),
+        }
     }
 
     /// Ends every stream of events.
@@ -78,12 +92,33 @@ impl fmt::Debug for AdminState {
     }
 }
 
+/// This process, as clients tell it from others.
+#[derive(Clone, Debug)]
+pub(super) struct Process {
+    /// Random, so that another one means a restart.
+    pub(super) boot_id: String,
+    pub(super) started_ms: i64,
+}
+
+impl Process {
+    fn new(trails: &RequestTrails, clock: &Clock) -> Self {
+        Self {
+            boot_id: format!("{:08x}", trails.process()),
+            started_ms: clock.wall().as_unix_millis(),
+        }
+    }
+}
+
 /// Everything that is answered.
 pub(super) fn router(admin: Arc<AdminState>) -> Router {
-    let (router, document) = described();
+    let (mut router, document) = described();
     let text = text(&document);
     let openapi = axum::routing::get(move || async move { health::json(text) });
+    for page in console::PAGES {
+        router = router.route(page, axum::routing::get(console::page));
+    }
     router
+        .route(console::FILES, axum::routing::get(console::file))
         .route("/openapi.json", openapi)
         .fallback(no_such_path)
         .with_state(admin)
@@ -130,6 +165,9 @@ fn described() -> (Router<Arc<AdminState>>, Document) {
         .routes(routes!(events::events))
         .routes(routes!(demo::show))
         .routes(routes!(settings::show))
+        .routes(routes!(sign_in::sign_in))
+        .routes(routes!(sign_in::sign_out))
+        .routes(routes!(health::version))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
         .routes(routes!(health::metrics))
@@ -168,6 +206,7 @@ async fn no_such_path() -> Refused {
         (name = "operations", description = "Operations: requests accepted for durable delivery"),
         (name = "jobs", description = "Jobs: fetches and crawls with a report"),
         (name = "requests", description = "Decision trails and live events"),
+        (name = "console", description = "Sign-in of browsers"),
         (name = "health", description = "Health and metrics")
     )
 )]

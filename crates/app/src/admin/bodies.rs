@@ -72,6 +72,26 @@ pub use operations::{
 };
 pub use settings::{GateDefaults, JobBounds, OperationTypes, PollTimes, ShownSettings};
 
+/// Sign a browser in
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct SignIn {
+    /// The token in `admin-token` of the data folder
+    pub token: String,
+}
+
+/// The version, and which process responds
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Version {
+    /// The version of Tidegate
+    pub version: String,
+    /// Random for each process: another one means a restart
+    pub boot_id: String,
+    /// When the process started, in milliseconds of Unix time
+    pub started_ms: i64,
+    /// Is this `tidegate demo`?
+    pub demo: bool,
+}
+
 /// Gates, and all of them together
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct GateList {

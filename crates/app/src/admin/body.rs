@@ -101,7 +101,7 @@ fn not_json(error: &serde_json::Error) -> Refused {
     Refused::new(Kind::BadRequest, detail)
 }
 
-fn is_json(kind: &[u8]) -> bool {
+pub(super) fn is_json(kind: &[u8]) -> bool {
     let name = kind.split(|byte| *byte == b';').next().unwrap_or(kind);
     name.trim_ascii().eq_ignore_ascii_case(b"application/json")
 }

@@ -10,7 +10,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 
 use super::api::AdminState;
-use super::bodies::{Health, HealthStatus};
+use super::bodies::{Health, HealthStatus, Version};
 use crate::metrics::Metrics;
 
 /// Is it alive?
@@ -47,6 +47,15 @@ pub(super) async fn readyz(State(admin): State<Arc<AdminState>>) -> Response {
         (StatusCode::OK, Health { status, reason })
     };
     (status, Json(health)).into_response()
+}
+
+/// The version, and which process responds
+#[utoipa::path(
+    get, operation_id = "showVersion", path = "/version", tag = "health",
+    responses((status = 200, description = "The version", body = Version))
+)]
+pub(super) async fn version(State(admin): State<Arc<AdminState>>) -> Json<Version> {
+    Json(admin.version())
 }
 
 /// Every metric, as Prometheus reads them

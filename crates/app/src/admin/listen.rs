@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
-use http::{HeaderValue, Request};
+use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
+use http::{HeaderName, HeaderValue, Method, Request};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -22,10 +22,12 @@ use tokio::sync::{Semaphore, watch};
 use tower_service::Service;
 
 use super::api::{self, AdminState};
+use super::console::{self, SAFE_HEADERS};
 use super::demo::TourGuide;
 use super::guard::Guard;
 use super::key_path;
 use super::problem::{PROBLEM, Refused};
+use super::sign_in::Cookies;
 use super::token::{Token, TokenError};
 use crate::gateway::RequestTrails;
 use crate::host_check::AcceptedHosts;
@@ -36,6 +38,7 @@ use crate::state::State;
 #[derive(Debug)]
 pub struct Admin {
     address: SocketAddr,
+    token: Token,
     admin: Arc<AdminState>,
     stop: watch::Sender<bool>,
     thread: JoinHandle<()>,
@@ -80,9 +83,11 @@ impl Admin {
         let listener = TcpListener::bind(address).map_err(listen)?;
         listener.set_nonblocking(true).map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
+        let cookies = Cookies::new(token.clone(), address.port(), state.clock().clone());
         let admin = Arc::new(AdminState::new(state, trails, jobs));
         let shared = Arc::new(Listener {
-            token,
+            token: token.clone(),
+            cookies: Arc::new(cookies),
             address,
             admin: Arc::clone(&admin),
             router: api::router(Arc::clone(&admin)),
@@ -96,6 +101,7 @@ impl Admin {
             .map_err(AdminError::Thread)?;
         Ok(Self {
             address,
+            token,
             admin,
             stop,
             thread,
@@ -110,6 +116,26 @@ impl Admin {
     /// Makes this server a demo, with a guided tour. Only the first call has an effect.
     pub fn set_tour_guide(&self, guide: Arc<dyn TourGuide>) {
         _ = self.admin.tour_guide.set(guide);
+    }
+
+    /// The address of the console.
+    pub fn console_address(&self) -> String {
+        let mut address = self.address;
+        if address.ip().is_unspecified() {
+            address.set_ip(match address.ip() {
+                IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+                IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+            });
+        }
+        format!("http://{address}/")
+    }
+
+    /// The address of the console that signs a browser in. It contains the token, so it is for a person
+    /// at a terminal and never for a log.
+    pub fn sign_in_address(&self) -> String {
+        let token = self.token.expose().as_bytes();
+        let token: String = url::form_urlencoded::byte_serialize(token).collect();
+        format!("{}?token={token}", self.console_address())
     }
 
     /// Says from now on that no more requests should be sent here.
@@ -129,6 +155,7 @@ impl Admin {
 #[derive(Debug)]
 struct Listener {
     token: Token,
+    cookies: Arc<Cookies>,
     address: SocketAddr,
     admin: Arc<AdminState>,
     router: Router,
@@ -213,11 +240,15 @@ impl Listener {
     }
 
     async fn answer(&self, mut request: Request<Incoming>, peer: IpAddr) -> Response {
-        let mut answer = match self.guard().check(&request) {
-            Err(refused) => refused.into_response(),
-            Ok(access) => {
+        let checked = self.guard().check(&request);
+        let mut answer = match (checked, self.exchange_token(&request)) {
+            (Err(refused), _) => refused.into_response(),
+            (Ok(_), Some(redirect)) => redirect,
+            (Ok(access), None) => {
                 key_path::join(&mut request);
-                request.extensions_mut().insert(StatusClient {
+                let extensions = request.extensions_mut();
+                extensions.insert(Arc::clone(&self.cookies));
+                extensions.insert(StatusClient {
                     peer: Some(peer),
                     credential: access.credential(),
                 });
@@ -225,19 +256,29 @@ impl Listener {
             }
         };
         let headers = answer.headers_mut();
-        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        // A report has its own.
+        headers.extend(SAFE_HEADERS);
+        let now = self.admin.state.clock().wall().as_unix_millis();
+        headers.insert(NOW, HeaderValue::from(now));
+        // Files of the console may be stored, and reports and the console have their own policy.
+        let no_store = HeaderValue::from_static("no-store");
+        headers.entry(CACHE_CONTROL).or_insert(no_store);
         headers.entry(CONTENT_SECURITY_POLICY).or_insert(POLICY);
         answer
     }
 
+    /// Signs a browser in whose address of a page carries the token.
+    fn exchange_token(&self, request: &Request<Incoming>) -> Option<Response> {
+        let is_page = request.method() == Method::GET && console::is_page(request.uri().path());
+        is_page.then(|| self.cookies.exchange(request.uri()))?
+    }
+
     /// By the settings of now, for a reload may have changed our names.
-    fn guard(&self) -> Guard {
+    fn guard(&self) -> Guard<'_> {
         let configuration = self.admin.state.configuration();
         Guard {
             names: AcceptedHosts::new(configuration.settings(), self.address),
-            token: self.token.clone(),
+            token: &self.token,
+            cookies: &self.cookies,
         }
     }
 
@@ -260,5 +301,8 @@ impl Listener {
         answer
     }
 }
+
+/// When a response was made, in milliseconds of Unix time: countdowns of the console run on it.
+const NOW: HeaderName = HeaderName::from_static("tidegate-now");
 
 const POLICY: HeaderValue = HeaderValue::from_static("default-src 'self'; frame-ancestors 'none'");

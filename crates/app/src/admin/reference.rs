@@ -43,10 +43,11 @@ const INTRODUCTION: &str = "\
 # Admin API
 
 JSON over HTTP at `server.admin`, by default `http://127.0.0.1:7071`. Every call but `/healthz` and `/readyz` needs
-`Authorization: Bearer TOKEN` with the token in `admin-token` of the data folder; `/openapi.json` describes all of it for
-programs. [How to use it](../guide/admin.md) is a page of its own.
+`Authorization: Bearer TOKEN` with the token in `admin-token` of the data folder, or the cookie of a browser that has
+signed in; `/openapi.json` describes all of it for programs. [How to use it](../guide/admin.md) is a page of its own.
 
-Times that end with `_ms` are milliseconds, of Unix time where they are instants. Bodies have at most 64 KiB, documents of operations aside.
+Times that end with `_ms` are milliseconds, of Unix time where they are instants. Every response
+says in the header `Tidegate-Now` when it was made. Bodies have at most 64 KiB, documents of operations aside.
 
 <!-- Made from the handlers of the admin API: scripts/update-reference writes it anew. -->
 ";

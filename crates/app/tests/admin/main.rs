@@ -14,4 +14,5 @@ mod looking;
 mod operations;
 mod schema;
 mod settings;
+mod sign_in;
 mod support;

@@ -54,8 +54,24 @@ impl Running {
         Self::with_log(toml, folder, store, Log::silent())
     }
 
+    /// With an admin API at the address of a server that has ended.
+    pub(crate) fn at(toml: &str, folder: &Path, admin: SocketAddr) -> Self {
+        let mut settings = settings(toml, folder);
+        settings.server.admin = admin;
+        Self::start(
+            settings,
+            folder,
+            Store::open(folder).unwrap(),
+            Log::silent(),
+        )
+    }
+
     pub(crate) fn with_log(toml: &str, folder: &Path, store: Store, log: Log) -> Self {
-        let settings = Arc::new(settings(toml, folder));
+        Self::start(settings(toml, folder), folder, store, log)
+    }
+
+    fn start(settings: Settings, folder: &Path, store: Store, log: Log) -> Self {
+        let settings = Arc::new(settings);
         let core = Core::new(&settings, log, Clock::system(), 1);
         let (state, warnings) = State::restore(core, settings, store).unwrap();
         let gateway = Gateway::start(Arc::clone(&state), "127.0.0.1:0".parse().unwrap()).unwrap();

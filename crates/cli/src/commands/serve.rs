@@ -53,6 +53,10 @@ use that as the base URL in your program.
 SIGHUP reloads the settings; if they have errors, the old ones stay. SIGTERM and
 Ctrl-C finish the requests in flight; a second signal quits at once.
 
+On a terminal the printed address of the console signs a browser in. Elsewhere it
+does not carry the token: the console asks for it, and it is in `admin-token` of
+the data folder.
+
 Examples:
   tidegate serve
   tidegate serve --config tidegate.toml --listen 127.0.0.1:8080
@@ -129,6 +133,7 @@ fn announce(server: &Server, pools: &[String], output: &Output) -> Result<(), Fa
         return output.json_line(&json!({
             "listening": format!("http://{address}"),
             "admin": format!("http://{admin}"),
+            "console": server.console_address(),
         }));
     }
     let mut text = format!("listening on http://{address}\n");
@@ -136,5 +141,11 @@ fn announce(server: &Server, pools: &[String], output: &Output) -> Result<(), Fa
         text.push_str(&format!("  http://{address}/{pool}/…\n"));
     }
     text.push_str(&format!("admin API on http://{admin}\n"));
+    // What is no terminal may be a log, and a log may be read by others.
+    let console = match output.is_terminal() {
+        true => server.sign_in_address(),
+        false => server.console_address(),
+    };
+    text.push_str(&format!("console at {console}\n"));
     output.text(&text)
 }
