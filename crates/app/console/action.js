@@ -90,8 +90,10 @@ export function showProblems(form, error, verb = 'saved') {
   let first = /** @type {HTMLElement | null} */ (null);
   let shown = 0;
   for (const { field, value, expected } of error.problems) {
-    const input = /** @type {HTMLElement | null} */ (form.querySelector(`[name="${CSS.escape(field)}"]`));
+    // A part of a list may have a field of its own or not.
+    const input = fieldOf(form, field) ?? fieldOf(form, field.replace(/\[\d+\]$/, ''));
     if (!input) continue;
+    input.closest('details')?.setAttribute('open', '');
     const text = visible(value === null ? expected : `${value}: expected ${expected}`);
     const id = `problem-${shown}`;
     input.setAttribute('aria-invalid', 'true');
@@ -105,6 +107,13 @@ export function showProblems(form, error, verb = 'saved') {
   if (summary) replace(summary, `${shown === 1 ? '1 value' : `${shown} values`} cannot be ${verb}.`);
   return shown === error.problems.length;
 }
+
+/**
+ * @param {HTMLElement} form
+ * @param {string} name
+ * @returns {HTMLElement | null}
+ */
+const fieldOf = (form, name) => form.querySelector(`[name="${CSS.escape(name)}"]`);
 
 /** @param {HTMLElement} form */
 export function clearProblems(form) {

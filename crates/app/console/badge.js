@@ -73,7 +73,8 @@ export function endpointStates(endpoint, now) {
   if (!endpoint.enabled) return [{ word: 'Disabled', picture: 'crossed', tone: 'off' }];
   const until = endpoint.paused_until_ms;
   if (until !== null && until > now) return pausedStates(until, endpoint.consecutive_errors);
-  if (endpoint.recovering) return [{ word: 'Recovering', picture: 'turning', tone: 'info' }];
+  // A pause that is over may not be cleared yet in what the server said.
+  if (endpoint.recovering || until !== null) return [{ word: 'Recovering', picture: 'turning', tone: 'info' }];
   return [{ word: 'Active', picture: 'check', tone: 'ok' }];
 }
 

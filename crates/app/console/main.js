@@ -147,7 +147,10 @@ const app = {
   go,
   countdown(element, until, text, onEnd) {
     running.get(element)?.();
-    const end = onEnd && (() => setTimeout(onEnd, AFTER_END));
+    const end = () => {
+      element.dispatchEvent(new Event('over', { bubbles: true }));
+      if (onEnd) setTimeout(onEnd, AFTER_END);
+    };
     // An element that was removed from the page ends its countdown; at first it is not there yet.
     let isShown = false;
     const show = (/** @type {number} */ left) => {

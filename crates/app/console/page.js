@@ -161,7 +161,7 @@ export function copyButton(app, label, text) {
 export async function copyText(app, text) {
   try {
     await navigator.clipboard.writeText(text);
-    app.toast(`Copied: ${visible(text, 80)}`);
+    app.toast(`Copied: ${visible(text.split('\n')[0], 80)}`);
   } catch {
     app.toast('The browser did not allow copying.');
   }

@@ -265,7 +265,10 @@ export interface View {
 export interface Console {
   api: import('./api.js').Api;
   clock: { now(): number };
-  /** Shows a countdown in an element while it is in the page; another call replaces it. */
+  /**
+   * Shows a countdown in an element while it is in the page; another call replaces it. At its end
+   * the element gets an event `over`, which bubbles; `onEnd` comes a moment later, to fetch anew.
+   */
   countdown: (element: HTMLElement, untilMs: number, text: (remainingMs: number) => string, onEnd?: () => void) => void;
   go: (address: string, how?: 'push' | 'replace') => void;
   toast: (text: string, undo?: () => void) => void;
