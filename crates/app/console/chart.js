@@ -109,6 +109,7 @@ export function createChart(options) {
   });
   plot.addEventListener('keydown', readKey);
   plot.addEventListener('blur', crosshair.leave);
+  crosshair.request();
 
   return { element, update, setWindow, destroy };
 
@@ -156,11 +157,14 @@ export function createChart(options) {
   }
 
   function draw() {
-    if (pending && crosshair.frozenAt === null) [data, pending] = [pending, null];
-    if (!context || width === 0 || !isInView) return;
+    if (pending && crosshair.frozenAt === null) {
+      if (!words.isLive || highest(-Infinity) === -Infinity) describedAt = -Infinity;
+      [data, pending] = [pending, null];
+    }
     const [from, to] = range();
-    setText(bands, lane ? text.bandList(data.bands, from, to, words) : '');
     describe(from, to);
+    if (!context || width === 0 || !isInView) return;
+    setText(bands, lane ? text.bandList(data.bands, from, to, words) : '');
     if (isTable) {
       fillTable(from, to);
       return;
@@ -225,7 +229,7 @@ export function createChart(options) {
    * @param {number} to
    */
   function describe(from, to) {
-    if (words.isLive && Math.abs(to - describedAt) < SENTENCE_EVERY_MS) return;
+    if (Math.abs(to - describedAt) < SENTENCE_EVERY_MS) return;
     describedAt = to;
     setAttribute(plot, 'aria-label', text.sentence(title, names, data, from, to, words));
   }
