@@ -85,11 +85,13 @@ export function createChart(options) {
   const toggle = h('button', { type: 'button', class: 'link', onclick: showTable }, 'Show as table');
   const element = h('figure', { class: 'chart' },
     h('figcaption', null, h('span', null, visible(title)), toggle),
-    nameRow, plot, table, bands, speech);
+    nameRow, plot, table, lane && bands, speech);
 
   const leaveGroup = crosshair.add({ draw, msPerPixel });
   const sizes = new ResizeObserver(([entry]) => {
     width = Math.floor(entry.contentRect.width);
+    // Its room is reserved before it comes into view, so that nothing below moves then.
+    canvas.style.height = `${frameOf(width, height, lane, width < NARROW_PX).height}px`;
     crosshair.request();
   });
   sizes.observe(element);

@@ -16,7 +16,7 @@ import { isInUse } from './table.js';
  * @param {() => Node} options.nothing What is shown without rows.
  */
 export function createLog({ label, keyOf, show, nothing }) {
-  const list = h('ol', { class: 'log', 'aria-label': label, onpointerleave: apply, onfocusout: () => setTimeout(apply) });
+  const list = h('ol', { class: 'log', tabindex: 0, 'aria-label': label, onpointerleave: apply, onfocusout: () => setTimeout(apply) });
   const note = h('span', { class: 'small muted' });
   /** @type {Item[]} */
   let shown = [];

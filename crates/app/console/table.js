@@ -186,13 +186,17 @@ export function createTable({ caption, columns, keyOf, onSort, nameOf, onSelect 
   };
 }
 
+/** A finger that was lifted is not on the rows, although they stay `:hover`. */
+let isTouch = false;
+globalThis.document?.addEventListener('pointerover', (event) => (isTouch = event.pointerType === 'touch'), { passive: true });
+
 /**
- * Would rows that move hit a click or a focus? So it is while the pointer is on them (a finger
- * that was lifted is not), one has the focus, or a menu or dialog is open.
+ * Would rows that move hit a click or a focus? So it is while the pointer is on them, one has the
+ * focus, or a menu or dialog is open.
  * @param {Element} rows
  */
 export function isInUse(rows) {
-  const hasPointer = rows.matches(':hover') && matchMedia('(hover: hover)').matches;
+  const hasPointer = !isTouch && rows.matches(':hover');
   return hasPointer || rows.contains(document.activeElement) || document.querySelector('dialog[open], .menu:not([hidden])') !== null;
 }
 

@@ -141,6 +141,8 @@ export function mount(root, route, app) {
           show({ ...gate, ...answer });
         },
       });
+      // The button that had the focus may be gone.
+      if (document.activeElement === document.body) root.querySelector('h1')?.focus();
       if (!isDone) return;
       app.announce(`Gate ${visible(key, 80)}: ${label.toLowerCase()} is done.`);
       renew();
@@ -349,7 +351,7 @@ function createFacts() {
   ];
   const values = figures.map(() => h('dd', null));
   const settings = h('p', { class: 'muted small' });
-  const list = h('dl', { class: 'facts' }, ...figures.map(([label], index) => h('div', null, h('dt', null, label), values[index])));
+  const list = h('dl', { class: 'facts figures' }, ...figures.map(([label], index) => h('div', null, h('dt', null, label), values[index])));
   return {
     element: h('section', { class: 'card stack', 'aria-label': 'Figures' }, list, settings),
     /** @param {GateDetail} gate */

@@ -56,6 +56,7 @@ export function waitingSentence(gate, now) {
   if (waiting === 0) return 'No request waits.';
   const reasons = waitingText(gate.waiting_by_reason);
   const wait = `${count(waiting)} ${waiting === 1 ? 'request waits' : 'requests wait'}${reasons ? ` (${reasons})` : ''}`;
+  if (gate.breaker.state === 'isolated') return `${wait}.`;
   if (!first || first <= now) return `${wait}, leaving at ${rate(gate.rate_per_second)}.`;
   return `${wait}; the first leaves at ${instant(first, now)}, then ${rate(gate.rate_per_second)}.`;
 }
