@@ -1,4 +1,4 @@
-//! The report of a fetch in Chromium.
+//! The report of a fetch in Chromium. `PICTURES=FOLDER` stores pictures of it.
 
 use std::fs;
 use std::time::Duration;
@@ -20,10 +20,6 @@ fn report_works_in_chromium() {
         .arg(script("report_page.mjs"))
         .arg(&page)
         .arg(folder.path().join("profile"));
-    // For looking at the pages.
-    if let Some(pictures) = std::env::var_os("REPORT_PICTURES") {
-        command.arg(pictures);
-    }
     run(&mut command);
 }
 

@@ -1,71 +1,23 @@
 // Opens a report in Chromium through ChromeDriver, and checks what only a browser can tell.
 //
-// Usage: node report_page.mjs REPORT.html FOLDER [SCREENSHOTS]
-// FOLDER is for the browser's profile. With a third argument, pictures are stored in that folder.
+// Usage: node report_page.mjs REPORT.html FOLDER
+// FOLDER is for the browser's profile. Pictures are stored in the folder that PICTURES names, if it is set.
 
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { writeFileSync } from 'node:fs';
-import { createInterface } from 'node:readline';
 import { pathToFileURL } from 'node:url';
 
-const [page, folder, pictures] = process.argv.slice(2);
-const driver = spawn('chromedriver', ['--port=0'], { stdio: ['ignore', 'pipe', 'inherit'] });
-const gone = once(driver, 'exit');
+import { openBrowser } from '../console/browser.mjs';
 
-const port = await new Promise((resolve, reject) => {
-  driver.on('error', reject);
-  driver.on('exit', () => reject(new Error('chromedriver has ended')));
-  createInterface({ input: driver.stdout }).on('line', (line) => {
-    const found = /started successfully on port (\d+)/.exec(line);
-    if (found) resolve(found[1]);
-  });
-});
-
-async function call(path, body, method = 'POST') {
-  const response = await fetch(`http://127.0.0.1:${port}/session${path}`, {
-    method,
-    body: method === 'POST' ? JSON.stringify(body ?? {}) : undefined,
-  });
-  const { value } = await response.json();
-  assert.ok(response.ok, `${path}: ${value?.message}`);
-  return value;
-}
-
-const { sessionId } = await call('', {
-  capabilities: {
-    alwaysMatch: {
-      'goog:loggingPrefs': { browser: 'ALL' },
-      // The sandbox does not work for root, and the page is our own.
-      'goog:chromeOptions': {
-        args: ['--headless=new', '--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', `--user-data-dir=${folder}`],
-      },
-    },
-  },
-});
-const session = (path, body) => call(`/${sessionId}${path}`, body);
-const devtools = (cmd, params) => session('/goog/cdp/execute', { cmd, params });
-const run = (script, ...args) => session('/execute/sync', { script, args });
-
-async function view(width, height, scheme) {
-  await devtools('Emulation.setDeviceMetricsOverride', { width, height, deviceScaleFactor: 1, mobile: width < 720 });
-  await devtools('Emulation.setEmulatedMedia', { features: [{ name: 'prefers-color-scheme', value: scheme }] });
-}
-
-async function picture(name) {
-  if (pictures) {
-    const { data } = await devtools('Page.captureScreenshot', { captureBeyondViewport: true });
-    writeFileSync(`${pictures}/${name}.png`, Buffer.from(data, 'base64'));
-  }
-}
+const [page, folder] = process.argv.slice(2);
+const browser = await openBrowser(folder);
+const { run, view, picture } = browser;
 
 const column = (table, index) =>
   run('return [...document.querySelectorAll(`#${arguments[0]} tbody tr`)].filter((row) => !row.hidden).map((row) => row.cells[arguments[1]].textContent)', table, index);
 
 try {
   await view(1280, 900, 'light');
-  await session('/url', { url: pathToFileURL(page).href });
+  await browser.go(pathToFileURL(page).href);
   assert.match(await run('return document.title'), /^Report: /);
 
   // Foreign text is text.
@@ -86,8 +38,7 @@ try {
   assert.equal(await run(`return document.querySelector("${header(1)}").getAttribute("aria-sort")`), 'ascending');
   assert.deepEqual(await latencies(), [...slowest].reverse());
   await run(`document.querySelector("${header(0)} button").focus()`);
-  const enter = [{ type: 'keyDown', value: '\uE007' }, { type: 'keyUp', value: '\uE007' }];
-  await session('/actions', { actions: [{ type: 'key', id: 'keyboard', actions: enter }] });
+  await browser.keys('\uE007');
   const urls = await column('table-slowest', 0);
   assert.deepEqual(urls, [...urls].sort());
   assert.equal(await run(`return document.querySelector("${header(1)}").getAttribute("aria-sort")`), null);
@@ -125,10 +76,7 @@ try {
   assert.equal(await run(text_colour), 'rgb(227, 232, 238)');
 
   // Neither errors nor violations of the page's policy.
-  const log = await session('/se/log', { type: 'browser' });
-  assert.deepEqual(log, []);
+  assert.deepEqual(await browser.log(), []);
 } finally {
-  await call(`/${sessionId}`, undefined, 'DELETE');
-  driver.kill();
-  await gone;
+  await browser.close();
 }
