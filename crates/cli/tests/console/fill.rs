@@ -2,7 +2,7 @@
 //! operations.
 
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use policy::breaker::{BreakerRecord, BreakerState};
 use policy::gate::GateRecord;
@@ -18,7 +18,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// Fills a data folder for a server that is started afterwards.
 pub(crate) fn fill(folder: &Path, gates: usize, operations: usize) {
     let store = Store::open(folder).unwrap();
-    let now = WallTime::from(SystemTime::now());
+    let now = tidegate::Clock::system().wall();
     let others = (1..gates).map(|number| gate(format!("host-{number:05}.example.com"), number, now));
     let held = GateRecord {
         hold: Some(DAY),
