@@ -131,3 +131,21 @@ export async function startUpstream(respond) {
     stop: () => new Promise((resolve) => (server.close(resolve), server.closeAllConnections())),
   };
 }
+
+/**
+ * A server that passes everything to a real one, except for what a test answers itself.
+ * @param {{ origin: string, token: string }} real
+ * @param {(path: string, response: import('node:http').ServerResponse) => boolean} answer Returns whether it has answered.
+ */
+export async function startScripted(real, answer) {
+  return startUpstream(async (request, response) => {
+    if (answer(request.url, response)) return;
+    const headers = { ...request.headers, host: new URL(real.origin).host, authorization: `Bearer ${real.token}` };
+    delete headers.origin;
+    delete headers.connection;
+    const passed = await fetch(real.origin + request.url, { method: request.method, headers, body: request.text || undefined, redirect: 'manual' });
+    const kept = [...passed.headers].filter(([name]) => !['content-length', 'transfer-encoding', 'connection'].includes(name));
+    response.writeHead(passed.status, Object.fromEntries(kept));
+    response.end(Buffer.from(await passed.arrayBuffer()));
+  });
+}
