@@ -50,8 +50,43 @@ fn packages() -> PathBuf {
 }
 
 #[test]
+fn overview() {
+    run("overview.mjs");
+}
+
+#[test]
 fn gates() {
     run("gates.mjs");
+}
+
+#[test]
+fn pools() {
+    run("pools.mjs");
+}
+
+#[test]
+fn operations() {
+    run("operations.mjs");
+}
+
+#[test]
+fn jobs() {
+    run("jobs.mjs");
+}
+
+#[test]
+fn job_polling() {
+    run("job.mjs");
+}
+
+#[test]
+fn simulate() {
+    run("simulate.mjs");
+}
+
+#[test]
+fn demo() {
+    run("demo.mjs");
 }
 
 #[test]
