@@ -111,7 +111,7 @@ function refresh() {
 
 function toggleFreeze() {
   isFrozen = !isFrozen;
-  top.setState(isFrozen ? 'frozen' : 'live');
+  top.setState(isFrozen ? 'frozen' : view?.isStatic ? 'off' : 'live');
   document.body.classList.toggle('frozen', isFrozen);
   if (!isFrozen) refresh();
 }

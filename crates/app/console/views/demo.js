@@ -1,6 +1,6 @@
 // The strip of the demo: what is happening now, where to look, and the other steps to read.
 
-import { h, render, setText } from '../dom.js';
+import { h, patch, render, setText } from '../dom.js';
 import { icon } from '../icons.js';
 
 /**
@@ -27,7 +27,7 @@ export function mount(root, app) {
   const body = h('div', { class: 'demo-text', 'aria-live': 'polite' });
   const previous = button('Previous step', 'left', () => read(-1));
   const next = button('Next step', 'right', () => read(1));
-  const follow = h('button', { class: 'link', type: 'button', hidden: true, onclick: () => read(0) }, 'Back to now');
+  const follow = h('button', { class: 'link', type: 'button', onclick: () => (read(0), previous.focus()) }, 'Back to now');
   const bar = h('i', null);
   const strip = h(
     'section',
@@ -64,18 +64,22 @@ export function mount(root, app) {
 
   function show() {
     if (!demo) return;
-    const { step, of, steps, elapsed_ms: elapsed, total_ms: total } = demo;
+    const { step, of, elapsed_ms: elapsed, total_ms: total } = demo;
     const number = reading ?? step;
-    const shown = steps.find(({ n }) => n === number) ?? demo;
     strip.hidden = false;
     setText(place, `Demo ${number} of ${of}`);
-    render(body, [number, shown.title, shown.text, shown.link], () => [
-      h('p', null, h('strong', null, shown.title), ' ', shown.text),
-      shown.link && h('a', { href: shown.link.path }, `Show me: ${shown.link.label}`),
-    ]);
+    // All texts are in the page, one is visible: the strip has the height of the longest, and the
+    // page below it does not move.
+    patch(body, [{ ...demo, n: 0 }, ...demo.steps], ({ n }) => String(n), () => h('div', null), (element, { n, title, text, link }) => {
+      element.classList.toggle('shown', n === (reading ?? 0));
+      render(element, [title, text, link], () => [
+        h('p', null, h('strong', null, title), ' ', text),
+        link && h('a', { href: link.path }, `Show me: ${link.label}`),
+      ]);
+    });
     previous.disabled = number <= 1;
     next.disabled = number >= of;
-    follow.hidden = reading === null;
+    follow.style.visibility = reading === null ? 'hidden' : '';
     bar.style.width = `${total > 0 ? Math.min(100, (100 * elapsed) / total) : 0}%`;
   }
 
