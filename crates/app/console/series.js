@@ -13,6 +13,8 @@
 
 /** 15 minutes of points a second apart. */
 const MAX_POINTS = 900;
+/** How far from its place a point may be, in steps. */
+const MAX_JITTER = 0.75;
 
 /**
  * Stores the last points of the named series.
@@ -42,12 +44,15 @@ export function createSeries(names, size = MAX_POINTS) {
   }
 
   /**
-   * Adds the values at a time. Points between it and the newest are gaps.
+   * Adds the values at a time. Points between it and the newest are gaps; a time that is a little
+   * early or late is that of the next point, so that it neither leaves a gap nor replaces a point.
    * @param {number} atMs
    * @param {Record<string, number | null | undefined>} values
    */
   function append(atMs, values) {
-    write(Math.round(atMs / stepMs), (name) => values[name]);
+    const place = atMs / stepMs;
+    const isNext = newest >= 0 && Math.abs(place - (newest + 1)) < MAX_JITTER;
+    write(isNext ? newest + 1 : Math.round(place), (name) => values[name]);
   }
 
   /**

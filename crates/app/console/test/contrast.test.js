@@ -24,16 +24,36 @@ const dark = tokensOf(':root[data-theme="dark"]');
 const themes = { light, dark: { ...light, ...dark } };
 
 /**
- * Relative luminance of WCAG 2.
+ * Linear red, green and blue.
  * @param {string} colour as `#rrggbb`
  */
-function luminance(colour) {
+function channels(colour) {
   assert.match(colour, /^#[0-9a-f]{6}$/);
-  const [red, green, blue] = [1, 3, 5].map((at) => {
+  return [1, 3, 5].map((at) => {
     const channel = parseInt(colour.slice(at, at + 2), 16) / 255;
     return channel <= 0.04045 ? channel / 12.92 : ((channel + 0.055) / 1.055) ** 2.4;
   });
+}
+
+/**
+ * Relative luminance of WCAG 2.
+ * @param {string} colour
+ */
+function luminance(colour) {
+  const [red, green, blue] = channels(colour);
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+}
+
+/**
+ * Lightness in OKLab, which colour blindness changes little.
+ * @param {string} colour
+ */
+function lightness(colour) {
+  const [red, green, blue] = channels(colour);
+  const long = Math.cbrt(0.4122214708 * red + 0.5363325363 * green + 0.0514459929 * blue);
+  const medium = Math.cbrt(0.2119034982 * red + 0.6806995451 * green + 0.1073969566 * blue);
+  const short = Math.cbrt(0.0883024619 * red + 0.2817188376 * green + 0.6299787005 * blue);
+  return 0.2104542553 * long + 0.793617785 * medium - 0.0040720468 * short;
 }
 
 /**
@@ -79,6 +99,13 @@ for (const [theme, tokens] of Object.entries(themes)) {
     }
   });
 }
+
+test('the badges of a paused endpoint differ in lightness', () => {
+  for (const tokens of Object.values(themes)) {
+    const distance = lightness(tokens['pause-fill']) - lightness(tokens['bad-fill']);
+    assert(distance >= 0.16, distance.toFixed(2));
+  }
+});
 
 test('contrast is computed as in WCAG 2', () => {
   assert.equal(contrast('#000000', '#ffffff'), 21);

@@ -49,6 +49,21 @@ test('recorded points replace everything, and points follow in the same step', (
   assert.deepEqual(list(series.samples(1000).values.a), []);
 });
 
+test('times that vary around the middle of two points leave no gap', () => {
+  const series = createSeries(['a'], 10);
+  [10.495, 11.505, 12.495, 13.51, 14.49, 15.5].forEach((at, index) => {
+    series.append(at * 1000, { a: index });
+  });
+  const { start_ms, values } = series.samples(5000);
+  assert.deepEqual([start_ms, list(values.a)], [10_000, [0, 1, 2, 3, 4, 5]]);
+});
+
+test('several values of one point replace each other', () => {
+  const series = createSeries(['a'], 10);
+  for (let at = 10; at < 13; at += 0.25) series.append(at * 1000, { a: at });
+  assert.deepEqual(list(series.samples(2000).values.a), [11.25, 12.25, 12.75]);
+});
+
 test('nulls become gaps', () => {
   assert.deepEqual(list(toFloats([1, null, 0])), [1, null, 0]);
 });
