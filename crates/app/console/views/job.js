@@ -52,7 +52,7 @@ export function mount(root, route, app) {
   const done = h('div', { class: 'job-progress', hidden: true }, h('div', { class: 'job-line' }, line, share), bar);
   const pages = h('span', null);
   const next = h('span', null, 'Asking for the status');
-  const banner = h('div', { class: 'job-banner', role: 'status' });
+  const banner = h('div', { class: 'banner', role: 'status' });
   const message = h('div', { class: 'job-message' });
   const actions = h('div', { class: 'actions' });
   const facts = h('dl', { class: 'facts card', hidden: true });
