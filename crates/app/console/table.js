@@ -175,7 +175,7 @@ export function createTable({ caption, columns, keyOf, onSort, nameOf, onSelect 
     move(by) {
       const at = focusedRow();
       const row = body.rows[at < 0 ? 0 : Math.min(Math.max(at + by, 0), body.rows.length - 1)];
-      /** @type {HTMLElement | null} */ (row?.querySelector('a, button, input'))?.focus();
+      /** @type {HTMLElement | null} */ (row?.querySelector('a') ?? row?.querySelector('button, input'))?.focus();
     },
 
     /** Selects the row that has the focus. */

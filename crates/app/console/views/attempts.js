@@ -1,7 +1,7 @@
 // The attempts of an operation: as a time line of bars and hatched waits, and as a table.
 
 import { verdictState } from '../badge.js';
-import { h, replace, setText } from '../dom.js';
+import { h, render, replace, setText } from '../dom.js';
 import { clockTime, duration, latency } from '../format.js';
 import { foreign, timeOf } from '../page.js';
 import { visible } from '../text.js';
@@ -107,7 +107,8 @@ const toneOf = ({ reason }) => (reason === 'success' ? 'ok' : knownTone(verdictS
 const knownTone = (tone) => (tone === 'plain' ? 'bad' : tone.replace('-fill', ''));
 
 /**
- * Draws the time line anew; it is the picture of the table below it.
+ * Draws the time line, which is the picture of the table below it; while only time goes on, the mark
+ * of the present moves.
  * @param {HTMLElement} element
  * @param {Operation} operation
  * @param {number} now
@@ -115,26 +116,31 @@ const knownTone = (tone) => (tone === 'plain' ? 'bad' : tone.replace('-fill', ''
 export function drawTimeline(element, operation, now) {
   const drawn = segments(operation, now);
   const last = drawn.at(-1);
-  replace(element, drawn.map((segment) => drawSegment(segment, now)));
-  if (last?.kind === 'attempt' && operation.ended_at_ms && clockTime(last.fromMs) !== clockTime(last.toMs)) element.append(h('div', { class: 'segment end' }, h('span', { class: 'segment-time' }, clockTime(last.toMs))));
+  const end = last?.kind === 'attempt' && operation.ended_at_ms && clockTime(last.fromMs) !== clockTime(last.toMs) ? clockTime(last.toMs) : null;
+  render(element, [drawn, end], () => [
+    ...drawn.map(drawSegment),
+    end && h('div', { class: 'segment end' }, h('span', { class: 'segment-time' }, end)),
+  ]);
+  const mark = /** @type {HTMLElement | null} */ (element.querySelector('.now'));
+  const wait = drawn.at(-2);
+  if (!mark || !wait) return;
+  const isAhead = wait.fromMs <= now && now < wait.toMs;
+  mark.hidden = !isAhead;
+  if (isAhead) mark.style.left = `${((now - wait.fromMs) / (wait.toMs - wait.fromMs)) * 100}%`;
 }
 
 /**
  * @param {Segment} segment
- * @param {number} now
+ * @param {number} at
+ * @param {Segment[]} all
  */
-function drawSegment(segment, now) {
-  const { kind, fromMs, toMs, text, tone } = segment;
+function drawSegment(segment, at, all) {
+  const { kind, fromMs, text, tone } = segment;
   const bar = h('span', { class: 'segment-bar' }, h('span', null, foreign(text, 60)));
-  const time = h('span', { class: 'segment-time' });
-  if (kind !== 'wait') setText(time, clockTime(fromMs));
-  const element = h('div', { class: `segment ${kind} ${tone}`, title: visible(text) }, time, bar);
+  const time = h('span', { class: 'segment-time' }, kind === 'wait' ? null : clockTime(fromMs));
+  const isLast = all[at + 1]?.kind === 'next';
+  const element = h('div', { class: `segment ${kind} ${tone}`, title: visible(text) }, time, bar, isLast && h('i', { class: 'now' }, 'now'));
   element.style.flexGrow = kind === 'next' ? '0' : String(weight(segment));
-  if (kind === 'wait' && fromMs <= now && now < toMs) {
-    const mark = h('i', { class: 'now' }, 'now');
-    mark.style.left = `${((now - fromMs) / (toMs - fromMs)) * 100}%`;
-    element.append(mark);
-  }
   return element;
 }
 

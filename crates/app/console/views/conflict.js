@@ -196,6 +196,12 @@ export function mountDesk(root, operation, app, leave) {
   return {
     shortcuts: /** @type {Record<string, () => void>} */ ({ n: () => step(1), p: () => step(-1) }),
 
+    /** What could not be fetched is fetched again; what is shown stays. */
+    refresh() {
+      if (!versions) load();
+      listConflicts();
+    },
+
     /**
      * It is in conflict no more, by something else than this page.
      * @param {Operation | null} fresh null if there is no such operation any more

@@ -83,7 +83,10 @@ export function mount(root, { id }, app) {
       if (counts !== '' && fresh !== counts) load();
       counts = fresh;
     },
-    refresh: load,
+    refresh() {
+      load();
+      desk?.refresh();
+    },
     onRoute() {},
     get shortcuts() {
       return desk?.shortcuts ?? {};

@@ -2,6 +2,7 @@
 // rows pauses updates until the selection is cleared.
 
 import { OPERATIONS, operationState, showStates } from '../badge.js';
+import { errorText } from '../action.js';
 import { openBulk } from '../bulk.js';
 import { h, render, replace, setText } from '../dom.js';
 import { count } from '../format.js';
@@ -9,7 +10,8 @@ import { icon } from '../icons.js';
 import { copyCommand, copyCurl, empty, failed, foreign, loading, pageHead, quote, timeOf } from '../page.js';
 import { operationPath, withQuery } from '../router.js';
 import { createChips, createPager, createTable } from '../table.js';
-import { REASONS, isCancellable, isRetryable, waitingNodes, waitingWords } from './operation_text.js';
+import { createFilters } from './operation_filters.js';
+import { isCancellable, isRetryable, waitingNodes, waitingWords } from './operation_text.js';
 
 /**
  * @typedef {import('../types.js').Operation} Operation
@@ -31,6 +33,16 @@ const STATES = /** @type {OperationState[]} */ (['available', 'running', 'retrya
 
 /** Which page a cursor was reached from; a cursor itself only leads on. @type {Map<string, string>} */
 const before = new Map();
+const MAX_REMEMBERED = 1000;
+
+/**
+ * @param {string} cursor
+ * @param {string} from
+ */
+function remember(cursor, from) {
+  if (before.size >= MAX_REMEMBERED) before.clear();
+  before.set(cursor, from);
+}
 
 /**
  * @param {HTMLElement} root
@@ -46,6 +58,8 @@ export function mount(root, route, app) {
   let counts = null;
   /** Counts at the last fetch. */
   let fetched = '';
+  /** The address of what is shown. */
+  let shown = '';
   /** The selection is everything that matches, not only what is on this page. */
   let isWhole = false;
   /** @type {AbortController | null} */
@@ -74,7 +88,7 @@ export function mount(root, route, app) {
     fetchPage(isInUse());
   }
 
-  const isInUse = () => list !== null && (table.isInUse() || document.querySelector('dialog[open]') !== null);
+  const isInUse = () => list !== null && table.isInUse();
 
   /** @param {boolean} keepsRows Values change, but no row moves. */
   async function fetchPage(keepsRows) {
@@ -87,14 +101,22 @@ export function mount(root, route, app) {
       if (keepsRows && list) showInPlace(list, fresh);
       else show(fresh);
     } catch (error) {
-      if (!controller.signal.aborted && !(list && keepsRows)) replace(card, failed(error, () => fetchPage(false)));
+      if (!controller.signal.aborted) showFailure(error);
     }
+  }
+
+  /** @param {unknown} error What is shown stays while it is what was asked for. */
+  function showFailure(error) {
+    if (list && shown === address()) return setText(pager.note, errorText(error));
+    list = null;
+    replace(card, failed(error, () => fetchPage(false)));
   }
 
   /** @param {OperationList} fresh */
   function show(fresh) {
     list = fresh;
-    if (fresh.next_cursor) before.set(fresh.next_cursor, query.cursor);
+    shown = address();
+    if (fresh.next_cursor) remember(fresh.next_cursor, query.cursor);
     table.setRows(fresh.operations);
     table.markGone(new Set(fresh.operations.map(({ id }) => id)));
     filters.setKeys(fresh.operations);
@@ -167,10 +189,10 @@ export function mount(root, route, app) {
     const selected = selectedRows();
     if (selected.length === 0) return;
     const whole = wholeOf(selected);
-    if (bar.hidden) app.announce(`${count(selected.length)} selected, updates paused`);
     bar.hidden = false;
     const states = isWhole && whole ? [whole.state] : selected.map(({ state }) => state);
     const text = isWhole && whole ? `${whole.label[0].toUpperCase()}${whole.label.slice(1)} selected` : `${count(selected.length)} selected`;
+    app.announce(`${text}, updates paused`);
     render(bar, [text, states.some(isRetryable), states.some(isCancellable), whole?.label, isWhole], () => [
       h('span', null, h('b', null, text), ' · updates paused'),
       states.some(isRetryable) && bulkButton('retry', 'Retry…'),
@@ -203,7 +225,6 @@ export function mount(root, route, app) {
     table.updateRows(list?.operations ?? []);
     isWhole = true;
     showBar();
-    app.announce('All that match are selected');
   }
 
   /**
@@ -283,7 +304,7 @@ export function mount(root, route, app) {
 }
 
 /** @param {URLSearchParams} query */
-function readQuery(query) {
+export function readQuery(query) {
   const value = (/** @type {string} */ name) => query.get(name) ?? '';
   return { state: value('state'), type: value('type'), reason: value('reason'), key: value('key'), id: value('id'), cursor: value('cursor') };
 }
@@ -322,57 +343,6 @@ export function changes(shown, { operations, next_cursor: next }) {
  * @param {() => void} run
  */
 const link = (label, run) => h('button', { class: 'link', type: 'button', onclick: run }, label);
-
-/**
- * @param {Console} app
- * @param {Query} query
- * @param {(change: Partial<Query>) => void} onChange
- */
-function createFilters(app, query, onChange) {
-  const select = (/** @type {'type' | 'reason'} */ name) => h('select', { id: `filter-${name}`, onchange: () => onChange({ [name]: inputs[name].value }) });
-  const text = (/** @type {'key' | 'id'} */ name, /** @type {string} */ hint) =>
-    h('input', { type: 'search', id: `filter-${name}`, placeholder: hint, autocomplete: 'off', spellcheck: 'false', list: name === 'key' ? 'known-keys' : null, oninput: () => onChange({ [name]: inputs[name].value.trim() }) });
-  const inputs = { type: select('type'), reason: select('reason'), key: text('key', 'crm.example.com or /pool'), id: text('id', 'op_… or its first part') };
-  const keys = h('datalist', { id: 'known-keys' });
-  const field = (/** @type {keyof typeof inputs} */ name, /** @type {string} */ label) =>
-    h('div', { class: 'field' }, h('label', { for: `filter-${name}` }, label), inputs[name]);
-  const element = h('form', { class: 'filters', role: 'search', 'aria-label': 'Filters', onsubmit: (/** @type {Event} */ event) => event.preventDefault() }, field('type', 'Type'), field('reason', 'Reason'), field('key', 'Destination'), field('id', 'ID'), keys);
-  update(query);
-
-  /** @param {Query} next */
-  function update(next) {
-    options(inputs.type, app.settings.operations.types, next.type);
-    options(inputs.reason, REASONS, next.reason);
-    for (const name of /** @type {const} */ (['key', 'id'])) {
-      if (inputs[name].value.trim() !== next[name]) inputs[name].value = next[name];
-    }
-  }
-
-  return {
-    element,
-    update,
-    focus: () => inputs.id.focus(),
-    clear: () => ({ type: '', reason: '', key: '', id: '' }),
-    /** @param {Operation[]} operations */
-    setKeys(operations) {
-      const known = [...new Set(operations.map(({ key }) => key))].slice(0, 20);
-      render(keys, known, () => known.map((value) => h('option', { value })));
-    },
-  };
-}
-
-/**
- * @param {HTMLSelectElement} select
- * @param {string[]} values
- * @param {string} chosen
- */
-function options(select, values, chosen) {
-  const all = chosen === '' || values.includes(chosen) ? values : [...values, chosen];
-  render(select, [all, chosen], () => [
-    h('option', { value: '' }, 'all'),
-    ...all.map((value) => h('option', { value, selected: value === chosen }, foreign(value, 60).textContent)),
-  ]);
-}
 
 /**
  * @param {Console} app
