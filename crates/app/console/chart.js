@@ -52,6 +52,7 @@ export function createChart(options) {
   const createdAt = now?.() ?? 0;
   const sticky = createStickyTop();
   const minSteps = height < LOW_PX ? 2 : 3;
+  const leastMax = words.value === count ? minSteps : 0;
   let windowMs = options.window ?? DEFAULT_WINDOW_MS;
   /** @type {text.Data & { max?: number | undefined }} */
   let data = { start_ms: 0, step_ms: 1000, values: {}, bands: [] };
@@ -83,6 +84,8 @@ export function createChart(options) {
   h('table', null, h('caption', null, `${visible(title)}, ${unit}`), h('thead', null, h('tr', null,
     ['Time', ...names, 'In force'].map((name) => h('th', { scope: 'col' }, name)))), body));
   const toggle = h('button', { type: 'button', class: 'link', onclick: showTable }, 'Show as table');
+  /** Has the width of the chart and no height, so that drawing does not change its size. */
+  const ruler = h('div');
   const element = h('figure', { class: 'chart' },
     h('figcaption', null, h('span', null, visible(title)), toggle),
     nameRow, plot, table, lane && bands, speech);
@@ -94,7 +97,7 @@ export function createChart(options) {
     canvas.style.height = `${frameOf(width, height, lane, width < NARROW_PX).height}px`;
     crosshair.request();
   });
-  sizes.observe(element);
+  sizes.observe(ruler);
   const views = new IntersectionObserver((entries) => {
     isInView = entries[entries.length - 1].isIntersecting;
     if (isInView) crosshair.request();
@@ -178,12 +181,13 @@ export function createChart(options) {
     const frame = frameOf(width, height, lane, isNarrow);
     fit(frame.height);
     palette ??= readPalette(element);
-    const max = data.max ?? highest(from);
     const isEmpty = highest(-Infinity) === -Infinity;
+    const max = Math.max(data.max ?? highest(from), leastMax);
+    const axis = valueAxis(now && data.max === undefined ? sticky.fit(max, to) : max, minSteps);
     const maxTimes = Math.min(isNarrow ? 4 : 8, Math.floor((frame.right - frame.left) / 64));
     drawPlot(context, frame, {
       data, from, to, unit, lines: series,
-      axis: valueAxis(now && data.max === undefined ? sticky.fit(max, to) : max, minSteps),
+      axis: isEmpty ? { ...axis, marks: [] } : axis,
       times: now ? clockAxis(from, to, maxTimes) : elapsedAxis(to, maxTimes),
       names: isNarrow ? [] : present.flatMap(atLineEnd),
       note: now && crosshair.frozenAt !== null ? `Frozen at ${clockTime(to)}` : '',
