@@ -28,6 +28,7 @@ const LEFT_OUT = {
   not_replay_safe: ['is not replay safe', 'are not replay safe'],
   state: ['is in another state', 'are in another state'],
   changed: ['was changed meanwhile', 'were changed meanwhile'],
+  not_found: ['does not exist any more', 'do not exist any more'],
 };
 
 /** @param {number} n */

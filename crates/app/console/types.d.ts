@@ -191,6 +191,8 @@ export interface Operation {
   expires_at_ms: number | null;
   ended_at_ms: number | null;
   sent: number;
+  /** Without those after which the server named a wait. */
+  counted: number;
   max_attempts: number;
   replay_safe: boolean;
   blocked: boolean;
@@ -202,6 +204,7 @@ export interface Operation {
   conflict: { rounds: number } | null;
   waiting_for: { reason: string, key: string, until_ms: number | null } | null;
   attempts?: OperationAttempt[];
+  delays?: { backoff: string, estimate_ms: number, min_ms: number, max_ms: number };
 }
 
 export type OperationAttempt = { at_ms: number, phase: string, status: number | null, latency_ms: number, wait_ms: number, reason: string };

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { segments, weight, withWaits } from '../views/attempts.js';
 import { changes, totalOf } from '../views/operations.js';
-import { endText, safetyText, waitingWords } from '../views/operation_text.js';
+import { attemptsText, delaysText, endText, safetyText, waitingWords } from '../views/operation_text.js';
 
 const COUNTS = { available: 120, running: 16, retryable: 42, completed: 98_412, failed: 5, conflict: 2, cancelled: 3 };
 
@@ -101,4 +101,12 @@ test('says how it ended and whether it may be sent again', () => {
   assert.equal(safetyText({ replay_safe: true, summary: 'PUT https://a' }), 'yes (method)');
   assert.equal(safetyText({ replay_safe: true, summary: 'POST https://a' }), 'yes (idempotency key)');
   assert.equal(safetyText({ replay_safe: false, summary: 'POST https://a' }), 'no: the server may act twice');
+});
+
+test('counts attempts and adds up waits', () => {
+  assert.equal(attemptsText({ sent: 2, counted: 2, max_attempts: 7 }), '2 of 7');
+  assert.equal(attemptsText({ sent: 1, counted: 0, max_attempts: 7 }), '0 of 7 (sent once)');
+  assert.equal(attemptsText({ sent: 5, counted: 2, max_attempts: 7 }), '2 of 7 (sent 5 times)');
+  const delays = { backoff: 'standard', estimate_ms: 31_000, min_ms: 7500, max_ms: 22_500 };
+  assert.equal(delaysText(delays), 'standard: estimate 31s, waits add up to 8s–23s');
 });

@@ -6,12 +6,12 @@ import { ApiError, operationUrl } from '../api.js';
 import { operationState, showStates } from '../badge.js';
 import { confirmAction } from '../dialog.js';
 import { h, render, replace } from '../dom.js';
-import { count, duration } from '../format.js';
+import { duration } from '../format.js';
 import { copyCommand, copyCurl, empty, failed, foreign, loading, pageHead, quote, timeOf } from '../page.js';
 import { createTable } from '../table.js';
 import { COLUMNS, drawTimeline, withWaits } from './attempts.js';
 import { mountDesk } from './conflict.js';
-import { endText, isCancellable, isRetryable, keyLink, safetyText, waitingNodes } from './operation_text.js';
+import { attemptsText, delaysText, endText, isCancellable, isRetryable, keyLink, safetyText, waitingNodes } from './operation_text.js';
 
 /**
  * @typedef {import('../types.js').Operation} Operation
@@ -237,16 +237,16 @@ function sentenceOf(app, operation, reload) {
  * @returns {[name: string, value: string | { at: number } | { key: string }][]}
  */
 function factsOf(operation) {
-  const { sent, max_attempts: max, key, summary, accepted_at_ms: accepted, expires_at_ms: expires } = operation;
+  const { key, summary, delays, accepted_at_ms: accepted, expires_at_ms: expires } = operation;
   /** @type {[string, string | { at: number } | { key: string } | null][]} */
   const all = [
-    ['Attempts', max ? `${count(sent)} of ${count(max)}` : count(sent)],
+    ['Attempts', attemptsText(operation)],
     ['Safe to send again', safetyText(operation)],
     ['Request', summary],
     ['Destination', { key }],
     ['Accepted', { at: accepted }],
     ['Expires', expires === null ? null : { at: expires }],
-    ['Backoff', operation.backoff],
+    ['Backoff', delays ? delaysText(delays) : null],
     ['Credential', operation.credential],
     ['Order key', operation.order_key],
     ['Priority', operation.priority === 0 ? null : String(operation.priority)],

@@ -16,9 +16,9 @@ import { REASONS } from './operation_text.js';
  * @param {(change: Partial<Query>) => void} onChange
  */
 export function createFilters(app, query, onChange) {
-  const select = (/** @type {'type' | 'reason'} */ name) => h('select', { id: `filter-${name}`, onchange: () => onChange({ [name]: inputs[name].value }) });
+  const select = (/** @type {'type' | 'reason'} */ name) => h('select', { id: `filter-${name}`, name, onchange: () => onChange({ [name]: inputs[name].value }) });
   const text = (/** @type {'key' | 'id'} */ name, /** @type {string} */ hint) =>
-    h('input', { type: 'search', id: `filter-${name}`, placeholder: hint, autocomplete: 'off', spellcheck: 'false', list: name === 'key' ? 'known-keys' : null, oninput: () => onChange({ [name]: inputs[name].value.trim() }) });
+    h('input', { type: 'search', id: `filter-${name}`, name, placeholder: hint, autocomplete: 'off', spellcheck: 'false', list: name === 'key' ? 'known-keys' : null, oninput: () => onChange({ [name]: inputs[name].value.trim() }) });
   const inputs = { type: select('type'), reason: select('reason'), key: text('key', 'crm.example.com or /pool'), id: text('id', 'op_… or its first part') };
   const keys = h('datalist', { id: 'known-keys' });
   const field = (/** @type {keyof typeof inputs} */ name, /** @type {string} */ label) =>

@@ -1,6 +1,7 @@
 // Why an operation waits, was not delivered, or may be sent again, in words.
 
 import { h } from '../dom.js';
+import { count, duration } from '../format.js';
 import { foreign } from '../page.js';
 import { gatePath } from '../router.js';
 
@@ -11,18 +12,13 @@ const WAITS = new Map([
   ['backoff', 'backoff'],
   ['hold', 'gate KEY is held'],
   ['breaker_open', 'the breaker of gate KEY is open'],
-  ['half_open', 'the breaker of gate KEY lets one request through at a time'],
+  ['half_open', 'the breaker of gate KEY lets only probes through'],
   ['isolated', 'gate KEY is isolated'],
   ['rate', 'it waits for its turn at gate KEY'],
-  ['in_flight', 'gate KEY has as many requests in flight as it may have'],
-  ['queue_full', 'the line at gate KEY is full'],
-  ['concurrency', 'as many operations as may be are being sent to KEY'],
-  ['retry_budget', 'gate KEY has used up its share of retries'],
   ['order', 'an older operation with the same order key comes first'],
   ['pause', 'every endpoint of KEY is paused'],
-  ['paused', 'every endpoint of KEY is paused'],
   ['disabled', 'every endpoint of KEY is disabled'],
-  ['no_endpoint', 'no endpoint of KEY takes requests'],
+  ['no_endpoint', 'pool KEY has no endpoint'],
 ]);
 
 const ENDS = new Map([
@@ -69,6 +65,23 @@ export function keyLink(key) {
 
 /** @param {string | null} reason */
 export const endText = (reason) => (reason && ENDS.get(reason)) ?? '';
+
+/**
+ * `2 of 7`. Attempts after which the server named a wait do not count.
+ * @param {Pick<Operation, 'sent' | 'counted' | 'max_attempts'>} operation
+ */
+export function attemptsText({ sent, counted, max_attempts: max }) {
+  const times = sent === 1 ? 'once' : `${count(sent)} times`;
+  return `${count(counted)} of ${count(max)}${sent > counted ? ` (sent ${times})` : ''}`;
+}
+
+/**
+ * `standard: estimate 31s, waits add up to 8s–23s`.
+ * @param {NonNullable<Operation['delays']>} delays
+ */
+export function delaysText({ backoff, estimate_ms: estimate, min_ms: min, max_ms: max }) {
+  return `${backoff}: estimate ${duration(estimate)}, waits add up to ${duration(min)}–${duration(max)}`;
+}
 
 /** Methods that a server may receive twice. */
 const SAFE = /^(GET|HEAD|OPTIONS|TRACE|PUT|DELETE) /;

@@ -355,7 +355,7 @@ function columns(app, refresh) {
     { id: 'type', label: 'Type', show: (cell, { type }) => render(cell, type, () => foreign(type, 60)) },
     { id: 'destination', label: 'Destination', show: (cell, { summary }) => render(cell, summary, () => foreign(summary, 80)) },
     { id: 'state', label: 'State', show: (cell, operation) => showState(app, cell, operation, refresh) },
-    { id: 'attempts', label: 'Attempts', isNumber: true, show: (cell, { sent, max_attempts: max }) => setText(cell, max ? `${count(sent)}/${count(max)}` : count(sent)) },
+    { id: 'attempts', label: 'Attempts', isNumber: true, show: (cell, { counted, max_attempts: max }) => setText(cell, `${count(counted)}/${count(max)}`) },
     { id: 'accepted', label: 'Accepted', isNumber: true, show: (cell, { accepted_at_ms: at }) => render(cell, at, () => timeOf(at, app.clock.now())) },
   ];
 }
