@@ -238,7 +238,7 @@ export interface Job {
 
 export interface Settings {
   poll: { early_ms: number, middle_ms: number, late_ms: number, first_ms: number, base_ms: number, max_ms: number, give_up_after_ms: number, other_retries: number };
-  jobs: { retain: string, max_urls: number, depth: number };
+  jobs: { retain: string, max_urls: number, max_given_urls: number, depth: number, max_depth: number };
   operations: { types: string[] };
 }
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { lineOf, minutesText, pagesText, percent, rangeOfLine, readLines, retainText, stageText } from '../views/job_words.js';
+import { lineOf, lineProblems, minutesText, pagesText, percent, rangeOfLine, readLines, retainText, stageText } from '../views/job_words.js';
 
 const COUNTS = { total: 530, done: 212, failed: 3, denied: 0, queued: 0, in_flight: 0, retrying: 0, sent: 0, bytes: 0 };
 
@@ -41,4 +41,6 @@ test('finds the line of a problem, whatever empty lines are between', () => {
   assert.equal(lineOf('urls', lines), null);
   assert.equal(lineOf('depth', lines), null);
   assert.equal(text.slice(...rangeOfLine(text, 3)), '  ftp://b.example/ \r');
+  const problems = [{ field: 'urls[1]', expected: '`…` cannot be fetched: expected a URL' }, { field: 'depth', expected: 'a number' }];
+  assert.deepEqual(lineProblems(problems, lines), [{ line: 3, text: '`ftp://b.example/` cannot be fetched: expected a URL' }]);
 });

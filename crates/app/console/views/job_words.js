@@ -1,6 +1,7 @@
 // What the pages of jobs say, as functions of what the server said.
 
 import { count, duration } from '../format.js';
+import { visible } from '../text.js';
 
 /** @typedef {import('../types.js').Job} Job */
 
@@ -75,6 +76,21 @@ export function readLines(text) {
 export function lineOf(field, lines) {
   const place = /^urls\[(\d+)\]$/.exec(field)?.[1];
   return place === undefined ? null : (lines[Number(place)]?.line ?? null);
+}
+
+/**
+ * What is wrong with which lines. The server does not repeat URLs, which can contain secrets; here
+ * the line says it.
+ * @param {{ field: string, expected: string }[]} problems
+ * @param {{ url: string, line: number }[]} lines
+ */
+export function lineProblems(problems, lines) {
+  return problems.flatMap(({ field, expected }) => {
+    const found = lines.find(({ line }) => line === lineOf(field, lines));
+    if (!found) return [];
+    const text = expected.replace(/^`[^`]*`/, () => `\`${visible(found.url, 100)}\``);
+    return [{ line: found.line, text }];
+  });
 }
 
 /**

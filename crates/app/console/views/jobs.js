@@ -9,7 +9,7 @@ import { copyCommand, copyCurl, empty, every, failed, foreign, linkButton, loadi
 import { jobPath, withQuery } from '../router.js';
 import { createPager, createTable } from '../table.js';
 import { visible } from '../text.js';
-import { isActive, lineOf, percent, rangeOfLine, readLines } from './job_words.js';
+import { isActive, lineOf, lineProblems, percent, rangeOfLine, readLines } from './job_words.js';
 
 /**
  * @typedef {import('../types.js').Job} Job
@@ -153,15 +153,15 @@ export function mount(root, route, app) {
 
 /** @param {Console} app */
 function createForm(app) {
-  const { depth: maxDepth, max_urls: maxUrls } = app.settings.jobs;
-  const values = draft ?? { urls: '', crawl: true, depth: String(maxDepth), same_host: true };
+  const settings = app.settings.jobs;
+  const values = draft ?? { urls: '', crawl: true, depth: String(settings.depth), same_host: true };
   const urls = h('textarea', { name: 'urls', id: 'urls', rows: '3', spellcheck: 'false', autocapitalize: 'off', placeholder: 'https://docs.example.com/', 'aria-describedby': 'urls-hint', value: values.urls, oninput: remember });
   const crawl = h('input', { type: 'checkbox', name: 'crawl', checked: values.crawl, onchange: remember });
   const depth = h('input', { name: 'depth', id: 'depth', inputmode: 'numeric', value: values.depth, oninput: remember });
   const sameHost = h('input', { type: 'checkbox', name: 'same_host', checked: values.same_host, onchange: remember });
   const lines = h('ul', { class: 'line-problems', id: 'urls-problems' });
   const start = actionButton({ label: 'Start job', busy: 'Starting…', kind: 'main', run, onError });
-  const hint = `At most ${count(maxUrls)} URLs.`;
+  const hint = `At most ${count(settings.max_given_urls)} URLs.`;
   const element = h(
     'form',
     { class: 'card job-form', 'aria-label': 'New job', novalidate: true, onsubmit: (/** @type {Event} */ event) => (event.preventDefault(), start.click()) },
@@ -214,14 +214,12 @@ function createForm(app) {
   function onError(error) {
     clear();
     if (!(error instanceof ApiError) || error.problems.length === 0) return false;
-    const isShown = showProblems(element, error, 'used');
     const given = readLines(urls.value);
-    const atLines = error.problems.flatMap(({ field, expected }) => {
-      const line = lineOf(field, given);
-      return line === null ? [] : [{ line, expected }];
-    });
+    const atLines = lineProblems(error.problems, given);
+    const others = error.problems.filter(({ field }) => lineOf(field, given) === null);
+    const isShown = showProblems(element, new ApiError(error.status, { problems: others }), 'used');
     if (atLines.length === 0) return isShown;
-    replace(lines, atLines.map(({ line, expected }) => h('li', { class: 'field-problem' }, lineLink(line), ` ${visible(expected, 400)}`)));
+    replace(lines, atLines.map(({ line, text }) => h('li', { class: 'field-problem' }, lineLink(line), ` ${visible(text, 400)}`)));
     urls.setAttribute('aria-invalid', 'true');
     urls.setAttribute('aria-describedby', 'urls-hint urls-problems');
     const summary = element.querySelector('.form-problem');
