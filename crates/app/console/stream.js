@@ -86,8 +86,7 @@ export function createStream(handlers) {
     const decoder = new TextDecoder();
     for (;;) {
       const silence = setTimeout(() => reader.cancel(), SILENCE);
-      const { done, value } = await reader.read();
-      clearTimeout(silence);
+      const { done, value } = await reader.read().finally(() => clearTimeout(silence));
       if (done || controller.signal.aborted) return;
       events.push(decoder.decode(value, { stream: true }));
     }
