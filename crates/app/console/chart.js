@@ -88,7 +88,7 @@ export function createChart(options) {
   const ruler = h('div');
   const element = h('figure', { class: 'chart' },
     h('figcaption', null, h('span', null, visible(title)), toggle),
-    nameRow, plot, table, lane && bands, speech);
+    nameRow, plot, table, lane && bands, speech, ruler);
 
   const leaveGroup = crosshair.add({ draw, msPerPixel });
   const sizes = new ResizeObserver(([entry]) => {
