@@ -19,6 +19,7 @@ test('says how many pages there are, and about how many while they are found', (
   assert.equal(pagesText(job({})), '212 of about 530 pages · 3 failed');
   assert.equal(pagesText(job({ stage: 'output', counts: { ...COUNTS, done: 530, failed: 0 } })), '530 of 530 pages');
   assert.equal(pagesText(job({ status: 'done', counts: { ...COUNTS, done: 1, total: 1, failed: 0 } })), '1 of 1 page');
+  assert.equal(pagesText(job({ counts: { ...COUNTS, total: 0, done: 0, failed: 0 } })), 'No page is known yet');
   assert.equal(pagesText(job({ status: 'queued' })), 'Waits for its turn: it starts when another job ends');
 });
 

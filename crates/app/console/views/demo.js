@@ -20,11 +20,13 @@ export function mount(root, app) {
   /** @type {number | null} The step that is read; null follows the demo. */
   let reading = null;
   let isClosed = false;
+  /** The step that was announced. Its text can change every second. */
+  let announced = '';
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let timer;
 
   const place = h('b', { class: 'demo-place' });
-  const body = h('div', { class: 'demo-text', 'aria-live': 'polite' });
+  const body = h('div', { class: 'demo-text' });
   const previous = button('Previous step', 'left', () => read(-1));
   const next = button('Next step', 'right', () => read(1));
   const follow = h('button', { class: 'link', type: 'button', onclick: () => (read(0), previous.focus()) }, 'Back to now');
@@ -73,10 +75,13 @@ export function mount(root, app) {
     patch(body, [{ ...demo, n: 0 }, ...demo.steps], ({ n }) => String(n), () => h('div', null), (element, { n, title, text, link }) => {
       element.classList.toggle('shown', n === (reading ?? 0));
       render(element, [title, text, link], () => [
-        h('p', null, h('strong', null, title), ' ', text),
+        h('p', null, h('strong', null, `${title}.`), ' ', text),
         link && h('a', { href: link.path }, `Show me: ${link.label}`),
       ]);
     });
+    const { title, text } = demo.steps.find(({ n }) => n === reading) ?? demo;
+    if (title !== announced) app.announce(`Demo ${number} of ${of}: ${title}. ${text}`);
+    announced = title;
     previous.disabled = number <= 1;
     next.disabled = number >= of;
     follow.style.visibility = reading === null ? 'hidden' : '';

@@ -31,6 +31,7 @@ export const percent = (progress) => Math.floor(Math.min(100, Math.max(0, progre
  */
 export function pagesText({ status, stage, counts }) {
   if (status === 'queued') return 'Waits for its turn: it starts when another job ends';
+  if (counts.total === 0) return 'No page is known yet';
   const isGrowing = status === 'running' && (stage === 'discovery' || stage === 'extraction');
   const about = isGrowing ? 'about ' : '';
   const pages = counts.total === 1 ? 'page' : 'pages';
