@@ -119,6 +119,14 @@ export function createStream(handlers) {
     }
   });
 
+  // A page that the browser keeps for Back would keep its connection, of which there are six.
+  addEventListener('pagehide', close);
+  addEventListener('pageshow', (event) => {
+    if (!event.persisted) return;
+    handlers.onMissed();
+    open();
+  });
+
   return {
     /**
      * Samples these gates from now on.
