@@ -93,6 +93,7 @@ export function openAddEndpoint(app, page, pool, onClose) {
       action: 'Discard',
       busy: 'Discarding…',
       keep: 'Keep editing',
+      isDangerous: true,
       run: async () => {},
     });
   }

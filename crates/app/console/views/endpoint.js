@@ -19,6 +19,7 @@ import { visible } from '../text.js';
  *
  * @typedef {object} Page
  * @property {() => void} show Shows what is known once more: a time has passed.
+ * @property {() => boolean} isPointing Would a change of the layout hit a click?
  * @property {() => Promise<void>} refresh
  * @property {() => Promise<void>} changed A person's change was made: shows it even under the pointer.
  */
@@ -40,6 +41,7 @@ export function createCard(app, page, pool, endpoint) {
   const badges = h('div', { class: 'endpoint-states' });
   const address = h('p', { class: 'endpoint-url' });
   const detail = h('div', { class: 'endpoint-detail' });
+  const ofGate = h('p', { class: 'muted small' });
   const facts = ['Rate', 'In flight', 'Waiting', 'p95'].map((label) => ({ label, value: h('dd', null, '–') }));
   const buttons = h('div', { class: 'actions' });
   const footer = h('footer', { class: 'actions' }, buttons, menuButton(`More for ${title}`, 'more', menu));
@@ -52,6 +54,7 @@ export function createCard(app, page, pool, endpoint) {
       h('header', null, h('h3', null, foreign(name)), badges),
       address,
       detail,
+      ofGate,
       h('dl', { class: 'facts' }, ...facts.map(({ label, value }) => h('div', null, h('dt', null, label), value))),
     ),
     footer,
@@ -85,9 +88,9 @@ export function createCard(app, page, pool, endpoint) {
 
   function showBadges() {
     const now = app.clock.now();
-    const ofGate = gate ? gateState(gate, now) : null;
     const states = endpointStates(endpoint, now);
-    if (ofGate && ofGate.word !== 'Closed') states.push(ofGate);
+    const state = gate && gateState(gate, now);
+    if (state && state.word !== 'Closed') states.push(state);
     showStates(app, badges, states, page.refresh);
   }
 
@@ -95,8 +98,16 @@ export function createCard(app, page, pool, endpoint) {
   function showGate(fresh) {
     gate = fresh;
     showBadges();
+    if (!page.isPointing()) showHold();
     const texts = [rate(gate?.rate_per_second), count(gate?.in_flight), count(gate?.waiting), latency(gate?.latency_ms.p95)];
     facts.forEach(({ value }, at) => setText(value, texts[at]));
+  }
+
+  function showHold() {
+    const now = app.clock.now();
+    const hold = gate?.hold && gate.hold.until_ms > now ? gate.hold : null;
+    render(ofGate, hold && [hold.until_ms, hold.source], () => hold && ['Gate held until ', timeOf(hold.until_ms, now), ' (', foreign(hold.source), ').']);
+    ofGate.hidden = !hold;
   }
 
   /** @param {string[]} labels */
@@ -252,10 +263,10 @@ function disabledTitle({ disabled_kind: kind, disabled_reason: reason }) {
  * @param {number} now
  */
 function showDetail({ title, error, isQuiet, at, until, steps, note }, now) {
+  const time = at ? h('span', null, 'since ', timeOf(at, now)) : until ? h('span', null, 'until ', timeOf(until, now)) : null;
   return [
-    title && h('p', { class: `reason ${isQuiet ? 'quiet' : ''}` }, h('b', null, title), error && [' ', longForeign(error)]),
-    (steps || at || until) &&
-      h('p', { class: 'ladder' }, steps && showSteps(steps), at && h('span', null, 'since ', timeOf(at, now)), until && h('span', null, 'until ', timeOf(until, now))),
+    title && h('p', { class: `reason ${isQuiet ? 'quiet' : ''}` }, h('b', null, title), error && [' ', longForeign(error)], !steps && time && [' ', time]),
+    steps && h('p', { class: 'ladder' }, showSteps(steps), time),
     note && h('p', { class: 'muted small' }, note),
   ];
 }

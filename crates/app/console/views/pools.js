@@ -53,6 +53,8 @@ export function mount(root, route, app) {
   /** Cards by the key of their gate. @type {Map<string, Card>} */
   const cards = new Map();
   let loads = 0;
+  /** The newest load that is shown: an older answer that comes later is not. */
+  let newest = 0;
   /** There is something newer than what is shown. */
   let isBehind = false;
   /** The pool of the address that the page has scrolled to. */
@@ -60,11 +62,13 @@ export function mount(root, route, app) {
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let soon;
 
-  const page = { refresh, changed: () => refresh(true), show: () => pools && show(pools, false), open: openDialog };
+  const page = { refresh, changed: () => refresh(true), show: () => pools && show(pools, false), isPointing, open: openDialog };
   const summary = h('p', null);
+  const note = h('p', { class: 'note', role: 'status', hidden: true });
   const list = h('div', { class: 'pools', onpointerout: catchUp, onfocusout: catchUp }, loading('pools'));
   root.append(
     pageHead({ title: 'Pools', below: summary }),
+    note,
     list,
     h('div', { class: 'actions page-tools' }, copyCurl(app, 'GET', '/api/v1/pools'), copyCommand(app, 'tidegate pools list')),
   );
@@ -77,7 +81,9 @@ export function mount(root, route, app) {
       // What is known stays; the bar above says that there is no connection.
       if (!pools && number === loads) replace(list, failed(error, refresh));
     });
-    if (fresh && number === loads) show(fresh.pools, isOwn);
+    if (!fresh || number < newest) return;
+    newest = number;
+    show(fresh.pools, isOwn);
   }
 
   /**
@@ -88,7 +94,7 @@ export function mount(root, route, app) {
     const isFirst = !pools;
     pools = fresh;
     setText(summary, summaryOf(fresh, app.clock.now()));
-    isBehind = !isOwn && isPointing(list);
+    isBehind = !isOwn && isPointing();
     if (isBehind) return updateBadges(fresh);
     if (fresh.length === 0) replace(list, empty('No pools. Add [pool.NAME] to the configuration file and reload.'));
     else showAll(fresh);
@@ -114,6 +120,12 @@ export function mount(root, route, app) {
   /** @param {Pool[]} fresh */
   function updateBadges(fresh) {
     for (const endpoint of fresh.flatMap((pool) => pool.endpoints)) cards.get(endpoint.key)?.updateBadges(endpoint);
+  }
+
+  /** Would a change of the layout hit a click, or take a focus away? */
+  function isPointing() {
+    const isOver = matchMedia('(hover: hover)').matches && list.querySelector('button:hover');
+    return Boolean(isOver || list.querySelector('.menu:not([hidden]), .endpoint footer :focus-visible'));
   }
 
   function catchUp() {
@@ -145,7 +157,9 @@ export function mount(root, route, app) {
       const dialog = DIALOGS[kind](app, page, pool, () => dialogClosed(address));
       shown = { address, isPushed, dialog };
     } else if (pool) scrollTo(pool.name);
-    else if (kind || route.hash) list.prepend(h('p', { class: 'note', role: 'status' }, 'There is no pool ', foreign(name || route.hash), ' now.'));
+    const missing = pool ? '' : name || route.hash;
+    note.hidden = !missing;
+    if (missing) replace(note, 'There is no pool ', foreign(missing), ' now.');
     isPushed = false;
   }
 
@@ -196,21 +210,12 @@ export function mount(root, route, app) {
     unmount() {
       stop();
       clearTimeout(soon);
-      loads += 1;
+      newest = Infinity;
       const last = shown;
       shown = null;
       last?.dialog.close();
     },
   };
-}
-
-/**
- * Would a change of the layout hit a click?
- * @param {Element} list
- */
-function isPointing(list) {
-  const isOver = matchMedia('(hover: hover)').matches && list.querySelector('button:hover');
-  return Boolean(isOver || list.querySelector('.menu:not([hidden]), .endpoint footer :focus-visible'));
 }
 
 /**

@@ -201,6 +201,7 @@ export function openProtection(app, page, pool, onClose) {
       action: 'Discard changes',
       busy: 'Discarding…',
       keep: 'Keep editing',
+      isDangerous: true,
       run: async () => {},
     });
   }
