@@ -75,7 +75,7 @@ export function mount(root, app) {
     patch(body, [{ ...demo, n: 0 }, ...demo.steps], ({ n }) => String(n), () => h('div', null), (element, { n, title, text, link }) => {
       element.classList.toggle('shown', n === (reading ?? 0));
       render(element, [title, text, link], () => [
-        h('p', null, h('strong', null, `${title}.`), ' ', text),
+        h('p', null, h('strong', null, `${title}.`), ' ', ...marked(text)),
         link && h('a', { href: link.path }, `Show me: ${link.label}`),
       ]);
     });
@@ -95,6 +95,12 @@ export function mount(root, app) {
     strip.remove();
   }
 }
+
+/**
+ * Text in which names stand between backticks.
+ * @param {string} text
+ */
+const marked = (text) => text.split('`').map((part, at) => (at % 2 === 1 ? h('code', null, part) : part));
 
 /**
  * @param {string} label

@@ -43,8 +43,8 @@ export function fillFrom(id) {
  */
 export function mount(root, route, app) {
   let cursor = route.query.get('cursor') ?? '';
-  /** @type {string[]} The pages before, as far as they are known. */
-  let before = [];
+  /** Cursors of the first pages, as far as they were shown. */
+  let pages = [''];
   /** @type {string | null} */
   let next = null;
   /** @type {Job[]} */
@@ -115,17 +115,18 @@ export function mount(root, route, app) {
 
   /** The places of the jobs, if the pages before are known. */
   function shown() {
-    if (cursor && before.length === 0) return `${count(jobs.length)} jobs`;
-    const first = before.length * PAGE;
-    return `${count(first + 1)}–${count(first + jobs.length)}`;
+    const page = pages.indexOf(cursor);
+    if (page < 0) return `${count(jobs.length)} jobs`;
+    return `${count(page * PAGE + 1)}–${count(page * PAGE + jobs.length)}`;
   }
 
   /** @param {1 | -1} by */
   function turn(by) {
+    const page = pages.indexOf(cursor);
     if (by === 1 && next) {
-      before.push(cursor);
+      if (page >= 0) pages = [...pages.slice(0, page + 1), next];
       app.go(withQuery('/jobs', { cursor: next }));
-    } else if (by === -1 && cursor) app.go(withQuery('/jobs', { cursor: before.at(-1) ?? '' }));
+    } else if (by === -1 && cursor) app.go(withQuery('/jobs', { cursor: pages[page - 1] }));
   }
 
   return {
@@ -133,8 +134,6 @@ export function mount(root, route, app) {
     refresh: () => refresh(false),
     onRoute(to) {
       cursor = to.query.get('cursor') ?? '';
-      const at = cursor ? before.indexOf(cursor) : 0;
-      if (at >= 0) before = before.slice(0, at);
       refresh();
     },
     shortcuts: {
