@@ -42,7 +42,10 @@ export function badge(app, { word, picture, tone, until }, onEnd) {
   if (until) {
     const left = h('span', { class: 'left', role: 'timer' });
     element.append(left);
-    app.countdown(left, until, duration, onEnd);
+    app.countdown(left, until, duration, () => {
+      left.remove();
+      onEnd?.();
+    });
   }
   return element;
 }

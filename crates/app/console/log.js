@@ -39,6 +39,15 @@ export function createLog({ label, keyOf, show, nothing }) {
     /** How many rows wait. */
     note,
     /**
+     * Moves the focus to the link of the next or previous row.
+     * @param {1 | -1} by
+     */
+    move(by) {
+      const links = [...list.querySelectorAll('a')];
+      const at = links.findIndex((link) => link === document.activeElement);
+      links[at < 0 ? 0 : Math.min(Math.max(at + by, 0), links.length - 1)]?.focus();
+    },
+    /**
      * Other rows, newest first.
      * @param {Item[]} items
      */

@@ -97,6 +97,13 @@ export function longForeign(text) {
 }
 
 /**
+ * A sentence of the API, in which names stand between backticks.
+ * @param {string} text
+ * @returns {Child[]}
+ */
+export const sentence = (text) => visible(text, 2000).split('`').map((part, index) => (index % 2 === 1 ? h('code', null, part) : part));
+
+/**
  * Calls `run` every `ms` while the page is visible. Returns what ends it.
  * @param {number} ms
  * @param {() => void} run

@@ -4,6 +4,7 @@ export interface Gate {
   key: string;
   strategy: string;
   rate_per_second: number;
+  tokens: number;
   in_flight: number;
   waiting: number;
   latency_ms: { ewma: number, p95: number | null };

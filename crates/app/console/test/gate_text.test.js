@@ -10,7 +10,7 @@ const now = new Date(2026, 10, 14, 18, 42, 10).getTime();
  */
 function gate(change = {}) {
   return {
-    key: 'llm/a', strategy: 'adaptive', rate_per_second: 41.8, in_flight: 12, waiting: 0,
+    key: 'llm/a', strategy: 'adaptive', rate_per_second: 41.8, tokens: 1, in_flight: 12, waiting: 0,
     latency_ms: { ewma: 1, p95: null }, error_rate: 0, breaker: { state: 'closed', until_ms: null },
     consecutive_failures: 0, hold: null, counts: { admitted: 0, success: 0, throttled: 0, failed: 0 },
     phase: null, ceiling: null, why: 'as configured', accepted_per_second: 0, refused_per_second: 0,

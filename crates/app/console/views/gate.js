@@ -4,12 +4,12 @@
 import { ApiError, gateUrl } from '../api.js';
 import { gateState, showStates } from '../badge.js';
 import { confirmAction } from '../dialog.js';
-import { h, replace, setText } from '../dom.js';
+import { h, render, replace, setText } from '../dom.js';
 import { count, duration, latency, rate, share } from '../format.js';
 import { createLiveCharts } from '../live_charts.js';
 import { createLog } from '../log.js';
 import { RENEW_MS } from '../order.js';
-import { copyCommand, copyCurl, empty, every, failed, foreign, loading, pageHead, quote, timeOf } from '../page.js';
+import { copyCommand, copyCurl, empty, every, failed, foreign, loading, pageHead, quote, sentence, timeOf } from '../page.js';
 import { gatePath, withQuery } from '../router.js';
 import { visible } from '../text.js';
 import { answersBetween, canRelease, isolateEffect, releaseEffect, resetEffect, stateSentence, waitingSentence } from './gate_text.js';
@@ -45,11 +45,11 @@ export function mount(root, route, app) {
   let drawer = null;
   const ended = new AbortController();
 
-  const state = h('span', { class: 'gate-state' });
-  const sentence = h('p', { class: 'gate-sentence' });
+  const badge = h('span', null);
+  const state = h('p', { class: 'gate-sentence' });
   const waiting = h('p', null);
   const below = document.createDocumentFragment();
-  below.append(state, sentence, waiting);
+  below.append(badge, state, waiting);
   const facts = createFacts();
   const charts = createLiveCharts(app, { charts: chartsOf(key), onWindow: () => loadHistory(true) });
   const changes = createLog({
@@ -57,7 +57,7 @@ export function mount(root, route, app) {
     keyOf: (/** @type {History['changes'][0]} */ change) => `${change.at_ms} ${change.from}`,
     show: (change) => [
       timeOf(change.at_ms, app.clock.now()),
-      h('span', null, h('b', null, `${rate(change.from).replace('/s', '')} → ${rate(change.to)}`), ' ', foreign(change.why)),
+      h('span', null, h('b', null, `${rate(change.from).replace('/s', '')} → ${rate(change.to)}`), ' ', sentence(change.why)),
     ],
     nothing: () => empty('No change of the rate was recorded.'),
   });
@@ -82,6 +82,7 @@ export function mount(root, route, app) {
   const tools = h(
     'div',
     { class: 'actions page-tools' },
+    key.includes('/') && h('a', { class: 'button quiet', href: `/pools#${encodeURIComponent(key.split('/')[0])}` }, 'Show pool'),
     h('a', { class: 'button quiet', href: withQuery('/simulate', { gate: key }) }, 'Simulate its settings'),
     copyCurl(app, 'GET', url),
     copyCommand(app, `tidegate gates release ${quote(key)}`),
@@ -210,8 +211,8 @@ export function mount(root, route, app) {
     gate = fresh;
     isMissing = false;
     const now = app.clock.now();
-    showStates(app, state, [gateState(fresh, now)], renew);
-    setText(sentence, stateSentence(fresh, now));
+    showStates(app, badge, [gateState(fresh, now)], renew);
+    render(state, stateSentence(fresh, now), () => sentence(stateSentence(fresh, now)));
     setText(waiting, waitingSentence(fresh, now));
     facts.update(fresh);
     content.hidden = false;
@@ -235,8 +236,7 @@ export function mount(root, route, app) {
   function showMissing() {
     isMissing = true;
     content.hidden = true;
-    for (const element of [state, sentence, waiting]) element.replaceChildren();
-    /** @type {any} */ (state).signature = undefined;
+    for (const element of [badge, state, waiting]) render(element, null, () => []);
     showActions();
     showProblem(
       empty(
@@ -288,6 +288,7 @@ export function mount(root, route, app) {
       lastSample = null;
       charts.clear();
     },
+    shortcuts: { j: () => requests.move(1), k: () => requests.move(-1) },
     onRoute: (next) => openRequest(next.query.get('request'), true),
     unmount() {
       stop();
@@ -341,6 +342,7 @@ function createFacts() {
     ['Ceiling', (gate) => rate(gate.ceiling)],
     ['In flight', (gate) => `${count(gate.in_flight)} of ${count(gate.max_in_flight)}`],
     ['Waiting', (gate) => count(gate.waiting)],
+    ['Tokens', (gate) => gate.tokens.toFixed(1)],
     ['Errors', (gate) => share(gate.error_rate)],
     ['Failures in a row', (gate) => count(gate.consecutive_failures)],
     ['Latency, mean', (gate) => latency(gate.latency_ms.ewma)],

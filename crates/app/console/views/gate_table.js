@@ -86,7 +86,7 @@ export function createGateTable(app, { caption, path, nothing, isShort = false, 
       table.markGone(new Set(fresh.gates.map((gate) => gate.key)));
       if (table.element.parentElement !== card) replace(card, table.element, footer);
     }
-    if (note) setText(note, `Order updates every ${duration(RENEW_MS)}, paused while the pointer is on the table`);
+    if (note) setText(note, isShort ? '' : `Order updates every ${duration(RENEW_MS)}, paused while the pointer is on the table`);
     onList?.(fresh);
     app.keysChanged();
   }

@@ -1,6 +1,6 @@
 // Every gate: a table that is filtered, sorted and paged by the server, and live in place.
 
-import { h, setText } from '../dom.js';
+import { h, render, setText } from '../dom.js';
 import { count } from '../format.js';
 import { icon } from '../icons.js';
 import { copyCommand, copyCurl, empty, foreign, linkButton, pageHead } from '../page.js';
@@ -26,16 +26,14 @@ export function mount(root, route, app) {
   const pager = createPager((by) => choose({ page: query.page + by }));
   const gates = createGateTable(app, {
     caption: 'Gates',
-    path: () => {
-      const { filter, state, sort, page } = query;
-      return withQuery('/api/v1/gates', { filter, state, sort, limit: PAGE, offset: (page - 1) * PAGE || null, recent: true });
-    },
+    path,
     nothing,
     onSort: (sort) => choose({ sort, page: 1 }),
     onList,
     footer: pager.element,
     note: pager.note,
   });
+  const tools = h('div', { class: 'actions page-tools' });
   root.append(
     pageHead({
       title: 'Gates',
@@ -44,14 +42,20 @@ export function mount(root, route, app) {
     }),
     chips.element,
     gates.element,
-    h('div', { class: 'actions page-tools' }, copyCurl(app, 'GET', '/api/v1/gates'), copyCommand(app, 'tidegate gates --watch')),
+    tools,
   );
+
+  function path() {
+    const { filter, state, sort, page } = query;
+    return withQuery('/api/v1/gates', { filter, state, sort, limit: PAGE, offset: (page - 1) * PAGE || null, recent: true });
+  }
 
   /** @param {import('../types.js').GateList} list */
   function onList(list) {
     total = list.total;
     showTotals(list.totals);
     gates.table.setSort(query.sort);
+    render(tools, path(), () => [copyCurl(app, 'GET', path()), copyCommand(app, 'tidegate gates --watch')]);
     const first = (query.page - 1) * PAGE;
     const last = first + list.gates.length;
     pager.update(`${count(first + 1)}–${count(last)} of ${count(total)}`, query.page > 1, last < total);

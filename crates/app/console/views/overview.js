@@ -8,7 +8,7 @@ import { h, patch, render, replace, setText } from '../dom.js';
 import { count, rate } from '../format.js';
 import { createLiveCharts } from '../live_charts.js';
 import { createLog } from '../log.js';
-import { copyCommand, copyCurl, empty, every, failed, foreign, pageHead, timeOf } from '../page.js';
+import { copyCommand, copyCurl, empty, every, failed, foreign, pageHead, sentence, timeOf } from '../page.js';
 import { gatePath, withQuery } from '../router.js';
 import { sparkline } from '../sparkline.js';
 import { visible } from '../text.js';
@@ -50,17 +50,19 @@ export function mount(root, _route, app) {
   const tiles = createTiles();
   const charts = createLiveCharts(app, { charts: CHARTS, onWindow: () => load(true) });
   const problem = h('div', null);
+  const order = h('span', { class: 'muted small' });
   const gates = createGateTable(app, {
     caption: 'Busiest gates',
     path: () => withQuery('/api/v1/gates', { sort: 'accepted', limit: BUSIEST, recent: true }),
     nothing: () => empty('No gates yet. A gate appears with the first request to an upstream.'),
     isShort: true,
+    note: order,
   });
   const allGates = h('a', { href: '/gates' }, 'All gates');
   const events = createLog({
     label: 'Events',
     keyOf: (/** @type {RecentEvent} */ event) => String(event.id),
-    show: (event) => [timeOf(event.at_ms, app.clock.now()), h('span', null, subject(event.data), foreign(event.text))],
+    show: (event) => [timeOf(event.at_ms, app.clock.now()), h('span', null, subject(event.data), sentence(event.text))],
     nothing: () => h('p', { class: 'muted' }, 'Nothing has happened since ', timeOf(startedMs, app.clock.now()), '.'),
   });
   const status = h('p', { class: 'muted overview-status' });
@@ -76,7 +78,7 @@ export function mount(root, _route, app) {
       h(
         'div',
         { class: 'columns wide-first' },
-        h('section', null, h('div', { class: 'section-head' }, h('h2', null, 'Busiest gates'), allGates), gates.element),
+        h('section', null, h('div', { class: 'section-head' }, h('h2', null, 'Busiest gates'), order, allGates), gates.element),
         h('section', null, h('div', { class: 'section-head' }, h('h2', null, 'Events'), events.note), h('div', { class: 'card events' }, events.element)),
       ),
       status,
@@ -243,10 +245,10 @@ function createAttention(app, refresh) {
    */
   function update(row, { kind, text, since_ms, until_ms }) {
     const known = KINDS[kind] ?? { word: visible(kind, 30), picture: 'warning', tone: 'bad' };
-    const [state, sentence] = [row.children[0], row.children[1].lastElementChild];
+    const [state, words] = [row.children[0], row.children[1].lastElementChild];
     const isAhead = until_ms && until_ms > app.clock.now();
     if (state instanceof HTMLElement) showStates(app, state, [{ ...known, ...(isAhead && { until: until_ms }) }], refresh);
-    if (sentence) render(sentence, [text, since_ms], () => [foreign(text), since_ms ? [' since ', timeOf(since_ms, app.clock.now())] : []].flat());
+    if (words) render(words, [text, since_ms], () => [...sentence(text), since_ms ? [' since ', timeOf(since_ms, app.clock.now())] : []].flat());
   }
 
   return {
