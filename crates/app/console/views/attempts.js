@@ -89,7 +89,7 @@ export function segments(operation, now) {
   const waiting = waitingWords(operation);
   const text = waiting ? waiting.words.replace('KEY', () => waiting.key) : 'backoff';
   found.push({ kind: 'wait', fromMs: since, toMs: until, text, tone: '' });
-  found.push({ kind: 'next', fromMs: until, toMs: until, text: 'next', tone: '' });
+  found.push({ kind: 'next', fromMs: until, toMs: until, text: 'next', tone: until > now ? '' : 'due' });
   return found;
 }
 
@@ -137,7 +137,7 @@ export function drawTimeline(element, operation, now) {
 function drawSegment(segment, at, all) {
   const { kind, fromMs, text, tone } = segment;
   const bar = h('span', { class: 'segment-bar' }, h('span', null, foreign(text, 60)));
-  const time = h('span', { class: 'segment-time' }, kind === 'wait' ? null : clockTime(fromMs));
+  const time = h('span', { class: 'segment-time' }, kind === 'wait' ? null : tone === 'due' ? 'now' : clockTime(fromMs));
   const isLast = all[at + 1]?.kind === 'next';
   const element = h('div', { class: `segment ${kind} ${tone}`, title: visible(text) }, time, bar, isLast && h('i', { class: 'now' }, 'now'));
   element.style.flexGrow = kind === 'next' ? '0' : String(weight(segment));

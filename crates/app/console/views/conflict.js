@@ -80,6 +80,7 @@ export function mountDesk(root, operation, app, leave) {
     h('div', { class: 'card table-card desk' }, body, buttons),
     h('div', { class: 'actions page-tools' }, copyCurl(app, 'POST', `${operationUrl(id)}/resolve`, { action: 'resend' }), copyCommand(app, `tidegate ops resolve ${quote(id)} resend`)),
   );
+  changed();
   load();
   listConflicts();
 

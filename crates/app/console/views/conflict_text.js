@@ -47,7 +47,7 @@ export function createTexts({ base, ours, theirs, fetchedMs }, now, onChange) {
 function column(title, version) {
   const text = version === undefined ? null : textOf(version);
   const cut = text !== null && text.length > MAX_LONG && h('p', { class: 'muted small' }, 'Only the beginning is shown.');
-  return h('section', null, h('h3', null, ...title), text === null ? h('p', { class: 'muted' }, 'Not known.') : h('pre', { tabindex: '0' }, h('bdi', null, visible(text, MAX_LONG, { lines: true }))), cut);
+  return h('section', null, h('h2', null, ...title), text === null ? h('p', { class: 'muted' }, 'Not known.') : h('pre', { tabindex: '0' }, h('bdi', null, visible(text, MAX_LONG, { lines: true }))), cut);
 }
 
 /** @param {Json} version */
