@@ -2,14 +2,14 @@
 
 import { ApiError, problem } from '../api.js';
 import { confirmAction } from '../dialog.js';
-import { h, render, replace, setAttribute, setText } from '../dom.js';
+import { h, render, setAttribute, setText } from '../dom.js';
 import { count, duration } from '../format.js';
 import { icon } from '../icons.js';
 import { copyCommand, copyCurl, foreign, longForeign, pageHead, timeOf } from '../page.js';
 import { visible } from '../text.js';
+import { fillFrom } from './job_draft.js';
 import { createPolling } from './job_polling.js';
 import { headingOf, isActive, pagesText, percent, retainText, stageText, stoppedText } from './job_words.js';
-import { fillFrom } from './jobs.js';
 
 /**
  * @typedef {import('../types.js').Job} Job
@@ -238,7 +238,6 @@ export function mount(root, route, app) {
       clearTimeout(slow);
       polling.stop();
       document.removeEventListener('visibilitychange', polling.resume);
-      replace(root);
     },
   };
 }

@@ -9,31 +9,18 @@ import { copyCommand, copyCurl, empty, every, failed, foreign, linkButton, loadi
 import { jobPath, withQuery } from '../router.js';
 import { createPager, createTable } from '../table.js';
 import { visible } from '../text.js';
+import { form as typedForm, rememberStarted } from './job_draft.js';
 import { isActive, lineOf, lineProblems, percent, rangeOfLine, readLines } from './job_words.js';
 
 /**
  * @typedef {import('../types.js').Job} Job
  * @typedef {import('../types.js').Console} Console
- * @typedef {{ urls: string, crawl: boolean, depth: string, same_host: boolean }} Draft
  */
 
 const PAGE = 50;
 /** Between two fetches of the list while a job is queued or running; otherwise every fifth time. */
 const RENEW = 2000;
 const SELDOM = 5;
-
-/** @type {Draft | null} What was typed and not yet sent, also while another page is shown. */
-let draft = null;
-/** @type {Map<string, Draft>} What this tab started. */
-const started = new Map();
-
-/**
- * Fills the form with what a job was started with, if this tab did it.
- * @param {string} id
- */
-export function fillFrom(id) {
-  draft = started.get(id) ?? draft;
-}
 
 /**
  * @param {HTMLElement} root
@@ -153,7 +140,7 @@ export function mount(root, route, app) {
 /** @param {Console} app */
 function createForm(app) {
   const settings = app.settings.jobs;
-  const values = draft ?? { urls: '', crawl: true, depth: String(settings.depth), same_host: true };
+  const values = typedForm.draft ?? { urls: '', crawl: true, depth: String(settings.depth), same_host: true };
   const urls = h('textarea', { name: 'urls', id: 'urls', rows: '3', spellcheck: 'false', autocapitalize: 'off', placeholder: 'https://docs.example.com/', 'aria-describedby': 'urls-hint', value: values.urls, oninput: remember });
   const crawl = h('input', { type: 'checkbox', name: 'crawl', checked: values.crawl, onchange: remember });
   const depth = h('input', { name: 'depth', id: 'depth', inputmode: 'numeric', value: values.depth, oninput: remember });
@@ -178,11 +165,11 @@ function createForm(app) {
   );
   showUse();
 
-  /** @returns {Draft} */
+  /** @returns {import('./job_draft.js').Draft} */
   const typed = () => ({ urls: urls.value, crawl: crawl.checked, depth: depth.value, same_host: sameHost.checked });
 
   function remember() {
-    draft = typed();
+    typedForm.draft = typed();
     showUse();
   }
 
@@ -198,8 +185,7 @@ function createForm(app) {
     const body = { urls: readLines(given.urls).map(({ url }) => url), crawl: given.crawl };
     const more = given.crawl ? { depth: number(given.depth), same_host: given.same_host } : {};
     const job = await app.api.send('POST', '/api/v1/jobs', { ...body, ...more });
-    started.set(job.id, given);
-    draft = null;
+    rememberStarted(job.id, given);
     app.go(jobPath(job.id));
   }
 
