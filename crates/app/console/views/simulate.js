@@ -169,12 +169,12 @@ export function mount(root, route, app) {
 
   function label() {
     const isChanged = Object.keys(changes()).length > 0;
-    return `${chosen?.name ?? ''}${isChanged ? ', changed' : ''}`;
+    return `${visible(chosen?.name ?? '')}${isChanged ? ', changed' : ''}`;
   }
 
   function showName() {
     note.hidden = Object.keys(changes()).length === 0;
-    replace(note, h('b', null, foreign(label())), ' · ', linkButton('Undo changes', () => chosen && show(chosen)));
+    replace(note, h('b', null, h('bdi', null, label())), ' · ', linkButton('Undo changes', () => chosen && show(chosen)));
   }
 
   function request() {
@@ -237,16 +237,17 @@ export function mount(root, route, app) {
     charts = [];
     const crosshair = createCrosshair();
     const columns = runs.map((each) => {
-      const plots = CHARTS.map(([title, height, series]) => {
+      const plots = CHARTS.map(([title, height, lines]) => {
+        const series = linesOf(each, lines);
         const names = series.map((line) => line.name);
         const chart = createChart({ title, unit: 'requests per second', height, series, crosshair });
-        chart.update({ ...samplesOf(each, names), max: highest(runs, names) });
+        chart.update({ ...samplesOf(each, names), max: highest(runs, lines.map((line) => line.name)) });
         charts.push(chart);
         return chart.element;
       });
       return h('section', { class: 'card', 'aria-label': each.strategy }, h('h3', null, each.strategy), h('p', { class: 'muted' }, runText(each)), ...plots);
     });
-    const heading = h('h2', { tabindex: '-1' }, foreign(name));
+    const heading = h('h2', { tabindex: '-1' }, h('bdi', null, name));
     replace(
       results,
       heading,
@@ -290,6 +291,16 @@ export function mount(root, route, app) {
       for (const chart of charts) chart.destroy();
     },
   };
+}
+
+/**
+ * A strategy without a rate has what was sent in its place.
+ * @param {Run} run
+ * @param {import('../plot.js').Line[]} lines
+ */
+function linesOf({ series }, lines) {
+  const hasRate = series.rate?.some((/** @type {number | null} */ value) => value !== null) || !series.sent;
+  return hasRate ? lines : lines.map((line) => (line.name === 'rate' ? { ...line, name: 'sent' } : line));
 }
 
 /** @param {Run[]} runs */
