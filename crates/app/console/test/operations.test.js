@@ -19,12 +19,12 @@ test('adds up the counts of the chosen states', () => {
   assert.equal(totalOf(COUNTS, ''), 98_600);
 });
 
-test('splits the wait before an attempt into backoff and turn', () => {
+test('splits the wait before an attempt into backoff and line', () => {
   const attempts = [attempt({ at_ms: 2000 }), attempt({ at_ms: 5100, wait_ms: 1000 }), attempt({ at_ms: 5210 })];
   const rows = withWaits(operation({ sent: 3, attempts }));
   assert.deepEqual(rows.map(({ waited, why }) => [waited, why]), [
-    [2000, '2s for its turn'],
-    [3000, 'backoff 2s, then 1s for its turn'],
+    [2000, 'in line 2s'],
+    [3000, 'backoff 2s, then in line 1s'],
     [10, ''],
   ]);
 });

@@ -63,7 +63,7 @@ const endOf = ({ at_ms: at, latency_ms: took }) => at + took;
 function whyWaited(planned, turn, isRestart) {
   const parts = [];
   if (planned >= MIN_WAIT) parts.push(isRestart ? `started again after ${duration(planned)}` : `backoff ${duration(planned)}`);
-  if (turn >= MIN_WAIT) parts.push(`${duration(turn)} for its turn`);
+  if (turn >= MIN_WAIT) parts.push(`in line ${duration(turn)}`);
   return parts.join(', then ');
 }
 
