@@ -256,8 +256,9 @@ export function mount(root, route, app) {
     show({ ...gate, ...fresh, ...(fresh.waiting === 0 && { waiting_by_reason: {}, first_leaves_ms: null }) });
     const { rate_per_second, ceiling, latency_ms } = fresh;
     const answers = answersBetween(lastSample, { at_ms, counts: fresh.counts });
-    lastSample = { at_ms, counts: fresh.counts };
-    charts.append(at_ms, { rate: rate_per_second, ceiling, ...answers, mean: latency_ms.ewma, p95: latency_ms.p95 });
+    // Two that follow at once are one.
+    if (answers || !lastSample || at_ms - lastSample.at_ms > 1000) lastSample = { at_ms, counts: fresh.counts };
+    if (answers) charts.append(at_ms, { rate: rate_per_second, ceiling, ...answers, mean: latency_ms.ewma, p95: latency_ms.p95 });
     if (isOther) renew();
   }
 

@@ -97,10 +97,8 @@ export function isolateEffect({ in_flight: sent }) {
 export const resetEffect = (gate) =>
   `The learned rate of ${rate(gate.rate_per_second)}, hold, breaker and counts are forgotten. It starts again at ${rate(gate.initial_rate)}.`;
 
-/**
- * Samples further apart than this have a gap between them.
- */
-const MAX_STEP_MS = 2500;
+/** Samples further apart than this have a gap between them; closer ones say nothing about a second. */
+const [MIN_STEP_MS, MAX_STEP_MS] = [500, 2500];
 
 /**
  * Answers per second between two samples of a gate; null if they are not known, because one was
@@ -109,10 +107,9 @@ const MAX_STEP_MS = 2500;
  * @param {{ at_ms: number, counts: import('../types.js').Gate['counts'] }} after
  */
 export function answersBetween(before, after) {
-  const none = { accepted: null, refused: null, failed: null };
   const between = before ? after.at_ms - before.at_ms : 0;
-  if (!before || between <= 0 || between > MAX_STEP_MS) return none;
+  if (!before || between < MIN_STEP_MS || between > MAX_STEP_MS) return null;
   const [accepted, refused, failed] = /** @type {const} */ (['success', 'throttled', 'failed']).map(
     (name) => ((after.counts[name] - before.counts[name]) * 1000) / between);
-  return Math.min(accepted, refused, failed) < 0 ? none : { accepted, refused, failed };
+  return Math.min(accepted, refused, failed) < 0 ? null : { accepted, refused, failed };
 }
