@@ -128,6 +128,17 @@ export function mount(root, route, app) {
     return Boolean(isOver || list.querySelector('.menu:not([hidden]), .endpoint footer :focus-visible'));
   }
 
+  /**
+   * Moves the focus to the first button of the next or previous card.
+   * @param {1 | -1} by
+   */
+  function move(by) {
+    const all = [...list.querySelectorAll('.endpoint')];
+    const at = all.findIndex((card) => card.contains(document.activeElement));
+    const next = all[at < 0 ? 0 : at + by];
+    next?.querySelector('button')?.focus();
+  }
+
   function catchUp() {
     if (isBehind) setTimeout(() => isBehind && page.show());
   }
@@ -207,6 +218,7 @@ export function mount(root, route, app) {
       route = next;
       showRoute();
     },
+    shortcuts: { j: () => move(1), k: () => move(-1) },
     unmount() {
       stop();
       clearTimeout(soon);

@@ -151,7 +151,8 @@ export function openProtection(app, page, pool, onClose) {
   /** While a number is typed, `1` is not yet `10`: pauses are cut from what was there before. */
   function onThreshold() {
     const steps = Number(threshold.value);
-    if (Number.isInteger(steps) && steps >= 1 && steps <= MAX_STEPS) showPauses(resize(before, steps));
+    const isPossible = Number.isInteger(steps) && steps >= 1 && steps <= MAX_STEPS;
+    showPauses(isPossible ? resize(before, steps) : before);
   }
 
   function changes() {
