@@ -67,16 +67,14 @@ export function createLiveCharts(app, { charts: options, onWindow }) {
     /**
      * Adds what was recorded lately. A point that the server does not have stays as it is.
      * @param {Samples} recorded
-     * @param {Band[]} [periods]
      */
-    merge({ start_ms, step_ms, values }, periods = []) {
+    merge({ start_ms, step_ms, values }) {
       const names = Object.keys(values);
       const length = Math.max(0, ...names.map((name) => values[name].length));
       for (let index = 0; index < length; index += 1) {
         const point = Object.fromEntries(names.map((name) => [name, values[name][index]]));
         if (Object.values(point).some((value) => value !== null)) series.append(start_ms + index * step_ms, point);
       }
-      bands = periods;
       show();
     },
 

@@ -23,8 +23,6 @@ import { openTrail } from './trail.js';
  */
 
 const REQUESTS = 20;
-/** What the newest points are fetched with again. */
-const RECENT = '1m';
 
 /**
  * @param {HTMLElement} root
@@ -51,15 +49,15 @@ export function mount(root, route, app) {
   const below = document.createDocumentFragment();
   below.append(badge, state, waiting);
   const facts = createFacts();
-  const charts = createLiveCharts(app, { charts: chartsOf(key), onWindow: () => loadHistory(true) });
+  const charts = createLiveCharts(app, { charts: chartsOf(key), onWindow: loadHistory });
   const changes = createLog({
     label: 'Rate changes',
-    keyOf: (/** @type {History['changes'][0]} */ change) => `${change.at_ms} ${change.from}`,
+    keyOf: (/** @type {History['changes'][0]} */ change) => `${change.at_ms} ${change.from} ${change.to}`,
     show: (change) => [
       timeOf(change.at_ms, app.clock.now()),
       h('span', null, h('b', null, `${rate(change.from).replace('/s', '')} → ${rate(change.to)}`), ' ', sentence(change.why)),
     ],
-    nothing: () => empty('No change of the rate was recorded.'),
+    nothing: () => empty('The rate did not change in this time.'),
   });
   const requests = createLog({
     label: 'Requests',
@@ -153,19 +151,18 @@ export function mount(root, route, app) {
   /** Fetches everything anew. */
   function refresh() {
     lastSample = null;
-    load(true);
+    load();
   }
 
   /** Fetches what the samples do not have. A gate that is missing comes with a sample. */
   function renew() {
-    if (!isMissing) load(false);
+    if (!isMissing) load();
   }
 
-  /** @param {boolean} isWhole Instead of the newest points, all of the window. */
-  async function load(isWhole) {
+  async function load() {
     try {
       show(await app.api.get(url, ended.signal));
-      loadHistory(isWhole);
+      loadHistory();
       loadRequests();
     } catch (error) {
       if (ended.signal.aborted || keepsLastKnown(error)) return;
@@ -174,15 +171,13 @@ export function mount(root, route, app) {
     }
   }
 
-  /** @param {boolean} isWhole */
-  async function loadHistory(isWhole) {
+  async function loadHistory() {
     try {
       /** @type {History} */
-      const history = await app.api.get(withQuery(`${url}/history`, { window: isWhole ? charts.window() : RECENT }), ended.signal);
+      const history = await app.api.get(withQuery(`${url}/history`, { window: charts.window() }), ended.signal);
       const { start_ms, step_ms, rate: rates, ceiling, accepted, refused, failed: failures, latency_ms: mean, p95_ms: p95 } = history;
-      const recorded = { start_ms, step_ms, values: { rate: rates, ceiling, accepted, refused, failed: failures, mean, p95 } };
-      if (isWhole) charts.load(recorded, history.bands);
-      else charts.merge(recorded, history.bands);
+      const values = { rate: rates, ceiling, accepted, refused, failed: failures, mean, p95 };
+      charts.load({ start_ms, step_ms, values }, history.bands);
       changes.set(history.changes);
     } catch {
       // The gate's own call says what is wrong; the next try follows in a moment.

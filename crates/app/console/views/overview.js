@@ -9,7 +9,7 @@ import { count, rate } from '../format.js';
 import { createLiveCharts } from '../live_charts.js';
 import { createLog } from '../log.js';
 import { copyCommand, copyCurl, empty, every, failed, foreign, pageHead, sentence, timeOf } from '../page.js';
-import { gatePath, withQuery } from '../router.js';
+import { gatePath, operationPath, withQuery } from '../router.js';
 import { sparkline } from '../sparkline.js';
 import { visible } from '../text.js';
 import { createGateTable, showNumber } from './gate_table.js';
@@ -62,7 +62,7 @@ export function mount(root, _route, app) {
   const events = createLog({
     label: 'Events',
     keyOf: (/** @type {RecentEvent} */ event) => String(event.id),
-    show: (event) => [timeOf(event.at_ms, app.clock.now()), h('span', null, subject(event.data), sentence(event.text))],
+    show: (event) => [timeOf(event.at_ms, app.clock.now()), h('span', null, ...eventText(event, app.clock.now()))],
     nothing: () => h('p', { class: 'muted' }, 'Nothing has happened since ', timeOf(startedMs, app.clock.now()), '.'),
   });
   const status = h('p', { class: 'muted overview-status' });
@@ -226,29 +226,27 @@ function createAttention(app, refresh) {
 
   /** @param {Attention} item */
   function create({ kind, key, pool, endpoint, link }) {
-    const name = key !== undefined ? [foreign(key)] : pool !== undefined ? ['pool ', foreign(pool), endpoint === undefined ? null : [' / ', foreign(endpoint)]].flat() : [];
-    const isEndpoint = kind === 'endpoint_disabled' && pool !== undefined && endpoint !== undefined;
-    const path = isEndpoint ? `${poolUrl(pool)}/endpoints/${encodeURIComponent(endpoint)}` : '';
-    const enable = isEndpoint && actionButton({ label: 'Enable', busy: 'Enabling…', run: async () => {
-      await app.api.send('PATCH', path, { enabled: true });
+    const enable = kind === 'endpoint_disabled' && pool && endpoint && actionButton({ label: 'Enable', busy: 'Enabling…', run: async () => {
+      await app.api.send('PATCH', `${poolUrl(pool)}/endpoints/${encodeURIComponent(endpoint)}`, { enabled: true });
       app.toast(`${visible(pool, 60)}/${visible(endpoint, 60)} enabled.`);
       refresh();
     } });
-    const [label, what] = key !== undefined ? ['Show gate', key] : ['Show', pool ?? kind];
+    const [label, what] = key ? ['Show gate', key] : ['Show', pool ?? kind];
     const show = h('a', { class: 'button plain', href: isPath(link) ? link : '/', 'aria-label': `${label} ${visible(what, 80)}` }, label);
-    return h('li', null, h('span', { class: 'attention-state' }), h('p', null, h('b', null, ...name), ' ', h('span', null)), h('div', { class: 'actions' }, enable, show));
+    return h('li', null, h('span', { class: 'attention-state' }), h('p', null), h('div', { class: 'actions' }, enable, show));
   }
 
   /**
    * @param {HTMLLIElement} row
    * @param {Attention} item
    */
-  function update(row, { kind, text, since_ms, until_ms }) {
+  function update(row, { kind, key, pool, endpoint, text, since_ms, until_ms }) {
     const known = KINDS[kind] ?? { word: visible(kind, 30), picture: 'warning', tone: 'bad' };
-    const [state, words] = [row.children[0], row.children[1].lastElementChild];
+    const [state, words] = row.children;
     const isAhead = until_ms && until_ms > app.clock.now();
     if (state instanceof HTMLElement) showStates(app, state, [{ ...known, ...(isAhead && { until: until_ms }) }], refresh);
-    if (words) render(words, [text, since_ms], () => [...sentence(text), since_ms ? [' since ', timeOf(since_ms, app.clock.now())] : []].flat());
+    const name = key ?? (pool ? `${pool}/${endpoint}` : '');
+    render(words, [text, since_ms], () => [...named(text, name), since_ms ? [' since ', timeOf(since_ms, app.clock.now())] : []].flat());
   }
 
   return {
@@ -272,13 +270,27 @@ function createAttention(app, refresh) {
 const isPath = (link) => /^\/(?!\/)/.test(link);
 
 /**
- * What an event is about, as a link.
- * @param {{ key?: string, pool?: string, endpoint?: string }} data
+ * A sentence that begins with the name of what it is about.
+ * @param {string} text
+ * @param {string} name
+ * @param {string} [href]
  */
-function subject({ key, pool, endpoint }) {
-  if (key !== undefined) return h('a', { href: gatePath(key) }, foreign(key, 60), ' ');
-  if (pool === undefined) return null;
-  return h('a', { href: `/pools#${encodeURIComponent(pool)}` }, foreign(endpoint === undefined ? pool : `${pool}/${endpoint}`, 60), ' ');
+function named(text, name, href) {
+  if (!name) return sentence(text);
+  const rest = text.startsWith(name) ? text.slice(name.length) : ` ${text}`;
+  return [href ? h('a', { href }, foreign(name, 60)) : h('b', null, foreign(name, 60)), ...sentence(rest)];
+}
+
+/**
+ * @param {RecentEvent} event
+ * @param {number} now
+ */
+function eventText({ kind, text, data: { id, key, pool, endpoint, until_ms } }, now) {
+  const until = until_ms ? [', until ', timeOf(until_ms, now)] : [];
+  if (kind === 'operation_ended') return named(text, `operation ${id}`, operationPath(String(id)));
+  if (key) return [...named(text, key, gatePath(key)), ...until];
+  if (pool) return [...named(text, endpoint ? `${pool}/${endpoint}` : pool, `/pools#${encodeURIComponent(pool)}`), ...until];
+  return sentence(text);
 }
 
 /**
