@@ -30,6 +30,7 @@ mod settings;
 mod sign_in;
 mod test_tool;
 mod token;
+mod waiting;
 
 pub use demo::TourGuide;
 pub use gates::gate_list;

@@ -30,7 +30,7 @@ use tidegate::event::{Event, EventListener};
 use tidegate::{Clock, Limiter, Timestamp};
 use tokio::sync::Notify;
 
-pub use bulk::BulkDecision;
+pub use bulk::{BulkDecision, BulkRequest, LeftOut, is_replay_safe};
 pub use changes::{ChangeError, InvalidValue, NewEndpoint};
 pub use configuration::{Configuration, UpstreamPool};
 pub use credential::AccessToken;

@@ -449,14 +449,16 @@ pub struct Swept {
 /// Which operations are listed. `None` is any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OperationFilter {
-    /// The word of a state.
-    pub state: Option<String>,
+    /// The words of states; none of them is any.
+    pub states: Vec<String>,
     /// A type.
     pub kind: Option<String>,
     /// The reason of failed ones.
     pub reason: Option<TerminalReason>,
     /// A destination.
     pub destination: Option<String>,
+    /// What the id begins with.
+    pub id_prefix: Option<String>,
 }
 
 /// How many operations there are, by the word of their state.
@@ -531,10 +533,15 @@ impl OperationFilter {
         let is = |expected: &Option<String>, found: &str| {
             expected.as_deref().is_none_or(|expected| expected == found)
         };
-        is(&self.state, operation.state.as_str())
+        let state = operation.state.as_str();
+        (self.states.is_empty() || self.states.iter().any(|expected| expected == state))
             && is(&self.kind, &operation.kind)
             && is(&self.destination, &operation.destination)
             && (self.reason.is_none() || self.reason == operation.state.reason())
+            && self
+                .id_prefix
+                .as_deref()
+                .is_none_or(|prefix| operation.id.starts_with(prefix))
     }
 }
 

@@ -67,8 +67,8 @@ pub use demo::{DemoLink, DemoStep, DemoStepState, DemoTour};
 pub use jobs::{Job, JobCounts, JobList, JobStatusName, StageName, StartJob, StartedJob};
 pub use operations::{
     AcceptedOperation, AddOperation, BulkAction, BulkFilter, BulkResult, Conflict, ConflictSummary,
-    HeaderValues, Operation, OperationAttempt, OperationList, Reason, ResolveAction,
-    ResolveOperation, StateName,
+    Delays, HeaderValues, LeftOut, LeftOutReason, Operation, OperationAttempt, OperationCounts,
+    OperationList, Reason, ResolveAction, ResolveOperation, StateName, WaitReason, WaitingFor,
 };
 pub use settings::{GateDefaults, JobBounds, OperationTypes, PollTimes, ShownSettings};
 

@@ -545,6 +545,8 @@ pub struct OperationQuery {
     pub reason: Option<Reason>,
     /// For this destination.
     pub key: Option<String>,
+    /// With an id that begins with this.
+    pub id: Option<String>,
     /// From here on.
     pub cursor: Option<String>,
     /// At most so many.
@@ -559,6 +561,7 @@ impl OperationQuery {
             ("type", self.kind.as_deref()),
             ("reason", self.reason.map(Reason::as_str)),
             ("key", self.key.as_deref()),
+            ("id", self.id.as_deref()),
             ("cursor", self.cursor.as_deref()),
             ("limit", limit.as_deref()),
         ];

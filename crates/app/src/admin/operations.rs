@@ -9,13 +9,14 @@
 )]
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{Path, RawQuery, Request, State};
 use axum::response::{IntoResponse, Response};
 use http::header::LOCATION;
 use http::{HeaderMap, HeaderValue, StatusCode};
-use policy::item::Safety;
+use policy::backoff::BackoffSettings;
 use policy::operation::{OperationEvent, OperationState, Resolution};
 use policy::setting;
 use serde::de::IgnoredAny;
@@ -28,14 +29,16 @@ use utoipa::IntoParams;
 
 use super::api::AdminState;
 use super::bodies::{
-    AcceptedOperation, AddOperation, BulkAction, BulkResult, Conflict, ConflictSummary,
-    HeaderValues, Operation, OperationAttempt, OperationList, Problem, Reason, ResolveAction,
-    ResolveOperation, StateName,
+    AcceptedOperation, AddOperation, BulkAction, BulkResult, Conflict, ConflictSummary, Delays,
+    HeaderValues, LeftOut, Operation, OperationAttempt, OperationList, Problem, Reason,
+    ResolveAction, ResolveOperation, StateName,
 };
 use super::body::{Documents, Fields, MAX_BODY, integer};
 use super::problem::{Kind, Refused};
+use super::waiting::Waits;
 use crate::core::millis;
-use crate::state::{AcceptError, OperationError, OperationRequest};
+use crate::settings::Settings;
+use crate::state::{AcceptError, BulkRequest, OperationError, OperationRequest, is_replay_safe};
 
 /// Accept an operation: a request to deliver
 ///
@@ -104,7 +107,8 @@ pub(super) async fn list(
     let next = page.last().filter(|_| page.len() == limit);
     Ok(Json(OperationList {
         next_cursor: next.map(|operation| cursor(operation.number)),
-        operations: page.into_iter().map(operation_body).collect(),
+        operations: bodies_of(&admin, page),
+        counts: admin.state.operations().counts().into(),
     }))
 }
 
@@ -123,8 +127,10 @@ pub(super) async fn show(
     let operation = find(&admin, &id).await?;
     let attempts = admin.state.operations().attempts(operation.number).await;
     let attempts = attempts.map_err(unreadable)?.into_iter();
-    let mut body = operation_body(operation);
+    let delays = delays_of(&admin, &operation);
+    let mut body = body_of(&admin, operation);
     body.attempts = Some(attempts.map(attempt_body).collect());
+    body.delays = Some(delays);
     Ok(Json(body))
 }
 
@@ -219,12 +225,13 @@ pub(super) async fn resolve(
     let (resolution, body) = read_resolution(fields, &documents)?;
     let resolved = admin.state.resolve_operation(&id, resolution, body).await;
     let operation = resolved.map_err(|error| refused(error, &id))?;
-    Ok(Json(operation_body(operation)))
+    Ok(Json(body_of(&admin, operation)))
 }
 
-/// Send every operation again that matches a filter
+/// Send every operation again that matches a filter, or that is named
 ///
-/// Conflicts are never among them. At most 10 000 at a time: `next_cursor` names the rest.
+/// Conflicts are never among them, and those that are not replay safe only with `include_unsafe`. At
+/// most 10 000 at a time: `next_cursor` names the rest.
 #[utoipa::path(
     post, operation_id = "retryOperations", path = "/api/v1/operations/retry", tag = "operations",
     request_body = BulkAction,
@@ -237,13 +244,13 @@ pub(super) async fn retry_all(
     State(admin): State<Arc<AdminState>>,
     fields: Fields,
 ) -> Result<Json<BulkResult>, Refused> {
-    let action = read_bulk(fields, &RETRIED, Some(StateName::Failed))?;
-    decide_all(&admin, action, OperationEvent::Retry).await
+    let request = read_bulk(fields, OperationEvent::Retry)?;
+    decide_all(&admin, &request).await
 }
 
-/// Cancel every operation that matches a filter
+/// Cancel every operation that matches a filter, or that is named
 ///
-/// The filter names a state. At most 10 000 at a time: `next_cursor` names the rest.
+/// The filter names a state or ids. At most 10 000 at a time: `next_cursor` names the rest.
 #[utoipa::path(
     post, operation_id = "cancelOperations", path = "/api/v1/operations/cancel", tag = "operations",
     request_body = BulkAction,
@@ -256,8 +263,8 @@ pub(super) async fn cancel_all(
     State(admin): State<Arc<AdminState>>,
     fields: Fields,
 ) -> Result<Json<BulkResult>, Refused> {
-    let action = read_bulk(fields, &CANCELLED, None)?;
-    decide_all(&admin, action, OperationEvent::Cancel).await
+    let request = read_bulk(fields, OperationEvent::Cancel)?;
+    decide_all(&admin, &request).await
 }
 
 /// States from which a bulk action retries.
@@ -307,7 +314,7 @@ async fn decide(
     };
     let decided = admin.state.decide_operation(decision).await;
     let operation = decided.map_err(|error| refused(error, &id))?;
-    Ok(Json(operation_body(operation)))
+    Ok(Json(body_of(admin, operation)))
 }
 
 fn refused(error: OperationError, id: &str) -> Refused {
@@ -319,23 +326,23 @@ fn refused(error: OperationError, id: &str) -> Refused {
 
 async fn decide_all(
     admin: &AdminState,
-    action: ReadBulk,
-    event: OperationEvent,
+    request: &BulkRequest,
 ) -> Result<Json<BulkResult>, Refused> {
-    let ReadBulk {
-        filter,
-        before,
-        is_dry_run,
-    } = action;
-    let decided = admin
-        .state
-        .decide_operations(&filter, event, before, MAX_BULK, is_dry_run)
-        .await;
+    let decided = admin.state.decide_operations(request).await;
     let decided = decided.map_err(OperationError::from)?;
+    let left_out = decided.left_out.into_iter();
     Ok(Json(BulkResult {
         matched: decided.matched,
+        will: decided.will,
         changed: decided.changed,
-        dry_run: is_dry_run,
+        dry_run: request.is_dry_run,
+        left_out: left_out
+            .map(|(reason, count)| LeftOut {
+                reason: reason.into(),
+                count,
+            })
+            .collect(),
+        sample: bodies_of(admin, decided.sample),
         next_cursor: decided.before.map(cursor),
     }))
 }
@@ -508,28 +515,17 @@ fn read_resolution(
     Ok((action.into(), body))
 }
 
-/// A bulk action as it was asked for.
-struct ReadBulk {
-    filter: OperationFilter,
-    before: Option<u64>,
-    is_dry_run: bool,
-}
-
-fn read_bulk(
-    mut fields: Fields,
-    states: &[StateName],
-    default: Option<StateName>,
-) -> Result<ReadBulk, Refused> {
-    let text = |value: &Value| {
-        value
-            .as_str()
-            .filter(|text| !text.is_empty())
-            .map(str::to_owned)
+fn read_bulk(mut fields: Fields, event: OperationEvent) -> Result<BulkRequest, Refused> {
+    let (states, default) = match event {
+        OperationEvent::Retry => (&RETRIED[..], Some(StateName::Failed)),
+        _ => (&CANCELLED[..], None),
     };
     let mut filter = fields.require_object("filter", "an object such as `{\"type\": \"default\"}`");
+    let ids = read_ids(&mut filter);
+    let has_ids = ids.is_some() || filter.has_problem("ids");
     let words = quoted(states.iter().map(|state| state.as_str()));
     let expected = format!("one of {words}");
-    let is_required = default.is_none() && !fields.has_problem("filter");
+    let is_required = default.is_none() && !has_ids && !fields.has_problem("filter");
     let read_state = |value: &Value| {
         let state = StateName::deserialize(value).ok()?;
         states.contains(&state).then_some(state)
@@ -538,30 +534,60 @@ fn read_bulk(
         true => filter.require("state", &expected, read_state),
         false => filter.take("state", &expected, read_state),
     };
+    let default = default.filter(|_| !has_ids);
+    let text = |value: &Value| {
+        let text = value.as_str().filter(|text| !text.is_empty());
+        text.map(str::to_owned)
+    };
     let reasons = quoted(Reason::ALL.iter().map(|reason| reason.as_str()));
     let reason = filter.take("reason", &format!("one of {reasons}"), |value| {
         Reason::deserialize(value).ok()
     });
-    let filter_body = OperationFilter {
-        state: state.or(default).map(|state| state.as_str().to_owned()),
+    let key = "the key of a gate, or `/` and the name of a pool";
+    let read = OperationFilter {
+        states: state.or(default).map(word_of).into_iter().collect(),
         kind: filter.take("type", "a type", text),
         reason: reason.map(Into::into),
-        destination: filter.take(
-            "key",
-            "the key of a gate, or `/` and the name of a pool",
-            text,
-        ),
+        destination: filter.take("key", key, text),
+        id_prefix: filter.take("id", "what an id begins with", text),
     };
     fields.end_object("filter", filter);
-    let is_dry_run = fields.take("dry_run", "`true` or `false`", Value::as_bool);
+    let flag = "`true` or `false`";
+    let is_dry_run = fields.take("dry_run", flag, Value::as_bool);
+    let includes_unsafe = fields.take("include_unsafe", flag, Value::as_bool);
     let before = fields.take("cursor", CURSOR, |value| read_cursor(value.as_str()?));
     fields.end()?;
-    Ok(ReadBulk {
-        filter: filter_body,
-        before,
+    Ok(BulkRequest {
+        ids,
+        filter: read,
+        states: states.iter().copied().map(word_of).collect(),
+        event,
+        includes_unsafe: includes_unsafe.unwrap_or_default(),
         is_dry_run: is_dry_run.unwrap_or_default(),
+        before,
+        limit: MAX_BULK,
     })
 }
+
+fn word_of(state: StateName) -> String {
+    state.as_str().to_owned()
+}
+
+fn read_ids(filter: &mut Fields) -> Option<Vec<String>> {
+    let expected = format!("a list of 1 to {MAX_IDS} ids");
+    filter.take("ids", &expected, |value| {
+        let ids = value.as_array()?;
+        let text = |id: &Value| Some(id.as_str()?.to_owned());
+        let is_bounded = (1..=MAX_IDS).contains(&ids.len());
+        ids.iter()
+            .map(text)
+            .collect::<Option<Vec<_>>>()
+            .filter(|_| is_bounded)
+    })
+}
+
+/// So many operations may be named.
+const MAX_IDS: usize = 1000;
 
 fn quoted(words: impl Iterator<Item = &'static str>) -> String {
     let words: Vec<String> = words.map(|word| format!("`{word}`")).collect();
@@ -580,9 +606,9 @@ pub(super) struct OperationPath {
 #[derive(Debug, Default, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct ListQuery {
-    /// Only those in this state
-    #[param(inline)]
-    state: Option<StateName>,
+    /// Only those in this state, or in one of these, with commas between them
+    #[param(value_type = Option<String>, pattern = "^(available|running|retryable|completed|failed|conflict|cancelled)(,(available|running|retryable|completed|failed|conflict|cancelled))*$", example = "failed,conflict")]
+    state: Vec<StateName>,
     /// Only those of this type
     #[param(rename = "type", min_length = 1)]
     kind: Option<String>,
@@ -592,6 +618,9 @@ struct ListQuery {
     /// Only those for this destination: the key of a gate, or `/` and the name of a pool
     #[param(min_length = 1)]
     key: Option<String>,
+    /// Only those whose id begins with this
+    #[param(min_length = 1)]
+    id: Option<String>,
     /// `next_cursor` of the page before
     #[param(rename = "cursor", value_type = Option<String>, pattern = "^[1-9a-f][0-9a-f]{0,14}$")]
     before: Option<u64>,
@@ -603,10 +632,11 @@ struct ListQuery {
 impl ListQuery {
     fn filter(&self) -> OperationFilter {
         OperationFilter {
-            state: self.state.map(|state| state.as_str().to_owned()),
+            states: self.state.iter().copied().map(word_of).collect(),
             kind: self.kind.clone(),
             reason: self.reason.map(Into::into),
             destination: self.key.clone(),
+            id_prefix: self.id.clone(),
         }
     }
 }
@@ -619,12 +649,16 @@ fn read_query(query: &str) -> Result<ListQuery, Refused> {
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
         let value = value.trim();
         let result = match &*name {
-            "state" => read_word(value, StateName::ALL, StateName::as_str)
-                .map(|state| read.state = Some(state)),
+            "state" => value
+                .split(',')
+                .map(|word| read_word(word.trim(), StateName::ALL, StateName::as_str))
+                .collect::<Result<_, _>>()
+                .map(|states| read.state = states),
             "reason" => read_word(value, Reason::ALL, Reason::as_str)
                 .map(|reason| read.reason = Some(reason)),
             "type" => read_text(value).map(|kind| read.kind = Some(kind)),
             "key" => read_text(value).map(|key| read.key = Some(key)),
+            "id" => read_text(value).map(|id| read.id = Some(id)),
             "cursor" => read_cursor(value)
                 .map(|before| read.before = Some(before))
                 .ok_or_else(|| CURSOR.to_owned()),
@@ -632,7 +666,7 @@ fn read_query(query: &str) -> Result<ListQuery, Refused> {
             other => {
                 let other: String = other.chars().take(100).collect();
                 let detail = format!(
-                    "there is no parameter `{other}`, expected `state`, `type`, `reason`, `key`, `cursor` or `limit`"
+                    "there is no parameter `{other}`, expected `state`, `type`, `reason`, `key`, `id`, `cursor` or `limit`"
                 );
                 return Err(Refused::new(Kind::BadRequest, detail));
             }
@@ -670,11 +704,31 @@ pub(super) fn read_cursor(text: &str) -> Option<u64> {
     (number > 0 && text.len() <= 15 && cursor(number) == text).then_some(number)
 }
 
-fn operation_body(operation: StoredOperation) -> Operation {
+fn body_of(admin: &AdminState, operation: StoredOperation) -> Operation {
+    let settings = Arc::clone(admin.state.configuration().settings());
+    operation_body(operation, &settings, &mut Waits::new(&admin.state))
+}
+
+fn bodies_of(admin: &AdminState, operations: Vec<StoredOperation>) -> Vec<Operation> {
+    let settings = Arc::clone(admin.state.configuration().settings());
+    let mut waits = Waits::new(&admin.state);
+    let operations = operations.into_iter();
+    operations
+        .map(|operation| operation_body(operation, &settings, &mut waits))
+        .collect()
+}
+
+fn operation_body(
+    operation: StoredOperation,
+    settings: &Settings,
+    waits: &mut Waits<'_>,
+) -> Operation {
     let state = operation.state;
     let is_conflict = state == OperationState::Conflict;
     Operation {
         replay_safe: is_replay_safe(&operation),
+        max_attempts: backoff_of(&operation, settings).1.max_attempts(),
+        waiting_for: waits.of(&operation),
         state: state.into(),
         reason: state.reason().map(Into::into),
         accepted_at_ms: operation.accepted_at.as_unix_millis(),
@@ -684,11 +738,13 @@ fn operation_body(operation: StoredOperation) -> Operation {
             .then(|| operation.expires_at.as_unix_millis()),
         ended_at_ms: operation.ended_at.map(|at| at.as_unix_millis()),
         sent: operation.counters.sent,
+        counted: operation.counters.attempts,
         blocked: operation.is_blocked,
         conflict: is_conflict.then_some(ConflictSummary {
             rounds: operation.merges,
         }),
         attempts: None,
+        delays: None,
         id: operation.id,
         kind: operation.kind,
         key: operation.destination,
@@ -701,10 +757,30 @@ fn operation_body(operation: StoredOperation) -> Operation {
     }
 }
 
-/// Does a second send do no harm: by its method, or because the server knows it by its key?
-fn is_replay_safe(operation: &StoredOperation) -> bool {
-    let method = operation.summary.split(' ').next().unwrap_or_default();
-    !operation.idempotency_key.is_empty() || Safety::of(method) != Safety::Unsafe
+/// The backoff of an operation, with its name: its own if there still is one, else that of its type.
+fn backoff_of<'a>(
+    operation: &'a StoredOperation,
+    settings: &'a Settings,
+) -> (&'a str, &'a BackoffSettings) {
+    let own = operation.backoff.as_deref();
+    let own = own.and_then(|name| Some((name, settings.backoffs.get(name)?)));
+    own.unwrap_or_else(|| {
+        let name = &settings.operation(&operation.kind).backoff;
+        (name, &settings.backoffs[name])
+    })
+}
+
+fn delays_of(admin: &AdminState, operation: &StoredOperation) -> Delays {
+    let configuration = admin.state.configuration();
+    let (name, backoff) = backoff_of(operation, configuration.settings());
+    let millis = |length: Duration| u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
+    let (min, max) = backoff.total_bounds();
+    Delays {
+        backoff: name.to_owned(),
+        estimate_ms: millis(backoff.estimate_total()),
+        min_ms: millis(min),
+        max_ms: millis(max),
+    }
 }
 
 fn attempt_body(attempt: AttemptRecord) -> OperationAttempt {

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
+use app::state::BulkRequest;
 use policy::item::TerminalReason;
 use policy::operation::OperationEvent;
 use serde_json::{Value, json};
 use store::Store;
 use store::faulty::Faults;
 use store::operations::{
-    AttemptRecord, ClaimResult, Counters, Lane, Lease, OperationFilter, Settlement, StoredConflict,
-    StoredRequest, wait,
+    AttemptRecord, ClaimResult, Counters, Lane, Lease, NewOperation, OperationFilter, Settlement,
+    StoredConflict, StoredRequest, wait,
 };
 
 use crate::support::{Answer, Running, TWO, ask};
@@ -371,8 +372,23 @@ fn lists_pages_by_filter_while_others_arrive() {
     );
     assert!(running.list("type=small").is_empty());
     assert!(running.list("key=a.example.com").is_empty());
+    assert_eq!(running.list("state=failed,available").len(), 6);
+    assert_eq!(running.list("state=failed,conflict"), [&*ids[0]]);
+    assert_eq!(running.list(&format!("id={}", ids[3])), [&*ids[3]]);
+    assert_eq!(running.list("id=op_").len(), 6);
+    assert!(running.list("id=op_x").is_empty());
+    let counts = json!({
+        "available": 5, "running": 0, "retryable": 0, "completed": 0, "failed": 1,
+        "conflict": 0, "cancelled": 0,
+    });
+    for query in ["", "state=completed"] {
+        let list = running.get(&format!("{OPERATIONS}?{query}"));
+        assert_eq!(list["counts"], counts);
+    }
     for (query, expected) in [
         ("state=x", "`state` is `x`, expected one of `available`"),
+        ("state=failed,", "`state` is `failed,`, expected one of"),
+        ("id=", "`id` is ``, expected a name"),
         ("reason=x", "`reason` is `x`, expected one of `exhausted`"),
         (
             "cursor=x",
@@ -412,6 +428,159 @@ fn shows_attempts_and_the_end() {
         (&attempt["latency_ms"], &attempt["wait_ms"]),
         (&json!(20.0), &json!(5.0))
     );
+    assert_eq!(
+        (&shown["counted"], &shown["max_attempts"]),
+        (&json!(1), &json!(5))
+    );
+    let delays =
+        json!({ "backoff": "standard", "estimate_ms": 31_000, "min_ms": 7500, "max_ms": 22_500 });
+    assert_eq!(shown["delays"], delays);
+    assert_eq!(shown["waiting_for"], Value::Null);
+    let own = json!({ "method": "PUT", "url": "https://b.example.com/", "backoff": "background" });
+    let own = running.show(&running.accept(&own));
+    assert_eq!(own["max_attempts"], 7);
+    assert_eq!(own["delays"]["backoff"], "background");
+}
+
+#[test]
+fn says_what_an_operation_waits_for() {
+    let (running, _folder) = running();
+    let waiting = |id: &str| running.show(id)["waiting_for"].clone();
+    let id = running.accept(&put());
+    assert_eq!(waiting(&id), Value::Null);
+    // Its own delay.
+    let next = running.state.clock().wall() + Duration::from_secs(60);
+    running.settle(ClaimResult::Retry(next));
+    let key = "b.example.com";
+    let backoff = json!({ "reason": "backoff", "key": key, "until_ms": next.as_unix_millis() });
+    assert_eq!(waiting(&id), backoff);
+    // A gate that opens later, and one that a person has to open.
+    running.ask("POST", "/api/v1/gates/b.example.com/isolate", None);
+    let isolated = json!({ "reason": "isolated", "key": key, "until_ms": null });
+    assert_eq!(waiting(&id), isolated);
+    let listed = running.get(&format!("{OPERATIONS}?state=retryable"));
+    assert_eq!(listed["operations"][0]["waiting_for"], isolated);
+    running.ask("POST", "/api/v1/gates/b.example.com/release", None);
+    assert_eq!(waiting(&id), backoff);
+    // An older one with the same order key.
+    let ordered = json!({ "method": "PUT", "url": "https://c.example.com/", "order_key": "k" });
+    running.accept(&ordered);
+    let second = running.accept(&ordered);
+    let order = json!({ "reason": "order", "key": "c.example.com", "until_ms": null });
+    assert_eq!(waiting(&second), order);
+    // A pool without an endpoint that may be used.
+    let pooled = running.accept(&json!({ "method": "PUT", "url": "/llm/orders" }));
+    assert_eq!(waiting(&pooled), Value::Null);
+    let switch = |name: &str| {
+        let path = format!("/api/v1/pools/llm/endpoints/{name}");
+        running.ask("PATCH", &path, Some(r#"{"enabled":false}"#));
+    };
+    switch("a");
+    assert_eq!(waiting(&pooled), Value::Null);
+    running.ask("POST", "/api/v1/gates/llm%2Fb/isolate", None);
+    assert_eq!(
+        waiting(&pooled),
+        json!({ "reason": "isolated", "key": "llm/b", "until_ms": null })
+    );
+    switch("b");
+    let disabled = json!({ "reason": "disabled", "key": "/llm", "until_ms": null });
+    assert_eq!(waiting(&pooled), disabled);
+    for name in ["a", "b"] {
+        let path = format!("/api/v1/pools/llm/endpoints/{name}");
+        running.ask("DELETE", &path, None);
+    }
+    assert_eq!(waiting(&pooled)["reason"], "no_endpoint");
+}
+
+#[test]
+fn changes_operations_that_are_named() {
+    let (running, _folder) = running();
+    let failed: Vec<String> = (0..2)
+        .map(|_| {
+            let id = running.accept(&put());
+            running.settle(ClaimResult::Failed(TerminalReason::Exhausted));
+            id
+        })
+        .collect();
+    let waiting = running.accept(&put());
+    let ids = json!([failed[0], waiting, failed[1], "op_unknown"]);
+    let bulk = |action: &str, body: Value| {
+        let answer = running.post(&format!("/{action}"), &body);
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        answer.json()
+    };
+    let left_out = |reason: &str| json!({ "reason": reason, "count": 1 });
+    let dry = bulk(
+        "retry",
+        json!({ "filter": { "ids": ids }, "dry_run": true }),
+    );
+    assert_eq!(
+        (&dry["matched"], &dry["will"], &dry["changed"]),
+        (&json!(4), &json!(2), &json!(0))
+    );
+    assert_eq!(
+        dry["left_out"],
+        json!([left_out("state"), left_out("not_found")])
+    );
+    assert_eq!(dry["sample"][0]["id"], json!(failed[0]));
+    let done = bulk("retry", json!({ "filter": { "ids": ids } }));
+    assert_eq!((&done["will"], &done["changed"]), (&json!(2), &json!(2)));
+    assert_eq!(done["sample"][0]["state"], "available");
+    // Without a state, and with a filter that only one of them matches.
+    let small = json!({ "method": "PUT", "url": "https://b.example.com/", "type": "small" });
+    let small = running.accept(&small);
+    let filter = json!({ "ids": [small, waiting], "type": "small" });
+    let done = bulk("cancel", json!({ "filter": filter }));
+    assert_eq!(
+        (&done["changed"], &done["left_out"]),
+        (&json!(1), &json!([left_out("state")]))
+    );
+    let prefix = json!({ "state": "available", "id": waiting });
+    let done = bulk("cancel", json!({ "filter": prefix }));
+    assert_eq!((&done["matched"], &done["changed"]), (&json!(1), &json!(1)));
+}
+
+#[test]
+fn leaves_operations_out_that_are_not_replay_safe() {
+    let (running, _folder) = running();
+    let now = running.state.clock().wall();
+    let new = NewOperation {
+        id: "op_unsafe".to_owned(),
+        kind: "default".to_owned(),
+        destination: "b.example.com".to_owned(),
+        request: StoredRequest::default(),
+        summary: "POST https://b.example.com".to_owned(),
+        idempotency_key: String::new(),
+        client: String::new(),
+        fingerprint: Vec::new(),
+        credential: None,
+        backoff: None,
+        order_key: None,
+        priority: 0,
+        trace_id: None,
+        accepted_at: now,
+        expires_at: now + Duration::from_secs(60),
+        retain: Duration::from_secs(60),
+        is_reported: false,
+    };
+    wait(running.state.operations().insert(new)).unwrap();
+    running.settle(ClaimResult::Failed(TerminalReason::Exhausted));
+    let retry = |body: Value| running.post("/retry", &body).json();
+    let result = retry(json!({ "filter": {} }));
+    assert_eq!(result["sample"][0]["replay_safe"], false);
+    assert_eq!(
+        (&result["matched"], &result["changed"]),
+        (&json!(1), &json!(0))
+    );
+    let expected = json!([{ "reason": "not_replay_safe", "count": 1 }]);
+    assert_eq!(result["left_out"], expected);
+    let result = retry(json!({ "filter": {}, "include_unsafe": true, "dry_run": true }));
+    assert_eq!(
+        (&result["will"], &result["left_out"]),
+        (&json!(1), &json!([]))
+    );
+    let result = retry(json!({ "filter": {}, "include_unsafe": true }));
+    assert_eq!(result["changed"], 1);
 }
 
 #[test]
@@ -545,7 +714,18 @@ fn changes_every_operation_that_a_filter_matches() {
         assert_eq!(answer.status, 200, "{}", answer.body);
         answer.json()
     };
-    let result = |matched: u64, changed: u64, dry_run: bool| json!({ "matched": matched, "changed": changed, "dry_run": dry_run, "next_cursor": null });
+    let bulk = |action: &str, body: Value| {
+        let mut result = bulk(action, body);
+        let sample = result["sample"].take();
+        assert_eq!(sample.as_array().unwrap().len() as u64, result["matched"]);
+        result
+    };
+    let result = |matched: u64, changed: u64, dry_run: bool| {
+        json!({
+            "matched": matched, "will": matched, "changed": changed, "left_out": [],
+            "sample": null, "dry_run": dry_run, "next_cursor": null,
+        })
+    };
     let exhausted = json!({ "reason": "exhausted" });
     let dry = json!({ "filter": exhausted, "dry_run": true });
     assert_eq!(bulk("retry", dry), result(3, 0, true));
@@ -576,6 +756,11 @@ fn changes_every_operation_that_a_filter_matches() {
         json!({ "filter": 1 }),
         json!({ "filter": { "states": "failed" } }),
         json!({ "filter": {}, "dry_run": 1 }),
+        json!({ "filter": {}, "include_unsafe": "yes" }),
+        json!({ "filter": { "ids": [] } }),
+        json!({ "filter": { "ids": [7] } }),
+        json!({ "filter": { "ids": vec!["op_x"; 1001] } }),
+        json!({ "filter": { "id": "" } }),
         json!({ "filter": {}, "cursor": "x" }),
     ] {
         assert_eq!(
@@ -593,14 +778,21 @@ fn changes_no_more_operations_than_a_limit() {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.build().unwrap();
     let cancel = |before| {
-        let filter = OperationFilter {
-            state: Some("available".to_owned()),
-            ..OperationFilter::default()
+        let available = vec!["available".to_owned()];
+        let request = BulkRequest {
+            ids: None,
+            filter: OperationFilter {
+                states: available.clone(),
+                ..OperationFilter::default()
+            },
+            states: available,
+            event: OperationEvent::Cancel,
+            includes_unsafe: false,
+            is_dry_run: false,
+            before,
+            limit: 2,
         };
-        let event = OperationEvent::Cancel;
-        let decided = running
-            .state
-            .decide_operations(&filter, event, before, 2, false);
+        let decided = running.state.decide_operations(&request);
         runtime.block_on(decided).unwrap()
     };
     let first = cancel(None);

@@ -60,7 +60,7 @@ enum OpsCommand {
     Add(add::AddArgs),
     /// Send operations again that failed or were cancelled
     #[command(after_help = EXAMPLES)]
-    Retry(decide::DecideArgs),
+    Retry(decide::RetryArgs),
     /// Stop sending operations
     #[command(after_help = EXAMPLES)]
     Cancel(decide::DecideArgs),
@@ -108,6 +108,7 @@ impl FilterArgs {
             kind: self.kind.clone(),
             reason: self.reason,
             key: self.key.clone(),
+            id: None,
             cursor: None,
             limit: Some(limit),
         }
@@ -135,15 +136,25 @@ pub(super) fn run(args: &OpsArgs, output: &Output) -> Result<(), Failure> {
                 let operation = add.operation()?;
                 add::run(&operation, &source(args, output).await?, output).await
             }
-            OpsCommand::Retry(decide) => {
+            OpsCommand::Retry(decide::RetryArgs {
+                decide,
+                include_unsafe,
+            }) => {
                 decide.check(OperationAction::Retry)?;
                 let source = source(args, output).await?;
-                decide::run(decide, OperationAction::Retry, &source, output).await
+                decide::run(
+                    decide,
+                    OperationAction::Retry,
+                    *include_unsafe,
+                    &source,
+                    output,
+                )
+                .await
             }
             OpsCommand::Cancel(decide) => {
                 decide.check(OperationAction::Cancel)?;
                 let source = source(args, output).await?;
-                decide::run(decide, OperationAction::Cancel, &source, output).await
+                decide::run(decide, OperationAction::Cancel, false, &source, output).await
             }
             OpsCommand::Resolve(resolve) => {
                 let resolution = resolve.resolution()?;

@@ -298,7 +298,9 @@ fn retries_and_cancels_by_id_and_by_filter() {
     let all = served.json("ops retry --all --dry-run");
     assert_eq!(
         all,
-        serde_json::json!({ "matched": 0, "changed": 0, "dry_run": true })
+        serde_json::json!({
+            "matched": 0, "will": 0, "changed": 0, "left_out": [], "dry_run": true,
+        })
     );
 }
 

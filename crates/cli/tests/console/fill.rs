@@ -19,7 +19,8 @@ const DAY: Duration = Duration::from_secs(86_400);
 pub(crate) fn fill(folder: &Path, gates: usize, operations: usize) {
     let store = Store::open(folder).unwrap();
     let now = tidegate::Clock::system().wall();
-    let others = (1..gates).map(|number| gate(format!("host-{number:05}.example.com"), number, now));
+    let others =
+        (1..gates).map(|number| gate(format!("host-{number:05}.example.com"), number, now));
     let held = GateRecord {
         hold: Some(DAY),
         hold_source: Some(Source::Assumed),

@@ -26,8 +26,8 @@ fn run_in(name: &str, filled: &Path) {
     let output = command
         .output()
         .expect("Node runs; scripts/install-clients installs it");
-    let [stdout, stderr] = [output.stdout, output.stderr]
-        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let [stdout, stderr] =
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     assert!(
         output.status.success(),
         "{name} failed\n--- stdout\n{stdout}\n--- stderr\n{stderr}"

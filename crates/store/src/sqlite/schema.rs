@@ -18,6 +18,7 @@ const STEPS: &[&str] = &[
     CHEAPER_STATES,
     JOBS,
     SINCE,
+    LISTS,
 ];
 
 const FIRST: &str = "
@@ -258,6 +259,16 @@ const JOBS: &str = "
 const SINCE: &str = "
     ALTER TABLE endpoints ADD COLUMN paused_for_ns INTEGER;
     ALTER TABLE endpoints ADD COLUMN disabled_for_ns INTEGER;
+";
+
+/// Lists by destination and by reason. No index here has a column that a delivery changes: of those
+/// with a reason, only failed, conflicting and cancelled operations are in the index.
+const LISTS: &str = "
+    CREATE INDEX operations_destination ON operations (destination, kind, number);
+    DROP INDEX operations_reason;
+    CREATE INDEX operations_reason ON operations (reason, kind, number) WHERE reason IS NOT NULL;
+    CREATE INDEX operations_ended ON operations (destination, reason, number)
+        WHERE reason IS NOT NULL;
 ";
 
 /// Says whose file it is: \"TIDG\".

@@ -106,6 +106,41 @@ pub struct OperationList {
     /// `cursor` of the next page; null on the last one
     #[schema(required)]
     pub next_cursor: Option<String>,
+    /// How many operations there are in each state, whatever the filter
+    pub counts: OperationCounts,
+}
+
+/// How many operations there are in each state
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct OperationCounts {
+    /// Waiting for a worker
+    pub available: u64,
+    /// Being sent
+    pub running: u64,
+    /// Waiting for a time, then sent again
+    pub retryable: u64,
+    /// Delivered
+    pub completed: u64,
+    /// Not sent again by themselves
+    pub failed: u64,
+    /// Waiting for a decision
+    pub conflict: u64,
+    /// Cancelled by a person
+    pub cancelled: u64,
+}
+
+impl From<store::operations::OperationCounts> for OperationCounts {
+    fn from(counts: store::operations::OperationCounts) -> Self {
+        Self {
+            available: counts.available,
+            running: counts.running,
+            retryable: counts.retryable,
+            completed: counts.completed,
+            failed: counts.failed,
+            conflict: counts.conflict,
+            cancelled: counts.cancelled,
+        }
+    }
 }
 
 /// An operation, without what it sends
@@ -138,6 +173,14 @@ pub struct Operation {
     pub ended_at_ms: Option<i64>,
     /// How often it was sent since it was last started
     pub sent: u32,
+    /// How many of these count: a wait that the server names does not use up an attempt
+    pub counted: u32,
+    /// How many may count, then it has failed
+    pub max_attempts: u32,
+    /// Why it is not sent now; null in states in which it is not sent by itself, and if nothing is
+    /// known to delay it
+    #[schema(required)]
+    pub waiting_for: Option<WaitingFor>,
     /// Does a second send do no harm?
     pub replay_safe: bool,
     /// Does an older operation with the same order key come first?
@@ -163,6 +206,35 @@ pub struct Operation {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub attempts: Option<Vec<OperationAttempt>>,
+    /// How long it may wait between attempts; not in lists
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub delays: Option<Delays>,
+}
+
+/// Why an operation is not sent now
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WaitingFor {
+    /// In a word
+    pub reason: WaitReason,
+    /// The gate, or `/` and the name of the pool
+    pub key: String,
+    /// Until when, in milliseconds of Unix time; null if that is not known
+    #[schema(required)]
+    pub until_ms: Option<i64>,
+}
+
+/// How long an operation may wait between its attempts, if the server names no wait
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Delays {
+    /// The name of its backoff: its own, or that of its type
+    pub backoff: String,
+    /// The usual estimate: all delays before jitter and maximum, with the one after the last attempt
+    pub estimate_ms: u64,
+    /// The shortest that all waits can be together
+    pub min_ms: u64,
+    /// The longest
+    pub max_ms: u64,
 }
 
 /// A conflict, without its documents
@@ -228,6 +300,10 @@ pub struct BulkAction {
     #[serde(default)]
     #[schema(required = false)]
     pub dry_run: bool,
+    /// `retry`: also those that are not replay safe, which the server may act on twice
+    #[serde(default)]
+    #[schema(required = false)]
+    pub include_unsafe: bool,
     /// `next_cursor` of the call before
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(pattern = "^[1-9a-f][0-9a-f]{0,14}$", nullable = false)]
@@ -239,7 +315,7 @@ pub struct BulkAction {
 #[serde(deny_unknown_fields, default)]
 pub struct BulkFilter {
     /// `retry`: `failed`, which is the default, `retryable` or `cancelled`; `cancel`: any but
-    /// `completed` and `cancelled`, and required
+    /// `completed` and `cancelled`, and required. With `ids`, any of these by default
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub state: Option<StateName>,
@@ -255,15 +331,29 @@ pub struct BulkFilter {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, nullable = false)]
     pub key: Option<String>,
+    /// What their ids begin with
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, nullable = false)]
+    pub id: Option<String>,
+    /// Only these
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = ids, required = false)]
+    pub ids: Option<Vec<String>>,
 }
 
 /// What a bulk action did
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct BulkResult {
-    /// Operations that it is for
+    /// Operations that match the filter, or that `ids` name
     pub matched: u64,
-    /// Operations that were changed; others were, meanwhile, by something else
+    /// Operations that would be changed by the same call without `dry_run`, or that were changed
+    pub will: u64,
+    /// Operations that were changed; none in a dry run
     pub changed: u64,
+    /// How many were left out, by reason
+    pub left_out: Vec<LeftOut>,
+    /// The first ten that match, as they are now
+    pub sample: Vec<Operation>,
     /// Was nothing to be changed?
     pub dry_run: bool,
     /// `cursor` of the call for the rest, after 10 000 operations; null if there is no rest
@@ -271,7 +361,52 @@ pub struct BulkResult {
     pub next_cursor: Option<String>,
 }
 
+/// Operations that a bulk action leaves out
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LeftOut {
+    /// Why
+    pub reason: LeftOutReason,
+    /// How many
+    pub count: u64,
+}
+
 words! {
+    /// Why an operation is not sent now
+    WaitReason {
+        /// Its own delay after the last attempt
+        Backoff = "backoff",
+        /// An older operation with the same order key comes first
+        Order = "order",
+        /// Its gate is held
+        Hold = "hold",
+        /// The breaker of its gate is open
+        BreakerOpen = "breaker_open",
+        /// The breaker of its gate lets a few probes through
+        HalfOpen = "half_open",
+        /// A person, or a used-up quota, isolated its gate
+        Isolated = "isolated",
+        /// It waits for its turn at the gate
+        Rate = "rate",
+        /// Every endpoint of its pool is paused
+        Pause = "pause",
+        /// Every endpoint of its pool is disabled
+        Disabled = "disabled",
+        /// Its pool has no endpoint
+        NoEndpoint = "no_endpoint",
+    }
+
+    /// Why an operation is left out of a bulk action
+    LeftOutReason = crate::state::LeftOut {
+        /// The server may act on it twice
+        NotReplaySafe = "not_replay_safe",
+        /// It is in another state, or does not match the rest of the filter
+        OtherState = "state",
+        /// Something else changed it meanwhile
+        Changed = "changed",
+        /// There is no operation of this id
+        NotFound = "not_found",
+    }
+
     /// Where an operation is in its life
     StateName {
         /// Waiting for a worker
@@ -373,6 +508,16 @@ fn headers() -> RefOr<Schema> {
         },
         "propertyNames": { "type": "string", "pattern": "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$" },
         "maxProperties": 10,
+    }))
+}
+
+fn ids() -> RefOr<Schema> {
+    schema(json!({
+        "type": "array",
+        "items": { "type": "string", "minLength": 1, "maxLength": 100 },
+        "description": "Only these",
+        "minItems": 1,
+        "maxItems": 1000,
     }))
 }
 

@@ -2,7 +2,8 @@
 
 use anyhow::anyhow;
 use app::admin::bodies::{
-    BulkAction, BulkFilter, BulkResult, Operation, ResolveAction, ResolveOperation, StateName,
+    BulkAction, BulkFilter, LeftOut, LeftOutReason, Operation, ResolveAction, ResolveOperation,
+    StateName,
 };
 use app::admin::client::OperationAction;
 use clap::Args;
@@ -31,6 +32,17 @@ pub(super) struct DecideArgs {
     /// Count the operations that match, and change none
     #[arg(long, conflicts_with = "ids")]
     dry_run: bool,
+}
+
+/// What only a retry takes.
+#[derive(Debug, Args)]
+pub(super) struct RetryArgs {
+    #[command(flatten)]
+    pub(super) decide: DecideArgs,
+
+    /// Also operations that are not replay safe: the server may act on them twice
+    #[arg(long, conflicts_with = "ids")]
+    pub(super) include_unsafe: bool,
 }
 
 impl DecideArgs {
@@ -63,15 +75,17 @@ impl DecideArgs {
         Err(Failure::new(Exit::Usage, error).with_hint(hint))
     }
 
-    fn bulk(&self) -> BulkAction {
+    fn bulk(&self, include_unsafe: bool) -> BulkAction {
         BulkAction {
             filter: BulkFilter {
                 state: self.filter.state,
                 kind: self.filter.kind.clone(),
                 reason: self.filter.reason,
                 key: self.filter.key.clone(),
+                ..BulkFilter::default()
             },
             dry_run: self.dry_run,
+            include_unsafe,
             cursor: None,
         }
     }
@@ -80,11 +94,12 @@ impl DecideArgs {
 pub(super) async fn run(
     args: &DecideArgs,
     action: OperationAction,
+    include_unsafe: bool,
     source: &Source,
     output: &Output,
 ) -> Result<(), Failure> {
     if args.ids.is_empty() {
-        return run_bulk(args.bulk(), action, source, output).await;
+        return run_bulk(args.bulk(include_unsafe), action, source, output).await;
     }
     let (mut text, mut operations) = (String::new(), Vec::new());
     let mut failed: Option<Failure> = None;
@@ -126,42 +141,64 @@ async fn run_bulk(
     output: &Output,
 ) -> Result<(), Failure> {
     let mut progress = output.count_progress();
-    let mut total = BulkResult {
-        matched: 0,
-        changed: 0,
-        dry_run: bulk.dry_run,
-        next_cursor: None,
-    };
+    let (mut matched, mut will, mut changed) = (0, 0, 0);
+    let mut left_out: Vec<LeftOut> = Vec::new();
     loop {
         let result = source.client.decide_operations(action, &bulk).await;
         let result = result.map_err(server::failure)?;
-        total.matched += result.matched;
-        total.changed += result.changed;
-        progress.update(usize::try_from(total.matched).unwrap_or(usize::MAX));
+        matched += result.matched;
+        will += result.will;
+        changed += result.changed;
+        for more in result.left_out {
+            match left_out
+                .iter_mut()
+                .find(|known| known.reason == more.reason)
+            {
+                Some(known) => known.count += more.count,
+                None => left_out.push(more),
+            }
+        }
+        progress.update(usize::try_from(matched).unwrap_or(usize::MAX));
         match result.next_cursor {
             Some(cursor) => bulk.cursor = Some(cursor),
             None => break,
         }
     }
     drop(progress);
-    let BulkResult {
-        matched,
-        changed,
-        dry_run,
-        ..
-    } = total;
-    let value = json!({ "matched": matched, "changed": changed, "dry_run": dry_run });
+    let value = json!({
+        "matched": matched, "will": will, "changed": changed, "left_out": left_out,
+        "dry_run": bulk.dry_run,
+    });
     output.result(&value, || {
         let state = bulk.filter.state.unwrap_or(StateName::Failed).as_str();
         let done = match action {
             OperationAction::Retry => "sent again",
             OperationAction::Cancel => "cancelled",
         };
-        match dry_run {
-            true => format!("{state} operations that match: {matched}; none was changed\n"),
-            false => format!("{state} operations that match: {matched}; {done}: {changed}\n"),
+        let mut text = match bulk.dry_run {
+            true if will == matched => {
+                format!("{state} operations that match: {matched}; none was changed")
+            }
+            true => format!(
+                "{state} operations that match: {matched}; {will} would be {done}, none was changed"
+            ),
+            false => format!("{state} operations that match: {matched}; {done}: {changed}"),
+        };
+        for LeftOut { reason, count } in &left_out {
+            text.push_str(&format!("; left out, {}: {count}", why_left_out(*reason)));
         }
+        text.push('\n');
+        text
     })
+}
+
+fn why_left_out(reason: LeftOutReason) -> &'static str {
+    match reason {
+        LeftOutReason::NotReplaySafe => "not replay safe (`--include-unsafe` retries them)",
+        LeftOutReason::OtherState => "in another state",
+        LeftOutReason::Changed => "changed meanwhile",
+        LeftOutReason::NotFound => "not found",
+    }
 }
 
 #[derive(Debug, Args)]

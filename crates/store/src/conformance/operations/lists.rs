@@ -7,6 +7,7 @@ suite! {
     ended_operations_are_reported_once,
     a_report_that_is_refused_leaves_the_operation_unreported,
     pages_are_filtered,
+    every_filter_lists_what_it_matches,
     counts_follow_states,
 }
 
@@ -149,10 +150,11 @@ fn pages_are_filtered(subject: &Subject) {
     };
     let any = OperationFilter::default;
     let text = |text: &str| Some(text.to_owned());
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
     assert_eq!(page(subject, any(), None, 3), ["19", "18", "17"]);
     assert_eq!(page(subject, any(), Some(3), 10), ["1", "0"]);
     let cancelled = OperationFilter {
-        state: text("cancelled"),
+        states: words(&["cancelled"]),
         ..any()
     };
     assert_eq!(page(subject, cancelled.clone(), None, 3), ["15", "10", "5"]);
@@ -163,7 +165,7 @@ fn pages_are_filtered(subject: &Subject) {
     };
     assert_eq!(page(subject, mail.clone(), None, 3), ["19", "16", "13"]);
     let both = OperationFilter {
-        state: text("cancelled"),
+        states: words(&["cancelled"]),
         ..mail
     };
     assert_eq!(page(subject, both, None, 9), ["10"]);
@@ -178,16 +180,128 @@ fn pages_are_filtered(subject: &Subject) {
     };
     assert_eq!(page(subject, rejected.clone(), None, 9), ["2"]);
     let none = OperationFilter {
-        state: text("cancelled"),
+        states: words(&["cancelled"]),
         ..rejected
     };
     assert!(page(subject, none, None, 9).is_empty());
     let unknown = OperationFilter {
-        state: text("lost"),
+        states: words(&["lost"]),
         ..any()
     };
     assert!(page(subject, unknown, None, 9).is_empty());
     assert!(page(subject, any(), None, 0).is_empty());
+    let both = OperationFilter {
+        states: words(&["cancelled", "failed"]),
+        ..any()
+    };
+    assert_eq!(page(subject, both, Some(11), 3), ["5", "2", "0"]);
+    let prefix = OperationFilter {
+        id_prefix: text("1"),
+        ..any()
+    };
+    assert_eq!(page(subject, prefix.clone(), None, 3), ["19", "18", "17"]);
+    assert_eq!(page(subject, prefix.clone(), Some(12), 9), ["10", "1"]);
+    let cancelled = OperationFilter {
+        states: words(&["cancelled"]),
+        ..prefix
+    };
+    assert_eq!(page(subject, cancelled, None, 9), ["15", "10"]);
+}
+
+/// Every list is what looking at each operation finds, whichever index it takes.
+fn every_filter_lists_what_it_matches(subject: &Subject) {
+    let kinds = ["sync", "mail", "default"];
+    let destinations = ["a", "b"];
+    for number in 0..60 {
+        let new = NewOperation {
+            kind: kinds[number % 3].to_owned(),
+            destination: destinations[number / 3 % 2].to_owned(),
+            ..operation(&format!("op_{:02}", number * 7 % 60))
+        };
+        insert(subject, new);
+    }
+    let results = [
+        ClaimResult::Completed(None),
+        ClaimResult::Retry(at(99)),
+        ClaimResult::Failed(TerminalReason::Exhausted),
+        ClaimResult::Failed(TerminalReason::Rejected),
+        ClaimResult::Conflict(conflict("x"), None),
+    ];
+    for (destination, kind) in destinations
+        .iter()
+        .flat_map(|to| kinds.map(|kind| (to, kind)))
+    {
+        let lane = Lane {
+            destination: (*destination).to_owned(),
+            kind: kind.to_owned(),
+        };
+        let claims = wait(subject.queue().claim(&lane, lease(1), 7)).unwrap();
+        for (claimed, result) in claims.claimed.iter().zip(&results) {
+            settle(subject, claimed.claim, 2, result.clone()).unwrap();
+        }
+    }
+    for id in ["op_00", "op_14", "op_59"] {
+        _ = decide(subject, id, 3, OperationEvent::Cancel);
+    }
+    let all = wait(subject.queue().page(OperationFilter::default(), None, 99)).unwrap();
+    assert_eq!(all.len(), 60);
+    let states: [&[&str]; 6] = [
+        &[],
+        &["failed"],
+        &["failed", "conflict"],
+        &["available", "running"],
+        &["completed", "cancelled", "retryable"],
+        &["lost"],
+    ];
+    let one_or_none = |words: &[&str]| -> Vec<Option<String>> {
+        let words = words.iter().map(|word| Some((*word).to_owned()));
+        std::iter::once(None).chain(words).collect()
+    };
+    let reasons = [
+        None,
+        Some(TerminalReason::Exhausted),
+        Some(TerminalReason::Conflict),
+        Some(TerminalReason::Cancelled),
+    ];
+    for states in states {
+        for kind in one_or_none(&["mail", "lost"]) {
+            for reason in reasons {
+                for destination in one_or_none(&["a", "lost"]) {
+                    for id_prefix in one_or_none(&["op_", "op_1", "op_59", "x"]) {
+                        let filter = OperationFilter {
+                            states: states.iter().map(|word| (*word).to_owned()).collect(),
+                            kind: kind.clone(),
+                            reason,
+                            destination: destination.clone(),
+                            id_prefix,
+                        };
+                        check_pages(subject, &filter, &all);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Reads a list in pages of four.
+fn check_pages(subject: &Subject, filter: &OperationFilter, all: &[StoredOperation]) {
+    let expected: Vec<&str> = all
+        .iter()
+        .filter(|operation| filter.matches(operation))
+        .map(|operation| &*operation.id)
+        .collect();
+    let mut listed = Vec::new();
+    let mut before = None;
+    loop {
+        let page = wait(subject.queue().page(filter.clone(), before, 4)).unwrap();
+        before = page.last().map(|operation| operation.number);
+        let is_last = page.len() < 4;
+        listed.extend(page.into_iter().map(|operation| operation.id));
+        if is_last {
+            break;
+        }
+    }
+    assert_eq!(listed, expected, "{filter:?}");
 }
 
 fn counts_follow_states(subject: &mut Subject) {

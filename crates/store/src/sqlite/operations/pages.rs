@@ -1,7 +1,7 @@
 //! Lists of operations.
 //!
-//! A list by state or by type takes the newest of every pair of state and type from the index, and
-//! merges them: there are seven states and few types.
+//! A list by state, reason or destination takes the newest of each type from an index, and merges
+//! them: there are seven states, ten reasons and few types.
 
 use policy::item::TerminalReason;
 use policy::operation::OperationState;
@@ -100,30 +100,36 @@ pub(super) fn page(
     };
     let mut entries = match filter {
         OperationFilter {
+            id_prefix: Some(prefix),
+            ..
+        } => page.by_id(prefix, limit)?,
+        OperationFilter {
+            destination: Some(destination),
+            ..
+        } => page.to_destination(destination)?,
+        OperationFilter {
             reason: Some(reason),
             ..
         } => page.with_reason(*reason)?,
         OperationFilter {
-            state: None,
-            kind: None,
-            ..
-        } => page.of_all()?,
-        OperationFilter {
-            state: Some(state), ..
-        } => page.in_state(state)?,
-        OperationFilter { state: None, .. } => {
+            states, kind: None, ..
+        } if states.is_empty() => page.of_all()?,
+        OperationFilter { .. } => {
             let mut entries = Vec::new();
-            for state in STATES {
-                entries.extend(page.in_state(state.as_str())?);
+            for state in page.states() {
+                entries.extend(page.in_state(state)?);
             }
             entries
         }
     };
+    entries.retain(|entry| filter.matches(&entry.operation));
     entries.sort_unstable_by_key(|entry| std::cmp::Reverse(entry.operation.number));
     entries.truncate(limit);
     Ok(operations(entries))
 }
 
+/// A page of a list. Every method returns the newest `limit` operations of a part of it, and all
+/// parts together have the page.
 struct Page<'a> {
     connection: &'a Connection,
     filter: &'a OperationFilter,
@@ -131,84 +137,222 @@ struct Page<'a> {
     limit: i64,
 }
 
-impl Page<'_> {
-    fn of_all(&self) -> Result<Vec<Entry>, SqliteError> {
-        let statement = self.connection.prepare_cached(PAGE)?;
-        let params = named_params! {
-            ":before": self.before,
-            ":limit": self.limit,
-            ":destination": self.filter.destination,
-        };
-        rows::all(statement, params)
+impl<'a> Page<'a> {
+    /// The states that are listed.
+    fn states(&self) -> Vec<&'a str> {
+        match &*self.filter.states {
+            [] => STATES.iter().map(|state| state.as_str()).collect(),
+            states => states.iter().map(String::as_str).collect(),
+        }
     }
 
-    fn with_reason(&self, reason: TerminalReason) -> Result<Vec<Entry>, SqliteError> {
-        let statement = self.connection.prepare_cached(PAGE_BY_REASON)?;
-        let params = named_params! {
-            ":reason": reason.as_str(),
-            ":before": self.before,
-            ":limit": self.limit,
-            ":state": self.filter.state,
-            ":kind": self.filter.kind,
-            ":destination": self.filter.destination,
-        };
-        rows::all(statement, params)
+    fn of_all(&self) -> Result<Vec<Entry>, SqliteError> {
+        let statement = self.connection.prepare_cached(PAGE)?;
+        rows::all(statement, params![self.before, self.limit])
     }
 
     fn in_state(&self, state: &str) -> Result<Vec<Entry>, SqliteError> {
+        self.of_kinds(&BY_STATE, state, None)
+    }
+
+    fn with_reason(&self, reason: TerminalReason) -> Result<Vec<Entry>, SqliteError> {
+        self.of_kinds(&BY_REASON, reason.as_str(), None)
+    }
+
+    /// Those under a key of an index, of the filter's type or of every type in turn.
+    fn of_kinds(
+        &self,
+        index: &KindIndex,
+        key: &str,
+        state: Option<&str>,
+    ) -> Result<Vec<Entry>, SqliteError> {
         if let Some(kind) = &self.filter.kind {
-            return self.in_state_of_kind(state, kind);
+            return self.of_kind(index, key, kind, state);
         }
         let mut entries = Vec::new();
-        let mut kind: Option<String> = value(self.connection, FIRST_KIND_IN_STATE, [state])?;
+        let mut kind: Option<String> = value(self.connection, index.first_kind, [key])?;
         while let Some(name) = kind {
-            entries.extend(self.in_state_of_kind(state, &name)?);
-            kind = value(self.connection, NEXT_KIND_IN_STATE, params![state, name])?;
+            entries.extend(self.of_kind(index, key, &name, state)?);
+            kind = value(self.connection, index.next_kind, params![key, name])?;
         }
         Ok(entries)
     }
 
-    fn in_state_of_kind(&self, state: &str, kind: &str) -> Result<Vec<Entry>, SqliteError> {
-        let statement = self.connection.prepare_cached(PAGE_BY_STATE)?;
+    fn of_kind(
+        &self,
+        index: &KindIndex,
+        key: &str,
+        kind: &str,
+        state: Option<&str>,
+    ) -> Result<Vec<Entry>, SqliteError> {
+        let statement = self.connection.prepare_cached(index.page)?;
         let params = named_params! {
-            ":state": state,
+            ":key": key,
             ":kind": kind,
             ":before": self.before,
             ":limit": self.limit,
+            ":state": state,
             ":destination": self.filter.destination,
         };
         rows::all(statement, params)
     }
+
+    fn to_destination(&self, destination: &str) -> Result<Vec<Entry>, SqliteError> {
+        if self.filter.states.is_empty() && self.filter.reason.is_none() {
+            return self.of_kinds(&BY_DESTINATION, destination, None);
+        }
+        let mut entries = Vec::new();
+        for state in self.states() {
+            if ["failed", "conflict", "cancelled"].contains(&state) {
+                entries.extend(self.ended(state, destination)?);
+            } else if self.filter.reason.is_none() {
+                entries.extend(match self.is_rare(state)? {
+                    true => self.in_state(state)?,
+                    false => self.of_kinds(&BY_DESTINATION, destination, Some(state))?,
+                });
+            }
+        }
+        Ok(entries)
+    }
+
+    /// Those in a state that has a reason.
+    fn ended(&self, state: &str, destination: &str) -> Result<Vec<Entry>, SqliteError> {
+        let mut entries = Vec::new();
+        for reason in TerminalReason::ALL {
+            let is_listed = self.filter.reason.is_none_or(|listed| listed == reason);
+            if !is_listed || state_of(reason).as_str() != state {
+                continue;
+            }
+            let statement = self.connection.prepare_cached(PAGE_OF_ENDED)?;
+            let params = named_params! {
+                ":destination": destination,
+                ":reason": reason.as_str(),
+                ":kind": self.filter.kind,
+                ":before": self.before,
+                ":limit": self.limit,
+            };
+            entries.extend(rows::all(statement, params)?);
+        }
+        Ok(entries)
+    }
+
+    /// Are there few operations in this state? Then it is faster to look for the destination among
+    /// them than for the state among the destination's.
+    fn is_rare(&self, state: &str) -> Result<bool, SqliteError> {
+        let found: Option<i64> = value(self.connection, COUNT_IN_STATE, params![state, FEW])?;
+        Ok(found.unwrap_or_default() < FEW)
+    }
+
+    /// Those whose id begins with `prefix`. Ids sort as they were made, but not exactly, so their
+    /// order is not that of the list.
+    fn by_id(&self, prefix: &str, limit: usize) -> Result<Vec<Entry>, SqliteError> {
+        let (from, to) = (prefix, format!("{prefix}\u{10FFFF}"));
+        let count = params![from, to, FEW];
+        let found: Option<i64> = value(self.connection, COUNT_IDS, count)?;
+        if found.unwrap_or_default() == FEW {
+            return self.walk(limit);
+        }
+        let mut entries = Vec::new();
+        for number in rows::numbers(self.connection, IDS, params![from, to, self.before])? {
+            let entry = rows::by_number(self.connection, number)?;
+            entries.extend(entry.filter(|entry| self.filter.matches(&entry.operation)));
+            if entries.len() >= limit {
+                break;
+            }
+        }
+        Ok(entries)
+    }
+
+    /// Looks at operations from the newest on: many of them are listed.
+    fn walk(&self, limit: usize) -> Result<Vec<Entry>, SqliteError> {
+        let mut entries = Vec::new();
+        let mut before = self.before;
+        while entries.len() < limit {
+            let page = Self { before, ..*self }.of_all()?;
+            let Some(last) = page.last() else { break };
+            before = last.operation.number.cast_signed();
+            let is_listed = |entry: &Entry| self.filter.matches(&entry.operation);
+            entries.extend(page.into_iter().filter(is_listed));
+        }
+        Ok(entries)
+    }
 }
 
-pub(super) const PAGE: &str = select!(
-    "WHERE number < :before AND (:destination IS NULL OR destination = :destination)
-     ORDER BY number DESC LIMIT :limit"
-);
+/// What a list of so many takes is not noticed.
+const FEW: i64 = 5000;
 
-pub(super) const PAGE_BY_STATE: &str = select!(
-    "INDEXED BY operations_state
-     WHERE state = :state AND kind = :kind AND number < :before
-        AND (:destination IS NULL OR destination = :destination)
-     ORDER BY number DESC LIMIT :limit"
-);
+/// The state that an operation with this reason is in.
+const fn state_of(reason: TerminalReason) -> OperationState {
+    match reason {
+        TerminalReason::Conflict => OperationState::Conflict,
+        TerminalReason::Cancelled => OperationState::Cancelled,
+        reason => OperationState::Failed(reason),
+    }
+}
 
-pub(super) const PAGE_BY_REASON: &str = select!(
-    "INDEXED BY operations_reason
-     WHERE reason = :reason AND number < :before
-        AND (:state IS NULL OR state = :state)
+pub(super) const PAGE: &str = select!("WHERE number < ? ORDER BY number DESC LIMIT ?");
+
+/// Statements over an index of a key, the type and the number.
+pub(super) struct KindIndex {
+    pub(super) page: &'static str,
+    pub(super) first_kind: &'static str,
+    pub(super) next_kind: &'static str,
+}
+
+macro_rules! kind_index {
+    ($name:literal, $key:literal) => {
+        KindIndex {
+            page: select!(
+                "INDEXED BY ",
+                $name,
+                " WHERE ",
+                $key,
+                " = :key AND kind = :kind
+                    AND number < :before
+                    AND (:state IS NULL OR state = :state)
+                    AND (:destination IS NULL OR destination = :destination)
+                 ORDER BY number DESC LIMIT :limit"
+            ),
+            first_kind: concat!(
+                "SELECT kind FROM operations INDEXED BY ",
+                $name,
+                " WHERE ",
+                $key,
+                " = ? ORDER BY kind LIMIT 1"
+            ),
+            next_kind: concat!(
+                "SELECT kind FROM operations INDEXED BY ",
+                $name,
+                " WHERE ",
+                $key,
+                " = ? AND kind > ? ORDER BY kind LIMIT 1"
+            ),
+        }
+    };
+}
+
+pub(super) const BY_STATE: KindIndex = kind_index!("operations_state", "state");
+pub(super) const BY_REASON: KindIndex = kind_index!("operations_reason", "reason");
+pub(super) const BY_DESTINATION: KindIndex = kind_index!("operations_destination", "destination");
+
+pub(super) const PAGE_OF_ENDED: &str = select!(
+    "INDEXED BY operations_ended
+     WHERE destination = :destination AND reason = :reason AND number < :before
         AND (:kind IS NULL OR kind = :kind)
-        AND (:destination IS NULL OR destination = :destination)
      ORDER BY number DESC LIMIT :limit"
 );
 
-pub(super) const FIRST_KIND_IN_STATE: &str = "
-    SELECT kind FROM operations INDEXED BY operations_state
-    WHERE state = ? ORDER BY kind LIMIT 1";
+pub(super) const COUNT_IN_STATE: &str = "
+    SELECT count(*) FROM (
+        SELECT 1 FROM operations INDEXED BY operations_state WHERE state = ? LIMIT ?)";
 
-pub(super) const NEXT_KIND_IN_STATE: &str = "
-    SELECT kind FROM operations INDEXED BY operations_state
-    WHERE state = ? AND kind > ? ORDER BY kind LIMIT 1";
+pub(super) const COUNT_IDS: &str = "
+    SELECT count(*) FROM (
+        SELECT 1 FROM operations INDEXED BY operations_id WHERE id >= ? AND id < ? LIMIT ?)";
+
+pub(super) const IDS: &str = "
+    SELECT number FROM operations INDEXED BY operations_id
+    WHERE id >= ? AND id < ? AND number < ? ORDER BY number DESC";
 
 /// One of each word.
 const STATES: [OperationState; 7] = [

@@ -14,7 +14,7 @@ use crate::sqlite::problem::SqliteError;
 
 /// The columns that [`entry`] reads, in its order.
 macro_rules! select {
-    ($rest:literal) => {
+    ($($rest:expr),+) => {
         concat!(
             "SELECT number, id, client, accepted_key, fingerprint, kind, destination, summary,
                 credential, backoff, order_key, priority, trace_id, accepted_at_ms, lifetime_ms,
@@ -22,7 +22,7 @@ macro_rules! select {
                 directed_waits, is_refreshed, is_blocked, next_at_ms, expires_at_ms, ended_at_ms,
                 retain_until_ms, fence, session, lease_until_ms, is_unreported, updated_at_ms
              FROM operations ",
-            $rest
+            $($rest),+
         )
     };
 }

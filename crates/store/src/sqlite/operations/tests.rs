@@ -17,8 +17,8 @@ use crate::conformance::operations::{
 use crate::conformance::rotated;
 use crate::faulty::Faults;
 use crate::operations::{
-    ClaimId, ClaimResult, Decision, Inserted, NewOperation, QueueFuture, RequestChange, SealError,
-    Settlement, StoredRequest, StoredResponse, wait,
+    ClaimId, ClaimResult, Decision, Inserted, NewOperation, OperationFilter, QueueFuture,
+    RequestChange, SealError, Settlement, StoredRequest, StoredResponse, wait,
 };
 use crate::queue::Taken;
 use crate::sqlite::database::{BoxedCall, Database, FunctionCall, Work};
@@ -78,10 +78,16 @@ mod plans {
             (calls::OLDEST_BLOCKED, "operations_order"),
             (calls::UPDATED_AFTER, "operations_state"),
             (pages::UNREPORTED, "operations_unreported"),
-            (pages::PAGE_BY_STATE, "operations_state"),
-            (pages::PAGE_BY_REASON, "operations_reason"),
-            (pages::FIRST_KIND_IN_STATE, "operations_state"),
-            (pages::NEXT_KIND_IN_STATE, "operations_state"),
+            (pages::PAGE_OF_ENDED, "operations_ended"),
+            (pages::BY_STATE.page, "operations_state"),
+            (pages::BY_STATE.first_kind, "operations_state"),
+            (pages::BY_STATE.next_kind, "operations_state"),
+            (pages::BY_REASON.page, "operations_reason"),
+            (pages::BY_REASON.first_kind, "operations_reason"),
+            (pages::BY_REASON.next_kind, "operations_reason"),
+            (pages::BY_DESTINATION.page, "operations_destination"),
+            (pages::BY_DESTINATION.first_kind, "operations_destination"),
+            (pages::BY_DESTINATION.next_kind, "operations_destination"),
         ] {
             let plan = plan(&connection, sql);
             let searches = |covering| format!("SEARCH operations USING {covering}INDEX {index} (");
@@ -100,12 +106,89 @@ mod plans {
                 "{sql}: {plan:?}"
             );
         }
+        // Of the index alone, and of at most so many rows.
+        for (sql, index) in [
+            (pages::COUNT_IN_STATE, "operations_state"),
+            (pages::COUNT_IDS, "operations_id"),
+            (pages::IDS, "operations_id"),
+        ] {
+            let plan = plan(&connection, sql);
+            let search = format!("SEARCH operations USING COVERING INDEX {index} (");
+            assert!(
+                plan.iter().any(|step| step.starts_with(&search)),
+                "{sql}: {plan:?}"
+            );
+            assert!(
+                !plan.iter().any(|step| step.starts_with("SCAN operations")),
+                "{sql}: {plan:?}"
+            );
+        }
         // Once at the start, and of the index alone.
         let count = plan(&connection, COUNT);
         assert_eq!(
             count,
             ["SCAN operations USING COVERING INDEX operations_state"]
         );
+    }
+
+    /// Fills a file with operations: most are completed, some failed at another destination.
+    fn fill(folder: &TempDir, count: u64) {
+        let connection = Connection::open(folder.path().join("tidegate.db")).unwrap();
+        connection
+            .execute(
+                "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < ?1)
+                 INSERT INTO operations (
+                     number, id, client, accepted_key, fingerprint, kind, destination, summary,
+                     priority, accepted_at_ms, lifetime_ms, retain_ms, is_reported,
+                     idempotency_key, state, reason, merges, sent, attempts, directed_waits,
+                     is_refreshed, is_blocked, next_at_ms, expires_at_ms, fence, is_unreported,
+                     updated_at_ms)
+                 SELECT n, printf('op_%08d', n), '', n, x'', CASE n % 4 WHEN 0 THEN 'mail' ELSE 'default' END,
+                     CASE n % 500 WHEN 7 THEN 'b' ELSE 'a' END, 'POST https://a', 0, 0, 1, 1, 0, n,
+                     CASE n % 1000 WHEN 7 THEN 'failed' ELSE 'completed' END,
+                     CASE n % 1000 WHEN 7 THEN 'exhausted' END,
+                     0, 1, 1, 0, 0, 0, 0, 90000, 1, 0, 0
+                 FROM n",
+                [count],
+            )
+            .unwrap();
+    }
+
+    #[test]
+    fn lists_from_many_operations_what_each_filter_matches() {
+        let (folder, _) = temporary();
+        drop(Store::open(folder.path()).unwrap());
+        fill(&folder, 12_000);
+        let store = Store::open(folder.path()).unwrap();
+        let queue = store.operations();
+        let check = |filter: OperationFilter, before, expected: &[u64]| {
+            let page = wait(queue.page(filter.clone(), before, 3)).unwrap();
+            let numbers: Vec<u64> = page.iter().map(|operation| operation.number).collect();
+            assert_eq!(numbers, expected, "{filter:?}");
+        };
+        let text = |text: &str| Some(text.to_owned());
+        let any = OperationFilter::default;
+        let ids = |prefix: &str| OperationFilter {
+            id_prefix: text(prefix),
+            ..any()
+        };
+        check(ids("op_"), None, &[12_000, 11_999, 11_998]);
+        check(ids("op_0000"), Some(5), &[4, 3, 2]);
+        check(ids("op_0000"), None, &[9999, 9998, 9997]);
+        check(ids("op_00012"), None, &[12_000]);
+        let failed = OperationFilter {
+            states: vec!["failed".to_owned()],
+            ..ids("op_")
+        };
+        check(failed, Some(10_000), &[9007, 8007, 7007]);
+        let to_b = |states: &[&str]| OperationFilter {
+            states: states.iter().map(|word| (*word).to_owned()).collect(),
+            destination: text("b"),
+            ..any()
+        };
+        check(to_b(&[]), None, &[11_507, 11_007, 10_507]);
+        check(to_b(&["completed"]), None, &[11_507, 10_507, 9507]);
+        check(to_b(&["failed"]), None, &[11_007, 10_007, 9007]);
     }
 
     /// An ephemeral table is what SQLite builds for a longer list of values, each time.
