@@ -10,7 +10,6 @@ import { duration } from '../format.js';
 import { copyCommand, copyCurl, empty, failed, foreign, loading, pageHead, quote, timeOf } from '../page.js';
 import { createTable } from '../table.js';
 import { COLUMNS, drawTimeline, withWaits } from './attempts.js';
-import { mountDesk } from './conflict.js';
 import { attemptsText, delaysText, endText, isCancellable, isRetryable, keyLink, safetyText, waitingNodes } from './operation_text.js';
 
 /**
@@ -30,11 +29,11 @@ const RENEW = 5000;
 export function mount(root, { id }, app) {
   /** @type {ReturnType<typeof createPage> | null} */
   let page = null;
-  /** @type {ReturnType<typeof mountDesk> | null} */
+  /** @type {ReturnType<typeof import('./conflict.js').mountDesk> | null} */
   let desk = null;
   let counts = '';
   const controller = new AbortController();
-  root.append(loading('operation', 4));
+  root.append(headOf(id), loading('operation', 4));
   load();
   const timer = setInterval(poll, RENEW);
 
@@ -44,28 +43,41 @@ export function mount(root, { id }, app) {
 
   async function load() {
     try {
-      show(await app.api.get(operationUrl(id), controller.signal));
+      await show(await app.api.get(operationUrl(id), controller.signal));
     } catch (error) {
       if (controller.signal.aborted) return;
       const isGone = error instanceof ApiError && error.status === 404;
       // What was typed on the conflict desk stays.
       if (desk) return isGone && desk.ended(null);
-      if (isGone) return (page = null), replace(root, gone(id));
-      if (!page) replace(root, failed(error, load));
+      if (isGone) {
+        page = null;
+        build(() => replace(root, gone(id)));
+      } else if (!page) build(() => replace(root, headOf(id), failed(error, load)));
     }
   }
 
   /** @param {Operation} operation */
-  function show(operation) {
-    if (desk) return operation.state !== 'conflict' && desk.ended(operation);
+  async function show(operation) {
     if (operation.state === 'conflict') {
+      const { mountDesk } = await import('./conflict.js');
+      if (controller.signal.aborted || desk) return;
       page = null;
-      root.replaceChildren();
-      desk = mountDesk(root, operation, app, showOperation);
-      return app.titleChanged();
+      build(() => (desk = mountDesk(root, operation, app, showOperation)));
+    } else if (desk) desk.ended(operation);
+    else {
+      if (!page) build(() => (page = createPage(root, operation, app, load)));
+      page?.show(operation);
     }
-    page ??= createPage(root, operation, app, load);
-    page.show(operation);
+  }
+
+  /**
+   * Replaces the page; the focus that was in it goes to the heading.
+   * @param {() => void} make
+   */
+  function build(make) {
+    const hasFocus = root.contains(document.activeElement);
+    make();
+    if (hasFocus) focusHeading(root);
   }
 
   /** Leaves the conflict desk. */
@@ -98,6 +110,17 @@ export function mount(root, { id }, app) {
     },
   };
 }
+
+/**
+ * If what had the focus is gone.
+ * @param {HTMLElement} root
+ */
+function focusHeading(root) {
+  if (document.activeElement === document.body) root.querySelector('h1')?.focus({ preventScroll: true });
+}
+
+/** @param {string} id */
+const headOf = (id) => pageHead({ title: foreign(id), before: [h('a', { href: '/operations' }, 'Operations')] });
 
 /** @param {string} id */
 function gone(id) {
@@ -139,6 +162,7 @@ function createPage(root, first, app, reload) {
   const call = async (what) => {
     operation = { ...operation, ...(await app.api.send('POST', `${operationUrl(operation.id)}/${what}`)) };
     showAll();
+    focusHeading(root);
     reload();
   };
 
@@ -151,16 +175,22 @@ function createPage(root, first, app, reload) {
     });
   }
 
+  /** @param {Parameters<typeof confirmAction>[0]} question */
+  const ask = async (question) => {
+    await confirmAction(question);
+    focusHeading(root);
+  };
+
   /** @param {string} id */
   const confirmRetry = (id) =>
-    confirmAction({
+    ask({
       title: `Send ${id} again?`, action: 'Send again', busy: 'Sending…', isDangerous: true, run: () => call('retry'),
       body: ['The server may have acted on an earlier attempt, and nothing prevents it from acting twice.'],
     });
 
   /** @param {string} id */
   const confirmCancel = (id) =>
-    confirmAction({
+    ask({
       title: `Cancel ${id}?`, action: 'Cancel operation', busy: 'Cancelling…', keep: 'Keep', isDangerous: true, run: () => call('cancel'),
       body: ['What was sent stays done; its answer no longer counts.'],
     });

@@ -3,7 +3,6 @@
 
 import { OPERATIONS, operationState, showStates } from '../badge.js';
 import { errorText } from '../action.js';
-import { openBulk } from '../bulk.js';
 import { h, render, replace, setText } from '../dom.js';
 import { count } from '../format.js';
 import { icon } from '../icons.js';
@@ -232,7 +231,8 @@ export function mount(root, route, app) {
    * @param {string} label
    */
   function bulkButton(action, label) {
-    const run = () => {
+    const run = async () => {
+      const { openBulk } = await import('../bulk.js');
       const { state } = query;
       const whole = isWhole ? wholeOf(selectedRows()) : null;
       const { type, reason, key, id } = query;
