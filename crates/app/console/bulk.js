@@ -61,18 +61,23 @@ export function doneText(action, changed, matched) {
 }
 
 /**
- * Opens the dialog. `onDone` is called when something may have been changed.
+ * Opens the dialog. `onDone` is called when it was closed, if something may have been changed.
  * @param {Console} app
  * @param {{ action: BulkAction, filter: Record<string, unknown>, total: number, onDone: () => void }} options
  */
 export function openBulk(app, { action, filter, total, onDone }) {
   const { verb, busy } = WORDS[action];
   let includeUnsafe = false;
+  let mayHaveChanged = false;
   const content = h('div', { class: 'stack' });
   const close = h('button', { class: 'button plain', type: 'button', onclick: () => dialog.close() }, action === 'cancel' ? 'Keep' : 'Cancel');
   const controller = new AbortController();
   const dialog = openDialog({
-    title: `${verb} operations?`, body: [content], footer: [close], kind: 'wide', onClose: () => controller.abort(),
+    title: `${verb} operations?`, body: [content], footer: [close], kind: 'wide',
+    onClose() {
+      controller.abort();
+      if (mayHaveChanged) onDone();
+    },
   });
   const footer = /** @type {HTMLElement} */ (close.parentElement);
   plan();
@@ -141,12 +146,8 @@ export function openBulk(app, { action, filter, total, onDone }) {
   }
 
   async function run() {
-    try {
-      const result = await callAll(false, (changed) => app.announce(`${count(changed)} ${WORDS[action].done}`));
-      showDone(result);
-    } finally {
-      onDone();
-    }
+    mayHaveChanged = true;
+    showDone(await callAll(false, (changed) => app.announce(`${count(changed)} ${WORDS[action].done}`)));
   }
 
   /** @param {BulkResult} result */

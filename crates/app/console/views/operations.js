@@ -171,7 +171,6 @@ export function mount(root, route, app) {
       ],
       query.state,
     );
-    if (list) pager.update(shownText(list), query.cursor !== '', list.next_cursor !== null);
   }
 
   /** @param {Set<string>} selected */
@@ -237,9 +236,15 @@ export function mount(root, route, app) {
       const whole = isWhole ? wholeOf(selectedRows()) : null;
       const { type, reason, key, id } = query;
       const filter = whole ? given({ state: whole.state, type, reason, key, id }) : { ids: [...table.selected] };
-      openBulk(app, { action, filter, total: counts ? totalOf(counts, whole ? '' : state) : table.selected.size, onDone: () => table.clearSelection() });
+      openBulk(app, { action, filter, total: counts ? totalOf(counts, whole ? '' : state) : table.selected.size, onDone });
     };
     return h('button', { class: 'button plain', type: 'button', 'data-action': true, onclick: run }, label);
+  }
+
+  /** A bulk action has changed rows: what is true now is shown at once. */
+  function onDone() {
+    table.clearSelection();
+    fetchPage(false);
   }
 
   /** @param {Partial<Query>} change */
