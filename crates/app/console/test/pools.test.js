@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { endpointStates } from '../badge.js';
 import { repeated } from '../views/add_endpoint.js';
 import { detailOf, isLastEnabled, isPaused } from '../views/endpoint.js';
-import { ruleOf, summaryOf } from '../views/pools.js';
+import { ruleOf, shownOf, summaryOf } from '../views/pools.js';
 
 /** @typedef {import('../types.js').Endpoint} Endpoint */
 
@@ -91,6 +91,14 @@ test('finds the last enabled endpoint', () => {
 test('sums up pools in a line', () => {
   assert.equal(summaryOf([pool(endpoint(), paused, endpoint({ enabled: false }))], NOW), '1 pool · 3 endpoints · 1 paused · 1 disabled');
   assert.equal(summaryOf([pool(endpoint()), pool()], NOW), '2 pools · 1 endpoint');
+});
+
+test('shows the first of many endpoints and those that are not active', () => {
+  const many = Array.from({ length: 9 }, (_, at) => endpoint({ name: String(at), enabled: at < 4 || at % 2 === 0 }));
+  const names = (/** @type {number} */ max) => shownOf(many, max).map(({ name }) => name).join('');
+  assert.equal(names(3), '012' + '57');
+  assert.equal(names(1), '05', 'no more than as many again');
+  assert.equal(names(9), '012345678');
 });
 
 test('says how a pool uses its endpoints', () => {

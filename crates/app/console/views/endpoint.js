@@ -19,7 +19,6 @@ import { visible } from '../text.js';
  *
  * @typedef {object} Page
  * @property {() => void} show Shows what is known once more: a time has passed.
- * @property {() => boolean} isPointing Would a change of the layout hit a click?
  * @property {() => Promise<void>} refresh
  * @property {() => Promise<void>} changed A person's change was made: shows it even under the pointer.
  */
@@ -94,11 +93,14 @@ export function createCard(app, page, pool, endpoint) {
     showStates(app, badges, states, page.refresh);
   }
 
-  /** @param {Gate | undefined} fresh */
-  function showGate(fresh) {
+  /**
+   * @param {Gate | undefined} fresh
+   * @param {boolean} mayMove May the layout change?
+   */
+  function showGate(fresh, mayMove) {
     gate = fresh;
     showBadges();
-    if (!page.isPointing()) showHold();
+    if (mayMove) showHold();
     const texts = [rate(gate?.rate_per_second), count(gate?.in_flight), count(gate?.waiting), latency(gate?.latency_ms.p95)];
     facts.forEach(({ value }, at) => setText(value, texts[at]));
   }

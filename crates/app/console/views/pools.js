@@ -3,7 +3,7 @@
 import { h, patch, replace, setText } from '../dom.js';
 import { count } from '../format.js';
 import { icon } from '../icons.js';
-import { copyCommand, copyCurl, empty, every, failed, foreign, loading, pageHead } from '../page.js';
+import { copyCommand, copyCurl, empty, every, failed, foreign, linkButton, loading, pageHead } from '../page.js';
 import { withQuery } from '../router.js';
 import { openAddEndpoint } from './add_endpoint.js';
 import { createCard, isPaused } from './endpoint.js';
@@ -34,6 +34,11 @@ const RENEW = 5000;
 /** Events of one moment are one fetch. */
 const TOGETHER = 100;
 
+/** A stream samples no more gates. */
+const MAX_SAMPLED = 100;
+/** Of a pool with more endpoints, these and those that are not active are shown. */
+const MAX_CARDS = 48;
+
 /** What a dialog is for, by the parameter of its address. */
 const DIALOGS = { settings: openProtection, add: openAddEndpoint };
 
@@ -62,7 +67,7 @@ export function mount(root, route, app) {
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let soon;
 
-  const page = { refresh, changed: () => refresh(true), show: () => pools && show(pools, false), isPointing, open: openDialog };
+  const page = { refresh, changed: () => refresh(true), show: () => pools && show(pools, false), open: openDialog };
   const summary = h('p', null);
   const note = h('p', { class: 'note', role: 'status', hidden: true });
   const list = h('div', { class: 'pools', onpointerout: catchUp, onfocusout: catchUp }, loading('pools'));
@@ -73,6 +78,7 @@ export function mount(root, route, app) {
     h('div', { class: 'actions page-tools' }, copyCurl(app, 'GET', '/api/v1/pools'), copyCommand(app, 'tidegate pools list')),
   );
   refresh();
+  addEventListener('scrollend', app.keysChanged);
   const stop = every(RENEW, () => app.isFrozen() || refresh());
 
   async function refresh(isOwn = false) {
@@ -107,7 +113,12 @@ export function mount(root, route, app) {
     for (const element of list.querySelectorAll(':scope > :not(section)')) element.remove();
     cards.clear();
     patch(list, fresh, (pool) => pool.name, create, (element, pool) => sections.get(element)?.update(pool, cards));
-    for (const [key, card] of cards) card.showGate(gates.get(key));
+    showGates(true);
+  }
+
+  /** @param {boolean} mayMove */
+  function showGates(mayMove) {
+    for (const [key, card] of cards) card.showGate(gates.get(key), mayMove);
   }
 
   /** @param {Pool} pool */
@@ -126,6 +137,14 @@ export function mount(root, route, app) {
   function isPointing() {
     const isOver = matchMedia('(hover: hover)').matches && list.querySelector('button:hover');
     return Boolean(isOver || list.querySelector('.menu:not([hidden]), .endpoint footer :focus-visible'));
+  }
+
+  /** Of very many cards only those on screen are sampled. */
+  function keys() {
+    const all = [...cards];
+    const isNear = (/** @type {DOMRect} */ { top, bottom }) => bottom > 0 && top < innerHeight;
+    const shown = all.length <= MAX_SAMPLED ? all : all.filter(([, card]) => isNear(card.element.getBoundingClientRect()));
+    return shown.map(([key]) => key);
   }
 
   /**
@@ -201,11 +220,11 @@ export function mount(root, route, app) {
 
   return {
     title: () => 'Pools',
-    keys: () => pools?.flatMap((pool) => pool.endpoints.map((endpoint) => endpoint.key)) ?? [],
+    keys,
     onSample(sample) {
       const before = gates;
       gates = new Map(sample.gates.map((gate) => [gate.key, gate]));
-      for (const [key, card] of cards) card.showGate(gates.get(key));
+      showGates(!isPointing());
       if (pools && hasRecovered(pools, before, gates)) refresh();
     },
     onEvent({ kind }) {
@@ -221,6 +240,7 @@ export function mount(root, route, app) {
     shortcuts: { j: () => move(1), k: () => move(-1) },
     unmount() {
       stop();
+      removeEventListener('scrollend', app.keysChanged);
       clearTimeout(soon);
       newest = Infinity;
       const last = shown;
@@ -257,6 +277,8 @@ function createSection(app, page, { name }) {
   );
   const grid = h('div', { class: 'cards' });
   const below = h('div', null);
+  const all = linkButton('', showEverything);
+  let isWhole = false;
   /** @type {WeakMap<Element, Card>} */
   const known = new WeakMap();
   /** @type {ReturnType<typeof createTestTool> | null} */
@@ -272,8 +294,14 @@ function createSection(app, page, { name }) {
       h('div', { class: 'actions' }, add(), gear),
     ),
     grid,
+    h('p', { class: 'more' }, all),
     below,
   );
+
+  function showEverything() {
+    isWhole = true;
+    page.changed();
+  }
 
   /** @param {Pool} pool */
   function showTool(pool) {
@@ -295,9 +323,12 @@ function createSection(app, page, { name }) {
     update(pool, cards) {
       setText(rule, ruleOf(pool));
       for (const other of grid.querySelectorAll(':scope > .empty')) other.remove();
+      const shown = isWhole ? pool.endpoints : shownOf(pool.endpoints, MAX_CARDS);
+      all.hidden = shown.length === pool.endpoints.length;
+      setText(all, `Show all ${count(pool.endpoints.length)} endpoints`);
       patch(
         grid,
-        pool.endpoints,
+        shown,
         (endpoint) => endpoint.name,
         (endpoint) => {
           const card = createCard(app, page, pool, endpoint);
@@ -317,6 +348,17 @@ function createSection(app, page, { name }) {
       showTool(pool);
     },
   };
+}
+
+/**
+ * The first endpoints, and others that a person may have to look at.
+ * @param {Endpoint[]} endpoints
+ * @param {number} max
+ */
+export function shownOf(endpoints, max) {
+  const needsLook = (/** @type {Endpoint} */ { enabled, recovering, paused_until_ms: until }) => !enabled || recovering || until !== null;
+  const others = new Set(endpoints.slice(max).filter(needsLook).slice(0, max));
+  return endpoints.filter((endpoint, at) => at < max || others.has(endpoint));
 }
 
 /**
