@@ -24,12 +24,12 @@ use tokio::sync::{Notify, watch};
 pub use request::{JobRequest, StartJobError};
 pub(crate) use request::{MAX_DEPTH, MAX_URLS};
 pub use status_limit::StatusClient;
+pub(crate) use status_limit::StatusLimiter;
 pub use worker::JobWorker;
 
 use crate::fetch::Stage;
 use crate::state::{State, new_id, new_slug};
 use folder::JobFolder;
-use status_limit::StatusLimiter;
 
 /// Accepts jobs, and answers what becomes of them.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 //! Only the important ones are shown: rates that fall, holds, breakers, endpoints. Times are those
 //! since the start of the demo.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -29,8 +29,9 @@ pub struct DemoEvent {
 pub(super) struct EventFeed {
     began: Timestamp,
     events: Mutex<VecDeque<DemoEvent>>,
-    /// Endpoints that are paused or disabled: an `EndpointEnabled` of another one is not shown.
-    away: Mutex<BTreeSet<String>>,
+    /// Endpoints that are paused (`false`) or disabled: an `EndpointEnabled` of another one is not
+    /// shown.
+    away: Mutex<BTreeMap<String, bool>>,
 }
 
 impl EventFeed {
@@ -64,12 +65,12 @@ impl EventFeed {
         events.push_back(DemoEvent { at, who, what });
     }
 
-    fn add_away(&self, at: Timestamp, who: String, what: String) {
+    fn add_away(&self, at: Timestamp, who: String, is_disabled: bool, what: String) {
         self.add(at, &who, what);
-        self.away().insert(who);
+        *self.away().entry(who).or_default() |= is_disabled;
     }
 
-    fn away(&self) -> MutexGuard<'_, BTreeSet<String>> {
+    fn away(&self) -> MutexGuard<'_, BTreeMap<String, bool>> {
         self.away.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -141,18 +142,22 @@ impl EventListener for EventFeed {
                 let what = format!(
                     "error {errors} in a row → paused until {end}, the other endpoints continue"
                 );
-                self.add_away(at, format!("{pool}/{endpoint}"), what);
+                self.add_away(at, format!("{pool}/{endpoint}"), false, what);
             }
             Event::EndpointDisabled { pool, endpoint, .. } => {
                 let what = "too many errors in a row → disabled until a person enables it";
-                self.add_away(at, format!("{pool}/{endpoint}"), what.to_owned());
+                self.add_away(at, format!("{pool}/{endpoint}"), true, what.to_owned());
             }
             Event::EndpointEnabled { pool, endpoint } => {
                 let who = format!("{pool}/{endpoint}");
-                if self.away().remove(&who) {
-                    let what = "a request succeeded → the endpoint is back";
-                    self.add(at, &who, what.to_owned());
-                }
+                let was_disabled = self.away().remove(&who);
+                // A success does not enable a disabled endpoint.
+                let what = match was_disabled {
+                    Some(true) => "enabled → the endpoint is used again",
+                    Some(false) => "a request succeeded → the endpoint is back",
+                    None => return,
+                };
+                self.add(at, &who, what.to_owned());
             }
             _ => {}
         }
@@ -176,7 +181,7 @@ fn lowered(why: Why) -> Option<&'static str> {
 }
 
 /// A time since the start.
-fn seconds(at: Duration) -> String {
+pub(super) fn seconds(at: Duration) -> String {
     format!("{:.1}s", at.as_secs_f64())
 }
 

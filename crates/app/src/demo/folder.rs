@@ -1,8 +1,11 @@
 //! The temporary folder of a demo.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+
+use crate::admin::Token;
+use crate::state::new_slug;
 
 /// A new folder that only its owner may read; dropping this value removes it.
 #[derive(Debug)]
@@ -31,6 +34,19 @@ impl Folder {
     pub(super) fn path(&self) -> &Path {
         &self.0
     }
+
+    /// Writes an admin token of 128 random bits, and returns it. It is shorter than the one that a
+    /// server makes, so that the console's address fits on a line of 80 columns.
+    pub(super) fn write_token(&self) -> io::Result<String> {
+        let token = new_slug();
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let mut file = options.open(Token::path(&self.0))?;
+        writeln!(file, "{token}")?;
+        Ok(token)
+    }
 }
 
 /// After this many taken names, starting fails.
@@ -57,6 +73,14 @@ fn make(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn writes_a_token_that_a_server_accepts() {
+        let folder = Folder::new().unwrap();
+        let token = folder.write_token().unwrap();
+        assert!((24..=32).contains(&token.len()));
+        assert_eq!(Token::open(folder.path()).unwrap().expose(), token);
+    }
 
     #[test]
     fn it_is_new_and_goes_with_all_that_is_in_it() {

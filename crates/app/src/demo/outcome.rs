@@ -13,6 +13,7 @@ use sim::simulate::simulate;
 
 use super::upstreams::{Server, UpstreamPlan};
 use super::view::ratio;
+use crate::admin::bodies::DemoStep;
 
 /// The results of the demo.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +24,8 @@ pub struct Outcome {
     pub gateway: SocketAddr,
     /// The admin API's address.
     pub admin: SocketAddr,
+    /// The steps of the guided tour, in the last round.
+    pub steps: Vec<DemoStep>,
     /// Every upstream.
     pub upstreams: Vec<UpstreamOutcome>,
 }

@@ -8,6 +8,8 @@ use sim::measure::Capacity;
 use sim::scenario::Draft;
 use sim::upstream::{Kind, UpstreamSettings};
 
+use super::plan;
+
 /// A pool of the gateway, and the servers behind it.
 #[derive(Clone, Debug)]
 pub(super) struct UpstreamPlan {
@@ -65,8 +67,8 @@ impl UpstreamPlan {
 }
 
 impl Server {
-    /// A server as `tidegate simulate --upstream` describes one.
-    fn new(name: &'static str, line: &str) -> Self {
+    /// A server as `tidegate simulate --upstream` describes one, with the outages of the script.
+    fn new(pool: &str, name: &'static str, line: &str) -> Self {
         let draft = Draft {
             upstream: Some(line.to_owned()),
             ..Draft::default()
@@ -74,7 +76,13 @@ impl Server {
         let mut variants = draft
             .variants()
             .expect("the upstreams of the demo are right");
-        let upstream = variants.remove(0).scenario.upstream;
+        let mut upstream = variants.remove(0).scenario.upstream;
+        if pool == plan::POOL && name == plan::OUTAGE_ENDPOINT {
+            upstream.outages = plan::outages(plan::OUTAGE, None);
+        }
+        if pool == plan::POOL && name == plan::FAILING_ENDPOINT {
+            upstream.outages = plan::outages(plan::FAILING, Some(503));
+        }
         Self { name, upstream }
     }
 
@@ -117,15 +125,12 @@ pub(super) fn upstream_plans() -> Vec<UpstreamPlan> {
         ),
         (
             "pool",
-            "three endpoints; `b` has an outage from 15 s to 25 s",
+            "three endpoints; `b` has an outage, `c` fails",
             48,
             &[
                 ("a", "slots slots=3 service=100ms"),
-                (
-                    "b",
-                    "slots slots=3 service=100ms outage=[{ from = '15s', to = '25s', timeout_share = 0.0 }]",
-                ),
-                ("c", "bucket rate=8 burst=4"),
+                ("b", "slots slots=3 service=100ms"),
+                ("c", "bucket rate=20 burst=10"),
             ],
         ),
     ];
@@ -135,7 +140,7 @@ pub(super) fn upstream_plans() -> Vec<UpstreamPlan> {
         clients,
         servers: servers
             .iter()
-            .map(|(name, line)| Server::new(name, line))
+            .map(|(server, line)| Server::new(name, server, line))
             .collect(),
     });
     plans.into()

@@ -7,9 +7,11 @@ use std::time::Duration;
 use policy::breaker::BreakerState;
 use policy::gate::GateSnapshot;
 use policy::hint::Source;
+use store::operations::OperationCounts;
 use tidegate::Timestamp;
 
 use super::events::DemoEvent;
+use crate::admin::bodies::DemoTour;
 
 /// The demo at one moment.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,14 +20,39 @@ pub struct DemoView {
     pub elapsed: Duration,
     /// The gateway's address.
     pub gateway: SocketAddr,
+    /// The console's address, with the admin token.
+    pub console: String,
     /// The admin API's address.
     pub admin: SocketAddr,
     /// The file with the admin API's token; removed with the demo.
     pub token: PathBuf,
+    /// The guided tour.
+    pub tour: DemoTour,
+    /// Operations by state.
+    pub operations: OperationCounts,
+    /// The job of this round.
+    pub job: Option<JobView>,
     /// Every upstream.
     pub upstreams: Vec<UpstreamView>,
     /// The last events, the oldest first.
     pub events: Vec<DemoEvent>,
+}
+
+/// The job of the demo, as its own status checks see it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobView {
+    /// Its id.
+    pub id: String,
+    /// In per cent, if it is known.
+    pub progress: Option<f64>,
+    /// Its stage, if it is known.
+    pub stage: Option<String>,
+    /// Its end: `done`, `error` or `cancelled`.
+    pub end: Option<String>,
+    /// Status checks refused in a row.
+    pub refused: usize,
+    /// The time until the next status check.
+    pub next_check: Option<Duration>,
 }
 
 /// An upstream at one moment.

@@ -25,7 +25,7 @@ pub struct StatusClient {
 
 /// Counts status requests.
 #[derive(Debug, Default)]
-pub(super) struct StatusLimiter {
+pub(crate) struct StatusLimiter {
     periods: Mutex<HashMap<(StatusClient, u64), Period>>,
 }
 
@@ -45,7 +45,7 @@ impl StatusLimiter {
     /// # Errors
     ///
     /// The time until the end of the period, if the client has used up the limit.
-    pub(super) fn admit(
+    pub(crate) fn admit(
         &self,
         client: StatusClient,
         job: u64,

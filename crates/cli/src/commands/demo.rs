@@ -14,12 +14,13 @@ use crate::args::{self, NoConfig};
 use crate::exit::Exit;
 use crate::output::{Live, Output};
 
-/// Watch the gateway learn the limits of mock upstreams
+/// Watch everything that Tidegate does, within a minute
 ///
-/// Starts five mock upstreams, a gateway that is not given their limits, and
-/// clients that send as fast as they get responses. Shows what each gate has
-/// learned and what callers wait for, and a summary at the end. Listens on free
-/// ports of this machine and leaves no files behind.
+/// Starts mock upstreams, a gateway that is not given their limits, clients
+/// that send as fast as they get responses, operations and a job. Prints the
+/// console's address, where a guided tour says what happens; shows what each
+/// gate has learned and what callers wait for, and a summary at the end. Listens
+/// on free ports of this machine and leaves no files behind.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct DemoArgs {
@@ -43,6 +44,8 @@ const EXAMPLES: &str = "\
 On a terminal the picture is redrawn in place. Elsewhere a block is printed
 every five seconds; with --quiet only the summary, with --json only the summary
 as JSON.
+
+After a minute the script of the tour rests, and plays again every 90 seconds.
 
 The summary compares with naive retries: the simulator runs as many clients
 against the same upstreams for the same virtual time.

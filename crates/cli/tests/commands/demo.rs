@@ -10,12 +10,13 @@ fn help() {
     assert_snapshot!(run("demo --help", ""), @"
     exit 0
     --- stdout
-    Watch the gateway learn the limits of mock upstreams
+    Watch everything that Tidegate does, within a minute
 
-    Starts five mock upstreams, a gateway that is not given their limits, and
-    clients that send as fast as they get responses. Shows what each gate has
-    learned and what callers wait for, and a summary at the end. Listens on free
-    ports of this machine and leaves no files behind.
+    Starts mock upstreams, a gateway that is not given their limits, clients that
+    send as fast as they get responses, operations and a job. Prints the console's
+    address, where a guided tour says what happens; shows what each gate has learned
+    and what callers wait for, and a summary at the end. Listens on free ports of
+    this machine and leaves no files behind.
 
     Usage: tidegate demo [OPTIONS]
 
@@ -44,6 +45,8 @@ fn help() {
     On a terminal the picture is redrawn in place. Elsewhere a block is printed
     every five seconds; with --quiet only the summary, with --json only the summary
     as JSON.
+
+    After a minute the script of the tour rests, and plays again every 90 seconds.
 
     The summary compares with naive retries: the simulator runs as many clients
     against the same upstreams for the same virtual time.
@@ -89,6 +92,24 @@ fn demo_learns_rates_within_seconds() {
     }
 }
 
+/// The one test that takes a real minute: everything that the demo promises has happened by then.
+#[test]
+fn demo_shows_every_step_within_a_minute() {
+    let output = output("demo --for 60s --json", b"");
+    assert_eq!(output.status.code(), Some(0));
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let steps = summary["steps"].as_array().unwrap();
+    assert_eq!(steps.len(), 8);
+    for step in steps {
+        assert_eq!(step["state"], "done", "{steps:#?}");
+    }
+    let text = |n: usize| steps[n - 1]["text"].as_str().unwrap();
+    assert!(text(3).contains("Delivered: 4") && text(3).contains("`rejected`"));
+    assert!(text(5).contains("it waits for a decision"));
+    assert!(text(7).contains("The script of the demo enabled it"));
+    assert!(text(8).contains("waits of 2s, 4s, 8s"), "{}", text(8));
+}
+
 #[test]
 fn demo_prints_plain_text_without_a_terminal() {
     let output = output("demo --for 1s", b"");
@@ -96,6 +117,7 @@ fn demo_prints_plain_text_without_a_terminal() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.starts_with("tidegate demo, "), "{text}");
     assert!(text.contains("try  curl -i http://127.0.0.1:"), "{text}");
+    assert!(text.contains("console  http://127.0.0.1:") && text.contains("/?token="));
     assert!(text.contains("Learned in "), "{text}");
     assert!(!text.contains('\x1b'), "{text}");
 }

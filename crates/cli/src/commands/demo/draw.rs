@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use app::demo::{Badge, DemoEvent, DemoView, ServerView, UpstreamView, WaitReason};
+use app::demo::{Badge, DemoEvent, DemoView, JobView, ServerView, UpstreamView, WaitReason};
 use policy::breaker::BreakerState;
 use policy::hint::Source;
 
@@ -14,6 +14,7 @@ pub(super) fn frame(view: &DemoView, canvas: Canvas) -> String {
     let fits = |line: &Line| !line.text.starts_with("or ") || line.width() <= canvas.columns;
     let mut lines: Vec<Line> = head(view).into_iter().filter(fits).collect();
     lines.extend(table(view, canvas.columns >= WIDE));
+    lines.extend(script_lines(view));
     let left = canvas.rows.saturating_sub(lines.len() + 3).min(MAX_EVENTS);
     if left > 0 {
         lines.push(Line::plain(""));
@@ -39,6 +40,7 @@ pub(super) fn block(view: &DemoView, last: Duration) -> String {
     };
     if !last.is_zero() {
         lines.extend(table(view, true));
+        lines.extend(script_lines(view));
         let is_new = |event: &&DemoEvent| event.at > last;
         let new: Vec<DemoEvent> = view.events.iter().filter(is_new).cloned().collect();
         lines.push(Line::plain(""));
@@ -106,20 +108,24 @@ fn cut(text: &str, columns: usize) -> String {
 }
 
 fn head(view: &DemoView) -> Vec<Line> {
-    let DemoView { gateway, admin, .. } = view;
+    let DemoView {
+        gateway,
+        console,
+        admin,
+        ..
+    } = view;
     let first = view
         .upstreams
         .first()
         .map_or("", |upstream_view| upstream_view.name);
     let title = format!(
-        "tidegate demo, {}: no limit is configured, clients send as fast as they get responses",
+        "tidegate demo, {}: no limit is configured, clients send as fast as possible",
         seconds(view.elapsed)
     );
     vec![
         Line::new(title, Look::Bold),
-        Line::plain(format!(
-            "gateway http://{gateway}, admin API http://{admin}"
-        )),
+        Line::plain(format!("console  {console}")),
+        Line::plain(format!("gateway  http://{gateway}")),
         Line::plain(format!("try  curl -i http://{gateway}/{first}/hello")),
         Line::plain(format!(
             "or   curl -H \"Authorization: Bearer $(cat {})\" http://{admin}/api/v1/gates",
@@ -139,6 +145,67 @@ fn table(view: &DemoView, is_wide: bool) -> Vec<Line> {
         lines.extend(upstream(upstream_view, is_wide));
     }
     lines
+}
+
+/// What the script of the demo does: its step, the operations and the job.
+fn script_lines(view: &DemoView) -> Vec<Line> {
+    let tour = &view.tour;
+    let step = format!("step {} of {}: {}", tour.step, tour.of, tour.title);
+    let counts = &view.operations;
+    let operations = [
+        (counts.completed, "delivered"),
+        (counts.available + counts.running, "being sent"),
+        (counts.retryable, "to be sent again"),
+        (counts.failed, "failed"),
+        (counts.conflict, "in conflict"),
+        (counts.cancelled, "cancelled"),
+    ];
+    let operations = operations.into_iter().filter(|(count, _)| *count > 0);
+    let operations: Vec<String> = operations
+        .map(|(count, state)| format!("{count} {state}"))
+        .collect();
+    let operations = match operations.is_empty() {
+        true => "none yet".to_owned(),
+        false => operations.join(", "),
+    };
+    let has_decision = counts.failed + counts.conflict > 0;
+    vec![
+        Line::plain(""),
+        Line::new(step, Look::Bold),
+        Line::new(
+            format!("operations  {operations}"),
+            if has_decision {
+                Look::Yellow
+            } else {
+                Look::Plain
+            },
+        ),
+        job_line(view.job.as_ref()),
+    ]
+}
+
+fn job_line(job: Option<&JobView>) -> Line {
+    let Some(job) = job else {
+        return Line::plain("job         none yet");
+    };
+    let progress = job.progress.unwrap_or_default();
+    let mut text = match &job.end {
+        Some(end) => format!("job         {end}"),
+        None => {
+            let stage = job.stage.as_deref().unwrap_or("queued");
+            format!("job         {progress:.0} %, {stage}")
+        }
+    };
+    if job.refused == 0 {
+        return Line::plain(text);
+    }
+    let next = job.next_check.unwrap_or_default();
+    text.push_str(&format!(
+        "; status checks refused: {}, next in {}",
+        job.refused,
+        policy::duration::Rounded(next)
+    ));
+    Line::new(text, Look::Yellow)
 }
 
 /// Columns wide enough for everything in the demo, and the rest as it is.

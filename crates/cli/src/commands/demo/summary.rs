@@ -45,10 +45,16 @@ fn millis(time: Duration) -> String {
 
 pub(super) fn json(outcome: &Outcome) -> Value {
     let upstreams: Vec<Value> = outcome.upstreams.iter().map(record).collect();
+    let steps = outcome.steps.iter().map(|step| {
+        let state = step.state.as_str();
+        json!({ "n": step.n, "title": step.title, "text": step.text, "state": state })
+    });
+    let steps: Vec<Value> = steps.collect();
     json!({
         "elapsed_s": rounded(outcome.elapsed.as_secs_f64()),
         "gateway": format!("http://{}", outcome.gateway),
         "admin": format!("http://{}", outcome.admin),
+        "steps": steps,
         "upstreams": upstreams,
     })
 }
