@@ -66,7 +66,7 @@ let pending = null;
 
 const stream = createStream({
   signIn: () => signIn(),
-  onHello(hello) {
+  onHello(hello, isSwitch) {
     connection.restored();
     if (version && hello.version !== version.version) {
       const reload = h('button', { class: 'button plain', type: 'button', onclick: () => location.reload() }, 'Reload');
@@ -76,7 +76,8 @@ const stream = createStream({
       version = { ...version, boot_id: hello.boot_id };
       view?.restart?.();
     }
-    refresh();
+    // A page that watches other gates has just fetched them.
+    if (!isSwitch) refresh();
   },
   onSample(sample) {
     if (!pending) requestAnimationFrame(applySample);
@@ -143,7 +144,7 @@ const app = {
   toast: createToasts(byId('toasts')),
   isFrozen: () => isFrozen,
   titleChanged: setTitle,
-  keysChanged: watch,
+  keysChanged: () => watch(true),
   go,
   countdown(element, until, text, onEnd) {
     running.get(element)?.();
@@ -172,9 +173,10 @@ function go(address, how = 'push') {
   navigate();
 }
 
-function watch() {
+/** @param {boolean} isSamePage */
+function watch(isSamePage) {
   if (!view || view.isStatic) stream.stop();
-  else stream.watch(view.keys?.() ?? []);
+  else stream.watch(view.keys?.() ?? [], isSamePage);
 }
 
 /** Shows the page of the present address. */
@@ -198,7 +200,7 @@ async function navigate() {
   } catch (error) {
     main.replaceChildren(failed(error, navigate));
   }
-  watch();
+  watch(false);
   setTitle();
   const heading = main.querySelector('h1');
   if (heading instanceof HTMLElement && number > 1) heading.focus({ preventScroll: true });

@@ -10,7 +10,8 @@ import { createReader } from './sse.js';
  * @typedef {import('./types.js').ChangeEvent} ChangeEvent
  *
  * @typedef {object} Handlers
- * @property {(hello: Hello) => void} onHello A stream has begun; what was before it is unknown.
+ * @property {(hello: Hello, isSwitch: boolean) => void} onHello A stream has begun; what was before it
+ *   is unknown, unless it only has other gates than the one before.
  * @property {(sample: Sample) => void} onSample
  * @property {(event: ChangeEvent) => void} onEvent
  * @property {() => void} onMissed Events were left out.
@@ -34,6 +35,9 @@ export function createStream(handlers) {
   /** @type {string[]} */
   let keys = [];
   let isWanted = false;
+  let isLive = false;
+  /** Whether a stream is replaced by one with other gates. */
+  let isSwitch = false;
   let failures = 0;
   /** @type {AbortController | null} */
   let current = null;
@@ -47,7 +51,7 @@ export function createStream(handlers) {
     if (!isWanted || document.hidden) return;
     const controller = new AbortController();
     current = controller;
-    if (failures === 0) handlers.onState('connecting', null);
+    if (failures === 0 && !isSwitch) handlers.onState('connecting', null);
     run(controller).then(
       () => controller.signal.aborted || retry(),
       () => controller.signal.aborted || retry(),
@@ -63,6 +67,7 @@ export function createStream(handlers) {
   function retry() {
     const delay = DELAYS[Math.min(failures, DELAYS.length - 1)] * (0.8 + 0.4 * Math.random());
     failures += 1;
+    isLive = isSwitch = false;
     handlers.onState('lost', Date.now() + delay);
     timer = setTimeout(open, delay);
   }
@@ -103,8 +108,10 @@ export function createStream(handlers) {
     const body = JSON.parse(data);
     if (event === 'hello') {
       failures = 0;
+      isLive = true;
       handlers.onState('live', null);
-      handlers.onHello(body);
+      handlers.onHello(body, isSwitch);
+      isSwitch = false;
     } else if (event === 'sample') handlers.onSample(body);
     else if (event === 'missed') handlers.onMissed();
     else handlers.onEvent({ kind: event, data: body });
@@ -131,17 +138,19 @@ export function createStream(handlers) {
     /**
      * Samples these gates from now on.
      * @param {string[]} wanted
+     * @param {boolean} isSamePage
      */
-    watch(wanted) {
+    watch(wanted, isSamePage) {
       const sorted = [...new Set(wanted)].sort().slice(0, 100);
       if (isWanted && sorted.join('\n') === keys.join('\n')) return;
       keys = sorted;
       isWanted = true;
+      isSwitch = isSamePage && isLive;
       open();
     },
     /** For a page without a stream. */
     stop() {
-      isWanted = false;
+      isWanted = isLive = isSwitch = false;
       failures = 0;
       close();
       handlers.onState('off', null);

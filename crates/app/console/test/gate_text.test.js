@@ -44,6 +44,8 @@ test('breaker and isolation come before a hold', () => {
   const isolated = gate({ hold, breaker: { state: 'isolated', until_ms: null, since_ms: now, reason: 'quota exhausted' } });
   assert.equal(stateSentence(isolated, now), 'Isolated since 18:42:10: quota exhausted. All requests are refused until it is released or reset.');
   assert.equal(canRelease(isolated, now), true);
+  const byPerson = gate({ breaker: { state: 'isolated', until_ms: null, since_ms: now, reason: 'isolated by a person' } });
+  assert.match(stateSentence(byPerson, now), /^Isolated since 18:42:10 by a person\. All/);
 });
 
 test('waiting for the rate alone has no time of the first', () => {

@@ -231,7 +231,8 @@ export function mount(root, route, app) {
   function showMissing() {
     isMissing = true;
     content.hidden = true;
-    for (const element of [badge, state, waiting]) render(element, null, () => []);
+    for (const element of [badge, state]) render(element, null, () => []);
+    setText(waiting, '');
     showActions();
     showProblem(
       empty(
@@ -253,7 +254,7 @@ export function mount(root, route, app) {
     const answers = answersBetween(lastSample, { at_ms, counts: fresh.counts });
     // Two that follow at once are one.
     if (answers || !lastSample || at_ms - lastSample.at_ms > 1000) lastSample = { at_ms, counts: fresh.counts };
-    if (answers) charts.append(at_ms, { rate: rate_per_second, ceiling, ...answers, mean: latency_ms.ewma, p95: latency_ms.p95 });
+    if (answers) charts.append(at_ms, { rate: rate_per_second, ceiling, ...answers, mean: meanOf(fresh), p95: latency_ms.p95 });
     if (isOther) renew();
   }
 
@@ -330,6 +331,12 @@ function chartsOf(key) {
   ];
 }
 
+/**
+ * Without a response there is no mean.
+ * @param {import('../types.js').Gate} gate
+ */
+const meanOf = ({ latency_ms: { ewma, p95 } }) => (p95 === null ? null : ewma);
+
 /** Figures and settings, with their labels. */
 function createFacts() {
   /** @type {[string, (gate: GateDetail) => string][]} */
@@ -341,7 +348,7 @@ function createFacts() {
     ['Tokens', (gate) => gate.tokens.toFixed(1)],
     ['Errors', (gate) => share(gate.error_rate)],
     ['Failures in a row', (gate) => count(gate.consecutive_failures)],
-    ['Latency, mean', (gate) => latency(gate.latency_ms.ewma)],
+    ['Latency, mean', (gate) => latency(meanOf(gate))],
     ['Latency, p95', (gate) => latency(gate.latency_ms.p95)],
     ['Accepted in all', ({ counts }) => count(counts.success)],
     ['Refused in all', ({ counts }) => count(counts.throttled)],

@@ -34,6 +34,8 @@ export function createGateTable(app, { caption, path, nothing, isShort = false, 
   /** @type {GateList | null} As ordered last. */
   let list = null;
   /** @type {Set<string>} Keys of the rows that the last sample did not have. */
+  let absent = new Set();
+  /** @type {Set<string>} Those that two did not have: the first may be of a stream with other gates. */
   let gone = new Set();
   /** @type {AbortController | null} */
   let loadingList = null;
@@ -79,7 +81,7 @@ export function createGateTable(app, { caption, path, nothing, isShort = false, 
       return;
     }
     list = fresh;
-    gone = new Set();
+    gone = absent = new Set();
     if (fresh.gates.length === 0) replace(card, nothing());
     else {
       table.setRows(fresh.gates);
@@ -111,8 +113,10 @@ export function createGateTable(app, { caption, path, nothing, isShort = false, 
       const recent = new Map(list.gates.map((gate) => [gate.key, gate.recent]));
       const present = new Set(gates.map((gate) => gate.key));
       table.updateRows(gates.map((gate) => ({ ...gate, recent: recent.get(gate.key) ?? null })));
-      table.markGone(present);
-      gone = new Set(list.gates.map((gate) => gate.key).filter((key) => !present.has(key)));
+      const missing = list.gates.map((gate) => gate.key).filter((key) => !present.has(key));
+      gone = new Set(missing.filter((key) => absent.has(key)));
+      absent = new Set(missing);
+      table.markGone(new Set([...recent.keys()].filter((key) => !gone.has(key))));
     },
     unmount() {
       stop();

@@ -31,7 +31,9 @@ export function waitingText(byReason) {
  */
 export function stateSentence(gate, now) {
   const { breaker, hold } = gate;
-  const because = breaker.reason ? `: ${visible(breaker.reason)}` : '';
+  // `isolated by a person` continues the sentence.
+  const reason = visible(breaker.reason ?? '').replace(/^isolated /, '');
+  const because = reason && `${reason === breaker.reason ? ':' : ''} ${reason}`;
   const since = breaker.since_ms ? ` since ${instant(breaker.since_ms, now)}` : '';
   if (breaker.state === 'isolated') return `Isolated${since}${because}. All requests are refused until it is released or reset.`;
   if (breaker.state === 'open') {
