@@ -49,7 +49,8 @@ test('breaker and isolation come before a hold', () => {
 });
 
 test('waiting for the rate alone has no time of the first', () => {
-  assert.equal(waitingSentence(gate({ waiting: 1, waiting_by_reason: { rate: 1 } }), now), '1 request waits (rate 1), leaving at 41.8/s.');
+  assert.equal(waitingSentence(gate({ waiting: 1, waiting_by_reason: { rate: 1 } }), now), '1 request waits (rate), leaving at 41.8/s.');
+  assert.equal(waitingSentence(gate({ waiting: 9, waiting_by_reason: { rate: 6, hold: 2 } }), now), '9 requests wait (rate, hold), leaving at 41.8/s.');
   assert.equal(waitingSentence(gate(), now), 'No request waits.');
   assert.equal(waitingText({ breaker_open: 3, hold: 0, in_flight: 4 }), 'in flight 4 · breaker open 3');
 });

@@ -56,11 +56,21 @@ const failures = (number) => (number === 1 ? '1 failure' : `${count(number)} fai
 export function waitingSentence(gate, now) {
   const { waiting, first_leaves_ms: first } = gate;
   if (waiting === 0) return 'No request waits.';
-  const reasons = waitingText(gate.waiting_by_reason);
+  const reasons = reasonsOf(gate);
   const wait = `${count(waiting)} ${waiting === 1 ? 'request waits' : 'requests wait'}${reasons ? ` (${reasons})` : ''}`;
   if (gate.breaker.state === 'isolated') return `${wait}.`;
   if (!first || first <= now) return `${wait}, leaving at ${rate(gate.rate_per_second)}.`;
   return `${wait}; the first leaves at ${instant(first, now)}, then ${rate(gate.rate_per_second)}.`;
+}
+
+/**
+ * What they wait for; with numbers only where there are several, and they belong to this count.
+ * @param {GateDetail} gate
+ */
+function reasonsOf({ waiting, waiting_by_reason: byReason }) {
+  const names = Object.keys(byReason).filter((reason) => byReason[reason] > 0);
+  const sum = names.reduce((total, reason) => total + byReason[reason], 0);
+  return names.length > 1 && sum === waiting ? waitingText(byReason) : names.map(reasonText).join(', ');
 }
 
 /**
