@@ -10,7 +10,7 @@ import { count } from '../format.js';
 import { icon } from '../icons.js';
 import { JsonNumber, parseJson, writeJson } from '../json.js';
 import { isChanged, rows } from '../merge.js';
-import { copyCommand, copyCurl, failed, foreign, loading, pageHead, quote, timeOf } from '../page.js';
+import { copyCommand, copyCurl, failed, foreign, linkButton, loading, pageHead, quote, timeOf } from '../page.js';
 import { operationPath, withQuery } from '../router.js';
 import { createFields } from './conflict_fields.js';
 import { createText, createTexts } from './conflict_text.js';
@@ -210,7 +210,7 @@ export function mountDesk(root, operation, app, leave) {
     ended(fresh) {
       if (isDecided || note.firstChild) return;
       const state = fresh ? operationState(fresh, app.clock.now()).word.toLowerCase() : 'gone';
-      replace(note, h('p', { class: 'note' }, `This conflict was decided elsewhere: the operation is ${state} now. What you typed stays here until you leave. `, h('button', { class: 'link', type: 'button', onclick: leave }, 'Show operation')));
+      replace(note, h('p', { class: 'note' }, `This conflict was decided elsewhere: the operation is ${state} now. What you typed stays here until you leave. `, linkButton('Show operation', leave)));
       for (const button of buttons.querySelectorAll('button')) button.disabled = true;
     },
 

@@ -7,7 +7,8 @@ import { operationState, showStates } from '../badge.js';
 import { confirmAction } from '../dialog.js';
 import { h, render, replace } from '../dom.js';
 import { duration } from '../format.js';
-import { copyCommand, copyCurl, empty, failed, foreign, loading, pageHead, quote, timeOf } from '../page.js';
+import { RENEW_MS } from '../order.js';
+import { copyCommand, copyCurl, empty, every, failed, foreign, loading, pageHead, quote, timeOf } from '../page.js';
 import { createTable } from '../table.js';
 import { COLUMNS, drawTimeline, withWaits } from './attempts.js';
 import { attemptsText, delaysText, endText, isCancellable, isRetryable, keyLink, safetyText, waitingNodes } from './operation_text.js';
@@ -16,9 +17,6 @@ import { attemptsText, delaysText, endText, isCancellable, isRetryable, keyLink,
  * @typedef {import('../types.js').Operation} Operation
  * @typedef {import('../types.js').Console} Console
  */
-
-/** How often it is fetched when no count changes. */
-const RENEW = 5000;
 
 /**
  * @param {HTMLElement} root
@@ -32,18 +30,26 @@ export function mount(root, { id }, app) {
   /** @type {ReturnType<typeof import('./conflict.js').mountDesk> | null} */
   let desk = null;
   let counts = '';
+  /** Numbers of the last fetch, and of the last that was shown. */
+  let [asked, shown] = [0, 0];
   const controller = new AbortController();
   root.append(headOf(id), loading('operation', 4));
   load();
-  const timer = setInterval(poll, RENEW);
+  const stop = every(RENEW_MS, () => app.isFrozen() || load());
 
-  function poll() {
-    if (!document.hidden && !app.isFrozen()) load();
+  /** After an action, what was asked for before it is out of date. */
+  function reload() {
+    shown = asked + 1;
+    load();
   }
 
   async function load() {
+    const number = (asked += 1);
     try {
-      await show(await app.api.get(operationUrl(id), controller.signal));
+      const operation = await app.api.get(operationUrl(id), controller.signal);
+      if (number < shown) return;
+      shown = number;
+      await show(operation);
     } catch (error) {
       if (controller.signal.aborted) return;
       const isGone = error instanceof ApiError && error.status === 404;
@@ -65,7 +71,7 @@ export function mount(root, { id }, app) {
       build(() => (desk = mountDesk(root, operation, app, showOperation)));
     } else if (desk) desk.ended(operation);
     else {
-      if (!page) build(() => (page = createPage(root, operation, app, load)));
+      if (!page) build(() => (page = createPage(root, operation, app, reload)));
       page?.show(operation);
     }
   }
@@ -104,7 +110,7 @@ export function mount(root, { id }, app) {
       return desk?.shortcuts ?? {};
     },
     unmount() {
-      clearInterval(timer);
+      stop();
       controller.abort();
       desk?.unmount();
     },

@@ -1,12 +1,13 @@
 // Every operation: by state with counts, filtered and paged by the server, newest first. Selecting
 // rows pauses updates until the selection is cleared.
 
-import { OPERATIONS, operationState, showStates } from '../badge.js';
 import { errorText } from '../action.js';
+import { OPERATIONS, operationState, showStates } from '../badge.js';
 import { h, render, replace, setText } from '../dom.js';
 import { count } from '../format.js';
 import { icon } from '../icons.js';
-import { copyCommand, copyCurl, empty, failed, foreign, loading, pageHead, quote, timeOf } from '../page.js';
+import { RENEW_MS } from '../order.js';
+import { copyCommand, copyCurl, empty, every, failed, foreign, linkButton as link, loading, pageHead, quote, timeOf } from '../page.js';
 import { operationPath, withQuery } from '../router.js';
 import { createChips, createPager, createTable } from '../table.js';
 import { createFilters } from './operation_filters.js';
@@ -22,8 +23,6 @@ import { isCancellable, isRetryable, waitingNodes, waitingWords } from './operat
  */
 
 const PAGE = 50;
-/** How often the page is fetched when no count changes. */
-const RENEW = 5000;
 /** After the last key in a field. */
 const TYPING = 250;
 /** Those that wait for a person. */
@@ -69,8 +68,8 @@ export function mount(root, route, app) {
   const chips = createChips('States', (state) => choose({ state: state === query.state ? '' : state }));
   const filters = createFilters(app, query, onFilter);
   const table = createTable({
-    caption: 'Operations', columns: columns(app, () => poll()), keyOf: (/** @type {Operation} */ operation) => operation.id,
-    nameOf: (operation) => operation.id, onSelect: onSelect,
+    caption: 'Operations', columns: columns(app, poll), keyOf: (/** @type {Operation} */ operation) => operation.id,
+    nameOf: (operation) => operation.id, onSelect,
   });
   const pager = createPager((by) => page(by));
   const card = h('div', { class: 'card table-card operations' }, loading('operations'));
@@ -79,12 +78,11 @@ export function mount(root, route, app) {
   root.append(pageHead({ title: 'Operations' }), chips.element, filters.element, card, bar, tools);
   showTools();
   fetchPage(false);
-  const timer = setInterval(() => poll(), RENEW);
+  const stop = every(RENEW_MS, poll);
 
-  /** Fetches the page again, unless it is to stay as it is. */
+  /** Fetches the page again, unless it is to stay as it is or is being fetched. */
   function poll() {
-    if (document.hidden || app.isFrozen() || table.selected.size > 0) return;
-    fetchPage(isInUse());
+    if (!fetching && !app.isFrozen() && table.selected.size === 0) fetchPage(isInUse());
   }
 
   const isInUse = () => list !== null && table.isInUse();
@@ -95,13 +93,14 @@ export function mount(root, route, app) {
     const controller = (fetching = new AbortController());
     try {
       const fresh = await app.api.get(withQuery('/api/v1/operations', { ...query, limit: PAGE }), controller.signal);
-      fetched = JSON.stringify(fresh.counts);
+      fetched = textOf(fresh.counts);
       showCounts(fresh.counts);
       if (keepsRows && list) showInPlace(list, fresh);
       else show(fresh);
     } catch (error) {
       if (!controller.signal.aborted) showFailure(error);
     }
+    if (fetching === controller) fetching = null;
   }
 
   /** @param {unknown} error What is shown stays while it is what was asked for. */
@@ -280,7 +279,7 @@ export function mount(root, route, app) {
     onSample(sample) {
       if (!list) return;
       showCounts(sample.operations);
-      if (JSON.stringify(sample.operations) !== fetched) poll();
+      if (textOf(sample.operations) !== fetched) poll();
     },
     refresh: () => fetchPage(table.selected.size > 0 || isInUse()),
     onRoute(next) {
@@ -301,7 +300,7 @@ export function mount(root, route, app) {
       Escape: () => table.clearSelection(),
     },
     unmount() {
-      clearInterval(timer);
+      stop();
       clearTimeout(typing);
       fetching?.abort();
     },
@@ -316,6 +315,9 @@ export function readQuery(query) {
 
 /** @param {Record<string, string>} values */
 const given = (values) => Object.fromEntries(Object.entries(values).filter(([, value]) => value !== ''));
+
+/** @param {OperationCounts} counts */
+const textOf = (counts) => STATES.map((state) => counts[state]).join();
 
 /**
  * How many are in these states; all without any.
@@ -342,12 +344,6 @@ export function changes(shown, { operations, next_cursor: next }) {
     gone: new Set(shown.filter(({ id, accepted_at_ms: at }) => !present.has(id) && at > end).map(({ id }) => id)),
   };
 }
-
-/**
- * @param {string} label
- * @param {() => void} run
- */
-const link = (label, run) => h('button', { class: 'link', type: 'button', onclick: run }, label);
 
 /**
  * @param {Console} app
