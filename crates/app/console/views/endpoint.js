@@ -23,6 +23,9 @@ import { visible } from '../text.js';
  * @property {() => Promise<void>} changed A person's change was made: shows it even under the pointer.
  */
 
+/** How long a button under the pointer ignores clicks at first. */
+const EARLY = 400;
+
 /**
  * @typedef {ReturnType<typeof createCard>} Card
  * @param {Console} app
@@ -36,6 +39,8 @@ export function createCard(app, page, pool, endpoint) {
   const url = `${poolUrl(pool.name)}/endpoints/${encodeURIComponent(name)}`;
   /** @type {Gate | undefined} */
   let gate;
+  /** A person's change is under way. */
+  let isChanging = false;
 
   const badges = h('div', { class: 'endpoint-states' });
   const address = h('p', { class: 'endpoint-url' });
@@ -52,8 +57,7 @@ export function createCard(app, page, pool, endpoint) {
       { class: 'endpoint-body' },
       h('header', null, h('h3', null, foreign(name)), badges),
       address,
-      detail,
-      ofGate,
+      h('div', { class: 'endpoint-why' }, detail, ofGate),
       h('dl', { class: 'facts' }, ...facts.map(({ label, value }) => h('div', null, h('dt', null, label), value))),
     ),
     footer,
@@ -93,21 +97,20 @@ export function createCard(app, page, pool, endpoint) {
     showStates(app, badges, states, page.refresh);
   }
 
-  /**
-   * @param {Gate | undefined} fresh
-   * @param {boolean} mayMove May the layout change?
-   */
-  function showGate(fresh, mayMove) {
+  /** @param {Gate | undefined} fresh */
+  function showGate(fresh) {
     gate = fresh;
     showBadges();
-    if (mayMove) showHold();
+    showHold();
     const texts = [rate(gate?.rate_per_second), count(gate?.in_flight), count(gate?.waiting), latency(gate?.latency_ms.p95)];
     facts.forEach(({ value }, at) => setText(value, texts[at]));
   }
 
   function showHold() {
     const now = app.clock.now();
-    const hold = gate?.hold && gate.hold.until_ms > now ? gate.hold : null;
+    // A pause has its own reason and end.
+    const isUsed = endpoint.enabled && !isPaused(endpoint, now);
+    const hold = isUsed && gate?.hold && gate.hold.until_ms > now ? gate.hold : null;
     render(ofGate, hold && [hold.until_ms, hold.source], () => hold && ['Gate held until ', timeOf(hold.until_ms, now), ' (', foreign(hold.source), ').']);
     ofGate.hidden = !hold;
   }
@@ -115,7 +118,13 @@ export function createCard(app, page, pool, endpoint) {
   /** @param {string[]} labels */
   function showButtons(labels) {
     const hadFocus = buttons.contains(document.activeElement);
-    patch(buttons, labels, (label) => label, button, () => {});
+    const isAimedAt = !isChanging && buttons.matches(':hover, :focus-within');
+    const create = (/** @type {string} */ label) => {
+      const created = button(label);
+      if (isAimedAt) ignoreEarlyClicks(created);
+      return created;
+    };
+    patch(buttons, labels, (label) => label, create, () => {});
     // The focus of a button that went is not lost.
     if (hadFocus && !buttons.contains(document.activeElement)) buttons.querySelector('button')?.focus();
   }
@@ -152,8 +161,13 @@ export function createCard(app, page, pool, endpoint) {
 
   /** @param {boolean} isEnabled */
   async function set(isEnabled) {
-    await app.api.send('PATCH', url, { enabled: isEnabled });
-    await page.changed();
+    isChanging = true;
+    try {
+      await app.api.send('PATCH', url, { enabled: isEnabled });
+      await page.changed();
+    } finally {
+      isChanging = false;
+    }
   }
 
   /** @param {boolean} isEnabled */
@@ -187,19 +201,17 @@ export function createCard(app, page, pool, endpoint) {
     section?.querySelector('h2')?.focus();
   }
 
-  return {
-    element,
-    update,
-    showGate,
-    /**
-     * What may change at any time without changing the layout.
-     * @param {Endpoint} fresh
-     */
-    updateBadges(fresh) {
-      endpoint = fresh;
-      showBadges();
-    },
-  };
+  return { element, update, showGate };
+}
+
+/**
+ * Ignores clicks for a moment: they were meant for the button that stood here before.
+ * @param {HTMLButtonElement} button
+ */
+function ignoreEarlyClicks(button) {
+  const since = performance.now();
+  const ignore = (/** @type {Event} */ event) => performance.now() - since < EARLY && event.stopImmediatePropagation();
+  button.addEventListener('click', ignore, { capture: true });
 }
 
 /** @param {string} pool */

@@ -60,8 +60,9 @@ export function mount(root, route, app) {
   let loads = 0;
   /** The newest load that is shown: an older answer that comes later is not. */
   let newest = 0;
-  /** There is something newer than what is shown. */
+  /** Endpoints were added or removed, which is not shown yet. */
   let isBehind = false;
+  let shownNames = '';
   /** The pool of the address that the page has scrolled to. */
   let scrolledTo = '';
   /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -70,7 +71,7 @@ export function mount(root, route, app) {
   const page = { refresh, changed: () => refresh(true), show: () => pools && show(pools, false), open: openDialog };
   const summary = h('p', null);
   const note = h('p', { class: 'note', role: 'status', hidden: true });
-  const list = h('div', { class: 'pools', onpointerout: catchUp, onfocusout: catchUp }, loading('pools'));
+  const list = h('div', { class: 'pools', onpointerout: catchUp }, loading('pools'));
   root.append(
     pageHead({ title: 'Pools', below: summary }),
     note,
@@ -85,7 +86,7 @@ export function mount(root, route, app) {
     const number = (loads += 1);
     const fresh = await app.api.get('/api/v1/pools').catch((error) => {
       // What is known stays; the bar above says that there is no connection.
-      if (!pools && number === loads) replace(list, failed(error, refresh));
+      if (!pools && number === loads) replace(list, failed(error, page.changed));
     });
     if (!fresh || number < newest) return;
     newest = number;
@@ -100,8 +101,9 @@ export function mount(root, route, app) {
     const isFirst = !pools;
     pools = fresh;
     setText(summary, summaryOf(fresh, app.clock.now()));
-    isBehind = !isOwn && isPointing();
-    if (isBehind) return updateBadges(fresh);
+    isBehind = !isOwn && !isFirst && isPointing() && namesOf(fresh) !== shownNames;
+    if (isBehind) return updateCards(fresh);
+    shownNames = namesOf(fresh);
     if (fresh.length === 0) replace(list, empty('No pools. Add [pool.NAME] to the configuration file and reload.'));
     else showAll(fresh);
     app.keysChanged();
@@ -113,12 +115,11 @@ export function mount(root, route, app) {
     for (const element of list.querySelectorAll(':scope > :not(section)')) element.remove();
     cards.clear();
     patch(list, fresh, (pool) => pool.name, create, (element, pool) => sections.get(element)?.update(pool, cards));
-    showGates(true);
+    showGates();
   }
 
-  /** @param {boolean} mayMove */
-  function showGates(mayMove) {
-    for (const [key, card] of cards) card.showGate(gates.get(key), mayMove);
+  function showGates() {
+    for (const [key, card] of cards) card.showGate(gates.get(key));
   }
 
   /** @param {Pool} pool */
@@ -129,14 +130,14 @@ export function mount(root, route, app) {
   }
 
   /** @param {Pool[]} fresh */
-  function updateBadges(fresh) {
-    for (const endpoint of fresh.flatMap((pool) => pool.endpoints)) cards.get(endpoint.key)?.updateBadges(endpoint);
+  function updateCards(fresh) {
+    for (const pool of fresh) for (const endpoint of pool.endpoints) cards.get(endpoint.key)?.update(pool, endpoint);
   }
 
-  /** Would a change of the layout hit a click, or take a focus away? */
+  /** Would cards that move hit a click? */
   function isPointing() {
     const isOver = matchMedia('(hover: hover)').matches && list.querySelector('button:hover');
-    return Boolean(isOver || list.querySelector('.menu:not([hidden]), .endpoint footer :focus-visible'));
+    return Boolean(isOver || list.querySelector('.menu:not([hidden])'));
   }
 
   /** Of very many cards only those on screen are sampled. */
@@ -224,7 +225,7 @@ export function mount(root, route, app) {
     onSample(sample) {
       const before = gates;
       gates = new Map(sample.gates.map((gate) => [gate.key, gate]));
-      showGates(!isPointing());
+      showGates();
       if (pools && hasRecovered(pools, before, gates)) refresh();
     },
     onEvent({ kind }) {
@@ -249,6 +250,9 @@ export function mount(root, route, app) {
     },
   };
 }
+
+/** @param {Pool[]} pools */
+const namesOf = (pools) => JSON.stringify(pools.map((pool) => [pool.name, pool.endpoints.map((endpoint) => endpoint.name)]));
 
 /**
  * A success ends a pause or a recovery, which no event tells.
@@ -322,6 +326,7 @@ function createSection(app, page, { name }) {
      */
     update(pool, cards) {
       setText(rule, ruleOf(pool));
+      element.classList.toggle('guarded', pool.protection.enabled);
       for (const other of grid.querySelectorAll(':scope > .empty')) other.remove();
       const shown = isWhole ? pool.endpoints : shownOf(pool.endpoints, MAX_CARDS);
       all.hidden = shown.length === pool.endpoints.length;
