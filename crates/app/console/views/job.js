@@ -56,10 +56,11 @@ export function mount(root, route, app) {
   const message = h('div', { class: 'job-message' });
   const actions = h('div', { class: 'actions' });
   const facts = h('dl', { class: 'facts card', hidden: true });
+  // The banner is below the buttons: when it appears, nothing moves that is clicked.
   root.append(
     h('div', { class: 'job-page stack' },
       head,
-      h('div', { class: 'card stack' }, done, message, h('p', { class: 'muted job-state' }, pages, next), banner, actions),
+      h('div', { class: 'card stack' }, done, message, h('p', { class: 'muted job-state' }, pages, next), actions, banner),
       facts,
       h('div', { class: 'actions page-tools' }, copyCurl(app, 'GET', url), copyCommand(app, `tidegate jobs show ${id}`))),
   );
