@@ -150,7 +150,7 @@ const app = {
     running.get(element)?.();
     const end = () => {
       element.dispatchEvent(new Event('over', { bubbles: true }));
-      if (onEnd) setTimeout(onEnd, AFTER_END);
+      if (onEnd) setTimeout(() => isFrozen || onEnd(), AFTER_END);
     };
     // An element that was removed from the page ends its countdown; at first it is not there yet.
     let isShown = false;
