@@ -129,7 +129,7 @@ impl Step {
             Self::Outage => gate(plan::OUTAGE_KEY),
             Self::Endpoint => (
                 format!("/pools#{}", plan::POOL),
-                format!("pool {}", plan::POOL),
+                "this pool".to_owned(),
             ),
         };
         DemoLink { path, label }
