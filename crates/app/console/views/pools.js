@@ -1,6 +1,6 @@
 // Pools: a card for each endpoint, live in place; dialogs with addresses of their own.
 
-import { h, patch, replace, setText } from '../dom.js';
+import { h, patch, render, replace, setText } from '../dom.js';
 import { count } from '../format.js';
 import { icon } from '../icons.js';
 import { copyCommand, copyCurl, empty, every, failed, foreign, linkButton, loading, pageHead } from '../page.js';
@@ -100,8 +100,9 @@ export function mount(root, route, app) {
   function show(fresh, isOwn) {
     const isFirst = !pools;
     pools = fresh;
-    setText(summary, summaryOf(fresh, app.clock.now()));
     isBehind = !isOwn && !isFirst && isPointing() && namesOf(fresh) !== shownNames;
+    const text = summaryOf(fresh, app.clock.now());
+    render(summary, [text, isBehind], () => [text, isBehind && ' · ', isBehind && linkButton('Show changed endpoints', page.changed)]);
     if (isBehind) return updateCards(fresh);
     shownNames = namesOf(fresh);
     if (fresh.length === 0) replace(list, empty('No pools. Add [pool.NAME] to the configuration file and reload.'));
