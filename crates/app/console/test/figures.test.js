@@ -43,10 +43,10 @@ test('plots have the same scale, which a rate far above the capacity does not ra
 });
 
 test('charts get milliseconds, and no values for series that a run lacks', () => {
-  assert.deepEqual(samplesOf(run({}, { accepted: [1, 2] }), ['accepted', 'rate']), {
+  assert.deepEqual(samplesOf(run({}, { accepted: [1, 2], latency_ms: [null, 70] }), ['accepted', 'rate', 'latency']), {
     start_ms: 0,
     step_ms: 1000,
-    values: { accepted: [1, 2], rate: [] },
+    values: { accepted: [1, 2], rate: [], latency: [null, 70] },
     bands: [{ state: 'held', from_ms: 2000, to_ms: 3500 }, { state: 'open', from_ms: 4000, to_ms: null }],
   });
 });

@@ -99,7 +99,7 @@ export function highest(runs, names) {
   const top = (/** @type {string[]} */ of) => {
     let max = 0;
     for (const { series } of runs) {
-      for (const name of of) for (const value of series[name] ?? []) if (value > max) max = value;
+      for (const name of of) for (const value of valuesOf(series, name)) if (value !== null && value > max) max = value;
     }
     return max;
   };
@@ -107,6 +107,14 @@ export function highest(runs, names) {
   const all = top(names);
   return needed > 0 ? Math.min(all, 2 * needed) : all;
 }
+
+/**
+ * The values of `latency` are those of `latency_ms`.
+ * @param {Run['series']} series
+ * @param {string} name
+ * @returns {(number | null)[]}
+ */
+const valuesOf = (series, name) => series[name] ?? series[`${name}_ms`] ?? [];
 
 /**
  * A run as charts show it.
@@ -117,7 +125,7 @@ export function samplesOf({ series, bands }, names) {
   return {
     start_ms: series.start_s * 1000,
     step_ms: series.step_s * 1000,
-    values: Object.fromEntries(names.map((name) => [name, series[name] ?? []])),
+    values: Object.fromEntries(names.map((name) => [name, valuesOf(series, name)])),
     bands: bands.map(({ state, from_s: from, to_s: to }) => ({ state, from_ms: from * 1000, to_ms: to === null ? null : to * 1000 })),
   };
 }

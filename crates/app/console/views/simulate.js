@@ -9,7 +9,7 @@ import { h, patch, replace, setText } from '../dom.js';
 import { duration } from '../format.js';
 import { copyButton, copyCurl, empty, failed, foreign, linkButton, loading, pageHead } from '../page.js';
 import { withQuery } from '../router.js';
-import { visible } from '../text.js';
+import { MAX_LONG, visible } from '../text.js';
 import { figureRows, highest, runText, samplesOf } from './figures.js';
 
 /**
@@ -22,17 +22,18 @@ const DEFAULT = 'o5';
 /** How many strategies are compared. */
 const PLACES = ['Strategy', 'beside', 'and'];
 
-/** @type {[title: string, height: number, series: import('../plot.js').Line[]][]} */
+/** @type {[title: string, height: number, unit: string, lines: import('../plot.js').Line[]][]} */
 const CHARTS = [
-  ['Rate', 190, [
+  ['Rate', 190, 'requests per second', [
     { name: 'capacity', color: 'capacity', area: true },
     { name: 'rate', color: 'rate' },
   ]],
-  ['Answers', 150, [
+  ['Answers', 150, 'requests per second', [
     { name: 'accepted', color: 'accepted' },
     { name: 'refused', color: 'refused' },
     { name: 'failed', color: 'failed', dashed: true },
   ]],
+  ['Latency', 110, 'milliseconds', [{ name: 'latency', color: 'rate' }]],
 ];
 
 /**
@@ -61,6 +62,7 @@ export function mount(root, route, app) {
   const note = h('p', { class: 'scenario-name' });
   const fields = h('div', { class: 'scenario-fields' });
   const text = h('pre', { class: 'toml' });
+  const copyToml = h('div', { class: 'actions' });
   const places = PLACES.map((label, at) => createPlace(label, at));
   const runButton = h('button', { class: 'button main', type: 'submit', disabled: true, 'data-action': true }, 'Run');
   const cancel = h('button', { class: 'button plain', type: 'button', hidden: true, onclick: () => running?.abort() }, 'Cancel');
@@ -75,7 +77,7 @@ export function mount(root, route, app) {
     note,
     fields,
     h('div', { class: 'simulate-row' }, ...places.map((place) => place.element)),
-    h('details', null, h('summary', null, 'Scenario as TOML'), text),
+    h('details', null, h('summary', null, 'Scenario as TOML'), text, copyToml),
     h('div', { class: 'actions' }, runButton, cancel, progress),
   );
   const results = h('div', { class: 'stack' }, empty('Choose a scenario and press Run.'));
@@ -146,7 +148,8 @@ export function mount(root, route, app) {
     clearProblems(form);
     replace(fields);
     patch(fields, scenario.fields, (field) => field.name, createField, () => {});
-    setText(text, scenario.text);
+    setText(text, visible(scenario.text, MAX_LONG, { lines: true }));
+    replace(copyToml, copyButton(app, 'Copy as TOML', scenario.text));
     showName();
   }
 
@@ -179,7 +182,9 @@ export function mount(root, route, app) {
 
   function request() {
     const set = changes();
-    const wanted = [...new Set(places.map((place) => place.value()).filter((value) => value !== ''))];
+    /** @type {string[]} */
+    const wanted = [];
+    for (const place of places) place.addTo(wanted);
     const isShipped = scenarios.some((scenario) => scenario === chosen);
     return {
       ...(isShipped ? { scenario: chosen?.name } : { text: chosen?.text }),
@@ -237,16 +242,17 @@ export function mount(root, route, app) {
     charts = [];
     const crosshair = createCrosshair();
     const columns = runs.map((each) => {
-      const plots = CHARTS.map(([title, height, lines]) => {
+      const plots = CHARTS.map(([title, height, unit, lines]) => {
         const series = linesOf(each, lines);
         const names = series.map((line) => line.name);
-        const chart = createChart({ title, unit: 'requests per second', height, series, crosshair });
+        const chart = createChart({ title, unit, height, series, crosshair });
         chart.update({ ...samplesOf(each, names), max: highest(runs, lines.map((line) => line.name)) });
         charts.push(chart);
         return chart.element;
       });
       return h('section', { class: 'card', 'aria-label': each.strategy }, h('h3', null, each.strategy), h('p', { class: 'muted' }, runText(each)), ...plots);
     });
+    const isFile = command.includes(' scenario.toml');
     const heading = h('h2', { tabindex: '-1' }, h('bdi', null, name));
     replace(
       results,
@@ -254,6 +260,7 @@ export function mount(root, route, app) {
       h('div', { class: 'plots' }, ...columns),
       h('div', { class: 'card table-card' }, figuresTable(runs)),
       h('div', { class: 'actions command' }, h('code', null, foreign(command, 2000)), copyButton(app, 'Copy command', command), copyCurl(app, 'POST', '/api/v1/simulate', sent)),
+      isFile && h('p', { class: 'muted small' }, h('code', null, 'scenario.toml'), ' is the scenario as TOML above.'),
     );
     app.announce(`${name}: ${runs.map((each) => `${each.strategy}: ${runText(each)}`).join('. ')}`);
   }
@@ -266,18 +273,29 @@ export function mount(root, route, app) {
   function createPlace(name, at) {
     const id = `strategy-${at}`;
     const list = h('select', { id, onchange: () => (rate.hidden = !hasRate()) });
-    const rate = h('input', { class: 'fixed-rate', hidden: true, value: '10', inputmode: 'decimal', 'aria-label': 'Requests per second' });
+    const rate = h('input', { class: 'fixed-rate', hidden: true, inputmode: 'decimal', 'aria-label': 'Requests per second' });
     const hasRate = () => list.value.endsWith(':');
     const defaults = ['adaptive', 'aimd', ''];
     return {
       element: h('div', { class: 'field' }, h('label', { for: id }, name), h('div', { class: 'row' }, list, rate)),
       fill() {
-        const names = strategies.map((strategy) => strategy.replace(/:.+$/, ':'));
+        const names = strategies.map((strategy) => strategy.replace(/:.*$/, ':'));
+        rate.value = strategies.map((strategy) => /:([\d.]+)$/.exec(strategy)?.[1]).find(Boolean) ?? '10';
         const options = names.map((value) => h('option', { value }, value.replace(/:$/, '')));
         replace(list, at > 0 && h('option', { value: '' }, '–'), options);
         list.value = names.includes(defaults[at]) || at > 0 ? defaults[at] : names[0];
       },
-      value: () => (hasRate() ? `${list.value}${rate.value.trim()}` : list.value),
+      /**
+       * Adds the strategy to those of a request, unless it is there; problems name its place.
+       * @param {string[]} wanted
+       */
+      addTo(wanted) {
+        const value = hasRate() ? `${list.value}${rate.value.trim()}` : list.value;
+        const isAdded = value !== '' && !wanted.includes(value);
+        list.name = isAdded && !hasRate() ? `strategies[${wanted.length}]` : '';
+        rate.name = isAdded && hasRate() ? `strategies[${wanted.length}]` : '';
+        if (isAdded) wanted.push(value);
+      },
     };
   }
 
