@@ -24,7 +24,7 @@ import { reasonText, waitingText } from './gate_text.js';
 
 const BUSIEST = 8;
 const EVENTS = 40;
-const EVENTS_AFTER_MS = 250;
+const EVENTS_AFTER_MS = 500;
 /** How often the newest points are fetched. */
 const RENEW_MS = 2000;
 const RECENT = '1m';
