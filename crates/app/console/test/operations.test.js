@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { segments, weight, withWaits } from '../views/attempts.js';
 import { changes, totalOf } from '../views/operations.js';
-import { attemptsText, delaysText, endText, safetyText, waitingWords } from '../views/operation_text.js';
+import { attemptsShort, attemptsText, delaysText, endText, safetyText, shortSummary, waitingWords } from '../views/operation_text.js';
 
 const COUNTS = { available: 120, running: 16, retryable: 42, completed: 98_412, failed: 5, conflict: 2, cancelled: 3 };
 
@@ -104,9 +104,18 @@ test('says how it ended and whether it may be sent again', () => {
 });
 
 test('counts attempts and adds up waits', () => {
-  assert.equal(attemptsText({ sent: 2, counted: 2, max_attempts: 7 }), '2 of 7');
-  assert.equal(attemptsText({ sent: 1, counted: 0, max_attempts: 7 }), '0 of 7 (sent once)');
-  assert.equal(attemptsText({ sent: 5, counted: 2, max_attempts: 7 }), '2 of 7 (sent 5 times)');
+  const shown = (/** @type {object} */ values) => [attemptsShort(operation({ reason: null, max_attempts: 7, ...values })), attemptsText(operation({ reason: null, max_attempts: 7, ...values }))];
+  assert.deepEqual(shown({ sent: 2, counted: 2 }), ['2/7', '2 of 7']);
+  assert.deepEqual(shown({ sent: 1, counted: 0 }), ['0/7', '0 of 7 used, sent once']);
+  assert.deepEqual(shown({ sent: 5, counted: 2 }), ['2/7', '2 of 7 used, sent 5 times']);
+  assert.deepEqual(shown({ state: 'failed', reason: 'exhausted', sent: 7, counted: 7 }), ['7/7', '7 of 7']);
+  assert.deepEqual(shown({ state: 'failed', reason: 'rejected', sent: 1, counted: 0 }), ['1', '1']);
   const delays = { backoff: 'standard', estimate_ms: 31_000, min_ms: 7500, max_ms: 22_500 };
   assert.equal(delaysText(delays), 'standard: estimate 31s, waits add up to 8s–23s');
+});
+
+test('shortens a request to method and host', () => {
+  assert.equal(shortSummary('POST https://crm.example.com:8443/…'), 'POST crm.example.com:8443');
+  assert.equal(shortSummary('PUT /llm/…'), 'PUT /llm');
+  assert.equal(shortSummary('GET https://a.example'), 'GET a.example');
 });

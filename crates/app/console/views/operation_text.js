@@ -66,13 +66,26 @@ export function keyLink(key) {
 /** @param {string | null} reason */
 export const endText = (reason) => (reason && ENDS.get(reason)) ?? '';
 
+/** Nothing more happens to these by themselves, so what is left does not matter. */
+const isOver = (/** @type {Pick<Operation, 'state' | 'reason'>} */ { state, reason }) =>
+  state === 'completed' || state === 'cancelled' || state === 'conflict' || (state === 'failed' && reason !== 'exhausted');
+
 /**
- * `2 of 7`. Attempts after which the server named a wait do not count.
- * @param {Pick<Operation, 'sent' | 'counted' | 'max_attempts'>} operation
+ * How often it was sent, and of how many times: `2/7`. Once it is over, only how often. Attempts after
+ * which the server named a wait do not count.
+ * @param {Pick<Operation, 'sent' | 'counted' | 'max_attempts' | 'state' | 'reason'>} operation
  */
-export function attemptsText({ sent, counted, max_attempts: max }) {
+export const attemptsShort = (operation) => (isOver(operation) ? count(operation.sent) : `${count(operation.counted)}/${count(operation.max_attempts)}`);
+
+/**
+ * `2 of 7`, or `0 of 7 used, sent once`.
+ * @param {Parameters<typeof attemptsShort>[0]} operation
+ */
+export function attemptsText(operation) {
+  const { sent, counted, max_attempts: max } = operation;
+  if (isOver(operation)) return count(sent);
   const times = sent === 1 ? 'once' : `${count(sent)} times`;
-  return `${count(counted)} of ${count(max)}${sent > counted ? ` (sent ${times})` : ''}`;
+  return `${count(counted)} of ${count(max)}${sent > counted ? ` used, sent ${times}` : ''}`;
 }
 
 /**
@@ -82,6 +95,12 @@ export function attemptsText({ sent, counted, max_attempts: max }) {
 export function delaysText({ backoff, estimate_ms: estimate, min_ms: min, max_ms: max }) {
   return `${backoff}: estimate ${duration(estimate)}, waits add up to ${duration(min)}–${duration(max)}`;
 }
+
+/**
+ * Method and host, without what is the same for most: `POST crm.example.com`.
+ * @param {string} summary
+ */
+export const shortSummary = (summary) => summary.replace(/^(\S+) https?:\/\//, '$1 ').replace(/\/…$/, '');
 
 /** Methods that a server may receive twice. */
 const SAFE = /^(GET|HEAD|OPTIONS|TRACE|PUT|DELETE) /;

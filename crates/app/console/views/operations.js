@@ -11,7 +11,7 @@ import { copyCommand, copyCurl, empty, every, failed, foreign, linkButton as lin
 import { operationPath, withQuery } from '../router.js';
 import { createChips, createPager, createTable } from '../table.js';
 import { createFilters } from './operation_filters.js';
-import { isCancellable, isRetryable, waitingNodes, waitingWords } from './operation_text.js';
+import { attemptsShort, isCancellable, isRetryable, shortSummary, waitingNodes, waitingWords } from './operation_text.js';
 
 /**
  * @typedef {import('../types.js').Operation} Operation
@@ -354,9 +354,9 @@ function columns(app, refresh) {
   return [
     { id: 'id', label: 'ID', show: showId },
     { id: 'type', label: 'Type', show: (cell, { type }) => render(cell, type, () => foreign(type, 60)) },
-    { id: 'destination', label: 'Destination', show: (cell, { summary }) => render(cell, summary, () => foreign(summary, 80)) },
+    { id: 'destination', label: 'Destination', show: (cell, { summary }) => render(cell, summary, () => foreign(shortSummary(summary), 80)) },
     { id: 'state', label: 'State', show: (cell, operation) => showState(app, cell, operation, refresh) },
-    { id: 'attempts', label: 'Attempts', isNumber: true, show: (cell, { counted, max_attempts: max }) => setText(cell, `${count(counted)}/${count(max)}`) },
+    { id: 'attempts', label: 'Attempts', isNumber: true, show: (cell, operation) => setText(cell, attemptsShort(operation)) },
     { id: 'accepted', label: 'Accepted', isNumber: true, show: (cell, { accepted_at_ms: at }) => render(cell, at, () => timeOf(at, app.clock.now())) },
   ];
 }
