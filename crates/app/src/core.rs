@@ -12,7 +12,7 @@ use tidegate::event::{Event, EventListener};
 use tidegate::{Clock, HostSettings, Hosts, Limiter, Timestamp};
 
 use events::Forwarder;
-pub use events::{EventHub, NextEvent, PublishedEvent, Subscription};
+pub use events::{EventHub, EventKinds, NextEvent, PublishedEvent, Subscription};
 pub(crate) use events::{millis, unix_millis};
 
 use crate::log::{Log, Logs};

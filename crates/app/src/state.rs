@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use arc_swap::ArcSwap;
 use policy::suggest::suggestion;
-use store::jobs::JobStore;
+use store::jobs::{JobStore, JobTotals};
 use store::operations::OperationQueue;
 use store::{OpenError, Store, StoreError};
 use tidegate::event::{Event, EventListener};
@@ -187,6 +187,11 @@ impl State {
         let before = self.configuration();
         let new = Configuration::reloaded(settings, &self.core, &self.store, &overlay, &before);
         self.configuration.store(Arc::new(new));
+    }
+
+    /// How many jobs are stored, by status.
+    pub fn job_totals(&self) -> JobTotals {
+        self.jobs.totals()
     }
 
     /// What metrics show of it.

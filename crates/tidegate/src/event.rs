@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use policy::gate::Reason;
+use policy::gate::{GateOverride, Reason};
 use policy::hint::Source;
 use policy::item::{ResendReason, TerminalReason};
 use policy::ladder::Disabled;
@@ -115,6 +115,13 @@ pub enum Event<'a> {
         /// The gate.
         key: &'a str,
     },
+    /// A person overrode a gate.
+    GateOverridden {
+        /// The gate.
+        key: &'a str,
+        /// How.
+        change: GateOverride,
+    },
     /// A request will be resent.
     RetryScheduled {
         /// The gate or pool.
@@ -200,6 +207,7 @@ impl Event<'_> {
             Self::HoldStarted { .. } => "hold_started",
             Self::BreakerOpened { .. } => "breaker_opened",
             Self::BreakerClosed { .. } => "breaker_closed",
+            Self::GateOverridden { .. } => "gate_overridden",
             Self::RetryScheduled { .. } => "retry_scheduled",
             Self::Failed { .. } => "failed",
             Self::Refreshed { .. } => "refreshed",

@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicU64;
 
 use policy::budget::BudgetSettings;
 use policy::classify::Rule;
-use policy::gate::{Gate, GateOverride, GateRecord};
+use policy::gate::{Gate, GateOverride, GateRecord, GateSettings};
 use policy::hosts::{HostPattern, Hosts};
 use policy::random::Random;
 use policy::time::Timestamp;
@@ -182,24 +182,30 @@ impl Limiter {
     /// Makes a gate refuse every ask until [`Limiter::release`] or [`Limiter::reset`]. Creates the
     /// gate if it does not exist; fails only if there is no room for it.
     pub fn isolate(&self, key: &str) -> Result<(), Refusal> {
-        self.override_or_insert(key, Gate::isolate)
+        self.override_or_insert(key, GateOverride::Isolate)
     }
 
     /// Ends a hold, an open breaker or isolation. Waiting asks leave at the learned rate. Returns
     /// `false` if the gate does not exist.
     pub fn release(&self, key: &str) -> bool {
-        self.override_gate(key, Gate::release)
+        self.override_gate(key, GateOverride::Release)
     }
 
     /// Resets a gate to its initial state. Attempts in flight and waiting asks stay. Returns
     /// `false` if the gate does not exist.
     pub fn reset(&self, key: &str) -> bool {
-        self.override_gate(key, Gate::reset)
+        self.override_gate(key, GateOverride::Reset)
     }
 
     /// The settings for `key`.
     pub fn settings(&self, key: &str) -> HostSettings {
         lock(&self.inner.hosts).find(key).clone()
+    }
+
+    /// The settings that the gate of `key` has now; `None` if the gate does not exist.
+    pub fn gate_settings(&self, key: &str) -> Option<GateSettings> {
+        let (mut shard, location) = self.known_gate(key)?;
+        Some(shard.with_gate(location.slot, |_, settings, _| settings.clone()))
     }
 
     /// The classification rules for responses from `key`'s host.

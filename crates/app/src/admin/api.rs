@@ -20,9 +20,11 @@ use utoipa_axum::routes;
 use super::bodies::{Problem, Version};
 use super::demo::TourGuide;
 use super::problem::{Kind, Refused};
+use super::recorder::Recorder;
+use super::samples::Samples;
 use super::{
     console, demo, events, explain, gates, health, jobs, operations, pools, protection, settings,
-    sign_in, test_tool,
+    sign_in, summary, test_tool,
 };
 use crate::gateway::RequestTrails;
 use crate::jobs::Jobs;
@@ -36,6 +38,8 @@ pub(super) struct AdminState {
     /// Set once, by the demo; no other server has one.
     pub(super) tour_guide: OnceLock<Arc<dyn TourGuide>>,
     pub(super) process: Process,
+    pub(super) recorder: Recorder,
+    pub(super) samples: Samples,
     is_draining: AtomicBool,
     closing: watch::Sender<bool>,
 }
@@ -43,8 +47,11 @@ pub(super) struct AdminState {
 impl AdminState {
     pub(super) fn new(state: Arc<State>, trails: Arc<RequestTrails>, jobs: Arc<Jobs>) -> Self {
         let process = Process::new(&trails, state.clock());
+        let recorder = Recorder::new(state.limiter().clone());
         Self {
             process,
+            recorder,
+            samples: Samples::default(),
             state,
             trails,
             jobs,
@@ -139,6 +146,7 @@ fn described() -> (Router<Arc<AdminState>>, Document) {
     OpenApiRouter::with_openapi(Api::openapi())
         .routes(routes!(gates::list))
         .routes(routes!(gates::show))
+        .routes(routes!(gates::history))
         .routes(routes!(gates::reset))
         .routes(routes!(gates::isolate))
         .routes(routes!(gates::release))
@@ -162,7 +170,10 @@ fn described() -> (Router<Arc<AdminState>>, Document) {
         .routes(routes!(jobs::cancel))
         .routes(routes!(jobs::report))
         .routes(routes!(explain::explain))
+        .routes(routes!(explain::list))
         .routes(routes!(events::events))
+        .routes(routes!(events::recent))
+        .routes(routes!(summary::summary))
         .routes(routes!(demo::show))
         .routes(routes!(settings::show))
         .routes(routes!(sign_in::sign_in))

@@ -58,11 +58,17 @@ macro_rules! words {
     };
 }
 
+mod console;
 mod demo;
 mod jobs;
 mod operations;
 mod settings;
 
+pub use console::{
+    Attention, AttentionKind, Band, BandName, GateHistory, PoolCounts, RateChange, Rates,
+    RecentEvent, RecentEvents, StoreHealth, Summary, TotalSeries, TrailList, TrailSummary, Values,
+    Waiting, WaitingSeries,
+};
 pub use demo::{DemoLink, DemoStep, DemoStepState, DemoTour};
 pub use jobs::{Job, JobCounts, JobList, JobStatusName, StageName, StartJob, StartedJob};
 pub use operations::{
@@ -97,6 +103,8 @@ pub struct Version {
 pub struct GateList {
     /// All gates together
     pub totals: GateTotals,
+    /// How many gates match
+    pub total: u64,
     /// In the order that was asked for
     pub gates: Vec<Gate>,
 }
@@ -120,6 +128,14 @@ pub struct GateTotals {
     pub gates: u64,
     /// Gates that were evicted
     pub evicted: u64,
+    /// Gates that are held now
+    pub held: u64,
+    /// Gates that are isolated now; `open` has them too
+    pub isolated: u64,
+    /// Callers in line now
+    pub waiting: u64,
+    /// Attempts in flight now
+    pub in_flight: u64,
 }
 
 /// A gate
@@ -161,6 +177,40 @@ pub struct Gate {
     pub ceiling: Option<f64>,
     /// The phase, the ceiling and how it was learned, in one sentence
     pub why: String,
+    /// Attempts that succeeded, per second over about the last five
+    pub accepted_per_second: f64,
+    /// Attempts that the server refused because they came too fast, per second
+    pub refused_per_second: f64,
+    /// Attempts that failed otherwise, per second
+    pub failed_per_second: f64,
+    /// With `recent=true`, what was accepted per second in the last minute, oldest first; null if
+    /// the gate is not recorded
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<Option<f64>>>)]
+    pub recent: Option<Option<Values>>,
+    /// Tokens per second that it starts with; this and what follows only of a single gate
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initial_rate: Option<f64>,
+    /// The lowest rate
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_rate: Option<f64>,
+    /// The highest rate
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_rate: Option<f64>,
+    /// Attempts in flight at a time
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_in_flight: Option<u32>,
+    /// Known limits, such as `10/1s`
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<Vec<String>>,
+    /// When the first in line leaves, in milliseconds of Unix time; null if none waits, or if that
+    /// depends on a response or a person
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<i64>)]
+    pub first_leaves_ms: Option<Option<i64>>,
+    /// Callers in line, by the reason
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_by_reason: Option<Waiting>,
 }
 
 /// From sending to the response's head, in milliseconds
@@ -174,13 +224,20 @@ pub struct Latency {
 }
 
 /// Whether attempts are let through
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Breaker {
     /// What it lets through
     pub state: BreakerState,
     /// The end of the open time in milliseconds of Unix time; null if it is not open
     #[schema(required)]
     pub until_ms: Option<i64>,
+    /// Since when it is in this state, in milliseconds of Unix time; null if it is closed, or that is
+    /// not known
+    #[schema(required)]
+    pub since_ms: Option<i64>,
+    /// Why it is not closed; null if it is, or that is not known
+    #[schema(required)]
+    pub reason: Option<String>,
 }
 
 /// Until when nothing is sent
@@ -188,6 +245,9 @@ pub struct Breaker {
 pub struct Hold {
     /// In milliseconds of Unix time
     pub until_ms: i64,
+    /// Since when, in milliseconds of Unix time; null if that is not known
+    #[schema(required)]
+    pub since_ms: Option<i64>,
     /// Why, as a sentence
     pub reason: String,
     /// The header that named it, `body`, or `assumed`
@@ -602,7 +662,7 @@ words! {
     }
 
     /// In which order gates are listed
-    GateSort = tidegate::Sort {
+    GateSort {
         /// Most permits first
         Admitted = "admitted",
         /// Longest line first
@@ -615,6 +675,28 @@ words! {
         Rate = "rate",
         /// By key
         Key = "key",
+        /// Most accepted per second first
+        Accepted = "accepted",
+        /// Most refused per second first
+        Refused = "refused",
+        /// Highest 95th percentile of the latency first
+        P95 = "p95",
+        /// Latest end of a hold or an open breaker first
+        Until = "until",
+    }
+
+    /// Which gates are listed
+    GateFilter {
+        /// Held, or with a breaker that is not closed
+        Attention = "attention",
+        /// With an open breaker
+        Open = "open",
+        /// With a half-open breaker
+        HalfOpen = "half_open",
+        /// With a hold
+        Held = "held",
+        /// Isolated
+        Isolated = "isolated",
     }
 
     /// Which endpoint is asked first

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::{Path, RawQuery, State};
 use policy::classify;
 use policy::outcome::UpstreamResponse;
 use serde::Deserialize;
@@ -17,8 +17,9 @@ use tidegate::{Clock, Timestamp};
 use utoipa::IntoParams;
 
 use super::api::AdminState;
-use super::bodies::{Decision, DecisionKind, Explanation};
+use super::bodies::{Decision, DecisionKind, Explanation, TrailList, TrailSummary};
 use super::problem::{Kind, Refused};
+use super::query;
 use crate::core::{millis, unix_millis};
 use crate::gateway::{InvalidRequestId, RequestId, RequestTrail};
 
@@ -43,6 +44,85 @@ pub(super) async fn explain(
             Err(Refused::not_found(format!(
                 "there is no trail of request `{id}`; the server has those of the last {keep} requests (`trails.keep`), until the next restart"
             )))
+        }
+    }
+}
+
+/// The last requests that asked for permits of a gate
+///
+/// Newest first, without their decisions.
+#[utoipa::path(
+    get, operation_id = "listTrails", path = "/api/v1/explain", tag = "requests", params(TrailQuery),
+    responses((status = 200, description = "The requests", body = TrailList))
+)]
+pub(super) async fn list(
+    State(admin): State<Arc<AdminState>>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<TrailList>, Refused> {
+    let mut asked = TrailQuery {
+        key: String::new(),
+        limit: Some(50),
+    };
+    query::read(query.as_deref(), |name, value| {
+        Some(match name {
+            "key" => {
+                asked.key = value.to_owned();
+                Ok(())
+            }
+            "limit" => query::number(value, 1, 1000).map(|limit| asked.limit = Some(limit)),
+            _ => return None,
+        })
+    })?;
+    let clock = admin.state.limiter().clock();
+    let limit = asked.limit.unwrap_or(50);
+    let found = admin.trails.recent(limit, |trail| {
+        asked.key.is_empty() || concerns(trail, &asked.key)
+    });
+    let trails = found.iter().map(|trail| TrailSummary::new(trail, clock));
+    Ok(Json(TrailList {
+        trails: trails.collect(),
+    }))
+}
+
+/// Did this request ask for a permit of this gate?
+fn concerns(trail: &RequestTrail, key: &str) -> bool {
+    let is_endpoint = || {
+        let (pool, endpoint) = key.split_once('/')?;
+        Some(*trail.route == *pool && trail.endpoint.as_deref() == Some(endpoint))
+    };
+    let mut steps = trail.decisions.steps().iter();
+    let is_asked = steps.any(|step| match &step.decision {
+        CallDecision::Waiting { key: asked, .. }
+        | CallDecision::Admitted { key: asked, .. }
+        | CallDecision::Refused { key: asked, .. } => **asked == *key,
+        _ => false,
+    });
+    is_asked || is_endpoint().unwrap_or(false)
+}
+
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+struct TrailQuery {
+    /// What the gate is for; all requests if there is none
+    #[param(example = "llm/a", required = false)]
+    key: String,
+    /// The most requests to list
+    #[param(minimum = 1, maximum = 1000, default = 50)]
+    limit: Option<usize>,
+}
+
+impl TrailSummary {
+    fn new(trail: &RequestTrail, clock: &Clock) -> Self {
+        Self {
+            id: trail.id.to_string(),
+            at_ms: unix_millis(clock, trail.at),
+            route: trail.route.to_string(),
+            method: trail.method.to_string(),
+            status: trail.status,
+            endpoint: trail.endpoint.as_deref().map(str::to_owned),
+            outcome: trail.outcome.as_str().to_owned(),
+            attempts: trail.sent,
+            waited_ms: millis(trail.decisions.waited()),
         }
     }
 }

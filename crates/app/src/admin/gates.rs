@@ -9,38 +9,38 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, RawQuery, State};
+use policy::breaker::BreakerState;
 use policy::gate::GateSnapshot;
 use policy::hint::Source;
 use policy::key;
 use policy::rate::Phase;
 use policy::suggest::suggestion;
 use serde::Deserialize;
-use tidegate::{Clock, GateOverride, GateView, Snapshot, Sort};
+use tidegate::{Clock, GateOverride, GateView, Sort, Totals};
 use utoipa::IntoParams;
 
 use super::api::AdminState;
 use super::bodies::{
-    Breaker, Counts, Gate, GateList, GateSort, GateTotals, Hold, Latency, Problem, Window,
+    Band, Breaker, Counts, Gate, GateFilter, GateHistory, GateList, GateSort, GateTotals, Hold,
+    Latency, Problem, RateChange, Values, Waiting, Window,
 };
-use super::problem::{Kind, Refused};
+use super::problem::Refused;
+use super::query;
+use super::recorder::{self, BandState, GatePoint, PerSecond, Recorder, WaitingByReason};
 use crate::core::Core;
 use crate::core::{millis, unix_millis};
 
-/// Every gate, or the first of many
+/// Every gate, or a part of many
 #[utoipa::path(
     get, operation_id = "listGates", path = "/api/v1/gates", tag = "gates", params(ListQuery),
-    responses((status = 200, description = "Totals, and gates in the order that was asked for", body = GateList))
+    responses((status = 200, description = "Totals of all gates, and those that match in the order that was asked for", body = GateList))
 )]
 pub(super) async fn list(
     State(admin): State<Arc<AdminState>>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<GateList>, Refused> {
-    let (sort, limit) = read_query(query.as_deref().unwrap_or_default())?.resolved();
-    let limiter = admin.state.limiter();
-    Ok(Json(list_body(
-        limiter.snapshot(sort, limit),
-        limiter.clock(),
-    )))
+    let query = read_query(query.as_deref().unwrap_or_default())?;
+    Ok(Json(query.run(&admin)))
 }
 
 /// One gate
@@ -53,6 +53,37 @@ pub(super) async fn show(
     Path(GatePath { key }): Path<GatePath>,
 ) -> Result<Json<Gate>, Refused> {
     gate(&admin, &key).map(Json)
+}
+
+/// A gate over the last minutes
+///
+/// One value for each second. A gate that is asked for is recorded from then on, as are the
+/// busiest ones; at most 256 at a time, for a quarter of an hour.
+#[utoipa::path(
+    get, operation_id = "showGateHistory", path = "/api/v1/gates/{key}/history", tag = "gates",
+    params(GatePath, HistoryQuery),
+    responses((status = 200, description = "What was recorded", body = GateHistory))
+)]
+pub(super) async fn history(
+    State(admin): State<Arc<AdminState>>,
+    Path(GatePath { key }): Path<GatePath>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<GateHistory>, Refused> {
+    let mut window = query::DEFAULT_WINDOW;
+    query::read(query.as_deref(), |name, value| {
+        Some(match name {
+            "window" => query::window(value).map(|read| window = read),
+            _ => return None,
+        })
+    })?;
+    // Before the gate is looked for: one that is gone may still be recorded.
+    let clock = admin.state.clock();
+    let is_known = admin.state.limiter().gate(&key).is_some();
+    let (start, recorded) = match is_known {
+        true => admin.recorder.history(&key, window),
+        false => return Err(no_gate(&admin, &key)),
+    };
+    Ok(Json(history_body(key, clock, start, recorded)))
 }
 
 /// Reset a gate
@@ -119,7 +150,22 @@ async fn override_gate(
 fn gate(admin: &AdminState, key: &str) -> Result<Gate, Refused> {
     let limiter = admin.state.limiter();
     let view = limiter.gate(key).ok_or_else(|| no_gate(admin, key))?;
-    Ok(gate_body(view, limiter.clock()))
+    let settings = limiter.gate_settings(key);
+    let (seen, clock) = (view.gate, limiter.clock());
+    admin.recorder.watch(&view.key);
+    let mut gate = recorded_gate(view, clock, &admin.recorder);
+    if let Some(settings) = settings {
+        let (min, max) = settings.rate_bounds();
+        gate.initial_rate = Some(settings.initial_rate());
+        (gate.min_rate, gate.max_rate) = (Some(min), Some(max));
+        gate.max_in_flight = Some(settings.max_in_flight());
+        let limits = settings.limits().iter();
+        gate.limits = Some(limits.map(ToString::to_string).collect());
+    }
+    let leaves_at = seen.first_leaves.map(|at| unix_millis(clock, at));
+    gate.first_leaves_ms = Some(leaves_at);
+    gate.waiting_by_reason = Some(WaitingByReason::of(&seen).into());
+    Ok(gate)
 }
 
 /// A gate may be isolated before its first request, if there can be one of that key.
@@ -165,79 +211,184 @@ struct ListQuery {
     /// The most gates to list
     #[param(minimum = 1, maximum = 1000, default = 100)]
     limit: Option<usize>,
+    /// How many to leave out at the beginning
+    #[param(minimum = 0, default = 0)]
+    offset: usize,
+    /// A part of the key, in any case
+    filter: String,
+    /// The state of the gates to list
+    #[param(inline)]
+    state: Option<GateFilter>,
+    /// With what was accepted in each second of the last minute
+    #[param(default = false)]
+    recent: bool,
 }
 
-impl ListQuery {
-    fn resolved(&self) -> (Sort, usize) {
-        let sort = self.sort.map_or_else(Sort::default, Sort::from);
-        (sort, self.limit.unwrap_or(100))
-    }
+#[derive(Debug, Default, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "it describes the parameters")]
+struct HistoryQuery {
+    /// How far back
+    #[param(example = "5m", default = "5m")]
+    window: Option<String>,
 }
 
 const MAX_LISTED: usize = 1000;
 
-fn read_query(query: &str) -> Result<ListQuery, Refused> {
-    let mut read = ListQuery::default();
-    for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
-        let value = value.trim();
-        let result = match &*name {
-            "sort" => read_sort(value).map(|sort| read.sort = Some(sort)),
-            "limit" => read_limit(value).map(|limit| read.limit = Some(limit)),
-            other => {
-                let other: String = other.chars().take(100).collect();
-                let detail = format!("there is no parameter `{other}`, expected `sort` or `limit`");
-                return Err(Refused::new(Kind::BadRequest, detail));
-            }
+impl ListQuery {
+    fn run(&self, admin: &AdminState) -> GateList {
+        let limiter = admin.state.limiter();
+        let sort = self.sort.unwrap_or(GateSort::Admitted);
+        let filter = self.filter.to_lowercase();
+        let figures = admin.recorder.figures();
+        let seen = limiter.select(self.offset, self.limit.unwrap_or(100), |key, gate| {
+            let is_listed =
+                contains(key, &filter) && self.state.is_none_or(|state| state.lists(gate));
+            is_listed.then(|| sort.weight(gate, || figures.per_second(key, gate)))
+        });
+        drop(figures);
+        let clock = limiter.clock();
+        let mut list = GateList {
+            totals: totals_body(&seen.totals),
+            total: seen.matching as u64,
+            gates: Vec::with_capacity(seen.gates.len()),
         };
-        result.map_err(|expected| {
-            let value: String = value.chars().take(100).collect();
-            let detail = format!("`{name}` is `{value}`, expected {expected}");
-            Refused::new(Kind::BadRequest, detail)
-        })?;
+        for view in seen.gates {
+            let mut gate = recorded_gate(view, clock, &admin.recorder);
+            gate.recent = self.recent.then(|| admin.recorder.recent(&gate.key));
+            list.gates.push(gate);
+        }
+        list
     }
+}
+
+/// Is `part`, in lower case, in the key in any case?
+fn contains(key: &str, part: &str) -> bool {
+    part.is_empty() || key.contains(part) || key.to_lowercase().contains(part)
+}
+
+impl GateSort {
+    /// The weight of a gate, before its key; higher comes first.
+    fn weight(self, gate: &GateSnapshot, per_second: impl FnOnce() -> PerSecond) -> f64 {
+        match self {
+            Self::Admitted => f64::from(gate.admitted),
+            Self::Waiting => f64::from(gate.waiting),
+            Self::InFlight => f64::from(gate.in_flight),
+            Self::ErrorRate => gate.window.error_rate(),
+            Self::Rate => gate.rate,
+            Self::Key => 0.0,
+            Self::Accepted => per_second().accepted,
+            Self::Refused => per_second().refused,
+            Self::P95 => gate.latency_p95.map_or(-1.0, millis),
+            Self::Until => {
+                let hold = gate.hold.map(|(until, _)| until);
+                let until = hold.max(gate.breaker_until);
+                until.map_or(-1.0, |until| until.seconds_since(Default::default()))
+            }
+        }
+    }
+}
+
+impl GateFilter {
+    fn lists(self, gate: &GateSnapshot) -> bool {
+        match self {
+            Self::Attention => gate.hold.is_some() || gate.breaker != BreakerState::Closed,
+            Self::Open => gate.breaker == BreakerState::Open,
+            Self::HalfOpen => gate.breaker == BreakerState::HalfOpen,
+            Self::Held => gate.hold.is_some(),
+            Self::Isolated => gate.breaker == BreakerState::Isolated,
+        }
+    }
+}
+
+fn read_query(text: &str) -> Result<ListQuery, Refused> {
+    let mut read = ListQuery::default();
+    query::read(Some(text), |name, value| {
+        Some(match name {
+            "sort" => query::word(value, GateSort::ALL, GateSort::as_str)
+                .map(|sort| read.sort = Some(sort)),
+            "limit" => query::number(value, 1, MAX_LISTED).map(|limit| read.limit = Some(limit)),
+            "offset" => query::number(value, 0, usize::MAX).map(|offset| read.offset = offset),
+            "filter" => {
+                read.filter = value.to_owned();
+                Ok(())
+            }
+            "state" => query::word(value, GateFilter::ALL, GateFilter::as_str)
+                .map(|state| read.state = Some(state)),
+            "recent" => query::flag(value).map(|recent| read.recent = recent),
+            _ => return None,
+        })
+    })?;
     Ok(read)
 }
 
-fn read_sort(text: &str) -> Result<GateSort, String> {
-    serde_json::from_value(text.into()).map_err(|_| {
-        let words = Sort::ALL.map(|sort| format!("`{}`", sort.as_str()));
-        format!("one of {}", words.join(", "))
-    })
-}
-
-fn read_limit(text: &str) -> Result<usize, String> {
-    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
-    let limit = text.parse().ok();
-    limit
-        .filter(|limit| is_plain && (1..=MAX_LISTED).contains(limit))
-        .ok_or_else(|| format!("a whole number from 1 to {MAX_LISTED}"))
-}
-
-/// At most `limit` gates, those with the most permits first, and all of them together.
+/// At most `limit` gates, those with the most permits first, and all of them together. Nothing is
+/// recorded of them.
 pub fn gate_list(core: &Core, limit: usize) -> GateList {
     let seen = core.limiter().snapshot(Sort::Admitted, limit);
-    list_body(seen, core.clock())
-}
-
-fn list_body(seen: Snapshot, clock: &Clock) -> GateList {
-    let totals = seen.totals;
     let gates = seen.gates.into_iter();
     GateList {
-        totals: GateTotals {
-            requests: totals.requests,
-            throttled: totals.throttled,
-            denied: totals.denied,
-            retries: totals.retries,
-            open: totals.open,
-            half_open: totals.half_open,
-            gates: totals.gates,
-            evicted: totals.evicted,
-        },
-        gates: gates.map(|view| gate_body(view, clock)).collect(),
+        totals: totals_body(&seen.totals),
+        total: seen.matching as u64,
+        gates: gates
+            .map(|view| gate_body(view, core.clock(), PerSecond::default()))
+            .collect(),
     }
 }
 
-fn gate_body(view: GateView, clock: &Clock) -> Gate {
+pub(super) fn totals_body(totals: &Totals) -> GateTotals {
+    GateTotals {
+        requests: totals.requests,
+        throttled: totals.throttled,
+        denied: totals.denied,
+        retries: totals.retries,
+        open: totals.open,
+        half_open: totals.half_open,
+        gates: totals.gates,
+        evicted: totals.evicted,
+        held: totals.held,
+        isolated: totals.isolated,
+        waiting: totals.waiting,
+        in_flight: totals.in_flight,
+    }
+}
+
+/// A gate with what is recorded of it.
+pub(super) fn recorded_gate(view: GateView, clock: &Clock, recorder: &Recorder) -> Gate {
+    let per_second = recorder.figures().per_second(&view.key, &view.gate);
+    let window = view.gate.window;
+    let mut gate = gate_body(view, clock, per_second);
+    if let Some(hold) = &mut gate.hold {
+        let band = recorder.since(&gate.key, BandState::Held);
+        hold.since_ms = band.map(|band| unix_millis(clock, band.from));
+    }
+    let state = match gate.breaker.state.into() {
+        BreakerState::Closed => return gate,
+        BreakerState::Open => BandState::Open,
+        BreakerState::HalfOpen => BandState::HalfOpen,
+        BreakerState::Isolated => BandState::Isolated,
+    };
+    let band = recorder.since(&gate.key, state);
+    gate.breaker.since_ms = band.map(|band| unix_millis(clock, band.from));
+    gate.breaker.reason = match (state, band) {
+        (BandState::Isolated, Some(band)) if band.by_person => {
+            Some("isolated by a person".to_owned())
+        }
+        (BandState::Isolated, Some(_)) => Some("a quota is used up".to_owned()),
+        (BandState::Isolated, None) => None,
+        _ if gate.consecutive_failures > 1 => {
+            Some(format!("{} failures in a row", gate.consecutive_failures))
+        }
+        _ if window.total > 0 => Some(format!(
+            "{} of {} attempts failed",
+            window.failed, window.total
+        )),
+        _ => None,
+    };
+    gate
+}
+
+fn gate_body(view: GateView, clock: &Clock, per_second: PerSecond) -> Gate {
     let seen = view.gate;
     Gate {
         key: view.key,
@@ -254,10 +405,13 @@ fn gate_body(view: GateView, clock: &Clock) -> Gate {
         breaker: Breaker {
             state: seen.breaker.into(),
             until_ms: seen.breaker_until.map(|until| unix_millis(clock, until)),
+            since_ms: None,
+            reason: None,
         },
         consecutive_failures: seen.consecutive_failures,
         hold: seen.hold.map(|(until, source)| Hold {
             until_ms: unix_millis(clock, until),
+            since_ms: None,
             reason: hold_reason(source),
             source: source.as_str().to_owned(),
         }),
@@ -274,6 +428,90 @@ fn gate_body(view: GateView, clock: &Clock) -> Gate {
         phase: seen.phase.map(Into::into),
         ceiling: seen.ceiling,
         why: why(&seen),
+        accepted_per_second: rounded(per_second.accepted),
+        refused_per_second: rounded(per_second.refused),
+        failed_per_second: rounded(per_second.failed),
+        recent: None,
+        initial_rate: None,
+        min_rate: None,
+        max_rate: None,
+        max_in_flight: None,
+        limits: None,
+        first_leaves_ms: None,
+        waiting_by_reason: None,
+    }
+}
+
+/// To the thousandth: more digits are noise, and cost bytes in every list.
+pub(super) fn rounded(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}
+
+impl From<WaitingByReason> for Waiting {
+    fn from(waiting: WaitingByReason) -> Self {
+        Self {
+            rate: waiting.rate,
+            hold: waiting.hold,
+            breaker_open: waiting.breaker_open,
+            in_flight: waiting.in_flight,
+        }
+    }
+}
+
+fn history_body(
+    key: String,
+    clock: &Clock,
+    start: policy::time::Timestamp,
+    recorded: recorder::GateHistory,
+) -> GateHistory {
+    let values = |value: fn(&GatePoint) -> f32| -> Values {
+        let points = recorded.points.iter();
+        let value = |point: &Option<GatePoint>| {
+            let value = f64::from(value(point.as_ref()?));
+            value.is_finite().then(|| rounded(value))
+        };
+        points.map(value).collect()
+    };
+    let band = |band: &recorder::Band| Band {
+        state: band.state.into(),
+        from_ms: unix_millis(clock, band.from),
+        to_ms: band.to.map(|to| unix_millis(clock, to)),
+        source: band.source.map(|source| source.as_str().to_owned()),
+    };
+    let change = |change: &recorder::RateChange| RateChange {
+        at_ms: unix_millis(clock, change.at),
+        from: rounded(change.from),
+        to: rounded(change.to),
+        why: change_text(change),
+    };
+    GateHistory {
+        start_ms: unix_millis(clock, start),
+        step_ms: STEP_MS,
+        rate: values(|point| point.rate),
+        ceiling: values(|point| point.ceiling),
+        accepted: values(|point| point.accepted),
+        refused: values(|point| point.refused),
+        failed: values(|point| point.failed),
+        latency_ms: values(|point| point.latency_ms),
+        p95_ms: values(|point| point.p95_ms),
+        waiting: values(|point| point.waiting as f32),
+        in_flight: values(|point| point.in_flight as f32),
+        bands: recorded.bands.iter().map(band).collect(),
+        changes: recorded.changes.iter().map(change).collect(),
+        key,
+    }
+}
+
+/// Milliseconds between two points.
+pub(super) const STEP_MS: i64 = 1000;
+
+/// Within a second the rate may have moved both ways; then the reason is that of the last step.
+fn change_text(change: &recorder::RateChange) -> String {
+    let why = change.why.to_string();
+    match change.is_rise() {
+        true if why.starts_with("lowered") => format!("raised, then {why}"),
+        false if why.starts_with("raised") => format!("lowered, then {why}"),
+        _ => why,
     }
 }
 
@@ -304,24 +542,48 @@ mod tests {
 
     #[test]
     fn reads_a_query_or_says_what_is_expected() {
-        let listing = |query: &str| read_query(query).unwrap().resolved();
-        assert_eq!(listing(""), (Sort::Admitted, 100));
-        for sort in Sort::ALL {
-            let query = format!("limit=7&sort={}", sort.as_str());
-            assert_eq!(listing(&query), (sort, 7));
+        let read = read_query("limit=7&offset=50&filter=LLM&state=held&recent=true").unwrap();
+        assert_eq!((read.limit, read.offset, read.recent), (Some(7), 50, true));
+        assert_eq!((&*read.filter, read.state), ("LLM", Some(GateFilter::Held)));
+        for sort in GateSort::ALL {
+            let read = read_query(&format!("sort={}", sort.as_str())).unwrap();
+            assert_eq!(read.sort, Some(*sort));
         }
         let check = |query: &str, expected: &str| {
             assert_eq!(read_query(query).unwrap_err().detail, expected);
         };
-        let words = "`admitted`, `waiting`, `in_flight`, `error_rate`, `rate`, `key`";
+        let words = "`admitted`, `waiting`, `in_flight`, `error_rate`, `rate`, `key`, `accepted`, \
+                     `refused`, `p95`, `until`";
         check("sort=x", &format!("`sort` is `x`, expected one of {words}"));
         for limit in ["0", "1001", "-1", "+1", "x", ""] {
             let expected = format!("`limit` is `{limit}`, expected a whole number from 1 to 1000");
             check(&format!("limit={}", limit.replace('+', "%2B")), &expected);
         }
-        check(
-            "page=1",
-            "there is no parameter `page`, expected `sort` or `limit`",
+        check("recent=1", "`recent` is `1`, expected `true` or `false`");
+        check("page=1", "there is no parameter `page`");
+    }
+
+    #[test]
+    fn finds_a_part_of_a_key_in_any_case() {
+        assert!(contains("llm/A", "") && contains("llm/A", "/a") && contains("LLM/a", "llm"));
+        assert!(!contains("llm/a", "b"));
+    }
+
+    #[test]
+    fn says_both_directions_of_a_second() {
+        let change = |to: f64, why| {
+            change_text(&recorder::RateChange {
+                at: Default::default(),
+                from: 10.0,
+                to,
+                why,
+            })
+        };
+        use policy::rate::Why;
+        assert_eq!(change(5.0, Why::Throttled), "lowered: the server refused");
+        assert_eq!(
+            change(12.0, Why::Throttled),
+            "raised, then lowered: the server refused"
         );
     }
 }

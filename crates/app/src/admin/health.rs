@@ -34,19 +34,28 @@ pub(super) async fn healthz() -> Json<Health> {
     )
 )]
 pub(super) async fn readyz(State(admin): State<Arc<AdminState>>) -> Response {
-    let (status, health) = if admin.is_draining() {
+    let health = readiness(&admin);
+    let status = match health.status {
+        HealthStatus::Ok => StatusCode::OK,
+        HealthStatus::Draining | HealthStatus::Degraded => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    (status, Json(health)).into_response()
+}
+
+/// May it be sent requests?
+pub(super) fn readiness(admin: &AdminState) -> Health {
+    if admin.is_draining() {
         let reason = Some("requests in flight are finished, new ones are refused".to_owned());
         let status = HealthStatus::Draining;
-        (StatusCode::SERVICE_UNAVAILABLE, Health { status, reason })
+        Health { status, reason }
     } else if let Some(error) = admin.state.store().state().degraded {
         let reason = Some(format!("what is learned cannot be stored: {error}"));
         let status = HealthStatus::Degraded;
-        (StatusCode::SERVICE_UNAVAILABLE, Health { status, reason })
+        Health { status, reason }
     } else {
         let (status, reason) = (HealthStatus::Ok, None);
-        (StatusCode::OK, Health { status, reason })
-    };
-    (status, Json(health)).into_response()
+        Health { status, reason }
+    }
 }
 
 /// The version, and which process responds

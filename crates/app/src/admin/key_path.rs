@@ -21,7 +21,7 @@ pub(super) fn join<B>(request: &mut Request<B>) {
 }
 
 const GATES: &str = "/api/v1/gates/";
-const ACTIONS: [&str; 3] = ["reset", "isolate", "release"];
+const ACTIONS: [&str; 4] = ["reset", "isolate", "release", "history"];
 
 fn joined(path: &str) -> Option<String> {
     let rest = path.strip_prefix(GATES)?;
@@ -52,6 +52,10 @@ mod tests {
         check(
             "/api/v1/gates/llm/a/reset",
             Some("/api/v1/gates/llm%2Fa/reset"),
+        );
+        check(
+            "/api/v1/gates/llm/a/history",
+            Some("/api/v1/gates/llm%2Fa/history"),
         );
         check("/api/v1/gates/llm%2Fa/reset", None);
         check("/api/v1/gates/a.example.com:8080", None);

@@ -19,6 +19,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 use tokio::runtime;
 use tokio::sync::{Semaphore, watch};
+use tokio::time::MissedTickBehavior;
 use tower_service::Service;
 
 use super::api::{self, AdminState};
@@ -161,8 +162,8 @@ struct Listener {
     router: Router,
 }
 
-/// Connections at a time; more wait.
-const MAX_CONNECTIONS: usize = 256;
+/// Connections at a time; more wait. A browser opens up to six.
+const MAX_CONNECTIONS: usize = 1024;
 
 /// Before accepting again after the system refused.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -176,6 +177,7 @@ async fn accept(listener: TcpListener, shared: Arc<Listener>, mut stop: watch::R
     };
     let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let stopping = stop.clone();
+    tokio::spawn(record(Arc::clone(&shared.admin)));
     let work = async {
         loop {
             let Ok(slot) = Arc::clone(&slots).acquire_owned().await else {
@@ -205,6 +207,19 @@ async fn accept(listener: TcpListener, shared: Arc<Listener>, mut stop: watch::R
     };
     // What takes longer than that ends with the process.
     _ = tokio::time::timeout(TIMEOUT, finished).await;
+}
+
+/// Records a second each second, as long as the runtime lives.
+async fn record(admin: Arc<AdminState>) {
+    let events = admin.state.core().events();
+    let listener = admin.recorder.listener();
+    events.add(listener);
+    let mut ticks = tokio::time::interval(Duration::from_secs(1));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    loop {
+        ticks.tick().await;
+        admin.recorder.tick();
+    }
 }
 
 async fn is_stopped(stop: &mut watch::Receiver<bool>) {

@@ -2,50 +2,150 @@
 //!
 //! A limiter has one listener, the hub. Listeners such as the log and persistence are
 //! [added](EventHub::add) once and get every event. Subscribers come and go
-//! ([`EventHub::subscribe`]): each has a bounded queue of events as JSON, and one that reads too
-//! slowly gets the number of those it missed. Without subscribers that part costs one relaxed load for each
-//! event.
+//! ([`EventHub::subscribe`]): each names the kinds it wants, has a bounded queue of events as JSON,
+//! and one that reads too slowly gets the number of those it missed. Only a subscriber that wants
+//! events of single requests makes the limiter emit them; without subscribers that part costs one relaxed
+//! load for each event.
+//!
+//! The last changes of state are recorded for those who subscribe later.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use bytes::Bytes;
+use policy::hint::Source;
 use policy::item::TerminalReason;
+use policy::ladder::Disabled;
+use policy::operation::OperationState;
 use serde_json::{Value, json};
 use tidegate::event::{Event, EventListener};
-use tidegate::{Clock, Timestamp};
+use tidegate::{Clock, GateOverride, Timestamp};
 use tokio::sync::mpsc;
 
 /// Where events go.
 pub struct EventHub {
     clock: Clock,
     listeners: ArcSwap<Vec<Arc<dyn EventListener>>>,
-    /// The length of `subscribers`, readable without its lock.
+    next_id: AtomicU64,
+    /// The number of subscribers, readable without their lock.
     count: AtomicUsize,
-    subscribers: Mutex<Vec<Subscriber>>,
+    /// Those among them that want events of single requests.
+    close_count: AtomicUsize,
+    shared: Mutex<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    subscribers: Vec<Subscriber>,
+    /// The last changes, oldest first.
+    recent: VecDeque<Arc<PublishedEvent>>,
 }
 
 struct Subscriber {
+    kinds: EventKinds,
     queue: mpsc::Sender<Arc<PublishedEvent>>,
     missed: Arc<AtomicU64>,
+}
+
+/// Which events a subscriber gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EventKinds {
+    /// Every event.
+    All,
+    /// Events that change the state of a gate, an endpoint or a credential, and operations that
+    /// need a person.
+    Changes,
+    /// Events of these kinds.
+    Named(Vec<&'static str>),
+}
+
+impl EventKinds {
+    /// The kind of this name, as it is stored.
+    pub fn named(name: &str) -> Option<&'static str> {
+        let kinds = CLOSE_KINDS.iter().chain(CHANGE_KINDS).chain(OTHER_KINDS);
+        kinds.copied().find(|kind| *kind == name)
+    }
+
+    /// Every kind.
+    pub fn all() -> Vec<&'static str> {
+        [CLOSE_KINDS, CHANGE_KINDS, OTHER_KINDS].concat()
+    }
+
+    fn want(&self, event: &Event<'_>) -> bool {
+        match self {
+            Self::All => true,
+            Self::Changes => is_change(event),
+            Self::Named(names) => names.contains(&event.name()),
+        }
+    }
+
+    /// Are events of single requests among them?
+    fn are_close(&self) -> bool {
+        match self {
+            Self::All => true,
+            Self::Changes => false,
+            Self::Named(names) => names.iter().any(|name| CLOSE_KINDS.contains(name)),
+        }
+    }
+}
+
+/// Kinds that a limiter emits only for listeners that want everything.
+const CLOSE_KINDS: &[&str] = &[
+    "waiting",
+    "admitted",
+    "refused",
+    "settled",
+    "abandoned",
+    "rate_changed",
+];
+
+/// Kinds that change a state.
+const CHANGE_KINDS: &[&str] = &[
+    "hold_started",
+    "breaker_opened",
+    "breaker_closed",
+    "gate_overridden",
+    "endpoint_paused",
+    "endpoint_disabled",
+    "endpoint_enabled",
+    "refreshed",
+    "operation_ended",
+];
+
+const OTHER_KINDS: &[&str] = &["retry_scheduled", "failed"];
+
+fn is_change(event: &Event<'_>) -> bool {
+    match event {
+        // Those that were delivered or cancelled need nothing more.
+        Event::OperationEnded { state, .. } => {
+            matches!(state, OperationState::Failed(_) | OperationState::Conflict)
+        }
+        event => CHANGE_KINDS.contains(&event.name()),
+    }
 }
 
 impl EventHub {
     /// Events that wait for one subscriber; while so many wait it misses what follows.
     pub const MAX_QUEUED: usize = 256;
     /// Subscribers at a time.
-    pub const MAX_SUBSCRIBERS: usize = 32;
+    pub const MAX_SUBSCRIBERS: usize = 128;
+    /// Changes that are recorded.
+    pub const MAX_RECENT: usize = 200;
 
     /// A hub without listeners; `clock` is that of its limiter.
     pub fn new(clock: Clock) -> Arc<Self> {
         Arc::new(Self {
             clock,
             listeners: ArcSwap::default(),
+            next_id: AtomicU64::new(1),
             count: AtomicUsize::new(0),
-            subscribers: Mutex::new(Vec::new()),
+            close_count: AtomicUsize::new(0),
+            shared: Mutex::default(),
         })
     }
 
@@ -68,18 +168,19 @@ impl EventHub {
     }
 
     /// Subscribes until the subscription is dropped. `None` if there are too many already.
-    pub fn subscribe(self: &Arc<Self>) -> Option<Subscription> {
-        let mut subscribers = self.lock();
-        if subscribers.len() >= Self::MAX_SUBSCRIBERS {
+    pub fn subscribe(self: &Arc<Self>, kinds: EventKinds) -> Option<Subscription> {
+        let mut shared = self.lock();
+        if shared.subscribers.len() >= Self::MAX_SUBSCRIBERS {
             return None;
         }
         let (queue, events) = mpsc::channel(Self::MAX_QUEUED);
         let missed = Arc::new(AtomicU64::new(0));
-        subscribers.push(Subscriber {
+        shared.subscribers.push(Subscriber {
+            kinds,
             queue,
             missed: Arc::clone(&missed),
         });
-        self.count.store(subscribers.len(), Ordering::Relaxed);
+        self.count(&shared);
         Some(Subscription {
             hub: Arc::clone(self),
             events,
@@ -92,35 +193,66 @@ impl EventHub {
         self.count.load(Ordering::Relaxed)
     }
 
+    /// The last changes, at most `limit`, newest first.
+    pub fn recent(&self, limit: usize) -> Vec<Arc<PublishedEvent>> {
+        let shared = self.lock();
+        shared.recent.iter().rev().take(limit).cloned().collect()
+    }
+
+    /// An id for what is sent among events.
+    pub fn new_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
     #[cold]
-    fn publish(&self, at: Timestamp, event: &Event<'_>) {
-        let event = Arc::new(PublishedEvent::new(&self.clock, at, event));
-        for subscriber in &*self.lock() {
-            if subscriber.queue.try_send(Arc::clone(&event)).is_err() {
+    fn publish(&self, at: Timestamp, event: &Event<'_>, is_change: bool) {
+        let mut shared = self.lock();
+        let mut wanting = shared.subscribers.iter();
+        if !is_change && !wanting.any(|subscriber| subscriber.kinds.want(event)) {
+            return;
+        }
+        let published = PublishedEvent::new(self.new_id(), &self.clock, at, event);
+        let published = Arc::new(published);
+        for subscriber in &shared.subscribers {
+            if subscriber.kinds.want(event)
+                && subscriber.queue.try_send(Arc::clone(&published)).is_err()
+            {
                 subscriber.missed.fetch_add(1, Ordering::Relaxed);
             }
         }
+        if is_change {
+            if shared.recent.len() >= Self::MAX_RECENT {
+                shared.recent.pop_front();
+            }
+            shared.recent.push_back(published);
+        }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Subscriber>> {
-        self.subscribers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn count(&self, shared: &Shared) {
+        let subscribers = &shared.subscribers;
+        let close = subscribers.iter().filter(|one| one.kinds.are_close());
+        self.count.store(subscribers.len(), Ordering::Relaxed);
+        self.close_count.store(close.count(), Ordering::Relaxed);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl EventListener for EventHub {
-    /// Only subscribers do; listeners are for what changes.
+    /// Only subscribers do, and not all of them; listeners are for what changes.
     fn wants_everything(&self) -> bool {
-        self.subscribers() > 0
+        self.close_count.load(Ordering::Relaxed) > 0
     }
 
     fn on_event(&self, at: Timestamp, event: &Event<'_>) {
         for listener in &**self.listeners.load() {
             listener.on_event(at, event);
         }
-        if self.subscribers() > 0 {
-            self.publish(at, event);
+        let is_change = is_change(event);
+        if is_change || self.subscribers() > 0 {
+            self.publish(at, event, is_change);
         }
     }
 }
@@ -165,34 +297,114 @@ impl Subscription {
             Poll::Ready(None) | Poll::Pending => Poll::Pending,
         }
     }
+
+    /// An id for what is sent among events.
+    pub fn new_id(&self) -> u64 {
+        self.hub.new_id()
+    }
 }
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        let mut subscribers = self.hub.lock();
+        let mut shared = self.hub.lock();
+        let subscribers = &mut shared.subscribers;
         subscribers.retain(|subscriber| !Arc::ptr_eq(&subscriber.missed, &self.missed));
-        self.hub.count.store(subscribers.len(), Ordering::Relaxed);
+        self.hub.count(&shared);
     }
 }
 
 /// An event as it is published: its name, and its values as JSON.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PublishedEvent {
+    /// Its number; later ones are higher.
+    pub id: u64,
     /// The name of its kind.
     pub name: &'static str,
+    /// When it happened, in milliseconds of Unix time.
+    pub at_ms: i64,
     /// Its values; times in milliseconds of Unix time, or null.
     pub data: Value,
+    frame: OnceLock<Bytes>,
 }
 
 impl PublishedEvent {
-    fn new(clock: &Clock, at: Timestamp, event: &Event<'_>) -> Self {
+    fn new(id: u64, clock: &Clock, at: Timestamp, event: &Event<'_>) -> Self {
         let mut data = values(clock, event);
-        data["at_ms"] = unix_millis(clock, at).into();
+        let at_ms = unix_millis(clock, at);
+        data["at_ms"] = at_ms.into();
+        if let Some(text) = text(event) {
+            data["text"] = text.into();
+        }
         Self {
+            id,
             name: event.name(),
+            at_ms,
             data,
+            frame: OnceLock::new(),
         }
     }
+
+    /// As a server-sent event, written once for all subscribers.
+    pub fn frame(&self) -> Bytes {
+        let Self { id, name, data, .. } = self;
+        let write = || Bytes::from(format!("id: {id}\nevent: {name}\ndata: {data}\n\n"));
+        self.frame.get_or_init(write).clone()
+    }
+}
+
+/// A change as a sentence, without its times.
+fn text(event: &Event<'_>) -> Option<String> {
+    Some(match *event {
+        Event::HoldStarted { key, source, .. } => match source {
+            Source::Assumed => format!("{key} held: the server refused and named no wait"),
+            Source::Body => format!("{key} held: the server named a wait in its response"),
+            source => format!("{key} held: the server named a wait in `{source}`"),
+        },
+        Event::BreakerOpened {
+            key,
+            until: Some(_),
+        } => format!("{key} open: too many attempts failed"),
+        Event::BreakerOpened { key, until: None } => format!("{key} isolated"),
+        Event::BreakerClosed { key } => format!("{key} closed"),
+        Event::GateOverridden { key, change } => match change {
+            GateOverride::Isolate => format!("{key} isolated by a person"),
+            GateOverride::Release => format!("{key} released by a person"),
+            GateOverride::Reset => format!("{key} reset by a person"),
+        },
+        Event::EndpointPaused {
+            pool,
+            endpoint,
+            errors,
+            ..
+        } => match errors {
+            1 => format!("{pool}/{endpoint} paused after an error"),
+            errors => format!("{pool}/{endpoint} paused after {errors} errors in a row"),
+        },
+        Event::EndpointDisabled {
+            pool,
+            endpoint,
+            why,
+        } => match why {
+            Disabled::Errors(errors) => {
+                format!("{pool}/{endpoint} disabled after {errors} errors in a row")
+            }
+            Disabled::QuotaExhausted => format!("{pool}/{endpoint} disabled: a quota is used up"),
+            Disabled::Person => format!("{pool}/{endpoint} disabled by a person"),
+        },
+        Event::EndpointEnabled { pool, endpoint } => format!("{pool}/{endpoint} active"),
+        Event::Refreshed {
+            credential,
+            succeeded: true,
+        } => format!("credential {credential} refreshed"),
+        Event::Refreshed { credential, .. } => {
+            format!("credential {credential} could not be refreshed")
+        }
+        Event::OperationEnded { id, state, .. } => match state.reason() {
+            Some(reason) => format!("operation {id} {}: {}", state.as_str(), reason.as_str()),
+            None => format!("operation {id} {}", state.as_str()),
+        },
+        _ => return None,
+    })
 }
 
 /// The hub as the limiter's listener.
@@ -249,6 +461,14 @@ fn values(clock: &Clock, event: &Event<'_>) -> Value {
             json!({ "key": key, "until_ms": time(Some(until)), "source": source.as_str() })
         }
         Event::BreakerOpened { key, until } => json!({ "key": key, "until_ms": time(until) }),
+        Event::GateOverridden { key, change } => {
+            let change = match change {
+                GateOverride::Isolate => "isolate",
+                GateOverride::Release => "release",
+                GateOverride::Reset => "reset",
+            };
+            json!({ "key": key, "change": change })
+        }
         Event::RetryScheduled {
             key,
             sent,
@@ -326,7 +546,7 @@ mod tests {
     #[test]
     fn slow_subscriber_gets_the_number_of_missed_events() {
         let hub = EventHub::new(Clock::system());
-        let mut slow = hub.subscribe().unwrap();
+        let mut slow = hub.subscribe(EventKinds::All).unwrap();
         abandon(&hub, EventHub::MAX_QUEUED + 7);
         assert_eq!(next(&mut slow), Some(NextEvent::Missed(7)));
         for _ in 0..EventHub::MAX_QUEUED {
@@ -340,11 +560,11 @@ mod tests {
     #[test]
     fn dropped_subscription_makes_room_for_another() {
         let hub = EventHub::new(Clock::system());
-        let mut all: Vec<_> = std::iter::from_fn(|| hub.subscribe()).collect();
+        let mut all: Vec<_> = std::iter::from_fn(|| hub.subscribe(EventKinds::All)).collect();
         assert_eq!(all.len(), EventHub::MAX_SUBSCRIBERS);
         all.pop();
         assert_eq!(hub.subscribers(), EventHub::MAX_SUBSCRIBERS - 1);
-        assert!(hub.subscribe().is_some());
+        assert!(hub.subscribe(EventKinds::All).is_some());
     }
 
     #[test]
@@ -357,5 +577,52 @@ mod tests {
         }));
         abandon(&hub, 3);
         assert_eq!(received.load(Ordering::Relaxed), 3);
+    }
+
+    #[test]
+    fn subscriber_of_changes_gets_no_event_of_a_single_request() {
+        let hub = EventHub::new(Clock::system());
+        let mut changes = hub.subscribe(EventKinds::Changes).unwrap();
+        let mut none = hub.subscribe(EventKinds::Named(Vec::new())).unwrap();
+        assert!(!hub.wants_everything());
+        abandon(&hub, 1);
+        assert_eq!(next(&mut changes), None);
+        hub.on_event(Timestamp::ZERO, &Event::BreakerClosed { key: "a" });
+        let Some(NextEvent::Event(event)) = next(&mut changes) else {
+            panic!("there is no event");
+        };
+        assert_eq!(
+            (event.name, &event.data["text"]),
+            ("breaker_closed", &json!("a closed"))
+        );
+        assert_eq!(next(&mut none), None);
+        let close = hub.subscribe(EventKinds::Named(vec!["settled"])).unwrap();
+        assert!(hub.wants_everything());
+        drop(close);
+        assert!(!hub.wants_everything());
+    }
+
+    #[test]
+    fn records_the_last_changes_without_subscribers() {
+        let hub = EventHub::new(Clock::system());
+        abandon(&hub, 3);
+        for _ in 0..EventHub::MAX_RECENT + 5 {
+            hub.on_event(Timestamp::ZERO, &Event::BreakerClosed { key: "a" });
+        }
+        let recent = hub.recent(usize::MAX);
+        assert_eq!(recent.len(), EventHub::MAX_RECENT);
+        assert!(recent.windows(2).all(|pair| pair[0].id > pair[1].id));
+        assert_eq!(hub.recent(2).len(), 2);
+    }
+
+    #[test]
+    fn every_kind_has_its_name_once() {
+        let all = EventKinds::all();
+        let mut names = all.clone();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all.len());
+        assert_eq!(EventKinds::named("settled"), Some("settled"));
+        assert_eq!(EventKinds::named("x"), None);
     }
 }

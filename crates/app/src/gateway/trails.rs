@@ -121,6 +121,39 @@ impl RequestTrails {
     }
 }
 
+impl RequestTrails {
+    /// Trails that match, at most `limit`, newest first.
+    pub fn recent(
+        &self,
+        limit: usize,
+        matches: impl Fn(&RequestTrail) -> bool,
+    ) -> Vec<RequestTrail> {
+        let mut found = Vec::new();
+        for ring in &self.rings {
+            let of_ring = found.len();
+            let mut number = ring.next.load(Ordering::Relaxed);
+            let oldest = number.saturating_sub(ring.capacity as u64);
+            while number > oldest && found.len() - of_ring < limit {
+                // A worker waits for a few of them only.
+                let slots = ring.lock();
+                let first = number.saturating_sub(TRAILS_PER_LOCK).max(oldest);
+                for number in (first..number).rev() {
+                    let slot = ring.slot(number).and_then(|slot| slots.get(slot)?.as_ref());
+                    let trail = slot.filter(|trail| trail.id.number == number && matches(trail));
+                    found.extend(trail.filter(|_| found.len() - of_ring < limit).cloned());
+                }
+                number = first;
+            }
+        }
+        found.sort_by_key(|trail| std::cmp::Reverse(trail.at));
+        found.truncate(limit);
+        found
+    }
+}
+
+/// Trails that are looked at under one lock.
+const TRAILS_PER_LOCK: u64 = 64;
+
 impl Ring {
     fn slot(&self, number: u64) -> Option<usize> {
         let slot = number.checked_rem(self.capacity as u64)?;
@@ -222,6 +255,28 @@ mod tests {
         let found: Vec<bool> = ids.iter().map(|id| trails.find(*id).is_some()).collect();
         assert_eq!(found.iter().filter(|found| **found).count(), 5);
         assert_eq!(trails.find(trails.new_id(0)), None);
+    }
+
+    #[test]
+    fn lists_the_newest_that_match_of_all_workers() {
+        let trails = RequestTrails::new(2, 400);
+        for number in 0..300_u64 {
+            let id = trails.new_id(usize::try_from(number % 2).unwrap());
+            trails.record(RequestTrail {
+                at: Timestamp::ZERO + std::time::Duration::from_secs(number),
+                status: if number % 3 == 0 { 429 } else { 200 },
+                ..trail(id)
+            });
+        }
+        let found = trails.recent(4, |trail| trail.status == 429);
+        let at: Vec<u64> = found
+            .iter()
+            .map(|trail| trail.at.since(Timestamp::ZERO).as_secs())
+            .collect();
+        assert_eq!(at, [297, 294, 291, 288]);
+        assert_eq!(trails.recent(1000, |_| true).len(), 300);
+        assert!(trails.recent(9, |_| false).is_empty());
+        assert!(RequestTrails::new(1, 0).recent(9, |_| true).is_empty());
     }
 
     #[test]

@@ -28,7 +28,9 @@ impl GateCollector {
 
 impl Collector for GateCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let Snapshot { totals, mut gates } = self.0.snapshot(Sort::Admitted, Metrics::MAX_SHOWN);
+        let Snapshot {
+            totals, mut gates, ..
+        } = self.0.snapshot(Sort::Admitted, Metrics::MAX_SHOWN);
         let now = self.0.clock().now();
         // By key and not by rank, so that samples stay in their place.
         gates.sort_unstable_by(|one, other| one.key.cmp(&other.key));

@@ -585,7 +585,7 @@ mod tests {
         state.limiter().isolate("p/a").unwrap();
         state.switch_endpoint("p", "a", false).await.unwrap();
         state.switch_endpoint("p", "a", true).await.unwrap();
-        // Isolated, disabled, released, enabled.
-        assert_eq!(events.load(Ordering::Relaxed), 4);
+        // Isolated and released, each by a person; disabled, enabled.
+        assert_eq!(events.load(Ordering::Relaxed), 6);
     }
 }

@@ -23,7 +23,14 @@ fn inputs() -> Vec<(&'static str, &'static str, Vec<Input>)> {
         (
             "get",
             "/api/v1/gates",
-            vec![to(gates, 200), to(&format!("{gates}?limit=0"), 400)],
+            vec![
+                to(gates, 200),
+                to(
+                    &format!("{gates}?sort=accepted&recent=true&offset=1&state=open&filter=a"),
+                    200,
+                ),
+                to(&format!("{gates}?limit=0"), 400),
+            ],
         ),
         (
             "post",
@@ -40,6 +47,15 @@ fn inputs() -> Vec<(&'static str, &'static str, Vec<Input>)> {
                 to(&format!("{gates}/llm%2Fa"), 200),
                 to(&format!("{gates}/x"), 404),
                 to(&format!("{gates}/%ff"), 400),
+            ],
+        ),
+        (
+            "get",
+            "/api/v1/gates/{key}/history",
+            vec![
+                to(&format!("{gates}/llm%2Fa/history?window=1m"), 200),
+                to(&format!("{gates}/llm%2Fa/history?window=1s"), 400),
+                to(&format!("{gates}/x/history"), 404),
             ],
         ),
         (
@@ -258,6 +274,30 @@ fn inputs() -> Vec<(&'static str, &'static str, Vec<Input>)> {
             vec![
                 to("/api/v1/explain/000000000000000000000000", 404),
                 to("/api/v1/explain/x", 400),
+            ],
+        ),
+        (
+            "get",
+            "/api/v1/explain",
+            vec![
+                to("/api/v1/explain?key=llm/a&limit=5", 200),
+                to("/api/v1/explain?limit=0", 400),
+            ],
+        ),
+        (
+            "get",
+            "/api/v1/events/recent",
+            vec![
+                to("/api/v1/events/recent?limit=5", 200),
+                to("/api/v1/events/recent?limit=x", 400),
+            ],
+        ),
+        (
+            "get",
+            "/api/v1/summary",
+            vec![
+                to("/api/v1/summary?window=1m", 200),
+                to("/api/v1/summary?window=x", 400),
             ],
         ),
         ("get", "/api/v1/demo", vec![to("/api/v1/demo", 404)]),

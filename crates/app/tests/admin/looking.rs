@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 
+use app::core::EventKinds;
 use serde_json::{Value, json};
 
 use crate::support::{Running, TWO, ask, connect, read_head, upstream};
@@ -27,27 +28,34 @@ fn shows_every_field_of_a_gate() {
             "evicted",
             "gates",
             "half_open",
+            "held",
+            "in_flight",
+            "isolated",
             "open",
             "requests",
             "retries",
-            "throttled"
+            "throttled",
+            "waiting"
         ]
     );
     let gate = &seen["gates"][0];
     assert_eq!(
         fields(gate),
         [
+            "accepted_per_second",
             "breaker",
             "ceiling",
             "consecutive_failures",
             "counts",
             "error_rate",
+            "failed_per_second",
             "hold",
             "in_flight",
             "key",
             "latency_ms",
             "phase",
             "rate_per_second",
+            "refused_per_second",
             "strategy",
             "tokens",
             "waiting",
@@ -58,7 +66,7 @@ fn shows_every_field_of_a_gate() {
     assert_eq!(fields(&gate["latency_ms"]), ["ewma", "p95"]);
     assert_eq!(
         gate["breaker"],
-        json!({ "state": "closed", "until_ms": null })
+        json!({ "state": "closed", "until_ms": null, "since_ms": null, "reason": null })
     );
     assert_eq!(
         fields(&gate["counts"]),
@@ -174,7 +182,7 @@ fn streams_events_as_they_happen() {
     assert_eq!(kind.unwrap().1, "text/event-stream");
     let mut lines = reader.lines().map(Result::unwrap);
     // It has begun; events from now on are sent.
-    lines.find(|line| line.starts_with(": ")).unwrap();
+    lines.find(|line| line == "event: hello").unwrap();
     running.state.limiter().isolate("llm/a").unwrap();
     let pool = "/api/v1/pools/llm/endpoints/b";
     running.ask("PATCH", pool, Some(r#"{"enabled":false}"#));
@@ -184,6 +192,15 @@ fn streams_events_as_they_happen() {
         let data: Value = serde_json::from_str(data.strip_prefix("data: ").unwrap()).unwrap();
         (event["event: ".len()..].to_owned(), data)
     };
+    let (event, data) = next();
+    assert_eq!(
+        (&*event, &data["change"], &data["text"]),
+        (
+            "gate_overridden",
+            &json!("isolate"),
+            &json!("llm/a isolated by a person")
+        )
+    );
     let (event, data) = next();
     assert_eq!((&*event, &data["key"]), ("breaker_opened", &json!("llm/a")));
     assert!(data["at_ms"].as_i64().unwrap() > 1_600_000_000_000);
@@ -207,8 +224,8 @@ fn streams_events_as_they_happen() {
 fn refuses_more_than_the_maximum_of_event_streams() {
     let (running, _folder) = Running::new(TWO);
     let hub = running.state.core().events();
-    let all: Vec<_> = std::iter::from_fn(|| hub.subscribe()).collect();
-    assert_eq!(all.len(), 32);
+    let all: Vec<_> = std::iter::from_fn(|| hub.subscribe(EventKinds::Changes)).collect();
+    assert_eq!(all.len(), 128);
     let answer = running.ask("GET", "/api/v1/events", None);
     assert_eq!(answer.problem(), (503, "too_many_streams".to_owned()));
 }

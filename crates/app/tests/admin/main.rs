@@ -12,6 +12,7 @@ mod described;
 mod jobs;
 mod looking;
 mod operations;
+mod recording;
 mod schema;
 mod settings;
 mod sign_in;

@@ -110,6 +110,30 @@ impl Gate {
             .max()
     }
 
+    /// Why the first in line does not leave at `now`, from the present state; `None` if the line is
+    /// empty. One that is about to leave waits for the rate.
+    pub fn waiting_for(
+        &self,
+        settings: &GateSettings,
+        tickets: &Tickets,
+        now: Timestamp,
+    ) -> Option<Reason> {
+        let cost = tickets.first_cost(self.line)?;
+        if self.hold_until(now).is_some() {
+            return Some(Reason::Hold);
+        }
+        if self.breaker.state(now) != BreakerState::Closed {
+            return Some(Reason::BreakerOpen);
+        }
+        let has_tokens = self
+            .leaves_at(settings, cost, now)
+            .is_some_and(|leaves_at| leaves_at <= now);
+        match has_tokens && self.is_full(settings, now) {
+            true => Some(Reason::InFlight),
+            false => Some(Reason::Rate),
+        }
+    }
+
     /// When to call again at the latest: a ticket may leave then, or its deadline passes.
     pub fn next_wake(
         &self,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Gate, GateSettings};
+use super::{Gate, GateSettings, Reason};
 use crate::breaker::{Breaker, BreakerRecord, BreakerState};
 use crate::hint::Source;
 use crate::line::Tickets;
@@ -76,6 +76,10 @@ pub struct GateSnapshot {
     pub in_flight: u32,
     /// Waiting asks.
     pub waiting: u32,
+    /// Why the first of them does not leave now; `None` if none waits.
+    pub waiting_for: Option<Reason>,
+    /// When the first of them would leave, if only time decides.
+    pub first_leaves: Option<Timestamp>,
     /// Moving mean of the latency.
     pub latency_ewma: Duration,
     /// 95th percentile of the latency; `None` before the first response.
@@ -148,6 +152,11 @@ impl Gate {
         }
     }
 
+    /// How many attempts succeeded, were throttled and failed.
+    pub fn results(&self) -> [u32; 3] {
+        [self.succeeded, self.throttled, self.failed]
+    }
+
     /// A snapshot for display and metrics.
     pub fn snapshot(
         &self,
@@ -166,6 +175,10 @@ impl Gate {
             tokens: bucket.tokens(),
             in_flight: self.in_flight(),
             waiting: tickets.waiting(self.line),
+            waiting_for: self.waiting_for(settings, tickets, now),
+            first_leaves: self
+                .next_admission(settings, tickets)
+                .map(|leaves_at| leaves_at.max(now)),
             latency_ewma: self.latency.ewma(),
             latency_p95: self.latency.p95(),
             breaker: self.breaker.state(now),

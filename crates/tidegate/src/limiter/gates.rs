@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use policy::breaker::BreakerState;
-use policy::gate::{self, Gate, GateSettings, GateSummary, ResponseBody};
+use policy::gate::{self, Gate, GateOverride, GateSettings, GateSummary, ResponseBody};
 use policy::hosts::{HostPattern, Hosts};
 use policy::line::Tickets;
 use policy::outcome::{Outcome, Verdict};
@@ -372,23 +372,23 @@ impl Limiter {
 
     /// Ends the isolation of the gate of `key`, if it is Isolated.
     pub(crate) fn end_isolation(&self, key: &str) {
-        self.override_gate(key, |gate, settings, now| {
-            if gate.breaker_state(now) == BreakerState::Isolated {
-                gate.release(settings, now);
-            }
+        let now = self.inner.clock.now();
+        let is_isolated = self.known_gate(key).is_some_and(|(mut shard, location)| {
+            shard.with_gate(location.slot, |gate, _, _| {
+                gate.breaker_state(now) == BreakerState::Isolated
+            })
         });
+        if is_isolated {
+            self.override_gate(key, GateOverride::Release);
+        }
     }
 
     /// Overrides the gate of `key`. Returns `false` if it does not exist.
-    pub(super) fn override_gate(
-        &self,
-        key: &str,
-        act: fn(&mut Gate, &GateSettings, Timestamp),
-    ) -> bool {
+    pub(super) fn override_gate(&self, key: &str, change: GateOverride) -> bool {
         let now = self.inner.clock.now();
         match self.known_gate(key) {
             Some((shard, location)) => {
-                self.act(shard, location, act, now);
+                self.act(shard, location, change, now);
                 true
             }
             None => false,
@@ -399,11 +399,11 @@ impl Limiter {
     pub(super) fn override_or_insert(
         &self,
         key: &str,
-        act: fn(&mut Gate, &GateSettings, Timestamp),
+        change: GateOverride,
     ) -> Result<(), Refusal> {
         let now = self.inner.clock.now();
         let (shard, location) = self.gate_of(key, now)?;
-        self.act(shard, location, act, now);
+        self.act(shard, location, change, now);
         Ok(())
     }
 
@@ -411,16 +411,19 @@ impl Limiter {
         &self,
         shard: MutexGuard<'_, Shard>,
         location: GateLocation,
-        act: fn(&mut Gate, &GateSettings, Timestamp),
+        change: GateOverride,
         now: Timestamp,
     ) {
         let key = self.key_if_listening(&shard, location);
         let (before, after) = self.at_gate(shard, location, now, |shard, now| {
             let before = shard.summary(location.slot, now);
-            shard.with_gate(location.slot, |gate, settings, _| act(gate, settings, now));
+            shard.with_gate(location.slot, |gate, settings, _| {
+                change.apply(gate, settings, now);
+            });
             (before, shard.look(location.slot, now))
         });
         if let Some(key) = key {
+            self.emit(now, &Event::GateOverridden { key: &key, change });
             self.emit_changes(&key, &before, &after, now);
         }
     }

@@ -68,6 +68,8 @@ impl Sort {
 pub struct Snapshot {
     /// Totals over all gates.
     pub totals: Totals,
+    /// How many gates match; all of them unless some were left out.
+    pub matching: usize,
     /// The first gates in the requested order.
     pub gates: Vec<GateView>,
 }
@@ -95,6 +97,16 @@ pub struct Totals {
     pub in_flight: u64,
     /// Asks waiting in lines now.
     pub waiting: u64,
+    /// Gates that are held now.
+    pub held: u64,
+    /// Gates that are Isolated now; `open` has them too.
+    pub isolated: u64,
+    /// Attempts that succeeded.
+    pub accepted: u64,
+    /// Attempts that the server refused because they came too fast, or because a quota is used up.
+    pub refused: u64,
+    /// Attempts that failed otherwise.
+    pub failed: u64,
 }
 
 /// A snapshot of one gate.
@@ -112,23 +124,48 @@ impl Limiter {
     /// Totals, and the first `limit` gates in the order of `sort`. Holds each lock for a few gates
     /// at a time, so traffic continues meanwhile.
     pub fn snapshot(&self, sort: Sort, limit: usize) -> Snapshot {
+        self.select(0, limit, |_, gate| Some(sort.weight(gate)))
+    }
+
+    /// Totals, and `limit` gates after the first `offset` of those that `weigh` gives a weight:
+    /// highest first, ties by key. Holds each lock for a few gates at a time; `weigh` is called with
+    /// a lock held, so it has to be quick.
+    pub fn select(
+        &self,
+        offset: usize,
+        limit: usize,
+        mut weigh: impl FnMut(&str, &GateSnapshot) -> Option<f64>,
+    ) -> Snapshot {
         let mut totals = self.counted();
-        let mut first = First::new(limit);
+        let mut first = First::new(offset.saturating_add(limit));
+        let mut matching = 0;
         self.each_gate(|key, gate, settings, tickets, now| {
             totals.gates += 1;
             let seen = gate.snapshot(settings, tickets, now);
             totals.in_flight += u64::from(seen.in_flight);
             totals.waiting += u64::from(seen.waiting);
             match seen.breaker {
-                BreakerState::Open | BreakerState::Isolated => totals.open += 1,
+                BreakerState::Open => totals.open += 1,
+                BreakerState::Isolated => {
+                    totals.open += 1;
+                    totals.isolated += 1;
+                }
                 BreakerState::HalfOpen => totals.half_open += 1,
                 BreakerState::Closed => {}
             }
-            first.offer(sort.weight(&seen), key, || view(key, settings, seen));
+            totals.held += u64::from(seen.hold.is_some());
+            totals.accepted += u64::from(seen.succeeded);
+            totals.refused += u64::from(seen.throttled);
+            totals.failed += u64::from(seen.failed);
+            if let Some(weight) = weigh(key, &seen) {
+                matching += 1;
+                first.offer(weight, key, || view(key, settings, seen));
+            }
         });
         Snapshot {
             totals,
-            gates: first.views.into_values().collect(),
+            matching,
+            gates: first.views.into_values().skip(offset).collect(),
         }
     }
 
@@ -157,6 +194,10 @@ impl Limiter {
             totals.throttled += counts.throttled;
             totals.denied += counts.denied;
             totals.evicted += counts.evicted;
+            let [accepted, refused, failed] = counts.evicted_results;
+            totals.accepted += accepted;
+            totals.refused += refused;
+            totals.failed += failed;
         }
         totals
     }

@@ -60,6 +60,8 @@ pub(crate) struct Counts {
     pub(crate) denied: u64,
     /// Evicted gates.
     pub(crate) evicted: u64,
+    /// Attempts of evicted gates that succeeded, were throttled and failed.
+    pub(crate) evicted_results: [u64; 3],
 }
 
 /// The result of an ask.

@@ -90,6 +90,10 @@ impl Shard {
         self.retry_budgets.remove(&index);
         self.text.remove(slot.key);
         self.counts.evicted += 1;
+        let results = slot.gate.results();
+        for (total, count) in self.counts.evicted_results.iter_mut().zip(results) {
+            *total += u64::from(count);
+        }
         if self.text.has_many_holes() {
             self.pack();
         }
