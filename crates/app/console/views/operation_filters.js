@@ -17,8 +17,10 @@ import { REASONS } from './operation_text.js';
  */
 export function createFilters(app, query, onChange) {
   const select = (/** @type {'type' | 'reason'} */ name) => h('select', { id: `filter-${name}`, name, onchange: () => onChange({ [name]: inputs[name].value }) });
+  // Some ways to empty a field, such as autofill, only fire `change`.
+  const typed = (/** @type {'key' | 'id'} */ name) => onChange({ [name]: inputs[name].value.trim() });
   const text = (/** @type {'key' | 'id'} */ name, /** @type {string} */ hint) =>
-    h('input', { type: 'search', id: `filter-${name}`, name, placeholder: hint, autocomplete: 'off', spellcheck: 'false', list: name === 'key' ? 'known-keys' : null, oninput: () => onChange({ [name]: inputs[name].value.trim() }) });
+    h('input', { type: 'search', id: `filter-${name}`, name, placeholder: hint, autocomplete: 'off', spellcheck: 'false', list: name === 'key' ? 'known-keys' : null, oninput: () => typed(name), onchange: () => typed(name) });
   const inputs = { type: select('type'), reason: select('reason'), key: text('key', 'crm.example.com or /pool'), id: text('id', 'op_… or its first part') };
   const keys = h('datalist', { id: 'known-keys' });
   const field = (/** @type {keyof typeof inputs} */ name, /** @type {string} */ label) =>

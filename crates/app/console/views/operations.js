@@ -248,7 +248,9 @@ export function mount(root, route, app) {
 
   /** @param {Partial<Query>} change */
   function onFilter(change) {
-    query = { ...query, cursor: '', ...change };
+    const next = { ...query, ...change };
+    if (withQuery('', next) === withQuery('', query)) return;
+    query = { ...next, cursor: '' };
     clearTimeout(typing);
     typing = setTimeout(() => app.go(address(), 'replace'), TYPING);
   }
