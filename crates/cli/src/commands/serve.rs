@@ -53,9 +53,9 @@ use that as the base URL in your program.
 SIGHUP reloads the settings; if they have errors, the old ones stay. SIGTERM and
 Ctrl-C finish the requests in flight; a second signal quits at once.
 
-On a terminal the printed address of the console signs a browser in. Elsewhere it
-does not carry the token: the console asks for it, and it is in `admin-token` of
-the data folder.
+On a terminal the printed address of the console signs a browser in. Elsewhere
+it has no token: the console asks for it. It is in `admin-token` of the data
+folder.
 
 Examples:
   tidegate serve

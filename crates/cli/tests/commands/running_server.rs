@@ -127,12 +127,17 @@ fn pools_lists_switches_and_tests_endpoints() {
     --- stdout
     {
       "consecutive_errors": 0,
+      "disabled_at_ms": null,
+      "disabled_kind": null,
       "disabled_reason": null,
       "enabled": true,
       "in_flight": 0,
+      "key": "llm/b",
       "last_error": null,
       "name": "b",
+      "pause_started_ms": null,
       "paused_until_ms": null,
+      "recovering": false,
       "url": "http://127.0.0.1:9/v2"
     }
     "#);
@@ -180,12 +185,17 @@ fn pools_add_and_remove_change_a_pool() {
     --- stdout
     {
       "consecutive_errors": 0,
+      "disabled_at_ms": null,
+      "disabled_kind": null,
       "disabled_reason": null,
       "enabled": true,
       "in_flight": 0,
+      "key": "llm/d",
       "last_error": null,
       "name": "d",
+      "pause_started_ms": null,
       "paused_until_ms": null,
+      "recovering": false,
       "url": "http://127.0.0.1:9/v4"
     }
     "#);
@@ -354,18 +364,21 @@ fn config_names_the_server_and_the_folder_of_its_token() {
 fn control_characters_of_a_server_are_escaped() {
     let evil = r"a\u001b]0;title\u0007\nb\u009b2J\u202e";
     let gates = format!(
-        r#"{{"totals":{{"requests":0,"throttled":0,"denied":0,"retries":0,"open":0,"half_open":0,"gates":1,"evicted":0}},
-        "gates":[{{"key":"{evil}","strategy":"aimd","rate_per_second":1,"tokens":1,"in_flight":0,"waiting":0,
-        "latency_ms":{{"ewma":1,"p95":null}},"error_rate":0,"breaker":{{"state":"closed","until_ms":null}},
-        "consecutive_failures":0,"hold":{{"until_ms":0,"reason":"{evil}","source":"{evil}"}},
+        r#"{{"totals":{{"requests":0,"throttled":0,"denied":0,"retries":0,"open":0,"half_open":0,"gates":1,"evicted":0,"held":0,"isolated":0,"waiting":0,
+        "in_flight":0}},"total":1,"gates":[{{"key":"{evil}","strategy":"aimd","rate_per_second":1,"tokens":1,"in_flight":0,"waiting":0,
+        "latency_ms":{{"ewma":1,"p95":null}},"error_rate":0,"breaker":{{"state":"closed","until_ms":null,"since_ms":null,"reason":null}},
+        "consecutive_failures":0,"hold":{{"until_ms":0,"since_ms":null,"reason":"{evil}","source":"{evil}"}},
         "counts":{{"admitted":0,"success":0,"throttled":0,"failed":0}},"window":{{"total":0,"failed":0}},
-        "phase":null,"ceiling":null,"why":"{evil}"}}]}}"#
+        "phase":null,"ceiling":null,"why":"{evil}",
+        "accepted_per_second":0,"refused_per_second":0,"failed_per_second":0}}]}}"#
     );
+    let protection = r#"{"enabled":true,"pauses":[],"disable_after":5,"unreachable":false,
+        "show_test_tool":false,"probing_after":20,"statuses":[],"texts":[]}"#;
     let pools = format!(
-        r#"{{"pools":[{{"name":"{evil}","balance":"first","protection":{{"enabled":true,"pauses":[],"disable_after":5,
-        "unreachable":false,"show_test_tool":false,"probing_after":20,"statuses":[],"texts":[]}},
-        "endpoints":[{{"name":"{evil}","url":"{evil}","enabled":true,"paused_until_ms":null,"consecutive_errors":0,
-        "last_error":"{evil}","disabled_reason":null,"in_flight":0}}]}}]}}"#
+        r#"{{"pools":[{{"name":"{evil}","balance":"first","protection":{protection},"configured":{protection},
+        "changed":false,"endpoints":[{{"name":"{evil}","key":"{evil}","url":"{evil}","enabled":true,
+        "paused_until_ms":null,"pause_started_ms":null,"recovering":false,"consecutive_errors":0,"last_error":"{evil}",
+        "disabled_reason":null,"disabled_kind":null,"disabled_at_ms":null,"in_flight":0}}]}}]}}"#
     );
     let trail = format!(
         r#"{{"id":"{evil}","at_ms":0,"route":"{evil}","method":"{evil}","status":200,"endpoint":null,"outcome":"{evil}",
@@ -436,15 +449,20 @@ fn gates_lists_nothing_and_explain_knows_nothing_before_a_request() {
     --- stdout
     {
       "gates": [],
+      "total": 0,
       "totals": {
         "denied": 0,
         "evicted": 0,
         "gates": 0,
         "half_open": 0,
+        "held": 0,
+        "in_flight": 0,
+        "isolated": 0,
         "open": 0,
         "requests": 0,
         "retries": 0,
-        "throttled": 0
+        "throttled": 0,
+        "waiting": 0
       }
     }
     "#);
@@ -591,7 +609,8 @@ fn help() {
               Figure to sort by, highest first; keys in alphabetical order [default:
               admitted]
               
-              [possible values: admitted, waiting, in_flight, error_rate, rate, key]
+              [possible values: admitted, waiting, in_flight, error_rate, rate, key,
+              accepted, refused, p95, until]
 
           --limit <N>
               Number of gates to show, at most 1000 [default: 20]
@@ -711,7 +730,7 @@ fn unknown_values_are_errors_that_list_the_known_ones() {
     assert_snapshot!(run("gates --sort size", ""), @"
     exit 2
     --- stderr
-    error: `--sort` is `size`, expected one of `admitted`, `waiting`, `in_flight`, `error_rate`, `rate`, `key`
+    error: `--sort` is `size`, expected one of `admitted`, `waiting`, `in_flight`, `error_rate`, `rate`, `key`, `accepted`, `refused`, `p95`, `until`
     hint: `tidegate gates --help` shows what it takes
     ");
     assert_snapshot!(run("pools test llm everything", ""), @"

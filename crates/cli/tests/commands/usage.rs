@@ -23,7 +23,7 @@ fn help() {
     Usage: tidegate [OPTIONS] <COMMAND>
 
     Commands:
-      demo         Watch the gateway learn the limits of mock upstreams
+      demo         Watch everything that Tidegate does, within a minute
       serve        Run the gateway and its admin API
       fetch        Fetch URLs, lists, sitemaps or whole sites
       run          Run a command per item, paced by recent failures
