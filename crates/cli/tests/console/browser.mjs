@@ -123,9 +123,9 @@ export async function openBrowser(folder) {
     /** Replaces what an input has. */
     async type(selector, text, name = null) {
       const element = await find(selector, name);
-      await run('arguments[0].focus(); arguments[0].select?.()', element);
-      await session(`/element/${element[ELEMENT]}/clear`, {});
-      await session(`/element/${element[ELEMENT]}/value`, { text });
+      await run('arguments[0].focus(); arguments[0].select()', element);
+      // What is selected is replaced; Backspace removes it.
+      await session(`/element/${element[ELEMENT]}/value`, { text: text || '\uE003' });
     },
 
     /** Presses keys, one after the other. */

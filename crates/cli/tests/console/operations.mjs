@@ -113,7 +113,6 @@ await withBrowser(async ({ browser, folder, ends }) => {
   await browser.run(`
     const row = [...document.querySelectorAll('main tr, main .conflict-row')].find((each) => each.innerText.includes('A. Lovelace'));
     row.querySelector('input[value=theirs]').click()`);
-  profile.version = 1;
   await browser.click('button', 'Send result');
   await state(first, 'completed');
   const sent = JSON.parse(upstream.requests.findLast((request) => request.method === 'PUT').text);
