@@ -10,17 +10,17 @@ await withBrowser(async ({ browser, folder, ends }) => {
   let orders = 400;
   const theirs = { name: 'A. Lovelace', zip: null, text: HOSTILE, same: 1 };
   const profile = { theirs, version: 2 };
-  const upstream = ends(await startUpstream((request, response) => {
-    if (request.url.startsWith('/orders')) {
-      response.statusCode = orders;
-      return response.end('{}');
-    }
+  const upstream = ends(await startUpstream((_, response) => {
+    response.statusCode = orders;
+    response.end('{}');
+  }));
+  // Another host: its gate is not slowed down by the failures above.
+  const profiles = ends(await startUpstream((request, response) => {
     response.setHeader('etag', `"${profile.version}"`);
     if (request.method === 'GET') return response.end(JSON.stringify(profile.theirs));
     response.statusCode = request.headers['if-match'] === `"${profile.version}"` ? 200 : 412;
     return response.end('{}');
   }));
-  const host = new URL(upstream.url).host;
   const server = ends(await startServer(folder, `
     [network]
     allow = ["127.0.0.0/8"]
@@ -96,7 +96,7 @@ await withBrowser(async ({ browser, folder, ends }) => {
 
   // The conflict desk.
   const edit = (name) => ({
-    type: 'profile', method: 'PUT', url: `${upstream.url}/profile`, resource: `${upstream.url}/profile`,
+    type: 'profile', method: 'PUT', url: `${profiles.url}/profile`, resource: `${profiles.url}/profile`,
     headers: { 'if-match': '"1"' }, base: { name: 'Ada', zip: '10115', same: 1 }, body: { name, zip: '10115', phone: '+49', same: 1 },
   });
   const [first, second, third] = [(await add(edit('Ada L.'))).id, (await add(edit('Ada K.'))).id, (await add(edit('Ada M.'))).id];
@@ -115,7 +115,7 @@ await withBrowser(async ({ browser, folder, ends }) => {
     row.querySelector('input[value=theirs]').click()`);
   await browser.click('button', 'Send result');
   await state(first, 'completed');
-  const sent = JSON.parse(upstream.requests.findLast((request) => request.method === 'PUT').text);
+  const sent = JSON.parse(profiles.requests.findLast((request) => request.method === 'PUT').text);
   assert.deepEqual([sent.name, sent.phone], ['A. Lovelace', '+49']);
 
   // Then the next conflict is shown; ours is sent again, and another is discarded.
@@ -133,5 +133,4 @@ await withBrowser(async ({ browser, folder, ends }) => {
   await browser.go(`${server.origin}/operations/op_none`);
   await browser.see('op_none');
   await isQuiet(browser, ['404', '400']);
-  assert.ok(host);
 });
