@@ -52,7 +52,7 @@ await withBrowser(async ({ browser, folder, ends }) => {
   // Filters: by ID and by type; the address has them.
   await browser.type('[name=id]', failed[0]);
   await browser.waitFor('return document.querySelectorAll("tbody tr").length === 1', 'one row');
-  assert.match(await browser.url(), /id=op_/);
+  await browser.waitFor('return location.search.includes("id=op_")', 'the filter in the address');
   await browser.type('[name=id]', '');
   await browser.waitFor('return document.querySelectorAll("tbody tr").length === 6', 'six rows');
 

@@ -71,7 +71,8 @@ await withBrowser(async ({ browser, folder, ends }) => {
   await browser.click('button', 'Disable');
   await card('a', 'Disabled');
   await browser.see('llm/a disabled.');
-  await browser.click('button', 'Undo');
+  // The toast about enabling it has the same button.
+  await browser.click('.toast:last-child button', 'Undo');
   await card('a', 'Active');
 
   // An endpoint that a person adds; a bad one is refused at its field, and what was typed stays.
