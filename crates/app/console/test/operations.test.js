@@ -58,6 +58,12 @@ test('draws a wait until now when the operation is overdue', () => {
   assert.deepEqual([wait.fromMs, wait.toMs], [0, 50_000]);
 });
 
+test('says why there was no response', () => {
+  const attempts = ['connect', 'timeout', 'new_failure'].map((reason) => attempt({ status: null, reason, latency_ms: 0 }));
+  const drawn = segments(operation({ state: 'failed', sent: 3, attempts }), 9000);
+  assert.deepEqual(drawn.map(({ text }) => text), ['no connection', 'timeout', 'new_failure']);
+});
+
 test('draws nothing after the end', () => {
   const drawn = segments(operation({ state: 'completed', sent: 1, attempts: [attempt({ status: 200, reason: 'success' })] }), 9000);
   assert.deepEqual(drawn.map(({ kind, tone }) => [kind, tone]), [['attempt', 'ok']]);

@@ -33,6 +33,18 @@ const PHASES = {
   receiving: 'part of the response came',
 };
 
+/** @type {Record<string, string>} */
+const FAILURES = {
+  connect: 'no connection',
+  dns: 'name not found',
+  tls: 'TLS failed',
+  reset: 'connection broke',
+  refused_stream: 'refused unprocessed',
+};
+
+/** @param {Attempt} attempt */
+const wordOf = ({ status, reason }) => (status ? String(status) : FAILURES[reason] ?? reason);
+
 /**
  * Each attempt with the wait before it.
  * @param {Operation} operation
@@ -79,7 +91,7 @@ export function segments(operation, now) {
   for (const { attempt, waited, why } of withWaits(operation).slice(-MAX_DRAWN)) {
     const { at_ms: at } = attempt;
     if (waited >= MIN_WAIT) found.push({ kind: 'wait', fromMs: at - waited, toMs: at, text: why, tone: '' });
-    found.push({ kind: 'attempt', fromMs: at, toMs: endOf(attempt), text: attempt.status ? String(attempt.status) : attempt.reason, tone: toneOf(attempt) });
+    found.push({ kind: 'attempt', fromMs: at, toMs: endOf(attempt), text: wordOf(attempt), tone: toneOf(attempt) });
   }
   const { state, next_at_ms: next } = operation;
   const since = found.at(-1)?.toMs ?? operation.accepted_at_ms;
@@ -155,7 +167,8 @@ export const COLUMNS = [
 ];
 
 /** @param {Attempt} attempt */
-function resultOf({ status, reason, phase }) {
+function resultOf(attempt) {
+  const { status, reason, phase } = attempt;
   const more = status ? verdictState(reason).word : PHASES[phase] ?? phase;
-  return [status ? `HTTP ${status}` : foreign(reason), h('span', { class: 'muted' }, ' · ', foreign(more))];
+  return [status ? 'HTTP ' : null, foreign(wordOf(attempt)), h('span', { class: 'muted' }, ' · ', foreign(more))];
 }
