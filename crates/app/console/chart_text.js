@@ -36,7 +36,7 @@ export const clock = clockTime;
 export const wordOf = ({ state }) => state.replace('_', '-');
 
 /** How old the last value may be to be the present one, in points. */
-const MAX_AGE = 3;
+const MAX_AGE = 5;
 /** Periods in the line below a plot. */
 const MAX_LISTED = 6;
 const MAX_ROWS = 180;

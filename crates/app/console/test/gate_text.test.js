@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { answersBetween, canRelease, isolateEffect, releaseEffect, resetEffect, stateSentence, waitingSentence, waitingText } from '../views/gate_text.js';
+import { answersBetween, canRelease, isolateEffect, releaseEffect, resetEffect, stateSentence, waitingSentence } from '../views/gate_text.js';
+import { waitingText } from '../views/waiting.js';
 
 const now = new Date(2026, 10, 14, 18, 42, 10).getTime();
 

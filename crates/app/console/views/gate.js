@@ -23,6 +23,8 @@ import { openTrail } from './trail.js';
  */
 
 const REQUESTS = 20;
+/** Shorter waits are not worth a word. */
+const MIN_WAITED_MS = 100;
 
 /**
  * @param {HTMLElement} root
@@ -90,7 +92,7 @@ export function mount(root, route, app) {
     'div',
     { class: 'stack' },
     facts.element,
-    h('section', { class: 'card stack', 'aria-label': 'Charts' }, charts.windows, ...charts.elements),
+    h('section', { class: 'card stack gate-charts', 'aria-label': 'Charts' }, charts.windows, ...charts.elements),
     h(
       'div',
       { class: 'columns' },
@@ -109,12 +111,15 @@ export function mount(root, route, app) {
 
   /** @param {Trail} trail */
   function showRequest(trail) {
-    const waited = trail.waited_ms >= 1000 ? `waited ${duration(trail.waited_ms)}` : '';
+    const { id, waited_ms } = trail;
+    const waited = waited_ms >= MIN_WAITED_MS && `waited ${waited_ms < 1000 ? latency(waited_ms) : duration(waited_ms)}`;
+    // The IDs of one server begin alike.
+    const name = id.length > 12 ? `${id.slice(0, 4)}…${id.slice(-6)}` : id;
     const attempts = trail.attempts === 1 ? '1 attempt' : `${trail.attempts} attempts`;
     const facts = [visible(trail.outcome.replaceAll('_', ' '), 40), trail.status && `HTTP ${trail.status}`, attempts, waited].filter(Boolean);
     return [
       timeOf(trail.at_ms, app.clock.now()),
-      h('span', null, h('a', { class: 'mono', href: withQuery(gatePath(key), { request: trail.id }) }, `${visible(trail.id).slice(0, 8)}…`), ` ${facts.join(' · ')}`),
+      h('span', null, h('a', { class: 'mono', href: withQuery(gatePath(key), { request: id }) }, visible(name)), ` ${facts.join(' · ')}`),
     ];
   }
 

@@ -2,27 +2,9 @@
 
 import { count, instant, rate } from '../format.js';
 import { visible } from '../text.js';
+import { reasonText, waitingText } from './waiting.js';
 
 /** @typedef {import('../types.js').GateDetail} GateDetail */
-
-/** @type {Record<string, string>} */
-const REASONS = { breaker_open: 'breaker open', in_flight: 'in flight', queue_full: 'queue full', retry_budget: 'retry budget' };
-
-/**
- * A reason of the API as words: `breaker open`.
- * @param {string} reason
- */
-export const reasonText = (reason) => REASONS[reason] ?? visible(reason.replaceAll('_', ' '), 40);
-
-/**
- * How many wait for what, most first: `hold 30 · rate 7`.
- * @param {Record<string, number>} byReason
- */
-export function waitingText(byReason) {
-  const reasons = Object.entries(byReason).filter(([, waiting]) => waiting > 0);
-  reasons.sort(([, a], [, b]) => b - a);
-  return reasons.map(([reason, waiting]) => `${reasonText(reason)} ${count(waiting)}`).join(' · ');
-}
 
 /**
  * State, until and source: the sentence under the title.

@@ -13,7 +13,8 @@ import { gatePath, operationPath, withQuery } from '../router.js';
 import { sparkline } from '../sparkline.js';
 import { visible } from '../text.js';
 import { createGateTable, showNumber } from './gate_table.js';
-import { reasonText, waitingText } from './gate_text.js';
+import { createLingering, joinEvents } from './overview_rows.js';
+import { reasonText, waitingText } from './waiting.js';
 
 /**
  * @typedef {import('../types.js').Console} Console
@@ -23,13 +24,15 @@ import { reasonText, waitingText } from './gate_text.js';
  */
 
 const BUSIEST = 8;
-const EVENTS = 40;
+const EVENTS = 100;
 const EVENTS_AFTER_MS = 500;
 /** How often the newest points are fetched. */
 const RENEW_MS = 2000;
 const RECENT = '1m';
 /** Points of a small line. */
 const SMALL = 60;
+/** What was before the start. */
+const NONE = Array(SMALL).fill(null);
 
 /**
  * @param {HTMLElement} root
@@ -38,8 +41,6 @@ const SMALL = 60;
  * @returns {import('../types.js').View}
  */
 export function mount(root, _route, app) {
-  /** @type {RecentEvent[]} */
-  let recent = [];
   let startedMs = 0;
   let isShown = false;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -61,8 +62,11 @@ export function mount(root, _route, app) {
   const allGates = h('a', { href: '/gates' }, 'All gates');
   const events = createLog({
     label: 'Events',
-    keyOf: (/** @type {RecentEvent} */ event) => String(event.id),
-    show: (event) => [timeOf(event.at_ms, app.clock.now()), h('span', null, ...eventText(event, app.clock.now()))],
+    keyOf: (/** @type {ReturnType<typeof joinEvents>[0]} */ { firstId, times }) => `${firstId} ${times}`,
+    show: (event) => [
+      timeOf(event.at_ms, app.clock.now()),
+      h('span', null, ...eventText(event, app.clock.now()), event.times > 1 && h('span', { class: 'muted' }, ` · ${event.times} times`)),
+    ],
     nothing: () => h('p', { class: 'muted' }, 'Nothing has happened since ', timeOf(startedMs, app.clock.now()), '.'),
   });
   const status = h('p', { class: 'muted overview-status' });
@@ -131,8 +135,7 @@ export function mount(root, _route, app) {
     eventsTimer = undefined;
     try {
       const body = await app.api.get(withQuery('/api/v1/events/recent', { limit: EVENTS }), ended.signal);
-      recent = body.events;
-      events.set(recent);
+      events.set(joinEvents(body.events));
     } catch {
       // The summary's call says what is wrong.
     }
@@ -198,7 +201,7 @@ function createTiles() {
     update(summary) {
       kinds.forEach(([, value, values, note], index) => {
         showNumber(tiles[index].value, value(summary));
-        tiles[index].line.update(values(summary).slice(-SMALL));
+        tiles[index].line.update([...NONE, ...values(summary)].slice(-SMALL));
         setText(tiles[index].note, note(summary));
       });
     },
@@ -223,6 +226,8 @@ function createAttention(app, refresh) {
   const list = h('ul', { class: 'attention' });
   const more = h('p', { class: 'muted' });
   const element = h('section', { class: 'card', 'aria-label': 'Attention', hidden: true }, h('h2', null, 'Attention'), list, more);
+  const keyOf = (/** @type {Attention} */ { kind, key, pool, endpoint }) => [kind, key, pool, endpoint].join('\n');
+  const linger = createLingering(keyOf);
 
   /** @param {Attention} item */
   function create({ kind, key, pool, endpoint, link }) {
@@ -255,9 +260,13 @@ function createAttention(app, refresh) {
     update({ attention, attention_total: total }) {
       // Rows that come or go move all that is below.
       const isAimed = document.querySelector('main :is(a, button):is(:hover, :focus-visible)') !== null;
-      if (isAimed && attention.length !== list.children.length) return;
-      element.hidden = attention.length === 0;
-      patch(list, attention, ({ kind, key, pool, endpoint }) => [kind, key, pool, endpoint].join('\n'), create, update);
+      const rows = linger(attention, app.clock.now());
+      if (isAimed && rows.length !== list.children.length) return;
+      element.hidden = rows.length === 0;
+      patch(list, rows, ({ item }) => keyOf(item), ({ item }) => create(item), (row, { item, isOver }) => {
+        update(row, isOver ? { ...item, until_ms: null } : item);
+        row.classList.toggle('over', isOver);
+      });
       setText(more, total > attention.length ? `and ${count(total - attention.length)} more` : '');
     },
   };
