@@ -100,7 +100,7 @@ await withBrowser(async ({ browser, folder, ends }) => {
   await browser.see('api/mock');
   await looksRight(browser, 'connection-lost');
   await server.restart();
-  await browser.miss('Connection lost');
+  await browser.miss('Trying again');
   await browser.see('Live');
   // The cookie is good for the same server after a restart, but not with another token.
   writeFileSync(join(folder, 'data/admin-token'), `${'n'.repeat(43)}\n`);

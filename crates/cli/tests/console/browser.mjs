@@ -15,7 +15,11 @@ const ELEMENT = 'element-6066-11e4-a52e-4f735466cecf';
 /** Finds an element by a CSS selector and, optionally, its text or accessible name. */
 const FIND = `
   const [selector, name] = arguments;
-  const label = (element) => (element.getAttribute('aria-label') ?? element.textContent).trim();
+  const label = (element) => {
+    const by = element.getAttribute('aria-labelledby');
+    const text = by ? by.split(' ').map((id) => document.getElementById(id)?.textContent ?? '').join(' ') : element.textContent;
+    return (element.getAttribute('aria-label') ?? text).trim();
+  };
   const shown = (element) => element.getClientRects().length > 0;
   const dialogs = document.querySelectorAll('dialog[open]');
   const scope = dialogs.length > 0 ? dialogs[dialogs.length - 1] : document;

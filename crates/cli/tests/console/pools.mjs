@@ -14,6 +14,8 @@ await withBrowser(async ({ browser, folder, ends }) => {
   }));
   const good = ends(await startUpstream((_, response) => response.end('{}')));
   const server = ends(await startServer(folder, `
+    [network]
+    allow = ["127.0.0.0/8"]
     [gate]
     initial_rate = 1000
     [pool.llm]
