@@ -30,10 +30,10 @@ test('the sentence has range, present value and what is in force', () => {
     'A⟨U+202E⟩B, last 1 min: no values');
 });
 
-test('a present value is at most three points old', () => {
+test('a present value is at most five points old', () => {
   const data = dataOf([7, null, null, null]);
-  assert.equal(presentValue(data, 'rate', 3000), 7);
-  assert.equal(presentValue(data, 'rate', 3001), NaN);
+  assert.equal(presentValue(data, 'rate', 5000), 7);
+  assert.equal(presentValue(data, 'rate', 5001), NaN);
   assert.equal(presentValue(data, 'other', 0), NaN);
 });
 
