@@ -69,7 +69,7 @@ export const canRelease = ({ breaker, hold }, now) => breaker.state !== 'closed'
 export function releaseEffect(gate, now) {
   const { breaker, hold, waiting } = gate;
   const parts = [];
-  if (breaker.state === 'isolated') parts.push('It is isolated and refuses all requests; then it sends them again.');
+  if (breaker.state === 'isolated') parts.push('It refuses all requests now, and sends them again then.');
   else if (breaker.state !== 'closed') parts.push(`The breaker is ${breaker.state === 'open' ? 'open' : 'half-open'} after failures. What is sent sooner may fail again.`);
   if (hold && hold.until_ms > now) {
     const until = instant(hold.until_ms, now);

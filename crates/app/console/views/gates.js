@@ -64,7 +64,7 @@ export function mount(root, route, app) {
   function nothing() {
     if (query.page > 1) return empty('There are no more gates.', linkButton('First page', () => choose({ page: 1 })));
     if (query.filter) return empty(['No gate matches "', foreign(query.filter), '".'], linkButton('Clear filter', clearFilter));
-    if (query.state) return empty('No gate is in this state.', linkButton('All gates', () => choose({ state: '' })));
+    if (query.state) return empty(query.state === 'attention' ? 'No gate needs attention.' : 'No gate is in this state.', linkButton('All gates', () => choose({ state: '' })));
     return empty('No gates yet. A gate appears with the first request to an upstream.');
   }
 

@@ -3,7 +3,7 @@
 import { openDialog } from '../dialog.js';
 import { h, replace } from '../dom.js';
 import { clockTime, duration, latency } from '../format.js';
-import { copyCommand, copyCurl, failed, loading, longForeign, quote, timeOf } from '../page.js';
+import { copyCommand, copyCurl, failed, loading, quote, sentence, timeOf } from '../page.js';
 import { visible } from '../text.js';
 
 /**
@@ -46,11 +46,11 @@ function trail(explanation, now) {
     ['Endpoint', endpoint === null ? '–' : visible(endpoint)],
     ['Outcome', `${visible(outcome.replaceAll('_', ' '), 40)}${status ? `, HTTP ${status}` : ''}`],
     ['Attempts', String(attempts)],
-    ['Waited', duration(waited_ms)],
+    ['Waited', waited_ms < 1000 ? latency(waited_ms) : duration(waited_ms)],
   ];
   const start = steps[0]?.at_ms ?? at_ms;
   const rows = steps.map((step) =>
-    h('li', null, h('p', { class: 'muted small' }, `${clockTime(step.at_ms)}, after ${latency(Math.max(0, step.at_ms - start))}`), h('p', null, longForeign(step.text))),
+    h('li', null, h('p', { class: 'muted small' }, `${clockTime(step.at_ms)}, after ${latency(Math.max(0, step.at_ms - start))}`), h('p', null, ...sentence(step.text))),
   );
   return [
     h('dl', { class: 'facts' }, ...facts.map(([label, value]) => h('div', null, h('dt', null, label), h('dd', null, value)))),
