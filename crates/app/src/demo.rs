@@ -421,10 +421,7 @@ impl DemoState {
             match upstream.plan.name {
                 "polite" => {
                     let waiting = self.waiting(upstream, &self.gates(upstream));
-                    let stats = upstream.stats();
                     self.tour.update(|facts, now| {
-                        facts.received = stats.iter().map(|stats| stats.received).sum();
-                        facts.early = stats.iter().map(|stats| stats.early).sum();
                         if let Some(hold) = facts.hold.as_mut().filter(|hold| now < hold.until) {
                             hold.waiting = hold.waiting.max(waiting);
                         }

@@ -1,5 +1,5 @@
 //! The shop that takes the demo's orders. What it answers to an order is in the order's query:
-//! `failures=2` is 503 twice and then 201, and `invalid` is 422.
+//! `failures=2` is 502 twice and then 201, and `invalid` is 422.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -30,7 +30,10 @@ impl Respond for Shop {
             let failures = failures.and_then(|count| count.parse().ok()).unwrap_or(0);
             match self.count(request.uri().path()) > failures {
                 true => (StatusCode::CREATED, r#"{"status":"ordered"}"#),
-                false => (StatusCode::SERVICE_UNAVAILABLE, r#"{"error":"try later"}"#),
+                false => (
+                    StatusCode::BAD_GATEWAY,
+                    r#"{"error":"no answer from the till"}"#,
+                ),
             }
         };
         (text(status, "application/json", body), LATENCY)
@@ -64,7 +67,7 @@ mod tests {
             shop.respond(&request).0.status().as_u16()
         };
         let statuses: Vec<u16> = (0..4).map(|_| post("/orders/1?failures=2")).collect();
-        assert_eq!(statuses, [503, 503, 201, 201]);
+        assert_eq!(statuses, [502, 502, 201, 201]);
         assert_eq!(post("/orders/2"), 201);
         assert_eq!(post("/orders/3?invalid"), 422);
     }

@@ -32,7 +32,7 @@ pub(super) const DEPTH: u32 = 2;
 pub(super) const CRAWL_DELAY: Duration = Duration::from_millis(500);
 
 /// Pages that are linked and missing.
-const MISSING: [u32; 3] = [20, 61, 90];
+const MISSING: [u32; 3] = [7, 61, 90];
 
 impl Respond for Site {
     fn respond(&self, request: &Request<Bytes>) -> (Response<Bytes>, Duration) {
@@ -137,6 +137,11 @@ mod tests {
     }
 
     #[test]
+    fn missing_pages_link_to_none() {
+        assert!(MISSING.iter().all(|page| links(*page).is_empty()));
+    }
+
+    #[test]
     fn progress_passes_30_percent_early_and_70_percent_late() {
         let first_at = |percent| (1..=PAGES).find(|done| progress_after(*done) >= percent);
         assert_eq!(first_at(30.0), Some(15));
@@ -155,7 +160,7 @@ mod tests {
         assert!(get("/").1.contains("href=\"/notes/49\""));
         assert!(get("/notes/16").1.contains("href=\"/notes/50\""));
         assert!(get("/robots.txt").1.contains("Crawl-delay: 0.5"));
-        for missing in ["/notes/20", "/notes/110", "/notes/x", "/other"] {
+        for missing in ["/notes/7", "/notes/110", "/notes/x", "/other"] {
             assert_eq!(get(missing).0, 404, "{missing}");
         }
     }

@@ -75,6 +75,9 @@ impl EventListener for Tour {
             {
                 self.lock().hold(since(at), since(until));
             }
+            Event::Admitted { key, .. } if key == plan::POLITE => {
+                self.lock().admitted(since(at));
+            }
             Event::BreakerOpened { key, .. } if key == plan::OUTAGE_KEY => {
                 self.lock().breaker_opened(since(at));
             }
@@ -102,10 +105,6 @@ impl EventListener for Tour {
             }
             _ => {}
         }
-    }
-
-    fn wants_everything(&self) -> bool {
-        false
     }
 }
 

@@ -18,12 +18,10 @@ pub(in crate::demo) struct Facts {
     /// When the upstream `steady` first accepted nine tenths of its capacity.
     pub(in crate::demo) learned_at: Option<Duration>,
     pub(in crate::demo) orders: Vec<OperationFacts>,
-    /// The last hold of `polite` by a Retry-After.
+    /// When `polite` was first held by a Retry-After.
+    pub(in crate::demo) held_at: Option<Duration>,
+    /// Its last hold.
     pub(in crate::demo) hold: Option<HoldFacts>,
-    /// Requests that `polite` received since the start of the demo, and how many of them before the
-    /// end of a Retry-After.
-    pub(in crate::demo) received: u64,
-    pub(in crate::demo) early: u64,
     /// The change of the profile.
     pub(in crate::demo) profile: Option<OperationFacts>,
     /// The breaker of the endpoint with the outage.
@@ -81,6 +79,8 @@ pub(in crate::demo) struct HoldFacts {
     pub(in crate::demo) until: Duration,
     /// The most requests that waited meanwhile.
     pub(in crate::demo) waiting: u32,
+    /// Requests that its gate admitted meanwhile.
+    pub(in crate::demo) admitted: u32,
 }
 
 /// A breaker that opened.
@@ -122,8 +122,6 @@ impl Facts {
             profile: last
                 .profile
                 .filter(|profile| profile.state == OperationState::Conflict),
-            received: last.received,
-            early: last.early,
             pool_failed: last.pool_failed,
             ..Self::default()
         };
@@ -145,6 +143,7 @@ impl Facts {
     }
 
     pub(super) fn hold(&mut self, at: Duration, until: Duration) {
+        self.held_at.get_or_insert(at);
         match &mut self.hold {
             // A hold that is extended is the same hold.
             Some(hold) if at < hold.until => hold.until = hold.until.max(until),
@@ -153,8 +152,17 @@ impl Facts {
                     at,
                     until,
                     waiting: 0,
+                    admitted: 0,
                 });
             }
+        }
+    }
+
+    /// A request to `polite` was admitted.
+    pub(super) fn admitted(&mut self, at: Duration) {
+        let hold = self.hold.as_mut();
+        if let Some(hold) = hold.filter(|hold| hold.at < at && at < hold.until) {
+            hold.admitted += 1;
         }
     }
 
@@ -178,8 +186,9 @@ impl Facts {
     }
 
     pub(super) fn endpoint_paused(&mut self, at: Duration, until: Duration, errors: u32) {
-        // Before, it is paused by the limit that it has.
-        if at < self.began + plan::FAILING.0 {
+        // Before and afterwards it is paused by the limit that it has.
+        let is_failing = at >= self.began + plan::FAILING.0;
+        if !is_failing || self.endpoint.disabled_at.is_some() {
             return;
         }
         let endpoint = &mut self.endpoint;

@@ -83,7 +83,7 @@ impl Step {
                 let ended: Option<Vec<Duration>> = ended.collect();
                 ended?.into_iter().max()
             }
-            Self::RetryAfter => facts.hold.map(|hold| hold.at),
+            Self::RetryAfter => facts.held_at,
             Self::Conflict => {
                 let profile = facts.profile.as_ref();
                 profile
@@ -127,10 +127,7 @@ impl Step {
             Self::RetryAfter => gate(plan::POLITE),
             Self::Conflict => operation(facts.profile.as_ref()),
             Self::Outage => gate(plan::OUTAGE_KEY),
-            Self::Endpoint => (
-                format!("/pools#{}", plan::POOL),
-                "this pool".to_owned(),
-            ),
+            Self::Endpoint => (format!("/pools#{}", plan::POOL), "this pool".to_owned()),
         };
         DemoLink { path, label }
     }
@@ -199,7 +196,7 @@ fn orders(facts: &Facts) -> String {
     let total = facts.orders.len();
     let mut text = format!(
         "{total} orders are stored, so nothing is lost in a crash. Delivered: {delivered}; sent again \
-         after a 503: {retried}; still waiting: {waiting}."
+         after a 502: {retried}; still waiting: {waiting}."
     );
     let failed = facts.orders.iter().find_map(|order| order.state.reason());
     if let Some(reason) = failed {
@@ -226,11 +223,10 @@ fn retry_after(facts: &Facts, now: Duration) -> String {
              {until}, not only the refused one: {waiting} now."
         );
     }
-    let (early, received) = (facts.early, facts.received);
+    let admitted = hold.admitted;
     format!(
         "`polite` answered 429 with Retry-After {wait} at {at}. All requests to it waited, up to \
-         {waiting} at once, not only the refused one. Requests that arrived before the end of such a \
-         wait since the start: {early} of {received}."
+         {waiting} at once, not only the refused one. Sent before the end of that time: {admitted}."
     )
 }
 

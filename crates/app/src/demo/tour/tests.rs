@@ -137,9 +137,9 @@ fn says_what_happened_and_where_to_look() {
     A limit is learned [/gates/steady/only]
     No limit is configured. The gate raised its rate until the server refused, and 4.0s after the start `steady` accepted nine tenths of what it can take, 50/s. Now the gate stays there and seldom tries more.
     Operations are delivered in spite of errors [/operations/op_1]
-    2 orders are stored, so nothing is lost in a crash. Delivered: 1; sent again after a 503: 1; still waiting: 0. One failed as `rejected`: the server answered 422, which another attempt cannot change.
+    2 orders are stored, so nothing is lost in a crash. Delivered: 1; sent again after a 502: 1; still waiting: 0. One failed as `rejected`: the server answered 422, which another attempt cannot change.
     A Retry-After is obeyed [/gates/polite/only]
-    `polite` answered 429 with Retry-After 7s at 13.0s. All requests to it waited, up to 31 at once, not only the refused one. Requests that arrived before the end of such a wait since the start: 0 of 0.
+    `polite` answered 429 with Retry-After 7s at 13.0s. All requests to it waited, up to 31 at once, not only the refused one. Sent before the end of that time: 0.
     A conflict waits for a decision [/operations/op_3]
     Two programs changed the same profile, and the server answered 409. The operation is not sent blindly again: it waits for a decision, with base, ours and theirs side by side. Choose, and it is delivered.
     An outage is survived [/gates/pool/b]
@@ -242,6 +242,32 @@ fn reads_facts_from_events_of_its_own_gates_only() {
         &hold(plan::POLITE, Source::RetryAfter),
     );
     assert_eq!(tour.facts().hold.map(|hold| hold.at), Some(at(13.0)));
+    for (key, second) in [
+        (plan::POLITE, 113),
+        (plan::POLITE, 115),
+        ("pool/a", 116),
+        (plan::POLITE, 120),
+    ] {
+        let waited = Duration::ZERO;
+        let admitted = Event::Admitted {
+            key,
+            waited,
+            is_probe: false,
+        };
+        tour.on_event(Timestamp::from_secs(second), &admitted);
+    }
+    assert_eq!(tour.facts().hold.map(|hold| hold.admitted), Some(1));
+    let again = Event::HoldStarted {
+        key: plan::POLITE,
+        until: Timestamp::from_secs(130),
+        source: Source::RetryAfter,
+    };
+    tour.on_event(Timestamp::from_secs(124), &again);
+    let facts = tour.facts();
+    assert_eq!(
+        (facts.held_at, facts.hold.map(|hold| hold.at)),
+        (Some(at(13.0)), Some(at(24.0)))
+    );
     let (pool, endpoint) = (plan::POOL, plan::FAILING_ENDPOINT);
     tour.on_event(closed, &Event::EndpointEnabled { pool, endpoint });
     assert_eq!(
@@ -249,15 +275,22 @@ fn reads_facts_from_events_of_its_own_gates_only() {
         None,
         "it was not disabled"
     );
-    let why = Disabled::Errors(3);
-    tour.on_event(
-        opened,
-        &Event::EndpointDisabled {
-            pool,
-            endpoint,
-            why,
-        },
-    );
+    let paused = Event::EndpointPaused {
+        pool,
+        endpoint,
+        until: Timestamp::from_secs(190),
+        errors: 1,
+        source: Source::Assumed,
+    };
+    tour.on_event(opened, &paused);
+    assert_eq!(tour.facts().endpoint.paused_at, None, "too early");
+    let disabled = Event::EndpointDisabled {
+        pool,
+        endpoint,
+        why: Disabled::Errors(3),
+    };
+    tour.on_event(opened, &disabled);
+    tour.on_event(Timestamp::from_secs(150), &paused);
     tour.on_event(closed, &Event::EndpointEnabled { pool, endpoint });
     let endpoint = tour.facts().endpoint;
     assert_eq!((endpoint.errors, endpoint.enabled_at), (3, Some(at(33.0))));
