@@ -30,14 +30,16 @@ export function createSeries(names, size = MAX_POINTS) {
   return { load, append, clear, samples };
 
   /**
-   * Replaces everything by recorded points; those that do not fit are left out, oldest first.
+   * Replaces everything by recorded points; those that do not fit are left out, oldest first. What is
+   * missing at the end may still come.
    * @param {Samples} recorded
    */
   function load({ start_ms, step_ms, values }) {
     clear();
     stepMs = step_ms;
     const first = Math.round(start_ms / step_ms);
-    const count = Math.max(0, ...names.map((name) => values[name]?.length ?? 0));
+    let count = Math.max(0, ...names.map((name) => values[name]?.length ?? 0));
+    while (count > 0 && names.every((name) => Number.isNaN(values[name]?.[count - 1] ?? NaN))) count -= 1;
     for (let index = Math.max(0, count - size); index < count; index += 1) {
       write(first + index, (name) => values[name]?.[index]);
     }

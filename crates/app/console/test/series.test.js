@@ -84,3 +84,11 @@ test('a group without values is a gap, one with some is none', () => {
   const { values } = reduce(Float32Array.of(NaN, 1, NaN, NaN, 2, 3), 0, 6, 2);
   assert.deepEqual(list(values), [1, null, 2, 3]);
 });
+
+test('a point that is not recorded yet is no gap before the next', () => {
+  const series = createSeries(['a'], 10);
+  series.load({ start_ms: 1000, step_ms: 1000, values: { a: [1, null, 3, null] } });
+  series.append(4400, { a: 4 });
+  series.append(5400, { a: 5 });
+  assert.deepEqual(list(series.samples(60_000).values.a).slice(1), [1, null, 3, 4, 5]);
+});
