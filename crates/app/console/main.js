@@ -228,6 +228,8 @@ async function start() {
     await signIn(isWrong ? 'This token is not valid here.' : 'The console shows and changes what Tidegate is doing.');
     history.replaceState(null, '', '/');
   }
+  // The page's module is loaded beside what it needs; navigate() shows a failure.
+  VIEWS[routeOf(location.href).view]().catch(() => {});
   [version, app.settings] = await Promise.all([api.get('/version'), api.get('/api/v1/settings')]);
   addEventListener('popstate', navigate);
   document.addEventListener('click', onClick);

@@ -33,14 +33,19 @@ pub(crate) fn fill(folder: &Path, gates: usize, operations: usize) {
     });
     wait(Box::pin(store.save_all(others.chain([held])))).unwrap();
     let queue = store.operations();
-    // Together, so that they share transactions.
-    let inserted: Vec<_> = (0..operations)
-        .map(|number| queue.insert(operation(number, now)))
-        .collect();
-    for call in inserted {
-        wait(call).unwrap();
+    // Many at once share a transaction; more than the store's queue has room for are refused.
+    for first in (0..operations).step_by(TOGETHER) {
+        let numbers = first..operations.min(first + TOGETHER);
+        let inserted: Vec<_> = numbers
+            .map(|number| queue.insert(operation(number, now)))
+            .collect();
+        for call in inserted {
+            wait(call).unwrap();
+        }
     }
 }
+
+const TOGETHER: usize = 1000;
 
 fn gate(key: String, number: usize, at: WallTime) -> Change {
     let record = record(number);
