@@ -82,6 +82,11 @@ impl Recorder {
         }
     }
 
+    /// Requests sent so far.
+    pub(crate) fn sent_count(&self) -> u64 {
+        self.sent
+    }
+
     pub(crate) fn sent(&mut self, upstream: &UpstreamSettings, was_early: bool, now: Timestamp) {
         self.sent += 1;
         self.early_after_hint += u64::from(was_early);

@@ -9,6 +9,7 @@
 
 mod bins;
 mod clients;
+mod course;
 mod page;
 mod plots;
 mod states;
@@ -19,6 +20,8 @@ mod tests;
 use std::time::Duration;
 
 use crate::measure::{Figures, Series};
+
+pub use course::{Course, CourseBand, courses};
 
 /// The content of a page.
 #[derive(Clone, Debug, PartialEq)]

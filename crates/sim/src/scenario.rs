@@ -2,6 +2,7 @@
 
 mod client;
 mod draft;
+mod fields;
 mod read;
 mod shipped;
 #[cfg(test)]
@@ -11,6 +12,7 @@ mod upstream;
 use std::time::Duration;
 
 pub use draft::{Draft, Variant};
+pub use fields::{Field, fields};
 pub use shipped::{SHIPPED, Shipped};
 
 use crate::client::{ClientSettings, Strategy};

@@ -4,9 +4,13 @@
 //! client, in this order. Clients do not draw from each other's streams, and a client's draws do not
 //! affect the upstream.
 //!
+//! **Stopping.** A run may be long. Every few milliseconds its caller is told how far it is, and may
+//! end it, which a server does when nobody waits for the result any more.
+//!
 //! **Observers** see every event of a run, for the checks of invariants. Without an observer they
 //! cost nothing.
 
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use policy::random::Random;
@@ -42,19 +46,57 @@ pub fn simulate(scenario: &Scenario, seed: u64) -> Figures {
 
 /// Runs a scenario and reports its progress, from 0 to 1, every few milliseconds of real time.
 pub fn simulate_watched(scenario: &Scenario, seed: u64, progress: &mut dyn FnMut(f64)) -> Figures {
-    Run::new(scenario, seed, None).run(progress).0
+    let whole = Run::new(scenario, seed, None).run(&mut |done| {
+        progress(done.share);
+        ControlFlow::Continue(())
+    });
+    whole.expect(NOT_STOPPED).0
+}
+
+const NOT_STOPPED: &str = "only its watcher stops a run, and this one does not";
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    /// From 0 to 1.
+    pub share: f64,
+    /// Requests sent so far.
+    pub sent: u64,
 }
 
 /// Runs a scenario and also records it over time, in slices of `step`, which is at least a
 /// millisecond.
 pub fn simulate_with_series(scenario: &Scenario, seed: u64, step: Duration) -> (Figures, Series) {
+    let whole = simulate_until(scenario, seed, step, &mut |_| ControlFlow::Continue(()));
+    whole.expect(NOT_STOPPED)
+}
+
+/// The same, unless `watch` stops it, which is called every few milliseconds of real time; `None` if
+/// it did.
+///
+/// ```
+/// use std::ops::ControlFlow;
+/// use std::time::Duration;
+/// use sim::scenario::Shipped;
+/// use sim::simulate::simulate_until;
+///
+/// let scenario = Shipped::find("o1").unwrap().scenario();
+/// let mut stop = |_| ControlFlow::Break(());
+/// assert_eq!(simulate_until(&scenario, 1, Duration::from_secs(1), &mut stop), None);
+/// ```
+pub fn simulate_until(
+    scenario: &Scenario,
+    seed: u64,
+    step: Duration,
+    watch: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Option<(Figures, Series)> {
     let step = step.max(Duration::from_millis(1));
     let capacity = Capacity::of(&scenario.upstream);
     let clients = scenario.client_count();
     let series = SeriesRecorder::new(step, scenario.duration, &capacity, clients);
-    let (figures, series) = Run::new(scenario, seed, Some(series)).run(&mut |_| {});
+    let (figures, series) = Run::new(scenario, seed, Some(series)).run(watch)?;
     let series = series.expect("a run with a series returns it");
-    (figures, series.finish())
+    Some((figures, series.finish()))
 }
 
 /// Runs a scenario and shows every event to `observer`.
@@ -65,7 +107,8 @@ pub(crate) fn simulate_observed(
 ) -> Figures {
     let mut run = Run::new(scenario, seed, None);
     run.observer = Some(observer);
-    run.run(&mut |_| {}).0
+    let whole = run.run(&mut |_| ControlFlow::Continue(()));
+    whole.expect(NOT_STOPPED).0
 }
 
 /// Sees every event of a run without affecting it.
@@ -156,7 +199,11 @@ impl<'s> Run<'s> {
         }
     }
 
-    fn run(mut self, progress: &mut dyn FnMut(f64)) -> (Figures, Option<SeriesRecorder>) {
+    /// Runs to the end; `None` if `watch` stops it.
+    fn run(
+        mut self,
+        watch: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    ) -> Option<(Figures, Option<SeriesRecorder>)> {
         let end = Timestamp::ZERO + self.scenario.duration;
         for client in 0..self.clients.len() {
             self.send_all(client, Timestamp::ZERO);
@@ -172,7 +219,13 @@ impl<'s> Run<'s> {
             events += 1;
             if events.is_multiple_of(EVENTS_PER_REPORT) {
                 let passed = now.seconds_since(Timestamp::ZERO);
-                progress(passed / self.scenario.duration.as_secs_f64());
+                let progress = Progress {
+                    share: passed / self.scenario.duration.as_secs_f64(),
+                    sent: self.recorder.sent_count(),
+                };
+                if watch(progress).is_break() {
+                    return None;
+                }
             }
             match event {
                 Event::WakeUp { client } if self.clients[client].take_wake_up(now) => {
@@ -186,7 +239,7 @@ impl<'s> Run<'s> {
         if self.series.is_some() {
             self.sample(end);
         }
-        self.finish()
+        Some(self.finish())
     }
 
     /// Sends everything that a client may send now, and schedules its next wake-up.

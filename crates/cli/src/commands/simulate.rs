@@ -49,7 +49,8 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     clients: Option<String>,
 
-    /// Setting of the clients, by its name in the configuration; may be repeated
+    /// Setting of the clients, by its name in the configuration, or a value of the
+    /// scenario by its path, such as `upstream.rate=50`; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
 

@@ -78,7 +78,8 @@ fn help() {
               Number of clients
 
           --set <KEY=VALUE>
-              Setting of the clients, by its name in the configuration; may be
+              Setting of the clients, by its name in the configuration, or a value
+              of the scenario by its path, such as `upstream.rate=50`; may be
               repeated
 
           --seed <N>

@@ -2,6 +2,8 @@
 
 use std::ops::AddAssign;
 
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
 /// The figures of one run. The names are those of `--json`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figures {
@@ -127,6 +129,49 @@ pub struct Summary {
     pub outages: Vec<Vec<Named>>,
     /// For each step, `at_s` and `settle_s`.
     pub steps: Vec<Vec<Named>>,
+}
+
+/// As `tidegate simulate --json` prints them: figures by name, in order. Counts have no fraction, unless
+/// they are a mean that has one.
+impl Serialize for Summary {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (name, value) in &self.figures {
+            map.serialize_entry(name, &Number(name, *value))?;
+            if *name == "time_to_90_s" {
+                map.serialize_entry("outages", &rows(&self.outages))?;
+                map.serialize_entry("steps", &rows(&self.steps))?;
+            }
+        }
+        map.end()
+    }
+}
+
+fn rows(rows: &[Vec<Named>]) -> Vec<Row<'_>> {
+    rows.iter().map(|row| Row(row)).collect()
+}
+
+struct Row<'a>(&'a [Named]);
+
+impl Serialize for Row<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let numbers = self.0.iter();
+        serializer.collect_map(numbers.map(|(name, value)| (name, Number(name, *value))))
+    }
+}
+
+struct Number<'a>(&'a str, Option<f64>);
+
+impl Serialize for Number<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.1 {
+            None => serializer.serialize_none(),
+            Some(number) if is_count(self.0) && number.fract() == 0.0 => {
+                serializer.serialize_u64(crate::whole(number))
+            }
+            Some(number) => serializer.serialize_f64(number),
+        }
+    }
 }
 
 impl Summary {

@@ -7,7 +7,8 @@
 //! With several strategies there are several variants. Client settings of the file that a strategy
 //! does not have are dropped for it: otherwise a comparison with `none` would be impossible as soon
 //! as a gate has any settings. A value of `--set` goes to all clients that have the setting, and is
-//! a problem if none has.
+//! a problem if none has. The name of `--set` may also be a path into the file, such as
+//! `upstream.rate` or `upstream.steps[0].at`, or `seed` or `duration`.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +31,7 @@ pub struct Draft {
     pub duration: Option<String>,
     /// The number of clients.
     pub clients: Option<String>,
-    /// Settings of clients, each as `key=value`.
+    /// Settings of clients, or paths into the file, each as `key=value`.
     pub settings: Vec<String>,
     /// `[gate]` of a settings file: applies to clients with a gate, unless the scenario sets a
     /// value.
@@ -116,6 +117,14 @@ impl Draft {
             let duration = Value::Text(duration.clone());
             table.insert("duration", at_flag("--duration", duration));
         }
+        for (path, value) in self.settings.iter().filter_map(|text| path_and_value(text)) {
+            let flag = format!("--set {path}");
+            if set_at(table, path, literal(&flag, value)).is_none() {
+                let location = Location::Flag(flag);
+                let what = "is not in the scenario, expected a value that it has";
+                problems.push(Problem::about(&location, path, what));
+            }
+        }
         let Some(count) = &self.clients else {
             return;
         };
@@ -191,6 +200,7 @@ impl Draft {
         let mut settings = Vec::new();
         for written in &self.settings {
             match written.split_once('=') {
+                Some(_) if path_and_value(written).is_some() => {}
                 Some((name, value)) => settings.push((name.trim(), value.trim())),
                 None => problems.push(without_value("--set", written)),
             }
@@ -202,6 +212,41 @@ impl Draft {
             set(&mut clients, name, literal(&format!("--set {name}"), value));
         }
     }
+}
+
+/// The parts of a `--set` that is about the file, not about all clients.
+fn path_and_value(written: &str) -> Option<(&str, &str)> {
+    let (name, value) = written.split_once('=')?;
+    let name = name.trim();
+    let is_path = name.contains('.') || matches!(name, "seed" | "duration");
+    is_path.then(|| (name, value.trim()))
+}
+
+/// Sets a value at a path such as `upstream.steps[0].at`; `None` if there is no table to put it in.
+fn set_at(table: &mut Table, path: &str, node: Node) -> Option<()> {
+    // A scenario without clients has one.
+    clients(table);
+    let (tables, name) = path.rsplit_once('.').unwrap_or(("", path));
+    let mut table = table;
+    for part in tables.split('.').filter(|part| !part.is_empty()) {
+        let (name, index) = match part.strip_suffix(']').and_then(|part| part.split_once('[')) {
+            Some((name, index)) => (name, Some(index.parse::<usize>().ok()?)),
+            None => (part, None),
+        };
+        let mut value = &mut table.entries.get_mut(name)?.node.value;
+        if let Some(index) = index {
+            let Value::List(list) = value else {
+                return None;
+            };
+            value = &mut list.get_mut(index)?.value;
+        }
+        let Value::Table(inner) = value else {
+            return None;
+        };
+        table = inner;
+    }
+    table.insert(name, node);
+    Some(())
 }
 
 const UPSTREAM: &str = "--upstream";
@@ -352,6 +397,10 @@ fn each_once(mut problems: Vec<Problem>) -> Vec<Problem> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use policy::time::Timestamp;
+
     use super::*;
     use crate::client::{ClientSettings, Strategy};
     use crate::upstream::Kind;
@@ -388,6 +437,51 @@ mod tests {
         let text = "[upstream]\nkind = \"window\"\nquota = 300\nperiod = \"10s\"\nheaders = true\n\
                     steps = [{ at = \"60s\", quota = 20 }]\n";
         assert_eq!(only(&draft(line)), only(&over_file(text)));
+    }
+
+    #[test]
+    fn sets_values_of_the_file_by_their_path() {
+        let set = |settings: &[&str]| Draft {
+            settings: settings.iter().map(|text| (*text).to_owned()).collect(),
+            ..over_file(
+                "[upstream]\nkind = \"bucket\"\nrate = 5\nsteps = [{ at = \"60s\", rate = 20 }]\n",
+            )
+        };
+        let scenario = only(&set(&[
+            "upstream.rate = 7",
+            "upstream.steps[0].at=30s",
+            "upstream.retry_after=true",
+            "client[0].count=3",
+            "seed=9",
+            "duration=90s",
+        ]));
+        let upstream = &scenario.upstream;
+        assert_eq!(
+            upstream.kind,
+            Kind::Bucket {
+                rate: 7.0,
+                burst: 10.0
+            }
+        );
+        assert_eq!(upstream.steps[0].at, Timestamp::from_secs(30));
+        assert!(upstream.retry_after);
+        assert_eq!((scenario.clients[0].count, scenario.seed), (3, 9));
+        assert_eq!(scenario.duration, Duration::from_secs(90));
+        let draft = set(&[
+            "upstream.rate=-1",
+            "upstream.steps[1].at=5s",
+            "upstream.rat=1",
+            "server.rate=1",
+        ]);
+        assert_eq!(
+            problems(&draft),
+            [
+                "--set server.rate: `server.rate` is not in the scenario, expected a value that it has",
+                "--set upstream.rat: `upstream.rat`: unknown setting; did you mean `rate`?",
+                "--set upstream.rate: `upstream.rate` is `-1`, expected a number of requests per second above 0 and at most 1000000",
+                "--set upstream.steps[1].at: `upstream.steps[1].at` is not in the scenario, expected a value that it has",
+            ]
+        );
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use config::Reader;
 use policy::duration::Exact;
-use policy::setting::Kind;
+use policy::setting::{Kind, Setting};
 use policy::time::Timestamp;
 
 use crate::upstream::{
@@ -120,6 +120,13 @@ pub(super) fn read(reader: &Reader<'_>) -> Option<UpstreamSettings> {
         ban: ban.flatten(),
         ..UpstreamSettings::new(limit?, values)
     })
+}
+
+/// The definitions of all settings of limits.
+pub(super) fn limit_settings() -> impl Iterator<Item = &'static Setting> {
+    let bucket = BucketOptions::SETTINGS.iter();
+    let window = WindowOptions::SETTINGS.iter();
+    bucket.chain(window).chain(SlotsOptions::SETTINGS)
 }
 
 /// The settings of a kind of limit; of all kinds if it is unknown.
