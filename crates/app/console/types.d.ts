@@ -281,6 +281,4 @@ export interface Console {
   keysChanged: () => void;
   settings: Settings;
   isFrozen: () => boolean;
-  /** When the server was started. */
-  startedMs: () => number;
 }

@@ -31,6 +31,7 @@ mod reference;
 mod samples;
 mod settings;
 mod sign_in;
+mod simulate;
 mod summary;
 mod test_tool;
 mod token;

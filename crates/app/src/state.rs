@@ -31,6 +31,7 @@ use tidegate::{Clock, Limiter, Timestamp};
 use tokio::sync::Notify;
 
 pub use bulk::{BulkDecision, BulkRequest, LeftOut, is_replay_safe};
+pub(crate) use changes::PUBLIC;
 pub use changes::{ChangeError, InvalidValue, NewEndpoint};
 pub use configuration::{Configuration, UpstreamPool};
 pub use credential::AccessToken;

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use axum::Router;
 use tidegate::Clock;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{
@@ -24,7 +24,7 @@ use super::recorder::Recorder;
 use super::samples::Samples;
 use super::{
     console, demo, events, explain, gates, health, jobs, operations, pools, protection, settings,
-    sign_in, summary, test_tool,
+    sign_in, simulate, summary, test_tool,
 };
 use crate::gateway::RequestTrails;
 use crate::jobs::Jobs;
@@ -35,6 +35,8 @@ pub(super) struct AdminState {
     pub(super) state: Arc<State>,
     pub(super) trails: Arc<RequestTrails>,
     pub(super) jobs: Arc<Jobs>,
+    /// Simulations that may still be started.
+    pub(super) simulations: Arc<Semaphore>,
     /// Set once, by the demo; no other server has one.
     pub(super) tour_guide: OnceLock<Arc<dyn TourGuide>>,
     pub(super) process: Process,
@@ -55,6 +57,7 @@ impl AdminState {
             state,
             trails,
             jobs,
+            simulations: Arc::new(Semaphore::new(simulate::MAX_RUNNING)),
             tour_guide: OnceLock::new(),
             is_draining: AtomicBool::new(false),
             closing: watch::Sender::new(false),
@@ -176,6 +179,9 @@ fn described() -> (Router<Arc<AdminState>>, Document) {
         .routes(routes!(summary::summary))
         .routes(routes!(demo::show))
         .routes(routes!(settings::show))
+        .routes(routes!(simulate::scenarios))
+        .routes(routes!(simulate::of_gate))
+        .routes(routes!(simulate::run))
         .routes(routes!(sign_in::sign_in))
         .routes(routes!(sign_in::sign_out))
         .routes(routes!(health::version))
@@ -217,6 +223,7 @@ async fn no_such_path() -> Refused {
         (name = "operations", description = "Operations: requests accepted for durable delivery"),
         (name = "jobs", description = "Jobs: fetches and crawls with a report"),
         (name = "requests", description = "Decision trails and live events"),
+        (name = "simulate", description = "Scenarios in virtual time"),
         (name = "console", description = "Sign-in of browsers"),
         (name = "health", description = "Health and metrics")
     )

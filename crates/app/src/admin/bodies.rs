@@ -63,6 +63,7 @@ mod demo;
 mod jobs;
 mod operations;
 mod settings;
+mod simulate;
 
 pub use console::{
     Attention, AttentionKind, Band, BandName, GateHistory, PoolCounts, RateChange, Rates,
@@ -77,6 +78,10 @@ pub use operations::{
     OperationList, Reason, ResolveAction, ResolveOperation, StateName, WaitReason, WaitingFor,
 };
 pub use settings::{GateDefaults, JobBounds, OperationTypes, PollTimes, ShownSettings};
+pub use simulate::{
+    ScenarioField, ScenarioList, Simulate, Simulation, SimulationBand, SimulationRun,
+    SimulationScenario, SimulationSeries,
+};
 
 /// Sign a browser in
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]

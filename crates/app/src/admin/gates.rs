@@ -182,7 +182,7 @@ fn can_exist(admin: &AdminState, key: &str) -> bool {
     }
 }
 
-fn no_gate(admin: &AdminState, key: &str) -> Refused {
+pub(super) fn no_gate(admin: &AdminState, key: &str) -> Refused {
     let first = admin.state.limiter().snapshot(Sort::Admitted, 1000).gates;
     let keys: Vec<&str> = first.iter().map(|gate| gate.key.as_str()).collect();
     let close = suggestion(key, &keys).map_or_else(
@@ -199,7 +199,7 @@ fn no_gate(admin: &AdminState, key: &str) -> Refused {
 pub(super) struct GatePath {
     /// What the gate is for: `pool/endpoint` or `host[:port]`, with or without `%2F` for `/`
     #[param(example = "llm/a", min_length = 1)]
-    key: String,
+    pub(super) key: String,
 }
 
 #[derive(Debug, Default, IntoParams)]

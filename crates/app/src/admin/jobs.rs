@@ -314,7 +314,9 @@ impl From<StartJobError> for Refused {
         let detail = error.to_string();
         match error {
             StartJobError::Invalid(invalid) => Self::invalid(invalid),
-            StartJobError::AddressNotAllowed(_) => Self::new(Kind::AddressNotAllowed, detail),
+            StartJobError::AddressNotAllowed { urls, .. } => {
+                Self::address_not_allowed(urls, detail)
+            }
             StartJobError::TooMany { .. } => Self::new(Kind::TooManyJobs, detail),
             StartJobError::Store(_) => Self::new(Kind::StoreUnavailable, detail),
         }

@@ -21,7 +21,7 @@ pub(super) fn join<B>(request: &mut Request<B>) {
 }
 
 const GATES: &str = "/api/v1/gates/";
-const ACTIONS: [&str; 4] = ["reset", "isolate", "release", "history"];
+const ACTIONS: [&str; 5] = ["reset", "isolate", "release", "history", "scenario"];
 
 fn joined(path: &str) -> Option<String> {
     let rest = path.strip_prefix(GATES)?;
@@ -58,6 +58,10 @@ mod tests {
             Some("/api/v1/gates/llm%2Fa/history"),
         );
         check("/api/v1/gates/llm%2Fa/reset", None);
+        check(
+            "/api/v1/gates/llm/a/scenario",
+            Some("/api/v1/gates/llm%2Fa/scenario"),
+        );
         check("/api/v1/gates/a.example.com:8080", None);
         check("/api/v1/gates/a.example.com/isolate", None);
         check("/api/v1/gates", None);

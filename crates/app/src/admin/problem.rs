@@ -10,7 +10,7 @@ use policy::duration::whole_seconds;
 use store::operations::DecisionError;
 
 use super::bodies::{InvalidField, Problem};
-use crate::state::{AcceptError, ChangeError, InvalidValue, OperationError};
+use crate::state::{AcceptError, ChangeError, InvalidValue, OperationError, PUBLIC};
 
 /// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +69,7 @@ kinds! {
     KeyReused: UNPROCESSABLE_ENTITY, "idempotency_key_reused", "The idempotency key belongs to another request";
     TooManyOperations: TOO_MANY_REQUESTS, "queue_full", "Too many operations are stored";
     TooManyJobs: TOO_MANY_REQUESTS, "queue_full", "Too many jobs are queued";
+    TooManySimulations: TOO_MANY_REQUESTS, "too_many_simulations", "Too many simulations";
     StatusLimit: TOO_MANY_REQUESTS, "status_limit", "Too many status requests";
     WrongState: CONFLICT, "wrong_state", "Not possible in the present state";
     TooManyStreams: SERVICE_UNAVAILABLE, "too_many_streams", "Too many event streams";
@@ -109,6 +110,14 @@ impl Refused {
         }
     }
 
+    /// These URLs have addresses that must not be dialled.
+    pub(super) fn address_not_allowed(urls: Vec<InvalidValue>, detail: String) -> Self {
+        Self {
+            problems: urls,
+            ..Self::new(Kind::AddressNotAllowed, detail)
+        }
+    }
+
     /// In place of a response that the router made without a problem body.
     pub(super) fn instead_of(status: StatusCode, headers: &HeaderMap) -> Self {
         let kind = Kind::ALL.iter().find(|kind| kind.status() == status);
@@ -121,6 +130,15 @@ impl Refused {
             kind => Self::new(kind, "the address of the request cannot be read"),
         }
     }
+}
+
+/// The URL of a request that has only one.
+fn not_public(host: String) -> Vec<InvalidValue> {
+    vec![InvalidValue {
+        field: "url".to_owned(),
+        value: Some(host),
+        expected: PUBLIC.to_owned(),
+    }]
 }
 
 fn described(wrong: &InvalidValue) -> String {
@@ -160,6 +178,7 @@ impl IntoResponse for Refused {
             | Kind::StoreUnavailable
             | Kind::TooManyOperations
             | Kind::TooManyJobs
+            | Kind::TooManySimulations
             | Kind::TooManyGates
             | Kind::Draining => {
                 headers.insert(RETRY_AFTER, HeaderValue::from_static("5"));
@@ -181,7 +200,9 @@ impl From<ChangeError> for Refused {
         match error {
             ChangeError::NoPool { .. } | ChangeError::NoEndpoint { .. } => Self::not_found(detail),
             ChangeError::Invalid(invalid) => Self::invalid(invalid),
-            ChangeError::AddressNotAllowed(_) => Self::new(Kind::AddressNotAllowed, detail),
+            ChangeError::AddressNotAllowed(host) => {
+                Self::address_not_allowed(not_public(host), detail)
+            }
             ChangeError::TooManyGates(_) => Self::new(Kind::TooManyGates, detail),
             ChangeError::Store(_) => Self::new(Kind::StoreFailed, detail),
         }
@@ -193,7 +214,9 @@ impl From<AcceptError> for Refused {
         let detail = error.to_string();
         match error {
             AcceptError::Invalid(invalid) => Self::invalid(invalid),
-            AcceptError::AddressNotAllowed(_) => Self::new(Kind::AddressNotAllowed, detail),
+            AcceptError::AddressNotAllowed(host) => {
+                Self::address_not_allowed(not_public(host), detail)
+            }
             AcceptError::BodyTooLarge { .. } => Self::new(Kind::BodyTooLarge, detail),
             AcceptError::TooMany { .. } => Self::new(Kind::TooManyOperations, detail),
             AcceptError::KeyReused => Self::new(Kind::KeyReused, detail),

@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::api;
 use super::problem::Kind;
@@ -176,9 +176,14 @@ fn plural(schema: &Value) -> String {
     if schema["$ref"].is_string() {
         return kind(schema);
     }
+    if schema["type"] == json!(["number", "null"]) {
+        return "numbers or null".to_owned();
+    }
     match schema["type"].as_str() {
         Some("string") => "strings".to_owned(),
         Some("integer") => "whole numbers".to_owned(),
+        Some("number") => "numbers".to_owned(),
+        Some("object") => "objects".to_owned(),
         _ => "whole numbers, each ".to_owned() + &kind(schema).replace("whole number ", ""),
     }
 }

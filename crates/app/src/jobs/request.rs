@@ -9,7 +9,7 @@ use url::Url;
 
 use crate::exchange::Trust;
 use crate::fetch::{FetchPlan, Scope, parse_given};
-use crate::state::{ChangeError, InvalidValue, State};
+use crate::state::{ChangeError, InvalidValue, PUBLIC, State};
 
 /// What a job fetches.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,8 +37,13 @@ pub enum StartJobError {
     #[error("{} invalid", if .0.len() == 1 { "a value is" } else { "some values are" })]
     Invalid(Vec<InvalidValue>),
     /// The address of a URL must not be dialled.
-    #[error("`{0}` is not a public address; allow it in `[network]` if that is meant")]
-    AddressNotAllowed(String),
+    #[error("`{host}` is not a public address; allow it in `[network]` if that is meant")]
+    AddressNotAllowed {
+        /// The first of them.
+        host: String,
+        /// Every URL with such an address.
+        urls: Vec<InvalidValue>,
+    },
     /// As many jobs are queued as may be.
     #[error("{most} jobs are queued, as many as may be (`jobs.max_queued`); cancel one, or wait")]
     TooMany {
@@ -83,10 +88,32 @@ impl JobRequest {
         if !invalid.is_empty() {
             return Err(StartJobError::Invalid(invalid));
         }
-        for url in &urls {
-            check_address(state, url)?;
-        }
+        self.check_addresses(state, &urls)?;
         Ok(self)
+    }
+
+    /// An address that is written out is judged now; a name when it is dialled.
+    fn check_addresses(&self, state: &State, urls: &[Url]) -> Result<(), StartJobError> {
+        let mut refused = Vec::new();
+        for (place, url) in urls.iter().enumerate() {
+            let Err(ChangeError::AddressNotAllowed(host)) = state.check_address(url) else {
+                continue;
+            };
+            let field = match place.checked_sub(self.urls.len()) {
+                None => format!("urls[{place}]"),
+                Some(place) => format!("sitemaps[{place}]"),
+            };
+            if refused.len() < MAX_NAMED {
+                note(&mut refused, &field, Some(host), PUBLIC);
+            }
+        }
+        match refused.first().and_then(|first| first.value.clone()) {
+            Some(host) => Err(StartJobError::AddressNotAllowed {
+                host,
+                urls: refused,
+            }),
+            None => Ok(()),
+        }
     }
 
     /// What people see of it: its host, or how many URLs it has.
@@ -153,15 +180,6 @@ fn check_urls(field: &str, texts: &[String], invalid: &mut Vec<InvalidValue>) ->
         }
     }
     urls
-}
-
-/// An address that is written out is judged now; a name when it is dialled.
-fn check_address(state: &State, url: &Url) -> Result<(), StartJobError> {
-    state.check_address(url).map_err(|error| match error {
-        ChangeError::AddressNotAllowed(host) => StartJobError::AddressNotAllowed(host),
-        // Nothing else is checked there.
-        error => StartJobError::AddressNotAllowed(error.to_string()),
-    })
 }
 
 fn note(invalid: &mut Vec<InvalidValue>, field: &str, value: Option<String>, expected: &str) {

@@ -66,6 +66,9 @@ fn did_you_mean(close: Option<&str>) -> String {
     close.map_or_else(String::new, |close| format!("; did you mean `{close}`?"))
 }
 
+/// What is expected of an address that must not be dialled.
+pub(crate) const PUBLIC: &str = "a public address, or one that `[network]` allows";
+
 /// An invalid value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidValue {

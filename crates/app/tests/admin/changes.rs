@@ -339,7 +339,8 @@ fn refuses_an_invalid_endpoint_with_every_reason() {
         "http://api.localhost/",
     ] {
         let body = json!({ "name": "x", "url": url }).to_string();
-        check(&body, 403, "address_not_allowed");
+        let problem = check(&body, 403, "address_not_allowed");
+        assert_eq!(problem["problems"][0]["field"], "url");
     }
     assert_eq!(names(&running), ["a", "b"]);
     let answer = running.ask("DELETE", &format!("{path}/x"), None);

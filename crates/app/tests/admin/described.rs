@@ -303,6 +303,28 @@ fn inputs() -> Vec<(&'static str, &'static str, Vec<Input>)> {
         ("get", "/api/v1/demo", vec![to("/api/v1/demo", 404)]),
         ("get", "/api/v1/settings", vec![to("/api/v1/settings", 200)]),
         (
+            "get",
+            "/api/v1/scenarios",
+            vec![to("/api/v1/scenarios", 200)],
+        ),
+        (
+            "get",
+            "/api/v1/gates/{key}/scenario",
+            vec![to("/api/v1/gates/llm%2Fx/scenario", 404)],
+        ),
+        (
+            "post",
+            "/api/v1/simulate",
+            vec![
+                with(
+                    "/api/v1/simulate",
+                    json!({ "scenario": "o9", "set": { "duration": "20s" } }),
+                    200,
+                ),
+                with("/api/v1/simulate", json!({ "scenario": "x" }), 422),
+            ],
+        ),
+        (
             "post",
             "/login",
             vec![

@@ -200,6 +200,41 @@ fn refuses_private_addresses_at_once() {
 }
 
 #[test]
+fn names_the_line_of_every_wrong_url() {
+    let (running, _folder) = Running::new("");
+    let problems = |body: Value| {
+        let answer = running.ask("POST", JOBS, Some(&body.to_string()));
+        let problems = answer.json()["problems"].clone();
+        let fields = problems.as_array().unwrap().iter();
+        let fields: Vec<String> = fields
+            .map(|problem| problem["field"].as_str().unwrap().to_owned())
+            .collect();
+        (answer.status, fields)
+    };
+    let ok = "https://a.example.com/";
+    let body = json!({
+        "urls": [ok, "ftp://a", ok, "no url"], "crawl": "yes", "depth": -1, "same_host": 1,
+    });
+    let fields = |fields: &[&str]| fields.iter().map(|&field| field.to_owned()).collect();
+    assert_eq!(
+        problems(body),
+        (422, fields(&["crawl", "depth", "same_host"]))
+    );
+    let body = json!({ "urls": [ok, "ftp://a", ok, "no url"], "depth": 1001 });
+    assert_eq!(
+        problems(body),
+        (422, fields(&["urls[1]", "urls[3]", "depth"]))
+    );
+    let body = json!({
+        "urls": [ok, "http://127.0.0.1/", "http://10.0.0.1/"], "sitemaps": ["http://[::1]/s.xml"],
+    });
+    assert_eq!(
+        problems(body),
+        (403, fields(&["urls[1]", "urls[2]", "sitemaps[0]"]))
+    );
+}
+
+#[test]
 fn refuses_a_job_when_too_many_are_queued() {
     let (running, _folder) = Running::new("[jobs]\nmax_queued = 2\n");
     let body = json!({ "urls": ["https://a.example.com/"] });

@@ -16,4 +16,5 @@ mod recording;
 mod schema;
 mod settings;
 mod sign_in;
+mod simulate;
 mod support;
