@@ -58,10 +58,15 @@ export function clearError(element) {
 }
 
 /**
- * What happened and what to do, for a person.
+ * What happened and what to do, for a person. A problem may quote foreign text.
  * @param {unknown} error
  */
-export function errorText(error) {
+export const errorText = (error) => visible(problemText(error), MAX_PROBLEM);
+
+const MAX_PROBLEM = 1000;
+
+/** @param {unknown} error */
+function problemText(error) {
   if (!(error instanceof ApiError)) return String(error);
   switch (error.reason) {
     case 'store_failed':

@@ -90,6 +90,11 @@ fn demo() {
 }
 
 #[test]
+fn hostile_text() {
+    run("hostile.mjs");
+}
+
+#[test]
 fn access() {
     run("access.mjs");
 }

@@ -82,6 +82,9 @@ export async function startServer(folder, settings, server = []) {
       return text && JSON.parse(text);
     },
 
+    /** A response of the admin API, whatever its status. */
+    response: (path) => fetch(self.origin + path, { headers: { authorization: `Bearer ${self.token}` } }),
+
     /** Calls the admin API until the answer meets a condition. */
     async until(path, isMet, what) {
       const end = Date.now() + TIMEOUT;
