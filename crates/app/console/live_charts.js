@@ -14,6 +14,8 @@ import { createSeries } from './series.js';
 const WINDOWS = [1, 5, 15];
 const DEFAULT_MIN = 5;
 const MINUTE_MS = 60_000;
+/** Of a server that is younger there is about a minute to show. */
+const YOUNG_MS = 100_000;
 
 /**
  * @param {import('./types.js').Console} app
@@ -24,7 +26,7 @@ const MINUTE_MS = 60_000;
 export function createLiveCharts(app, { charts: options, onWindow }) {
   const series = createSeries(options.flatMap((chart) => chart.series.map((line) => line.name)));
   const crosshair = createCrosshair();
-  let minutes = DEFAULT_MIN;
+  let minutes = app.clock.now() - app.startedMs() < YOUNG_MS ? WINDOWS[0] : DEFAULT_MIN;
   /** @type {Band[]} */
   let bands = [];
   let frozenAt = 0;

@@ -143,6 +143,7 @@ const app = {
   settings: /** @type {any} */ (null),
   toast: createToasts(byId('toasts')),
   isFrozen: () => isFrozen,
+  startedMs: () => version?.started_ms ?? 0,
   titleChanged: setTitle,
   keysChanged: () => watch(true),
   go,

@@ -281,4 +281,6 @@ export interface Console {
   keysChanged: () => void;
   settings: Settings;
   isFrozen: () => boolean;
+  /** When the server was started. */
+  startedMs: () => number;
 }
