@@ -42,6 +42,6 @@ test('finds the line of a problem, whatever empty lines are between', () => {
   assert.equal(lineOf('urls', lines), null);
   assert.equal(lineOf('depth', lines), null);
   assert.equal(text.slice(...rangeOfLine(text, 3)), '  ftp://b.example/ \r');
-  const problems = [{ field: 'urls[1]', expected: '`…` cannot be fetched: expected a URL' }, { field: 'depth', expected: 'a number' }];
-  assert.deepEqual(lineProblems(problems, lines), [{ line: 3, text: '`ftp://b.example/` cannot be fetched: expected a URL' }]);
+  const problems = [{ field: 'urls[1]', value: null, expected: '`…` cannot be fetched: expected a URL' }, { field: 'urls[2]', value: '10.0.0.1', expected: 'a public address' }, { field: 'depth', value: 'x', expected: 'a number' }];
+  assert.deepEqual(lineProblems(problems, lines), [{ line: 3, text: '`ftp://b.example/` cannot be fetched: expected a URL' }, { line: 4, text: '10.0.0.1: expected a public address' }]);
 });

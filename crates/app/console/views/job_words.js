@@ -82,15 +82,15 @@ export function lineOf(field, lines) {
 /**
  * What is wrong with which lines. The server does not repeat URLs, which can contain secrets; here
  * the line says it.
- * @param {{ field: string, expected: string }[]} problems
+ * @param {{ field: string, value: string | null, expected: string }[]} problems
  * @param {{ url: string, line: number }[]} lines
  */
 export function lineProblems(problems, lines) {
-  return problems.flatMap(({ field, expected }) => {
+  return problems.flatMap(({ field, value, expected }) => {
     const found = lines.find(({ line }) => line === lineOf(field, lines));
     if (!found) return [];
     const text = expected.replace(/^`[^`]*`/, () => `\`${visible(found.url, 100)}\``);
-    return [{ line: found.line, text }];
+    return [{ line: found.line, text: value === null ? text : `${value}: expected ${text}` }];
   });
 }
 
