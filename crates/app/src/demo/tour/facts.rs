@@ -77,6 +77,8 @@ pub(in crate::demo) struct OperationFacts {
 pub(in crate::demo) struct HoldFacts {
     pub(in crate::demo) at: Duration,
     pub(in crate::demo) until: Duration,
+    /// The wait that the server named, in whole seconds as Retry-After has it.
+    pub(in crate::demo) named: Duration,
     /// The most requests that waited meanwhile.
     pub(in crate::demo) waiting: u32,
     /// Requests that its gate admitted meanwhile.
@@ -148,9 +150,11 @@ impl Facts {
             // A hold that is extended is the same hold.
             Some(hold) if at < hold.until => hold.until = hold.until.max(until),
             hold => {
+                let named = (until.saturating_sub(at)).as_secs_f64().round();
                 *hold = Some(HoldFacts {
                     at,
                     until,
+                    named: Duration::from_secs_f64(named),
                     waiting: 0,
                     admitted: 0,
                 });

@@ -213,14 +213,14 @@ fn retry_after(facts: &Facts, now: Duration) -> String {
                 Such an answer holds the whole gate."
             .to_owned();
     };
-    let wait = Rounded(hold.until.saturating_sub(hold.at));
+    let wait = Rounded(hold.named);
     let at = seconds(hold.at);
     let waiting = hold.waiting;
     if now < hold.until {
         let until = seconds(hold.until);
         return format!(
             "`polite` answered 429 with Retry-After {wait} at {at}. All requests to it wait until \
-             {until}, not only the refused one: {waiting} now."
+             {until}, not only the refused one: {waiting} requests."
         );
     }
     let admitted = hold.admitted;

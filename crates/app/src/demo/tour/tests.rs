@@ -49,7 +49,8 @@ fn happen(facts: &mut Facts, second: u32) {
         10 => facts.orders[0] = operation("op_1", OperationState::Retryable, 1, second),
         13 => {
             facts.orders[0] = operation("op_1", OperationState::Completed, 2, second);
-            facts.hold(now, at(20.0));
+            facts.hold(now, at(20.01));
+            facts.hold(now, at(20.04));
         }
         15 => facts.hold.as_mut().unwrap().waiting = 31,
         18 => facts.profile = Some(operation("op_3", OperationState::Conflict, 1, second)),
@@ -156,7 +157,7 @@ fn says_what_is_happening_while_it_happens() {
     let tours = whole_round();
     let text = |second: usize, step: usize| tours[second].steps[step - 1].text.as_str();
     assert!(text(10, 3).contains("still waiting: 1"));
-    assert!(text(16, 4).contains("wait until 20.0s, not only the refused one: 31 now"));
+    assert!(text(16, 4).contains("wait until 20.0s, not only the refused one: 31 requests"));
     assert!(text(25, 6).contains("Its breaker opened at 24.0s"));
     assert!(text(34, 7).contains("error 1 in a row, so it is paused until 35.0s"));
     assert!(text(40, 7).contains("disabled at 39.0s and stays so until a person enables it"));
