@@ -91,7 +91,7 @@ export function mount(root, route, app) {
     } catch (error) {
       return replace(body, failed(error, load));
     }
-    replace(select, scenarios.map(({ name, title }) => h('option', { value: name }, title ? `${name}: ${title}` : name)));
+    replace(select, scenarios.map(({ name, title }) => h('option', { value: name }, title ? visible(`${name}: ${title}`) : name)));
     places.forEach((place) => place.fill());
     replace(body, form, results);
     return choose(route);
@@ -325,7 +325,7 @@ function linesOf({ series }, lines) {
 function figuresTable(runs) {
   return h(
     'table',
-    { class: 'figures' },
+    { class: 'figure-table' },
     h('caption', { class: 'unseen' }, 'Figures'),
     h('thead', null, h('tr', null, h('th', { scope: 'col' }, 'Figure'), ...runs.map(({ strategy }) => h('th', { scope: 'col', class: 'number' }, strategy)))),
     h('tbody', null, ...figureRows(runs).map(({ label, values }) =>

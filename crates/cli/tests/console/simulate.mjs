@@ -28,7 +28,7 @@ await withBrowser(async ({ browser, folder, ends }) => {
 
   // The present settings of a gate.
   await browser.go(`${server.origin}/simulate?gate=llm/a`);
-  await browser.see('llm/a');
+  await browser.waitFor('return document.querySelector("#gate")?.value === "llm/a" && document.querySelector("[name=\\"upstream.rate\\"]") !== null', 'the settings of the gate');
   await browser.click('button', 'Run');
   await browser.waitFor('return document.querySelectorAll("main canvas").length >= 2', 'plots');
   await browser.go(`${server.origin}/simulate?gate=none.example`);
