@@ -176,8 +176,15 @@ export function mount(root, route, app) {
   }
 
   function showName() {
-    note.hidden = Object.keys(changes()).length === 0;
-    replace(note, h('b', null, h('bdi', null, label())), ' · ', linkButton('Undo changes', () => chosen && show(chosen)));
+    const isChanged = Object.keys(changes()).length > 0;
+    const isGate = !isShipped();
+    note.hidden = !isChanged && !isGate;
+    const undo = linkButton('Undo changes', () => chosen && show(chosen));
+    replace(note, h('b', null, h('bdi', null, label())), isGate && ` · ${chosen?.title ?? ''}`, isChanged && ' · ', isChanged && undo);
+  }
+
+  function isShipped() {
+    return scenarios.some((scenario) => scenario === chosen);
   }
 
   function request() {
@@ -185,9 +192,8 @@ export function mount(root, route, app) {
     /** @type {string[]} */
     const wanted = [];
     for (const place of places) place.addTo(wanted);
-    const isShipped = scenarios.some((scenario) => scenario === chosen);
     return {
-      ...(isShipped ? { scenario: chosen?.name } : { text: chosen?.text }),
+      ...(isShipped() ? { scenario: chosen?.name } : { text: chosen?.text }),
       ...(Object.keys(set).length > 0 && { set }),
       strategies: wanted,
     };
@@ -321,14 +327,21 @@ function linesOf({ series }, lines) {
   return hasRate ? lines : lines.map((line) => (line.name === 'rate' ? { ...line, name: 'sent' } : line));
 }
 
-/** @param {Run[]} runs */
+/**
+ * With explicit roles: on a phone its rows are grids.
+ * @param {Run[]} runs
+ */
 function figuresTable(runs) {
+  const heads = runs.map(({ strategy }) => h('th', { scope: 'col', role: 'columnheader', class: 'number' }, strategy));
+  const rows = figureRows(runs).map(({ label, values }) => {
+    const cells = values.map((value) => h('td', { role: 'cell', class: 'number' }, value));
+    return h('tr', { role: 'row' }, h('th', { scope: 'row', role: 'rowheader' }, label), ...cells);
+  });
   return h(
     'table',
-    { class: 'figure-table' },
+    { class: 'figure-table', role: 'table' },
     h('caption', { class: 'unseen' }, 'Figures'),
-    h('thead', null, h('tr', null, h('th', { scope: 'col' }, 'Figure'), ...runs.map(({ strategy }) => h('th', { scope: 'col', class: 'number' }, strategy)))),
-    h('tbody', null, ...figureRows(runs).map(({ label, values }) =>
-      h('tr', null, h('th', { scope: 'row' }, label), ...values.map((value) => h('td', { class: 'number' }, value))))),
+    h('thead', { role: 'rowgroup' }, h('tr', { role: 'row' }, h('th', { scope: 'col', role: 'columnheader' }, 'Figure'), ...heads)),
+    h('tbody', { role: 'rowgroup' }, ...rows),
   );
 }
