@@ -13,7 +13,7 @@ use tidegate::{Clock, HostSettings, Hosts, Limiter, Timestamp};
 
 use events::Forwarder;
 pub use events::{EventHub, EventKinds, NextEvent, PublishedEvent, Subscription};
-pub(crate) use events::{millis, unix_millis};
+pub(crate) use events::{disabled_text, millis, unix_millis};
 
 use crate::log::{Log, Logs};
 use crate::metrics::{GateCollector, LogCollector, Metrics};

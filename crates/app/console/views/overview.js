@@ -186,7 +186,8 @@ const CHARTS = [
 function createTiles() {
   /** @type {[string, (summary: Summary) => string, (summary: Summary) => import('../types.js').Values, (summary: Summary) => string][]} */
   const kinds = [
-    ['Requests', ({ rates }) => rate(rates.requests), ({ series }) => series.requests, ({ totals }) => `${count(totals.requests)} since the start, ${count(totals.throttled)} throttled`],
+    // Answered ones: a request to a pool asks at the gate of every endpoint, so asks are more.
+    ['Requests', ({ rates }) => rate(rates.accepted + rates.refused + rates.failed), ({ series }) => answered(series), ({ totals }) => `${count(totals.throttled)} were throttled since the start`],
     ['Refused', ({ rates }) => rate(rates.refused), ({ series }) => series.refused, ({ totals }) => `${count(totals.denied)} requests denied here since the start`],
     ['Waiting', ({ totals }) => count(totals.waiting), ({ series }) => series.waiting, (summary) => waitingText(summary.waiting_by_reason) || 'nothing waits'],
     ['Retries', ({ rates }) => rate(rates.retries), ({ series }) => series.retries, ({ totals }) => `${count(totals.retries)} since the start`],
@@ -206,6 +207,15 @@ function createTiles() {
       });
     },
   };
+}
+
+/**
+ * Responses and failures of each second.
+ * @param {Summary['series']} series
+ * @returns {import('../types.js').Values}
+ */
+function answered({ accepted, refused, failed: failures }) {
+  return accepted.map((value, at) => (value === null ? null : value + (refused[at] ?? 0) + (failures[at] ?? 0)));
 }
 
 /** @type {Record<string, import('../badge.js').State>} */

@@ -25,7 +25,7 @@ use super::health;
 use super::problem::Refused;
 use super::query;
 use super::recorder::{BandState, Latest, TotalPoint};
-use crate::core::unix_millis;
+use crate::core::{disabled_text, unix_millis};
 
 /// Everything at a glance, now and over the last minutes
 #[utoipa::path(
@@ -231,7 +231,7 @@ impl AttentionList {
                     continue;
                 };
                 self.pools.disabled += 1;
-                let text = format!("{name}/{} disabled: {}", endpoint.name, why.as_str());
+                let text = disabled_text(name, &endpoint.name, why);
                 let link = format!("/pools#{}", encoded(name));
                 let item = self.add(AttentionKind::EndpointDisabled, text, link);
                 item.pool = Some(name.to_owned());

@@ -384,13 +384,7 @@ fn text(event: &Event<'_>) -> Option<String> {
             pool,
             endpoint,
             why,
-        } => match why {
-            Disabled::Errors(errors) => {
-                format!("{pool}/{endpoint} disabled after {errors} errors in a row")
-            }
-            Disabled::QuotaExhausted => format!("{pool}/{endpoint} disabled: a quota is used up"),
-            Disabled::Person => format!("{pool}/{endpoint} disabled by a person"),
-        },
+        } => disabled_text(pool, endpoint, why),
         Event::EndpointEnabled { pool, endpoint } => format!("{pool}/{endpoint} active"),
         Event::Refreshed {
             credential,
@@ -400,11 +394,24 @@ fn text(event: &Event<'_>) -> Option<String> {
             format!("credential {credential} could not be refreshed")
         }
         Event::OperationEnded { id, state, .. } => match state.reason() {
-            Some(reason) => format!("operation {id} {}: {}", state.as_str(), reason.as_str()),
-            None => format!("operation {id} {}", state.as_str()),
+            Some(reason) if reason.as_str() != state.as_str() => {
+                format!("operation {id} {}: {}", state.as_str(), reason.as_str())
+            }
+            _ => format!("operation {id} {}", state.as_str()),
         },
         _ => return None,
     })
+}
+
+/// That an endpoint is disabled, and why, for a person.
+pub(crate) fn disabled_text(pool: &str, endpoint: &str, why: Disabled) -> String {
+    match why {
+        Disabled::Errors(errors) => {
+            format!("{pool}/{endpoint} disabled after {errors} errors in a row")
+        }
+        Disabled::QuotaExhausted => format!("{pool}/{endpoint} disabled: a quota is used up"),
+        Disabled::Person => format!("{pool}/{endpoint} disabled by a person"),
+    }
 }
 
 /// The hub as the limiter's listener.
