@@ -17,7 +17,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 
 /// Fills a data folder for a server that is started afterwards.
 pub(crate) fn fill(folder: &Path, gates: usize, operations: usize) {
-    let store = Store::open(folder).unwrap();
+    let store = Store::open(folder).expect("the folder is new");
     let now = tidegate::Clock::system().wall();
     let others =
         (1..gates).map(|number| gate(format!("host-{number:05}.example.com"), number, now));
@@ -31,7 +31,7 @@ pub(crate) fn fill(folder: &Path, gates: usize, operations: usize) {
         record: held,
         at: now,
     });
-    wait(Box::pin(store.save_all(others.chain([held])))).unwrap();
+    wait(Box::pin(store.save_all(others.chain([held])))).expect("gates are stored");
     let queue = store.operations();
     // Many at once share a transaction; more than the store's queue has room for are refused.
     for first in (0..operations).step_by(TOGETHER) {
@@ -40,7 +40,7 @@ pub(crate) fn fill(folder: &Path, gates: usize, operations: usize) {
             .map(|number| queue.insert(operation(number, now)))
             .collect();
         for call in inserted {
-            wait(call).unwrap();
+            wait(call).expect("operations are stored");
         }
     }
 }
@@ -55,7 +55,9 @@ fn gate(key: String, number: usize, at: WallTime) -> Change {
 fn record(number: usize) -> GateRecord {
     GateRecord {
         rate: 2.0 + (number % 400) as f64,
-        ceiling: (number % 3 == 0).then_some(5.0 + (number % 400) as f64),
+        ceiling: number
+            .is_multiple_of(3)
+            .then_some(5.0 + (number % 400) as f64),
         hold: None,
         hold_source: None,
         breaker: BreakerRecord {
