@@ -27,7 +27,32 @@ fn idle_gate_is_evicted() {
     clock.advance(millis(1));
     while !limiter.evict_idle() {}
     assert_eq!(limiter.gates(), 0);
-    assert_eq!(limiter.snapshot(Sort::Key, 0).totals.evicted, 1);
+    let totals = limiter.snapshot(Sort::Key, 0).totals;
+    assert_eq!((totals.evicted, totals.accepted), (1, 1));
+}
+
+#[test]
+fn selects_a_part_of_the_gates_and_counts_all_that_match() {
+    let (_clock, limiter) = limiter(&[]);
+    for number in 0..100 {
+        use_once(&limiter, &format!("{number:02}"));
+    }
+    limiter.isolate("50").expect("there is room");
+    let odd = |key: &str, _: &_| {
+        let number: u32 = key.parse().ok()?;
+        (number % 2 == 1).then(|| f64::from(number / 10))
+    };
+    let selected = limiter.select(3, 4, odd);
+    let keys: Vec<&str> = selected.gates.iter().map(|view| &*view.key).collect();
+    assert_eq!(keys, ["97", "99", "81", "83"], "highest first, ties by key");
+    assert_eq!(selected.matching, 50);
+    let totals = selected.totals;
+    assert_eq!((totals.gates, totals.open, totals.isolated), (100, 1, 1));
+    assert_eq!(
+        (totals.accepted, totals.refused, totals.failed),
+        (100, 0, 0)
+    );
+    assert!(limiter.select(50, 4, odd).gates.is_empty());
 }
 
 #[test]

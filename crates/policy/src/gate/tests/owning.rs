@@ -321,3 +321,29 @@ fn gate_shows_whether_its_line_is_empty() {
     bench.admitted_by(9.0);
     assert!(!bench.gate.is_waited_for());
 }
+
+#[test]
+fn snapshot_says_what_the_first_in_line_waits_for() {
+    let check = |bench: &Bench, seconds: f64, reason: Option<Reason>, leaves_at: Option<f64>| {
+        let snapshot = bench
+            .gate
+            .snapshot(&bench.settings, &bench.tickets, at(seconds));
+        let found = (snapshot.waiting_for, snapshot.first_leaves);
+        assert_eq!(found, (reason, leaves_at.map(at)), "at {seconds}");
+    };
+    let mut bench = Bench::aimd(&[("burst", "1"), ("max_in_flight", "1")]);
+    check(&bench, 0.0, None, None);
+    let permit = bench.permit(0.0);
+    bench.decide(0.0);
+    check(&bench, 0.25, Some(Reason::Rate), None);
+    check(&bench, 0.75, Some(Reason::InFlight), None);
+    bench.succeed(permit, 0.25);
+    // The success raised the rate to 2.25 per second.
+    check(&bench, 0.25, Some(Reason::Rate), Some(0.472_222_223));
+    bench.gate.isolate(&bench.settings, at(0.3));
+    check(&bench, 0.3, Some(Reason::BreakerOpen), None);
+    let mut bench = Bench::aimd(&[]);
+    bench.throttle(0.0, 5);
+    assert_eq!(bench.decide(1.0), "wait hold 5");
+    check(&bench, 1.0, Some(Reason::Hold), Some(5.0));
+}
