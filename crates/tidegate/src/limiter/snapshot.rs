@@ -137,7 +137,8 @@ impl Limiter {
         mut weigh: impl FnMut(&str, &GateSnapshot) -> Option<f64>,
     ) -> Snapshot {
         let mut totals = self.counted();
-        let mut first = First::new(offset.saturating_add(limit));
+        let mut first = First::new(if offset == 0 { limit } else { 0 });
+        let mut ranks = Vec::new();
         let mut matching = 0;
         self.each_gate(|key, gate, settings, tickets, now| {
             totals.gates += 1;
@@ -159,13 +160,24 @@ impl Limiter {
             totals.failed += u64::from(seen.failed);
             if let Some(weight) = weigh(key, &seen) {
                 matching += 1;
-                first.offer(weight, key, || view(key, settings, seen));
+                match offset {
+                    0 => first.offer(weight, key, || view(key, settings, seen)),
+                    _ => ranks.push(Rank::new(weight, key)),
+                }
             }
         });
+        let gates = match offset {
+            0 => first.views.into_values().collect(),
+            // Only the page is sorted and looked at again.
+            _ => {
+                let page = page(&mut ranks, offset, limit).iter();
+                page.filter_map(|rank| self.gate(&rank.key)).collect()
+            }
+        };
         Snapshot {
             totals,
             matching,
-            gates: first.views.into_values().skip(offset).collect(),
+            gates,
         }
     }
 
@@ -236,11 +248,7 @@ impl First {
         if is_full && ranks_after_last {
             return;
         }
-        let rank = Rank {
-            weight,
-            key: key.to_owned(),
-        };
-        self.views.insert(rank, view());
+        self.views.insert(Rank::new(weight, key), view());
         if self.views.len() > self.limit {
             self.views.pop_last();
         }
@@ -252,6 +260,29 @@ impl First {
 struct Rank {
     weight: f64,
     key: String,
+}
+
+impl Rank {
+    fn new(weight: f64, key: &str) -> Self {
+        let key = key.to_owned();
+        Self { weight, key }
+    }
+}
+
+/// The ranks from `offset` on, at most `limit`, in order.
+fn page(ranks: &mut [Rank], offset: usize, limit: usize) -> &[Rank] {
+    if offset >= ranks.len() {
+        return &[];
+    }
+    ranks.select_nth_unstable(offset);
+    let rest = &mut ranks[offset..];
+    let limit = limit.min(rest.len());
+    if limit < rest.len() {
+        rest.select_nth_unstable(limit);
+    }
+    let page = &mut rest[..limit];
+    page.sort_unstable();
+    page
 }
 
 impl Eq for Rank {}
