@@ -577,7 +577,12 @@ fn read_ids(filter: &mut Fields) -> Option<Vec<String>> {
     let expected = format!("a list of 1 to {MAX_IDS} ids");
     filter.take("ids", &expected, |value| {
         let ids = value.as_array()?;
-        let text = |id: &Value| Some(id.as_str()?.to_owned());
+        let text = |id: &Value| {
+            let id = id.as_str()?;
+            (1..=100)
+                .contains(&id.chars().count())
+                .then(|| id.to_owned())
+        };
         let is_bounded = (1..=MAX_IDS).contains(&ids.len());
         ids.iter()
             .map(text)
@@ -651,7 +656,7 @@ fn read_query(query: &str) -> Result<ListQuery, Refused> {
         let result = match &*name {
             "state" => value
                 .split(',')
-                .map(|word| read_word(word.trim(), StateName::ALL, StateName::as_str))
+                .map(|word| read_word(word, StateName::ALL, StateName::as_str))
                 .collect::<Result<_, _>>()
                 .map(|states| read.state = states),
             "reason" => read_word(value, Reason::ALL, Reason::as_str)

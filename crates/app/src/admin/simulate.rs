@@ -206,15 +206,10 @@ fn read_set(fields: &mut Fields) -> Vec<String> {
     for (name, value) in &set {
         let is_path = !name.contains('=') && name.chars().count() <= 100;
         match value {
-            Value::String(_) | Value::Number(_) | Value::Bool(_) if is_path => {
-                let text = value
-                    .as_str()
-                    .map_or_else(|| value.to_string(), str::to_owned);
-                settings.push(format!("{name}={text}"));
-            }
+            Value::String(text) if is_path => settings.push(format!("{name}={text}")),
             value => {
                 let name: String = name.chars().take(100).collect();
-                fields.note(&name, Some(shown(value)), "a path with a text or a number");
+                fields.note(&name, Some(shown(value)), "a path with its value as text");
             }
         }
     }

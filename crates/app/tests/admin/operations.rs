@@ -759,6 +759,7 @@ fn changes_every_operation_that_a_filter_matches() {
         json!({ "filter": {}, "include_unsafe": "yes" }),
         json!({ "filter": { "ids": [] } }),
         json!({ "filter": { "ids": [7] } }),
+        json!({ "filter": { "ids": [""] } }),
         json!({ "filter": { "ids": vec!["op_x"; 1001] } }),
         json!({ "filter": { "id": "" } }),
         json!({ "filter": {}, "cursor": "x" }),

@@ -131,7 +131,7 @@ fn names_every_problem_of_a_scenario() {
     );
     let bound = "; `tidegate simulate` has no such bound";
     check(
-        json!({ "scenario": "o1", "set": { "duration": "2h", "client[0].count": 101 } }),
+        json!({ "scenario": "o1", "set": { "duration": "2h", "client[0].count": "101" } }),
         &[
             ("duration", "2h", &format!("at most 1h{bound}")),
             (
@@ -154,6 +154,7 @@ fn names_every_problem_of_a_scenario() {
         json!({ "scenario": "o1", "text": "" }),
         json!({ "scenario": "o1", "strategies": vec!["none"; 5] }),
         json!({ "scenario": "o1", "set": { "upstream.steps": [] } }),
+        json!({ "scenario": "o1", "set": { "upstream.rate": 5 } }),
         json!({ "scenario": "o1", "set": { "a=b": "1" } }),
         json!({ "text": "= 1" }),
     ] {
