@@ -180,7 +180,7 @@ export function mount(root, route, app) {
     const isGate = !isShipped();
     note.hidden = !isChanged && !isGate;
     const undo = linkButton('Undo changes', () => chosen && show(chosen));
-    replace(note, h('b', null, h('bdi', null, label())), isGate && ` · ${chosen?.title ?? ''}`, isChanged && ' · ', isChanged && undo);
+    replace(note, h('b', null, h('bdi', null, label())), isGate && ` · ${visible(chosen?.title ?? '')}`, isChanged && ' · ', isChanged && undo);
   }
 
   function isShipped() {

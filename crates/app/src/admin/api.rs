@@ -124,7 +124,8 @@ pub(super) fn router(admin: Arc<AdminState>) -> Router {
     let (mut router, document) = described();
     let text = text(&document);
     let openapi = axum::routing::get(move || async move { health::json(text) });
-    for page in console::PAGES {
+    // The one of sign-in is in the document, because the call to sign in has its path.
+    for page in console::PAGES.into_iter().filter(|page| *page != "/login") {
         router = router.route(page, axum::routing::get(console::page));
     }
     router
@@ -182,7 +183,7 @@ fn described() -> (Router<Arc<AdminState>>, Document) {
         .routes(routes!(simulate::scenarios))
         .routes(routes!(simulate::of_gate))
         .routes(routes!(simulate::run))
-        .routes(routes!(sign_in::sign_in))
+        .routes(routes!(sign_in::sign_in, console::sign_in_page))
         .routes(routes!(sign_in::sign_out))
         .routes(routes!(health::version))
         .routes(routes!(health::healthz))

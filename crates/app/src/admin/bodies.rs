@@ -2,6 +2,7 @@
 //! `/openapi.json` describes them, and [`super::client`] sends and returns them.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -84,10 +85,18 @@ pub use simulate::{
 };
 
 /// Sign a browser in
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct SignIn {
     /// The token in `admin-token` of the data folder
     pub token: String,
+}
+
+/// Does not show the token.
+impl fmt::Debug for SignIn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SignIn").finish_non_exhaustive()
+    }
 }
 
 /// The version, and which process responds

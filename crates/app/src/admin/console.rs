@@ -60,6 +60,15 @@ pub(super) async fn page(headers: HeaderMap) -> Response {
     respond("index.html", &headers)
 }
 
+/// The page that signs a browser in
+#[utoipa::path(
+    get, operation_id = "showSignIn", path = "/login", tag = "console", security(()),
+    responses((status = 200, description = "The page", body = String, content_type = "text/html"))
+)]
+pub(super) async fn sign_in_page(headers: HeaderMap) -> Response {
+    page(headers).await
+}
+
 /// A file of the console.
 pub(super) async fn file(uri: Uri, headers: HeaderMap) -> Response {
     let name = uri.path().strip_prefix(FILES_PATH).unwrap_or_default();

@@ -73,7 +73,11 @@ pub(super) async fn summary(
 #[expect(dead_code, reason = "it describes the parameters")]
 struct SummaryQuery {
     /// How far back
-    #[param(example = "5m", default = "5m")]
+    #[param(
+        example = "5m",
+        default = "5m",
+        pattern = "^([1-9][0-9]s|[1-8][0-9]{2}s|([1-9]|1[0-5])m)$"
+    )]
     window: Option<String>,
 }
 

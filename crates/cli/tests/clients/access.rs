@@ -30,7 +30,7 @@ fn started() -> Servers {
 }
 
 /// Every path with a finite response.
-const PATHS: [&str; 8] = [
+const PATHS: [&str; 7] = [
     "/api/v1/gates",
     "/api/v1/gates/llm%2Fa",
     "/api/v1/pools",
@@ -38,7 +38,6 @@ const PATHS: [&str; 8] = [
     "/metrics",
     "/openapi.json",
     "/nowhere",
-    "/",
 ];
 
 fn reason(response: &Response) -> String {
@@ -75,6 +74,12 @@ fn admin_requires_the_token_and_refuses_cross_site_requests() {
             403,
             "cross_site",
         );
+    }
+    // The page holds no data; other names and other sites' requests do not get it either.
+    assert_eq!(send(&admin, "GET", "/", &[], "").status, 200);
+    let refused = ["host: evil.example.com", "origin: https://evil.example.com"];
+    for (header, status) in refused.into_iter().zip([421, 403]) {
+        assert_eq!(send(&admin, "GET", "/", &[header], "").status, status);
     }
     servers.end();
 }

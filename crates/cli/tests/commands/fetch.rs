@@ -267,10 +267,14 @@ fn prints_a_summary_as_json() {
         "evicted": 0,
         "gates": 1,
         "half_open": 0,
+        "held": 0,
+        "in_flight": 0,
+        "isolated": 0,
         "open": 0,
         "requests": 4,
         "retries": 0,
-        "throttled": 0
+        "throttled": 0,
+        "waiting": 0
       }
     }
     "#);
