@@ -210,7 +210,7 @@ function typedNumber(n, onInput) {
 }
 
 /**
- * Whether somebody typed this number, with or without separators.
+ * Whether this number was typed, with or without separators.
  * @param {string} text
  * @param {number} n
  */

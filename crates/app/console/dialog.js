@@ -82,3 +82,14 @@ export function confirmAction({ title, body, action, busy, run, keep = 'Cancel',
     (isDangerous ? cancel : button).focus();
   });
 }
+
+/**
+ * Asks before what was typed is dropped; returns whether it may be.
+ * @param {string} title
+ * @param {string} effect
+ * @param {string} action
+ */
+export function confirmDiscard(title, effect, action) {
+  const busy = 'Discarding…';
+  return confirmAction({ title, body: [effect], action, busy, keep: 'Keep editing', isDangerous: true, run: async () => {} });
+}

@@ -57,8 +57,8 @@ test('waiting for the rate alone has no time of the first', () => {
 });
 
 test('effects name the numbers of this gate', () => {
-  assert.equal(isolateEffect(gate()), 'All requests to it are refused until somebody releases or resets it. 12 in flight finish.');
-  assert.equal(isolateEffect(gate({ in_flight: 0 })), 'All requests to it are refused until somebody releases or resets it.');
+  assert.equal(isolateEffect(gate()), 'All requests to it are refused until it is released or reset. 12 in flight finish.');
+  assert.equal(isolateEffect(gate({ in_flight: 0 })), 'All requests to it are refused until it is released or reset.');
   assert.equal(resetEffect(gate()), 'The learned rate of 41.8/s, hold, breaker and counts are forgotten. It starts again at 2.00/s.');
 });
 

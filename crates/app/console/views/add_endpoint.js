@@ -2,7 +2,7 @@
 
 import { actionButton, showProblems } from '../action.js';
 import { ApiError, poolUrl } from '../api.js';
-import { confirmAction, openDialog } from '../dialog.js';
+import { confirmDiscard, openDialog } from '../dialog.js';
 import { h } from '../dom.js';
 import { icon } from '../icons.js';
 import { visible } from '../text.js';
@@ -87,15 +87,7 @@ export function openAddEndpoint(app, page, pool, onClose) {
 
   function mayClose() {
     if (!isTyped()) return true;
-    return confirmAction({
-      title: 'Discard what you typed?',
-      body: ['No endpoint is added.'],
-      action: 'Discard',
-      busy: 'Discarding…',
-      keep: 'Keep editing',
-      isDangerous: true,
-      run: async () => {},
-    });
+    return confirmDiscard('Discard what you typed?', 'No endpoint is added.', 'Discard');
   }
 
   async function close() {

@@ -84,7 +84,7 @@ export function releaseEffect(gate, now) {
 /** @param {GateDetail} gate */
 export function isolateEffect({ in_flight: sent }) {
   const finish = sent === 0 ? '' : ` ${count(sent)} in flight ${sent === 1 ? 'finishes' : 'finish'}.`;
-  return `All requests to it are refused until somebody releases or resets it.${finish}`;
+  return `All requests to it are refused until it is released or reset.${finish}`;
 }
 
 /** @param {GateDetail} gate */

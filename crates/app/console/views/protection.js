@@ -2,7 +2,7 @@
 
 import { actionButton, showProblems } from '../action.js';
 import { poolUrl } from '../api.js';
-import { confirmAction, openDialog } from '../dialog.js';
+import { confirmAction, confirmDiscard, openDialog } from '../dialog.js';
 import { h, patch, setAttribute, setText } from '../dom.js';
 import { duration, parseDuration } from '../format.js';
 import { copyText } from '../page.js';
@@ -196,15 +196,8 @@ export function openProtection(app, page, pool, onClose) {
   function mayClose() {
     const number = Object.keys(changes()).length;
     if (number === 0) return true;
-    return confirmAction({
-      title: 'Discard the changes?',
-      body: [`${count(number, 'setting')} of ${name} would change; nothing is saved yet.`],
-      action: 'Discard changes',
-      busy: 'Discarding…',
-      keep: 'Keep editing',
-      isDangerous: true,
-      run: async () => {},
-    });
+    const effect = `${count(number, 'setting')} of ${name} would change; nothing is saved yet.`;
+    return confirmDiscard('Discard the changes?', effect, 'Discard changes');
   }
 
   async function close() {

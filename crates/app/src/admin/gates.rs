@@ -69,21 +69,17 @@ pub(super) async fn history(
     Path(GatePath { key }): Path<GatePath>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<GateHistory>, Refused> {
-    let mut window = query::DEFAULT_WINDOW;
-    query::read(query.as_deref(), |name, value| {
-        Some(match name {
-            "window" => query::window(value).map(|read| window = read),
-            _ => return None,
-        })
-    })?;
-    // Before the gate is looked for: one that is gone may still be recorded.
-    let clock = admin.state.clock();
-    let is_known = admin.state.limiter().gate(&key).is_some();
-    let (start, recorded) = match is_known {
-        true => admin.recorder.history(&key, window),
-        false => return Err(no_gate(&admin, &key)),
-    };
-    Ok(Json(history_body(key, clock, start, recorded)))
+    let window = query::window(query.as_deref())?;
+    if admin.state.limiter().gate(&key).is_none() {
+        return Err(no_gate(&admin, &key));
+    }
+    let (start, recorded) = admin.recorder.history(&key, window);
+    Ok(Json(history_body(
+        key,
+        admin.state.clock(),
+        start,
+        recorded,
+    )))
 }
 
 /// Reset a gate

@@ -75,9 +75,16 @@ pub(super) fn time(text: &str, min: Duration, max: Duration) -> Result<Duration,
         })
 }
 
-/// How far back a history reaches.
-pub(super) fn window(text: &str) -> Result<Duration, String> {
-    time(text, Duration::from_secs(10), Duration::from_secs(900))
+/// How far back a history reaches: the query of a call whose one parameter is `window`.
+pub(super) fn window(query: Option<&str>) -> Result<Duration, Refused> {
+    let mut window = DEFAULT_WINDOW;
+    read(query, |name, value| {
+        (name == "window").then(|| time(value, MIN_WINDOW, MAX_WINDOW).map(|given| window = given))
+    })?;
+    Ok(window)
 }
 
-pub(super) const DEFAULT_WINDOW: Duration = Duration::from_secs(300);
+const DEFAULT_WINDOW: Duration = Duration::from_secs(300);
+const MIN_WINDOW: Duration = Duration::from_secs(10);
+/// As much as is recorded.
+const MAX_WINDOW: Duration = Duration::from_secs(900);

@@ -36,13 +36,7 @@ pub(super) async fn summary(
     State(admin): State<Arc<AdminState>>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<Summary>, Refused> {
-    let mut window = query::DEFAULT_WINDOW;
-    query::read(query.as_deref(), |name, value| {
-        Some(match name {
-            "window" => query::window(value).map(|read| window = read),
-            _ => return None,
-        })
-    })?;
+    let window = query::window(query.as_deref())?;
     let latest = admin.recorder.latest();
     let (start, points) = admin.recorder.totals(window);
     let state = &admin.state;
