@@ -3,20 +3,26 @@
 //!
 //! They are embedded as they are written, without a build step, and hold no data: whatever a page
 //! shows comes by calls that need a credential. So they are served without one. Browsers revalidate
-//! them by `ETag`, which is a digest of the content.
+//! them by `ETag`, which is a digest of the content, and get them compressed.
 //!
 //! In debug builds the environment variable `CONSOLE_FILES` names a folder from which the files are
 //! read at every request, for work on the console without rebuilding.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use http::header::{
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
+    IF_NONE_MATCH, VARY,
+};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 
 use super::problem::Refused;
@@ -83,26 +89,44 @@ fn respond(name: &str, headers: &HeaderMap) -> Response {
         let mut tags = tags.as_bytes().split(|byte| *byte == b',');
         tags.any(|tag| matches(tag.trim_ascii(), file.tag.as_bytes()))
     });
+    let compressed = file.compressed.filter(|_| accepts_gzip(headers));
     let mut answer = if is_known {
         let mut answer = Response::new(Body::empty());
         *answer.status_mut() = StatusCode::NOT_MODIFIED;
         answer
     } else {
-        let mut answer = Response::new(Body::from(file.content));
+        let is_compressed = compressed.is_some();
+        let mut answer = Response::new(Body::from(compressed.unwrap_or(file.content)));
         let kind = HeaderValue::from_static(content_type(name));
         answer.headers_mut().insert(CONTENT_TYPE, kind);
+        if is_compressed {
+            let gzip = HeaderValue::from_static("gzip");
+            answer.headers_mut().insert(CONTENT_ENCODING, gzip);
+        }
         answer
     };
     let headers = answer.headers_mut();
+    headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     headers.insert(ETAG, file.tag);
     headers.insert(CONTENT_SECURITY_POLICY, POLICY);
     answer
 }
 
-/// Does a tag of `If-None-Match` name this content? Weak tags do as well.
+/// Does a tag of `If-None-Match` name this content, compressed or not?
 fn matches(tag: &[u8], current: &[u8]) -> bool {
-    tag == b"*" || tag.strip_prefix(b"W/").unwrap_or(tag) == current
+    let strong = |tag| <[u8]>::strip_prefix(tag, b"W/").unwrap_or(tag);
+    tag == b"*" || strong(tag) == strong(current)
+}
+
+fn accepts_gzip(headers: &HeaderMap) -> bool {
+    let fields = headers.get_all(ACCEPT_ENCODING).iter();
+    let fields = fields.filter_map(|field| field.to_str().ok());
+    fields.flat_map(|field| field.split(',')).any(|coding| {
+        let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
+        let is_refused = matches!(weight.trim(), "q=0" | "q=0.0" | "q=0.00" | "q=0.000");
+        name.trim().eq_ignore_ascii_case("gzip") && !is_refused
+    })
 }
 
 /// Nothing but our own files, and text only: without a trusted type no script can write HTML.
@@ -142,10 +166,11 @@ fn content_type(name: &str) -> &'static str {
     }
 }
 
-/// A file and the tag of its content.
+/// A file and the tag of its content, which is weak because it is that of both forms.
 #[derive(Clone, Debug)]
 struct ConsoleFile {
     content: Bytes,
+    compressed: Option<Bytes>,
     tag: HeaderValue,
 }
 
@@ -181,8 +206,21 @@ impl ConsoleFile {
             .iter()
             .map(|byte| format!("{byte:02x}"))
             .collect();
-        let tag = HeaderValue::try_from(format!("\"{digits}\"")).expect("digits in quotes");
-        Self { content, tag }
+        let tag = HeaderValue::try_from(format!("W/\"{digits}\"")).expect("digits in quotes");
+        Self {
+            content,
+            compressed: None,
+            tag,
+        }
+    }
+
+    fn compressed(mut self) -> Self {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        let written = encoder
+            .write_all(&self.content)
+            .and_then(|()| encoder.finish());
+        self.compressed = written.ok().map(Bytes::from);
+        self
     }
 }
 
@@ -195,7 +233,7 @@ static FOLDER: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
 static EMBEDDED: LazyLock<BTreeMap<&'static str, ConsoleFile>> = LazyLock::new(|| {
     let files = FILE_LIST.iter();
     files
-        .map(|&(name, content)| (name, ConsoleFile::new(content)))
+        .map(|&(name, content)| (name, ConsoleFile::new(content).compressed()))
         .collect()
 });
 
@@ -293,8 +331,36 @@ mod tests {
     fn compares_tags_of_conditional_requests() {
         assert!(matches(b"\"a\"", b"\"a\""));
         assert!(matches(b"W/\"a\"", b"\"a\""));
+        assert!(matches(b"\"a\"", b"W/\"a\""));
         assert!(matches(b"*", b"\"a\""));
         assert!(!matches(b"\"b\"", b"\"a\""));
         assert!(!matches(b"a", b"\"a\""));
+    }
+
+    #[test]
+    fn sends_files_compressed_to_clients_that_accept_it() {
+        let headers = |encoding: &'static str| {
+            let value = HeaderValue::from_static(encoding);
+            HeaderMap::from_iter([(ACCEPT_ENCODING, value)])
+        };
+        for encoding in ["gzip", "br, GZIP;q=0.5, *;q=0"] {
+            let response = respond("main.js", &headers(encoding));
+            assert_eq!(response.headers()[CONTENT_ENCODING], "gzip", "{encoding}");
+        }
+        for encoding in ["", "br", "gzip;q=0", "x-gzip"] {
+            let response = respond("main.js", &headers(encoding));
+            assert_eq!(response.headers().get(CONTENT_ENCODING), None, "{encoding}");
+            assert_eq!(response.headers()[VARY], "accept-encoding");
+        }
+        let file = &EMBEDDED["main.js"];
+        let compressed = file.compressed.as_ref().unwrap();
+        let mut read = Vec::new();
+        std::io::copy(
+            &mut flate2::read::GzDecoder::new(&compressed[..]),
+            &mut read,
+        )
+        .unwrap();
+        assert_eq!(read, file.content);
+        assert!(compressed.len() * 2 < file.content.len());
     }
 }
