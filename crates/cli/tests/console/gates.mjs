@@ -70,6 +70,23 @@ await withBrowser(async ({ browser, folder, ends }) => {
   assert.equal(await browser.url(), `${server.origin}/gates/held/a`);
   await browser.waitFor('return document.activeElement.tagName === "H1"', 'the focus on the heading');
   await looksRight(browser, 'gate');
+
+  // A chart is drawn, and can be read as a table.
+  const widths = await browser.run('return [...document.querySelectorAll("main canvas")].map((canvas) => canvas.width)');
+  // What is out of view is not drawn, and has a canvas's usual width.
+  assert.ok(widths.length === 3 && widths[0] > 1000, widths.join());
+  await browser.click('button', 'Show as table');
+  await browser.waitFor('return document.querySelector("main table tbody tr") !== null', 'a table');
+  await browser.click('button', 'Show as chart');
+
+  // The trail of a request is in a drawer with an address of its own; Back closes it.
+  await browser.click('main a.mono');
+  await browser.see('Request ');
+  await browser.waitFor('return document.querySelectorAll("dialog .steps li").length > 1', 'the steps of a request');
+  assert.match(await browser.url(), /request=/);
+  await looksRight(browser, 'trail');
+  await browser.back();
+  await browser.waitFor('return !document.querySelector("dialog")', 'no drawer');
   const gate = (key) => server.api('GET', `/api/v1/gates/${encodeURIComponent(key)}`);
   await browser.click('button', 'Release');
   await browser.see('Release gate held/a?');

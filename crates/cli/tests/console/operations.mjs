@@ -79,6 +79,15 @@ await withBrowser(async ({ browser, folder, ends }) => {
   await browser.click('dialog button', 'Retry 2 operations');
   await server.until('/api/v1/operations?state=failed', (list) => list.operations.length === 3, 'three failed');
 
+  // All that match are cancelled by their filter.
+  await browser.go(`${server.origin}/operations?state=failed`);
+  await browser.waitFor('return document.querySelectorAll("tbody tr").length === 3', 'three rows');
+  await browser.run('document.querySelector("tbody tr input[type=checkbox]").click()');
+  await browser.click('button', 'Select all 3 failed');
+  await browser.click('button', 'Cancel…');
+  await browser.click('dialog button', 'Cancel 3 operations');
+  await server.until('/api/v1/operations?state=failed', (list) => list.operations.length === 0, 'none failed');
+
   // A person cancels one that waits.
   orders = 503;
   const waiting = (await add({ type: 'invoice', url: `${upstream.url}/orders`, body: {}, idempotency_key: 'k1' })).id;
@@ -121,6 +130,11 @@ await withBrowser(async ({ browser, folder, ends }) => {
   // Then the next conflict is shown; ours is sent again, and another is discarded.
   await browser.waitFor('return !location.pathname.endsWith(arguments[0])', 'another conflict', first);
   await browser.go(`${server.origin}/operations/${second}`);
+  await browser.see('Ada K.');
+  await browser.click('button', 'Edit as text');
+  await browser.waitFor('return document.querySelector("main textarea")?.value.includes("Ada K.") ?? false', 'the result as text');
+  await looksRight(browser, 'conflict-text');
+  await browser.click('button', 'Edit by field');
   await browser.click('button', 'Resend ours');
   await state(second, 'completed');
   await browser.go(`${server.origin}/operations/${third}`);

@@ -42,6 +42,13 @@ await withBrowser(async ({ browser, folder, ends }) => {
   await browser.click('a', 'Show gate');
   await browser.waitFor('return location.pathname === "/gates/llm/a"', 'the page of the gate');
 
+  // An endpoint that a person disabled is enabled where it is listed.
+  await server.api('PATCH', '/api/v1/pools/llm/endpoints/a', { enabled: false });
+  await browser.click('a', 'Overview');
+  await browser.see('llm/a disabled by a person');
+  await browser.click('button', 'Enable');
+  await server.until('/api/v1/pools/llm', (pool) => pool.endpoints[0].enabled, 'enabled');
+
   // Keys: pages, help, freezing; not while typing.
   await browser.keys('g', '2');
   await browser.waitFor('return location.pathname === "/gates"', 'the gates');

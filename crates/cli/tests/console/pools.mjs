@@ -124,6 +124,11 @@ await withBrowser(async ({ browser, folder, ends }) => {
   await browser.click('button', 'Save');
   await browser.see('0s: expected');
   await looksRight(browser, 'protection-problem');
+  await browser.devtools('Browser.grantPermissions', { permissions: ['clipboardReadWrite', 'clipboardSanitizedWrite'] });
+  await browser.click('button', 'Copy as TOML');
+  const toml = await browser.waitFor('return navigator.clipboard.readText()', 'text to paste');
+  assert.match(toml, /^\[pool\.llm\.protection\]\n/);
+  assert.match(toml, /disable_after = 4/);
   await browser.type('[name="pauses[0]"]', '90s');
   await browser.click('[role=switch]', 'Show test tool');
   await browser.click('button', 'Save');

@@ -26,6 +26,14 @@ await withBrowser(async ({ browser, folder, ends }) => {
   await browser.see('tidegate simulate');
   await looksRight(browser, 'simulate');
 
+  // A long run is cancelled; what was shown stays.
+  await browser.type('[name="duration"]', '3600s');
+  await browser.type('[name="client[0].count"]', '50');
+  await browser.click('button', 'Run');
+  await browser.click('button', 'Cancel');
+  await browser.waitFor('return [...document.querySelectorAll("button")].some((button) => button.textContent === "Cancel" && button.hidden)', 'no run');
+  assert.ok(await browser.has('main canvas'));
+
   // The present settings of a gate.
   await browser.go(`${server.origin}/simulate?gate=llm/a`);
   await browser.waitFor('return document.querySelector("#gate")?.value === "llm/a" && document.querySelector("[name=\\"upstream.rate\\"]") !== null', 'the settings of the gate');
