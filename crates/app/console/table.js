@@ -207,8 +207,15 @@ export function isInUse(rows) {
 export function createPager(onPage) {
   const text = h('span', { class: 'muted' });
   const note = h('span', { class: 'pager-note muted' });
-  const button = (/** @type {string} */ label, /** @type {1 | -1} */ by) =>
-    h('button', { class: 'button plain', type: 'button', onclick: () => onPage(by) }, label);
+  /**
+   * @param {string} label
+   * @param {1 | -1} by
+   */
+  function button(label, by) {
+    const run = () => element.getAttribute('aria-disabled') || onPage(by);
+    const element = h('button', { class: 'button plain', type: 'button', onclick: run }, label);
+    return element;
+  }
   const previous = button('Previous', -1);
   const next = button('Next', 1);
   const element = h('div', { class: 'pager' }, text, note, h('span', { class: 'actions' }, previous, next));
@@ -222,8 +229,9 @@ export function createPager(onPage) {
      */
     update(shown, hasPrevious, hasNext) {
       setText(text, shown);
-      previous.disabled = !hasPrevious;
-      next.disabled = !hasNext;
+      // Not `disabled`: on the last page the focus would be lost.
+      setAttribute(previous, 'aria-disabled', hasPrevious ? null : 'true');
+      setAttribute(next, 'aria-disabled', hasNext ? null : 'true');
     },
   };
 }

@@ -116,6 +116,8 @@ export async function openBrowser(folder) {
       for (let attempt = 0; ; attempt += 1) {
         const element = await find(selector, name);
         try {
+          // Not below the bar at the top.
+          await run('arguments[0].scrollIntoView({ block: "center" })', element);
           return await session(`/element/${element[ELEMENT]}/click`, {});
         } catch (error) {
           if (attempt === 20) throw error;
