@@ -147,7 +147,9 @@ export async function startScripted(real, answer) {
     delete headers.origin;
     delete headers.connection;
     const passed = await fetch(real.origin + request.url, { method: request.method, headers, body: request.text || undefined, redirect: 'manual' });
-    const kept = [...passed.headers].filter(([name]) => !['content-length', 'transfer-encoding', 'connection'].includes(name));
+    // fetch has decoded the body.
+    const dropped = ['content-length', 'content-encoding', 'transfer-encoding', 'connection'];
+    const kept = [...passed.headers].filter(([name]) => !dropped.includes(name));
     response.writeHead(passed.status, Object.fromEntries(kept));
     response.end(Buffer.from(await passed.arrayBuffer()));
   });
