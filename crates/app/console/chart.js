@@ -31,7 +31,7 @@ import { visible } from './text.js';
 const NARROW_PX = 520;
 /** Below this height there is no room for more than a few marks. */
 const LOW_PX = 100;
-/** The box speaks when the keys rest. */
+/** How long after the last key the values are announced. */
 const SPEAK_AFTER_MS = 500;
 const SENTENCE_EVERY_MS = 5000;
 const DEFAULT_WINDOW_MS = 300_000;

@@ -4,8 +4,8 @@
 //! client, in this order. Clients do not draw from each other's streams, and a client's draws do not
 //! affect the upstream.
 //!
-//! **Stopping.** A run may be long. Every few milliseconds its caller is told how far it is, and may
-//! end it, which a server does when nobody waits for the result any more.
+//! **Stopping.** A run may be long. Every few milliseconds it calls a function of its caller with the
+//! virtual time it has reached, which may end it: a server does when the client has disconnected.
 //!
 //! **Observers** see every event of a run, for the checks of invariants. Without an observer they
 //! cost nothing.
