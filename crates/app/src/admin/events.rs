@@ -19,6 +19,7 @@ use bytes::Bytes;
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
 use http_body::Frame;
+use policy::setting;
 use serde_json::json;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use utoipa::IntoParams;
@@ -92,9 +93,9 @@ pub(super) async fn recent(
     RawQuery(query): RawQuery,
 ) -> Result<Json<RecentEvents>, Refused> {
     let mut limit = EventHub::MAX_RECENT;
-    query::read(query.as_deref(), |name, value| {
+    query::read(query.as_deref(), &["limit"], |name, value| {
         Some(match name {
-            "limit" => query::number(value, 1, EventHub::MAX_RECENT).map(|read| limit = read),
+            "limit" => setting::whole(value, 1, EventHub::MAX_RECENT).map(|read| limit = read),
             _ => return None,
         })
     })?;
@@ -151,7 +152,7 @@ impl StreamQuery {
             keys: Vec::new(),
             period: None,
         };
-        query::read(query, |name, value| {
+        query::read(query, &["kinds", "key", "sample"], |name, value| {
             Some(match name {
                 "kinds" => read_kinds(value).map(|kinds| read.kinds = kinds),
                 "key" if read.keys.len() >= MAX_KEYS => Err(format!("at most {MAX_KEYS} keys")),

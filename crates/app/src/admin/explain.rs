@@ -63,13 +63,13 @@ pub(super) async fn list(
         key: String::new(),
         limit: Some(50),
     };
-    query::read(query.as_deref(), |name, value| {
+    query::read(query.as_deref(), &["key", "limit"], |name, value| {
         Some(match name {
             "key" => {
                 asked.key = value.to_owned();
                 Ok(())
             }
-            "limit" => query::number(value, 1, 1000).map(|limit| asked.limit = Some(limit)),
+            "limit" => query::limit(value).map(|limit| asked.limit = Some(limit)),
             _ => return None,
         })
     })?;

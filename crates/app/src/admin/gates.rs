@@ -233,8 +233,6 @@ struct HistoryQuery {
     window: Option<String>,
 }
 
-const MAX_LISTED: usize = 1000;
-
 impl ListQuery {
     fn run(&self, admin: &AdminState) -> GateList {
         let limiter = admin.state.limiter();
@@ -301,14 +299,16 @@ impl GateFilter {
     }
 }
 
+const NAMES: [&str; 6] = ["sort", "limit", "offset", "filter", "state", "recent"];
+
 fn read_query(text: &str) -> Result<ListQuery, Refused> {
     let mut read = ListQuery::default();
-    query::read(Some(text), |name, value| {
+    query::read(Some(text), &NAMES, |name, value| {
         Some(match name {
             "sort" => query::word(value, GateSort::ALL, GateSort::as_str)
                 .map(|sort| read.sort = Some(sort)),
-            "limit" => query::number(value, 1, MAX_LISTED).map(|limit| read.limit = Some(limit)),
-            "offset" => query::number(value, 0, usize::MAX).map(|offset| read.offset = offset),
+            "limit" => query::limit(value).map(|limit| read.limit = Some(limit)),
+            "offset" => query::offset(value).map(|offset| read.offset = offset),
             "filter" => {
                 read.filter = value.to_owned();
                 Ok(())
@@ -560,7 +560,10 @@ mod tests {
             check(&format!("limit={}", limit.replace('+', "%2B")), &expected);
         }
         check("recent=1", "`recent` is `1`, expected `true` or `false`");
-        check("page=1", "there is no parameter `page`");
+        check(
+            "page=1",
+            "there is no parameter `page`, expected `sort`, `limit`, `offset`, `filter`, `state` or `recent`",
+        );
     }
 
     #[test]

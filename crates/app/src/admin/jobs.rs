@@ -13,7 +13,6 @@ use axum::extract::{Extension, Path, RawQuery, Request, State};
 use axum::response::Response;
 use http::HeaderValue;
 use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
-use policy::setting;
 use serde::Deserialize;
 use serde_json::Value;
 use store::StoreError;
@@ -23,8 +22,9 @@ use utoipa::IntoParams;
 use super::api::AdminState;
 use super::bodies::{Job, JobCounts, JobList, Problem, StageName, StartJob, StartedJob};
 use super::body::{Fields, whole};
-use super::operations::{CURSOR, DEFAULT_LISTED, MAX_LISTED, accepted, cursor, read_cursor};
+use super::operations::accepted;
 use super::problem::{Kind, Refused};
+use super::query::{self, CURSOR, DEFAULT_LISTED, cursor, read_cursor};
 use crate::jobs::{
     CancelJobError, JobRequest, ReportError, ReportFormat, StartJobError, StatusClient,
 };
@@ -76,7 +76,7 @@ pub(super) async fn list(
     State(admin): State<Arc<AdminState>>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<JobList>, Refused> {
-    let query = read_query(query.as_deref().unwrap_or_default())?;
+    let query = read_query(query.as_deref())?;
     let limit = query.limit.unwrap_or(DEFAULT_LISTED);
     let page = admin.jobs.page(query.before, limit).await;
     let page = page.map_err(unreadable)?;
@@ -254,28 +254,17 @@ struct ListQuery {
     limit: Option<usize>,
 }
 
-fn read_query(query: &str) -> Result<ListQuery, Refused> {
+fn read_query(query: Option<&str>) -> Result<ListQuery, Refused> {
     let mut read = ListQuery::default();
-    for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
-        let value = value.trim();
-        let result = match &*name {
+    query::read(query, &["cursor", "limit"], |name, value| {
+        Some(match name {
             "cursor" => read_cursor(value)
                 .map(|before| read.before = Some(before))
                 .ok_or_else(|| CURSOR.to_owned()),
-            "limit" => setting::whole(value, 1, MAX_LISTED).map(|limit| read.limit = Some(limit)),
-            other => {
-                let other: String = other.chars().take(100).collect();
-                let detail =
-                    format!("there is no parameter `{other}`, expected `cursor` or `limit`");
-                return Err(Refused::new(Kind::BadRequest, detail));
-            }
-        };
-        result.map_err(|expected| {
-            let value: String = value.chars().take(100).collect();
-            let detail = format!("`{name}` is `{value}`, expected {expected}");
-            Refused::new(Kind::BadRequest, detail)
-        })?;
-    }
+            "limit" => query::limit(value).map(|limit| read.limit = Some(limit)),
+            _ => return None,
+        })
+    })?;
     Ok(read)
 }
 

@@ -8,37 +8,37 @@
     reason = "the macro of paths names parameters by their whole path"
 )]
 
+mod body;
+mod bulk;
+mod list;
+mod request;
+
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{Path, RawQuery, Request, State};
 use axum::response::{IntoResponse, Response};
 use http::header::LOCATION;
-use http::{HeaderMap, HeaderValue, StatusCode};
-use policy::backoff::BackoffSettings;
-use policy::operation::{OperationEvent, OperationState, Resolution};
-use policy::setting;
-use serde::de::IgnoredAny;
+use http::{HeaderValue, StatusCode};
+use policy::operation::{OperationEvent, OperationState};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use serde_json::value::RawValue;
 use store::StoreError;
-use store::operations::{AttemptRecord, Decision, DecisionError, OperationFilter, StoredOperation};
+use store::operations::{Decision, DecisionError, StoredOperation};
 use utoipa::IntoParams;
 
 use super::api::AdminState;
 use super::bodies::{
-    AcceptedOperation, AddOperation, BulkAction, BulkResult, Conflict, ConflictSummary, Delays,
-    HeaderValues, LeftOut, Operation, OperationAttempt, OperationList, Problem, Reason,
-    ResolveAction, ResolveOperation, StateName,
+    AcceptedOperation, AddOperation, BulkAction, BulkResult, Conflict, LeftOut, Operation,
+    OperationList, Problem, ResolveOperation,
 };
-use super::body::{Documents, Fields, MAX_BODY, integer};
+use super::body::Fields;
 use super::problem::{Kind, Refused};
-use super::waiting::Waits;
-use crate::core::millis;
-use crate::settings::Settings;
-use crate::state::{AcceptError, BulkRequest, OperationError, OperationRequest, is_replay_safe};
+use super::query::{DEFAULT_LISTED, cursor};
+use crate::state::{BulkRequest, OperationError};
+use body::{attempt_body, bodies_of, body_of, delays_of, document};
+use bulk::read_bulk;
+use list::ListQuery;
+use request::{max_length, read_new, read_resolution};
 
 /// Accept an operation: a request to deliver
 ///
@@ -96,7 +96,7 @@ pub(super) async fn list(
     State(admin): State<Arc<AdminState>>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<OperationList>, Refused> {
-    let query = read_query(query.as_deref().unwrap_or_default())?;
+    let query = ListQuery::read(query.as_deref())?;
     let limit = query.limit.unwrap_or(DEFAULT_LISTED);
     let page = admin
         .state
@@ -267,22 +267,6 @@ pub(super) async fn cancel_all(
     decide_all(&admin, &request).await
 }
 
-/// States from which a bulk action retries.
-const RETRIED: [StateName; 3] = [
-    StateName::Failed,
-    StateName::Retryable,
-    StateName::Cancelled,
-];
-
-/// States from which a bulk action cancels.
-const CANCELLED: [StateName; 5] = [
-    StateName::Available,
-    StateName::Running,
-    StateName::Retryable,
-    StateName::Failed,
-    StateName::Conflict,
-];
-
 async fn find(admin: &AdminState, id: &str) -> Result<StoredOperation, Refused> {
     let found = admin.state.operations().get(id).await.map_err(unreadable)?;
     found.ok_or_else(|| no_operation(id))
@@ -347,258 +331,6 @@ async fn decide_all(
     }))
 }
 
-/// So many operations are changed by one call: enough for most, and done within seconds.
-const MAX_BULK: usize = 10_000;
-
-/// The longest body of a call with so many documents, each as long as the most generous type allows.
-/// A character of a string takes up to six bytes as JSON.
-fn max_length(admin: &AdminState, documents: u64) -> usize {
-    let configuration = admin.state.configuration();
-    let types = configuration.settings().operations.values();
-    let longest = types.map(|kind| kind.max_body).max().unwrap_or(0);
-    let all = longest.saturating_mul(6 * documents).min(MAX_DOCUMENTS);
-    MAX_BODY + usize::try_from(all).unwrap_or(usize::MAX - MAX_BODY)
-}
-
-/// A bound for types without one: the body is held in memory.
-const MAX_DOCUMENTS: u64 = 256 << 20;
-
-/// Reads a new operation. Everything that is invalid about it is reported at once, whether it cannot
-/// be read or is refused by the state.
-fn read_new(
-    admin: &AdminState,
-    mut fields: Fields,
-    documents: &Documents,
-    headers: &HeaderMap,
-) -> Result<OperationRequest, Refused> {
-    let text = |value: &Value| value.as_str().map(str::to_owned);
-    let name = "the name of a section of the settings";
-    let key = "1 to 255 characters that a header may have";
-    let url = "a URL such as `https://api.example.com/v1`, or `/POOL/rest`";
-    let duration = |value: &Value| setting::positive(value.as_str()?).ok();
-    let mut request = OperationRequest {
-        kind: fields.take("type", name, text),
-        method: fields
-            .require("method", "an HTTP method such as `POST`", text)
-            .unwrap_or_default(),
-        url: fields.require("url", url, text).unwrap_or_default(),
-        idempotency_key: fields.take_secret("idempotency_key", key, text),
-        credential: fields.take("credential", name, text),
-        backoff: fields.take("backoff", name, text),
-        expires_after: fields.take("expires_after", "a duration such as `24h`", duration),
-        order_key: fields.take_secret("order_key", "1 to 255 characters", text),
-        priority: fields
-            .take("priority", "a number from -100 to 100", integer)
-            .unwrap_or_default(),
-        resource: fields.take_secret("resource", "a URL", text),
-        headers: read_headers(&mut fields),
-        body: documents
-            .get("body")
-            .and_then(|body| bytes(body))
-            .unwrap_or_default(),
-        base: documents.get("base").and_then(|base| bytes(base)),
-        client: String::new(),
-    };
-    add_own_headers(&mut request, headers);
-    let mut problems = fields.problems();
-    if problems.is_empty() {
-        return Ok(request);
-    }
-    if let Err(AcceptError::Invalid(more)) = admin.state.check_operation(request) {
-        let is_new = |field: &str| !problems.iter().any(|known| known.field == field);
-        let more: Vec<_> = more
-            .into_iter()
-            .filter(|more| is_new(&more.field))
-            .collect();
-        problems.extend(more);
-    }
-    Err(Refused::invalid(problems))
-}
-
-/// An object or a list; a plain word may be anything.
-fn is_json_document(body: &[u8]) -> bool {
-    let is_bracketed = matches!(body.trim_ascii_start().first(), Some(b'{' | b'['));
-    is_bracketed && serde_json::from_slice::<IgnoredAny>(body).is_ok()
-}
-
-/// Adds headers of the call itself that are meant for the operation, and the type of a JSON body.
-fn add_own_headers(request: &mut OperationRequest, headers: &HeaderMap) {
-    for value in headers.get_all("idempotency-key") {
-        let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
-        request.headers.push(("idempotency-key".to_owned(), value));
-    }
-    let is_typed = |(name, _): &(String, String)| name.eq_ignore_ascii_case("content-type");
-    if !request.headers.iter().any(is_typed) && is_json_document(&request.body) {
-        let json = "application/json".to_owned();
-        request.headers.push(("content-type".to_owned(), json));
-    }
-    let has_trace = request
-        .headers
-        .iter()
-        .any(|(name, _)| name == "traceparent");
-    let trace = headers
-        .get("traceparent")
-        .and_then(|value| value.to_str().ok());
-    if let (Some(trace), false) = (trace, has_trace) {
-        request
-            .headers
-            .push(("traceparent".to_owned(), trace.to_owned()));
-    }
-}
-
-fn read_headers(fields: &mut Fields) -> Vec<(String, String)> {
-    let expected = "an object of names and strings, or lists of strings";
-    let object = |value: &Value| value.as_object().cloned();
-    let mut headers = Vec::new();
-    for (name, value) in fields
-        .take_secret("headers", expected, object)
-        .unwrap_or_default()
-    {
-        match HeaderValues::deserialize(value) {
-            Ok(HeaderValues::One(value)) => headers.push((name, value)),
-            Ok(HeaderValues::Several(values)) => {
-                headers.extend(values.into_iter().map(|value| (name.clone(), value)));
-            }
-            Err(_) => {
-                let name: String = name.chars().take(100).collect();
-                fields.note(
-                    &format!("headers.{name}"),
-                    None,
-                    "a string, or a list of strings",
-                );
-            }
-        }
-    }
-    headers
-}
-
-/// What is sent for a document: a string as it is, any other value as JSON; nothing for null.
-fn bytes(document: &RawValue) -> Option<Vec<u8>> {
-    match serde_json::from_str::<Option<String>>(document.get()) {
-        Ok(text) => text.map(String::into_bytes),
-        Err(_) => Some(document.get().as_bytes().to_vec()),
-    }
-}
-
-/// A document as it is shown: as JSON if it is JSON, else as a string.
-fn document(bytes: &[u8]) -> Box<RawValue> {
-    if let Ok(document) = serde_json::from_slice::<Box<RawValue>>(bytes) {
-        return document;
-    }
-    let text = String::from_utf8_lossy(bytes);
-    serde_json::value::to_raw_value(&text).expect("a string can be written as JSON")
-}
-
-fn read_resolution(
-    mut fields: Fields,
-    documents: &Documents,
-) -> Result<(Resolution, Option<Vec<u8>>), Refused> {
-    let expected = format!(
-        "one of {}",
-        quoted(ResolveAction::ALL.iter().map(|word| word.as_str()))
-    );
-    let action = fields.require("action", &expected, |value| {
-        ResolveAction::deserialize(value).ok()
-    });
-    let body = documents.get("body").and_then(|body| bytes(body));
-    match (action, &body) {
-        (Some(ResolveAction::Replace), None) => {
-            fields.note("body", None, "is missing, expected what to send instead");
-        }
-        (Some(ResolveAction::Resend | ResolveAction::Discard), Some(_)) => {
-            fields.note("body", None, "is used by `replace` only");
-        }
-        _ => {}
-    }
-    fields.end()?;
-    let action = action.expect("a missing action is a problem");
-    Ok((action.into(), body))
-}
-
-fn read_bulk(mut fields: Fields, event: OperationEvent) -> Result<BulkRequest, Refused> {
-    let (states, default) = match event {
-        OperationEvent::Retry => (&RETRIED[..], Some(StateName::Failed)),
-        _ => (&CANCELLED[..], None),
-    };
-    let mut filter = fields.require_object("filter", "an object such as `{\"type\": \"default\"}`");
-    let ids = read_ids(&mut filter);
-    let has_ids = ids.is_some() || filter.has_problem("ids");
-    let words = quoted(states.iter().map(|state| state.as_str()));
-    let expected = format!("one of {words}");
-    let is_required = default.is_none() && !has_ids && !fields.has_problem("filter");
-    let read_state = |value: &Value| {
-        let state = StateName::deserialize(value).ok()?;
-        states.contains(&state).then_some(state)
-    };
-    let state = match is_required {
-        true => filter.require("state", &expected, read_state),
-        false => filter.take("state", &expected, read_state),
-    };
-    let default = default.filter(|_| !has_ids);
-    let text = |value: &Value| {
-        let text = value.as_str().filter(|text| !text.is_empty());
-        text.map(str::to_owned)
-    };
-    let reasons = quoted(Reason::ALL.iter().map(|reason| reason.as_str()));
-    let reason = filter.take("reason", &format!("one of {reasons}"), |value| {
-        Reason::deserialize(value).ok()
-    });
-    let key = "the key of a gate, or `/` and the name of a pool";
-    let read = OperationFilter {
-        states: state.or(default).map(word_of).into_iter().collect(),
-        kind: filter.take("type", "a type", text),
-        reason: reason.map(Into::into),
-        destination: filter.take("key", key, text),
-        id_prefix: filter.take("id", "what an id begins with", text),
-    };
-    fields.end_object("filter", filter);
-    let flag = "`true` or `false`";
-    let is_dry_run = fields.take("dry_run", flag, Value::as_bool);
-    let includes_unsafe = fields.take("include_unsafe", flag, Value::as_bool);
-    let before = fields.take("cursor", CURSOR, |value| read_cursor(value.as_str()?));
-    fields.end()?;
-    Ok(BulkRequest {
-        ids,
-        filter: read,
-        states: states.iter().copied().map(word_of).collect(),
-        event,
-        includes_unsafe: includes_unsafe.unwrap_or_default(),
-        is_dry_run: is_dry_run.unwrap_or_default(),
-        before,
-        limit: MAX_BULK,
-    })
-}
-
-fn word_of(state: StateName) -> String {
-    state.as_str().to_owned()
-}
-
-fn read_ids(filter: &mut Fields) -> Option<Vec<String>> {
-    let expected = format!("a list of 1 to {MAX_IDS} ids");
-    filter.take("ids", &expected, |value| {
-        let ids = value.as_array()?;
-        let text = |id: &Value| {
-            let id = id.as_str()?;
-            (1..=100)
-                .contains(&id.chars().count())
-                .then(|| id.to_owned())
-        };
-        let is_bounded = (1..=MAX_IDS).contains(&ids.len());
-        ids.iter()
-            .map(text)
-            .collect::<Option<Vec<_>>>()
-            .filter(|_| is_bounded)
-    })
-}
-
-/// So many operations may be named.
-const MAX_IDS: usize = 1000;
-
-fn quoted(words: impl Iterator<Item = &'static str>) -> String {
-    let words: Vec<String> = words.map(|word| format!("`{word}`")).collect();
-    words.join(", ")
-}
-
 /// The id of an operation in the path.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]
@@ -606,195 +338,4 @@ pub(super) struct OperationPath {
     /// The id of the operation
     #[param(example = "op_01jcrz4m3v8k2n6t0q5w9x7y1b", min_length = 1)]
     id: String,
-}
-
-#[derive(Debug, Default, IntoParams)]
-#[into_params(parameter_in = Query)]
-struct ListQuery {
-    /// Only those in this state, or in one of these, with commas between them
-    #[param(value_type = Option<String>, pattern = "^(available|running|retryable|completed|failed|conflict|cancelled)(,(available|running|retryable|completed|failed|conflict|cancelled))*$", example = "failed,conflict")]
-    state: Vec<StateName>,
-    /// Only those of this type
-    #[param(rename = "type", min_length = 1)]
-    kind: Option<String>,
-    /// Only those that ended for this reason
-    #[param(inline)]
-    reason: Option<Reason>,
-    /// Only those for this destination: the key of a gate, or `/` and the name of a pool
-    #[param(min_length = 1)]
-    key: Option<String>,
-    /// Only those whose id begins with this
-    #[param(min_length = 1)]
-    id: Option<String>,
-    /// `next_cursor` of the page before
-    #[param(rename = "cursor", value_type = Option<String>, pattern = "^[1-9a-f][0-9a-f]{0,14}$")]
-    before: Option<u64>,
-    /// The most operations to list
-    #[param(minimum = 1, maximum = 1000, default = 100)]
-    limit: Option<usize>,
-}
-
-impl ListQuery {
-    fn filter(&self) -> OperationFilter {
-        OperationFilter {
-            states: self.state.iter().copied().map(word_of).collect(),
-            kind: self.kind.clone(),
-            reason: self.reason.map(Into::into),
-            destination: self.key.clone(),
-            id_prefix: self.id.clone(),
-        }
-    }
-}
-
-pub(super) const MAX_LISTED: usize = 1000;
-pub(super) const DEFAULT_LISTED: usize = 100;
-
-fn read_query(query: &str) -> Result<ListQuery, Refused> {
-    let mut read = ListQuery::default();
-    for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
-        let value = value.trim();
-        let result = match &*name {
-            "state" => value
-                .split(',')
-                .map(|word| read_word(word, StateName::ALL, StateName::as_str))
-                .collect::<Result<_, _>>()
-                .map(|states| read.state = states),
-            "reason" => read_word(value, Reason::ALL, Reason::as_str)
-                .map(|reason| read.reason = Some(reason)),
-            "type" => read_text(value).map(|kind| read.kind = Some(kind)),
-            "key" => read_text(value).map(|key| read.key = Some(key)),
-            "id" => read_text(value).map(|id| read.id = Some(id)),
-            "cursor" => read_cursor(value)
-                .map(|before| read.before = Some(before))
-                .ok_or_else(|| CURSOR.to_owned()),
-            "limit" => setting::whole(value, 1, MAX_LISTED).map(|limit| read.limit = Some(limit)),
-            other => {
-                let other: String = other.chars().take(100).collect();
-                let detail = format!(
-                    "there is no parameter `{other}`, expected `state`, `type`, `reason`, `key`, `id`, `cursor` or `limit`"
-                );
-                return Err(Refused::new(Kind::BadRequest, detail));
-            }
-        };
-        result.map_err(|expected| {
-            let value: String = value.chars().take(100).collect();
-            let detail = format!("`{name}` is `{value}`, expected {expected}");
-            Refused::new(Kind::BadRequest, detail)
-        })?;
-    }
-    Ok(read)
-}
-
-fn read_word<T: Copy>(text: &str, all: &[T], word: fn(T) -> &'static str) -> Result<T, String> {
-    let found = all.iter().copied().find(|known| word(*known) == text);
-    found.ok_or_else(|| format!("one of {}", quoted(all.iter().copied().map(word))))
-}
-
-fn read_text(text: &str) -> Result<String, String> {
-    match text.is_empty() {
-        true => Err("a name".to_owned()),
-        false => Ok(text.to_owned()),
-    }
-}
-
-/// Where a page ends. Numbers rise with every insert, so a cursor is valid while others arrive.
-pub(super) fn cursor(number: u64) -> String {
-    format!("{number:x}")
-}
-
-pub(super) const CURSOR: &str = "`next_cursor` of the page before";
-
-pub(super) fn read_cursor(text: &str) -> Option<u64> {
-    let number = u64::from_str_radix(text, 16).ok()?;
-    (number > 0 && text.len() <= 15 && cursor(number) == text).then_some(number)
-}
-
-fn body_of(admin: &AdminState, operation: StoredOperation) -> Operation {
-    let settings = Arc::clone(admin.state.configuration().settings());
-    operation_body(operation, &settings, &mut Waits::new(&admin.state))
-}
-
-fn bodies_of(admin: &AdminState, operations: Vec<StoredOperation>) -> Vec<Operation> {
-    let settings = Arc::clone(admin.state.configuration().settings());
-    let mut waits = Waits::new(&admin.state);
-    let operations = operations.into_iter();
-    operations
-        .map(|operation| operation_body(operation, &settings, &mut waits))
-        .collect()
-}
-
-fn operation_body(
-    operation: StoredOperation,
-    settings: &Settings,
-    waits: &mut Waits<'_>,
-) -> Operation {
-    let state = operation.state;
-    let is_conflict = state == OperationState::Conflict;
-    Operation {
-        replay_safe: is_replay_safe(&operation),
-        max_attempts: backoff_of(&operation, settings).1.max_attempts(),
-        waiting_for: waits.of(&operation),
-        state: state.into(),
-        reason: state.reason().map(Into::into),
-        accepted_at_ms: operation.accepted_at.as_unix_millis(),
-        next_at_ms: operation.next_at.map(|at| at.as_unix_millis()),
-        expires_at_ms: state
-            .is_pending()
-            .then(|| operation.expires_at.as_unix_millis()),
-        ended_at_ms: operation.ended_at.map(|at| at.as_unix_millis()),
-        sent: operation.counters.sent,
-        counted: operation.counters.attempts,
-        blocked: operation.is_blocked,
-        conflict: is_conflict.then_some(ConflictSummary {
-            rounds: operation.merges,
-        }),
-        attempts: None,
-        delays: None,
-        id: operation.id,
-        kind: operation.kind,
-        key: operation.destination,
-        summary: operation.summary,
-        order_key: operation.order_key,
-        priority: operation.priority,
-        backoff: operation.backoff,
-        credential: operation.credential,
-        trace_id: operation.trace_id,
-    }
-}
-
-/// The backoff of an operation, with its name: its own if there still is one, else that of its type.
-fn backoff_of<'a>(
-    operation: &'a StoredOperation,
-    settings: &'a Settings,
-) -> (&'a str, &'a BackoffSettings) {
-    let own = operation.backoff.as_deref();
-    let own = own.and_then(|name| Some((name, settings.backoffs.get(name)?)));
-    own.unwrap_or_else(|| {
-        let name = &settings.operation(&operation.kind).backoff;
-        (name, &settings.backoffs[name])
-    })
-}
-
-fn delays_of(admin: &AdminState, operation: &StoredOperation) -> Delays {
-    let configuration = admin.state.configuration();
-    let (name, backoff) = backoff_of(operation, configuration.settings());
-    let millis = |length: Duration| u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
-    let (min, max) = backoff.total_bounds();
-    Delays {
-        backoff: name.to_owned(),
-        estimate_ms: millis(backoff.estimate_total()),
-        min_ms: millis(min),
-        max_ms: millis(max),
-    }
-}
-
-fn attempt_body(attempt: AttemptRecord) -> OperationAttempt {
-    OperationAttempt {
-        at_ms: attempt.at.as_unix_millis(),
-        phase: attempt.phase,
-        status: attempt.status,
-        latency_ms: millis(attempt.latency),
-        wait_ms: millis(attempt.waited),
-        reason: attempt.reason,
-    }
 }

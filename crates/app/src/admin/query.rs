@@ -2,30 +2,48 @@
 
 use std::time::Duration;
 
+use policy::setting;
+
 use super::problem::{Kind, Refused};
 
-/// Calls `take` with every parameter. It returns `None` for one that is not known, and what is
+/// Calls `take` with every parameter. It returns `None` for one that is not among `names`, and what is
 /// expected for a wrong value.
 pub(super) fn read(
     query: Option<&str>,
+    names: &[&'static str],
     mut take: impl FnMut(&str, &str) -> Option<Result<(), String>>,
 ) -> Result<(), Refused> {
     for (name, value) in url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
         let value = value.trim();
-        match take(&name, value) {
-            Some(Ok(())) => {}
+        let detail = match take(&name, value) {
+            Some(Ok(())) => continue,
             Some(Err(expected)) => {
-                let value = shortened(value);
-                let detail = format!("`{name}` is `{value}`, expected {expected}");
-                return Err(Refused::new(Kind::BadRequest, detail));
+                format!("`{name}` is `{}`, expected {expected}", shortened(value))
             }
             None => {
-                let detail = format!("there is no parameter `{}`", shortened(&name));
-                return Err(Refused::new(Kind::BadRequest, detail));
+                let (name, expected) = (shortened(&name), alternatives(names));
+                format!("there is no parameter `{name}`, expected {expected}")
             }
-        }
+        };
+        return Err(Refused::new(Kind::BadRequest, detail));
     }
     Ok(())
+}
+
+/// Words in backticks, with `or` before the last.
+fn alternatives(words: &[&'static str]) -> String {
+    match words {
+        [first @ .., last] if !first.is_empty() => {
+            format!("{} or `{last}`", quoted(first.iter().copied()))
+        }
+        words => quoted(words.iter().copied()),
+    }
+}
+
+/// Words in backticks.
+pub(super) fn quoted(words: impl Iterator<Item = &'static str>) -> String {
+    let words: Vec<String> = words.map(|word| format!("`{word}`")).collect();
+    words.join(", ")
 }
 
 fn shortened(text: &str) -> String {
@@ -39,25 +57,41 @@ pub(super) fn word<T: Copy>(
     name: impl Fn(T) -> &'static str,
 ) -> Result<T, String> {
     let found = all.iter().copied().find(|word| name(*word) == text);
-    found.ok_or_else(|| {
-        let words: Vec<String> = all
-            .iter()
-            .map(|word| format!("`{}`", name(*word)))
-            .collect();
-        format!("one of {}", words.join(", "))
-    })
+    found.ok_or_else(|| format!("one of {}", quoted(all.iter().copied().map(name))))
 }
 
-/// A whole number.
-pub(super) fn number(text: &str, min: usize, max: usize) -> Result<usize, String> {
-    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
-    let number = text.parse().ok();
-    number
-        .filter(|number| is_plain && (min..=max).contains(number))
-        .ok_or_else(|| match max {
-            usize::MAX => format!("a whole number from {min}"),
-            max => format!("a whole number from {min} to {max}"),
-        })
+/// How many to list.
+pub(super) fn limit(text: &str) -> Result<usize, String> {
+    setting::whole(text, 1, MAX_LISTED)
+}
+
+pub(super) const MAX_LISTED: usize = 1000;
+pub(super) const DEFAULT_LISTED: usize = 100;
+
+/// How many to leave out before the first.
+pub(super) fn offset(text: &str) -> Result<usize, String> {
+    setting::whole(text, 0, usize::MAX).map_err(|_| "a whole number from 0".to_owned())
+}
+
+/// A text that is not empty.
+pub(super) fn text(text: &str) -> Result<String, String> {
+    match text.is_empty() {
+        true => Err("a name".to_owned()),
+        false => Ok(text.to_owned()),
+    }
+}
+
+/// Where a page ends. Numbers rise with every insert, so a cursor is valid while others arrive.
+pub(super) fn cursor(number: u64) -> String {
+    format!("{number:x}")
+}
+
+pub(super) const CURSOR: &str = "`next_cursor` of the page before";
+
+/// The number in a cursor.
+pub(super) fn read_cursor(text: &str) -> Option<u64> {
+    let number = u64::from_str_radix(text, 16).ok()?;
+    (number > 0 && text.len() <= 15 && cursor(number) == text).then_some(number)
 }
 
 /// `true` or `false`.
@@ -78,7 +112,7 @@ pub(super) fn time(text: &str, min: Duration, max: Duration) -> Result<Duration,
 /// How far back a history reaches: the query of a call whose one parameter is `window`.
 pub(super) fn window(query: Option<&str>) -> Result<Duration, Refused> {
     let mut window = DEFAULT_WINDOW;
-    read(query, |name, value| {
+    read(query, &["window"], |name, value| {
         (name == "window").then(|| time(value, MIN_WINDOW, MAX_WINDOW).map(|given| window = given))
     })?;
     Ok(window)

@@ -193,7 +193,7 @@ impl Recorder {
         }
     }
 
-    /// Looks at all gates: totals, who waits for what, and which are the busiest.
+    /// Reads all gates: totals, callers in line by reason, and the busiest.
     fn walk(&self, state: &mut State, now: Timestamp) {
         let newest = state.marks[1].as_ref().map(|marks| marks.at);
         let is_mark_due = newest.is_none_or(|at| now.since(at) >= MARK_EVERY);

@@ -1,4 +1,4 @@
-//! Everything at a glance: health, totals, waits, and what needs a person.
+//! The summary: health, totals, waits, and what needs a person.
 
 #![expect(
     unused_qualifications,
@@ -27,7 +27,7 @@ use super::query;
 use super::recorder::{BandState, Latest, TotalPoint};
 use crate::core::{disabled_text, unix_millis};
 
-/// Everything at a glance, now and over the last minutes
+/// Health, totals and waits, now and over the last minutes
 #[utoipa::path(
     get, operation_id = "showSummary", path = "/api/v1/summary", tag = "requests", params(SummaryQuery),
     responses((status = 200, description = "The summary", body = Summary))

@@ -1,4 +1,4 @@
-//! Bodies of what the console shows: the last minutes, recent events and trails.
+//! The bodies of calls about the last minutes: the summary, the history of a gate, recent events.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::{GateTotals, Health};
 /// Values of a series, oldest first; null where nothing was recorded
 pub type Values = Vec<Option<f64>>;
 
-/// Everything at a glance, now and over the last minutes
+/// Health, totals and waits, now and over the last minutes
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Summary {
     /// The version of Tidegate
@@ -270,35 +270,4 @@ pub struct RecentEvent {
     pub data: Value,
     /// What happened, as a sentence
     pub text: String,
-}
-
-/// Requests that asked for permits of a gate
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct TrailList {
-    /// Newest first
-    pub trails: Vec<TrailSummary>,
-}
-
-/// A request, without its decisions
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct TrailSummary {
-    /// Its `Tidegate-Request-Id`
-    pub id: String,
-    /// When it arrived, in milliseconds of Unix time
-    pub at_ms: i64,
-    /// Its route; empty if there is none
-    pub route: String,
-    /// Its method
-    pub method: String,
-    /// The status it was answered with
-    pub status: u16,
-    /// The endpoint that responded; null if none did
-    #[schema(required)]
-    pub endpoint: Option<String>,
-    /// How it ended
-    pub outcome: String,
-    /// How often it was sent
-    pub attempts: u32,
-    /// How long it waited for permits
-    pub waited_ms: f64,
 }
