@@ -208,7 +208,7 @@ struct ListQuery {
     #[param(minimum = 1, maximum = 1000, default = 100)]
     limit: Option<usize>,
     /// How many to leave out at the beginning
-    #[param(minimum = 0, default = 0)]
+    #[param(minimum = 0, maximum = 1_000_000_000, default = 0)]
     offset: usize,
     /// A part of the key, in any case
     filter: String,

@@ -70,8 +70,11 @@ pub(super) const DEFAULT_LISTED: usize = 100;
 
 /// How many to leave out before the first.
 pub(super) fn offset(text: &str) -> Result<usize, String> {
-    setting::whole(text, 0, usize::MAX).map_err(|_| "a whole number from 0".to_owned())
+    setting::whole(text, 0, MAX_OFFSET)
 }
+
+/// More than a limiter has gates.
+const MAX_OFFSET: usize = 1_000_000_000;
 
 /// A text that is not empty.
 pub(super) fn text(text: &str) -> Result<String, String> {

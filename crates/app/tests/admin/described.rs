@@ -30,6 +30,7 @@ fn inputs() -> Vec<(&'static str, &'static str, Vec<Input>)> {
                     200,
                 ),
                 to(&format!("{gates}?limit=0"), 400),
+                to(&format!("{gates}?offset=1000000001"), 400),
             ],
         ),
         (
@@ -405,6 +406,22 @@ fn every_operation_has_an_id_and_a_summary() {
             for response in ["403", "421"] {
                 assert!(operation["responses"][response].is_object(), "{path}");
             }
+        }
+    }
+}
+
+/// A number without bounds invites numbers that no field of the server can hold.
+#[test]
+fn every_number_in_a_query_has_bounds() {
+    let document: Value = serde_json::from_str(&app::admin::document()).unwrap();
+    let items = document["paths"].as_object().unwrap().values();
+    let operations = items.flat_map(|item| item.as_object().unwrap().values());
+    let parameters = operations.flat_map(|operation| operation["parameters"].as_array());
+    for parameter in parameters.flatten() {
+        let schema = &parameter["schema"];
+        if schema["type"] == "integer" || schema["type"] == "number" {
+            assert!(schema["minimum"].is_number(), "{parameter}");
+            assert!(schema["maximum"].is_number(), "{parameter}");
         }
     }
 }
