@@ -153,6 +153,7 @@ impl Recorder {
             refused_ratio: ratio(refused as f64, self.sent as f64),
             early_after_hint: self.early_after_hint,
             bans: counts.bans,
+            max_client_bans: counts.max_client_bans,
             breaker_opened: counts.breaker_opened,
             max_queue: counts.max_queue,
             time_to_90_s,
@@ -183,6 +184,7 @@ impl Recorder {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FinalCounts {
     pub(crate) bans: u64,
+    pub(crate) max_client_bans: u64,
     pub(crate) breaker_opened: u64,
     pub(crate) max_queue: Option<u64>,
     pub(crate) failure_cost: FailureCost,

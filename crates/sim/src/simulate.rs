@@ -337,6 +337,7 @@ impl<'s> Run<'s> {
     fn finish(self) -> (Figures, Option<SeriesRecorder>) {
         let mut counts = FinalCounts {
             bans: self.upstream.bans(),
+            max_client_bans: self.upstream.max_client_bans(),
             breaker_opened: 0,
             max_queue: self.upstream.max_queue(),
             failure_cost: FailureCost::default(),

@@ -3,13 +3,11 @@
 //! A scenario's length depends on its rates, so that each has a few thousand requests: many short
 //! scenarios find more than a few long ones.
 
-mod draw;
-
 use std::fmt::Write;
 use std::ops::Range;
 
-use self::draw::{Draw, number};
 use crate::check::{CheckedRun, Violation, check};
+use crate::draw::{Draw, number, seconds};
 use crate::scenario::Scenario;
 
 /// The scenario file of this seed.
@@ -77,7 +75,7 @@ impl Generator {
     }
 
     fn scenario(&mut self) {
-        let duration = self.seconds(self.duration);
+        let duration = seconds(self.duration);
         self.line("duration", &duration);
         let seed = self.seed;
         self.line("seed", seed);
@@ -122,11 +120,11 @@ impl Generator {
         let quota = (self.rate * period).ceil().max(1.0);
         self.line("kind", "\"window\"");
         self.line("quota", quota);
-        let text = self.seconds(period);
+        let text = seconds(period);
         self.line("period", text);
         if self.draw.chance(0.7) {
             let share = self.draw.between(0.0, 1.0);
-            let phase = self.seconds(share * period);
+            let phase = seconds(share * period);
             self.line("phase", phase);
         }
         self.steps(|_, rate| format!("quota = {}", (rate * period).ceil().max(1.0)));
@@ -138,7 +136,7 @@ impl Generator {
         let queue = self.queue();
         self.line("kind", "\"slots\"");
         self.line("slots", slots);
-        let text = self.seconds(service);
+        let text = seconds(service);
         self.line("service", text);
         self.line("queue", queue);
         self.steps(|generator, rate| match generator.draw.below(3) {
@@ -166,7 +164,7 @@ impl Generator {
             at += self.draw.between(0.01, 0.6) * self.duration;
             let rate = self.rate * self.draw.spread(0.1, 10.0);
             let changes = change(self, rate.clamp(0.05, 5000.0));
-            steps.push(format!("{{ at = {}, {changes} }}", self.seconds(at)));
+            steps.push(format!("{{ at = {}, {changes} }}", seconds(at)));
         }
         self.line("steps", format!("[{}]", steps.join(", ")));
     }
@@ -194,10 +192,8 @@ impl Generator {
         }
         if self.draw.chance(0.2) {
             let excesses = 1 + self.draw.below(10);
-            let [within, length] = [(0.5, 60.0), (0.5, 30.0)].map(|(low, high)| {
-                let seconds = self.draw.spread(low, high);
-                self.seconds(seconds)
-            });
+            let [within, length] =
+                [(0.5, 60.0), (0.5, 30.0)].map(|(low, high)| seconds(self.draw.spread(low, high)));
             let ban = format!("{{ excesses = {excesses}, within = {within}, for = {length} }}");
             self.line("ban", ban);
         }
@@ -212,10 +208,10 @@ impl Generator {
                 at += self.draw.between(0.001, 0.7) * self.duration;
             }
             let end = at + self.draw.spread(0.002, 0.5) * self.duration + 0.001;
-            let (from, to) = (self.seconds(at), self.seconds(end));
+            let (from, to) = (seconds(at), seconds(end));
             let share = self.draw.between(0.0, 1.0);
             let timeout = self.draw.spread(0.05, 10.0);
-            let (share, timeout) = (number(share), self.seconds(timeout));
+            let (share, timeout) = (number(share), seconds(timeout));
             outages.push(format!(
                 "{{ from = {from}, to = {to}, timeout_share = {share}, timeout = {timeout} }}"
             ));
@@ -330,14 +326,14 @@ impl Generator {
         if self.draw.chance(0.4) {
             let first = self.draw.spread(0.05, 10.0);
             let last = first * self.draw.spread(1.0, 4.0);
-            let (first, last) = (self.seconds(first), self.seconds(last));
+            let (first, last) = (seconds(first), seconds(last));
             self.line("open_first", first);
             self.line("open_for", last);
         }
         if self.draw.chance(0.3) {
             let slice = self.draw.spread(0.1, 5.0);
             let window = slice * self.draw.between(1.1, 10.0);
-            let (slice, window) = (self.seconds(slice), self.seconds(window));
+            let (slice, window) = (seconds(slice), seconds(window));
             self.line("window_slice", slice);
             self.line("window", window);
         }
@@ -373,23 +369,12 @@ impl Generator {
 
     fn maybe_seconds(&mut self, name: &str, chance: f64, range: Range<f64>) {
         if self.draw.chance(chance) {
-            let seconds = self.draw.spread(range.start, range.end);
-            let text = self.seconds(seconds);
+            let text = seconds(self.draw.spread(range.start, range.end));
             self.line(name, text);
         }
     }
 
     fn line(&mut self, name: &str, value: impl std::fmt::Display) {
         _ = writeln!(self.text, "{name} = {value}");
-    }
-
-    /// In milliseconds, or below 10 ms in microseconds, so that nothing is rounded to zero.
-    fn seconds(&self, seconds: f64) -> String {
-        let millis = seconds * 1e3;
-        if millis < 10.0 {
-            format!("\"{}us\"", (millis * 1e3).round().max(1.0))
-        } else {
-            format!("\"{}ms\"", millis.round())
-        }
     }
 }

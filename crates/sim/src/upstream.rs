@@ -116,6 +116,11 @@ impl Upstream {
         self.bans.count()
     }
 
+    /// How many times the client was banned that was banned most often.
+    pub fn max_client_bans(&self) -> u64 {
+        self.bans.max_of_a_client()
+    }
+
     /// The maximum length of the server's queue so far; `None` if it has no queue.
     pub fn max_queue(&self) -> Option<u64> {
         match &self.limit {

@@ -85,9 +85,8 @@ fn gaps_are_real() {
         let folder = tempfile::tempdir().unwrap();
         let times = folder.path().join("times");
         let items: String = (0..=gaps.len()).map(|item| format!("{item}\n")).collect();
-        let script = format!(
-            "date +%s%N >>$1; test $0 -ge {failing}; code=$?; date +%s%N >>$1; exit $code"
-        );
+        let script =
+            format!("date +%s%N >>$1; test $0 -ge {failing}; code=$?; date +%s%N >>$1; exit $code");
         let command = ["sh", "-c", &script, "{}", &times.display().to_string()];
         finished("--base 100ms --attempts 1", &command, &items);
 
@@ -96,7 +95,10 @@ fn gaps_are_real() {
         assert_eq!(times.len(), 2 * (gaps.len() + 1));
         let between = times[1..].chunks_exact(2).map(|pair| pair[1] - pair[0]);
         for (between, gap) in between.zip(gaps) {
-            assert!(between >= gap * 1_000_000, "{between} ns, expected {gap} ms");
+            assert!(
+                between >= gap * 1_000_000,
+                "{between} ns, expected {gap} ms"
+            );
         }
     }
 }

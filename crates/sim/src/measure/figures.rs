@@ -25,6 +25,8 @@ pub struct Figures {
     pub early_after_hint: u64,
     /// How many times a client was banned.
     pub bans: u64,
+    /// How many times the client was banned that was banned most often; not in `--json`.
+    pub max_client_bans: u64,
     /// How many times a breaker opened.
     pub breaker_opened: u64,
     /// The maximum length of the server's queue; `None` if it has no queue.

@@ -26,6 +26,7 @@ fn record(recorder: &mut Recorder, class: AttemptClass, per_second: u64, from: u
 fn figures(scenario: &Scenario, recorder: Recorder, backlog: Backlog) -> Figures {
     let load = Load::new(backlog, Timestamp::ZERO);
     let counts = FinalCounts {
+        max_client_bans: 0,
         bans: 0,
         breaker_opened: 0,
         max_queue: None,

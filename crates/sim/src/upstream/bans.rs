@@ -9,13 +9,13 @@ use super::settings::Ban;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bans {
     clients: Vec<ClientRecord>,
-    count: u64,
 }
 
 #[derive(Clone, Debug, Default)]
 struct ClientRecord {
     excesses: VecDeque<Timestamp>,
     banned_until: Timestamp,
+    bans: u64,
 }
 
 impl Bans {
@@ -39,13 +39,22 @@ impl Bans {
         if record.excesses.len() >= ban.excesses as usize {
             record.excesses.clear();
             record.banned_until = now + ban.length;
-            self.count += 1;
+            record.bans += 1;
         }
     }
 
     /// The number of bans so far.
     pub(super) fn count(&self) -> u64 {
-        self.count
+        self.clients.iter().map(|record| record.bans).sum()
+    }
+
+    /// The number of bans of the client that was banned most often.
+    pub(super) fn max_of_a_client(&self) -> u64 {
+        self.clients
+            .iter()
+            .map(|record| record.bans)
+            .max()
+            .unwrap_or(0)
     }
 }
 
@@ -83,5 +92,15 @@ mod tests {
         assert_eq!(bans_after(&[0, 5, 10, 15, 20]).count(), 0);
         assert_eq!(bans_after(&[0, 5, 9, 10, 11]).count(), 1);
         assert_eq!(bans_after(&[0, 5, 9, 10, 11, 12]).count(), 2);
+    }
+
+    #[test]
+    fn counts_the_bans_of_each_client() {
+        let mut bans = bans_after(&[0, 1, 2, 3, 4, 5]);
+        for second in [6, 7, 8] {
+            bans.record_excess(&BAN, 0, Timestamp::from_secs(second));
+        }
+        assert_eq!((bans.count(), bans.max_of_a_client()), (3, 2));
+        assert_eq!(Bans::default().max_of_a_client(), 0);
     }
 }
