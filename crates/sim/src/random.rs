@@ -14,6 +14,8 @@
 //!
 //! - Several clients have at least two requests of burst each, and at least 0.5/s each: with random
 //!   arrivals at a bucket of one, the share refused equals the share of capacity in use.
+//! - A bucket that sends headers has a burst of at least two: with one, every response says that
+//!   nothing remains, and a client that waits for the reset, in whole seconds, gets less than 1/s.
 //! - The burst is worth at least 20 ms of the limit: nothing real is timed more precisely.
 //! - A client needs no more than 100 requests in flight on average, of the 256 that a gate allows.
 //! - A server with slots has a queue of at least its slots, of ten, and of two per client: without a

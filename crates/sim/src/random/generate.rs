@@ -109,15 +109,16 @@ impl Generator {
             2..=6 => self.draw.spread(1.0, 31.0).floor(),
             _ => (self.rate * self.draw.between(0.2, 5.0)).round(),
         };
-        let several = if self.clients > 1 {
-            2 * self.clients
-        } else {
-            1
+        let (retry_after, headers) = (self.draw.chance(0.25), self.draw.chance(0.1));
+        let least = match self.clients {
+            1 if headers => 2,
+            1 => 1,
+            several => 2 * several,
         };
         self.max_rate = self.rate;
         let steps = self.step_rates(|at| at);
         // 20 ms of the limit: clients cannot time requests more precisely than that.
-        let burst = burst.max(several as f64).max((0.02 * self.max_rate).ceil());
+        let burst = burst.max(least as f64).max((0.02 * self.max_rate).ceil());
         self.line("kind", "\"bucket\"");
         self.line("rate", number(self.rate));
         self.line("burst", number(burst));
@@ -125,10 +126,10 @@ impl Generator {
             .into_iter()
             .map(|(at, rate)| (at, format!("rate = {}", number(rate))));
         self.steps(steps.collect());
-        let is_announced = self.hints(0.25, 0.1);
+        self.hints(retry_after, headers);
         Limit {
             kind: LimitKind::Bucket,
-            is_announced,
+            is_announced: retry_after || headers,
         }
     }
 
@@ -164,10 +165,11 @@ impl Generator {
             .into_iter()
             .map(|(at, rate)| (at, format!("quota = {}", quota(rate))));
         self.steps(steps.collect());
-        let is_announced = self.hints(0.5, 0.35);
+        let (retry_after, headers) = (self.draw.chance(0.5), self.draw.chance(0.35));
+        self.hints(retry_after, headers);
         Limit {
             kind: LimitKind::Window { period },
-            is_announced,
+            is_announced: retry_after || headers,
         }
     }
 
@@ -246,13 +248,9 @@ impl Generator {
         self.line("steps", format!("[{}]", steps.join(", ")));
     }
 
-    /// Draws `retry_after` and `headers`; true if there is one of them.
-    fn hints(&mut self, retry_after: f64, headers: f64) -> bool {
-        let retry_after = self.draw.chance(retry_after);
-        let headers = self.draw.chance(headers);
+    fn hints(&mut self, retry_after: bool, headers: bool) {
         self.line("retry_after", retry_after);
         self.line("headers", headers);
-        retry_after || headers
     }
 
     /// Draws latencies; returns the time from sending a request to its refusal, in seconds.
