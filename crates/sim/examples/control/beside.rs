@@ -39,7 +39,7 @@ fn compare(
     let of = |contender: &str| {
         let mut rows = rows.iter();
         let row = rows.find(|row| row.upstream == upstream && row.contender == contender)?;
-        row.mean.figures.get(figure).copied().flatten()
+        row.mean.get(figure).copied().flatten()
     };
     let sign = if more_is_better { 1.0 } else { -1.0 };
     let value = of(CONTENDERS[0])?;

@@ -1,14 +1,15 @@
-//! Compares strategies over the shipped upstreams, and the default strategy with its goals.
+//! Compares strategies over the shipped upstreams.
 //!
-//! `control [SEEDS]` runs every upstream with every strategy and baseline, ten seeds each by default,
-//! and prints the means: a table per upstream, the goals, the default strategy beside the best of three
-//! designs, and one line of JSON. `scripts/bench-control` runs it and stores results.
+//! `control [SEEDS]` runs every upstream with every strategy and baseline, twenty seeds each by default,
+//! and prints the means: a table per upstream, the default strategy beside the best of three designs,
+//! and one line of JSON. `scripts/bench-control` runs it and the example `goals`, and stores results.
 
 #![expect(clippy::print_stdout, reason = "a program that prints a table")]
 
 mod baseline;
 mod beside;
-mod goals;
+#[path = "../goals/figures.rs"]
+mod figures;
 mod runs;
 
 use std::error::Error;
@@ -16,13 +17,13 @@ use std::error::Error;
 use serde_json::{Map, Value, json};
 
 use beside::Beside;
-use goals::{GOALS, Goal};
-use runs::{CONTENDERS, Mean, Row, UPSTREAMS};
+use figures::Named;
+use runs::{CONTENDERS, Row, UPSTREAMS};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let seeds = std::env::args()
         .nth(1)
-        .map_or(Ok(10), |text| text.parse())?;
+        .map_or(Ok(20), |text| text.parse())?;
     let rows = runs::all(seeds)?;
     for upstream in UPSTREAMS {
         println!("\n{}: {}", upstream, runs::about(upstream));
@@ -31,25 +32,12 @@ fn main() -> Result<(), Box<dyn Error>> {
             println!("{}", line(row));
         }
     }
-    println!("\ngoals of `adaptive`");
-    let results: Vec<_> = GOALS
-        .iter()
-        .filter_map(|goal| evaluate(goal, &rows))
-        .collect();
-    for (goal, value, met) in &results {
-        let mark = if *met { "met   " } else { "MISSED" };
-        let value = shown(*value, 3);
-        println!(
-            "{mark} {:6} {:24} {value:>8}  {}",
-            goal.upstream, goal.figure, goal.bound
-        );
-    }
     println!("\n`adaptive` beside the best of `epochs` and `model`: no more than 5 points behind");
     let beside = beside::all(&rows);
     for each in &beside {
         println!("{}", comparison(each));
     }
-    println!("{}", summary(seeds, &rows, &results, &beside));
+    println!("{}", summary(&rows, &beside));
     Ok(())
 }
 
@@ -57,7 +45,7 @@ const HEADING: &str = "strategy        goodput  refused  latency  to 90 %  steps
                        opens  breaker  resends   jain   bans  early";
 
 fn line(row: &Row) -> String {
-    let Mean { figures } = &row.mean;
+    let figures = &row.mean;
     let get = |name: &str| figures.get(name).copied().flatten();
     let per_cent = |name| shown(get(name).map(|ratio| 100.0 * ratio), 2);
     let pair = |a: &str, b: &str, digits| match (figures.get(a), figures.get(b)) {
@@ -100,35 +88,7 @@ fn shown(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(|| "–".to_owned(), |value| format!("{value:.digits$}"))
 }
 
-type GoalResult = (&'static Goal, Option<f64>, bool);
-
-fn evaluate(goal: &'static Goal, rows: &[Row]) -> Option<GoalResult> {
-    let row = rows
-        .iter()
-        .find(|row| row.upstream == goal.upstream && row.contender == CONTENDERS[0])?;
-    let value = row.mean.figures.get(goal.figure).copied().flatten();
-    Some((
-        goal,
-        value,
-        value.is_some_and(|value| goal.bound.holds(value)),
-    ))
-}
-
-fn summary(seeds: u64, rows: &[Row], results: &[GoalResult], beside: &[Beside]) -> Value {
-    let mut goals = Map::new();
-    for upstream in UPSTREAMS {
-        let of = results
-            .iter()
-            .filter(|(goal, _, _)| goal.upstream == upstream);
-        let mut entry = Map::new();
-        entry.insert("met".into(), of.clone().all(|(_, _, met)| *met).into());
-        for (goal, value, _) in of {
-            entry.insert(goal.figure.into(), number(*value));
-        }
-        goals.insert(upstream.into(), entry.into());
-    }
-    let met = goals.values().filter(|entry| entry["met"] == true).count();
-    let of = goals.len();
+fn summary(rows: &[Row], beside: &[Beside]) -> Value {
     let strategies: Map<String, Value> = CONTENDERS
         .iter()
         .map(|contender| {
@@ -140,14 +100,11 @@ fn summary(seeds: u64, rows: &[Row], results: &[GoalResult], beside: &[Beside]) 
         })
         .collect();
     let behind = beside::summary(beside);
-    json!({
-        "behind": behind, "goals": goals, "met": met, "of": of, "seeds": seeds,
-        "strategies": strategies,
-    })
+    json!({ "behind": behind, "strategies": strategies })
 }
 
-fn mean(mean: &Mean) -> Value {
-    let figures = mean.figures.iter();
+fn mean(mean: &Named) -> Value {
+    let figures = mean.iter();
     let figures: Map<String, Value> = figures
         .filter(|(_, value)| value.is_some())
         .map(|(name, value)| ((*name).to_owned(), number(*value)))
@@ -155,7 +112,7 @@ fn mean(mean: &Mean) -> Value {
     figures.into()
 }
 
-/// Four digits after the point: more is not significant with ten seeds.
+/// Four digits after the point: more is not significant with twenty seeds.
 fn number(value: Option<f64>) -> Value {
     value.map_or(Value::Null, |value| ((value * 1e4).round() / 1e4).into())
 }

@@ -1,18 +1,15 @@
 //! Runs every contender at every upstream and computes the means of the figures.
 
-use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
 
 use policy::time::Timestamp;
 use sim::client::{ClientSettings, Driver, Strategy};
-use sim::measure::{Figures, Series};
 use sim::scenario::{Scenario, Shipped};
-use sim::simulate::simulate_with_series;
 
 use crate::baseline;
+use crate::figures::{self, Named};
 
 /// Names of shipped scenarios.
 pub(crate) const UPSTREAMS: [&str; 12] = [
@@ -36,12 +33,8 @@ pub(crate) const CONTENDERS: [&str; 9] = [
 pub(crate) struct Row {
     pub(crate) upstream: &'static str,
     pub(crate) contender: &'static str,
-    pub(crate) mean: Mean,
-}
-
-/// Means over all seeds, by name. `None` if a figure does not apply to one of the runs.
-pub(crate) struct Mean {
-    pub(crate) figures: BTreeMap<&'static str, Option<f64>>,
+    /// Means over all seeds.
+    pub(crate) mean: Named,
 }
 
 /// The description of an upstream.
@@ -120,71 +113,9 @@ fn at_true_rate(scenario: Scenario) -> Scenario {
     }
 }
 
-fn mean(scenario: &Scenario, seeds: u64) -> Mean {
-    let mut sums: BTreeMap<&'static str, Option<f64>> = BTreeMap::new();
-    for seed in 1..=seeds {
-        let (figures, series) = simulate_with_series(scenario, seed, STEP);
-        for (name, value) in named(scenario, &figures, &series) {
-            let sum = sums.entry(name).or_insert(Some(0.0));
-            *sum = sum.zip(value).map(|(sum, value)| sum + value);
-        }
-    }
-    let share = |sum: Option<f64>| sum.map(|sum| sum / seeds as f64);
-    Mean {
-        figures: sums
-            .into_iter()
-            .map(|(name, sum)| (name, share(sum)))
-            .collect(),
-    }
-}
-
-/// Only the opening of breakers is read from the series, which is exact at any step.
-const STEP: Duration = Duration::from_secs(10);
-
-/// The figures that are compared, without those that do not apply to the upstream.
-fn named(
-    scenario: &Scenario,
-    figures: &Figures,
-    series: &Series,
-) -> Vec<(&'static str, Option<f64>)> {
-    let mut named = vec![
-        ("goodput", figures.goodput_ratio_settled),
-        ("refused", figures.refused_ratio),
-        ("refused_count", Some(figures.refused as f64)),
-        ("early", Some(figures.early_after_hint as f64)),
-        ("bans", Some(figures.bans as f64)),
-        ("breaker_opened", Some(figures.breaker_opened as f64)),
-        ("time_to_90_s", figures.time_to_90_s),
-        ("latency_ms", figures.mean_latency_ms),
-    ];
-    if scenario.client_count() > 1 {
-        named.push(("jain", figures.jain));
-    }
-    if let [down, up] = &*figures.steps {
-        named.extend([("down_s", down.settle_s), ("up_s", up.settle_s)]);
-    }
-    if let [outage] = &*figures.outages {
-        named.extend([
-            ("outage_sent", Some(outage.sent as f64)),
-            ("recovery_s", outage.recovery_s),
-            ("breaker_open_after_s", open_after(scenario, series)),
-        ]);
-    }
-    if scenario.upstream.failure_rate > 0.0 || !scenario.upstream.outages.is_empty() {
-        let sends = figures.failure_cost.sends_per_failure();
-        named.push(("sends_per_failure", sends));
-    }
-    named
-}
-
-/// Seconds from the start of the outage until the last client's breaker opened; `None` if one did not
-/// open.
-fn open_after(scenario: &Scenario, series: &Series) -> Option<f64> {
-    let start = scenario.upstream.outages.first()?.from;
-    let first = series.clients.iter().map(|client| {
-        let bands = client.breaker.iter().map(|band| band.from);
-        bands.filter(|from| *from >= start).min()
-    });
-    let opened = first.collect::<Option<Vec<_>>>()?.into_iter().max()?;
-    Some(opened.seconds_since(start))
+fn mean(scenario: &Scenario, seeds: u64) -> Named {
+    let runs: Vec<Named> = (1..=seeds)
+        .map(|seed| figures::run(scenario, seed))
+        .collect();
+    figures::mean(&runs.iter().collect::<Vec<_>>())
 }

@@ -1,4 +1,4 @@
-//! The goals of the default strategy, with its default settings, at every upstream.
+//! The list of goals.
 
 use std::fmt;
 
@@ -44,7 +44,7 @@ const fn goal(upstream: &'static str, figure: &'static str, bound: Bound) -> Goa
     }
 }
 
-/// All goals. Ratios are from 0 to 1; `goodput` is that from 60 s on.
+/// All goals. Ratios are from 0 to 1; `goodput` is that from 60 s on; `_max` is the highest of all seeds.
 pub(crate) const GOALS: &[Goal] = &[
     goal("o1", "goodput", AtLeast(0.97)),
     goal("o1", "refused", AtMost(0.005)),
@@ -83,5 +83,22 @@ pub(crate) const GOALS: &[Goal] = &[
     goal("o8-16", "jain", AtLeast(0.90)),
     goal("o9", "goodput", AtLeast(0.85)),
     goal("o9", "refused_count", AtMost(10.0)),
-    goal("o9", "bans", AtMost(0.0)),
+    goal("o9", "bans_max", AtMost(0.0)),
+    goal("ban", "bans_max", AtMost(1.0)),
+    goal("ban-step", "bans_max", AtMost(1.0)),
+    // From the fifth window on.
+    goal("share", "jain_from_240_s", AtLeast(0.8)),
+    goal("share", "refused", AtMost(0.03)),
+    goal("share-hint", "jain_from_240_s", AtLeast(0.8)),
+    goal("share-hint", "refused", AtMost(0.03)),
+    goal("0.1/s-1", "refused_from_120_s", AtMost(0.06)),
+    goal("0.1/s-10", "refused_from_120_s", AtMost(0.06)),
+    goal("0.2/s-1", "refused_from_120_s", AtMost(0.06)),
+    goal("0.2/s-10", "refused_from_120_s", AtMost(0.06)),
+    goal("0.35/s-1", "refused_from_120_s", AtMost(0.06)),
+    goal("0.35/s-10", "refused_from_120_s", AtMost(0.06)),
+    goal("0.5/s-1", "refused_from_120_s", AtMost(0.06)),
+    goal("0.5/s-10", "refused_from_120_s", AtMost(0.06)),
+    goal("1/s-1", "refused_from_120_s", AtMost(0.06)),
+    goal("1/s-10", "refused_from_120_s", AtMost(0.06)),
 ];
