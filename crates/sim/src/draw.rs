@@ -41,12 +41,14 @@ pub(crate) fn number(value: f64) -> String {
 }
 
 /// A duration in quotes: in milliseconds, or below 10 ms in microseconds, so that nothing is rounded
-/// to zero.
+/// to zero; whole seconds as such.
 pub(crate) fn seconds(seconds: f64) -> String {
-    let millis = seconds * 1e3;
+    let millis = (seconds * 1e3).round();
     if millis < 10.0 {
-        format!("\"{}us\"", (millis * 1e3).round().max(1.0))
+        format!("\"{}us\"", (seconds * 1e6).round().max(1.0))
+    } else if millis % 1e3 < 0.5 {
+        format!("\"{}s\"", (millis / 1e3).round())
     } else {
-        format!("\"{}ms\"", millis.round())
+        format!("\"{millis}ms\"")
     }
 }

@@ -27,11 +27,13 @@
 //!   boundary at 60 s, where settled figures start, and end at the end of the run: otherwise a
 //!   strategy would be judged by where in a window it sends. Their clients start at random instead.
 //!
-//! **Goodput** is judged from 60 s on ([`Verdict::settled`]); the figure of the whole run also has the
+//! **Goodput** is judged from 60 s on ([`Verdict::goodput_ratio_settled`]); the figure of the whole run also has the
 //! time to find the limit. The share refused is that of the whole run.
 
 mod describe;
+mod distribution;
 mod generate;
+mod table;
 mod verdict;
 
 use std::sync::Mutex;
@@ -39,7 +41,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 pub use describe::describe;
-pub use verdict::{Distribution, Goal, Percentiles, Verdict};
+pub use distribution::{Distribution, Goal, Percentiles};
+pub use table::table;
+pub use verdict::Verdict;
 
 use crate::measure::Figures;
 use crate::scenario::Scenario;
@@ -57,6 +61,25 @@ use crate::simulate::simulate;
 /// ```
 pub fn scenario_text(seed: u64, index: u64) -> String {
     generate::text(seed, index)
+}
+
+/// The name of that file; sorted by name, files of a set are in order.
+pub fn file_name(seed: u64, index: u64) -> String {
+    format!("{seed}-{index:04}.toml")
+}
+
+/// The indexes of the verdicts with a shortfall, the worst first.
+pub fn worst(verdicts: &[Verdict]) -> Vec<usize> {
+    let indexes = 0..verdicts.len();
+    let mut worst: Vec<usize> = indexes
+        .filter(|index| verdicts[*index].shortfall() > 0.0)
+        .collect();
+    worst.sort_by(|a, b| {
+        verdicts[*b]
+            .shortfall()
+            .total_cmp(&verdicts[*a].shortfall())
+    });
+    worst
 }
 
 /// Scenario `index` of the set with this seed.

@@ -1,6 +1,7 @@
 //! `tidegate simulate`: a scenario's figures as a table or as JSON, and whether they are good enough.
 
 pub(super) mod input;
+mod random;
 mod record;
 mod report;
 mod table;
@@ -25,11 +26,12 @@ use crate::output::{self, Output};
 /// A scenario is a TOML file, a shipped one by its name (see --list), or an
 /// upstream without a file (--upstream). Minutes of virtual time take a fraction
 /// of a second, and the same scenario and seed always give the same figures.
+/// --random runs many random upstreams and prints how the figures are distributed.
 #[derive(Debug, Args)]
 #[command(override_usage = USAGE, after_help = EXAMPLES, after_long_help = long_help())]
 pub(crate) struct SimulateArgs {
     /// Scenario file, `-` for stdin, or the name of a shipped scenario
-    #[arg(value_name = "FILE|NAME", required_unless_present_any = ["upstream", "list", "show"])]
+    #[arg(value_name = "FILE|NAME", required_unless_present_any = ["upstream", "random", "list", "show"])]
     scenario: Option<String>,
 
     /// Upstream without a file: its kind and the keys of `[upstream]`
@@ -76,6 +78,30 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "FILE.html", conflicts_with_all = ["list", "show"])]
     report: Option<PathBuf>,
 
+    /// Run so many random upstreams: of all kinds and rates, with several clients,
+    /// failures, changing limits, outages and bans. --seed names the set
+    #[arg(
+        long, value_name = "N", value_parser = random::count, allow_hyphen_values = true,
+        conflicts_with_all = [
+            "scenario", "upstream", "duration", "clients", "seeds", "assertions", "report", "list", "show",
+        ],
+    )]
+    random: Option<u32>,
+
+    /// List so many of the worst random upstreams [default: 10]
+    #[arg(
+        long, value_name = "N", value_parser = random::worst_count, allow_hyphen_values = true,
+        requires = "random", conflicts_with_all = ["scenario", "upstream", "list", "show"],
+    )]
+    worst: Option<u32>,
+
+    /// Write the scenario files of the random upstreams to this folder
+    #[arg(
+        long, value_name = "DIR",
+        requires = "random", conflicts_with_all = ["scenario", "upstream", "list", "show"],
+    )]
+    write: Option<PathBuf>,
+
     /// List the shipped scenarios
     #[arg(long, conflicts_with_all = ["scenario", "upstream", "show"])]
     list: bool,
@@ -87,6 +113,7 @@ pub(crate) struct SimulateArgs {
 
 const USAGE: &str = "tidegate simulate [OPTIONS] <FILE|NAME|->
        tidegate simulate [OPTIONS] --upstream <KIND KEY=VALUE…>
+       tidegate simulate [OPTIONS] --random <N>
        tidegate simulate --list
        tidegate simulate --show <NAME>";
 
@@ -104,6 +131,9 @@ const EXAMPLES: &str = r#"Examples:
 
   # what would the settings of a file do?
   tidegate simulate o5 --config tidegate.toml
+
+  # how well do strategies do on 70 upstreams that none was tuned for?
+  tidegate simulate --random 70 --seed 7 --strategy adaptive,aimd
 
   # a page with plots
   tidegate simulate o5 --strategy adaptive,none --report o5.html
@@ -144,6 +174,9 @@ pub(super) fn run(args: &SimulateArgs, output: &Output) -> Result<(), Failure> {
     }
     if let Some(name) = &args.show {
         return output.text(input::shipped(name)?.text);
+    }
+    if let Some(count) = args.random {
+        return random::run(args, count, output);
     }
     // Problems of the arguments are reported before the simulation starts.
     let assertions = assertions(&args.assertions)?;

@@ -27,6 +27,7 @@ mod run_explain;
 mod running_server;
 mod simulate;
 mod simulate_bad_input;
+mod simulate_random;
 mod streams;
 mod support;
 mod usage;

@@ -52,10 +52,12 @@ fn help() {
 
     A scenario is a TOML file, a shipped one by its name (see --list), or an
     upstream without a file (--upstream). Minutes of virtual time take a fraction of
-    a second, and the same scenario and seed always give the same figures.
+    a second, and the same scenario and seed always give the same figures. --random
+    runs many random upstreams and prints how the figures are distributed.
 
     Usage: tidegate simulate [OPTIONS] <FILE|NAME|->
            tidegate simulate [OPTIONS] --upstream <KIND KEY=VALUE…>
+           tidegate simulate [OPTIONS] --random <N>
            tidegate simulate --list
            tidegate simulate --show <NAME>
 
@@ -94,6 +96,17 @@ fn help() {
 
           --report <FILE.html>
               Write a self-contained page with plots of the first seed
+
+          --random <N>
+              Run so many random upstreams: of all kinds and rates, with several
+              clients, failures, changing limits, outages and bans. --seed names the
+              set
+
+          --worst <N>
+              List so many of the worst random upstreams [default: 10]
+
+          --write <DIR>
+              Write the scenario files of the random upstreams to this folder
 
           --list
               List the shipped scenarios
@@ -147,6 +160,9 @@ fn help() {
 
       # what would the settings of a file do?
       tidegate simulate o5 --config tidegate.toml
+
+      # how well do strategies do on 70 upstreams that none was tuned for?
+      tidegate simulate --random 70 --seed 7 --strategy adaptive,aimd
 
       # a page with plots
       tidegate simulate o5 --strategy adaptive,none --report o5.html

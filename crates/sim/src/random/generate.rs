@@ -116,7 +116,7 @@ impl Generator {
             several => 2 * several,
         };
         self.max_rate = self.rate;
-        let steps = self.step_rates(|at| at);
+        let steps = self.step_rates(|at| at, |rate| rate);
         // 20 ms of the limit: clients cannot time requests more precisely than that.
         let burst = burst.max(least as f64).max((0.02 * self.max_rate).ceil());
         self.line("kind", "\"bucket\"");
@@ -154,7 +154,10 @@ impl Generator {
             self.draw.between(0.0, period)
         };
         self.max_rate = self.rate;
-        let steps = self.step_rates(|at| SETTLED_S + windows(at) * period);
+        let steps = self.step_rates(
+            |at| SETTLED_S + windows(at) * period,
+            |rate| quota(rate) / period,
+        );
         self.line("kind", "\"window\"");
         self.line("quota", quota(self.rate));
         self.line("period", seconds(period));
@@ -183,9 +186,10 @@ impl Generator {
         self.set_duration();
         let least = slots.max(10.0).max(2.0 * self.clients as f64);
         let queue = self.draw.spread(least, 10.0 * least).round();
-        let steps = self.step_rates(|at| at);
+        let fitting = |rate: f64| (rate * service).floor().clamp(1.0, 100.0);
+        let steps = self.step_rates(|at| at, |rate| fitting(rate) / service);
         let steps = steps.into_iter().map(|(at, rate)| {
-            let slots = (rate * service).floor().clamp(1.0, 100.0);
+            let slots = (rate * service).round();
             (at, format!("slots = {slots}"))
         });
         self.line("kind", "\"slots\"");
@@ -217,22 +221,30 @@ impl Generator {
         self.duration = (60.0 * (needed / 60.0).ceil()).max(MIN_DURATION_S);
     }
 
-    /// No, one or two changes of the first capacity, at times that `aligned` adjusts.
-    fn step_rates(&mut self, aligned: impl Fn(f64) -> f64) -> Vec<(f64, f64)> {
+    /// No, one or two changes of the first capacity, at times that `aligned` adjusts, to capacities that
+    /// `rounded` makes possible. A step that changes little is left out.
+    fn step_rates(
+        &mut self,
+        aligned: impl Fn(f64) -> f64,
+        rounded: impl Fn(f64) -> f64,
+    ) -> Vec<(f64, f64)> {
         let times: &[(f64, f64)] = match self.draw.below(100) {
             0..=11 => &[(0.3, 0.7)],
             12..=19 => &[(0.25, 0.4), (0.55, 0.7)],
             _ => &[],
         };
-        let mut steps = Vec::new();
+        let mut steps: Vec<(f64, f64)> = Vec::new();
         let max = MAX_RATE.min(MAX_REQUESTS / self.duration);
         for (from, to) in times {
             let at = aligned(self.draw.between(*from, *to) * self.duration);
             let (low, high) = [(0.2, 0.7), (1.4, 5.0)][self.pick(2)];
             let rate = self.rate * self.draw.spread(low, high);
-            let rate = rate.min(max).max(self.min_rate());
+            let rate = rounded(rate.min(max).max(self.min_rate()));
             self.max_rate = self.max_rate.max(rate);
-            steps.push((at, rate));
+            let before = steps.last().map_or(self.rate, |(_, rate)| *rate);
+            if (rate / before).ln().abs() > 0.1 {
+                steps.push((at, rate));
+            }
         }
         steps
     }

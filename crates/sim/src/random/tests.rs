@@ -5,6 +5,7 @@ use std::time::Duration;
 use policy::time::Timestamp;
 
 use super::*;
+use crate::client::Strategy;
 use crate::load::Backlog;
 use crate::upstream::Kind;
 
@@ -133,6 +134,167 @@ fn families_and_troubles_all_occur() {
     check(0.1, 0.2, &|of| of.clients[0].backlog != Backlog::Endless);
     check(0.1, 0.3, &|of| of.upstream.headers);
     check(0.15, 0.4, &|of| of.upstream.retry_after);
+}
+
+#[test]
+fn every_step_changes_the_limit() {
+    for scenario in all() {
+        let upstream = &scenario.upstream;
+        let mut before = upstream.rate_at(Timestamp::ZERO);
+        for step in &upstream.steps {
+            let rate = upstream.rate_at(step.at);
+            assert!((rate / before).ln().abs() > 0.09, "{}", describe(&scenario));
+            before = rate;
+        }
+    }
+}
+
+#[test]
+fn client_that_knows_the_limit_does_well() {
+    let known = |mut scenario: Scenario| {
+        scenario.upstream.steps.clear();
+        let rate = scenario.upstream.rate_at(Timestamp::ZERO) / scenario.client_count() as f64;
+        (rate < 20.0).then(|| scenario.with_strategy(Strategy::Fixed(0.97 * rate)))
+    };
+    let scenarios: Vec<Scenario> = (0..70)
+        .filter_map(|index| known(scenario(1, index)))
+        .collect();
+    assert!(scenarios.len() > 30);
+    let figures = simulate_all(&scenarios, &mut |_| {});
+    let results = scenarios.iter().zip(&figures);
+    for (scenario, figures) in results {
+        let verdict = Verdict::new(scenario, figures);
+        assert!(
+            verdict.shortfall() <= 0.0,
+            "{}: {verdict:?}",
+            describe(scenario)
+        );
+        assert_eq!(verdict.bans, 0, "{}", describe(scenario));
+    }
+}
+
+/// A verdict that is good in every respect.
+const GOOD: Verdict = Verdict {
+    goodput_ratio: Some(0.95),
+    goodput_ratio_settled: Some(0.97),
+    refused_ratio: Some(0.01),
+    refused_bound: 0.02,
+    bans: 0,
+    max_client_bans: 0,
+    time_to_90_s: Some(3.0),
+    jain: None,
+};
+
+#[test]
+fn shortfall_adds_goodput_refusals_and_bans() {
+    let check = |verdict: Verdict, expected: f64| {
+        let shortfall = verdict.shortfall();
+        assert!((shortfall - expected).abs() < 1e-9, "{shortfall}");
+    };
+    check(GOOD, 0.0);
+    check(
+        Verdict {
+            goodput_ratio_settled: Some(0.5),
+            refused_ratio: Some(0.04),
+            ..GOOD
+        },
+        0.4 + 0.1,
+    );
+    check(
+        Verdict {
+            goodput_ratio_settled: None,
+            refused_ratio: None,
+            max_client_bans: 3,
+            ..GOOD
+        },
+        0.9 + 2.0,
+    );
+    let banned_once = Verdict {
+        bans: 1,
+        max_client_bans: 1,
+        ..GOOD
+    };
+    check(banned_once, 0.0);
+}
+
+#[test]
+fn bound_of_refused_depends_on_the_rate_per_client() {
+    let bound = |rate, clients, backlog| {
+        let text = format!(
+            "[upstream]\nkind = \"bucket\"\nrate = {rate}\n\
+             [[client]]\ncount = {clients}\nbacklog = \"{backlog}\"\n"
+        );
+        let scenario = Scenario::read("test", text.as_bytes()).unwrap();
+        Verdict::new(&scenario, &simulate(&short(scenario.clone()), 1)).refused_bound
+    };
+    let check = |bound: f64, expected: f64| assert!((bound - expected).abs() < 1e-9);
+    check(bound(2.0, 1, "endless"), 0.02);
+    check(bound(1.9, 1, "endless"), 0.06);
+    check(bound(7.0, 4, "endless"), 0.06);
+    check(bound(100.0, 1, "1.5/s"), 0.06);
+}
+
+#[test]
+fn verdict_of_another_build_is_read_from_its_json() {
+    let scenario = scenario(1, 2);
+    let clients = scenario.client_count();
+    let figures = simulate(&short(scenario.clone()), 1);
+    let output = serde_json::to_string(&crate::measure::Summary::of(&figures)).unwrap();
+    let read = Verdict::from_json(&scenario, &output).unwrap();
+    assert_eq!(read, Verdict::new(&scenario, &figures));
+    // Without the bans of each client, at least one has this many.
+    let output = output.replace("\"bans\":0", &format!("\"bans\":{}", clients + 1));
+    let read = Verdict::from_json(&scenario, &output).unwrap();
+    assert_eq!(read.max_client_bans, 2);
+    assert!(Verdict::from_json(&scenario, "{}").is_err());
+}
+
+#[test]
+fn distribution_counts_upstreams() {
+    let verdicts: Vec<Verdict> = (1..=10)
+        .map(|number| Verdict {
+            goodput_ratio_settled: Some(f64::from(number) / 10.0),
+            time_to_90_s: (number > 2).then_some(f64::from(number)),
+            max_client_bans: u64::from(number == 1) * 2,
+            bans: u64::from(number == 1) * 2,
+            refused_ratio: Some(if number == 1 { 0.03 } else { 0.01 }),
+            ..GOOD
+        })
+        .collect();
+    let distribution = Distribution::of(&verdicts);
+    let Distribution {
+        upstreams,
+        goodput_90,
+        goodput_60,
+        refused_within_bound,
+        banned_twice,
+        goodput_90_whole_run,
+        bans,
+        never_at_90,
+        ..
+    } = distribution;
+    assert_eq!((upstreams, goodput_90, goodput_60), (10, 2, 5));
+    assert_eq!((refused_within_bound, banned_twice, bans), (9, 1, 2));
+    assert_eq!((goodput_90_whole_run, never_at_90), (10, 2));
+    assert_eq!(
+        distribution.goodput_ratio_settled,
+        Some(Percentiles {
+            min: 0.1,
+            p10: 0.1,
+            p50: 0.5,
+            p90: 0.9,
+            max: 1.0
+        })
+    );
+    assert_eq!(distribution.jain, None);
+    assert_eq!(
+        distribution.goals().map(|goal| goal.is_met),
+        [false, false, true, false]
+    );
+    assert_eq!(worst(&verdicts), [0, 1, 2, 3, 4, 5, 6, 7]);
+    let empty = Distribution::of(&[]);
+    assert_eq!(empty.goodput_ratio, None);
+    assert!(empty.goals()[3].is_met && !empty.goals()[0].is_met);
 }
 
 #[test]
