@@ -132,6 +132,12 @@ impl Bucket {
         self.rate = rate;
     }
 
+    /// Multiplies rate and tokens, because the unit of cost has changed.
+    pub(crate) fn rescale(&mut self, factor: f64) {
+        self.rate *= factor;
+        self.tokens *= factor;
+    }
+
     /// Reduces the bucket to at most `most` tokens.
     pub fn cut_to(&mut self, most: f64) {
         self.tokens = self.tokens.min(most);

@@ -14,6 +14,7 @@
 
 use crate::breaker::{Breaker, BreakerState};
 use crate::bucket::{Bucket, Pause};
+use crate::cost::CostLimit;
 use crate::hint::Source;
 use crate::latency::Latency;
 use crate::limits::Limits;
@@ -36,7 +37,7 @@ use counters::Counters;
 
 pub use ask::{Ask, Decision, Permit, Reason, ResponseBody};
 pub use options::GateOptions;
-pub use record::{GateOverride, GateRecord, GateSnapshot, GateSummary};
+pub use record::{CostSnapshot, GateOverride, GateRecord, GateSnapshot, GateSummary};
 pub use settings::GateSettings;
 
 pub use crate::setting::SettingError;
@@ -57,14 +58,14 @@ pub struct Gate {
     last_progress: LastProgress,
     why: Why,
     /// Whether only tokens and the in-flight count decide, which is the common case: the breaker is
-    /// Closed, no hold has to be accounted for, there are no known limits and the gate is not
-    /// probing blind. Cached so that an ask need not check all of these; updated by
+    /// Closed, no hold has to be accounted for, there are no known limits and no limit on cost, and
+    /// the gate is not probing blind. Cached so that an ask need not check all of these; updated by
     /// [`Gate::update_fast_path`].
     has_fast_path: bool,
     adaptive: Adaptive,
     throttled: u32,
     failed: u32,
-    limits: Option<Box<Limits>>,
+    extras: Option<Box<Extras>>,
     succeeded: u32,
     latency: Latency,
     hold_source: Option<Source>,
@@ -72,9 +73,22 @@ pub struct Gate {
     hold_until: Timestamp,
 }
 
+/// What few gates have: known limits, and a limit on cost that `adaptive` learns.
+#[derive(Clone, Debug)]
+struct Extras {
+    limits: Option<Limits>,
+    cost: Option<Box<CostLimit>>,
+}
+
+impl Extras {
+    fn boxed(limits: Option<Limits>, cost: Option<Box<CostLimit>>) -> Option<Box<Self>> {
+        (limits.is_some() || cost.is_some()).then(|| Box::new(Self { limits, cost }))
+    }
+}
+
 impl Gate {
     /// A new gate with a full bucket and a Closed breaker. All memory that it ever needs is
-    /// allocated here.
+    /// allocated here, except for costs that `adaptive` learns.
     pub fn new(settings: &GateSettings, now: Timestamp) -> Self {
         let rate = settings.initial_rate;
         let mut gate = Self {
@@ -89,7 +103,7 @@ impl Gate {
             adaptive: Adaptive::new(now),
             throttled: 0,
             failed: 0,
-            limits: Limits::boxed(&settings.limits, None),
+            extras: Extras::boxed(Limits::of(&settings.limits, None), None),
             succeeded: 0,
             latency: Latency::new(settings.aimd.latency_target),
             hold_source: None,
@@ -130,13 +144,13 @@ impl Gate {
             ..
         } = *self;
         let breaker = self.breaker.clone();
-        let limits = self.limits.take();
+        let limits = self.extras.take().and_then(|extras| extras.limits);
         *self = Self {
             admitted,
             counters,
             line,
             breaker,
-            limits,
+            extras: Extras::boxed(limits, None),
             ..Self::new(settings, now)
         };
         self.update_fast_path();
@@ -165,14 +179,16 @@ impl Gate {
         }
         self.bucket.cut_to(rate::burst(new, rate));
         if old.limits != new.limits {
-            let present = self.limits.take();
-            self.limits = Limits::boxed(&new.limits, present.as_deref());
+            let cost = self.extras.as_mut().and_then(|extras| extras.cost.take());
+            self.extras = Extras::boxed(Limits::of(&new.limits, self.limits()), cost);
         }
         if old.breaker.window_slice != new.breaker.window_slice {
             self.breaker.forget_window();
         }
         if old.strategy != new.strategy {
             self.adaptive = Adaptive::new(now);
+            let limits = self.extras.take().and_then(|extras| extras.limits);
+            self.extras = Extras::boxed(limits, None);
         }
         self.update_fast_path();
     }
@@ -252,8 +268,47 @@ impl Gate {
     /// Applies the passing of time: tokens refill, pauses end, Open becomes HalfOpen.
     fn advance(&mut self, settings: &GateSettings, now: Timestamp) {
         let burst = rate::burst(settings, self.bucket.rate());
-        self.bucket.refill(now, burst, self.pause(settings));
+        let pause = self.pause(settings);
+        self.bucket.refill(now, burst, pause);
+        if let Some(cost) = self.cost_mut() {
+            cost.refill(settings, now, pause);
+        }
         self.breaker.advance(now);
+    }
+
+    fn limits(&self) -> Option<&Limits> {
+        self.extras.as_ref()?.limits.as_ref()
+    }
+
+    fn limits_mut(&mut self) -> Option<&mut Limits> {
+        self.extras.as_mut()?.limits.as_mut()
+    }
+
+    fn cost(&self) -> Option<&CostLimit> {
+        self.extras.as_ref()?.cost.as_deref()
+    }
+
+    fn cost_mut(&mut self) -> Option<&mut CostLimit> {
+        self.extras.as_mut()?.cost.as_deref_mut()
+    }
+
+    /// Begins to count costs if `cost` is the first one other than one.
+    fn count_costs(&mut self, settings: &GateSettings, cost: u32, now: Timestamp) {
+        let counts = settings.strategy == Strategy::Adaptive && settings.enabled;
+        if cost == 1 || !counts || self.cost().is_some() {
+            return;
+        }
+        let limit = CostLimit::new(settings, cost, self.bucket.rate(), now);
+        let limits = self.extras.take().and_then(|extras| extras.limits);
+        self.extras = Extras::boxed(limits, Some(Box::new(limit)));
+    }
+
+    /// How many tokens of the gate's own bucket an ask takes: one if cost has its own limit.
+    fn tokens(&self, cost: u32) -> f64 {
+        match self.cost() {
+            Some(_) => 1.0,
+            None => f64::from(cost),
+        }
     }
 
     /// The active or just ended pause: the later of hold and open breaker.
@@ -280,7 +335,7 @@ impl Gate {
     /// Called at the end of everything that may change it. Peeking and the fast path itself do not.
     fn update_fast_path(&mut self) {
         let paused = self.hold_until > self.bucket.refilled_at() || !self.breaker.is_closed();
-        self.has_fast_path = !paused && self.limits.is_none() && !self.adaptive.is_probing_blind();
+        self.has_fast_path = !paused && self.extras.is_none() && !self.adaptive.is_probing_blind();
     }
 
     fn begin_epoch(&mut self) {

@@ -13,11 +13,12 @@
 //! not matter. A time equal to now is a wait of zero; a time in the past is no hint.
 //!
 //! Reading never fails and takes linear time on any input, in one pass over the headers. It
-//! allocates only for the name of a limit.
+//! allocates only for the name of a limit and for quotas of tokens.
 
 mod body;
 mod date;
 mod delay;
+mod exceeded;
 mod field;
 mod limits;
 mod number;
@@ -49,6 +50,40 @@ pub struct Hint {
     pub period: Option<Duration>,
     /// What the limit counts, if the server says so.
     pub scope: Option<Scope>,
+    /// What remains of tokens and of requests, if the headers name tokens. The fields above describe
+    /// only the binding one of all limits.
+    pub quotas: Option<Box<Quotas>>,
+    /// Which limit a refusal names in its body.
+    pub exceeded: Option<Exceeded>,
+}
+
+/// What remains of a language model's limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quotas {
+    /// Tokens.
+    pub tokens: Quota,
+    /// Requests, if the headers name them too.
+    pub requests: Option<Quota>,
+}
+
+/// What remains of one limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quota {
+    /// How much the server allows in a period, or holds when it is full.
+    pub limit: Option<u64>,
+    /// How much is left.
+    pub remaining: u64,
+    /// Time until the period ends, or until all of the limit is there again.
+    pub reset: Option<Duration>,
+}
+
+/// Which limit of a language model a refusal names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exceeded {
+    /// The limit on requests.
+    Requests,
+    /// A limit on tokens.
+    Tokens,
 }
 
 /// What a limit counts.
@@ -149,8 +184,11 @@ where
         limits.fill(&mut hint, response.status, server_now);
     }
     let mut wait = statements.waits.from(server_now);
-    if wait.is_none() && hint.wait.is_none() && !may_be_content {
-        wait = body::read(response.read_body(), now).from(server_now);
+    if !may_be_content {
+        if wait.is_none() && hint.wait.is_none() {
+            wait = body::read(response.read_body(), now).from(server_now);
+        }
+        hint.exceeded = exceeded::read(response.read_body());
     }
     if let Some((wait, source)) = wait {
         hint.wait = Some(wait);

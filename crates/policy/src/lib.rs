@@ -10,6 +10,7 @@ pub mod breaker;
 pub mod bucket;
 pub mod budget;
 pub mod classify;
+mod cost;
 pub mod duration;
 pub mod failure_queue;
 pub mod gate;

@@ -90,7 +90,7 @@ impl Limits {
     /// Logs for `limits`, if there are any, continuing those of `before`. A limit that was there
     /// keeps its log. A new one starts with the log that reaches back furthest, so that a changed
     /// limit does not start with a full allowance.
-    pub(crate) fn boxed(limits: &[Limit], before: Option<&Self>) -> Option<Box<Self>> {
+    pub(crate) fn of(limits: &[Limit], before: Option<&Self>) -> Option<Self> {
         if limits.is_empty() {
             return None;
         }
@@ -106,9 +106,9 @@ impl Limits {
                 log
             })
         });
-        Some(Box::new(Self {
+        Some(Self {
             logs: logs.collect(),
-        }))
+        })
     }
 
     /// When `ahead` units and then `cost` more may have left, under every limit; `None` if `cost`
@@ -483,13 +483,13 @@ mod tests {
         };
         let mut before = limits(&["10/1s", "100/1h"]);
         before.take(5, secs(0));
-        let after = |texts: &[&str]| Limits::boxed(&all(texts), Some(&before)).unwrap();
+        let after = |texts: &[&str]| Limits::of(&all(texts), Some(&before)).unwrap();
         let kept = after(&["10/1s"]);
         assert_eq!(kept.ready_at(0, 5, secs(0)), Some(secs(0)));
         assert_eq!(kept.ready_at(0, 6, secs(0)), Some(secs(1)));
         let changed = after(&["4/1m", "10/1s"]);
         assert_eq!(changed.ready_at(0, 1, secs(0)), Some(secs(60)));
-        assert!(Limits::boxed(&[], Some(&before)).is_none());
+        assert!(Limits::of(&[], Some(&before)).is_none());
     }
 
     proptest! {

@@ -229,6 +229,17 @@ impl InFlight {
         }
     }
 
+    /// Corrects the cost of the ask to the actual one, if only the body gives it, such as the tokens of
+    /// a language model. If the head gives it, set [`Outcome::used`] instead.
+    pub fn correct_cost(&self, used: u32) {
+        if let Some(body) = &self.body {
+            self.limiter.correct_cost(self.location, body, used);
+        }
+        for other in &self.others {
+            other.correct_cost(used);
+        }
+    }
+
     fn settle(&mut self, permit: gate::Permit, outcome: &Outcome, verdict: Option<Verdict>) {
         let body = &mut self.body;
         self.limiter

@@ -4,6 +4,8 @@ use std::num::NonZeroU32;
 
 use super::{Ask, Counters, Decision, Gate, GateSettings, Permit, Reason};
 use crate::breaker::{BreakerState, Probe, max_probes_at_once};
+use crate::bucket::Pause;
+use crate::cost::{AttemptCost, CostLimit};
 use crate::line::{Ahead, Ticket, Tickets};
 use crate::rate::{self, LastProgress, Strategy};
 use crate::time::Timestamp;
@@ -39,9 +41,12 @@ impl Gate {
         if !is_fast || self.is_waited_for() || !self.has_room(settings) {
             return None;
         }
+        let cost = ask.cost();
+        if cost != 1 && settings.strategy == Strategy::Adaptive {
+            return None;
+        }
         let burst = rate::burst(settings, self.bucket.rate());
         self.bucket.refill_unpaused(now, burst);
-        let cost = ask.cost();
         if !self.bucket.take_whole(f64::from(cost), burst) {
             return None;
         }
@@ -209,6 +214,7 @@ impl Gate {
                 _ => Evaluation::Admit,
             };
         }
+        self.count_costs(settings, ask.cost(), now);
         let at_breaker = match self.pass_breaker(settings, tickets, ask, now) {
             Ok(reason) => reason,
             Err(barred) => return barred,
@@ -226,7 +232,7 @@ impl Gate {
             };
         };
         let until = (!self.needs_responses(settings, ahead.tickets, now)).then_some(leaves_at);
-        if leaves_at > ask.deadline && self.is_limit_known(settings, ahead.cost, ask, now) {
+        if leaves_at > ask.deadline && self.is_limit_known(settings, ahead, ask, now) {
             return Evaluation::Refuse {
                 reason: Reason::Deadline,
                 until,
@@ -321,8 +327,25 @@ impl Gate {
     fn leaves_at(&self, settings: &GateSettings, cost: u32, now: Timestamp) -> Option<Timestamp> {
         let burst = rate::burst(settings, self.bucket.rate());
         let pause = self.pause(settings);
-        let at_rate = self.bucket.ready_at(0.0, f64::from(cost), burst, pause);
+        let at_rate = self
+            .bucket
+            .ready_at(0.0, self.tokens(cost), burst, pause)
+            .max(self.cost_ready_at(settings, 0, cost, pause));
         Some(at_rate.max(self.within_limits_at(settings, 0, cost, now)?))
+    }
+
+    /// When the limit on cost, if there is one, lets `ahead` and then `cost` leave.
+    fn cost_ready_at(
+        &self,
+        settings: &GateSettings,
+        ahead: u64,
+        cost: u32,
+        pause: Pause,
+    ) -> Timestamp {
+        match self.cost() {
+            Some(limit) => limit.ready_at(settings, ahead, cost, pause),
+            None => Timestamp::ZERO,
+        }
     }
 
     /// When `ask` leaves behind the current line, by rate and known limits. `None`: never.
@@ -340,10 +363,17 @@ impl Gate {
     ) -> Option<Timestamp> {
         let burst = rate::burst(settings, self.bucket.rate());
         let pause = self.pause(settings);
-        let Some(limits) = &self.limits else {
-            let cost = f64::from(ask.cost());
-            let ready_at = self.bucket.ready_at(ahead.cost as f64, cost, burst, pause);
-            return Some(ready_at.max(now));
+        let at_cost = self
+            .cost_ready_at(settings, ahead.cost, ask.cost(), pause)
+            .max(now);
+        let Some(limits) = self.limits() else {
+            let tokens_ahead = match self.cost() {
+                Some(_) => f64::from(ahead.tickets),
+                None => ahead.cost as f64,
+            };
+            let tokens = self.tokens(ask.cost());
+            let ready_at = self.bucket.ready_at(tokens_ahead, tokens, burst, pause);
+            return Some(ready_at.max(at_cost));
         };
         if ahead.tickets == 0 {
             return self.leaves_at(settings, ask.cost(), now);
@@ -356,7 +386,7 @@ impl Gate {
         let mut taken = 0.0;
         let costs = tickets.costs_ahead(self.line, ask.class);
         for cost in costs.chain([ask.cost()]) {
-            let tokens = f64::from(cost);
+            let tokens = self.tokens(cost);
             let at_rate = bucket.ready_at(taken, tokens, burst, pause);
             departure = limits.ready_at(0, cost, departure.max(at_rate))?;
             if departure > at_rate {
@@ -367,7 +397,7 @@ impl Gate {
             taken += tokens;
             limits.take(cost, departure);
         }
-        Some(departure)
+        Some(departure.max(at_cost))
     }
 
     /// Whether the departure of an ask behind `ahead` tickets depends on responses: attempts in
@@ -394,24 +424,27 @@ impl Gate {
         now: Timestamp,
     ) -> Option<Timestamp> {
         let earliest = now.max(self.pause(settings).until);
-        match &self.limits {
+        match self.limits() {
             Some(limits) => limits.ready_at(ahead, cost, earliest),
             None => Some(now),
         }
     }
 
     /// Whether it is certain that `ask` cannot leave in time. A rate that is still being learned
-    /// may rise until then; a fixed rate and a known limit will not.
+    /// may rise until then; a fixed rate, a known limit and what the server says remains will not.
     fn is_limit_known(
         &self,
         settings: &GateSettings,
-        ahead: u64,
+        ahead: Ahead,
         ask: &Ask,
         now: Timestamp,
     ) -> bool {
         settings.strategy == Strategy::Fixed
             || self
-                .within_limits_at(settings, ahead, ask.cost(), now)
+                .cost()
+                .is_some_and(|limit| limit.allowed_at(ahead.cost, ask.cost()) > ask.deadline)
+            || self
+                .within_limits_at(settings, ahead.cost, ask.cost(), now)
                 .is_some_and(|at| at > ask.deadline)
     }
 
@@ -426,9 +459,11 @@ impl Gate {
     #[inline]
     fn is_waiting_for_answers(&self, settings: &GateSettings) -> bool {
         settings.strategy == Strategy::Adaptive
-            && self
+            && (self
                 .adaptive
                 .is_filled_by(self.counters.unanswered(), self.bucket.rate())
+                || self.counters.unanswered() > 0
+                    && self.cost().is_some_and(CostLimit::is_probing_blind))
     }
 
     /// Whether a gate with a fast path certainly has room in flight. A small number is admitted
@@ -469,10 +504,23 @@ impl Gate {
     fn grant(&mut self, settings: &GateSettings, cost: u32, now: Timestamp) -> Option<Permit> {
         if settings.enabled {
             let burst = rate::burst(settings, self.bucket.rate());
-            if !self.bucket.take(f64::from(cost), burst) {
+            if let Some(limit) = self.cost()
+                && !limit.has(settings, cost, now)
+            {
                 return None;
             }
-            if let Some(limits) = &mut self.limits {
+            if !self.bucket.take(self.tokens(cost), burst) {
+                return None;
+            }
+            let attempt = AttemptCost {
+                number: self.admitted.wrapping_add(1),
+                sent_since: 0,
+                asked: cost,
+            };
+            if let Some(limit) = self.cost_mut() {
+                limit.take(attempt);
+            }
+            if let Some(limits) = self.limits_mut() {
                 limits.take(cost, now);
             }
         }

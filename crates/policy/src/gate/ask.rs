@@ -141,4 +141,7 @@ impl Permit {
 /// [`Gate::finish`](super::Gate::finish) takes this.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "an attempt whose body is not finished stays in flight"]
-pub struct ResponseBody(pub(super) ());
+pub struct ResponseBody {
+    pub(super) number: u32,
+    pub(super) cost: NonZeroU32,
+}

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::{Gate, GateSettings, Permit, ResponseBody};
 use crate::breaker::{self, Change};
-use crate::hint::Source;
+use crate::cost::AttemptCost;
+use crate::hint::{Exceeded, Source};
 use crate::outcome::{Outcome, UpstreamResponse, Verdict};
 use crate::rate::{self, LastProgress, Moment, Reaction, Strategy, Why};
 use crate::time::{CoarseTime, Timestamp};
@@ -37,12 +38,33 @@ impl Gate {
     ) -> ResponseBody {
         self.counters.answer();
         self.learn_from(settings, &permit, outcome, verdict, now);
-        ResponseBody(())
+        ResponseBody {
+            number: permit.number,
+            cost: permit.cost,
+        }
+    }
+
+    /// Corrects the cost of an attempt to the actual one, which its response body gave.
+    pub fn correct_cost(
+        &mut self,
+        settings: &GateSettings,
+        body: &ResponseBody,
+        used: u32,
+        now: Timestamp,
+    ) {
+        if !settings.enabled {
+            return;
+        }
+        self.advance(settings, now);
+        self.count_costs(settings, used, now);
+        let attempt = self.attempt_cost(body.number, body.cost.get());
+        self.correct(settings, attempt, used, true);
+        self.update_fast_path();
     }
 
     /// Ends the body of a response, or stops reading it: the attempt is no longer in flight.
     pub fn finish(&mut self, settings: &GateSettings, body: ResponseBody, now: Timestamp) {
-        let ResponseBody(()) = body;
+        let ResponseBody { .. } = body;
         self.advance(settings, now);
         self.counters.finish();
         self.update_fast_path();
@@ -125,23 +147,86 @@ impl Gate {
         if !settings.enabled {
             return;
         }
+        let attempt = self.attempt_cost(permit.number, permit.cost.get());
+        let accepted = verdict == Some(Verdict::Success);
         if let Some(used) = outcome.used {
-            self.correct(settings, permit.cost.get(), used);
+            self.count_costs(settings, used, now);
+        }
+        if let Some(limit) = self.cost_mut()
+            && accepted
+        {
+            limit.count_accepted(attempt);
+        }
+        if let Some(used) = outcome.used {
+            self.correct(settings, attempt, used, accepted);
         }
         if let UpstreamResponse::Status(_) = outcome.response {
             self.latency.record(outcome.latency);
         }
         let Some(verdict) = verdict else { return };
         self.count(verdict);
-        let left = self.left(settings, permit, outcome);
+        let (remaining, reset) = self.remaining_requests(outcome);
+        let left = remaining.map(|remaining| self.left(settings, permit, remaining));
         let exhausted = left == Some(0);
-        if let Some(wait) = hinted_wait(outcome, verdict, exhausted) {
+        if let Some(wait) = hinted_wait(outcome, verdict, reset.filter(|_| exhausted)) {
             self.hold(now + wait, outcome.hint.source.unwrap_or(Source::Assumed));
         }
         if present {
-            self.learn(settings, outcome, verdict, left, now);
+            let left = left.zip(Some(reset));
+            self.learn(settings, outcome, verdict, left, attempt.asked, now);
         } else if verdict == Verdict::Success {
             self.adaptive.late_success(self.moment(settings, now));
+        }
+        self.learn_cost(settings, attempt, outcome, verdict, present, now);
+    }
+
+    fn attempt_cost(&self, number: u32, asked: u32) -> AttemptCost {
+        AttemptCost {
+            number,
+            sent_since: self.admitted.wrapping_sub(number),
+            asked,
+        }
+    }
+
+    /// What the limit on cost, if there is one, learns from an outcome.
+    fn learn_cost(
+        &mut self,
+        settings: &GateSettings,
+        attempt: AttemptCost,
+        outcome: &Outcome,
+        verdict: Verdict,
+        present: bool,
+        now: Timestamp,
+    ) {
+        if self.cost().is_none() {
+            return;
+        }
+        let spread = self.spread(outcome.latency);
+        let moment = Moment {
+            paused_until: self.paused_until(settings, now),
+            ..self.moment(settings, now)
+        };
+        let latency = Duration::from_secs_f64(self.adaptive.mean_latency());
+        let Some(limit) = self.cost_mut() else { return };
+        let quotas = outcome.hint.quotas.as_deref();
+        let is_spread = quotas
+            .is_some_and(|quotas| limit.limit_to(settings, quotas.tokens, attempt, spread, now));
+        let reaction = match rate_signal(outcome, verdict) {
+            Some(rate::Signal::Accepted { .. }) => {
+                limit.accepted(settings, present && !is_spread, latency, moment)
+            }
+            Some(rate::Signal::Refused { directed })
+                if present && exceeded(outcome, attempt.asked) != Some(Exceeded::Requests) =>
+            {
+                limit.refused(settings, directed, moment)
+            }
+            _ => return,
+        };
+        if reaction.decreased {
+            self.begin_epoch();
+        }
+        if let Some(wait) = reaction.assumed_wait {
+            self.hold(now + wait, Source::Assumed);
         }
     }
 
@@ -155,10 +240,15 @@ impl Gate {
         if !settings.enabled {
             return;
         }
+        let cost = permit.cost.get();
         let burst = rate::burst(settings, self.bucket.rate());
-        self.bucket.correct(-f64::from(permit.cost.get()), burst);
-        if let Some(limits) = &mut self.limits {
-            limits.give_back(permit.cost.get(), permit.admitted_at, now);
+        self.bucket.correct(-self.tokens(cost), burst);
+        let attempt = self.attempt_cost(permit.number, cost);
+        if let Some(limit) = self.cost_mut() {
+            limit.give_back(settings, attempt);
+        }
+        if let Some(limits) = self.limits_mut() {
+            limits.give_back(cost, permit.admitted_at, now);
         }
     }
 
@@ -178,11 +268,22 @@ impl Gate {
         permit.epoch == self.counters.epoch() && probing
     }
 
-    fn correct(&mut self, settings: &GateSettings, asked: u32, used: u32) {
+    fn correct(
+        &mut self,
+        settings: &GateSettings,
+        attempt: AttemptCost,
+        used: u32,
+        accepted: bool,
+    ) {
+        let asked = attempt.asked;
         let burst = rate::burst(settings, self.bucket.rate());
-        self.bucket
-            .correct(f64::from(used) - f64::from(asked), burst);
-        if let Some(limits) = &mut self.limits {
+        match self.cost_mut() {
+            Some(limit) => limit.correct(settings, attempt, used, accepted),
+            None => self
+                .bucket
+                .correct(f64::from(used) - f64::from(asked), burst),
+        }
+        if let Some(limits) = self.limits_mut() {
             limits.correct(asked, used);
         }
     }
@@ -197,29 +298,47 @@ impl Gate {
         *counter = counter.saturating_add(1);
     }
 
-    /// The number of requests that the server still accepts, if it says so. For `adaptive`, minus
-    /// those sent since, which the server did not know of when it responded.
-    fn left(&self, settings: &GateSettings, permit: &Permit, outcome: &Outcome) -> Option<u64> {
+    /// How many requests remain and until when, if the server says so. If cost has its own limit,
+    /// what remains of tokens belongs there.
+    fn remaining_requests(&self, outcome: &Outcome) -> (Option<u64>, Option<Duration>) {
+        let hint = &outcome.hint;
+        match &hint.quotas {
+            Some(quotas) if self.cost().is_some() => {
+                let requests = quotas.requests;
+                (
+                    requests.map(|quota| quota.remaining),
+                    requests.and_then(|quota| quota.reset),
+                )
+            }
+            _ => (hint.remaining, hint.reset),
+        }
+    }
+
+    /// The number of requests that the server still accepts. For `adaptive`, minus those sent since,
+    /// which the server did not know of when it responded.
+    fn left(&self, settings: &GateSettings, permit: &Permit, remaining: u64) -> u64 {
         let sent_since = match settings.strategy {
             Strategy::Adaptive => self.admitted.wrapping_sub(permit.number),
             Strategy::Aimd | Strategy::Fixed => 0,
         };
-        let remaining = outcome.hint.remaining?;
-        Some(remaining.saturating_sub(u64::from(sent_since)))
+        remaining.saturating_sub(u64::from(sent_since))
     }
 
     /// Slows down before the last remaining request, so that the gate learns that it is the last
     /// before it sends another. The remaining requests are spread over the time of two responses
     /// like this one, or of two and a half recent ones, or until the reset if that is sooner.
     /// Returns `true` if that is slower than the current rate.
-    fn spread_remaining(&mut self, settings: &GateSettings, outcome: &Outcome, left: u64) -> bool {
-        let Some(reset) = outcome.hint.reset else {
+    fn spread_remaining(
+        &mut self,
+        settings: &GateSettings,
+        latency: Duration,
+        left: u64,
+        reset: Option<Duration>,
+    ) -> bool {
+        let Some(reset) = reset else {
             return false;
         };
-        // One response may be fast by chance, and the next may take more than twice as long.
-        let recent = SPREAD_OVER_RESPONSES * self.adaptive.mean_latency();
-        let spread = recent.max(2.0 * outcome.latency.as_secs_f64());
-        let spread = spread.min(reset.as_secs_f64());
+        let spread = self.spread(latency).min(reset.as_secs_f64());
         let is_slower = self.bucket.rate() * spread > left as f64;
         if is_slower {
             self.bucket
@@ -232,12 +351,20 @@ impl Gate {
         is_slower
     }
 
+    /// The seconds that two responses take. This one may be fast by chance, and the next may take more
+    /// than twice as long.
+    fn spread(&self, latency: Duration) -> f64 {
+        let recent = SPREAD_OVER_RESPONSES * self.adaptive.mean_latency();
+        recent.max(2.0 * latency.as_secs_f64())
+    }
+
     fn learn(
         &mut self,
         settings: &GateSettings,
         outcome: &Outcome,
         verdict: Verdict,
-        left: Option<u64>,
+        left: Option<(u64, Option<Duration>)>,
+        cost: u32,
         now: Timestamp,
     ) {
         let moment = self.moment(settings, now);
@@ -253,8 +380,8 @@ impl Gate {
         }
         let adaptive = settings.strategy == Strategy::Adaptive;
         let is_spread = match left.filter(|_| adaptive && verdict == Verdict::Success) {
-            Some(0) => true,
-            Some(left) => self.spread_remaining(settings, outcome, left),
+            Some((0, _)) => true,
+            Some((left, reset)) => self.spread_remaining(settings, outcome.latency, left, reset),
             None => false,
         };
         let signal = match change {
@@ -263,6 +390,10 @@ impl Gate {
             _ if is_spread => None,
             _ => rate_signal(outcome, verdict),
         };
+        let is_about_cost =
+            self.cost().is_some() && exceeded(outcome, cost) == Some(Exceeded::Tokens);
+        let signal = signal
+            .filter(|signal| !(is_about_cost && matches!(signal, rate::Signal::Refused { .. })));
         if let Some(signal) = signal {
             let reaction = rate::react(settings, &mut self.adaptive, signal, moment);
             self.apply(settings, reaction, now);
@@ -293,16 +424,21 @@ impl Gate {
         // Only `adaptive` needs it, and only below a ceiling; reading it touches another cache
         // line.
         let asks = settings.strategy == Strategy::Adaptive && self.adaptive.has_ceiling();
-        let paused_until = match asks {
-            true if self.breaker.is_closed() => self.pause(settings).until,
-            // Probes show whether the upstream works, not how fast; the pause is not over yet.
-            true => now,
-            false => Timestamp::ZERO,
-        };
         Moment {
             now,
             rate: self.bucket.rate(),
-            paused_until,
+            paused_until: match asks {
+                true => self.paused_until(settings, now),
+                false => Timestamp::ZERO,
+            },
+        }
+    }
+
+    fn paused_until(&self, settings: &GateSettings, now: Timestamp) -> Timestamp {
+        match self.breaker.is_closed() {
+            true => self.pause(settings).until,
+            // Probes show whether the upstream works, not how fast; the pause is not over yet.
+            false => now,
         }
     }
 }
@@ -312,20 +448,34 @@ impl Gate {
 /// refusals. With 3, more windows were not used up.
 const SPREAD_OVER_RESPONSES: f64 = 2.5;
 
-/// The wait that the server asks for.
-fn hinted_wait(outcome: &Outcome, verdict: Verdict, exhausted: bool) -> Option<Duration> {
+/// The wait that the server asks for. `reset` is that of an exhausted quota of requests.
+fn hinted_wait(outcome: &Outcome, verdict: Verdict, reset: Option<Duration>) -> Option<Duration> {
     let hint = &outcome.hint;
     match verdict {
         Verdict::Throttled | Verdict::Overloaded => hint.wait,
         Verdict::QuotaExhausted => hint.wait.or(hint.reset),
         // A Retry-After on a success is about that resource ("not ready yet"), not about pace.
-        Verdict::Success if exhausted => hint.reset,
-        Verdict::Success
-        | Verdict::Unreachable
-        | Verdict::Unauthorized
-        | Verdict::Conflict
-        | Verdict::Rejected => None,
+        Verdict::Success => reset,
+        Verdict::Unreachable | Verdict::Unauthorized | Verdict::Conflict | Verdict::Rejected => {
+            None
+        }
     }
+}
+
+/// Which limit a refusal is about, if the server says so: in words, or because only one of the limits
+/// has too little left for a request with this cost.
+fn exceeded(outcome: &Outcome, cost: u32) -> Option<Exceeded> {
+    let hint = &outcome.hint;
+    let quotas = hint.quotas.as_deref();
+    hint.exceeded.or_else(|| {
+        let no_tokens = quotas?.tokens.remaining < u64::from(cost);
+        let no_requests = quotas?.requests.is_some_and(|quota| quota.remaining == 0);
+        match (no_tokens, no_requests) {
+            (true, false) => Some(Exceeded::Tokens),
+            (false, true) => Some(Exceeded::Requests),
+            _ => None,
+        }
+    })
 }
 
 fn breaker_signal(settings: &GateSettings, outcome: &Outcome, verdict: Verdict) -> breaker::Signal {

@@ -108,6 +108,21 @@ pub struct GateSnapshot {
     pub phase: Option<Phase>,
     /// Why the rate last changed.
     pub why: Why,
+    /// The limit on cost; `None` as long as every ask costs one, and for other strategies.
+    pub cost: Option<CostSnapshot>,
+}
+
+/// A snapshot of a limit on cost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CostSnapshot {
+    /// Cost per second.
+    pub rate: f64,
+    /// The rate that was last refused, if any.
+    pub ceiling: Option<f64>,
+    /// Cost available now; negative after a cost that was more than there was.
+    pub available: f64,
+    /// Moving mean of the actual costs.
+    pub mean: f64,
 }
 
 impl Gate {
@@ -194,6 +209,9 @@ impl Gate {
             phase: (settings.strategy == Strategy::Adaptive)
                 .then(|| self.adaptive.phase(bucket.rate())),
             why: self.why,
+            cost: self
+                .cost()
+                .map(|limit| limit.snapshot(settings, now, self.pause(settings))),
         }
     }
 }

@@ -8,6 +8,7 @@ use super::*;
 use crate::hint::Hint;
 use crate::outcome::{Failure, Outcome, Phase, Verdict};
 
+mod costs;
 mod fast_path;
 mod holds;
 mod learning;
@@ -224,7 +225,7 @@ fn documented_layout_matches_the_compiler() {
         adaptive,
         throttled,
         failed,
-        limits,
+        extras,
         succeeded,
         latency,
         hold_source,

@@ -17,7 +17,7 @@ use super::delay::{Delay, Longest, Unit};
 use super::field::{Piece, pieces};
 use super::number::Decimal;
 use super::source::{Family, Field};
-use super::{Hint, Scope, Source};
+use super::{Hint, Quota, Quotas, Scope, Source};
 use crate::time::WallTime;
 
 /// All limits of one response.
@@ -185,9 +185,19 @@ impl<'a> Limits<'a> {
         self.share_policies();
         let rows = self.rows.iter().flatten();
         let rows = rows.filter(|row| row.says_something(now));
-        let Some(row) = rows.min_by_key(|row| row.rank(now)) else {
+        let Some(row) = rows.clone().min_by_key(|row| row.rank(now)) else {
             return;
         };
+        let quota = |of_tokens: bool| {
+            let rows = rows.clone().filter(|row| row.counts_tokens() == of_tokens);
+            rows.min_by_key(|row| row.rank(now))?.quota(now)
+        };
+        hint.quotas = quota(true).map(|tokens| {
+            Box::new(Quotas {
+                tokens,
+                requests: quota(false),
+            })
+        });
         let reset = row.reset.from(now);
         let remaining = row.remaining();
         hint.remaining = remaining.map(|(count, _)| count);
@@ -332,6 +342,19 @@ impl<'a> Row<'a> {
         };
         let (limit, _) = self.limit?;
         Some((limit.saturating_sub(used), by))
+    }
+
+    fn counts_tokens(&self) -> bool {
+        self.key.scope() == Some(Scope::Tokens)
+    }
+
+    fn quota(&self, now: Option<WallTime>) -> Option<Quota> {
+        let (remaining, _) = self.remaining()?;
+        Some(Quota {
+            limit: self.limit.map(|(limit, _)| limit),
+            remaining,
+            reset: self.reset.from(now).map(|(reset, _)| reset),
+        })
     }
 
     /// Orders rows; the smallest binds. See the module documentation.

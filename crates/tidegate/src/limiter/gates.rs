@@ -179,6 +179,15 @@ impl Limiter {
         });
     }
 
+    /// Corrects the cost of an attempt; asks may be able to leave now.
+    pub(crate) fn correct_cost(&self, location: GateLocation, body: &ResponseBody, used: u32) {
+        let now = self.inner.clock.now();
+        let shard = self.inner.registry.lock(location.shard);
+        self.at_gate(shard, location, now, |shard, now| {
+            shard.correct_cost(location.slot, body, used, now);
+        });
+    }
+
     /// Ends the body of a response and releases its slot in flight.
     pub(crate) fn finish(&self, location: GateLocation, body: ResponseBody) {
         let now = self.inner.clock.now();

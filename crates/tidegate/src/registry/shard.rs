@@ -244,6 +244,18 @@ impl Shard {
         gate.settle_head(settings, permit, outcome, verdict, not_back(gate, now))
     }
 
+    /// Corrects the cost of an attempt whose body has not ended.
+    pub(crate) fn correct_cost(
+        &mut self,
+        index: SlotIndex,
+        body: &ResponseBody,
+        used: u32,
+        now: Timestamp,
+    ) {
+        let (gate, settings, _) = self.parts(index);
+        gate.correct_cost(settings, body, used, not_back(gate, now));
+    }
+
     /// Ends the body of a response.
     pub(crate) fn finish(&mut self, index: SlotIndex, body: ResponseBody, now: Timestamp) {
         let (gate, settings, _) = self.parts(index);
