@@ -23,13 +23,13 @@ pub use controller::{
     ResendId,
 };
 pub use settings::{
-    ClientSettings, CustomController, Driver, PoolSettings, Strategy, UnknownStrategy,
+    ClientSettings, CostSettings, CustomController, Driver, PoolSettings, Strategy, UnknownStrategy,
 };
 pub(crate) use settings::{DEFAULT_IN_FLIGHT, naive};
 
 use crate::load::Load;
 use crate::measure::{AttemptClass, FailureCost};
-use crate::upstream::UpstreamResponse;
+use crate::upstream::{UpstreamResponse, lognormal, normal};
 use failure_cost::FailureCounter;
 
 /// A simulated client.
@@ -46,6 +46,42 @@ pub(crate) struct Client {
     wake_at: Option<Timestamp>,
     /// The end of the longest wait that the server asked for.
     hint_until: Timestamp,
+    costs: Option<Costs>,
+}
+
+/// The costs of the requests in the backlog, drawn one by one.
+#[derive(Debug)]
+struct Costs {
+    settings: CostSettings,
+    /// That of the next request, if it was drawn.
+    next: Option<u32>,
+    /// Those of requests that returned to the backlog.
+    returned: Vec<u32>,
+}
+
+impl Costs {
+    fn next(&mut self, random: &mut Random) -> u32 {
+        let returned = &mut self.returned;
+        *self.next.get_or_insert_with(|| {
+            returned.pop().unwrap_or_else(|| {
+                let CostSettings { mean, spread, .. } = self.settings;
+                whole_cost(lognormal(mean, spread, normal(random)))
+            })
+        })
+    }
+
+    fn estimate(&self, cost: u32) -> u32 {
+        whole_cost(f64::from(cost) * self.settings.estimate)
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a cast from a float saturates"
+)]
+fn whole_cost(cost: f64) -> u32 {
+    cost.round().max(1.0) as u32
 }
 
 /// An attempt in flight. Its end is known as soon as it is sent.
@@ -53,6 +89,8 @@ pub(crate) struct Client {
 pub(crate) struct Attempt {
     pub(crate) sent_at: Timestamp,
     pub(crate) end: AttemptEnd,
+    /// What it costs, if costs are counted.
+    pub(crate) cost: Option<u32>,
 }
 
 /// How an attempt ends, as the client sees it.
@@ -66,8 +104,8 @@ pub(crate) enum AttemptEnd {
 /// What a client does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClientAction {
-    /// Send a request now, under this id.
-    Send(AttemptId),
+    /// Send a request now, under this id and with this cost, if costs are counted.
+    Send(AttemptId, Option<u32>),
     /// Wait until this time or until an attempt ends; `None`: only until an attempt ends.
     WaitUntil(Option<Timestamp>),
 }
@@ -93,6 +131,11 @@ impl Client {
             failures: FailureCounter::default(),
             wake_at: None,
             hint_until: Timestamp::ZERO,
+            costs: settings.cost.map(|settings| Costs {
+                settings,
+                next: None,
+                returned: Vec::new(),
+            }),
         }
     }
 
@@ -135,6 +178,10 @@ impl Client {
             .copied()
             .unwrap_or(AttemptId(self.attempts.len()));
         let has_backlog = self.load.has(now);
+        if let Some(costs) = &mut self.costs {
+            let cost = costs.next(&mut self.random);
+            self.controller.set_next_cost(costs.estimate(cost));
+        }
         let action = self
             .controller
             .next_action(id, has_backlog, now, &mut self.random);
@@ -142,11 +189,11 @@ impl Client {
             Action::Send => {
                 self.load.take();
                 self.failures.sent(id);
-                ClientAction::Send(id)
+                ClientAction::Send(id, self.take_cost())
             }
             Action::Resend(resend) => {
                 self.failures.resent(id, resend);
-                ClientAction::Send(id)
+                ClientAction::Send(id, self.take_cost())
             }
             Action::Wait { until } => {
                 let arrival = self.load.next_arrival().filter(|_| !has_backlog);
@@ -155,6 +202,10 @@ impl Client {
                 ClientAction::WaitUntil([until, arrival].into_iter().flatten().min())
             }
         }
+    }
+
+    fn take_cost(&mut self) -> Option<u32> {
+        self.costs.as_mut()?.next.take()
     }
 
     /// Records an attempt that has just been sent. `true` if a wait that the server asked for had
@@ -182,6 +233,11 @@ impl Client {
         if follow_up == FollowUp::Requeue {
             self.load.put_back();
         }
+        if follow_up != FollowUp::Done
+            && let Some(costs) = &mut self.costs
+        {
+            costs.returned.extend(attempt.cost);
+        }
         self.failures
             .ended(id, AttemptClass::of(&attempt.end), follow_up);
         attempt
@@ -193,7 +249,11 @@ impl Attempt {
     pub(crate) fn result(&self, now: Timestamp) -> AttemptResult {
         let latency = now.since(self.sent_at);
         match &self.end {
-            AttemptEnd::Response(response) => AttemptResult::of_response(response, latency),
+            AttemptEnd::Response(response) => {
+                let mut result = AttemptResult::of_response(response, latency);
+                result.outcome.used = self.cost.filter(|_| response.is_accepted());
+                result
+            }
             AttemptEnd::Unreachable => AttemptResult::unreachable(latency),
             AttemptEnd::TimedOut => AttemptResult::timed_out(latency),
         }

@@ -34,6 +34,8 @@ pub(crate) struct Recorder {
     early_after_hint: u64,
     /// When results arrived, in order.
     accepted: Vec<Timestamp>,
+    /// Their costs, summed up, if a limit on cost binds.
+    costs: Option<Vec<f64>>,
     refused: Vec<Timestamp>,
     failed: Vec<Timestamp>,
     /// Of accepted requests from [`SETTLED`] on.
@@ -74,6 +76,7 @@ impl Recorder {
             sent: 0,
             early_after_hint: 0,
             accepted: Vec::new(),
+            costs: scenario.binding_cost().map(|_| Vec::new()),
             refused: Vec::new(),
             failed: Vec::new(),
             latencies: Vec::new(),
@@ -123,6 +126,14 @@ impl Recorder {
         }
     }
 
+    /// Records the cost of the accepted request that ended last.
+    pub(crate) fn add_cost(&mut self, cost: Option<u32>) {
+        if let Some(costs) = &mut self.costs {
+            let before = costs.last().copied().unwrap_or(0.0);
+            costs.push(before + f64::from(cost.unwrap_or(1)));
+        }
+    }
+
     /// Computes the figures. `loads`: what each client had to send.
     pub(crate) fn figures(
         mut self,
@@ -132,7 +143,8 @@ impl Recorder {
     ) -> Figures {
         let evaluation = Evaluation {
             recorder: &self,
-            capacity: Capacity::of(&scenario.upstream),
+            capacity: Capacity::for_clients(scenario),
+            mean_cost: scenario.binding_cost().map_or(1.0, |binding| binding.mean),
             loads,
             scenario,
             end: Timestamp::ZERO + scenario.duration,
@@ -215,6 +227,8 @@ fn ratio(part: f64, of: f64) -> Option<f64> {
 struct Evaluation<'a> {
     recorder: &'a Recorder,
     capacity: Capacity,
+    /// The mean cost, if a limit on cost binds.
+    mean_cost: f64,
     loads: &'a [&'a Load],
     scenario: &'a Scenario,
     end: Timestamp,
@@ -223,8 +237,20 @@ struct Evaluation<'a> {
 impl Evaluation<'_> {
     /// Accepted from `from` to the end, over what was possible.
     fn goodput(&self, from: Timestamp) -> Option<f64> {
-        let accepted = count(&self.recorder.accepted, from, self.end) as f64;
-        ratio(accepted, self.possible(from, self.end))
+        ratio(self.accepted(from, self.end), self.possible(from, self.end))
+    }
+
+    /// Accepted requests; if a limit on cost binds, their cost over the mean cost.
+    fn accepted(&self, from: Timestamp, to: Timestamp) -> f64 {
+        let times = &self.recorder.accepted;
+        let Some(costs) = &self.recorder.costs else {
+            return count(times, from, to) as f64;
+        };
+        let before = |at: Timestamp| {
+            let index = times.partition_point(|time| *time < at);
+            index.checked_sub(1).map_or(0.0, |last| costs[last])
+        };
+        (before(to) - before(from)).max(0.0) / self.mean_cost
     }
 
     /// The requests that could be accepted: the capacity, but at most what there was to send.
@@ -302,11 +328,11 @@ impl Evaluation<'_> {
         until: Timestamp,
         holds: impl Fn(Timestamp, Timestamp) -> bool,
     ) -> Option<f64> {
-        let width = interval(&self.scenario.upstream, from);
+        let width = interval(self.scenario, from);
         let is_reached = |begin: Timestamp| {
             let end = begin + width;
             let possible = self.possible(begin, end);
-            let accepted = count(&self.recorder.accepted, begin, end) as f64;
+            let accepted = self.accepted(begin, end);
             possible > 0.0 && accepted >= 0.9 * possible && holds(begin, end)
         };
         let last = until.min(self.end).since(from).checked_sub(width)?;
@@ -322,13 +348,13 @@ impl Evaluation<'_> {
 const GRID: Duration = Duration::from_millis(100);
 
 /// The length of an interval: 5 s, at least a whole window, and 40 s below one request per second.
-fn interval(upstream: &UpstreamSettings, at: Timestamp) -> Duration {
+fn interval(scenario: &Scenario, at: Timestamp) -> Duration {
     let usual = Duration::from_secs(5);
-    let period = match upstream.kind_at(at) {
+    let period = match scenario.limit_at(at) {
         Kind::Window { period, .. } => period,
         Kind::Bucket { .. } | Kind::Slots { .. } => usual,
     };
-    let rare = if upstream.rate_at(at) < 1.0 {
+    let rare = if scenario.rate_at(at) < 1.0 {
         Duration::from_secs(40)
     } else {
         usual

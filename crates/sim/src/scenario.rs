@@ -16,7 +16,15 @@ pub use fields::{Field, fields};
 pub use shipped::{SHIPPED, Shipped};
 
 use crate::client::{ClientSettings, Strategy};
-use crate::upstream::UpstreamSettings;
+use crate::upstream::{Kind, UpstreamSettings};
+use policy::time::Timestamp;
+
+/// A limit on cost that binds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BindingCost {
+    pub(crate) limit: Kind,
+    pub(crate) mean: f64,
+}
 
 /// What to simulate.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,6 +59,42 @@ impl Scenario {
             .map(|client| client.with_strategy(strategy))
             .collect();
         self
+    }
+
+    /// The limit on cost and the mean cost of a request, if that limit allows fewer requests than the
+    /// limit on requests at the start.
+    pub(crate) fn binding_cost(&self) -> Option<BindingCost> {
+        let limit = self.upstream.cost?;
+        let weigh = |client: &ClientSettings| {
+            let mean = client.cost.map_or(1.0, |cost| cost.mean);
+            (f64::from(client.count) * mean, f64::from(client.count))
+        };
+        let (costs, clients) = self
+            .clients
+            .iter()
+            .map(weigh)
+            .fold((0.0, 0.0), |(costs, clients), (cost, count)| {
+                (costs + cost, clients + count)
+            });
+        let mean = costs / clients;
+        let binds = limit.per_second() / mean < self.upstream.rate_at(Timestamp::ZERO);
+        binds.then_some(BindingCost { limit, mean })
+    }
+
+    /// The limit that binds at `at`.
+    pub(crate) fn limit_at(&self, at: Timestamp) -> Kind {
+        match self.binding_cost() {
+            Some(binding) => binding.limit,
+            None => self.upstream.kind_at(at),
+        }
+    }
+
+    /// Capacity in requests per second at `at`, ignoring outages.
+    pub(crate) fn rate_at(&self, at: Timestamp) -> f64 {
+        match self.binding_cost() {
+            Some(binding) => binding.limit.per_second() / binding.mean,
+            None => self.upstream.rate_at(at),
+        }
     }
 
     /// The total number of clients.

@@ -91,7 +91,7 @@ pub fn simulate_until(
     watch: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Option<(Figures, Series)> {
     let step = step.max(Duration::from_millis(1));
-    let capacity = Capacity::of(&scenario.upstream);
+    let capacity = Capacity::for_clients(scenario);
     let clients = scenario.client_count();
     let series = SeriesRecorder::new(step, scenario.duration, &capacity, clients);
     let (figures, series) = Run::new(scenario, seed, Some(series)).run(watch)?;
@@ -246,7 +246,7 @@ impl<'s> Run<'s> {
     fn send_all(&mut self, client: usize, now: Timestamp) {
         loop {
             match self.clients[client].next_action(now) {
-                ClientAction::Send(id) => self.send(client, id, now),
+                ClientAction::Send(id, cost) => self.send(client, id, cost, now),
                 ClientAction::WaitUntil(until) => {
                     self.show(client, now, ClientEvent::Waits { until });
                     if let Some(at) = self.clients[client].set_wake_up(until) {
@@ -260,17 +260,24 @@ impl<'s> Run<'s> {
 
     /// Requests do not overtake each other on the network, so the upstream can decide now what
     /// happens when the request arrives.
-    fn send(&mut self, client: usize, id: AttemptId, now: Timestamp) {
+    fn send(&mut self, client: usize, id: AttemptId, cost: Option<u32>, now: Timestamp) {
         let settings = &self.scenario.upstream;
         let arrives = now + settings.network;
-        let (ends, end) = match self.upstream.receive(client, arrives, &mut self.random) {
+        let reply =
+            self.upstream
+                .receive_cost(client, cost.unwrap_or(1), arrives, &mut self.random);
+        let (ends, end) = match reply {
             Reply::Response { at, response } => {
                 (at + settings.network, AttemptEnd::Response(response))
             }
             Reply::Unreachable => (arrives + settings.network, AttemptEnd::Unreachable),
             Reply::Silent { timeout } => (now + timeout, AttemptEnd::TimedOut),
         };
-        let attempt = Attempt { sent_at: now, end };
+        let attempt = Attempt {
+            sent_at: now,
+            end,
+            cost,
+        };
         let was_early = self.clients[client].sent(id, attempt);
         self.recorder.sent(settings, was_early, now);
         if let Some(series) = &mut self.series {
@@ -288,6 +295,9 @@ impl<'s> Run<'s> {
         let class = AttemptClass::of(&attempt.end);
         let latency = now.since(attempt.sent_at);
         self.recorder.ended(client, class, latency, now);
+        if class == AttemptClass::Accepted {
+            self.recorder.add_cost(attempt.cost);
+        }
         if let Some(series) = &mut self.series {
             series.ended(client, class, latency, now);
         }

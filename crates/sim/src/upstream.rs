@@ -38,6 +38,7 @@ use window::Window;
 pub struct Upstream {
     settings: UpstreamSettings,
     limit: Limit,
+    cost: Option<Limit>,
     /// How many steps are in effect.
     steps_done: usize,
     bans: Bans,
@@ -67,6 +68,7 @@ impl Upstream {
     pub fn new(settings: &UpstreamSettings) -> Self {
         Self {
             limit: Limit::new(&settings.kind),
+            cost: settings.cost.as_ref().map(Limit::new),
             settings: settings.clone(),
             steps_done: 0,
             bans: Bans::default(),
@@ -75,6 +77,17 @@ impl Upstream {
 
     /// Receives a request of `client` at `now`, which must not be before an earlier one.
     pub fn receive(&mut self, client: usize, now: Timestamp, random: &mut Random) -> Reply {
+        self.receive_cost(client, 1, now, random)
+    }
+
+    /// Receives a request with this cost.
+    pub fn receive_cost(
+        &mut self,
+        client: usize,
+        cost: u32,
+        now: Timestamp,
+        random: &mut Random,
+    ) -> Reply {
         let draws = Draws::new(random);
         self.advance(now);
         if let Some(outage) = self.settings.outage_at(now) {
@@ -84,7 +97,7 @@ impl Upstream {
             return self.refuse(403, None, now);
         }
         let service = draws.lognormal(self.settings.mean_service(), self.settings.latency_spread);
-        match self.limit.take(now, service) {
+        match self.take(cost, now, service) {
             Admission::Served { until } => {
                 let status = if draws.failure < self.settings.failure_rate {
                     500
@@ -102,6 +115,22 @@ impl Upstream {
             }
             Admission::QueueFull => self.refuse(503, None, now),
         }
+    }
+
+    /// A request takes from both limits or from none. One that costs more than all of the limit on cost
+    /// takes all of it, or it could never be sent.
+    fn take(&mut self, cost: u32, now: Timestamp, service: Duration) -> Admission {
+        let cost = self.settings.cost.map_or(cost, |limit| limit.at_most(cost));
+        if let Some(limit) = &self.cost
+            && let Some(wait) = limit.lacks(cost)
+        {
+            return Admission::Excess { wait };
+        }
+        let admission = self.limit.take(1, now, service);
+        if let (Some(limit), Admission::Served { .. }) = (&mut self.cost, &admission) {
+            limit.take(cost, now, service);
+        }
+        admission
     }
 
     /// The state of the limit at `now`, which must not be before an earlier request. Takes nothing.
@@ -138,6 +167,9 @@ impl Upstream {
             self.steps_done += 1;
         }
         self.limit.advance(now);
+        if let Some(limit) = &mut self.cost {
+            limit.advance(now);
+        }
     }
 
     fn reply_in_outage(&self, outage: &Outage, draws: &Draws, now: Timestamp) -> Reply {
@@ -160,6 +192,11 @@ impl Upstream {
             status,
             retry_after,
             limit: self.settings.headers.then(|| self.limit.status()),
+            tokens: self
+                .cost
+                .as_ref()
+                .filter(|_| self.settings.headers)
+                .map(Limit::token_status),
         };
         Reply::Response { at, response }
     }
@@ -224,10 +261,13 @@ impl Limit {
         }
     }
 
-    fn take(&mut self, now: Timestamp, service: Duration) -> Admission {
+    fn take(&mut self, cost: u32, now: Timestamp, service: Duration) -> Admission {
         let (is_taken, wait) = match self {
-            Self::Bucket(bucket) => (bucket.take(), bucket.next_token()),
-            Self::Window(window) => (window.take(), window.remaining_time()),
+            Self::Bucket(bucket) => {
+                let cost = f64::from(cost);
+                (bucket.take(cost), bucket.time_until(cost))
+            }
+            Self::Window(window) => (window.take(cost.into()), window.remaining_time()),
             Self::Slots(slots) => {
                 return match slots.take(now, service) {
                     Some(until) => Admission::Served { until },
@@ -241,6 +281,27 @@ impl Limit {
             }
         } else {
             Admission::Excess { wait }
+        }
+    }
+
+    /// How long until `cost` is available, if it is not now. Slots do not count costs.
+    fn lacks(&self, cost: u32) -> Option<Duration> {
+        let (has, wait) = match self {
+            Self::Bucket(bucket) => {
+                let cost = f64::from(cost);
+                (bucket.has(cost), bucket.time_until(cost))
+            }
+            Self::Window(window) => (window.has(cost.into()), window.remaining_time()),
+            Self::Slots(_) => return None,
+        };
+        (!has).then_some(wait)
+    }
+
+    /// As language models give it: a bucket's reset is when it is full.
+    fn token_status(&self) -> LimitStatus {
+        match self {
+            Self::Bucket(bucket) => bucket.status_until_full(),
+            Self::Window(_) | Self::Slots(_) => self.status(),
         }
     }
 
@@ -264,22 +325,33 @@ struct Draws {
 
 impl Draws {
     fn new(random: &mut Random) -> Self {
-        let [silence, failure, radius, angle] = [(); 4].map(|()| random.unit());
-        // Box–Muller. `unit` is less than one, so the logarithm is finite.
-        let radius = (-2.0 * (1.0 - radius).ln()).sqrt();
+        let [silence, failure] = [(); 2].map(|()| random.unit());
         Self {
             silence,
             failure,
-            normal: radius * (std::f64::consts::TAU * angle).cos(),
+            normal: normal(random),
         }
     }
 
-    /// A lognormal duration with this mean. Subtracting half of sigma squared makes it the mean
-    /// instead of the median.
+    /// A lognormal duration with this mean.
     fn lognormal(&self, mean: Duration, sigma: f64) -> Duration {
-        let factor = (sigma * self.normal - sigma * sigma / 2.0).exp();
-        Duration::try_from_secs_f64(mean.as_secs_f64() * factor).unwrap_or(MAX_SERVICE)
+        let seconds = lognormal(mean.as_secs_f64(), sigma, self.normal);
+        Duration::try_from_secs_f64(seconds).unwrap_or(MAX_SERVICE)
     }
+}
+
+/// A number of a standard normal distribution, by Box–Muller.
+pub(crate) fn normal(random: &mut Random) -> f64 {
+    let [radius, angle] = [(); 2].map(|()| random.unit());
+    // `unit` is less than one, so the logarithm is finite.
+    let radius = (-2.0 * (1.0 - radius).ln()).sqrt();
+    radius * (std::f64::consts::TAU * angle).cos()
+}
+
+/// A lognormal number with this mean, from a `normal` one. Subtracting half of sigma squared makes it
+/// the mean instead of the median.
+pub(crate) fn lognormal(mean: f64, sigma: f64, normal: f64) -> f64 {
+    mean * (sigma * normal - sigma * sigma / 2.0).exp()
 }
 
 /// Longer than any simulation.

@@ -51,6 +51,7 @@ impl World {
                 rate: RATE,
                 burst: 10.0,
             },
+            cost: None,
             retry_after: false,
             headers: false,
             latency: Duration::from_millis(70),

@@ -26,13 +26,13 @@ fn rejects_an_unknown_scenario() {
     exit 2
     --- stderr
     error: `o88` is neither a file nor a shipped scenario
-    hint: did you mean `o8`? shipped scenarios are o1, o2, o3, o4, o5, o6, o7, o8, o8-4, o8-8, o8-16, o9, poll-normal, poll-limited, backoff-outage-standard, backoff-outage-exhausted, backoff-outage-retry-after, backoff-many, queue-empty, queue-single-failure, queue-many-failures, queue-successes, queue-aging, queue-full, protection-single-error, protection-repeated-errors, protection-success-recovery, protection-auto-disable, protection-other-endpoints, aimd-fast, aimd-slow, aimd-throttling, aimd-failing
+    hint: did you mean `o8`? shipped scenarios are o1, o2, o3, o4, o5, o6, o7, o8, o8-4, o8-8, o8-16, o9, tokens, poll-normal, poll-limited, backoff-outage-standard, backoff-outage-exhausted, backoff-outage-retry-after, backoff-many, queue-empty, queue-single-failure, queue-many-failures, queue-successes, queue-aging, queue-full, protection-single-error, protection-repeated-errors, protection-success-recovery, protection-auto-disable, protection-other-endpoints, aimd-fast, aimd-slow, aimd-throttling, aimd-failing
     ");
     assert_snapshot!(run("simulate /no/such/file.toml", ""), @"
     exit 2
     --- stderr
     error: `/no/such/file.toml` is neither a file nor a shipped scenario
-    hint: shipped scenarios are o1, o2, o3, o4, o5, o6, o7, o8, o8-4, o8-8, o8-16, o9, poll-normal, poll-limited, backoff-outage-standard, backoff-outage-exhausted, backoff-outage-retry-after, backoff-many, queue-empty, queue-single-failure, queue-many-failures, queue-successes, queue-aging, queue-full, protection-single-error, protection-repeated-errors, protection-success-recovery, protection-auto-disable, protection-other-endpoints, aimd-fast, aimd-slow, aimd-throttling, aimd-failing; `tidegate simulate --list` describes them
+    hint: shipped scenarios are o1, o2, o3, o4, o5, o6, o7, o8, o8-4, o8-8, o8-16, o9, tokens, poll-normal, poll-limited, backoff-outage-standard, backoff-outage-exhausted, backoff-outage-retry-after, backoff-many, queue-empty, queue-single-failure, queue-many-failures, queue-successes, queue-aging, queue-full, protection-single-error, protection-repeated-errors, protection-success-recovery, protection-auto-disable, protection-other-endpoints, aimd-fast, aimd-slow, aimd-throttling, aimd-failing; `tidegate simulate --list` describes them
     ");
     assert_snapshot!(run("simulate /", ""), @"
     exit 2
@@ -90,7 +90,7 @@ fn rejects_a_setting_of_no_chosen_strategy() {
     assert_snapshot!(simulate(&["o1", "--strategy", "none", "--set", "max_rate=5"]), @"
     exit 2
     --- stderr
-    error: --set max_rate: `client[0].max_rate`: unknown setting, expected one of: count, strategy, policy, max_in_flight, start, backlog, base, max, jitter, growth
+    error: --set max_rate: `client[0].max_rate`: unknown setting, expected one of: count, strategy, policy, max_in_flight, start, backlog, cost, base, max, jitter, growth
     hint: `tidegate simulate --show o1` prints a valid scenario, `--help` shows how flags are written
     ");
     assert_snapshot!(simulate(&["o1", "--strategy", "fixed:5", "--set", "initial_rate=5"]), @"
@@ -129,9 +129,9 @@ fn unknown_names() {
     exit 2
     --- stderr
     error: api.toml:1:1: `sead`: unknown setting; did you mean `seed`?
-    error: api.toml:6:1: `upstream.burst`: unknown setting, expected one of: kind, retry_after, headers, latency, latency_spread, refuse_latency, network, failure_rate, steps, outage, ban, quota, period, phase
+    error: api.toml:6:1: `upstream.burst`: unknown setting, expected one of: kind, retry_after, headers, latency, latency_spread, refuse_latency, network, failure_rate, steps, outage, ban, cost, quota, period, phase
     error: api.toml:8:1: `client[0].stratgy`: unknown setting; did you mean `strategy`?
-    error: api.toml:11:1: `client[1].max_rate`: unknown setting, expected one of: count, strategy, policy, max_in_flight, start, backlog, early, middle, late, first, base, max, give_up_after, other_retries, job
+    error: api.toml:11:1: `client[1].max_rate`: unknown setting, expected one of: count, strategy, policy, max_in_flight, start, backlog, cost, early, middle, late, first, base, max, give_up_after, other_retries, job
     hint: `tidegate simulate --show o1` prints a valid scenario, `--help` shows how flags are written
     ");
 }

@@ -24,6 +24,18 @@ pub(super) struct GateChecker {
     epoch: u32,
     /// The start of the current epoch.
     epoch_since: Timestamp,
+    /// The latest reset of tokens that the server named.
+    tokens_reset: Timestamp,
+}
+
+/// The time until the bucket of a gate that counts costs is full. It holds one unit of cost, which is at
+/// most twice the mean, and 2 ms of the rate.
+fn full_of_cost(view: &GateView<'_>, now: Timestamp) -> Duration {
+    let snapshot = view.gate.snapshot(view.settings, view.tickets, now);
+    snapshot.cost.map_or(Duration::ZERO, |cost| {
+        let missing = 2.0 * cost.mean + 0.002 * cost.rate - cost.available;
+        Duration::from_secs_f64(missing.max(0.0) / cost.rate)
+    })
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +59,7 @@ impl GateChecker {
             rate: settings.initial_rate(),
             epoch: 0,
             epoch_since: Timestamp::ZERO,
+            tokens_reset: Timestamp::ZERO,
         }
     }
 
@@ -69,6 +82,10 @@ impl GateChecker {
             ClientEvent::Waits { until } => self.check_wait(observation, view, until, violations),
             ClientEvent::Sent { id, .. } => self.check_sent(id, view, now, violations),
             ClientEvent::Ended { id, result, .. } => {
+                let quotas = result.outcome.hint.quotas.as_deref();
+                if let Some(reset) = quotas.and_then(|quotas| quotas.tokens.reset) {
+                    self.tokens_reset = self.tokens_reset.max(now + reset);
+                }
                 self.check_ended(id, result, view, now, violations)
             }
         }
@@ -88,8 +105,9 @@ impl GateChecker {
         let periods = view.settings.limits().iter().map(|limit| limit.period());
         let one_token = Duration::from_secs_f64(1.0 / self.rate);
         // One nanosecond for each rounding up.
-        let latest = self.pauses.until().max(observation.now)
-            + one_token
+        let paused_until = self.pauses.until().max(observation.now);
+        let latest = paused_until.max(self.tokens_reset)
+            + one_token.max(full_of_cost(view, observation.now))
             + periods.max().unwrap_or_default()
             + Duration::from_nanos(3);
         violations.require(

@@ -161,7 +161,11 @@ fn max_limit_gap(upstream: &UpstreamSettings) -> f64 {
         Kind::Window { period, .. } => period.as_secs_f64(),
         Kind::Slots { .. } => 0.0,
     });
-    seconds.fold(0.0, f64::max)
+    let full = upstream.cost.map_or(0.0, |cost| match cost {
+        Kind::Bucket { rate, burst } => burst / rate,
+        Kind::Window { .. } | Kind::Slots { .. } => 1.0 / cost.per_second(),
+    });
+    seconds.fold(full, f64::max)
 }
 
 fn kinds(upstream: &UpstreamSettings) -> impl Iterator<Item = Kind> {

@@ -39,6 +39,12 @@ pub trait Controller: fmt::Debug {
         random: &mut Random,
     ) -> FollowUp;
 
+    /// Sets what the next new request is expected to cost. Called before [`Controller::next_action`] if
+    /// costs are counted.
+    fn set_next_cost(&mut self, cost: u32) {
+        let _ = cost;
+    }
+
     /// The controller's state, for plots.
     fn state(&self, now: Timestamp) -> ControllerState {
         let _ = now;

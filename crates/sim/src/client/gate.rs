@@ -21,6 +21,7 @@ pub(super) struct GateController {
     tickets: Tickets,
     permits: InFlight<Permit>,
     breaker_opened: u64,
+    next_cost: u32,
 }
 
 impl GateController {
@@ -31,6 +32,7 @@ impl GateController {
             tickets: Tickets::new(),
             permits: InFlight::new(),
             breaker_opened: 0,
+            next_cost: 1,
         }
     }
 
@@ -60,9 +62,13 @@ impl Controller for GateController {
         if !has_backlog {
             return Action::Wait { until: None };
         }
+        let ask = Ask {
+            cost: self.next_cost,
+            ..ASK
+        };
         match self
             .gate
-            .acquire(&self.settings, &mut self.tickets, &ASK, now)
+            .acquire(&self.settings, &mut self.tickets, &ask, now)
         {
             Decision::Admit(permit) => {
                 self.permits.insert(id, permit);
@@ -89,6 +95,10 @@ impl Controller for GateController {
         let is_open = self.gate.breaker_state(now) == BreakerState::Open;
         self.breaker_opened += u64::from(is_open && !was_open);
         FollowUp::until_accepted(result)
+    }
+
+    fn set_next_cost(&mut self, cost: u32) {
+        self.next_cost = cost;
     }
 
     fn state(&self, now: Timestamp) -> ControllerState {

@@ -37,6 +37,20 @@ pub struct ClientSettings {
     pub start: Start,
     /// What each has to send.
     pub backlog: Backlog,
+    /// What its requests cost; one if `None`.
+    pub cost: Option<CostSettings>,
+}
+
+/// The costs of a client's requests: lognormal.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CostSettings {
+    /// The mean.
+    pub mean: f64,
+    /// Sigma of the distribution. Zero: all are equal.
+    pub spread: f64,
+    /// What a client asks for, over the actual cost: 0.5 if it guesses half of it. The actual cost is
+    /// known with the response.
+    pub estimate: f64,
 }
 
 /// What decides when a client sends.
@@ -98,6 +112,7 @@ impl ClientSettings {
             max_in_flight: DEFAULT_IN_FLIGHT,
             start: Start::default(),
             backlog: Backlog::Endless,
+            cost: None,
         }
     }
 

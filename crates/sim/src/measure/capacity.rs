@@ -2,6 +2,7 @@
 
 use policy::time::Timestamp;
 
+use crate::scenario::Scenario;
 use crate::upstream::UpstreamSettings;
 
 /// The requests per second that an upstream can accept, over time. Zero in an outage.
@@ -12,8 +13,17 @@ pub struct Capacity {
 }
 
 impl Capacity {
-    /// The capacity of an upstream.
+    /// The capacity of an upstream for requests without costs.
     pub fn of(upstream: &UpstreamSettings) -> Self {
+        Self::with_rate(upstream, |at| upstream.rate_at(at))
+    }
+
+    /// The capacity of a scenario's upstream for its clients.
+    pub fn for_clients(scenario: &Scenario) -> Self {
+        Self::with_rate(&scenario.upstream, |at| scenario.rate_at(at))
+    }
+
+    fn with_rate(upstream: &UpstreamSettings, rate_at: impl Fn(Timestamp) -> f64) -> Self {
         let steps = upstream.steps.iter().map(|step| step.at);
         let outages = upstream
             .outages
@@ -28,7 +38,7 @@ impl Capacity {
         let pieces = borders.into_iter().map(|at| {
             let rate = match upstream.outage_at(at) {
                 Some(_) => 0.0,
-                None => upstream.rate_at(at),
+                None => rate_at(at),
             };
             (at, rate)
         });

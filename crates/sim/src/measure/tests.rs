@@ -93,7 +93,10 @@ fn interval_covers_a_window_and_is_longer_for_low_rates() {
         phase: Duration::ZERO,
     };
     let check = |kind, seconds| {
-        let width = interval(&UpstreamSettings::of(kind), Timestamp::ZERO);
+        let width = interval(
+            &Scenario::of(UpstreamSettings::of(kind), Vec::new()),
+            Timestamp::ZERO,
+        );
         assert_eq!(width, Duration::from_secs(seconds), "{kind:?}");
     };
     check(bucket(1.0), 5);
@@ -225,6 +228,7 @@ fn classifies_attempts_by_status() {
             status,
             retry_after: None,
             limit: None,
+            tokens: None,
         }))
     };
     assert_eq!([200, 302].map(class), [AttemptClass::Accepted; 2]);

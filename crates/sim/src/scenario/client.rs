@@ -13,7 +13,9 @@ use policy::pool::Balance;
 use policy::preset::Preset;
 use policy::setting::{Format, Kind, Options, SettingErrors};
 
-use crate::client::{ClientSettings, DEFAULT_IN_FLIGHT, Driver, PoolSettings, Strategy, naive};
+use crate::client::{
+    ClientSettings, CostSettings, DEFAULT_IN_FLIGHT, Driver, PoolSettings, Strategy, naive,
+};
 use crate::load::{Backlog, Start};
 
 policy::settings! {
@@ -31,6 +33,16 @@ policy::settings! {
         start: Start = "0s", START;
         /// What each has to send.
         backlog: Backlog = none, BACKLOG;
+    }
+
+    struct CostOptions;
+    struct CostValues(pub(super)) {
+        /// The mean.
+        mean: f64 = none, Kind::number("a cost", 1.0, 1e6);
+        /// How much costs are spread: sigma of the lognormal distribution. Zero: not at all.
+        spread: f64 = "0.5", Kind::number("a number", 0.0, 3.0);
+        /// What a client asks for, over the actual cost, which it learns with the response.
+        estimate: f64 = "1.0", Kind::number("a factor", 0.01, 100.0);
     }
 
     struct JobOptions {
@@ -83,6 +95,7 @@ pub(super) fn read(reader: &Reader<'_>) -> Option<ClientSettings> {
     reader.allow(
         &[
             ClientOptions::NAMES,
+            &["cost"],
             &*sender.map_or_else(all_names, Sender::names),
         ]
         .concat(),
@@ -95,6 +108,21 @@ pub(super) fn read(reader: &Reader<'_>) -> Option<ClientSettings> {
         max_in_flight,
         start: values.start,
         backlog: values.backlog.unwrap_or_else(|| sender.backlog()),
+        cost: read_cost(&reader.table("cost")),
+    })
+}
+
+fn read_cost(reader: &Reader<'_>) -> Option<CostSettings> {
+    if !reader.is_written() {
+        return None;
+    }
+    reader.allow(CostOptions::NAMES);
+    reader.require_of::<CostOptions>(&["mean"]);
+    let values = reader.options::<CostOptions>().over(CostValues::default());
+    Some(CostSettings {
+        mean: values.mean?,
+        spread: values.spread,
+        estimate: values.estimate,
     })
 }
 
@@ -108,7 +136,8 @@ pub(super) fn fitting_names(table: &Table) -> Vec<&'static str> {
     let sender = Sender::of(&reader, &values);
     let has_rate = matches!(sender, Some(Sender::Strategy(Strategy::Fixed(_))));
     let own = sender.map_or_else(all_names, Sender::names);
-    let names = ClientOptions::NAMES.iter().copied().chain(own);
+    let common = ClientOptions::NAMES.iter().copied().chain(["cost"]);
+    let names = common.chain(own);
     names
         .filter(|name| !(has_rate && *name == "initial_rate"))
         .collect()

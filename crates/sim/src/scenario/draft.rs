@@ -503,7 +503,7 @@ mod tests {
                 "--strategy: `client[0].strategy` is `aimdd`, expected `adaptive`, `aimd`, `fixed:RATE` (requests per second) or `none`; did you mean `aimd`?",
                 "--upstream: `upstream.rate` is given twice, expected once",
                 "--upstream: `now`: expected KEY=VALUE",
-                "--upstream: `upstream.qota`: unknown setting, expected one of: kind, retry_after, headers, latency, latency_spread, refuse_latency, network, failure_rate, steps, outage, ban, rate, burst",
+                "--upstream: `upstream.qota`: unknown setting, expected one of: kind, retry_after, headers, latency, latency_spread, refuse_latency, network, failure_rate, steps, outage, ban, cost, rate, burst",
                 "--upstream: `upstream.rate` is `x`, expected a number of requests per second above 0 and at most 1000000",
             ]
         );

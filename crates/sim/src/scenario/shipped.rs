@@ -51,6 +51,7 @@ shipped! {
     "o8-8", "the same with 8 clients";
     "o8-16", "the same with 16 clients";
     "o9", "one request in two seconds; five too many in 30 s are a ban of a minute";
+    "tokens", "a language model: 500 requests and 90 000 tokens a minute, headers on every answer";
     "poll-normal", "a job of 45 s is followed to its end";
     "poll-limited", "the same with 14 status requests a minute: three are refused, and the client slows down";
     "backoff-outage-standard", "an outage of 10 s and the standard preset";

@@ -117,6 +117,7 @@ fn docs_page_shows_a_scenario_with_every_key() {
         steps: Vec::new(),
         outages: Vec::new(),
         ban: None,
+        cost: None,
         ..scenario.upstream
     };
     assert_eq!(plain.upstream, shown);

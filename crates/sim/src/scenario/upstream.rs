@@ -97,7 +97,7 @@ pub(super) fn read(reader: &Reader<'_>) -> Option<UpstreamSettings> {
     let kind = reader.options::<LimitOptions>().kind;
     let mut names = vec!["kind"];
     names.extend(UpstreamOptions::NAMES);
-    names.extend(["steps", "outage", "ban"]);
+    names.extend(["steps", "outage", "ban", "cost"]);
     names.extend(limit_names(kind));
     reader.allow(&names);
     match kind {
@@ -111,10 +111,13 @@ pub(super) fn read(reader: &Reader<'_>) -> Option<UpstreamSettings> {
     let outages = read_outages(reader);
     let ban = reader.table("ban");
     let ban = ban.is_written().then(|| read_ban(&ban));
+    let cost = reader.table("cost");
+    let cost = cost.is_written().then(|| read_cost(&cost));
     let values = reader
         .options::<UpstreamOptions>()
         .over(UpstreamValues::default());
     Some(UpstreamSettings {
+        cost: cost.flatten(),
         steps,
         outages,
         ban: ban.flatten(),
@@ -281,6 +284,20 @@ fn read_outage(reader: &Reader<'_>) -> Option<Outage> {
         timeout: values.timeout,
         status: values.status,
     })
+}
+
+/// A limit on cost: a bucket or a window.
+fn read_cost(reader: &Reader<'_>) -> Option<Limit> {
+    reader.require_of::<LimitOptions>(&["kind"]);
+    let kind = reader.options::<LimitOptions>().kind;
+    reader.allow(&[&["kind"], limit_names(kind).as_slice()].concat());
+    match kind {
+        Some(LimitKind::Bucket) => reader.require_of::<BucketOptions>(BucketOptions::NAMES),
+        Some(LimitKind::Window) => reader.require_of::<WindowOptions>(&["quota", "period"]),
+        Some(LimitKind::Slots) => reader.expected("kind", "`bucket` or `window`"),
+        None => {}
+    }
+    read_limit(kind, None, reader)
 }
 
 fn read_ban(reader: &Reader<'_>) -> Option<Ban> {

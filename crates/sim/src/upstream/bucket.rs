@@ -39,18 +39,30 @@ impl Bucket {
         self.tokens = self.tokens.min(burst);
     }
 
-    pub(super) fn take(&mut self) -> bool {
-        let taken = self.tokens >= 1.0 - self.slack();
+    pub(super) fn has(&self, cost: f64) -> bool {
+        self.tokens >= cost - self.slack()
+    }
+
+    pub(super) fn take(&mut self, cost: f64) -> bool {
+        let taken = self.has(cost);
         if taken {
-            self.tokens = (self.tokens - 1.0).max(0.0);
+            self.tokens = (self.tokens - cost).max(0.0);
         }
         taken
     }
 
-    /// How long until there is a token.
-    pub(super) fn next_token(&self) -> Duration {
-        let missing = (1.0 - self.tokens).max(0.0);
+    /// How long until there are `cost` tokens.
+    pub(super) fn time_until(&self, cost: f64) -> Duration {
+        let missing = (cost - self.tokens).max(0.0);
         Duration::try_from_secs_f64(missing / self.rate).unwrap_or(Duration::MAX)
+    }
+
+    /// Like [`Bucket::status`], with the time until the bucket is full, as language models give it.
+    pub(super) fn status_until_full(&self) -> LimitStatus {
+        LimitStatus {
+            reset: self.time_until(self.burst),
+            ..self.status()
+        }
     }
 
     pub(super) fn status(&self) -> LimitStatus {
@@ -81,7 +93,7 @@ mod tests {
             let mut bucket = Bucket::full(rate, 1.0);
             for number in 0..100_000 {
                 bucket.refill(Timestamp::ZERO.after_seconds(f64::from(number) / rate));
-                assert!(bucket.take(), "{rate} {number}");
+                assert!(bucket.take(1.0), "{rate} {number}");
             }
         }
     }
@@ -91,13 +103,13 @@ mod tests {
         let mut bucket = Bucket::full(2.0, 3.0);
         let mut taken_at = |millis| {
             bucket.refill(Timestamp::from_millis(millis));
-            std::iter::from_fn(|| bucket.take().then_some(())).count()
+            std::iter::from_fn(|| bucket.take(1.0).then_some(())).count()
         };
         assert_eq!(
             [0, 499, 500, 1600, 60_000].map(&mut taken_at),
             [3, 0, 1, 2, 3]
         );
-        assert_eq!(bucket.next_token(), Duration::from_millis(500));
+        assert_eq!(bucket.time_until(1.0), Duration::from_millis(500));
     }
 
     #[test]
@@ -112,10 +124,10 @@ mod tests {
             (limit, remaining, reset.as_millis())
         };
         assert_eq!(status(&bucket), (3, 3, 0));
-        assert!(bucket.take());
+        assert!(bucket.take(1.0));
         assert_eq!(status(&bucket), (3, 2, 500));
         bucket.refill(Timestamp::from_millis(100));
-        assert!(bucket.take() && bucket.take());
+        assert!(bucket.take(1.0) && bucket.take(1.0));
         assert_eq!(status(&bucket), (3, 0, 400));
     }
 }

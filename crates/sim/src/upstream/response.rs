@@ -11,6 +11,8 @@ pub struct UpstreamResponse {
     pub retry_after: Option<u64>,
     /// The `X-RateLimit-…` headers.
     pub limit: Option<LimitStatus>,
+    /// The `X-RateLimit-…-Tokens` headers; those of `limit` then end in `-Requests`.
+    pub tokens: Option<LimitStatus>,
 }
 
 /// The state of an upstream's limit.
@@ -35,7 +37,7 @@ impl UpstreamResponse {
     /// ```
     /// use sim::upstream::UpstreamResponse;
     ///
-    /// let response = UpstreamResponse { status: 429, retry_after: Some(7), limit: None };
+    /// let response = UpstreamResponse { status: 429, retry_after: Some(7), limit: None, tokens: None };
     /// assert_eq!(response.headers(), [("retry-after", "7".to_owned())]);
     /// ```
     pub fn headers(&self) -> Vec<(&'static str, String)> {
@@ -43,14 +45,40 @@ impl UpstreamResponse {
         if let Some(seconds) = self.retry_after {
             headers.push(("retry-after", seconds.to_string()));
         }
-        if let Some(status) = &self.limit {
-            headers.push(("x-ratelimit-limit", status.limit.to_string()));
-            headers.push(("x-ratelimit-remaining", status.remaining.to_string()));
-            headers.push(("x-ratelimit-reset", seconds(status.reset)));
+        let mut add = |names: [&'static str; 3], status: &LimitStatus| {
+            headers.push((names[0], status.limit.to_string()));
+            headers.push((names[1], status.remaining.to_string()));
+            headers.push((names[2], seconds(status.reset)));
+        };
+        match (&self.limit, &self.tokens) {
+            (Some(limit), None) => add(LIMIT, limit),
+            (Some(limit), Some(tokens)) => {
+                add(REQUESTS, limit);
+                add(TOKENS, tokens);
+            }
+            (None, _) => {}
         }
         headers
     }
 }
+
+const LIMIT: [&str; 3] = [
+    "x-ratelimit-limit",
+    "x-ratelimit-remaining",
+    "x-ratelimit-reset",
+];
+
+const REQUESTS: [&str; 3] = [
+    "x-ratelimit-limit-requests",
+    "x-ratelimit-remaining-requests",
+    "x-ratelimit-reset-requests",
+];
+
+const TOKENS: [&str; 3] = [
+    "x-ratelimit-limit-tokens",
+    "x-ratelimit-remaining-tokens",
+    "x-ratelimit-reset-tokens",
+];
 
 /// Seconds, rounded up to milliseconds: a client that comes back early is refused.
 fn seconds(length: Duration) -> String {
@@ -88,6 +116,7 @@ mod tests {
                 remaining: 0,
                 reset: Duration::from_millis(1250),
             }),
+            tokens: None,
         };
         let headers = response.headers();
         let response = Response {

@@ -5,6 +5,8 @@ use std::time::Duration;
 use policy::setting::Kind as SettingKind;
 use policy::time::Timestamp;
 
+use crate::whole;
+
 policy::settings! {
     /// Options of an upstream; `None` keeps the default.
     pub struct UpstreamOptions;
@@ -12,7 +14,8 @@ policy::settings! {
     pub struct UpstreamValues(pub) {
         /// A 429 carries `Retry-After`, in whole seconds rounded up.
         retry_after: bool = "false", SettingKind::Switch;
-        /// Every response carries `X-RateLimit-Limit`, `-Remaining` and `-Reset`.
+        /// Every response carries `X-RateLimit-Limit`, `-Remaining` and `-Reset`; with a limit on cost,
+        /// once for requests and once for tokens.
         headers: bool = "false", SettingKind::Switch;
         /// Mean time at the server of a request that is not refused; slots have `service` instead.
         latency: Duration = "70ms", SettingKind::DURATION;
@@ -33,6 +36,8 @@ policy::settings! {
 pub struct UpstreamSettings {
     /// The limit at the start.
     pub kind: Kind,
+    /// A bucket or window that counts the costs of requests, besides the limit on requests.
+    pub cost: Option<Kind>,
     /// Whether a 429 carries `Retry-After`, in whole seconds rounded up.
     pub retry_after: bool,
     /// Whether every response carries `X-RateLimit-Limit`, `-Remaining` and `-Reset`.
@@ -83,6 +88,29 @@ pub enum Kind {
         /// Length of the queue.
         queue: u32,
     },
+}
+
+impl Kind {
+    /// What the limit allows per second.
+    pub fn per_second(&self) -> f64 {
+        match *self {
+            Self::Bucket { rate, .. } => rate,
+            Self::Window { quota, period, .. } => quota as f64 / period.as_secs_f64(),
+            Self::Slots { slots, service, .. } => f64::from(slots) / service.as_secs_f64(),
+        }
+    }
+}
+
+impl Kind {
+    /// `cost`, but no more than the limit ever has.
+    pub(super) fn at_most(&self, cost: u32) -> u32 {
+        let most = match *self {
+            Self::Bucket { burst, .. } => whole(burst),
+            Self::Window { quota, .. } => quota,
+            Self::Slots { .. } => return cost,
+        };
+        cost.min(u32::try_from(most).unwrap_or(u32::MAX))
+    }
 }
 
 /// A change of the limit.
@@ -138,6 +166,7 @@ impl UpstreamSettings {
     pub fn new(kind: Kind, values: UpstreamValues) -> Self {
         Self {
             kind,
+            cost: None,
             retry_after: values.retry_after,
             headers: values.headers,
             latency: values.latency,
@@ -157,14 +186,11 @@ impl UpstreamSettings {
         taken.last().map_or(self.kind, |step| step.kind)
     }
 
-    /// Capacity in requests per second at `at`, ignoring outages.
+    /// Capacity in requests per second at `at`, ignoring outages and costs.
     pub fn rate_at(&self, at: Timestamp) -> f64 {
         match self.kind_at(at) {
-            Kind::Bucket { rate, .. } => rate,
-            Kind::Window { quota, period, .. } => quota as f64 / period.as_secs_f64(),
-            Kind::Slots { slots, service, .. } => {
-                f64::from(slots) / service.as_secs_f64() * (1.0 - self.failure_rate)
-            }
+            kind @ Kind::Slots { .. } => kind.per_second() * (1.0 - self.failure_rate),
+            kind @ (Kind::Bucket { .. } | Kind::Window { .. }) => kind.per_second(),
         }
     }
 

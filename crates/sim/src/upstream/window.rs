@@ -44,9 +44,15 @@ impl Window {
         self.quota = quota;
     }
 
-    pub(super) fn take(&mut self) -> bool {
-        let taken = self.used < self.quota;
-        self.used += u64::from(taken);
+    pub(super) fn has(&self, cost: u64) -> bool {
+        self.used.saturating_add(cost) <= self.quota
+    }
+
+    pub(super) fn take(&mut self, cost: u64) -> bool {
+        let taken = self.has(cost);
+        if taken {
+            self.used += cost;
+        }
         taken
     }
 
@@ -76,7 +82,7 @@ mod tests {
 
     fn taken_at(window: &mut Window, millis: u64) -> usize {
         window.advance(Timestamp::from_millis(millis));
-        std::iter::from_fn(|| window.take().then_some(())).count()
+        std::iter::from_fn(|| window.take(1).then_some(())).count()
     }
 
     #[test]
@@ -100,12 +106,12 @@ mod tests {
     fn smaller_quota_counts_requests_already_used() {
         let mut window = Window::new(10, Duration::from_secs(10), Duration::ZERO);
         for _ in 0..7 {
-            assert!(window.take());
+            assert!(window.take(1));
         }
         window.change(8);
         assert_eq!(window.status().remaining, 1);
         window.change(3);
         assert_eq!(window.status().remaining, 0);
-        assert!(!window.take());
+        assert!(!window.take(1));
     }
 }

@@ -83,6 +83,7 @@ pub(super) fn add_headers(planned: &PlannedResponse, headers: &mut HeaderMap) {
         status: planned.status,
         retry_after: None,
         limit: planned.limit,
+        tokens: None,
     };
     for (name, value) in response.headers() {
         set_text(headers, name, value.as_bytes());

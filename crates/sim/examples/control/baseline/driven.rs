@@ -107,5 +107,6 @@ const fn response(status: u16) -> UpstreamResponse {
         status,
         retry_after: None,
         limit: None,
+        tokens: None,
     }
 }
