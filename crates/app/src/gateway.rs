@@ -27,10 +27,11 @@ mod response;
 mod routes;
 mod shared;
 mod trails;
+mod usage;
 mod when_woken;
 mod worker;
 
-pub use body::ServedBody;
+pub use body::{CountedBody, ServedBody};
 pub use error::GatewayError;
 pub use listen::{Gateway, StartError};
 pub use routes::{Route, Routes};

@@ -240,6 +240,12 @@ impl<'a, P> Call<'a, P> {
         Self { kind, ..self }
     }
 
+    /// What each attempt costs, see [`Ask::cost`]; one by default.
+    pub fn cost(mut self, cost: u32) -> Self {
+        self.ask.cost = cost;
+        self
+    }
+
     /// Sets the HTTP method, which determines whether the request is safe to resend.
     pub fn method(self, method: &str) -> Self {
         let kind = ItemKind {

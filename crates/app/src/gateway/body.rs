@@ -8,6 +8,7 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tidegate::InFlight;
 
+use super::usage::UsageScanner;
 use crate::exchange::{BodyError, UpstreamBody};
 
 /// The body of a response to a client.
@@ -15,16 +16,61 @@ use crate::exchange::{BodyError, UpstreamBody};
 pub enum ServedBody {
     /// As the upstream sends it; the attempt is in flight until this is dropped.
     Passed(UpstreamBody, Option<InFlight>),
+    /// The same, of a request whose cost was given: the body may say what it really was.
+    Counted(Box<CountedBody>),
     /// Made here; `None` once it was handed over.
     Made(Option<Bytes>),
 }
 
+/// An upstream's body whose usage is read as it passes. Corrects the cost when it is dropped.
+#[derive(Debug)]
+pub struct CountedBody {
+    body: UpstreamBody,
+    in_flight: InFlight,
+    usage: UsageScanner,
+}
+
+impl CountedBody {
+    fn poll_frame(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(context);
+        if let Poll::Ready(Some(Ok(frame))) = &polled
+            && let Some(data) = frame.data_ref()
+        {
+            self.usage.read(data);
+        }
+        polled
+    }
+}
+
+impl Drop for CountedBody {
+    fn drop(&mut self) {
+        if let Some(used) = self.usage.used() {
+            self.in_flight.correct_cost(used);
+        }
+    }
+}
+
 impl ServedBody {
+    /// The body that an upstream sends. With `counted`, its usage corrects the cost of its request.
+    pub(super) fn passed(body: UpstreamBody, in_flight: Option<InFlight>, counted: bool) -> Self {
+        match in_flight {
+            Some(in_flight) if counted => Self::Counted(Box::new(CountedBody {
+                body,
+                in_flight,
+                usage: UsageScanner::default(),
+            })),
+            in_flight => Self::Passed(body, in_flight),
+        }
+    }
+
     /// The bytes of a body that was made here; none of another.
     pub(super) fn into_made(self) -> Bytes {
         match self {
             Self::Made(body) => body.unwrap_or_default(),
-            Self::Passed(..) => Bytes::new(),
+            Self::Passed(..) | Self::Counted(_) => Bytes::new(),
         }
     }
 }
@@ -39,6 +85,7 @@ impl Body for ServedBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match self.get_mut() {
             Self::Passed(body, _) => Pin::new(body).poll_frame(context),
+            Self::Counted(counted) => counted.poll_frame(context),
             Self::Made(body) => Poll::Ready(body.take().map(|body| Ok(Frame::data(body)))),
         }
     }
@@ -46,6 +93,7 @@ impl Body for ServedBody {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Passed(body, _) => body.is_end_stream(),
+            Self::Counted(counted) => counted.body.is_end_stream(),
             Self::Made(body) => body.is_none(),
         }
     }
@@ -53,6 +101,7 @@ impl Body for ServedBody {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Passed(body, _) => body.size_hint(),
+            Self::Counted(counted) => counted.body.size_hint(),
             Self::Made(body) => {
                 SizeHint::with_exact(body.as_ref().map_or(0, |body| body.len() as u64))
             }

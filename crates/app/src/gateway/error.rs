@@ -69,6 +69,8 @@ pub enum GatewayError {
     LoopDetected,
     /// Its `Tidegate-Max-Wait` or `Prefer` cannot be read.
     BadWait,
+    /// Its `Tidegate-Cost` cannot be read.
+    BadCost,
     /// It was to become an operation, which cannot be stored.
     StoreUnavailable,
     /// It was to become an operation, and as many are stored as may be.
@@ -106,7 +108,7 @@ impl GatewayError {
             Self::BadWait => RequestOutcome::BadWait,
             Self::StoreUnavailable => RequestOutcome::StoreUnavailable,
             Self::KeyReused => RequestOutcome::KeyReused,
-            Self::BadRequest => RequestOutcome::BadRequest,
+            Self::BadRequest | Self::BadCost => RequestOutcome::BadRequest,
         }
     }
 
@@ -141,7 +143,7 @@ impl GatewayError {
             Self::NoRoute(_) => StatusCode::NOT_FOUND,
             Self::BodyIncomplete => StatusCode::REQUEST_TIMEOUT,
             Self::LoopDetected => StatusCode::LOOP_DETECTED,
-            Self::BadWait | Self::BadRequest => StatusCode::BAD_REQUEST,
+            Self::BadWait | Self::BadCost | Self::BadRequest => StatusCode::BAD_REQUEST,
         }
     }
 
@@ -185,6 +187,7 @@ impl GatewayError {
             Self::BodyIncomplete => "The body is incomplete",
             Self::LoopDetected => "The request came from this gateway",
             Self::BadWait => "The wait cannot be read",
+            Self::BadCost => "The cost cannot be read",
             Self::StoreUnavailable => "The operation cannot be stored",
             Self::TooManyOperations => "Too many operations are stored",
             Self::KeyReused => "The idempotency key was used before",
@@ -255,6 +258,9 @@ impl GatewayError {
             Self::BadWait => {
                 "expected `Tidegate-Max-Wait: 5s` (a number and ms, s, m or h) or `Prefer: wait=5`"
                     .to_owned()
+            }
+            Self::BadCost => {
+                "expected `Tidegate-Cost` with a whole number from 1 to 4294967295".to_owned()
             }
             Self::StoreUnavailable => {
                 "it was not accepted; the data folder cannot be read or written".to_owned()

@@ -103,6 +103,7 @@ async fn call(
     let watch = |step: &TrailStep| responder.watch(step);
     let call = route.pool.call().give_up_after(None).in_line_only();
     let call = call
+        .cost(request.cost.unwrap_or(1))
         .kind(request.kind)
         .backoff(&route.backoff)
         .watch(&watch);
@@ -131,7 +132,7 @@ async fn call(
         .await
     };
     let response = match ended {
-        Ok(ended) => responder.respond(ended, &body.body),
+        Ok(ended) => responder.respond(ended, &body.body, request.cost.is_some()),
         Err(error) => responder.refuse(&error.into()),
     };
     if let (true, Some(unread)) = (body.is_coming, body.body.into_unread()) {

@@ -26,6 +26,8 @@ pub(super) struct ParsedRequest {
     pub(super) rest: Box<str>,
     pub(super) headers: RequestHeaders,
     pub(super) kind: ItemKind,
+    /// What it costs, if the client says so.
+    pub(super) cost: Option<u32>,
     /// The client that wants it to become an operation.
     pub(super) operation_of: Option<String>,
 }
@@ -58,6 +60,7 @@ pub(super) struct RareHeaders {
     pub(super) expect: bool,
     pub(super) trace: bool,
     max_wait: bool,
+    cost: bool,
     prefer: bool,
     via: bool,
     idempotency_key: bool,
@@ -72,6 +75,7 @@ impl RareHeaders {
                 "expect" => rare.expect = true,
                 "traceparent" => rare.trace = true,
                 "tidegate-max-wait" => rare.max_wait = true,
+                "tidegate-cost" => rare.cost = true,
                 "prefer" => rare.prefer = true,
                 "via" => rare.via = true,
                 "idempotency-key" => rare.idempotency_key = true,
@@ -127,6 +131,10 @@ pub(super) fn parse<B>(
         true => max_wait(request.headers())?,
         false => None,
     };
+    let cost = match rare.cost {
+        true => Some(cost(request.headers())?),
+        false => None,
+    };
     if rare.via && shared.has_passed(request.headers()) {
         return Err(GatewayError::LoopDetected);
     }
@@ -154,6 +162,7 @@ pub(super) fn parse<B>(
         rest,
         headers: RequestHeaders(Mutex::new(headers)),
         kind,
+        cost,
         operation_of,
     }))
 }
@@ -188,6 +197,20 @@ fn max_wait(headers: &HeaderMap) -> Result<Option<Duration>, GatewayError> {
     Ok(waits.next().map(|wait| wait.min(LONGEST_WAIT)))
 }
 
+/// What the request costs: a whole number above zero.
+fn cost(headers: &HeaderMap) -> Result<u32, GatewayError> {
+    let mut values = headers.get_all(&COST).iter();
+    let (value, None) = (values.next(), values.next()) else {
+        return Err(GatewayError::BadCost);
+    };
+    let text = value.and_then(|value| value.to_str().ok());
+    let digits = text
+        .map(str::trim)
+        .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    let cost = digits.and_then(|digits| digits.parse().ok());
+    cost.filter(|cost| *cost > 0).ok_or(GatewayError::BadCost)
+}
+
 fn preferred(preference: &str) -> Option<Duration> {
     let (name, value) = preference.split_once('=')?;
     let seconds = value.trim().trim_matches('"').parse().ok()?;
@@ -197,6 +220,7 @@ fn preferred(preference: &str) -> Option<Duration> {
 }
 
 const MAX_WAIT: HeaderName = HeaderName::from_static("tidegate-max-wait");
+const COST: HeaderName = HeaderName::from_static("tidegate-cost");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 
@@ -232,5 +256,23 @@ mod tests {
         );
         check(&[(PREFER, "wait=soon")], Ok(None));
         check(&[(PREFER, "wait")], Ok(None));
+    }
+
+    #[test]
+    fn reads_one_whole_cost_above_zero() {
+        let check = |values: &[&'static str], expected: Option<u32>| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(COST, value.parse().unwrap());
+            }
+            let expected = expected.ok_or(GatewayError::BadCost);
+            assert_eq!(cost(&headers), expected, "{values:?}");
+        };
+        check(&["1"], Some(1));
+        check(&[" 4294967295 "], Some(u32::MAX));
+        for bad in ["", "0", "-1", "+1", "1.5", "4294967296", "many", "1,2"] {
+            check(&[bad], None);
+        }
+        check(&["1", "2"], None);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::CONNECTION;
+use http::header::{CONNECTION, CONTENT_ENCODING};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use policy::gate::Reason;
 use policy::item::TerminalReason;
@@ -206,11 +206,13 @@ impl<'a> Responder<'a> {
         });
     }
 
-    /// Responds with what the call came to: the upstream's response, or an error.
+    /// Responds with what the call came to: the upstream's response, or an error. With `counted`, the
+    /// usage that the body names corrects the request's cost.
     pub(super) fn respond(
         mut self,
         ended: Result<CallResult<EndpointResponse>, CallError<EndpointResponse>>,
         body: &ReplayableBody,
+        counted: bool,
     ) -> Response<ServedBody> {
         let (last, reason, summary, in_flight) = match ended {
             Ok(CallResult {
@@ -232,7 +234,9 @@ impl<'a> Responder<'a> {
                 endpoint,
                 result: Some(Ok(response)),
             }) => {
-                let response = (*response).map(|body| ServedBody::Passed(body, in_flight));
+                // A compressed body tells nothing.
+                let counted = counted && !response.headers().contains_key(CONTENT_ENCODING);
+                let response = (*response).map(|body| ServedBody::passed(body, in_flight, counted));
                 self.pass(response, &endpoint, reason, summary)
             }
             last => {

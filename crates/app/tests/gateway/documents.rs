@@ -35,6 +35,7 @@ fn all() -> Vec<GatewayError> {
         GatewayError::BodyIncomplete,
         GatewayError::LoopDetected,
         GatewayError::BadWait,
+        GatewayError::BadCost,
         GatewayError::StoreUnavailable,
         GatewayError::TooManyOperations,
         GatewayError::KeyReused,
@@ -65,6 +66,7 @@ fn all() -> Vec<GatewayError> {
             | GatewayError::BodyIncomplete
             | GatewayError::LoopDetected
             | GatewayError::BadWait
+            | GatewayError::BadCost
             | GatewayError::StoreUnavailable
             | GatewayError::KeyReused
             | GatewayError::BadRequest => {}

@@ -9,6 +9,7 @@
 )]
 
 mod bodies;
+mod costs;
 mod cross_site;
 mod documents;
 mod headers;
