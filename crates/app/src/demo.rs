@@ -484,7 +484,7 @@ impl DemoState {
             refused: stats.iter().map(|stats| stats.refused).sum(),
             waiting: self.waiting(upstream, &gates),
             wait_reason: first.map_or(WaitReason::Pace, |gate| self.wait_reason(gate)),
-            why: first.map_or_else(String::new, |gate| gate.gate.why.to_string()),
+            why: first.map_or_else(String::new, |gate| gate.gate.to_string()),
             servers: self.server_views(upstream, &gates, &stats),
         }
     }

@@ -26,6 +26,7 @@ use crate::window::Counts;
 mod admit;
 mod ask;
 mod counters;
+mod explain;
 mod learn;
 mod options;
 mod record;

@@ -11,10 +11,12 @@ use crate::time::Timestamp;
 
 mod adaptive;
 mod aimd;
+mod view;
 
 pub use adaptive::Phase;
 pub(crate) use adaptive::{ALWAYS_IN_FLIGHT, Adaptive, LastProgress};
 pub use aimd::AimdSettings;
+pub use view::{CeilingSource, RateView};
 
 /// How the rate of a gate moves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -14,7 +14,7 @@ function gate(change = {}) {
     key: 'llm/a', strategy: 'adaptive', rate_per_second: 41.8, tokens: 1, in_flight: 12, waiting: 0,
     latency_ms: { ewma: 1, p95: null }, error_rate: 0, breaker: { state: 'closed', until_ms: null },
     consecutive_failures: 0, hold: null, counts: { admitted: 0, success: 0, throttled: 0, failed: 0 },
-    phase: null, ceiling: null, why: 'as configured', accepted_per_second: 0, refused_per_second: 0,
+    phase: null, ceiling: null, why: 'staying at 41.8/s, a fixed rate', accepted_per_second: 0, refused_per_second: 0,
     failed_per_second: 0, initial_rate: 2, min_rate: 0.1, max_rate: 10_000, max_in_flight: 256, limits: [],
     first_leaves_ms: null, waiting_by_reason: {}, ...change,
   };
@@ -36,7 +36,7 @@ test('a hold that is over is none', () => {
   const over = gate({ hold });
   assert.equal(canRelease(over, hold.until_ms - 1), true);
   assert.equal(canRelease(over, hold.until_ms), false);
-  assert.match(stateSentence(over, hold.until_ms), /^Requests leave at 41.8\/s at most: as configured\.$/);
+  assert.match(stateSentence(over, hold.until_ms), /^Staying at 41.8\/s, a fixed rate\.$/);
 });
 
 test('breaker and isolation come before a hold', () => {

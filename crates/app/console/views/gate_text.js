@@ -24,7 +24,8 @@ export function stateSentence(gate, now) {
   }
   if (hold && hold.until_ms > now) return `Held until ${instant(hold.until_ms, now)}: ${visible(hold.reason)}.`;
   if (breaker.state === 'half_open') return `Half-open${since}${because}. A few requests are sent to probe it, the others wait.`;
-  return `Requests leave at ${rate(gate.rate_per_second)} at most: ${visible(gate.why)}.`;
+  const why = visible(gate.why);
+  return `${why.charAt(0).toUpperCase()}${why.slice(1)}.`;
 }
 
 /** @param {number} number */

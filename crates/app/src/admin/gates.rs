@@ -13,7 +13,6 @@ use policy::breaker::BreakerState;
 use policy::gate::GateSnapshot;
 use policy::hint::Source;
 use policy::key;
-use policy::rate::Phase;
 use policy::suggest::suggestion;
 use serde::Deserialize;
 use tidegate::{Clock, GateOverride, GateView, Sort, Totals};
@@ -427,7 +426,7 @@ fn gate_body(view: GateView, clock: &Clock, per_second: PerSecond) -> Gate {
         },
         phase: seen.phase.map(Into::into),
         ceiling: seen.ceiling,
-        why: why(&seen),
+        why: seen.to_string(),
         accepted_per_second: rounded(per_second.accepted),
         refused_per_second: rounded(per_second.refused),
         failed_per_second: rounded(per_second.failed),
@@ -521,19 +520,6 @@ fn hold_reason(source: Source) -> String {
         Source::Body => "the server named a wait in its response".to_owned(),
         source => format!("the server named a wait in `{source}`"),
     }
-}
-
-/// What the rate is doing, and what moved it last.
-fn why(seen: &GateSnapshot) -> String {
-    let ceiling = seen.ceiling.unwrap_or_default();
-    let phase = match seen.phase {
-        None => return seen.why.to_string(),
-        Some(Phase::Searching) => "searching for the limit: no rate was refused yet".to_owned(),
-        Some(Phase::Rising) => format!("rising to the ceiling of {ceiling:.2}/s"),
-        Some(Phase::Staying) => format!("staying near the ceiling of {ceiling:.2}/s"),
-        Some(Phase::Probing) => format!("probing above the ceiling of {ceiling:.2}/s"),
-    };
-    format!("{phase}; {}", seen.why)
 }
 
 #[cfg(test)]

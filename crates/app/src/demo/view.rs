@@ -76,7 +76,7 @@ pub struct UpstreamView {
     pub waiting: u32,
     /// What they wait for.
     pub wait_reason: WaitReason,
-    /// The last change of the rate, as text.
+    /// What its first gate does and why, as text.
     pub why: String,
     /// Its servers; at least one.
     pub servers: Vec<ServerView>,

@@ -73,6 +73,12 @@ fn shows_every_field_of_a_gate() {
         ["admitted", "failed", "success", "throttled"]
     );
     assert_eq!(gate["counts"]["success"], 1);
+    let why = gate["why"].as_str().unwrap();
+    assert!(why.starts_with("searching from "), "{why}");
+    assert!(
+        why.ends_with("/s upwards: nothing was refused yet"),
+        "{why}"
+    );
     assert_eq!(fields(&gate["window"]), ["failed", "total"]);
     assert_eq!(
         (&gate["key"], &gate["hold"]),
@@ -104,7 +110,9 @@ fn isolates_releases_and_resets_a_gate_by_either_spelling() {
         "isolated"
     );
     for path in ["/api/v1/gates/llm/a", "/api/v1/gates/llm%2Fa"] {
-        assert_eq!(running.get(path)["key"], "llm/a");
+        let gate = running.get(path);
+        assert_eq!(gate["key"], "llm/a");
+        assert_eq!(gate["why"], "starting at 2/s: nothing was answered yet");
     }
     assert_eq!(running.get("/api/v1/gates")["totals"]["open"], 1);
     for path in [

@@ -35,7 +35,7 @@ pub(crate) struct GatesArgs {
 
 #[derive(Debug, Subcommand)]
 enum GatesCommand {
-    /// Show rate, line, breaker and hold of each gate
+    /// Show rate, line, breaker and hold of each gate, and why
     #[command(after_help = EXAMPLES)]
     List(ListArgs),
     /// Start gates anew: rate, hold, breaker and counts; callers in line stay
@@ -240,9 +240,22 @@ fn change<T: fmt::Display + PartialEq>(name: &str, before: Option<T>, after: T) 
 fn table(list: &GateList) -> String {
     let text = match list.gates.is_empty() {
         true => "no gates yet: a gate is made by the first request to its key\n".to_owned(),
-        false => output::table(HEADING, list.gates.iter().map(row)),
+        false => rows(&list.gates),
     };
     text + &totals(&list.totals)
+}
+
+/// A line of figures for each gate, and below it the sentence that explains them.
+fn rows(gates: &[Gate]) -> String {
+    let table = output::table(HEADING, gates.iter().map(row));
+    let sentences = gates
+        .iter()
+        .map(|gate| format!("  {}\n", output::escape(&gate.why)));
+    let sentences = std::iter::once(String::new()).chain(sentences);
+    let lines = table.lines().zip(sentences);
+    lines
+        .map(|(line, sentence)| format!("{line}\n{sentence}"))
+        .collect()
 }
 
 #[rustfmt::skip]

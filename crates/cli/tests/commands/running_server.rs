@@ -283,7 +283,9 @@ fn gates_reset_isolate_and_release_override_gates() {
     --- stdout
     key          rate    in flight  waiting  p95  errors  breaker   hold  admitted  throttled  failed
     127.0.0.1:9  2.00/s          0        0  -    0 %     isolated  -            0          0       0
+      isolated: refuses everything until it is released or reset
     llm/a        2.00/s          0        0  -    0 %     isolated  -            0          0       0
+      isolated: refuses everything until it is released or reset
 
     requests 0  throttled 0  denied 0  retries 0  open 2  half-open 0  gates 2  evicted 0
     ");
@@ -594,7 +596,7 @@ fn help() {
     Usage: tidegate gates [OPTIONS] [COMMAND]
 
     Commands:
-      list     Show rate, line, breaker and hold of each gate
+      list     Show rate, line, breaker and hold of each gate, and why
       reset    Start gates anew: rate, hold, breaker and counts; callers in line
                stay
       isolate  Refuse every request at gates until they are released or reset

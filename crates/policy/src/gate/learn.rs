@@ -434,7 +434,7 @@ impl Gate {
         }
     }
 
-    fn paused_until(&self, settings: &GateSettings, now: Timestamp) -> Timestamp {
+    pub(super) fn paused_until(&self, settings: &GateSettings, now: Timestamp) -> Timestamp {
         match self.breaker.is_closed() {
             true => self.pause(settings).until,
             // Probes show whether the upstream works, not how fast; the pause is not over yet.

@@ -6,7 +6,7 @@ use super::{Gate, GateSettings, Reason};
 use crate::breaker::{Breaker, BreakerRecord, BreakerState};
 use crate::hint::Source;
 use crate::line::Tickets;
-use crate::rate::{self, Phase, Strategy, Why};
+use crate::rate::{self, Phase, RateView, Strategy, Why};
 use crate::time::Timestamp;
 use crate::window::Counts;
 
@@ -65,11 +65,19 @@ impl GateSummary {
     }
 }
 
-/// A snapshot of a gate.
+/// A snapshot of a gate. As text, one sentence: what the gate does and why.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GateSnapshot {
+    /// When it was taken.
+    pub taken_at: Timestamp,
+    /// Whether the gate decides anything; if not, every ask is admitted.
+    pub is_enabled: bool,
+    /// How the rate moves.
+    pub strategy: Strategy,
     /// Tokens per second.
     pub rate: f64,
+    /// The configured maximum of the rate.
+    pub max_rate: f64,
     /// Tokens available now; negative after a cost was corrected upwards.
     pub tokens: f64,
     /// Attempts in flight, until the end of the response body.
@@ -106,6 +114,8 @@ pub struct GateSnapshot {
     pub ceiling: Option<f64>,
     /// The phase of `adaptive`; `None` for other strategies.
     pub phase: Option<Phase>,
+    /// What `adaptive` knows about the limit; `None` for other strategies.
+    pub learned: Option<RateView>,
     /// Why the rate last changed.
     pub why: Why,
     /// The limit on cost; `None` as long as every ask costs one, and for other strategies.
@@ -172,6 +182,14 @@ impl Gate {
         [self.succeeded, self.throttled, self.failed]
     }
 
+    /// What `adaptive` knows about the limit; `None` for other strategies.
+    pub fn learned(&self, settings: &GateSettings, now: Timestamp) -> Option<RateView> {
+        (settings.strategy == Strategy::Adaptive).then(|| {
+            let paused_until = self.paused_until(settings, now);
+            self.adaptive.view(self.bucket.rate(), paused_until, now)
+        })
+    }
+
     /// A snapshot for display and metrics.
     pub fn snapshot(
         &self,
@@ -185,8 +203,13 @@ impl Gate {
             rate::burst(settings, bucket.rate()),
             self.pause(settings),
         );
+        let learned = self.learned(settings, now);
         GateSnapshot {
+            taken_at: now,
+            is_enabled: settings.enabled,
+            strategy: settings.strategy,
             rate: bucket.rate(),
+            max_rate: settings.max_rate,
             tokens: bucket.tokens(),
             in_flight: self.in_flight(),
             waiting: tickets.waiting(self.line),
@@ -205,9 +228,9 @@ impl Gate {
             throttled: self.throttled,
             failed: self.failed,
             window: self.window(settings, now),
-            ceiling: self.adaptive.ceiling(),
-            phase: (settings.strategy == Strategy::Adaptive)
-                .then(|| self.adaptive.phase(bucket.rate())),
+            ceiling: learned.and_then(|learned| learned.ceiling),
+            phase: learned.map(|learned| learned.phase),
+            learned,
             why: self.why,
             cost: self
                 .cost()

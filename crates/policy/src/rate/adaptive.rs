@@ -16,7 +16,7 @@
 
 use std::time::Duration;
 
-use super::{Moment, Reaction, Signal, Why};
+use super::{Moment, RateView, Reaction, Signal, Why};
 use crate::gate::GateSettings;
 use crate::time::Timestamp;
 
@@ -71,16 +71,26 @@ impl Adaptive {
         self.ceiling.is_finite().then_some(f64::from(self.ceiling))
     }
 
-    /// The phase at this rate.
-    pub(crate) fn phase(&self, rate: f64) -> Phase {
-        if !self.has_ceiling() {
-            Phase::Searching
-        } else if rate < NEAR * f64::from(self.ceiling) {
-            Phase::Rising
-        } else if self.is_staying(rate) {
-            Phase::Staying
-        } else {
-            Phase::Probing
+    /// What is known about the limit at this rate, for display.
+    pub(crate) fn view(&self, rate: f64, paused_until: Timestamp, now: Timestamp) -> RateView {
+        let ceiling = self.ceiling();
+        let phase = match ceiling {
+            None => Phase::Searching,
+            Some(ceiling) if rate < NEAR * ceiling => Phase::Rising,
+            Some(_) if self.is_staying(rate) => Phase::Staying,
+            Some(_) => Phase::Probing,
+        };
+        let hold = f64::from(self.probe_hold) * (1.0 / rate).min(1.0);
+        let probes_in = (hold - f64::from(self.near)).max(0.0) / rate;
+        RateView {
+            phase,
+            ceiling,
+            source: None,
+            probes_at: (phase == Phase::Staying)
+                .then(|| now.max(paused_until).after_seconds(probes_in)),
+            is_shared: false,
+            period: None,
+            banned_above: None,
         }
     }
 

@@ -79,10 +79,10 @@ pub struct Gate {
     /// What the strategy `adaptive` is doing; null for others
     #[schema(required)]
     pub phase: Option<Phase>,
-    /// The rate that was last refused, per second; null while none was
+    /// The limit as far as it is known, per second; null while it is not
     #[schema(required)]
     pub ceiling: Option<f64>,
-    /// The phase, the ceiling and how it was learned, in one sentence
+    /// The phase, the ceiling, how it was learned and when more is tried, in one sentence
     pub why: String,
     /// Attempts that succeeded, per second over about the last five
     pub accepted_per_second: f64,

@@ -239,7 +239,7 @@ fn upstream(upstream_view: &UpstreamView, is_wide: bool) -> Vec<Line> {
         lines.push(Line::new(format!("         {wait_reason}"), Look::Faint));
         lines.extend(upstream_view.servers.iter().map(server));
     } else {
-        let text = format!("         {wait_reason}; rate {}", upstream_view.why);
+        let text = format!("         {wait_reason}; {}", upstream_view.why);
         lines.push(Line::new(text, Look::Faint));
     }
     lines

@@ -30,7 +30,7 @@ fn upstream(name: &'static str, limit: &str, servers: Vec<ServerView>) -> Upstre
         refused: 4,
         waiting: 27,
         wait_reason: servers[0].wait_reason,
-        why: "raised: responses are fast and none is refused".to_owned(),
+        why: "staying at 48.5/s, just below a limit of 50/s".to_owned(),
         servers,
     }
 }
@@ -157,9 +157,9 @@ fn frame_shows_everything_on_a_wide_terminal() {
 
     upstream capacity           learned  accepted  refused  breaker  waiting  about
     steady   50/s                49.1/s    48.9/s    0.4 %  closed        27  does what it does
-             waiting for their turn at the learned rate; rate raised: responses are fast and none is refused
+             waiting for their turn at the learned rate; staying at 48.5/s, just below a limit of 50/s
     polite   120 in 10s          12.0/s    48.9/s    0.4 %  closed        27  does what it does
-             waiting for the end of a hold at 22.0s, by Retry-After; rate raised: responses are fast and none is refused
+             waiting for the end of a hold at 22.0s, by Retry-After; staying at 48.5/s, just below a limit of 50/s
     pool     68/s together       75.0/s    48.9/s    0.4 %                27  does what it does
              waiting for the first endpoint that may send
       a      3 at once, 100ms    29.0/s              0.4 %  closed
@@ -188,9 +188,9 @@ fn frame_fits_80_columns() {
 
     upstream capacity           learned  accepted  refused  breaker  waiting
     steady   50/s                49.1/s    48.9/s    0.4 %  closed        27
-             waiting for their turn at the learned rate; rate raised: responses are…
+             waiting for their turn at the learned rate; staying at 48.5/s, just be…
     polite   120 in 10s          12.0/s    48.9/s    0.4 %  closed        27
-             waiting for the end of a hold at 22.0s, by Retry-After; rate raised: r…
+             waiting for the end of a hold at 22.0s, by Retry-After; staying at 48.…
     pool     68/s together       75.0/s    48.9/s    0.4 %                27
              waiting for the first endpoint that may send
       a      3 at once, 100ms    29.0/s              0.4 %  closed
