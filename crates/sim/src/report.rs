@@ -10,7 +10,9 @@
 mod bins;
 mod clients;
 mod course;
+mod life;
 mod page;
+mod phases;
 mod plots;
 mod states;
 mod table;
@@ -22,6 +24,7 @@ use std::time::Duration;
 use crate::measure::{Figures, Series};
 
 pub use course::{Course, CourseBand, courses};
+pub use life::life_of_a_limit;
 
 /// The content of a page.
 #[derive(Clone, Debug, PartialEq)]

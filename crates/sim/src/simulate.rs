@@ -236,8 +236,11 @@ impl<'s> Run<'s> {
                 Event::SliceEnd => self.end_slice(now),
             }
         }
-        if self.series.is_some() {
-            self.sample(end);
+        self.sample(end);
+        if let Some(series) = &mut self.series {
+            for (number, client) in self.clients.iter().enumerate() {
+                series.explain(number, client.controller().explanation(end));
+            }
         }
         Some(self.finish())
     }

@@ -10,6 +10,7 @@ use policy::hint::{self, Response};
 use policy::line::Tickets;
 use policy::outcome::{Failure, Outcome, Phase, Verdict};
 use policy::random::Random;
+use policy::rate::RateView;
 use policy::time::Timestamp;
 
 use crate::upstream::UpstreamResponse;
@@ -49,6 +50,17 @@ pub trait Controller: fmt::Debug {
     fn state(&self, now: Timestamp) -> ControllerState {
         let _ = now;
         ControllerState::default()
+    }
+
+    /// What it does and why, in a sentence; `None` without a gate.
+    fn explanation(&self, now: Timestamp) -> Option<String> {
+        let GateView {
+            settings,
+            gate,
+            tickets,
+            ..
+        } = self.gate()?;
+        Some(gate.snapshot(settings, tickets, now).to_string())
     }
 
     /// How often its breaker has opened; 0 without a breaker.
@@ -168,6 +180,8 @@ pub struct ControllerState {
     pub hold_until: Option<Timestamp>,
     /// The state of its breaker; `None` if it has none.
     pub breaker: Option<BreakerState>,
+    /// What `adaptive` knows about the limit; `None` for others.
+    pub learned: Option<RateView>,
 }
 
 /// A gate with everything that belongs to it, read-only.

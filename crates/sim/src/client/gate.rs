@@ -106,6 +106,7 @@ impl Controller for GateController {
             rate: Some(self.gate.rate()),
             hold_until: self.gate.hold_until(now),
             breaker: Some(self.gate.breaker_state(now)),
+            learned: self.gate.learned(&self.settings, now),
         }
     }
 

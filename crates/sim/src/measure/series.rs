@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use policy::breaker::BreakerState;
+use policy::rate::Phase;
 use policy::time::Timestamp;
 
 use super::AttemptClass;
@@ -43,6 +44,12 @@ pub struct Slice {
 pub struct ClientSeries {
     /// Its rate at the end of each slice, per second; `None` if it has no rate.
     pub rates: Vec<Option<f64>>,
+    /// The limit that `adaptive` knows at the end of each slice, per second.
+    pub ceilings: Vec<Option<f64>>,
+    /// The phases of `adaptive`.
+    pub phases: Vec<Band<Phase>>,
+    /// What it does at the end and why, in a sentence; `None` if it has no gate.
+    pub explanation: Option<String>,
     /// Its accepted requests in each slice.
     pub accepted: Vec<u32>,
     /// Its holds, whether directed by the server or its own.
@@ -141,7 +148,10 @@ impl SeriesRecorder {
 
     /// Records a client's state at the end of a slice.
     pub(crate) fn sample(&mut self, client: usize, state: &ControllerState, now: Timestamp) {
-        self.series.clients[client].rates.push(state.rate);
+        let samples = &mut self.series.clients[client];
+        samples.rates.push(state.rate);
+        let ceiling = state.learned.and_then(|learned| learned.ceiling);
+        samples.ceilings.push(ceiling);
         self.record_state(client, state, now);
     }
 
@@ -150,12 +160,37 @@ impl SeriesRecorder {
         if let Some(until) = state.hold_until {
             self.hold(client, until.min(self.end), now);
         }
+        if let Some(learned) = state.learned {
+            self.enter_phase(client, learned.phase, now);
+        }
         let breaker = state.breaker.filter(|state| *state != BreakerState::Closed);
         let before = self.present[client];
         if before.map(|(_, state)| state) != breaker {
             self.end_band(client, now);
             self.present[client] = breaker.map(|state| (now, state));
         }
+    }
+
+    fn enter_phase(&mut self, client: usize, phase: Phase, now: Timestamp) {
+        let phases = &mut self.series.clients[client].phases;
+        match phases.last_mut() {
+            Some(last) if last.what == phase => last.to = now,
+            last => {
+                if let Some(last) = last {
+                    last.to = now;
+                }
+                phases.push(Band {
+                    from: now,
+                    to: now,
+                    what: phase,
+                });
+            }
+        }
+    }
+
+    /// Records what a client does at the end of the run.
+    pub(crate) fn explain(&mut self, client: usize, explanation: Option<String>) {
+        self.series.clients[client].explanation = explanation;
     }
 
     fn hold(&mut self, client: usize, until: Timestamp, now: Timestamp) {

@@ -1,6 +1,7 @@
 //! The page around the plots.
 
 use super::clients;
+use super::phases;
 use super::plots::{self, Figure, Frame};
 use super::states;
 use super::table::{self, format_value};
@@ -108,7 +109,11 @@ fn runs(report: &Report<'_>) -> String {
 
 fn section(run: &StrategyRun, frame: Frame) -> String {
     let mut html = format!("<section>\n<h2>{}</h2>\n", escape(&run.strategy));
+    html += &explanations(run);
     html += &figure(&plots::rate(run, frame), &[]);
+    if let Some(phases) = phases::phases(run, frame) {
+        html += &figure(&phases, &phases::LEGEND);
+    }
     html += &figure(&plots::responses(run, frame), &[]);
     html += &match plots::latency(run, frame) {
         Some(latency) => figure(&latency, &[]),
@@ -123,6 +128,26 @@ fn section(run: &StrategyRun, frame: Frame) -> String {
     }
     html += "</section>\n";
     html
+}
+
+/// What each client does at the end, in a sentence.
+fn explanations(run: &StrategyRun) -> String {
+    let clients = &run.series.clients;
+    let shown = clients.iter().take(clients::MAX_CLIENTS).enumerate();
+    let items = shown.filter_map(|(index, client)| {
+        let explanation = escape(client.explanation.as_ref()?);
+        Some(match clients.len() {
+            1 => format!("<li>At the end: {explanation}.</li>\n"),
+            _ => format!(
+                "<li>{} at the end: {explanation}.</li>\n",
+                clients::name(index)
+            ),
+        })
+    });
+    match items.collect::<String>() {
+        items if items.is_empty() => items,
+        items => format!("<ul class=\"explanations\">\n{items}</ul>\n"),
+    }
 }
 
 fn figure(figure: &Figure, legend: &[(Colour, &str)]) -> String {

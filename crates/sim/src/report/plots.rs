@@ -3,6 +3,7 @@
 use super::StrategyRun;
 use super::bins::{Bins, MIN_BINS};
 use super::clients;
+use super::phases;
 use crate::measure::Series;
 use crate::plot::{Axis, Colour, Mark, Plot, Size, number, round_up};
 
@@ -81,6 +82,7 @@ pub(super) fn rate(run: &StrategyRun, frame: Frame) -> Figure {
     let mut marks = capacity(series, frame.end_s);
     if has_rate {
         marks.extend(clients::rates(series, values.top));
+        marks.extend(phases::ceiling(series, values.top));
     }
     let shown = below(&total, values.top);
     let colour = if series.clients.len() > 1 {
@@ -91,7 +93,9 @@ pub(super) fn rate(run: &StrategyRun, frame: Frame) -> Figure {
     marks.push(line(&shown, colour));
     marks.push(label_at_end(word, &shown, colour));
     let mut caption = if has_rate {
-        "The rate of each client, and the upstream's capacity, which no client knows.".to_owned()
+        "The rate of each client, the limit that a single one knows, and the upstream's capacity, \
+         which no client knows."
+            .to_owned()
     } else {
         format!(
             "These clients have no rate. Requests sent{}, and the upstream's capacity.",

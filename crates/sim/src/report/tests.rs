@@ -142,6 +142,27 @@ fn plots_without_data_are_replaced_by_text() {
 }
 
 #[test]
+fn a_page_shows_phases_and_what_each_client_does_at_the_end() {
+    let one = html(&shipped_report("o5", &["adaptive"]));
+    assert!(one.contains("<h3>Phases</h3>"));
+    assert!(one.contains("known limit"));
+    let explanation = run_of("o5", "adaptive").series.clients[0]
+        .explanation
+        .clone();
+    assert!(one.contains(&format!(
+        "<li>At the end: {}.</li>",
+        escape(&explanation.unwrap())
+    )));
+    let several = html(&shipped_report("o8", &["adaptive"]));
+    assert!(several.contains("<li>client 2 at the end: "));
+    let fixed = html(&shipped_report("o5", &["fixed:50"]));
+    assert!(!fixed.contains("<h3>Phases</h3>"));
+    assert!(fixed.contains("<li>At the end: staying at 50/s, a fixed rate.</li>"));
+    let naive = html(&shipped_report("o5", &["none"]));
+    assert!(!naive.contains("At the end"));
+}
+
+#[test]
 fn shares_are_shown_for_several_clients_only() {
     assert!(html(&shipped_report("o8", &["adaptive"])).contains("<h3>Shares</h3>"));
     assert!(!html(&shipped_report("o5", &["adaptive"])).contains("<h3>Shares</h3>"));
@@ -265,6 +286,11 @@ fn shipped_report(name: &str, strategies: &[&str]) -> Report<'static> {
             .map(|strategy| run(scenario.clone(), strategy))
             .collect(),
     }
+}
+
+fn run_of(name: &str, strategy: &str) -> StrategyRun {
+    let scenario = Shipped::find(name).unwrap().scenario();
+    run(scenario, strategy.parse().unwrap())
 }
 
 fn report_of(scenario: &Scenario, strategy: Strategy) -> Report<'static> {

@@ -183,6 +183,7 @@ impl Pacer {
             rate: Some(rate),
             hold_until: Some(self.held_until).filter(|until| *until > now),
             breaker: Some(self.breaker.state()),
+            ..ControllerState::default()
         }
     }
 
