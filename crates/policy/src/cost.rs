@@ -17,7 +17,7 @@
 use std::time::Duration;
 
 use crate::bucket::{Bucket, Pause};
-use crate::gate::{CostSnapshot, GateSettings};
+use crate::gate::{CostRecord, CostSnapshot, GateSettings};
 use crate::hint::Quota;
 use crate::rate::{self, Adaptive, Moment, Reaction, Signal};
 use crate::time::Timestamp;
@@ -114,6 +114,38 @@ impl CostLimit {
             refill: Refill::default(),
             recent: [-1.0; RECENT as usize],
         }
+    }
+
+    pub(crate) fn record(&self) -> CostRecord {
+        CostRecord {
+            rate: self.bucket.rate() * self.unit,
+            ceiling: self.adaptive.ceiling().map(|ceiling| ceiling * self.unit),
+            mean: self.used,
+        }
+    }
+
+    /// Restores a limit with at most one unit. A rate outside the bounds of the settings, for requests
+    /// of the mean cost, is clamped. `None` if the record has no numbers.
+    pub(crate) fn restore(
+        settings: &GateSettings,
+        record: &CostRecord,
+        now: Timestamp,
+    ) -> Option<Self> {
+        let mean = Some(record.mean).filter(|mean| mean.is_finite() && *mean >= 1.0)?;
+        let rate = Some(record.rate / mean).filter(|rate| rate.is_finite())?;
+        let rate = rate.clamp(settings.min_rate, settings.max_rate);
+        let ceiling = record.ceiling.map(|ceiling| ceiling / mean);
+        let mut limit = Self {
+            unit: mean,
+            asked: mean,
+            used: mean,
+            ..Self::new(settings, 1, rate, now)
+        };
+        limit.bucket.cut_to(1.0);
+        limit
+            .adaptive
+            .restore_ceiling(ceiling.filter(|ceiling| ceiling.is_finite()));
+        Some(limit)
     }
 
     /// What asks that cost `asked` in total really cost.

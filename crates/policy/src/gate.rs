@@ -38,7 +38,7 @@ use counters::Counters;
 
 pub use ask::{Ask, Decision, Permit, Reason, ResponseBody};
 pub use options::GateOptions;
-pub use record::{CostSnapshot, GateOverride, GateRecord, GateSnapshot, GateSummary};
+pub use record::{CostRecord, CostSnapshot, GateOverride, GateRecord, GateSnapshot, GateSummary};
 pub use settings::GateSettings;
 
 pub use crate::setting::SettingError;

@@ -6,7 +6,9 @@
 use std::time::Duration;
 
 use policy::breaker::{BreakerRecord, BreakerState};
-use policy::gate::{Ask, Decision, Gate, GateOptions, GateRecord, GateSettings, Permit};
+use policy::gate::{
+    Ask, CostRecord, CostSnapshot, Decision, Gate, GateOptions, GateRecord, GateSettings, Permit,
+};
 use policy::hint::{Hint, Source};
 use policy::line::{Class, Tickets};
 use policy::outcome::{Failure, Outcome, Phase, UpstreamResponse, Verdict};
@@ -161,6 +163,10 @@ proptest! {
             let snapshot = gate.snapshot(&settings, &tickets, now);
             prop_assert!(snapshot.rate >= min && snapshot.rate <= max);
             prop_assert!(snapshot.tokens.is_finite());
+            let cost_is_sane = |cost: CostSnapshot| {
+                cost.rate > 0.0 && cost.rate.is_finite() && cost.available.is_finite()
+            };
+            prop_assert!(snapshot.cost.is_none_or(cost_is_sane), "{:?}", snapshot.cost);
             prop_assert!((0.0..=1.0).contains(&snapshot.window.error_rate()));
         }
         // Every line empties, if only by its deadlines.
@@ -169,14 +175,17 @@ proptest! {
     }
 
     #[test]
-    fn any_record_can_be_restored(rate in any::<f64>(), ceiling in any::<Option<f64>>(), hold in prop::option::of(span()), open_for in span(), openings in any::<u8>(), state in 0usize..4) {
+    fn any_record_can_be_restored(rate in any::<f64>(), ceiling in any::<Option<f64>>(), mean in any::<f64>(), hold in prop::option::of(span()), open_for in span(), openings in any::<u8>(), state in 0usize..4) {
         let state = [BreakerState::Closed, BreakerState::Open, BreakerState::HalfOpen, BreakerState::Isolated][state];
         let breaker = BreakerRecord { state, open_for, openings };
-        let record = GateRecord { rate, ceiling, hold, hold_source: None, breaker };
+        let cost = Some(CostRecord { rate, ceiling, mean });
+        let record = GateRecord { rate, ceiling, hold, hold_source: None, breaker, cost };
         let settings = GateSettings::default();
         let gate = Gate::restore(&settings, &record, Timestamp::from_secs(5));
         let (min, max) = settings.rate_bounds();
         prop_assert!(gate.rate() >= min && gate.rate() <= max);
+        let snapshot = gate.snapshot(&settings, &Tickets::new(), Timestamp::from_secs(5));
+        prop_assert!(snapshot.cost.is_none_or(|cost| cost.rate > 0.0 && cost.available.is_finite()));
     }
 
     #[test]

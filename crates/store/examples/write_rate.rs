@@ -78,6 +78,7 @@ fn gate(key: &str, count: u64) -> Change {
                 open_for: Duration::ZERO,
                 openings: 0,
             },
+            cost: None,
         },
         at: WallTime::from_unix_millis(0),
     })

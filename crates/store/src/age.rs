@@ -43,6 +43,7 @@ impl StoredGate {
     ///         hold: Some(Duration::from_secs(60)),
     ///         hold_source: None,
     ///         breaker,
+    ///         cost: None,
     ///     },
     ///     at: WallTime::from_unix_millis(0),
     /// };
@@ -153,6 +154,7 @@ mod tests {
                     open_for: Duration::from_secs(open_for),
                     openings: 3,
                 },
+                cost: None,
             },
             at: seconds(1000),
         }

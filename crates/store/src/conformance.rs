@@ -8,7 +8,7 @@ mod random_operations;
 use std::time::Duration;
 
 use policy::breaker::{BreakerRecord, BreakerState};
-use policy::gate::GateRecord;
+use policy::gate::{CostRecord, GateRecord};
 use policy::hint::Source;
 use policy::ladder::{Disabled, LadderRecord};
 use policy::time::WallTime;
@@ -305,6 +305,11 @@ fn extremes_come_back(subject: &mut Subject) {
                 open_for: Duration::from_nanos(1),
                 openings: u8::MAX,
             },
+            cost: Some(CostRecord {
+                rate: f64::MAX,
+                ceiling: Some(f64::INFINITY),
+                mean: f64::MIN_POSITIVE,
+            }),
         },
         at: WallTime::from_unix_millis(i64::MAX),
     };
@@ -468,6 +473,11 @@ fn any_gate() -> impl Strategy<Value = StoredGate> {
                     open_for: Duration::from_micros(open.into()),
                     openings,
                 },
+                cost: ceiling.map(|mean| CostRecord {
+                    rate,
+                    ceiling,
+                    mean,
+                }),
             },
             at: WallTime::from_unix_millis(at),
         },
@@ -550,6 +560,7 @@ pub(crate) fn gate(key: &str, rate: f64, at: i64) -> StoredGate {
                 open_for: Duration::ZERO,
                 openings: 0,
             },
+            cost: None,
         },
         at: WallTime::from_unix_millis(at),
     }

@@ -20,8 +20,8 @@ use utoipa::IntoParams;
 
 use super::api::AdminState;
 use super::bodies::{
-    Band, Breaker, Counts, Gate, GateFilter, GateHistory, GateList, GateSort, GateTotals, Hold,
-    Latency, Problem, RateChange, Values, Waiting, Window,
+    Band, Breaker, CostLimit, Counts, Gate, GateFilter, GateHistory, GateList, GateSort,
+    GateTotals, Hold, Latency, Problem, RateChange, Values, Waiting, Window,
 };
 use super::problem::Refused;
 use super::query;
@@ -426,6 +426,12 @@ fn gate_body(view: GateView, clock: &Clock, per_second: PerSecond) -> Gate {
         },
         phase: seen.phase.map(Into::into),
         ceiling: seen.ceiling,
+        cost: seen.cost.map(|cost| CostLimit {
+            per_second: rounded(cost.rate),
+            ceiling: cost.ceiling.map(rounded),
+            available: rounded(cost.available),
+            mean: rounded(cost.mean),
+        }),
         why: seen.to_string(),
         accepted_per_second: rounded(per_second.accepted),
         refused_per_second: rounded(per_second.refused),

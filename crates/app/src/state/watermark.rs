@@ -253,6 +253,8 @@ pub(super) struct GateWatermark {
     rate: f64,
     /// Zero for none.
     ceiling: f64,
+    /// Zero if costs are not counted.
+    cost_rate: f64,
     hold_until: Option<WallTime>,
     open_until: Option<WallTime>,
     state: BreakerState,
@@ -268,6 +270,7 @@ impl GateWatermark {
         Self {
             rate: record.rate,
             ceiling: record.ceiling.unwrap_or_default(),
+            cost_rate: record.cost.map_or(0.0, |cost| cost.rate),
             hold_until: record.hold.map(|left| after(at, left)),
             open_until: is_open.then(|| after(at, breaker.open_for)),
             state: match is_open {
@@ -284,6 +287,7 @@ impl GateWatermark {
             |one: f64, other: f64| (one - other).abs() > threshold.rate_tolerance() * other.abs();
         is_off(self.rate, newer.rate)
             || is_off(self.ceiling, newer.ceiling)
+            || is_off(self.cost_rate, newer.cost_rate)
             || self.state != newer.state
             || self.openings != newer.openings
             || ends_differ(self.hold_until, newer.hold_until, now)
@@ -345,6 +349,7 @@ fn after(at: WallTime, length: Duration) -> WallTime {
 #[cfg(test)]
 mod tests {
     use policy::breaker::BreakerRecord;
+    use policy::gate::CostRecord;
 
     use super::*;
 
@@ -363,6 +368,7 @@ mod tests {
                 open_for: Duration::from_secs(open_for),
                 openings: 0,
             },
+            cost: None,
         }
     }
 
@@ -421,6 +427,18 @@ mod tests {
         assert!(!is(100.0, WriteThreshold::Any));
         assert!(is(102.0, WriteThreshold::Noticeable));
         assert!(is(98.0, WriteThreshold::Noticeable));
+        let counting = |rate| GateRecord {
+            cost: Some(CostRecord {
+                rate,
+                ceiling: None,
+                mean: 800.0,
+            }),
+            ..of(100.0)
+        };
+        let is = |one, other| has_changed(&one, &other, 1, WriteThreshold::Noticeable);
+        assert!(is(of(100.0), counting(9.0)));
+        assert!(is(counting(9.0), counting(9.2)));
+        assert!(!is(counting(9.0), counting(9.05)));
     }
 
     #[test]

@@ -46,6 +46,7 @@ fn shows_every_field_of_a_gate() {
             "breaker",
             "ceiling",
             "consecutive_failures",
+            "cost",
             "counts",
             "error_rate",
             "failed_per_second",

@@ -65,6 +65,7 @@ fn record(number: usize) -> GateRecord {
             open_for: Duration::ZERO,
             openings: 0,
         },
+        cost: None,
     }
 }
 

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use super::{Gate, GateSettings, Reason};
+use super::{Extras, Gate, GateSettings, Reason};
 use crate::breaker::{Breaker, BreakerRecord, BreakerState};
+use crate::cost::CostLimit;
 use crate::hint::Source;
+use crate::limits::Limits;
 use crate::line::Tickets;
 use crate::rate::{self, Phase, RateView, Strategy, Why};
 use crate::time::Timestamp;
@@ -23,6 +25,19 @@ pub struct GateRecord {
     pub hold_source: Option<Source>,
     /// The breaker.
     pub breaker: BreakerRecord,
+    /// The limit on cost, if costs are counted.
+    pub cost: Option<CostRecord>,
+}
+
+/// A limit on cost as it is stored.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CostRecord {
+    /// Cost per second.
+    pub rate: f64,
+    /// The rate that was last refused, if any.
+    pub ceiling: Option<f64>,
+    /// Moving mean of the actual costs.
+    pub mean: f64,
 }
 
 /// A person's override of a gate.
@@ -144,6 +159,7 @@ impl Gate {
             hold: self.hold_until(now).map(|until| until.since(now)),
             hold_source: self.hold_source,
             breaker: self.breaker.record_state(now),
+            cost: self.cost().map(CostLimit::record),
         }
     }
 
@@ -160,6 +176,13 @@ impl Gate {
         gate.adaptive
             .restore_ceiling(record.ceiling.filter(|ceiling| ceiling.is_finite()));
         gate.breaker = Breaker::restore(&record.breaker, now);
+        if let Some(cost) = &record.cost
+            && settings.strategy == Strategy::Adaptive
+        {
+            let limits = Limits::of(&settings.limits, None);
+            let cost = CostLimit::restore(settings, cost, now);
+            gate.extras = Extras::boxed(limits, cost.map(Box::new));
+        }
         if let Some(left) = record.hold {
             gate.hold(now + left, record.hold_source.unwrap_or(Source::Assumed));
         }

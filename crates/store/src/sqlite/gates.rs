@@ -1,7 +1,7 @@
 //! Rows of gates.
 
 use policy::breaker::{BreakerRecord, BreakerState};
-use policy::gate::GateRecord;
+use policy::gate::{CostRecord, GateRecord};
 use policy::hint::Source;
 use policy::time::WallTime;
 use rusqlite::{Connection, Row, named_params};
@@ -14,7 +14,8 @@ pub(super) fn write(connection: &Connection, gate: &StoredGate) -> rusqlite::Res
     let record = &gate.record;
     let mut statement = connection.prepare_cached(
         "INSERT OR REPLACE INTO gates VALUES (
-            :key, :rate, :ceiling, :hold, :hold_source, :breaker, :open, :openings, :at)",
+            :key, :rate, :ceiling, :hold, :hold_source, :breaker, :open, :openings, :at,
+            :cost, :cost_ceiling, :cost_mean)",
     )?;
     statement.execute(named_params! {
         ":key": gate.key,
@@ -27,6 +28,9 @@ pub(super) fn write(connection: &Connection, gate: &StoredGate) -> rusqlite::Res
         ":open": nanoseconds(record.breaker.open_for),
         ":openings": record.breaker.openings,
         ":at": gate.at.as_unix_millis(),
+        ":cost": record.cost.map(|cost| cost.rate),
+        ":cost_ceiling": record.cost.and_then(|cost| cost.ceiling),
+        ":cost_mean": record.cost.map(|cost| cost.mean),
     })?;
     Ok(())
 }
@@ -69,9 +73,23 @@ fn gate(row: &Row<'_>) -> Result<StoredGate, SqliteError> {
                 open_for: duration(row.get("breaker_open_ns")?),
                 openings: row.get("breaker_openings")?,
             },
+            cost: cost(row)?,
         },
         at: WallTime::from_unix_millis(row.get("written_at_ms")?),
     })
+}
+
+fn cost(row: &Row<'_>) -> rusqlite::Result<Option<CostRecord>> {
+    let Some(mean) = row.get("cost_mean")? else {
+        return Ok(None);
+    };
+    Ok(Some(CostRecord {
+        rate: row
+            .get::<_, Option<f64>>("cost_per_second")?
+            .unwrap_or(f64::NAN),
+        ceiling: row.get("cost_ceiling_per_second")?,
+        mean,
+    }))
 }
 
 /// A source that is no longer known still held the gate.

@@ -19,6 +19,7 @@ const STEPS: &[&str] = &[
     JOBS,
     SINCE,
     LISTS,
+    COSTS,
 ];
 
 const FIRST: &str = "
@@ -269,6 +270,13 @@ const LISTS: &str = "
     CREATE INDEX operations_reason ON operations (reason, kind, number) WHERE reason IS NOT NULL;
     CREATE INDEX operations_ended ON operations (destination, reason, number)
         WHERE reason IS NOT NULL;
+";
+
+/// What gates learned of limits on cost; no mean if costs are not counted.
+const COSTS: &str = "
+    ALTER TABLE gates ADD COLUMN cost_per_second REAL;
+    ALTER TABLE gates ADD COLUMN cost_ceiling_per_second REAL;
+    ALTER TABLE gates ADD COLUMN cost_mean REAL;
 ";
 
 /// Says whose file it is: \"TIDG\".

@@ -155,6 +155,7 @@ fn gate(key: &str, number: u64) -> StoredGate {
                 open_for: Duration::ZERO,
                 openings: 0,
             },
+            cost: None,
         },
         at: WallTime::from_unix_millis(0),
     }

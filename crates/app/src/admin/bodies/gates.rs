@@ -45,6 +45,20 @@ pub struct GateTotals {
     pub in_flight: u64,
 }
 
+/// What a gate learned about a limit on cost, such as tokens of a language model
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct CostLimit {
+    /// Cost per second
+    pub per_second: f64,
+    /// The cost per second that was last refused; null while none was
+    #[schema(required)]
+    pub ceiling: Option<f64>,
+    /// Cost that may be sent now; below zero after a request that cost more
+    pub available: f64,
+    /// Mean cost of a request
+    pub mean: f64,
+}
+
 /// A gate
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Gate {
@@ -82,6 +96,9 @@ pub struct Gate {
     /// The limit as far as it is known, per second; null while it is not
     #[schema(required)]
     pub ceiling: Option<f64>,
+    /// The limit on cost; null as long as every request costs one
+    #[schema(required)]
+    pub cost: Option<CostLimit>,
     /// The phase, the ceiling, how it was learned and when more is tried, in one sentence
     pub why: String,
     /// Attempts that succeeded, per second over about the last five

@@ -230,3 +230,20 @@ fn reset_and_another_strategy_forget_the_limit_on_cost() {
     bench.gate.adopt(&adaptive, &fixed, at(1.0));
     assert!(bench.gate.cost().is_none() && bench.gate.limits().is_some());
 }
+
+#[test]
+fn learned_limit_on_cost_survives_a_restart() {
+    let mut bench = Bench::new(&[("initial_rate", "10"), ("limits", "5000/1m")]);
+    let permit = bench.permit_for(500, 0.0);
+    bench.settle(permit, 0.1, &answer(429), Verdict::Throttled);
+    let before = bench.cost(0.1);
+    let record = bench.gate.record(at(0.1));
+    bench.gate = Gate::restore(&bench.settings, &record, at(100.0));
+    let after = bench.cost(100.0);
+    assert_eq!((after.rate, after.mean), (before.rate, before.mean));
+    assert!(after.ceiling.is_some() && after.ceiling == before.ceiling);
+    assert!(after.available <= 500.0);
+    assert!(bench.gate.limits().is_some());
+    let fixed = settings_of(&[("strategy", "fixed")]);
+    assert!(Gate::restore(&fixed, &record, at(0.0)).cost().is_none());
+}
