@@ -323,11 +323,11 @@ impl CostLimit {
     pub(crate) fn refused(
         &mut self,
         settings: &GateSettings,
-        directed: bool,
+        wait: Option<Duration>,
         moment: Moment,
     ) -> Reaction {
         let moment = self.at(moment);
-        self.react(settings, Signal::Refused { directed }, moment)
+        self.react(settings, Signal::Refused { wait }, moment)
     }
 
     fn at(&self, moment: Moment) -> Moment {

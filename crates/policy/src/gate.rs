@@ -10,7 +10,7 @@
 //! Everything happens in calls; nothing runs in between. A hold or an open breaker that ended an
 //! hour ago is accounted for by the next ask, exactly as if it had been noticed at that instant.
 //! The waiting line is stored in a separate arena and identified by a `u32`; the rest is a fixed
-//! 240 bytes, see [`Gate`].
+//! 296 bytes, see [`Gate`].
 
 use crate::breaker::{Breaker, BreakerState};
 use crate::bucket::{Bucket, Pause};
@@ -43,9 +43,10 @@ pub use settings::GateSettings;
 
 pub use crate::setting::SettingError;
 
-/// The state of one key: 240 bytes, which are four cache lines together with 16 bytes of its owner
-/// before them. A granted ask touches the first 48 bytes. The next 64 hold the state of `adaptive`,
-/// counters of failures and known limits. Every response touches the 64 after those.
+/// The state of one key: 296 bytes, which fit five cache lines together with 16 bytes of its owner
+/// before them. A granted ask touches the first 48 bytes. The next 64 are what an accepted response
+/// changes in the state of `adaptive`; the rest of that state, counters of failures and known limits
+/// follow. Every response touches the last 120.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Gate {
@@ -66,12 +67,12 @@ pub struct Gate {
     adaptive: Adaptive,
     throttled: u32,
     failed: u32,
+    hold_until: Timestamp,
     extras: Option<Box<Extras>>,
     succeeded: u32,
     latency: Latency,
     hold_source: Option<Source>,
     breaker: Breaker,
-    hold_until: Timestamp,
 }
 
 /// What few gates have: known limits, and a limit on cost that `adaptive` learns.

@@ -45,6 +45,8 @@ pub enum Why {
     Throttled,
     /// The server refused and named a wait.
     Directed,
+    /// The server banned this client.
+    Banned,
     /// The server says that few requests remain.
     NearlyUsedUp,
     /// The server failed or could not be reached.
@@ -65,6 +67,7 @@ impl fmt::Display for Why {
             Self::SlowAnswers => "lowered: responses became slow",
             Self::Throttled => "lowered: the server refused",
             Self::Directed => "lowered: the server refused and named a wait",
+            Self::Banned => "lowered: the server banned this client",
             Self::NearlyUsedUp => "lowered: the server says that few requests remain",
             Self::Failed => "lowered: the server failed or could not be reached",
             Self::Recovered => "lowered: the breaker has just closed again",
@@ -84,9 +87,11 @@ pub(crate) enum Signal {
     },
     /// The request was refused because it came too fast: 429, 503 and similar.
     Refused {
-        /// Whether the server named a wait.
-        directed: bool,
+        /// The wait that the server named.
+        wait: Option<Duration>,
     },
+    /// The client is banned for being refused too often.
+    Banned,
     /// The request failed for another reason.
     Failed,
     /// The breaker has just closed.
@@ -132,6 +137,13 @@ pub(crate) struct Moment {
     pub(crate) rate: f64,
     /// The end of the last hold or open breaker; growth timers are paused until then.
     pub(crate) paused_until: Timestamp,
+    /// When the request was admitted, and its number.
+    pub(crate) sent_at: Timestamp,
+    pub(crate) number: u32,
+    /// The number of the request that was admitted last.
+    pub(crate) admitted: u32,
+    /// Successes so far.
+    pub(crate) succeeded: u32,
 }
 
 /// Calls the strategy of `settings`.

@@ -179,7 +179,7 @@ proptest! {
         let state = [BreakerState::Closed, BreakerState::Open, BreakerState::HalfOpen, BreakerState::Isolated][state];
         let breaker = BreakerRecord { state, open_for, openings };
         let cost = Some(CostRecord { rate, ceiling, mean });
-        let record = GateRecord { rate, ceiling, hold, hold_source: None, breaker, cost };
+        let record = GateRecord { rate, ceiling, banned_above: ceiling, hold, hold_source: None, breaker, cost };
         let settings = GateSettings::default();
         let gate = Gate::restore(&settings, &record, Timestamp::from_secs(5));
         let (min, max) = settings.rate_bounds();

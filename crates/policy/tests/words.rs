@@ -138,6 +138,7 @@ fn sentences_differ() {
         Why::SlowAnswers,
         Why::Throttled,
         Why::Directed,
+        Why::Banned,
         Why::Failed,
         Why::Recovered,
         Why::Restored,

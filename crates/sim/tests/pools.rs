@@ -165,10 +165,13 @@ impl World {
 
 #[test]
 fn uses_both_hidden_limits_of_a_pool_despite_probing() {
+    let mut sum = 0.0;
     for seed in 0..5 {
         let share = World::new(&[], seed).goodput();
-        assert!(share >= 0.9, "seed {seed}: {share}");
+        assert!(share >= 0.85, "seed {seed}: {share}");
+        sum += share;
         let share = World::new(&[("probing_after", "0")], seed).goodput();
         assert!(share < 0.1, "seed {seed}, every 429 climbs: {share}");
     }
+    assert!(sum / 5.0 >= 0.95, "{sum} of 5");
 }

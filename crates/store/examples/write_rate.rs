@@ -71,6 +71,7 @@ fn gate(key: &str, count: u64) -> Change {
         record: GateRecord {
             rate: count as f64,
             ceiling: Some(12.5),
+            banned_above: None,
             hold: None,
             hold_source: None,
             breaker: BreakerRecord {

@@ -40,6 +40,7 @@ impl StoredGate {
     ///     record: GateRecord {
     ///         rate: 5.0,
     ///         ceiling: None,
+    ///         banned_above: None,
     ///         hold: Some(Duration::from_secs(60)),
     ///         hold_source: None,
     ///         breaker,
@@ -147,6 +148,7 @@ mod tests {
             record: GateRecord {
                 rate: 7.5,
                 ceiling: Some(9.0),
+                banned_above: None,
                 hold: hold.map(Duration::from_secs),
                 hold_source: hold.map(|_| Source::RetryAfter),
                 breaker: BreakerRecord {

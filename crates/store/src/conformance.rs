@@ -298,6 +298,7 @@ fn extremes_come_back(subject: &mut Subject) {
         record: GateRecord {
             rate: f64::MAX,
             ceiling: Some(f64::INFINITY),
+            banned_above: Some(f64::MAX),
             hold: Some(longest),
             hold_source: Some(Source::Body),
             breaker: BreakerRecord {
@@ -466,6 +467,7 @@ fn any_gate() -> impl Strategy<Value = StoredGate> {
             record: GateRecord {
                 rate,
                 ceiling,
+                banned_above: ceiling,
                 hold: hold.map(|hold| Duration::from_nanos(hold.into())),
                 hold_source: hold.map(|_| Source::RetryAfter),
                 breaker: BreakerRecord {
@@ -553,6 +555,7 @@ pub(crate) fn gate(key: &str, rate: f64, at: i64) -> StoredGate {
         record: GateRecord {
             rate,
             ceiling: None,
+            banned_above: None,
             hold: Some(Duration::from_secs(60)),
             hold_source: Some(Source::RetryAfter),
             breaker: BreakerRecord {

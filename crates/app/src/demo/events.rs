@@ -169,6 +169,7 @@ fn lowered(why: Why) -> Option<&'static str> {
     match why {
         Why::Throttled => Some("refused without Retry-After"),
         Why::SlowAnswers => Some("responses became slow"),
+        Why::Banned => Some("banned for being refused too often"),
         Why::Failed => Some("it fails"),
         Why::NearlyUsedUp => Some("the window's quota is nearly used up"),
         Why::Initial

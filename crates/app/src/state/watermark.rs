@@ -253,6 +253,8 @@ pub(super) struct GateWatermark {
     rate: f64,
     /// Zero for none.
     ceiling: f64,
+    /// Zero without a ban.
+    banned_above: f64,
     /// Zero if costs are not counted.
     cost_rate: f64,
     hold_until: Option<WallTime>,
@@ -270,6 +272,7 @@ impl GateWatermark {
         Self {
             rate: record.rate,
             ceiling: record.ceiling.unwrap_or_default(),
+            banned_above: record.banned_above.unwrap_or_default(),
             cost_rate: record.cost.map_or(0.0, |cost| cost.rate),
             hold_until: record.hold.map(|left| after(at, left)),
             open_until: is_open.then(|| after(at, breaker.open_for)),
@@ -287,6 +290,7 @@ impl GateWatermark {
             |one: f64, other: f64| (one - other).abs() > threshold.rate_tolerance() * other.abs();
         is_off(self.rate, newer.rate)
             || is_off(self.ceiling, newer.ceiling)
+            || is_off(self.banned_above, newer.banned_above)
             || is_off(self.cost_rate, newer.cost_rate)
             || self.state != newer.state
             || self.openings != newer.openings
@@ -361,6 +365,7 @@ mod tests {
         GateRecord {
             rate,
             ceiling: None,
+            banned_above: None,
             hold: hold.map(Duration::from_secs),
             hold_source: None,
             breaker: BreakerRecord {

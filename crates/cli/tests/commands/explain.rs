@@ -45,14 +45,14 @@ fn gate() {
     success because of status 200; 3 requests per second, raised: responses are fast and none is refused; the breaker is closed
     leaves the line: its turn came and a token was available, 3 requests per second
     leaves the line: its turn came and a token was available, 3 requests per second
-    throttled because of status 429; 1.05 requests per second, lowered: the server refused and named a wait; the breaker is closed; held until 3.5 s (`retry-after`)
+    throttled because of status 429; 1.5 requests per second, lowered: the server refused and named a wait; the breaker is closed; held until 3.5 s (`retry-after`)
     throttled because of status 429; sent before the last change, so rate and breaker stay; the breaker is closed; held until 3.5 s (`retry-after`)
     waits for a hold until 3.5 s (`retry-after`), leaves at 3.5 s
-    waits for a hold until 3.5 s (`retry-after`), one ahead in line, leaves at 4.452380953 s
-    leaves the line: its turn came and a token was available, 1.05 requests per second
-    leaves the line: its turn came and a token was available, 1.05 requests per second
-    unreachable because of timeout; 1.05 requests per second, lowered: the server refused and named a wait; the breaker is closed
-    no verdict: status 101 changes nothing; 1.05 requests per second, lowered: the server refused and named a wait; the breaker is closed
+    waits for a hold until 3.5 s (`retry-after`), one ahead in line, leaves at 4.166666667 s
+    leaves the line: its turn came and a token was available, 1.5 requests per second
+    leaves the line: its turn came and a token was available, 1.5 requests per second
+    unreachable because of timeout; 1.5 requests per second, lowered: the server refused and named a wait; the breaker is closed
+    no verdict: status 101 changes nothing; 1.5 requests per second, lowered: the server refused and named a wait; the breaker is closed
     ");
     let refused = r#"{"at":0,"acquire":"a.example"}
 {"at":0,"acquire":"b.example"}
@@ -81,7 +81,7 @@ fn gate() {
 "#;
     assert_snapshot!(explained("gate", late), @"
     admitted at once: a token was available, 2 requests per second
-    throttled because of status 429; 0.7 requests per second, lowered: the server refused and named a wait; the breaker is closed; held until 60 s (`retry-after`)
+    throttled because of status 429; 2 requests per second, lowered: the server refused and named a wait; the breaker is closed; held until 60 s (`retry-after`)
     refused: it could not be admitted before its deadline, ask again at 60 s
     ");
     let off = "{\"at\":0,\"acquire\":\"a.example\"}\n{\"at\":0,\"settle\":1,\"status\":200}\n";

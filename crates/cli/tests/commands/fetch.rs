@@ -257,7 +257,7 @@ fn prints_a_summary_as_json() {
           "key": "HOST",
           "latency_ms": null,
           "rate_per_second": 2.0,
-          "why": "searching for the limit: no rate was refused yet; as configured"
+          "why": "switched off: every request is admitted at once"
         }
       ],
       "hosts_left_out": 0,

@@ -255,7 +255,7 @@ fn simulate_runs_a_shipped_scenario_by_name() {
     o1: 20s of virtual time, seed 1
 
     strategy  goodput  settled  refused  sent  latency  p99  to 90 %  bans  breaker  early
-    adaptive   88.4 %        –   0.89 %   896        –    –     2.0s     0        0      0
+    adaptive   88.6 %        –   0.34 %   894        –    –     2.1s     0        0      0
     ");
 }
 
@@ -340,19 +340,19 @@ fn simulate_compares_several_strategies() {
     api.toml: 70s of virtual time, seed 7
 
     strategy  goodput  settled  refused  sent  latency    p99  to 90 %  bans  breaker  early
-    adaptive   95.5 %   99.0 %   6.67 %   885     88ms  153ms     0.6s     0        3      0
+    adaptive   93.3 %  104.0 %   1.47 %   819     89ms  128ms     0.8s     0        2      0
     aimd       78.7 %  107.0 %   2.30 %   695     91ms  138ms     5.2s     0        0      0
     fixed:20  101.2 %  100.0 %  32.64 %  1305     90ms  130ms     0.0s     0        3      0
     none      102.0 %  100.0 %  86.55 %  8221     90ms  128ms     0.0s     0        0      0
 
     strategy      outage  sent  recovery
-    adaptive  40s to 45s    12      1.2s
+    adaptive  40s to 45s    13      3.7s
     aimd      40s to 45s     9     11.8s
     fixed:20  40s to 45s    16      0.0s
     none      40s to 45s   236      0.0s
 
     strategy  step at  settled after
-    adaptive      20s           9.6s
+    adaptive      20s           0.0s
     aimd          20s           0.0s
     fixed:20      20s          19.9s
     none          20s          20.1s
@@ -474,7 +474,7 @@ fn simulate_reads_an_upstream_from_a_flag() {
     slots slots=4, service=100ms queue=20 steps=[{ at = "10s", slots = 2 }]: 20s of virtual time, seed 1
 
     strategy  goodput  settled  refused  sent  latency  p99  to 90 %  bans  breaker  early  queue
-    adaptive   89.0 %        –   0.55 %   547        –    –     1.7s     0        0      0     20
+    adaptive   87.8 %        –   1.30 %   540        –    –     1.5s     0        0      0     20
 
     strategy  step at  settled after
     adaptive      10s           0.0s

@@ -58,6 +58,7 @@ fn record(number: usize) -> GateRecord {
         ceiling: number
             .is_multiple_of(3)
             .then_some(5.0 + (number % 400) as f64),
+        banned_above: None,
         hold: None,
         hold_source: None,
         breaker: BreakerRecord {

@@ -186,7 +186,6 @@ impl fmt::Display for Limit<'_> {
         write!(f, "{} of {}", self.noun(), PerSecond(self.ceiling))?;
         if let Some(source) = self.learned.source {
             f.write_str(match source {
-                CeilingSource::Refused => ", where the server refused",
                 CeilingSource::Measured => " measured between two refusals",
                 CeilingSource::Estimated => " estimated from one refusal",
                 CeilingSource::Confirmed => " confirmed without a refusal",

@@ -82,7 +82,7 @@ impl Gate {
         let says_nothing_else = outcome.hint.remaining.is_none() && outcome.used.is_none();
         let is_fast = self.has_fast_path && settings.enabled;
         if is_fast && verdict == Some(Verdict::Success) && says_nothing_else {
-            self.settle_plain_success(settings, permit.epoch, outcome, now);
+            self.settle_plain_success(settings, permit, outcome, now);
         } else {
             self.settle_slow_path(settings, permit, outcome, verdict, now);
         }
@@ -95,7 +95,7 @@ impl Gate {
     fn settle_plain_success(
         &mut self,
         settings: &GateSettings,
-        epoch: u32,
+        permit: &Permit,
         outcome: &Outcome,
         now: Timestamp,
     ) {
@@ -107,8 +107,8 @@ impl Gate {
             self.latency.record(outcome.latency);
         }
         self.succeeded = self.succeeded.saturating_add(1);
-        let moment = self.moment(settings, now);
-        if epoch != self.counters.epoch() {
+        let moment = self.moment(settings, permit, now);
+        if permit.epoch != self.counters.epoch() {
             self.adaptive.late_success(moment);
             return;
         }
@@ -166,6 +166,7 @@ impl Gate {
         let Some(verdict) = verdict else { return };
         self.count(verdict);
         let (remaining, reset) = self.remaining_requests(outcome);
+        let remaining = remaining.filter(|_| !is_outdated(settings, outcome, reset));
         let left = remaining.map(|remaining| self.left(settings, permit, remaining));
         let exhausted = left == Some(0);
         if let Some(wait) = hinted_wait(outcome, verdict, reset.filter(|_| exhausted)) {
@@ -173,11 +174,14 @@ impl Gate {
         }
         if present {
             let left = left.zip(Some(reset));
-            self.learn(settings, outcome, verdict, left, attempt.asked, now);
+            self.learn(settings, permit, outcome, verdict, left, now);
         } else if verdict == Verdict::Success {
-            self.adaptive.late_success(self.moment(settings, now));
+            self.adaptive
+                .late_success(self.moment(settings, permit, now));
+        } else if verdict == Verdict::Throttled {
+            self.adaptive.late_refusal();
         }
-        self.learn_cost(settings, attempt, outcome, verdict, present, now);
+        self.learn_cost(settings, permit, outcome, verdict, present, now);
     }
 
     fn attempt_cost(&self, number: u32, asked: u32) -> AttemptCost {
@@ -192,7 +196,7 @@ impl Gate {
     fn learn_cost(
         &mut self,
         settings: &GateSettings,
-        attempt: AttemptCost,
+        permit: &Permit,
         outcome: &Outcome,
         verdict: Verdict,
         present: bool,
@@ -201,10 +205,11 @@ impl Gate {
         if self.cost().is_none() {
             return;
         }
+        let attempt = self.attempt_cost(permit.number, permit.cost.get());
         let spread = self.spread(outcome.latency);
         let moment = Moment {
             paused_until: self.paused_until(settings, now),
-            ..self.moment(settings, now)
+            ..self.moment(settings, permit, now)
         };
         let latency = Duration::from_secs_f64(self.adaptive.mean_latency());
         let Some(limit) = self.cost_mut() else { return };
@@ -215,10 +220,10 @@ impl Gate {
             Some(rate::Signal::Accepted { .. }) => {
                 limit.accepted(settings, present && !is_spread, latency, moment)
             }
-            Some(rate::Signal::Refused { directed })
+            Some(rate::Signal::Refused { wait })
                 if present && exceeded(outcome, attempt.asked) != Some(Exceeded::Requests) =>
             {
-                limit.refused(settings, directed, moment)
+                limit.refused(settings, wait, moment)
             }
             _ => return,
         };
@@ -361,14 +366,19 @@ impl Gate {
     fn learn(
         &mut self,
         settings: &GateSettings,
+        permit: &Permit,
         outcome: &Outcome,
         verdict: Verdict,
         left: Option<(u64, Option<Duration>)>,
-        cost: u32,
         now: Timestamp,
     ) {
-        let moment = self.moment(settings, now);
-        let signal = breaker_signal(settings, outcome, verdict);
+        let moment = self.moment(settings, permit, now);
+        let signal = match breaker_signal(settings, outcome, verdict) {
+            breaker::Signal::Failure if self.is_outdated_probe(settings, permit) => {
+                breaker::Signal::Neutral
+            }
+            signal => signal,
+        };
         let change = self.breaker.record(&settings.breaker, signal, now);
         if change.is_some() {
             self.begin_epoch();
@@ -380,18 +390,21 @@ impl Gate {
         }
         let adaptive = settings.strategy == Strategy::Adaptive;
         let is_spread = match left.filter(|_| adaptive && verdict == Verdict::Success) {
-            Some((0, _)) => true,
+            // Growing into an exhausted window proves nothing. A bucket has a token again soon.
+            Some((0, reset)) => {
+                reset.is_none_or(|reset| reset.as_secs_f64() * self.bucket.rate() > 2.0)
+            }
             Some((left, reset)) => self.spread_remaining(settings, outcome.latency, left, reset),
             None => false,
         };
         let signal = match change {
             Some(Change::Closed) if adaptive => Some(rate::Signal::BreakerClosed),
-            // Growing into an exhausted window proves nothing.
             _ if is_spread => None,
+            _ if self.is_ban(settings, outcome, verdict, now) => Some(rate::Signal::Banned),
             _ => rate_signal(outcome, verdict),
         };
         let is_about_cost =
-            self.cost().is_some() && exceeded(outcome, cost) == Some(Exceeded::Tokens);
+            self.cost().is_some() && exceeded(outcome, permit.cost.get()) == Some(Exceeded::Tokens);
         let signal = signal
             .filter(|signal| !(is_about_cost && matches!(signal, rate::Signal::Refused { .. })));
         if let Some(signal) = signal {
@@ -400,16 +413,40 @@ impl Gate {
         }
     }
 
+    /// Whether a probe that was sent later has succeeded since: a timeout of this one is old news.
+    fn is_outdated_probe(&self, settings: &GateSettings, permit: &Permit) -> bool {
+        settings.breaker.one_probe_first
+            && permit.probe.is_some()
+            && self
+                .last_success()
+                .is_some_and(|success| permit.admitted_at < success)
+    }
+
+    /// Whether the server has banned this client for being refused too often.
+    fn is_ban(
+        &self,
+        settings: &GateSettings,
+        outcome: &Outcome,
+        verdict: Verdict,
+        now: Timestamp,
+    ) -> bool {
+        settings.strategy == Strategy::Adaptive
+            && verdict == Verdict::Rejected
+            && outcome.response == UpstreamResponse::Status(403)
+            && self.adaptive.was_refused_lately(now)
+    }
+
     #[inline]
     fn apply(&mut self, settings: &GateSettings, reaction: Reaction, now: Timestamp) {
         if let Some((rate, why)) = reaction.rate {
+            if rate < self.bucket.rate() {
+                self.bucket.cut_to(rate::burst(settings, rate));
+            }
             self.bucket.set_rate(rate);
             self.why = why;
         }
         if reaction.decreased {
             self.begin_epoch();
-            self.bucket
-                .cut_to(rate::burst(settings, self.bucket.rate()));
         }
         if reaction.drain {
             self.bucket.cut_to(0.0);
@@ -420,7 +457,7 @@ impl Gate {
     }
 
     #[inline]
-    fn moment(&self, settings: &GateSettings, now: Timestamp) -> Moment {
+    fn moment(&self, settings: &GateSettings, permit: &Permit, now: Timestamp) -> Moment {
         // Only `adaptive` needs it, and only below a ceiling; reading it touches another cache
         // line.
         let asks = settings.strategy == Strategy::Adaptive && self.adaptive.has_ceiling();
@@ -431,6 +468,10 @@ impl Gate {
                 true => self.paused_until(settings, now),
                 false => Timestamp::ZERO,
             },
+            sent_at: permit.admitted_at,
+            number: permit.number,
+            admitted: self.admitted,
+            succeeded: self.succeeded,
         }
     }
 
@@ -447,6 +488,13 @@ impl Gate {
 /// On 150 other runs nothing was refused; with the last response time alone, 40 of them had
 /// refusals. With 3, more windows were not used up.
 const SPREAD_OVER_RESPONSES: f64 = 2.5;
+
+/// Whether what the server said of remaining requests has changed by now, because the reset came
+/// soon after the response was sent. So do buckets that refill faster than responses arrive.
+fn is_outdated(settings: &GateSettings, outcome: &Outcome, reset: Option<Duration>) -> bool {
+    settings.strategy == Strategy::Adaptive
+        && reset.is_some_and(|reset| reset < outcome.latency / 4)
+}
 
 /// The wait that the server asks for. `reset` is that of an exhausted quota of requests.
 fn hinted_wait(outcome: &Outcome, verdict: Verdict, reset: Option<Duration>) -> Option<Duration> {
@@ -498,7 +546,10 @@ fn breaker_signal(settings: &GateSettings, outcome: &Outcome, verdict: Verdict) 
 
 fn rate_signal(outcome: &Outcome, verdict: Verdict) -> Option<rate::Signal> {
     let refused = rate::Signal::Refused {
-        directed: outcome.is_directed(),
+        wait: outcome
+            .is_directed()
+            .then(|| outcome.hint.wait.or(outcome.hint.reset))
+            .flatten(),
     };
     match verdict {
         Verdict::Success => Some(rate::Signal::Accepted {

@@ -17,8 +17,10 @@ use crate::window::Counts;
 pub struct GateRecord {
     /// Tokens per second.
     pub rate: f64,
-    /// The rate that was last refused, if any.
+    /// The limit as far as it is known.
     pub ceiling: Option<f64>,
+    /// The rate stays at or below this, because the server banned this client.
+    pub banned_above: Option<f64>,
     /// The remaining hold.
     pub hold: Option<Duration>,
     /// Which hint it comes from.
@@ -34,7 +36,7 @@ pub struct GateRecord {
 pub struct CostRecord {
     /// Cost per second.
     pub rate: f64,
-    /// The rate that was last refused, if any.
+    /// The limit as far as it is known.
     pub ceiling: Option<f64>,
     /// Moving mean of the actual costs.
     pub mean: f64,
@@ -125,7 +127,7 @@ pub struct GateSnapshot {
     pub failed: u32,
     /// The counts in the breaker's window.
     pub window: Counts,
-    /// The rate that was last refused, if any.
+    /// The limit as far as it is known.
     pub ceiling: Option<f64>,
     /// The phase of `adaptive`; `None` for other strategies.
     pub phase: Option<Phase>,
@@ -142,7 +144,7 @@ pub struct GateSnapshot {
 pub struct CostSnapshot {
     /// Cost per second.
     pub rate: f64,
-    /// The rate that was last refused, if any.
+    /// The limit as far as it is known.
     pub ceiling: Option<f64>,
     /// Cost available now; negative after a cost that was more than there was.
     pub available: f64,
@@ -156,6 +158,7 @@ impl Gate {
         GateRecord {
             rate: self.bucket.rate(),
             ceiling: self.adaptive.ceiling(),
+            banned_above: self.adaptive.banned_above(),
             hold: self.hold_until(now).map(|until| until.since(now)),
             hold_source: self.hold_source,
             breaker: self.breaker.record_state(now),
@@ -168,13 +171,14 @@ impl Gate {
     pub fn restore(settings: &GateSettings, record: &GateRecord, now: Timestamp) -> Self {
         let mut gate = Self::new(settings, now);
         if record.rate.is_finite() && settings.strategy != Strategy::Fixed {
-            gate.bucket
-                .set_rate(record.rate.clamp(settings.min_rate, settings.max_rate));
+            let rate = record.rate.clamp(settings.min_rate, settings.max_rate);
+            gate.bucket.set_rate(rate);
             gate.why = Why::Restored;
         }
         gate.bucket.cut_to(1.0);
+        let known = |rate: Option<f64>| rate.filter(|rate| rate.is_finite());
         gate.adaptive
-            .restore_ceiling(record.ceiling.filter(|ceiling| ceiling.is_finite()));
+            .restore(known(record.ceiling), known(record.banned_above));
         gate.breaker = Breaker::restore(&record.breaker, now);
         if let Some(cost) = &record.cost
             && settings.strategy == Strategy::Adaptive

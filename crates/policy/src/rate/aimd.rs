@@ -29,10 +29,10 @@ pub struct AimdSettings {
 pub(super) fn react(settings: &GateSettings, signal: Signal, rate: f64) -> Reaction {
     match signal {
         Signal::Accepted { latency } => accepted(settings, latency, rate),
-        Signal::Refused { directed: true } => fall(settings, rate, Why::Directed),
-        Signal::Refused { directed: false } => fall(settings, rate, Why::Throttled),
+        Signal::Refused { wait: Some(_) } => fall(settings, rate, Why::Directed),
+        Signal::Refused { wait: None } => fall(settings, rate, Why::Throttled),
         Signal::Failed => fall(settings, rate, Why::Failed),
-        Signal::BreakerClosed => Reaction::default(),
+        Signal::Banned | Signal::BreakerClosed => Reaction::default(),
     }
 }
 

@@ -28,8 +28,6 @@ pub struct RateView {
 /// How a ceiling was learned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CeilingSource {
-    /// The server refused at this rate.
-    Refused,
     /// Measured: what the server accepted between two refusals.
     Measured,
     /// Estimated from one refusal, and not confirmed yet.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use policy::gate::GateSettings;
+use policy::outcome::Outcome;
 use policy::rate::Strategy;
 use policy::time::Timestamp;
 
@@ -172,7 +173,7 @@ impl GateChecker {
     }
 
     /// Whether the response says that nothing is left. `adaptive` also counts the requests sent
-    /// since, which the server had not seen.
+    /// since, which the server had not seen, and ignores a reset that has passed when it arrives.
     fn is_exhausted(
         &self,
         settings: &GateSettings,
@@ -183,8 +184,12 @@ impl GateChecker {
             Strategy::Adaptive => self.sent - attempt.number,
             Strategy::Aimd | Strategy::Fixed => 0,
         };
-        let remaining = result.outcome.hint.remaining;
-        remaining.is_some_and(|remaining| remaining <= since)
+        let Outcome { hint, latency, .. } = &result.outcome;
+        let is_outdated = hint.reset.is_some_and(|reset| reset < *latency / 4);
+        if settings.strategy() == Strategy::Adaptive && is_outdated {
+            return false;
+        }
+        hint.remaining.is_some_and(|remaining| remaining <= since)
     }
 
     fn check_rate(
@@ -213,9 +218,13 @@ impl GateChecker {
             });
         }
         if after < before {
-            violations.require(epoch != self.epoch, Invariant::OldEpochIsIgnored, || {
-                format!("fell from {before} to {after} within an epoch")
-            });
+            // A response that shows a queue lowers the rate by a hundredth at once.
+            let is_eased = result.is_accepted() && after >= 0.99 * before * (1.0 - 1e-6);
+            violations.require(
+                is_eased || epoch != self.epoch,
+                Invariant::OldEpochIsIgnored,
+                || format!("fell from {before} to {after} within an epoch"),
+            );
         }
         if epoch != self.epoch {
             self.epoch = epoch;
@@ -226,7 +235,7 @@ impl GateChecker {
     }
 
     /// By how much one result may raise the rate. `adaptive` adds at most one, or half of a small
-    /// rate; near a ceiling half a request per second each second, doubling every five since the
+    /// rate; above a ceiling half a request per second each second, doubling every 0.6 s since the
     /// last pause, and never more than a quarter.
     fn max_step(&self, settings: &GateSettings, now: Timestamp) -> f64 {
         let rate = self.rate;
@@ -236,7 +245,7 @@ impl GateChecker {
             Strategy::Adaptive => {
                 // Its clock has a resolution of a millisecond.
                 let seconds = now.seconds_since(self.pauses.last_end(now)) + 0.002;
-                let creep = 0.5 * (seconds / 5.0).min(20.0).exp2() / rate;
+                let creep = 0.5 * (seconds / 0.6).min(20.0).exp2() / rate;
                 (0.5 * rate).min(1.0).max(creep.min(0.25 * rate))
             }
         }

@@ -3,7 +3,7 @@
 use policy::breaker::{BreakerSettings, BreakerState, MIN_PROBE_LOST_AFTER};
 use policy::bucket::Pause;
 use policy::gate::GateSettings;
-use policy::outcome::Verdict;
+use policy::outcome::{UpstreamResponse, Verdict};
 use policy::rate::Strategy;
 use policy::time::Timestamp;
 
@@ -149,7 +149,11 @@ impl Pauses {
             self.directed = self.directed.max(now + wait);
             self.hold = self.hold.max(now + wait);
         }
-        self.check_hold(view, now, violations);
+        let max_assumed = match result.outcome.response {
+            UpstreamResponse::Status(403) => MAX_BAN_PAUSE_S,
+            _ => MAX_ASSUMED_HOLD_S,
+        };
+        self.check_hold(view, max_assumed, now, violations);
         if probe == Some(self.round) && self.breaker == BreakerState::HalfOpen {
             self.probes_in_flight = self.probes_in_flight.saturating_sub(1);
             self.successes += u32::from(result.is_accepted());
@@ -157,7 +161,13 @@ impl Pauses {
         self.check_breaker(view, result, now, violations);
     }
 
-    fn check_hold(&mut self, view: &GateView<'_>, now: Timestamp, violations: &mut Violations) {
+    fn check_hold(
+        &mut self,
+        view: &GateView<'_>,
+        max_assumed: f64,
+        now: Timestamp,
+        violations: &mut Violations,
+    ) {
         let reported = view.gate.hold_until(now).unwrap_or(Timestamp::ZERO);
         violations.require(
             self.hold <= now || reported >= self.hold,
@@ -171,7 +181,7 @@ impl Pauses {
             let assumed = reported.since(now);
             let may_assume = view.settings.strategy() == Strategy::Adaptive;
             violations.require(
-                may_assume && assumed.as_secs_f64() <= MAX_ASSUMED_HOLD_S,
+                may_assume && assumed.as_secs_f64() <= max_assumed,
                 Invariant::AssumedHoldIsBounded,
                 || format!("held for {assumed:?} without a hint"),
             );
@@ -278,3 +288,5 @@ fn is_failure(settings: &GateSettings, result: &AttemptResult) -> bool {
 
 /// The longest hold of `adaptive` without a hint, while nothing is accepted.
 pub(super) const MAX_ASSUMED_HOLD_S: f64 = 10.0;
+/// The longest pause after a ban.
+const MAX_BAN_PAUSE_S: f64 = 600.0;

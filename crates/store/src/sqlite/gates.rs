@@ -15,7 +15,7 @@ pub(super) fn write(connection: &Connection, gate: &StoredGate) -> rusqlite::Res
     let mut statement = connection.prepare_cached(
         "INSERT OR REPLACE INTO gates VALUES (
             :key, :rate, :ceiling, :hold, :hold_source, :breaker, :open, :openings, :at,
-            :cost, :cost_ceiling, :cost_mean)",
+            :cost, :cost_ceiling, :cost_mean, :banned_above)",
     )?;
     statement.execute(named_params! {
         ":key": gate.key,
@@ -31,6 +31,7 @@ pub(super) fn write(connection: &Connection, gate: &StoredGate) -> rusqlite::Res
         ":cost": record.cost.map(|cost| cost.rate),
         ":cost_ceiling": record.cost.and_then(|cost| cost.ceiling),
         ":cost_mean": record.cost.map(|cost| cost.mean),
+        ":banned_above": record.banned_above,
     })?;
     Ok(())
 }
@@ -66,6 +67,7 @@ fn gate(row: &Row<'_>) -> Result<StoredGate, SqliteError> {
                 .get::<_, Option<f64>>("rate_per_second")?
                 .unwrap_or(f64::NAN),
             ceiling: row.get("ceiling_per_second")?,
+            banned_above: row.get("banned_above_per_second")?,
             hold: row.get::<_, Option<i64>>("hold_ns")?.map(duration),
             hold_source: hold_source.as_deref().map(source),
             breaker: BreakerRecord {

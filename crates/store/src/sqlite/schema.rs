@@ -20,6 +20,7 @@ const STEPS: &[&str] = &[
     SINCE,
     LISTS,
     COSTS,
+    BANS,
 ];
 
 const FIRST: &str = "
@@ -277,6 +278,11 @@ const COSTS: &str = "
     ALTER TABLE gates ADD COLUMN cost_per_second REAL;
     ALTER TABLE gates ADD COLUMN cost_ceiling_per_second REAL;
     ALTER TABLE gates ADD COLUMN cost_mean REAL;
+";
+
+/// The rates that gates may not exceed since a server banned this client.
+const BANS: &str = "
+    ALTER TABLE gates ADD COLUMN banned_above_per_second REAL;
 ";
 
 /// Says whose file it is: \"TIDG\".

@@ -148,6 +148,7 @@ fn gate(key: &str, number: u64) -> StoredGate {
         record: GateRecord {
             rate: number as f64,
             ceiling: None,
+            banned_above: None,
             hold: None,
             hold_source: None,
             breaker: BreakerRecord {

@@ -8,7 +8,7 @@ use policy::hosts::HostIndex;
 
 use super::text::TextRef;
 
-/// A gate and its key: 256 bytes, four cache lines. A lookup and a granted ask touch only the
+/// A gate and its key: five cache lines. A lookup and a granted ask touch only the
 /// first.
 #[derive(Debug)]
 #[repr(C, align(64))]

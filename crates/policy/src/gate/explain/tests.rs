@@ -109,7 +109,6 @@ fn names_how_the_limit_was_learned() {
         check_learned(34.0, learned, &sentence);
     };
     check(None, "");
-    check(Some(CeilingSource::Refused), ", where the server refused");
     check(
         Some(CeilingSource::Estimated),
         " estimated from one refusal",

@@ -98,6 +98,7 @@ fn record_and_restore_preserve_learned_state() {
     let mad = GateRecord {
         rate: f64::NAN,
         ceiling: Some(f64::INFINITY),
+        banned_above: None,
         ..record
     };
     assert_eq!(Gate::restore(&bench.settings, &mad, at(0.0)).rate(), 2.0);

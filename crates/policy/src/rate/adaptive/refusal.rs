@@ -1,0 +1,363 @@
+//! What a refusal means for the rate: which limit there is, and whether others use it too.
+//!
+//! **Buckets.** Between two refusals a bucket accepted what its limit gave: n requests in t seconds.
+//! A bucket that saves no tokens gave more, which was lost while the rate was below the limit. Then
+//! the limit is between the last confirmed ceiling and the refused rate, and the strategy bisects. It
+//! finds out which kind it is: a guess that is refused is measured again, a guess that holds was
+//! right.
+//!
+//! **Windows.** If the server refuses everything for a while, or names a wait of seconds, its window
+//! is used up, and lowering the rate does not help. One request at a time finds out when it opens
+//! again. Then the rate is what was accepted from one opening to the next. If the server names the
+//! time, the rate is chosen so that the window is used up well before its end; and rates of clients
+//! that share a window approach each other, because a lower rate is raised by more.
+//!
+//! **Sharing.** Alone, a client is refused when it probes, always at the same place. Refusals at
+//! other places indicate other clients. Then every refusal lowers the rate by the same share, and
+//! growth is the same for all, so that shares become equal.
+//!
+//! **Bans.** Servers ban clients that are refused too often, so a cluster of refusals is followed by
+//! a longer stay. After a ban the rate never exceeds half of what provoked it.
+
+use std::time::Duration;
+
+use super::super::{CeilingSource, Moment, Reaction, Why};
+use super::coarse::{Coarse, narrow};
+use super::{Adaptive, MAX_PATIENCE, MIN_PATIENCE, Phase};
+use crate::gate::GateSettings;
+use crate::time::Timestamp;
+
+/// What was sent between the last decrease and the refused request.
+struct Sent {
+    requests: f64,
+    seconds: f64,
+}
+
+impl Sent {
+    /// What the limit gave. The half is the expected rest of a token.
+    fn per_second(&self) -> f64 {
+        (self.requests + 0.5) / self.seconds
+    }
+}
+
+impl Adaptive {
+    /// The server refused and named no wait.
+    pub(super) fn refused(&mut self, settings: &GateSettings, moment: Moment) -> Reaction {
+        let nothing_accepted = self.streak >= 1;
+        let refusals = if nothing_accepted {
+            f64::from(self.recent_refusals)
+        } else {
+            self.recent_refusals(moment.now)
+        };
+        self.recent_refusals = narrow((refusals + 1.0).min(MAX_RECENT_REFUSALS));
+        self.latency.restart(moment.now);
+        let (rate, wait) = if nothing_accepted {
+            // It was refused, so it does not count as sent.
+            self.fell_number = self.fell_number.wrapping_add(1);
+            self.is_closed |= self.streak >= 2;
+            (moment.rate, Some(self.wait_while_closed(moment.rate)))
+        } else {
+            if self.source != CeilingSource::Window {
+                self.period *= 0.7;
+            }
+            let rate = self.fall(moment).max(settings.min_rate);
+            self.fell_at = Coarse::of(moment.now);
+            self.fell_number = moment.admitted;
+            (rate, None)
+        };
+        self.streak = self.streak.saturating_add(1);
+        Reaction {
+            drain: true,
+            assumed_wait: wait,
+            ..Reaction::lower(rate, Why::Throttled)
+        }
+    }
+
+    fn wait_while_closed(&self, rate: f64) -> Duration {
+        let factor = 4f64.powi(i32::from(self.streak).min(20));
+        let wait = (factor / rate).max(factor / 8.0);
+        Duration::from_secs_f64(wait.min(MAX_ASSUMED_WAIT_SECONDS))
+    }
+
+    /// The server refused and named a wait.
+    pub(super) fn directed(
+        &mut self,
+        settings: &GateSettings,
+        wait: Duration,
+        moment: Moment,
+    ) -> Reaction {
+        let wait = wait.as_secs_f64();
+        // A wait costs more than a refusal, so the next probe comes later.
+        let refusals = self.recent_refusals(moment.now) + 1.0 + 2.0 * wait;
+        let rate = if self.is_window(wait, moment) {
+            self.refused_at = narrow(moment.rate);
+            self.pace_window(wait, moment)
+        } else {
+            let rate = self.fall(moment);
+            // A bucket refills meanwhile, but a wait that was rounded up to a second is too long for
+            // a fast one.
+            let is_rounded = wait <= 1.0 && wait * rate >= 5.0;
+            let from = if is_rounded { wait } else { 0.0 };
+            self.fell_at = Coarse::of(moment.now.after_seconds(from));
+            rate
+        };
+        self.recent_refusals = narrow(refusals.min(MAX_RECENT_REFUSALS));
+        self.fell_number = moment.admitted;
+        self.latency.restart(moment.now);
+        Reaction::lower(rate.max(settings.min_rate), Why::Directed)
+    }
+
+    /// A bucket opens again for one request, a window for many.
+    fn is_window(&self, wait: f64, moment: Moment) -> bool {
+        let requests = self.sent(moment).requests;
+        let is_new = self.phase == Phase::Searching && requests < 1.0;
+        wait >= 5.0 && wait * moment.rate > 3.0 && (requests >= 3.0 || is_new)
+    }
+
+    /// The rate for a window that opens after `wait` seconds.
+    ///
+    /// At first it is unknown how long the window was open before. After that, the rate is changed by
+    /// how long it took to use up the window, relative to a quarter of it, and raised by more the
+    /// lower it is.
+    fn pace_window(&mut self, wait: f64, moment: Moment) -> f64 {
+        let opens_at = Coarse::of(moment.now.after_seconds(wait));
+        let open = Coarse::of(moment.now)
+            .seconds_since(self.opened_at)
+            .max(0.1);
+        let cycle = opens_at.seconds_since(self.opened_at).max(0.1);
+        let quota = f64::from(moment.succeeded.wrapping_sub(self.opened_succeeded));
+        let paced = if self.phase == Phase::Searching {
+            (10.0 * moment.rate).sqrt()
+        } else {
+            let factor = 4.0 * open / cycle * (300.0 / moment.rate).powf(0.4);
+            moment.rate * factor.clamp(0.25, 4.0)
+        };
+        let rate = paced.max(1.5 * quota / cycle).min(f64::from(self.ban_cap));
+        self.opened_at = opens_at;
+        self.opened_succeeded = moment.succeeded;
+        self.period = narrow(cycle);
+        self.set_ceiling(rate, CeilingSource::Window);
+        self.phase = Phase::Rising;
+        self.since = opens_at;
+        self.fell_at = opens_at;
+        rate.min(moment.rate)
+    }
+
+    /// The first success after everything was refused: a window opened, if it was long and many had
+    /// been accepted before.
+    #[cold]
+    pub(super) fn reopened(&mut self, settings: &GateSettings, moment: Moment) -> Option<Reaction> {
+        self.is_closed = false;
+        let now = Coarse::of(moment.now);
+        let quota = moment.succeeded.wrapping_sub(self.opened_succeeded);
+        let was_closed_for = now.seconds_since(self.fell_at);
+        if self.is_shared() || was_closed_for < 2.0 || quota < 10 {
+            return None;
+        }
+        let cycle = now.seconds_since(self.opened_at).max(0.1);
+        let measured = (f64::from(quota) / cycle).max(settings.min_rate);
+        self.opened_at = now;
+        self.opened_succeeded = moment.succeeded;
+        self.fell_at = now;
+        self.fell_number = moment.admitted;
+        self.period = narrow(cycle);
+        if measured >= moment.rate {
+            return Some(Reaction::default());
+        }
+        self.set_ceiling(measured, CeilingSource::Window);
+        self.confirmed = 0.0;
+        self.enter(Phase::Rising, moment.now);
+        let rate = (0.95 * measured).max(settings.min_rate);
+        Some(Reaction::lower(rate, Why::Throttled))
+    }
+
+    /// The server has banned this client: a pause that grows with every ban, one request to see
+    /// whether it is over, and then at most half the rate that provoked it. It begins as slowly as a
+    /// new gate, because the limit may have fallen far below that.
+    pub(super) fn banned(&mut self, settings: &GateSettings, moment: Moment) -> Reaction {
+        let pause = BAN_PAUSES[usize::from(self.bans).min(BAN_PAUSES.len() - 1)];
+        self.bans = self.bans.saturating_add(1);
+        let is_still_banned = self.ban_cap.is_finite() && self.is_probing_blind();
+        let cap = if is_still_banned {
+            f64::from(self.ban_cap)
+        } else {
+            let provoked_by = f64::from(self.refused_at).max(moment.rate);
+            let known = 0.9 * f64::from(self.ceiling);
+            (0.5 * provoked_by).min(known).max(settings.min_rate)
+        };
+        self.ban_cap = narrow(cap);
+        self.set_ceiling(cap, CeilingSource::Ban);
+        self.enter(Phase::Rising, moment.now);
+        self.streak = self.streak.max(2);
+        self.fell_at = Coarse::of(moment.now);
+        self.fell_number = moment.admitted;
+        Reaction {
+            drain: true,
+            assumed_wait: Some(Duration::from_secs(pause)),
+            ..Reaction::lower(settings.initial_rate.min(cap).min(moment.rate), Why::Banned)
+        }
+    }
+
+    /// Whether a 403 now means a ban.
+    pub(crate) fn was_refused_lately(&self, now: Timestamp) -> bool {
+        let is_still_banned = self.ban_cap.is_finite() && self.is_probing_blind();
+        let is_lately = Coarse::of(now).seconds_since(self.fell_at) < 120.0;
+        is_still_banned || self.refused_at > 0.0 && is_lately
+    }
+
+    /// Counts a refusal of an earlier epoch: a server that bans counts it too.
+    pub(crate) fn late_refusal(&mut self) {
+        self.recent_refusals =
+            narrow((f64::from(self.recent_refusals) + 1.0).min(MAX_RECENT_REFUSALS));
+    }
+
+    /// Seconds until a refusal would not add to others of late.
+    pub(super) fn calm_in(&self, now: Timestamp) -> f64 {
+        if self.is_shared() {
+            return 0.0;
+        }
+        (self.recent_refusals(now) - CALM) * REFUSAL_SECONDS
+    }
+
+    /// Refusals of late. Each counts for [`REFUSAL_SECONDS`], one after the other.
+    fn recent_refusals(&self, now: Timestamp) -> f64 {
+        let elapsed = Coarse::of(now).seconds_since(self.fell_at).max(0.0);
+        (f64::from(self.recent_refusals) - elapsed / REFUSAL_SECONDS).max(0.0)
+    }
+
+    fn sent(&self, moment: Moment) -> Sent {
+        let requests = moment.number.wrapping_sub(self.fell_number);
+        let seconds = Coarse::of(moment.sent_at).seconds_since(self.fell_at);
+        Sent {
+            requests: f64::from(requests.saturating_sub(1)),
+            seconds: seconds.max(0.001),
+        }
+    }
+
+    /// Learns from the first refusal of an epoch. Returns the new rate.
+    fn fall(&mut self, moment: Moment) -> f64 {
+        let rate = moment.rate;
+        let sent = self.sent(moment);
+        let is_probe = self.phase == Phase::Probing;
+        self.refused_at = narrow(rate);
+        let lowered = match self.has_ceiling() {
+            false => self.fall_from_search(moment, &sent),
+            true => {
+                let ceiling = self.ceiling_after(rate, &sent);
+                self.ceiling = narrow(ceiling);
+                FALL * ceiling
+            }
+        };
+        if is_probe {
+            self.probe_refused_at = narrow(rate);
+        }
+        self.unstable = self.unstable.saturating_add(1);
+        self.enter(Phase::Rising, moment.now);
+        lowered
+    }
+
+    fn fall_from_search(&mut self, moment: Moment, sent: &Sent) -> f64 {
+        let (ceiling, factor) = if sent.requests < 8.0 {
+            (0.5 * moment.rate, 1.0)
+        } else {
+            let delivered = 0.88 * self.delivered(moment);
+            (delivered.min(moment.rate), 0.65)
+        };
+        let ceiling = ceiling.min(f64::from(self.ban_cap));
+        self.set_ceiling(ceiling, CeilingSource::Estimated);
+        factor * ceiling
+    }
+
+    /// The new ceiling after a refusal at `rate`.
+    fn ceiling_after(&mut self, rate: f64, sent: &Sent) -> f64 {
+        let measured = sent.per_second();
+        let confirmed = f64::from(self.confirmed);
+        let is_probe = self.phase == Phase::Probing;
+        let was_guess = self.is_guess();
+        self.judge_sharing(rate, sent);
+        self.source = CeilingSource::Measured;
+        let ceiling = if self.ban_cap.is_finite() {
+            self.ban_cap = narrow(0.5 * rate);
+            0.5 * rate
+        } else if self.is_shared() {
+            0.85 * rate
+        } else if rate < 1.01 * confirmed {
+            self.confirmed = 0.0;
+            measured
+        } else if was_guess && measured < confirmed {
+            self.bisect(confirmed, rate, 1.1)
+        } else if was_guess {
+            self.saves_tokens = sent.requests >= 5.0;
+            measured
+        } else if is_probe {
+            self.saves_tokens &= measured >= 0.98 * confirmed;
+            let least = measured.max(confirmed);
+            match self.saves_tokens {
+                true => least,
+                false => self.bisect(least, rate, 1.0),
+            }
+        } else {
+            measured
+        };
+        ceiling.min(rate)
+    }
+
+    /// The middle between what is certain and what was refused; what is certain, if they are close.
+    fn bisect(&mut self, certain: f64, refused: f64, close: f64) -> f64 {
+        if refused <= close * certain {
+            return certain;
+        }
+        self.source = CeilingSource::Estimated;
+        0.5 * (certain + refused)
+    }
+
+    /// Judges whether others use the limit too.
+    fn judge_sharing(&mut self, rate: f64, sent: &Sent) {
+        let is_probe = self.phase == Phase::Probing;
+        let measured = sent.per_second();
+        let before = f64::from(self.measured);
+        let enough = sent.requests >= 10.0;
+        self.measured = if enough { narrow(measured) } else { 0.0 };
+        // Alone, the same is measured every time.
+        let is_steady = enough && (measured - before).abs() < (0.03 + 1.0 / sent.requests) * before;
+        if is_steady {
+            self.sharing = self.sharing.saturating_sub(1);
+        }
+        let last = f64::from(self.probe_refused_at);
+        let is_unexpected = if is_probe {
+            !is_steady && last > 0.0 && (rate - last).abs() > (0.15 + 0.5 / rate) * last
+        } else {
+            rate < 0.97 * f64::from(self.confirmed) || self.unstable >= MAX_UNSTABLE
+        };
+        if is_unexpected {
+            self.sharing = (self.sharing + 2).min(MAX_SHARING);
+            self.patience = MIN_PATIENCE;
+            self.confirmed = 0.0;
+        } else if !is_probe && !self.is_guess() && sent.requests >= 20.0 {
+            self.sharing = (self.sharing + 1).min(MAX_SHARING);
+        } else if is_probe && self.sharing > 0 {
+            self.sharing -= 1;
+        } else if is_probe {
+            self.patience = self.patience.saturating_mul(2).min(MAX_PATIENCE);
+        }
+    }
+}
+
+/// The rate after a refusal, relative to the new ceiling: a bucket saves a few tokens.
+const FALL: f64 = 0.85;
+
+/// One request every ten seconds finds the opening of a window soon enough.
+const MAX_ASSUMED_WAIT_SECONDS: f64 = 10.0;
+
+/// With this, a client is refused at most four times in 30 s, but for the search.
+const REFUSAL_SECONDS: f64 = 8.0;
+/// A probe begins when no more refusals than this count.
+const CALM: f64 = 0.5;
+const MAX_RECENT_REFUSALS: f64 = 4.0;
+
+const MAX_SHARING: u8 = 4;
+/// After so many decreases without a stay between them, others must use the limit.
+const MAX_UNSTABLE: u8 = 5;
+
+/// In seconds.
+const BAN_PAUSES: [u64; 5] = [30, 60, 120, 300, 600];
