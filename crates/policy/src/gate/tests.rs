@@ -8,6 +8,7 @@ use super::*;
 use crate::hint::Hint;
 use crate::outcome::{Failure, Outcome, Phase, Verdict};
 
+mod bans;
 mod costs;
 mod fast_path;
 mod holds;

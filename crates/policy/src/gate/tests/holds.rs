@@ -154,3 +154,19 @@ fn first_of_two_holds_with_equal_end_is_reported() {
         .hold;
     assert_eq!(hold, Some((at(5.0), Source::RetryAfter)));
 }
+
+/// A fast bucket says that nothing remains and has a token again before the response arrives.
+#[test]
+fn adaptive_ignores_a_reset_within_a_quarter_of_the_latency() {
+    let hold = |reset_millis, strategy| {
+        let mut bench = Bench::new(&[("strategy", strategy)]);
+        let permit = bench.permit(0.0);
+        let mut outcome = quota(200, 0, 0);
+        outcome.latency = Duration::from_millis(100);
+        outcome.hint.reset = Some(Duration::from_millis(reset_millis));
+        bench.settle(permit, 0.1, &outcome, Verdict::Success);
+        bench.gate.hold_until(at(0.1)).is_some()
+    };
+    assert_eq!([24, 25].map(|reset| hold(reset, "adaptive")), [false, true]);
+    assert!(hold(24, "aimd"));
+}

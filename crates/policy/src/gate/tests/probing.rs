@@ -285,3 +285,19 @@ fn adaptive_sends_one_probe_first_and_the_next_after_its_success_or_the_open_tim
     assert_eq!(bench.decide(6.1), "refuse breaker_open -", "one is out");
     assert_eq!(bench.decide(7.0), "admit");
 }
+
+#[test]
+fn timeout_of_a_probe_does_not_undo_the_success_of_a_later_one() {
+    let mut bench = Bench::new(&[("initial_rate", "100")]);
+    for step in 0..5 {
+        let permit = bench.permit(f64::from(step));
+        bench.fail(permit, f64::from(step));
+    }
+    let [slow, later] = [5.0, 6.0].map(|seconds| bench.permit(seconds));
+    bench.succeed(later, 7.0);
+    bench.fail(slow, 10.0);
+    assert_eq!(bench.state(10.0), "half_open");
+    let last = bench.permit(10.0);
+    bench.fail(last, 10.1);
+    assert_eq!(bench.state(10.1), "open");
+}

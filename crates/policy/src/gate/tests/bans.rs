@@ -1,0 +1,91 @@
+//! A 403 after refusals is a ban.
+
+use super::*;
+
+/// A gate at 100 per second that was refused without a hint at 0 s.
+fn refused() -> Bench {
+    let mut bench = Bench::new(&[("initial_rate", "100")]);
+    let permit = bench.permit(0.0);
+    bench.settle(permit, 0.0, &answer(429), Verdict::Throttled);
+    bench
+}
+
+/// Sends a request that is answered with 403.
+fn forbid(bench: &mut Bench, seconds: f64) {
+    let permit = bench.permit(seconds);
+    bench.settle(permit, seconds, &answer(403), Verdict::Rejected);
+}
+
+fn hold_seconds(bench: &Bench, seconds: f64) -> Option<f64> {
+    let until = bench.gate.hold_until(at(seconds))?;
+    Some(until.seconds_since(at(seconds)))
+}
+
+#[test]
+fn pauses_grow_while_the_ban_lasts() {
+    let mut bench = refused();
+    let mut now = 1.0;
+    for pause in [30.0, 60.0, 120.0, 300.0, 600.0, 600.0] {
+        forbid(&mut bench, now);
+        assert_eq!(hold_seconds(&bench, now), Some(pause));
+        now += pause;
+    }
+}
+
+#[test]
+fn sends_one_request_at_a_time_until_one_is_accepted() {
+    let mut bench = refused();
+    forbid(&mut bench, 1.0);
+    let probe = bench.permit(31.0);
+    assert_eq!(bench.decide(40.0), "wait in_flight -");
+    bench.succeed(probe, 40.0);
+    assert_eq!(bench.gate.hold_until(at(40.0)), None);
+}
+
+#[test]
+fn rate_never_exceeds_half_of_what_provoked_it_until_a_reset() {
+    let mut bench = refused();
+    forbid(&mut bench, 1.0);
+    let record = bench.gate.record(at(31.0));
+    assert_eq!(record.banned_above, Some(45.0), "0.9 of the ceiling of 50");
+    let restored = Gate::restore(&bench.settings, &record, at(31.0));
+    for gate in [bench.gate.clone(), restored] {
+        bench.gate = gate;
+        for step in 0..20_000 {
+            let seconds = 100.0 + f64::from(step) * 0.02;
+            if let Decision::Admit(permit) = bench.ask(seconds) {
+                bench.succeed(permit, seconds);
+            }
+        }
+        assert_eq!(bench.gate.rate(), 45.0);
+    }
+    bench.gate.reset(&bench.settings, at(600.0));
+    assert_eq!(bench.gate.record(at(600.0)).banned_above, None);
+}
+
+#[test]
+fn later_refusal_halves_the_highest_rate_again() {
+    let mut bench = refused();
+    forbid(&mut bench, 1.0);
+    let probe = bench.permit(31.0);
+    bench.succeed(probe, 31.0);
+    let rate = bench.gate.rate();
+    let permit = bench.permit(40.0);
+    bench.settle(permit, 40.0, &answer(429), Verdict::Throttled);
+    assert_eq!(bench.gate.record(at(40.0)).banned_above, Some(rate / 2.0));
+}
+
+#[test]
+fn is_no_ban_without_a_refusal_long_after_one_or_with_other_strategies() {
+    let is_ban = |mut bench: Bench, seconds: f64| {
+        forbid(&mut bench, seconds);
+        bench.gate.hold_until(at(seconds)).is_some()
+    };
+    assert!(!is_ban(Bench::new(&[]), 1.0));
+    assert!(is_ban(refused(), 119.0));
+    assert!(!is_ban(refused(), 121.0));
+    let mut aimd = Bench::aimd(&[]);
+    let permit = aimd.permit(0.0);
+    aimd.settle(permit, 0.0, &answer(429), Verdict::Throttled);
+    assert!(!is_ban(aimd, 1.0));
+}
