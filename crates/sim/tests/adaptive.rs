@@ -1,0 +1,100 @@
+//! `adaptive` at kinds of limits that no shipped scenario has: tiny rates, silent and announced
+//! windows, windows with several clients, bans, headers of a fast bucket, many slots.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use sim::measure::Figures;
+use sim::scenario::Scenario;
+use sim::simulate::simulate;
+
+/// The figures of `upstream` with so many clients, for three seeds.
+fn figures(upstream: &str, clients: u32, seconds: u32) -> Vec<Figures> {
+    let text = format!(
+        "duration = \"{seconds}s\"\n[upstream]\n{upstream}\n[[client]]\ncount = {clients}\n"
+    );
+    let scenario = Scenario::read("adaptive", text.as_bytes()).unwrap();
+    (1..=3).map(|seed| simulate(&scenario, seed)).collect()
+}
+
+/// Checks goodput from 60 s on and the share of refused requests of the whole run, both in percent.
+fn check(upstream: &str, seconds: u32, min_goodput: f64, max_refused: f64) {
+    for (seed, figures) in (1..).zip(figures(upstream, 1, seconds)) {
+        let goodput = 100.0 * figures.goodput_ratio_settled.unwrap();
+        let refused = 100.0 * figures.refused_ratio.unwrap();
+        assert!(
+            goodput >= min_goodput && refused <= max_refused,
+            "{upstream}\nseed {seed}: goodput {goodput} %, refused {refused} %"
+        );
+    }
+}
+
+#[test]
+fn is_rarely_refused_at_tiny_rates() {
+    for (rate, burst) in [
+        (0.2, 1),
+        (0.2, 10),
+        (0.5, 1),
+        (0.5, 10),
+        (1.0, 1),
+        (1.0, 10),
+    ] {
+        let upstream = format!("kind = \"bucket\"\nrate = {rate}\nburst = {burst}");
+        check(&upstream, 2000, 80.0, 7.0);
+    }
+}
+
+#[test]
+fn paces_a_window_that_does_not_say_when_it_opens() {
+    check(
+        "kind = \"window\"\nquota = 600\nperiod = \"60s\"",
+        600,
+        94.0,
+        2.0,
+    );
+    check(
+        "kind = \"window\"\nquota = 60\nperiod = \"60s\"",
+        600,
+        90.0,
+        6.0,
+    );
+    check(
+        "kind = \"window\"\nquota = 100\nperiod = \"1s\"",
+        300,
+        80.0,
+        1.0,
+    );
+}
+
+#[test]
+fn shares_an_announced_window() {
+    let upstream = "kind = \"window\"\nquota = 600\nperiod = \"60s\"\nretry_after = true";
+    for figures in figures(upstream, 4, 600) {
+        assert!(figures.jain.unwrap() > 0.85, "{figures:?}");
+        assert!(figures.goodput_ratio_settled.unwrap() > 0.99, "{figures:?}");
+        assert!(figures.refused_ratio.unwrap() < 0.03, "{figures:?}");
+    }
+}
+
+#[test]
+fn is_not_banned_for_five_refusals_in_half_a_minute_and_once_for_three_in_a_minute() {
+    let bucket = "kind = \"bucket\"\nrate = 50\nburst = 10\n";
+    let bans = |ban: &str| {
+        let figures = figures(&format!("{bucket}ban = {ban}"), 1, 300);
+        figures.iter().map(|figures| figures.bans).max().unwrap()
+    };
+    assert_eq!(bans("{ excesses = 5, within = \"30s\", for = \"60s\" }"), 0);
+    assert_eq!(bans("{ excesses = 3, within = \"60s\", for = \"60s\" }"), 1);
+}
+
+#[test]
+fn uses_a_fast_bucket_whose_headers_are_outdated_on_arrival() {
+    let upstream = "kind = \"bucket\"\nrate = 300\nburst = 7\nheaders = true\nnetwork = \"50ms\"";
+    check(upstream, 300, 90.0, 1.0);
+}
+
+#[test]
+fn fills_many_slots_with_varying_latency() {
+    let upstream =
+        "kind = \"slots\"\nslots = 100\nservice = \"200ms\"\nqueue = 200\nlatency_spread = 0.5";
+    check(upstream, 300, 90.0, 0.5);
+}
