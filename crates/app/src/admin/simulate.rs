@@ -66,8 +66,8 @@ const STRATEGIES: [&str; 4] = ["adaptive", "aimd", "fixed:10", "none"];
 
 /// The present settings of a gate as a scenario
 ///
-/// The upstream accepts the rate at which the gate was last refused, or the present rate if it never
-/// was, and takes as long as it took lately.
+/// The upstream accepts the limit that the gate has learned, or the present rate if it has learned none, and
+/// takes as long as it took lately.
 #[utoipa::path(
     get, operation_id = "showGateScenario", path = "/api/v1/gates/{key}/scenario", tag = "simulate", params(GatePath),
     responses((status = 200, description = "The scenario", body = SimulationScenario))

@@ -191,7 +191,7 @@ pub struct HostReport {
     pub latency_p95_ms: Option<u64>,
     /// The gate's last rate.
     pub rate_per_second: Option<f64>,
-    /// The rate that the host last refused, the learned limit.
+    /// The learned limit: the ceiling of the gate, per second; `None` while it is not known.
     pub ceiling: Option<f64>,
     /// URLs by error, most first.
     pub errors: Vec<ErrorCount>,
@@ -250,7 +250,7 @@ pub struct TimeSeries {
     /// The gate's rate per second, `null` where it was not sampled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rate: Vec<Option<f32>>,
-    /// The rate that was last refused, `null` where none was.
+    /// The learned limit per second, `null` where it was not known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ceiling: Vec<Option<f32>>,
 }

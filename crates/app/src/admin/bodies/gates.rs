@@ -50,7 +50,7 @@ pub struct GateTotals {
 pub struct CostLimit {
     /// Cost per second
     pub per_second: f64,
-    /// The cost per second that was last refused; null while none was
+    /// The limit as far as it is known, in cost per second; null while it is not
     #[schema(required)]
     pub ceiling: Option<f64>,
     /// Cost that may be sent now; below zero after a request that cost more

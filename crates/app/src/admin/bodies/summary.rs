@@ -199,7 +199,7 @@ pub struct GateHistory {
     pub step_ms: i64,
     /// Tokens per second
     pub rate: Values,
-    /// The rate that was last refused, per second
+    /// The limit as far as it is known, per second; null while it is not
     pub ceiling: Values,
     /// Attempts that succeeded, per second
     pub accepted: Values,

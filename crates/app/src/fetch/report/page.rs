@@ -249,9 +249,9 @@ fn hosts(report: &Report, frame: Frame) -> Section {
         total: (report.hosts.total, false),
     };
     let mut html = "<p class=\"about\">Refused: for the pace, with 429 or 503. Rejected: any other \
-                    4xx, such as 404. Rate: at which requests left in the end; limit: the rate that \
-                    was last refused. Held and open: how long the gate was held, and its breaker not \
-                    closed.</p>\n"
+                    4xx, such as 404. Rate: at which requests left in the end; limit: what the \
+                    server accepts, as far as the gate learned it. Held and open: how long the gate \
+                    was held, and its breaker not closed.</p>\n"
         .to_owned();
     html += &table.html();
     if has_others {

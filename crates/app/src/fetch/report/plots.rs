@@ -233,7 +233,7 @@ fn rate_plot(host: &HostReport, series: &TimeSeries, frame: Frame, width: Width)
     let (limit, last) = (limit.unwrap_or_default(), last.unwrap_or_default());
     let mut caption = "Responses, and the rate at which the gate let requests leave.".to_owned();
     if !ceilings.is_empty() {
-        caption += " The learned limit is the rate that the server last refused.";
+        caption += " The learned limit is what the server seems to accept.";
     }
     if max_rate > values.top {
         caption += &format!(" The rate reaches {}.", rate(max_rate));
