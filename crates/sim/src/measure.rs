@@ -139,7 +139,7 @@ impl Recorder {
         mut self,
         scenario: &Scenario,
         loads: &[&Load],
-        counts: FinalCounts,
+        at_end: FinalState,
     ) -> Figures {
         let evaluation = Evaluation {
             recorder: &self,
@@ -164,17 +164,18 @@ impl Recorder {
             failed: self.failed.len() as u64,
             refused_ratio: ratio(refused as f64, self.sent as f64),
             early_after_hint: self.early_after_hint,
-            bans: counts.bans,
-            max_client_bans: counts.max_client_bans,
-            breaker_opened: counts.breaker_opened,
-            max_queue: counts.max_queue,
+            bans: at_end.bans,
+            max_client_bans: at_end.max_client_bans,
+            breaker_opened: at_end.breaker_opened,
+            max_queue: at_end.max_queue,
             time_to_90_s,
             outages,
             steps,
-            failure_cost: counts.failure_cost,
+            failure_cost: at_end.failure_cost,
             mean_latency_ms: self.mean_latency_ms(),
             p99_latency_ms: self.p99_latency_ms(),
             jain: jain(&self.accepted_by_client),
+            explanations: at_end.explanations,
         }
     }
 
@@ -192,14 +193,16 @@ impl Recorder {
     }
 }
 
-/// Counts held by the upstream and the clients.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct FinalCounts {
+/// What the upstream and the clients know at the end.
+#[derive(Clone, Debug)]
+pub(crate) struct FinalState {
     pub(crate) bans: u64,
     pub(crate) max_client_bans: u64,
     pub(crate) breaker_opened: u64,
     pub(crate) max_queue: Option<u64>,
     pub(crate) failure_cost: FailureCost,
+    /// What each client does and why.
+    pub(crate) explanations: Vec<Option<String>>,
 }
 
 /// By then a strategy should have learned the limit.

@@ -20,7 +20,7 @@ use crate::client::{
     Attempt, AttemptEnd, AttemptId, AttemptResult, Client, ClientAction, GateView,
 };
 use crate::measure::{
-    AttemptClass, Capacity, FailureCost, Figures, FinalCounts, Recorder, Series, SeriesRecorder,
+    AttemptClass, Capacity, FailureCost, Figures, FinalState, Recorder, Series, SeriesRecorder,
 };
 use crate::scenario::Scenario;
 use crate::upstream::{Reply, Upstream};
@@ -237,12 +237,7 @@ impl<'s> Run<'s> {
             }
         }
         self.sample(end);
-        if let Some(series) = &mut self.series {
-            for (number, client) in self.clients.iter().enumerate() {
-                series.explain(number, client.controller().explanation(end));
-            }
-        }
-        Some(self.finish())
+        Some(self.finish(end))
     }
 
     /// Sends everything that a client may send now, and schedules its next wake-up.
@@ -347,20 +342,22 @@ impl<'s> Run<'s> {
         }
     }
 
-    fn finish(self) -> (Figures, Option<SeriesRecorder>) {
-        let mut counts = FinalCounts {
+    fn finish(self, end: Timestamp) -> (Figures, Option<SeriesRecorder>) {
+        let controllers = self.clients.iter().map(Client::controller);
+        let mut at_end = FinalState {
             bans: self.upstream.bans(),
             max_client_bans: self.upstream.max_client_bans(),
             breaker_opened: 0,
             max_queue: self.upstream.max_queue(),
             failure_cost: FailureCost::default(),
+            explanations: controllers.map(|of| of.explanation(end)).collect(),
         };
         for client in &self.clients {
-            counts.breaker_opened += client.controller().breaker_opened();
-            counts.failure_cost += client.failure_cost();
+            at_end.breaker_opened += client.controller().breaker_opened();
+            at_end.failure_cost += client.failure_cost();
         }
         let loads: Vec<_> = self.clients.iter().map(Client::load).collect();
-        let figures = self.recorder.figures(self.scenario, &loads, counts);
+        let figures = self.recorder.figures(self.scenario, &loads, at_end);
         (figures, self.series)
     }
 }

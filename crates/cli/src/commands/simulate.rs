@@ -209,6 +209,8 @@ struct Outcome<'a> {
     summary: Summary,
     /// Set with `--seeds`.
     over: Option<Seeds>,
+    /// What each client does at the end of the only run; empty for several.
+    explanations: Vec<Option<String>>,
 }
 
 /// The spread over several seeds.
@@ -227,11 +229,15 @@ fn simulate<'a>(args: &SimulateArgs, variants: &'a [Variant], output: &Output) -
         let scenario = &variant.scenario;
         let first = args.seed.unwrap_or(scenario.seed);
         let mut runs = Vec::new();
+        let mut explanations = Vec::new();
         for number in 0..seeds {
             let seed = first.wrapping_add(number.into());
             let mut watch = |share: f64| progress.update((done + share) / parts);
             let figures = simulate_watched(scenario, seed, &mut watch);
             runs.push(Summary::of(&figures));
+            if seeds == 1 {
+                explanations = figures.explanations;
+            }
             done += 1.0;
         }
         outcomes.push(Outcome {
@@ -242,6 +248,7 @@ fn simulate<'a>(args: &SimulateArgs, variants: &'a [Variant], output: &Output) -
                 count,
                 spread: Summary::spread(&runs),
             }),
+            explanations,
         });
     }
     outcomes

@@ -256,6 +256,9 @@ fn simulate_runs_a_shipped_scenario_by_name() {
 
     strategy  goodput  settled  refused  sent  latency  p99  to 90 %  bans  breaker  early
     adaptive   88.6 %        –   0.34 %   894        –    –     2.1s     0        0      0
+
+    strategy  at the end
+    adaptive  staying at 50.1/s, at a limit of 50.1/s measured between two refusals; tries more in 4s
     ");
 }
 
@@ -289,6 +292,9 @@ fn simulate_prints_steps_and_outages() {
 
     strategy  step at  settled after
     aimd          20s           0.0s
+
+    strategy  at the end
+    aimd      at 6.91/s, raised: responses are fast and none is refused
     ");
 }
 
@@ -356,6 +362,11 @@ fn simulate_compares_several_strategies() {
     aimd          20s           0.0s
     fixed:20      20s          19.9s
     none          20s          20.1s
+
+    strategy  at the end
+    adaptive  searching from 15.3/s upwards: more is accepted than before
+    aimd      at 6.91/s, raised: responses are fast and none is refused
+    fixed:20  staying at 20/s, a fixed rate
     ");
     let separate = ["--strategy", "none", "--strategy", "fixed:20", "--json"];
     let json = simulate_file(EVENTFUL, &separate);
@@ -478,6 +489,10 @@ fn simulate_reads_an_upstream_from_a_flag() {
 
     strategy  step at  settled after
     adaptive      10s           0.0s
+
+    strategy  client  at the end
+    adaptive       1  rising from 7.57/s to a limit of 8.91/s, above which responses became slow
+    adaptive       2  rising from 8.64/s to a limit of 10.2/s, above which responses became slow
     "#
     );
 }
@@ -498,6 +513,9 @@ fn simulate_reads_a_scenario_from_stdin() {
 
     strategy  step at  settled after
     aimd          20s              –
+
+    strategy  at the end
+    aimd      at 15.6/s, lowered: the server refused
     ");
     let wrong = ended(&["-"], b"[upstream]\nkind = \"bucket\"\nrate = 0\n");
     assert_snapshot!(shown(&wrong), @"
@@ -540,6 +558,9 @@ fn assertion_that_fails_exits_with_1() {
     strategy  step at  settled after
     fixed:5       20s              –
     none          20s          20.1s
+
+    strategy  at the end
+    fixed:5   staying at 5/s, a fixed rate
     --- stderr
     error: fixed:5: `goodput_ratio >= 95%` is not met: `goodput_ratio` is 0.3729411764705882
     error: fixed:5: `jain > 0.9` is not met: `jain` is null, it does not apply

@@ -211,6 +211,9 @@ fn reports_a_report_that_cannot_be_written() {
 
     strategy  goodput  settled  refused  sent  latency  p99  to 90 %  bans  breaker  early
     aimd       30.0 %        –   0.00 %     7        –    –        –     0        0      0
+
+    strategy  at the end
+    aimd      at 3.5/s, raised: responses are fast and none is refused
     --- stderr
     error: cannot write `no/such/folder/page.html`: No such file or directory (os error 2)
     ");

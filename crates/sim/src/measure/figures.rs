@@ -45,6 +45,9 @@ pub struct Figures {
     pub p99_latency_ms: Option<f64>,
     /// Jain's index over accepted requests per client from 100 s on.
     pub jain: Option<f64>,
+    /// What each client does at the end and why, in a sentence; `None` if it has no gate. Not in
+    /// `--json`.
+    pub explanations: Vec<Option<String>>,
 }
 
 impl Figures {

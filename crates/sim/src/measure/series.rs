@@ -48,8 +48,6 @@ pub struct ClientSeries {
     pub ceilings: Vec<Option<f64>>,
     /// The phases of `adaptive`.
     pub phases: Vec<Band<Phase>>,
-    /// What it does at the end and why, in a sentence; `None` if it has no gate.
-    pub explanation: Option<String>,
     /// Its accepted requests in each slice.
     pub accepted: Vec<u32>,
     /// Its holds, whether directed by the server or its own.
@@ -186,11 +184,6 @@ impl SeriesRecorder {
                 });
             }
         }
-    }
-
-    /// Records what a client does at the end of the run.
-    pub(crate) fn explain(&mut self, client: usize, explanation: Option<String>) {
-        self.series.clients[client].explanation = explanation;
     }
 
     fn hold(&mut self, client: usize, until: Timestamp, now: Timestamp) {

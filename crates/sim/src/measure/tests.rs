@@ -25,14 +25,15 @@ fn record(recorder: &mut Recorder, class: AttemptClass, per_second: u64, from: u
 
 fn figures(scenario: &Scenario, recorder: Recorder, backlog: Backlog) -> Figures {
     let load = Load::new(backlog, Timestamp::ZERO);
-    let counts = FinalCounts {
+    let at_end = FinalState {
         max_client_bans: 0,
         bans: 0,
         breaker_opened: 0,
         max_queue: None,
         failure_cost: FailureCost::default(),
+        explanations: vec![None],
     };
-    recorder.figures(scenario, &[&load], counts)
+    recorder.figures(scenario, &[&load], at_end)
 }
 
 fn check(figure: Option<f64>, expected: f64) {

@@ -132,11 +132,11 @@ fn section(run: &StrategyRun, frame: Frame) -> String {
 
 /// What each client does at the end, in a sentence.
 fn explanations(run: &StrategyRun) -> String {
-    let clients = &run.series.clients;
-    let shown = clients.iter().take(clients::MAX_CLIENTS).enumerate();
-    let items = shown.filter_map(|(index, client)| {
-        let explanation = escape(client.explanation.as_ref()?);
-        Some(match clients.len() {
+    let explanations = &run.figures.explanations;
+    let shown = explanations.iter().take(clients::MAX_CLIENTS).enumerate();
+    let items = shown.filter_map(|(index, explanation)| {
+        let explanation = escape(explanation.as_ref()?);
+        Some(match explanations.len() {
             1 => format!("<li>At the end: {explanation}.</li>\n"),
             _ => format!(
                 "<li>{} at the end: {explanation}.</li>\n",

@@ -146,9 +146,7 @@ fn a_page_shows_phases_and_what_each_client_does_at_the_end() {
     let one = html(&shipped_report("o5", &["adaptive"]));
     assert!(one.contains("<h3>Phases</h3>"));
     assert!(one.contains("known limit"));
-    let explanation = run_of("o5", "adaptive").series.clients[0]
-        .explanation
-        .clone();
+    let explanation = run_of("o5", "adaptive").figures.explanations.remove(0);
     assert!(one.contains(&format!(
         "<li>At the end: {}.</li>",
         escape(&explanation.unwrap())

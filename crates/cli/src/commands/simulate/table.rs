@@ -1,16 +1,18 @@
-//! Figures as a table: a row for each strategy, then the outages and steps.
+//! Figures as a table: a row for each strategy, then the outages and steps, and what each client does
+//! at the end.
 
 use policy::duration::Exact;
 use policy::time::Timestamp;
 use sim::measure::{Named, Summary};
 
 use super::Outcome;
-use crate::output::figures;
+use crate::output::{figures, table};
 
 pub(super) fn text(title: &str, outcomes: &[Outcome<'_>]) -> String {
     let tables = [strategies(outcomes), outages(outcomes), steps(outcomes)];
     let tables = tables.iter().filter(|rows| rows.len() > 1);
-    let tables: Vec<String> = tables.map(|rows| figures(rows)).collect();
+    let tables = tables.map(|rows| figures(rows));
+    let tables: Vec<String> = tables.chain(explanations(outcomes)).collect();
     format!("{}\n\n{}", heading(title, outcomes), tables.join("\n"))
 }
 
@@ -131,6 +133,33 @@ fn steps(outcomes: &[Outcome<'_>]) -> Vec<Vec<String>> {
     }
     rows
 }
+
+/// What clients do at the end, and why; `None` if none of them has a gate.
+fn explanations(outcomes: &[Outcome<'_>]) -> Option<String> {
+    let has_several = outcomes.iter().any(|of| of.explanations.len() > 1);
+    let mut rows = Vec::new();
+    for outcome in outcomes {
+        let shown = outcome.explanations.iter().take(MAX_CLIENTS);
+        for (index, explanation) in shown.enumerate() {
+            let Some(explanation) = explanation else {
+                continue;
+            };
+            let client = has_several.then(|| (index + 1).to_string());
+            let mut row = vec![outcome.variant.strategy.clone()];
+            row.extend(client);
+            row.push(explanation.clone());
+            rows.push(row);
+        }
+    }
+    let heading: &[&str] = match has_several {
+        true => &["strategy", "client", "at the end"],
+        false => &["strategy", "at the end"],
+    };
+    (!rows.is_empty()).then(|| table(heading, rows.into_iter()))
+}
+
+/// As many as the report shows.
+const MAX_CLIENTS: usize = 16;
 
 /// The figures of an outage or a step.
 fn parts(
