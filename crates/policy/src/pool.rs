@@ -42,7 +42,7 @@ crate::words! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EndpointId(u64);
 
-/// Interchangeable endpoints.
+/// Interchangeable endpoints, each with the caller's data `D`.
 ///
 /// ```
 /// use policy::ladder::{EndpointResult, LadderSettings};
@@ -63,9 +63,9 @@ pub struct EndpointId(u64);
 /// pool.abandon(lease);
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Pool {
+pub struct Pool<D = ()> {
     balance: Balance,
-    endpoints: Vec<Endpoint>,
+    endpoints: Vec<Endpoint<D>>,
     /// The number of endpoints ever added: the next id.
     added: u64,
     /// The number of choices so far.
@@ -74,9 +74,10 @@ pub struct Pool {
 
 /// One member of a pool.
 #[derive(Clone, Debug)]
-pub struct Endpoint {
+pub struct Endpoint<D = ()> {
     id: EndpointId,
     name: Box<str>,
+    data: D,
     ladder: Ladder,
     in_flight: u32,
     /// Requests in flight that were sent in the ladder's current epoch.
@@ -91,6 +92,23 @@ impl Pool {
     /// Few enough to check all of them for every request.
     pub const MAX_ENDPOINTS: usize = 1000;
 
+    /// Appends an endpoint without data; `None` if the name is taken or the pool is full.
+    pub fn add(&mut self, name: &str) -> Option<EndpointId> {
+        self.restore(name, LadderRecord::default(), Timestamp::ZERO)
+    }
+
+    /// Appends an endpoint without data, with its state from before a restart.
+    pub fn restore(
+        &mut self,
+        name: &str,
+        record: LadderRecord,
+        now: Timestamp,
+    ) -> Option<EndpointId> {
+        self.insert_with(name, record, now, |_| ())
+    }
+}
+
+impl<D> Pool<D> {
     /// An empty pool.
     pub const fn new(balance: Balance) -> Self {
         Self {
@@ -114,24 +132,22 @@ impl Pool {
     /// Moves the endpoints with these names to the front, in this order; the others keep their
     /// order.
     pub fn reorder(&mut self, names: &[&str]) {
-        let position = |endpoint: &Endpoint| names.iter().position(|name| *name == &*endpoint.name);
+        let position =
+            |endpoint: &Endpoint<D>| names.iter().position(|name| *name == &*endpoint.name);
         self.endpoints
             .sort_by_key(|endpoint| position(endpoint).unwrap_or(usize::MAX));
     }
 
-    /// Appends an endpoint; `None` if the name is taken or the pool is full.
-    pub fn add(&mut self, name: &str) -> Option<EndpointId> {
-        self.restore(name, LadderRecord::default(), Timestamp::ZERO)
-    }
-
-    /// Appends an endpoint with its state from before a restart.
-    pub fn restore(
+    /// Appends an endpoint with its state, for example from before a restart, and the data that
+    /// `data` returns for its id; `None` if the name is taken or the pool is full.
+    pub fn insert_with(
         &mut self,
         name: &str,
         record: LadderRecord,
         now: Timestamp,
+        data: impl FnOnce(EndpointId) -> D,
     ) -> Option<EndpointId> {
-        if self.endpoints.len() >= Self::MAX_ENDPOINTS || self.find(name).is_some() {
+        if self.endpoints.len() >= Pool::MAX_ENDPOINTS || self.find(name).is_some() {
             return None;
         }
         let id = EndpointId(self.added);
@@ -139,6 +155,7 @@ impl Pool {
         self.endpoints.push(Endpoint {
             id,
             name: name.into(),
+            data: data(id),
             ladder: Ladder::restore(record, now),
             in_flight: 0,
             in_epoch: 0,
@@ -175,17 +192,17 @@ impl Pool {
     }
 
     /// The endpoints, in list order.
-    pub fn endpoints(&self) -> &[Endpoint] {
+    pub fn endpoints(&self) -> &[Endpoint<D>] {
         &self.endpoints
     }
 
     /// The endpoint with this id, if it still exists.
-    pub fn get(&self, id: EndpointId) -> Option<&Endpoint> {
+    pub fn get(&self, id: EndpointId) -> Option<&Endpoint<D>> {
         self.endpoints.iter().find(|endpoint| endpoint.id == id)
     }
 
     /// The endpoint with this name.
-    pub fn find(&self, name: &str) -> Option<&Endpoint> {
+    pub fn find(&self, name: &str) -> Option<&Endpoint<D>> {
         self.endpoints
             .iter()
             .find(|endpoint| *endpoint.name == *name)
@@ -210,7 +227,7 @@ impl Pool {
         &mut self,
         settings: &LadderSettings,
         now: Timestamp,
-        mut gate_of: impl FnMut(&Endpoint) -> G,
+        mut gate_of: impl FnMut(&Endpoint<D>) -> G,
     ) -> Choice {
         let protects = settings.protects(self.endpoints.len());
         let mut best: Option<(Rank, usize)> = None;
@@ -251,6 +268,7 @@ impl Pool {
         endpoint.sent_at = now;
         Lease {
             endpoint: endpoint.id,
+            index,
             epoch: endpoint.ladder.epoch(),
         }
     }
@@ -273,7 +291,7 @@ impl Pool {
         now: Timestamp,
     ) -> LadderStep {
         let protects = settings.protects(self.endpoints.len());
-        let Some(endpoint) = self.get_mut(lease.endpoint) else {
+        let Some(endpoint) = self.leased_mut(&lease) else {
             return LadderStep::Late;
         };
         endpoint.give_back(lease.epoch);
@@ -290,17 +308,37 @@ impl Pool {
 
     /// Returns a lease whose attempt was not made or whose result is unknown.
     pub fn abandon(&mut self, lease: Lease) {
-        if let Some(endpoint) = self.get_mut(lease.endpoint) {
+        if let Some(endpoint) = self.leased_mut(&lease) {
             endpoint.give_back(lease.epoch);
         }
     }
 
-    fn get_mut(&mut self, id: EndpointId) -> Option<&mut Endpoint> {
+    /// The endpoint of a lease, if it still exists.
+    pub fn leased(&self, lease: &Lease) -> Option<&Endpoint<D>> {
+        let same = self.endpoints.get(lease.index);
+        same.filter(|endpoint| endpoint.id == lease.endpoint)
+            .or_else(|| self.get(lease.endpoint))
+    }
+
+    fn leased_mut(&mut self, lease: &Lease) -> Option<&mut Endpoint<D>> {
+        let same = self.endpoints.get(lease.index);
+        if same.is_some_and(|endpoint| endpoint.id == lease.endpoint) {
+            return self.endpoints.get_mut(lease.index);
+        }
+        self.get_mut(lease.endpoint)
+    }
+
+    /// The data of an endpoint.
+    pub fn data_mut(&mut self, id: EndpointId) -> Option<&mut D> {
+        self.get_mut(id).map(|endpoint| &mut endpoint.data)
+    }
+
+    fn get_mut(&mut self, id: EndpointId) -> Option<&mut Endpoint<D>> {
         self.endpoints.iter_mut().find(|endpoint| endpoint.id == id)
     }
 }
 
-impl Endpoint {
+impl<D> Endpoint<D> {
     /// Its id in the pool.
     pub fn id(&self) -> EndpointId {
         self.id
@@ -309,6 +347,11 @@ impl Endpoint {
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The caller's data.
+    pub fn data(&self) -> &D {
+        &self.data
     }
 
     /// Its error state.

@@ -113,6 +113,17 @@ impl<'a> Ask<'a> {
         }
     }
 
+    /// The same ask without its keys.
+    pub(crate) const fn without_keys(self) -> Ask<'static> {
+        Ask {
+            key: "",
+            also: &[],
+            cost: self.cost,
+            max_wait: self.max_wait,
+            class: self.class,
+        }
+    }
+
     /// The ask, made at `asked_at`, as passed to a gate with these settings.
     pub(crate) fn at_gate(&self, settings: &GateSettings, asked_at: Timestamp) -> gate::Ask {
         let longest = asked_at + settings.max_wait();

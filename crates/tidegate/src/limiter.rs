@@ -35,6 +35,7 @@ mod wakeups;
 
 pub use builder::LimiterBuilder;
 pub use snapshot::{GateView, Snapshot, Sort, Totals};
+pub(crate) use wait::Wait;
 
 /// Issues permits for any number of keys. Cheap to clone; clones share one state.
 ///

@@ -1,6 +1,8 @@
 //! The right to make one attempt.
 
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use policy::gate::{self, ResponseBody};
 use policy::outcome::{Outcome, Verdict};
@@ -112,11 +114,13 @@ impl<'a> Permit<'a> {
         if let Some(permit) = self.permit.take() {
             first.settle(permit, outcome, verdict);
         }
+        let mut others = Vec::new();
         while let Some((location, permit)) = self.others.as_mut().and_then(|others| others.pop()) {
             let mut next = InFlight::new(self.limiter.get(), location);
             next.settle(permit, outcome, verdict);
-            first.others.push(next);
+            others.push(next);
         }
+        first.others = others.into();
         first
     }
 
@@ -216,7 +220,25 @@ pub struct InFlight {
     location: GateLocation,
     body: Option<ResponseBody>,
     /// The same for the ask's other gates.
-    others: Vec<Self>,
+    others: Box<[Self]>,
+    /// Counts it as load of its pool's endpoint, if it has one.
+    load: Option<LoadGuard>,
+}
+
+/// Counts one response whose body is being read.
+pub(crate) struct LoadGuard(Arc<AtomicU32>);
+
+impl LoadGuard {
+    pub(crate) fn new(bodies: &Arc<AtomicU32>) -> Self {
+        bodies.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(bodies))
+    }
+}
+
+impl Drop for LoadGuard {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl InFlight {
@@ -225,7 +247,8 @@ impl InFlight {
             limiter: limiter.clone(),
             location,
             body: None,
-            others: Vec::new(),
+            others: Box::default(),
+            load: None,
         }
     }
 
@@ -238,6 +261,12 @@ impl InFlight {
         for other in &self.others {
             other.correct_cost(used);
         }
+    }
+
+    /// Counts it as load of an endpoint as well.
+    pub(crate) fn with_load(mut self, load: LoadGuard) -> Self {
+        self.load = Some(load);
+        self
     }
 
     fn settle(&mut self, permit: gate::Permit, outcome: &Outcome, verdict: Option<Verdict>) {

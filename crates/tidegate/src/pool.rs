@@ -4,22 +4,26 @@
 //! permit holds both, and settling it updates both: the gate learns the pace, and the endpoint's
 //! ladder counts errors. Each response is counted once.
 //!
+//! Choosing takes the pool's lock and no gate's: the pool remembers which gates would not admit an
+//! ask, and for how long that need not be asked again. Only the gate of the chosen endpoint is
+//! locked.
+//!
 //! If no endpoint is ready, an ask waits for whichever comes first: a permit from any gate that
-//! only lacks tokens, the end of the earliest pause, or any change by a person or a response.
+//! only lacks tokens, the end of the earliest pause, or any change by a person or a response. When
+//! it looks again after a change, it keeps its place in the lines of endpoints that stay usable.
 //!
 //! A pool is updated in place: settings, order and endpoint data can change while requests are in
 //! flight. Their results are still counted, and gates and ladders keep their state.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use policy::gate::GateSettings;
 use policy::key::endpoint_key;
 use policy::ladder::{Disabled, EndpointResult, Ladder, LadderRecord, LadderSettings, LadderStep};
 use policy::outcome::{Outcome, UpstreamResponse, Verdict};
-use policy::pool::{self, Balance, EndpointId, Lease};
+use policy::pool::{self, Balance, EndpointId, GateState, Lease};
 use policy::rate::Strategy;
 use policy::time::Timestamp;
 
@@ -66,11 +70,26 @@ pub struct Pool<E> {
 }
 
 struct PoolState<E> {
-    pool: pool::Pool,
+    pool: pool::Pool<Member<E>>,
     protection: LadderSettings,
-    endpoints: BTreeMap<EndpointId, Arc<Endpoint<E>>>,
     /// Incremented whenever the set of usable endpoints may have changed.
     changes: u64,
+}
+
+/// An endpoint as the pool stores it.
+struct Member<E> {
+    endpoint: Arc<Endpoint<E>>,
+    /// Before this time the pool does not ask its gate, which would not admit.
+    not_before: Timestamp,
+}
+
+impl<E> Member<E> {
+    fn new(endpoint: Endpoint<E>) -> Self {
+        Self {
+            endpoint: Arc::new(endpoint),
+            not_before: Timestamp::ZERO,
+        }
+    }
 }
 
 /// One member of a pool.
@@ -78,6 +97,8 @@ pub struct Endpoint<E> {
     pub(crate) id: EndpointId,
     name: Arc<str>,
     key: Arc<str>,
+    /// Responses whose bodies are being read.
+    bodies: Arc<AtomicU32>,
     data: E,
 }
 
@@ -153,7 +174,6 @@ impl<E> Pool<E> {
             state: Mutex::new(PoolState {
                 pool: pool::Pool::new(balance),
                 protection,
-                endpoints: BTreeMap::new(),
                 changes: 0,
             }),
             waiters: Waiters::default(),
@@ -181,16 +201,18 @@ impl<E> Pool<E> {
         let key = endpoint_key(&self.name, name);
         let now = self.limiter.clock().now();
         let mut state = lock(&self.state);
-        let Some(id) = state.pool.restore(name, record, now) else {
+        let member = |id| {
+            Member::new(Endpoint {
+                id,
+                name: name.into(),
+                key: key.as_str().into(),
+                bodies: Arc::default(),
+                data,
+            })
+        };
+        if state.pool.insert_with(name, record, now, member).is_none() {
             return false;
-        };
-        let endpoint = Endpoint {
-            id,
-            name: name.into(),
-            key: key.as_str().into(),
-            data,
-        };
-        state.endpoints.insert(id, Arc::new(endpoint));
+        }
         drop(state);
         // After the name was taken, and without the lock: it may wake asks waiting at the gate.
         self.limiter.alias_host(&key, host);
@@ -205,13 +227,15 @@ impl<E> Pool<E> {
         let key = endpoint_key(&self.name, name);
         let mut state = lock(&self.state);
         let id = state.pool.find(name).map(pool::Endpoint::id);
-        let Some(known) = id.and_then(|id| state.endpoints.get_mut(&id)) else {
+        let Some(member) = id.and_then(|id| state.pool.data_mut(id)) else {
             return false;
         };
-        *known = Arc::new(Endpoint {
+        let known = &member.endpoint;
+        *member = Member::new(Endpoint {
             id: known.id,
-            name: known.name.clone(),
+            name: Arc::clone(&known.name),
             key: Arc::clone(&known.key),
+            bodies: Arc::clone(&known.bodies),
             data,
         });
         drop(state);
@@ -239,10 +263,7 @@ impl<E> Pool<E> {
     /// Removes an endpoint. Results of its attempts in flight are ignored. Returns `false` if no
     /// endpoint has that name.
     pub fn remove(&self, name: &str) -> bool {
-        let is_removed = self.change_endpoint(name, |state, id| {
-            state.endpoints.remove(&id);
-            state.pool.remove(id)
-        });
+        let is_removed = self.change_endpoint(name, |state, id| state.pool.remove(id));
         if is_removed {
             let key = endpoint_key(&self.name, name);
             self.limiter.forget_alias(&key);
@@ -253,15 +274,17 @@ impl<E> Pool<E> {
     /// Enables an endpoint on behalf of a person: clears its error state and ends an isolation of
     /// its gate, such as a used-up quota causes. Returns `false` if no endpoint has that name.
     pub fn enable(&self, name: &str) -> bool {
-        let mut was_out = false;
-        let is_known = self.change_endpoint(name, |state, id| {
-            was_out = state.is_out(id);
-            state.pool.enable(id)
-        });
-        if is_known {
+        // The gate first: asks that wait ask it again as soon as the endpoint is enabled.
+        if self.endpoint(name).is_some() {
             let key = endpoint_key(&self.name, name);
             self.limiter.end_isolation(&key);
         }
+        let mut was_out = false;
+        let is_known = self.change_endpoint(name, |state, id| {
+            let endpoint = state.pool.get(id);
+            was_out = endpoint.is_some_and(|endpoint| is_out(endpoint.ladder()));
+            state.pool.enable(id)
+        });
         if was_out {
             let event = Event::EndpointEnabled {
                 pool: &self.name,
@@ -324,16 +347,17 @@ impl<E> Pool<E> {
     /// All endpoints, in list order.
     pub fn endpoints(&self) -> Vec<Arc<Endpoint<E>>> {
         let state = lock(&self.state);
-        let ids = state.pool.endpoints().iter().map(pool::Endpoint::id);
-        ids.filter_map(|id| state.endpoints.get(&id).cloned())
+        let endpoints = state.pool.endpoints().iter();
+        endpoints
+            .map(|endpoint| Arc::clone(&endpoint.data().endpoint))
             .collect()
     }
 
     /// The endpoint with this name.
     pub fn endpoint(&self, name: &str) -> Option<Arc<Endpoint<E>>> {
         let state = lock(&self.state);
-        let id = state.pool.find(name)?.id();
-        state.endpoints.get(&id).cloned()
+        let endpoint = state.pool.find(name)?;
+        Some(Arc::clone(&endpoint.data().endpoint))
     }
 
     /// Each endpoint's name and the record to persist for it.
@@ -341,9 +365,9 @@ impl<E> Pool<E> {
         let now = self.limiter.clock().now();
         let state = lock(&self.state);
         let endpoints = state.pool.endpoints().iter();
-        let record =
-            |endpoint: &pool::Endpoint| (endpoint.name().to_owned(), endpoint.ladder().record(now));
-        endpoints.map(record).collect()
+        endpoints
+            .map(|endpoint| (endpoint.name().to_owned(), endpoint.ladder().record(now)))
+            .collect()
     }
 
     /// Waits for a permit from the first endpoint that is chosen and may send. The key of the ask
@@ -373,12 +397,10 @@ impl<E> Pool<E> {
     }
 
     pub(crate) fn last_success(&self) -> Option<Timestamp> {
-        let endpoints: Vec<Arc<Endpoint<E>>> =
-            lock(&self.state).endpoints.values().cloned().collect();
-        let limiter = &self.limiter;
+        let endpoints = self.endpoints();
         let successes = endpoints
             .iter()
-            .filter_map(|endpoint| limiter.last_success(&endpoint.key));
+            .filter_map(|endpoint| self.limiter.last_success(&endpoint.key));
         successes.max()
     }
 
@@ -396,64 +418,67 @@ impl<E> Pool<E> {
         has_acted
     }
 
-    /// Returns a lease with the outcome of its attempt.
+    /// Returns a lease with the outcome of its attempt. `strategy` is that of its gate if the
+    /// verdict is `Throttled`.
     fn settle(
         &self,
-        endpoint: &Endpoint<E>,
         lease: Lease,
         outcome: &Outcome,
         verdict: Option<Verdict>,
+        strategy: Option<Strategy>,
         text: &str,
     ) {
-        let now = self.limiter.clock().now();
-        let ended = match outcome.response {
+        let result = match outcome.response {
             UpstreamResponse::Status(status) => {
-                let ended = EndpointResult::response(status, verdict, text, &outcome.hint);
-                // Only a throttled response depends on whether the gate is probing for its limit.
-                match verdict {
-                    Some(Verdict::Throttled) => ended.with_strategy(self.strategy(&endpoint.key)),
-                    _ => ended,
-                }
+                EndpointResult::response(status, verdict, text, &outcome.hint)
             }
             UpstreamResponse::Failed { failure, .. } => EndpointResult::failure(failure, text),
         };
+        let result = strategy.map_or(result, |strategy| result.with_strategy(strategy));
+        let now = self.limiter.clock().now();
         let mut state = lock(&self.state);
-        let was_recovering = state.is_recovering(endpoint.id, now);
-        let was_out = state.is_out(endpoint.id);
         let PoolState {
             pool, protection, ..
         } = &mut *state;
-        let step = pool.settle(protection, lease, &ended, now);
-        let has_changed = !matches!(
-            step,
-            LadderStep::Late | LadderStep::Unchanged | LadderStep::NotCounted | LadderStep::Probed
-        );
-        if !was_recovering && !has_changed {
+        let Some(endpoint) = pool.leased(&lease) else {
+            return;
+        };
+        let (id, ladder) = (endpoint.id(), endpoint.ladder());
+        let (was_out, was_recovering) = (is_out(ladder), ladder.is_recovering(now));
+        let step = pool.settle(protection, lease, &result, now);
+        let has_changed = match step {
+            LadderStep::Paused { .. }
+            | LadderStep::DisabledByErrors { .. }
+            | LadderStep::DisabledByQuota => true,
+            LadderStep::Cleared => was_out,
+            LadderStep::Late
+            | LadderStep::Unchanged
+            | LadderStep::NotCounted
+            | LadderStep::Probed => false,
+        };
+        if !has_changed && !was_recovering {
             return;
         }
-        let after = pool.get(endpoint.id).filter(|_| has_changed);
+        let after = pool.get(id).filter(|_| has_changed);
         let after = after.map(|after| view(after, now));
         self.notify_change(state);
         if let Some(after) = after {
-            self.emit_step(step, &after, was_out, now);
+            self.emit_step(step, &after, now);
         }
-    }
-
-    fn strategy(&self, key: &str) -> Strategy {
-        self.limiter.with_settings(key, GateSettings::strategy)
     }
 
     fn abandon(&self, lease: Lease) {
         let now = self.limiter.clock().now();
         let mut state = lock(&self.state);
-        let was_recovering = state.is_recovering(lease.endpoint(), now);
+        let endpoint = state.pool.leased(&lease);
+        let was_recovering = endpoint.is_some_and(|endpoint| endpoint.ladder().is_recovering(now));
         state.pool.abandon(lease);
         if was_recovering {
             self.notify_change(state);
         }
     }
 
-    fn emit_step(&self, step: LadderStep, after: &EndpointView, was_out: bool, now: Timestamp) {
+    fn emit_step(&self, step: LadderStep, after: &EndpointView, now: Timestamp) {
         let (pool, endpoint) = (&*self.name, &*after.name);
         let event = match (after.disabled, step, after.paused_until) {
             (Some(why), ..) => Event::EndpointDisabled {
@@ -468,7 +493,7 @@ impl<E> Pool<E> {
                 errors: after.consecutive_errors,
                 source,
             },
-            (None, LadderStep::Cleared, _) if was_out => Event::EndpointEnabled { pool, endpoint },
+            (None, LadderStep::Cleared, _) => Event::EndpointEnabled { pool, endpoint },
             _ => return,
         };
         self.limiter.emit(now, &event);
@@ -482,24 +507,6 @@ impl<E> Pool<E> {
     }
 }
 
-impl<E> PoolState<E> {
-    /// Whether the endpoint was paused or disabled and has neither succeeded nor been enabled
-    /// since.
-    fn is_out(&self, id: EndpointId) -> bool {
-        let endpoint = self.pool.get(id);
-        endpoint.is_some_and(|endpoint| {
-            let ladder = endpoint.ladder();
-            !ladder.is_enabled() || ladder.paused_until().is_some()
-        })
-    }
-
-    /// Whether the endpoint is limited to one request at a time until one succeeds.
-    fn is_recovering(&self, id: EndpointId, now: Timestamp) -> bool {
-        let endpoint = self.pool.get(id);
-        endpoint.is_some_and(|endpoint| endpoint.ladder().is_recovering(now))
-    }
-}
-
 impl<E> fmt::Debug for Pool<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pool")
@@ -509,7 +516,22 @@ impl<E> fmt::Debug for Pool<E> {
     }
 }
 
-fn view(endpoint: &pool::Endpoint, now: Timestamp) -> EndpointView {
+/// Whether an endpoint was paused or disabled and has neither succeeded nor been enabled since.
+fn is_out(ladder: &Ladder) -> bool {
+    !ladder.is_enabled() || ladder.paused_until().is_some()
+}
+
+/// The state of an endpoint's gate, as far as the pool knows it.
+fn gate_state<E>(endpoint: &pool::Endpoint<Member<E>>) -> GateState {
+    let member = endpoint.data();
+    let bodies = member.endpoint.bodies.load(Ordering::Relaxed);
+    GateState {
+        opens_at: member.not_before,
+        in_flight: endpoint.in_flight().saturating_add(bodies),
+    }
+}
+
+fn view<E>(endpoint: &pool::Endpoint<Member<E>>, now: Timestamp) -> EndpointView {
     let ladder: &Ladder = endpoint.ladder();
     let paused_until = ladder.paused_until().filter(|until| *until > now);
     EndpointView {

@@ -86,6 +86,8 @@ impl fmt::Display for Unusable {
 #[must_use = "a lease that is not returned counts as a request in flight"]
 pub struct Lease {
     pub(super) endpoint: EndpointId,
+    /// Its place in the list when it was chosen.
+    pub(super) index: usize,
     pub(super) epoch: u32,
 }
 

@@ -251,7 +251,7 @@ fn returns_no_endpoint_when_all_are_disabled() {
     );
     assert!(test.pool.enable(a));
     assert_eq!(test.leave(2), "aa");
-    assert_eq!(Pool::new(Balance::First).endpoints().len(), 0);
+    assert_eq!(Pool::<()>::new(Balance::First).endpoints().len(), 0);
     assert_eq!(
         TestPool::new(Balance::First, &[]).choose(),
         Choice::NoEndpoint

@@ -1,7 +1,7 @@
 //! The state of a call between attempts: its item, the source of its permits, and its trail.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use policy::backoff::BackoffSettings;
@@ -38,7 +38,7 @@ pub(super) struct CallState<'a, E> {
     limiter: &'a Limiter,
     source: PermitSource<'a, E>,
     ask: Ask<'a>,
-    backoff: Backoff<'a>,
+    backoff: &'a BackoffSettings,
     item: Item,
     /// Created on first use, because most calls are never resent.
     random: Option<Random>,
@@ -49,10 +49,11 @@ pub(super) struct CallState<'a, E> {
     is_in_line_only: bool,
 }
 
-enum Backoff<'a> {
-    Given(&'a BackoffSettings),
-    Standard(Box<BackoffSettings>),
-}
+/// The backoff of calls that set none.
+static STANDARD: LazyLock<BackoffSettings> = LazyLock::new(|| {
+    let standard = Preset::Standard.settings();
+    standard.with_retry_after_jitter(RetryAfterJitter::CALLS)
+});
 
 /// What follows an attempt.
 pub(super) enum Next {
@@ -67,14 +68,7 @@ impl<'a, E> CallState<'a, E> {
             limiter: call.limiter,
             source,
             ask: call.ask,
-            backoff: match call.backoff {
-                Some(backoff) => Backoff::Given(backoff),
-                None => {
-                    let standard = Preset::Standard.settings();
-                    let standard = standard.with_retry_after_jitter(RetryAfterJitter::CALLS);
-                    Backoff::Standard(Box::new(standard))
-                }
-            },
+            backoff: call.backoff.unwrap_or_else(|| &STANDARD),
             item: Item::new(call.kind, call.limiter.clock().now()),
             random: None,
             trail: Trail::default(),
@@ -220,12 +214,10 @@ impl<'a, E> CallState<'a, E> {
         reason: Reason,
         until: Option<Timestamp>,
     ) -> ControlFlow<TerminalReason> {
-        let now = self.update_last_success();
-        let (backoff, random) = (
-            self.backoff.settings(),
-            random(&mut self.random, self.limiter),
-        );
-        let step = self.item.refused(backoff, reason, until, now, random);
+        self.update_last_success();
+        let now = self.limiter.clock().now();
+        let random = random(&mut self.random, self.limiter);
+        let step = self.item.refused(self.backoff, reason, until, now, random);
         match self.apply_step(step) {
             Next::Again | Next::Done => ControlFlow::Continue(()),
             Next::Failed(reason) => ControlFlow::Break(reason),
@@ -269,7 +261,7 @@ impl<'a, E> CallState<'a, E> {
     ) -> Step {
         let is_good = matches!(verdict, None | Some(Verdict::Success));
         self.failed_at = endpoint.filter(|_| !is_good);
-        let now = self.update_last_success();
+        let now = self.limiter.clock().now();
         let decision = CallDecision::Answered {
             answer: outcome.response,
             verdict,
@@ -279,18 +271,16 @@ impl<'a, E> CallState<'a, E> {
         if is_good {
             // A success draws no random numbers, so it needs no generator.
             let unused = &mut Random::from_seed(0);
-            return self
-                .item
-                .after(self.backoff.settings(), outcome, verdict, now, unused);
+            return self.item.after(self.backoff, outcome, verdict, now, unused);
         }
+        self.update_last_success();
         let other_ready_at = match (&self.source, self.failed_at) {
             (PermitSource::Pool(pool), Some(endpoint)) => pool.ready_at_other_than(endpoint),
             _ => None,
         };
-        let backoff = self.backoff.settings();
         let random = random(&mut self.random, self.limiter);
         self.item
-            .after_at(backoff, outcome, verdict, other_ready_at, now, random)
+            .after_at(self.backoff, outcome, verdict, other_ready_at, now, random)
     }
 
     pub(super) fn refreshed(&mut self, credential: &dyn Refresh, succeeded: bool) -> Step {
@@ -381,8 +371,8 @@ impl<'a, E> CallState<'a, E> {
         }
     }
 
-    /// Updates the item with the last success of any call at its gates. Returns the current time.
-    fn update_last_success(&mut self) -> Timestamp {
+    /// Updates the item with the last success of any call at its gates.
+    fn update_last_success(&mut self) {
         if self.item.kind().give_up_after.is_some() {
             let last_success = match self.source {
                 PermitSource::Limiter(limiter) => limiter.last_success(self.ask.key),
@@ -392,21 +382,11 @@ impl<'a, E> CallState<'a, E> {
                 self.item.gate_succeeded(at);
             }
         }
-        self.limiter.clock().now()
     }
 }
 
 fn random<'r>(random: &'r mut Option<Random>, limiter: &Limiter) -> &'r mut Random {
     random.get_or_insert_with(|| limiter.random())
-}
-
-impl Backoff<'_> {
-    fn settings(&self) -> &BackoffSettings {
-        match self {
-            Self::Given(settings) => settings,
-            Self::Standard(settings) => settings,
-        }
-    }
 }
 
 impl<'a, E> AnyPermit<'a, E> {

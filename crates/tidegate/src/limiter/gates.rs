@@ -9,8 +9,8 @@ use policy::gate::{self, Gate, GateOverride, GateSettings, GateSummary, Response
 use policy::hosts::{HostPattern, Hosts};
 use policy::line::Tickets;
 use policy::outcome::{Outcome, Verdict};
-use policy::pool::GateState;
 use policy::random::Random;
+use policy::rate::Strategy;
 use policy::time::Timestamp;
 
 use super::Limiter;
@@ -351,24 +351,41 @@ impl Limiter {
         look(&hosts.find(key).gate)
     }
 
-    /// When the gate of an ask's first key would admit it, and how many attempts are in flight
-    /// there.
-    pub(crate) fn gate_state(&self, ask: &Ask<'_>, now: Timestamp) -> GateState {
-        let (answer, in_flight) = match self.known_gate(ask.key) {
+    /// A permit of the gate of `key`, if available now; otherwise when the gate would admit the ask,
+    /// [`Timestamp::MAX`] if that is unknown. A gate that does not admit it counts no refusal.
+    #[inline]
+    pub(crate) fn acquire_or_until(
+        &self,
+        key: &str,
+        ask: &Ask<'_>,
+        now: Timestamp,
+    ) -> Result<Permit<'_>, Timestamp> {
+        if !self.wants_every_event()
+            && let Some((mut shard, location)) = self.inner.registry.find(key)
+            && let Some(permit) = shard.acquire_at_once(location.slot, ask.cost, now)
+        {
+            drop(shard);
+            return Ok(Permit::new(self, location, permit));
+        }
+        self.peek_one(key, ask, now)
+            .and_then(|()| self.try_acquire_slow_path(key, ask.cost, now))
+            .map_err(|refusal| refusal.until().unwrap_or(Timestamp::MAX))
+    }
+
+    /// The strategy of a gate that has a permit out.
+    pub(crate) fn strategy_at(&self, location: GateLocation) -> Strategy {
+        let mut shard = self.inner.registry.lock(location.shard);
+        shard.with_gate(location.slot, |_, settings, _| settings.strategy())
+    }
+
+    /// The deadline of an ask made at `now`, by the settings of the gate of `key`.
+    pub(crate) fn deadline(&self, key: &str, ask: &Ask<'_>, now: Timestamp) -> Timestamp {
+        let deadline = |settings: &GateSettings| ask.at_gate(settings, now).deadline;
+        match self.inner.registry.find(key) {
             Some((mut shard, location)) => {
-                let now = shard.time_at(location.slot, now);
-                let answer = shard.peek(location.slot, ask, now);
-                let in_flight = shard.with_gate(location.slot, |gate, _, _| gate.in_flight());
-                (answer, in_flight)
+                shard.with_gate(location.slot, |_, settings, _| deadline(settings))
             }
-            None => (self.peek_new(ask.key, ask, now), 0),
-        };
-        GateState {
-            opens_at: match answer {
-                Ok(()) => now,
-                Err(refusal) => refusal.until().unwrap_or(Timestamp::MAX),
-            },
-            in_flight,
+            None => self.with_settings(key, deadline),
         }
     }
 

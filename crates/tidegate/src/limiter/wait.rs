@@ -4,6 +4,7 @@
 //! when the seat is filled, and collects the result. It has no timer of its own; the gate does.
 
 use std::future::Future;
+use std::ops::Deref;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -18,10 +19,11 @@ use crate::registry::{AskResult, GateLocation, SeatId, SeatTaken};
 
 impl Limiter {
     /// Waits at one gate.
-    pub(super) fn wait<'a, 'k>(&'a self, ask: Ask<'k>) -> Wait<'a, 'k> {
+    pub(crate) fn wait<K: Deref<Target = str>>(&self, key: K, ask: Ask<'_>) -> Wait<'_, K> {
         Wait {
             limiter: self,
-            ask,
+            key,
+            ask: ask.without_keys(),
             asked_at: None,
             delayed: None,
             seat: None,
@@ -39,7 +41,7 @@ impl Limiter {
             // Boxed, because it is rare and would enlarge every other future.
             return Box::pin(self.wait_for_all(ask, delayed)).await;
         }
-        let mut wait = self.wait(ask);
+        let mut wait = self.wait(ask.key, ask);
         let answer = (&mut wait).await;
         *delayed = wait.delayed;
         answer
@@ -64,7 +66,7 @@ impl Limiter {
         let asked_at = self.inner.clock.now();
         let mut keeper = ask.key;
         for _ in 0..TURNS {
-            let mut permit = self.wait_for_one(ask.alone_at(keeper), delayed).await?;
+            let mut permit = self.wait_for_one(keeper, &ask, delayed).await?;
             let now = self.inner.clock.now();
             let others = ask.keys().filter(|key| *key != keeper);
             match self.take_all(others, ask.cost, now) {
@@ -98,7 +100,7 @@ impl Limiter {
         keys.sort_unstable();
         let mut all = Unused(None);
         for key in keys {
-            let permit = self.wait_for_one(ask.alone_at(key), delayed).await?;
+            let permit = self.wait_for_one(key, ask, delayed).await?;
             all.0 = Some(match all.0.take() {
                 Some(mut first) => {
                     first.join(permit);
@@ -113,10 +115,11 @@ impl Limiter {
     /// Waits at one gate of several. The event is emitted once all gates have admitted the ask.
     async fn wait_for_one<'a>(
         &'a self,
-        ask: Ask<'_>,
+        key: &str,
+        ask: &Ask<'_>,
         delayed: &mut Option<Delay>,
     ) -> Result<Permit<'a>, Refusal> {
-        let mut wait = self.wait(ask);
+        let mut wait = self.wait(key, *ask);
         wait.is_alone = false;
         let answer = (&mut wait).await;
         *delayed = delayed.or(wait.delayed);
@@ -124,12 +127,12 @@ impl Limiter {
     }
 
     /// Waits at several gates at once for the first that admits the ask.
-    pub(crate) fn wait_for_any<'a, 'k>(
+    pub(super) fn wait_for_any<'a, 'k>(
         &'a self,
         keys: impl Iterator<Item = &'k str>,
-        ask: Ask<'k>,
+        ask: Ask<'_>,
     ) -> WaitAny<'a, 'k> {
-        let waits = keys.map(|key| Some(self.wait(ask.alone_at(key))));
+        let waits = keys.map(|key| Some(self.wait(key, ask)));
         WaitAny {
             waits: waits.collect(),
             refusal: None,
@@ -140,8 +143,7 @@ impl Limiter {
     /// The ask with one fixed deadline, for waiting at more than one gate.
     fn with_deadline<'k>(&self, ask: Ask<'k>) -> Ask<'k> {
         let now = self.inner.clock.now();
-        let deadline = self.with_settings(ask.key, |settings| ask.at_gate(settings, now).deadline);
-        ask.until(deadline)
+        ask.until(self.deadline(ask.key, &ask, now))
     }
 }
 
@@ -162,10 +164,12 @@ impl Drop for Unused<'_> {
     }
 }
 
-/// Waits for a permit of one gate.
-pub(super) struct Wait<'a, 'k> {
+/// Waits for a permit of the gate of a key, which it borrows or owns.
+pub(crate) struct Wait<'a, K> {
     limiter: &'a Limiter,
-    ask: Ask<'k>,
+    key: K,
+    /// The ask, without its keys.
+    ask: Ask<'static>,
     /// When it was first polled.
     asked_at: Option<Timestamp>,
     /// The delay when it last joined a line.
@@ -175,7 +179,7 @@ pub(super) struct Wait<'a, 'k> {
     is_alone: bool,
 }
 
-impl<'a> Future for Wait<'a, '_> {
+impl<'a, K: Deref<Target = str> + Unpin> Future for Wait<'a, K> {
     type Output = Result<Permit<'a>, Refusal>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -199,11 +203,16 @@ impl<'a> Future for Wait<'a, '_> {
     }
 }
 
-impl<'a> Wait<'a, '_> {
+impl<'a, K: Deref<Target = str>> Wait<'a, K> {
+    /// The delay when it last joined a line; `None` if it did not have to.
+    pub(crate) fn delayed(&self) -> Option<Delay> {
+        self.delayed
+    }
+
     fn ask(&mut self, context: &Context<'_>) -> Poll<Result<Permit<'a>, Refusal>> {
         let limiter = self.limiter;
         let now = limiter.inner.clock.now();
-        let ask = self.ask;
+        let ask = self.ask.alone_at(&self.key);
         let is_new = self.asked_at.is_none();
         let asked_at = *self.asked_at.get_or_insert(now);
         let (mut shard, location) = match limiter.gate_of(ask.key, now) {
@@ -243,7 +252,7 @@ impl<'a> Wait<'a, '_> {
                 let permit = Permit::new(limiter, location, permit);
                 limiter.count_wait(location, waited);
                 if self.is_alone {
-                    limiter.emit_for(self.ask.key, now, |key| Event::Admitted {
+                    limiter.emit_for(&self.key, now, |key| Event::Admitted {
                         key,
                         waited,
                         is_probe: permit.is_probe(),
@@ -252,7 +261,7 @@ impl<'a> Wait<'a, '_> {
                 Ok(permit)
             }
             AskResult::Refused(refusal) => {
-                limiter.emit_refused(self.ask.key, &refusal, now);
+                limiter.emit_refused(&self.key, &refusal, now);
                 Err(refusal)
             }
             AskResult::Waiting { reason, until, .. } => Err(Refusal::new(reason, until, now)),
@@ -260,7 +269,7 @@ impl<'a> Wait<'a, '_> {
     }
 }
 
-impl Drop for Wait<'_, '_> {
+impl<K> Drop for Wait<'_, K> {
     /// Leaves the line, or returns the permit that was not collected.
     fn drop(&mut self) {
         let Some((location, seat)) = self.seat.take() else {
@@ -277,9 +286,9 @@ impl Drop for Wait<'_, '_> {
 }
 
 /// Waits for a permit from any of several gates.
-pub(crate) struct WaitAny<'a, 'k> {
+pub(super) struct WaitAny<'a, 'k> {
     /// One per key; `None` after a refusal.
-    waits: Vec<Option<Wait<'a, 'k>>>,
+    waits: Vec<Option<Wait<'a, &'k str>>>,
     /// The refusal with the earliest retry time so far.
     refusal: Option<Refusal>,
     limiter: &'a Limiter,

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use policy::outcome::{Outcome, Verdict};
 use policy::pool::Lease;
+use policy::rate::Strategy;
 use policy::time::Timestamp;
 
 use super::{Endpoint, Pool};
 use crate::call::Attempt;
-use crate::permit::{InFlight, Permit};
+use crate::permit::{InFlight, LoadGuard, Permit};
 
 /// The right to make one attempt at an endpoint of a pool: a permit of its gate and a lease of the
 /// endpoint. Both are returned together.
@@ -75,9 +76,9 @@ impl<'a, E> PoolPermit<'a, E> {
     /// endpoint's protection matches it, and it is shown as the last error.
     pub fn settle_as(mut self, outcome: &Outcome, verdict: Option<Verdict>, text: &str) {
         if let Some((permit, lease)) = self.permit_and_lease.take() {
+            let strategy = self.strategy(&permit, verdict);
             permit.settle_as(outcome, verdict);
-            self.pool
-                .settle(&self.endpoint, lease, outcome, verdict, text);
+            self.pool.settle(lease, outcome, verdict, strategy, text);
         }
     }
 
@@ -93,10 +94,17 @@ impl<'a, E> PoolPermit<'a, E> {
             .permit_and_lease
             .take()
             .expect("it has not been returned");
-        let in_flight = permit.settle_head(outcome, verdict);
-        self.pool
-            .settle(&self.endpoint, lease, outcome, verdict, text);
+        let load = LoadGuard::new(&self.endpoint.bodies);
+        let strategy = self.strategy(&permit, verdict);
+        let in_flight = permit.settle_head(outcome, verdict).with_load(load);
+        self.pool.settle(lease, outcome, verdict, strategy, text);
         in_flight
+    }
+
+    /// Only a throttled response depends on whether the gate is probing for its limit.
+    fn strategy(&self, permit: &Permit<'_>, verdict: Option<Verdict>) -> Option<Strategy> {
+        let is_throttled = verdict == Some(Verdict::Throttled);
+        is_throttled.then(|| self.pool.limiter.strategy_at(permit.location()))
     }
 
     /// Returns the permit unused.

@@ -1,17 +1,20 @@
 //! Waits for an endpoint: for its gate, for the end of a pause, or for a change.
 
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
-use policy::pool::{self, Choice, EndpointId, Unusable};
+use policy::pool::{Choice, EndpointId, Lease, Unusable};
 use policy::time::Timestamp;
 
-use super::{Endpoint, Pool, PoolPermit, PoolRefusal, PoolState};
+use super::{Endpoint, Pool, PoolPermit, PoolRefusal, PoolState, gate_state};
 use crate::ask::{Ask, Refusal};
+use crate::limiter::{Limiter, Wait};
 use crate::permit::Permit;
 use crate::sync::lock;
+use crate::waiters::Waiter;
 
 /// What an ask has to wait for.
 struct WaitConditions<E> {
@@ -27,9 +30,9 @@ struct WaitConditions<E> {
 pub(crate) type Delay = (Timestamp, PoolRefusal);
 
 /// How a wait ended.
-enum WaitEnd<'a> {
-    /// The gate of the usable endpoint with this index admitted the ask.
-    Admitted(usize, Permit<'a>),
+enum WaitEnd<'a, E> {
+    /// The gate of this endpoint admitted the ask.
+    Admitted(Arc<Endpoint<E>>, Permit<'a>),
     /// All gates refused.
     Refused(Refusal),
     /// A pause ended or the pool changed: choose again.
@@ -67,14 +70,19 @@ impl<E> Pool<E> {
         delayed: &mut Option<Delay>,
     ) -> Result<PoolPermit<'a, E>, PoolRefusal> {
         let deadline = self.deadline(&ask).ok_or(PoolRefusal::NoEndpoint)?;
+        let ask = ask.until(deadline);
+        let mut lines = Lines(Vec::new());
+        let mut waiter = self.waiters.waiter();
         loop {
             let until = waits.pause_ends;
             if waits.usable.is_empty() && until.is_some_and(|until| until > deadline) {
                 return Err(PoolRefusal::Paused { until });
             }
-            match self.wait_once(&ask, &waits, deadline, delayed).await {
+            lines.update(&self.limiter, &ask, &waits.usable);
+            let end = self.wait_once(&mut lines, &waits, deadline, &mut waiter, delayed);
+            match end.await {
                 WaitEnd::Admitted(endpoint, permit) => {
-                    if let Some(permit) = self.claim(&waits.usable[endpoint], permit) {
+                    if let Some(permit) = self.claim(&endpoint, permit) {
                         return Ok(permit);
                     }
                 }
@@ -94,11 +102,11 @@ impl<E> Pool<E> {
     /// one's gate apply to all. `None` if there is no endpoint.
     fn deadline(&self, ask: &Ask<'_>) -> Option<Timestamp> {
         let state = lock(&self.state);
-        let key = Arc::clone(&state.endpoints.values().next()?.key);
+        let first = state.pool.endpoints().first()?;
+        let key = Arc::clone(&first.data().endpoint.key);
         drop(state);
-        let limiter = &self.limiter;
-        let now = limiter.clock().now();
-        Some(limiter.with_settings(&key, |settings| ask.at_gate(settings, now).deadline))
+        let now = self.limiter.clock().now();
+        Some(self.limiter.deadline(&key, ask, now))
     }
 
     /// When another usable endpoint's gate would admit a request that failed at `failed`; `None` if
@@ -109,14 +117,8 @@ impl<E> Pool<E> {
 
     pub(crate) fn ready_at_other_than(&self, from: EndpointId) -> Option<Timestamp> {
         let now = self.limiter.clock().now();
-        let others: Vec<Arc<Endpoint<E>>> = {
-            let state = lock(&self.state);
-            let is_usable =
-                |id: EndpointId| state.pool.unusable(&state.protection, id, now).is_none();
-            let all = state.endpoints.iter();
-            let others = all.filter(|(id, _)| **id != from && is_usable(**id));
-            others.map(|(_, endpoint)| Arc::clone(endpoint)).collect()
-        };
+        let mut others = lock(&self.state).waits(now).usable;
+        others.retain(|endpoint| endpoint.id != from);
         let opens = |endpoint: &Arc<Endpoint<E>>| {
             let peeked = self.limiter.peek(Ask::new(&endpoint.key));
             peeked.map_or_else(|refusal| refusal.until(), |()| Some(now))
@@ -126,41 +128,46 @@ impl<E> Pool<E> {
 
     /// Chooses an endpoint that may send now, or returns what to wait for.
     fn try_choose(&self, ask: &Ask<'_>, except: Option<EndpointId>) -> ChooseResult<'_, E> {
+        // One time for all rounds: each marks a gate as not ready now, so there is an end.
+        let now = self.limiter.clock().now();
         loop {
-            let now = self.limiter.clock().now();
             let mut state = lock(&self.state);
             let PoolState {
-                pool,
-                protection,
-                endpoints,
-                ..
+                pool, protection, ..
             } = &mut *state;
-            let gate_of = |endpoint: &pool::Endpoint| match endpoints.get(&endpoint.id()) {
-                Some(known) if except != Some(endpoint.id()) => {
-                    let ask = ask.alone_at(&known.key);
-                    self.limiter.gate_state(&ask, now)
-                }
-                _ => Timestamp::MAX.into(),
+            let choice = match except {
+                None => pool.choose(protection, now, gate_state),
+                Some(except) => pool.choose(protection, now, |endpoint| {
+                    if endpoint.id() == except {
+                        Timestamp::MAX.into()
+                    } else {
+                        gate_state(endpoint)
+                    }
+                }),
             };
-            let lease = match pool.choose(protection, now, gate_of) {
+            let lease = match choice {
                 Choice::NoEndpoint => return ChooseResult::NoEndpoint,
                 Choice::Wait { .. } => return ChooseResult::Wait(state.waits(now)),
                 Choice::Send(lease) => lease,
             };
-            let endpoint = state.endpoints.get(&lease.endpoint()).cloned();
+            let chosen = state.pool.leased(&lease).expect("it was just chosen");
+            let endpoint = Arc::clone(&chosen.data().endpoint);
             drop(state);
-            let permit = endpoint.and_then(|endpoint| {
-                let permit = self.limiter.try_acquire_one(&endpoint.key, ask.cost);
-                permit.ok().map(|permit| (endpoint, permit))
-            });
-            match permit {
-                Some((endpoint, permit)) => {
+            match self.limiter.acquire_or_until(&endpoint.key, ask, now) {
+                Ok(permit) => {
                     return ChooseResult::Send(PoolPermit::new(self, endpoint, permit, lease));
                 }
-                // Another ask took the gate's permit first.
-                None => self.abandon(lease),
+                Err(until) => self.refused(lease, until, now),
             }
         }
+    }
+
+    /// Returns a lease whose gate would not admit it before `until`, and remembers that.
+    fn refused(&self, lease: Lease, until: Timestamp, now: Timestamp) {
+        if let Some(member) = lock(&self.state).pool.data_mut(lease.endpoint()) {
+            member.not_before = until.clamp(now + MIN_NOT_READY, now + MAX_NOT_READY);
+        }
+        self.abandon(lease);
     }
 
     /// Turns a gate's permit into a pool permit, if its endpoint is still usable.
@@ -174,14 +181,13 @@ impl<E> Pool<E> {
         let PoolState {
             pool, protection, ..
         } = &mut *state;
-        let only = |candidate: &pool::Endpoint| {
+        let choice = pool.choose(protection, now, |candidate| {
             if candidate.id() == endpoint.id {
                 now
             } else {
                 Timestamp::MAX
             }
-        };
-        let choice = pool.choose(protection, now, only);
+        });
         drop(state);
         match choice {
             Choice::Send(lease) => {
@@ -195,70 +201,125 @@ impl<E> Pool<E> {
         }
     }
 
-    /// The refusal for an ask that does not wait: the earliest of everything it could wait for.
-    fn delay(&self, ask: &Ask<'_>, waits: &WaitConditions<E>) -> PoolRefusal {
-        let gates = waits.usable.iter().filter_map(|endpoint| {
-            let key = &endpoint.key;
-            let also = &[];
-            self.limiter.peek(Ask { key, also, ..*ask }).err()
-        });
-        let pause = PoolRefusal::Paused {
-            until: waits.pause_ends,
-        };
-        // If both ends are unknown, prefer the gate: a pause without an end may be none at all.
-        let all = gates.map(PoolRefusal::Gate).chain([pause]);
-        all.min_by_key(|refusal| refusal.until().unwrap_or(Timestamp::MAX))
-            .unwrap_or(pause)
-    }
-
     /// Waits for whichever condition comes first.
     async fn wait_once<'a>(
         &'a self,
-        ask: &Ask<'_>,
+        lines: &mut Lines<'a, E>,
         waits: &WaitConditions<E>,
         deadline: Timestamp,
+        waiter: &mut Waiter<'_>,
         delayed: &mut Option<Delay>,
-    ) -> WaitEnd<'a> {
-        let limiter = &self.limiter;
-        // Computed before the ask joins the lines itself.
-        let delay = (limiter.clock().now(), self.delay(ask, waits));
-        let keys = waits.usable.iter().map(|endpoint| &*endpoint.key);
-        let mut any = pin!(limiter.wait_for_any(keys, ask.until(deadline)));
+    ) -> WaitEnd<'a, E> {
+        let clock = self.limiter.clock();
         let pause_ends = waits.pause_ends.filter(|until| *until <= deadline);
-        let mut sleep = pin!(limiter.clock().sleep_until(pause_ends.unwrap_or(deadline)));
-        let mut asks = !waits.usable.is_empty();
-        let mut waiter = self.waiters.waiter();
+        // Gates end the wait in their lines by themselves.
+        let needs_timer = pause_ends.is_some() || waits.usable.is_empty();
+        let timer = clock.sleep_until(pause_ends.unwrap_or(deadline));
+        let mut timer = pin!(needs_timer.then_some(timer));
         poll_fn(|context| {
             waiter.set_waker(context.waker());
             if lock(&self.state).changes != waits.changes {
                 return Poll::Ready(WaitEnd::Changed);
             }
-            if asks && let Poll::Ready(answer) = any.as_mut().poll(context) {
-                match answer {
-                    Ok((endpoint, permit)) => {
-                        return Poll::Ready(WaitEnd::Admitted(endpoint, permit));
-                    }
-                    Err(refusal) if pause_ends.is_none() => {
-                        return Poll::Ready(WaitEnd::Refused(refusal));
-                    }
-                    // The end of a pause may still help.
-                    Err(_) => asks = false,
+            match lines.poll(context) {
+                Poll::Ready(Ok((endpoint, permit))) => {
+                    return Poll::Ready(WaitEnd::Admitted(endpoint, permit));
                 }
+                // Otherwise the end of a pause may still help.
+                Poll::Ready(Err(Some(refusal))) if pause_ends.is_none() => {
+                    return Poll::Ready(WaitEnd::Refused(refusal));
+                }
+                Poll::Ready(Err(_)) | Poll::Pending => {}
             }
-            let ended = if pause_ends.is_some() {
-                WaitEnd::Changed
-            } else {
-                WaitEnd::Late
-            };
-            let slept = sleep.as_mut().poll(context);
-            if slept.is_pending() {
-                delayed.get_or_insert(delay);
+            let timer = timer.as_mut().as_pin_mut();
+            if timer.is_some_and(|timer| timer.poll(context).is_ready()) {
+                return Poll::Ready(match pause_ends {
+                    Some(_) => WaitEnd::Changed,
+                    None => WaitEnd::Late,
+                });
             }
-            slept.map(|()| ended)
+            delayed.get_or_insert_with(|| (clock.now(), lines.delay(waits.pause_ends)));
+            Poll::Pending
         })
         .await
     }
 }
+
+/// The places of an ask in the lines of usable endpoints.
+struct Lines<'a, E>(Vec<Place<'a, E>>);
+
+struct Place<'a, E> {
+    endpoint: Arc<Endpoint<E>>,
+    wait: Wait<'a, Arc<str>>,
+    refusal: Option<Refusal>,
+}
+
+impl<'a, E> Lines<'a, E> {
+    /// Joins the lines of `usable` endpoints and leaves all others. Places in lines that it is in
+    /// already are kept; gates that refused are asked again.
+    fn update(&mut self, limiter: &'a Limiter, ask: &Ask<'_>, usable: &[Arc<Endpoint<E>>]) {
+        let mut before = std::mem::take(&mut self.0);
+        self.0.extend(usable.iter().map(|endpoint| {
+            let known = before
+                .iter()
+                .position(|place| place.endpoint.id == endpoint.id && place.refusal.is_none());
+            let wait = match known {
+                Some(index) => before.swap_remove(index).wait,
+                None => limiter.wait(Arc::clone(&endpoint.key), *ask),
+            };
+            Place {
+                endpoint: Arc::clone(endpoint),
+                wait,
+                refusal: None,
+            }
+        }));
+    }
+
+    /// The first permit, or the refusal with the earliest retry time if all gates refused; `None`
+    /// if there is no line.
+    fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<AdmittedAt<'a, E>, Option<Refusal>>> {
+        for (index, place) in self.0.iter_mut().enumerate() {
+            if place.refusal.is_some() {
+                continue;
+            }
+            match Pin::new(&mut place.wait).poll(context) {
+                Poll::Pending => {}
+                Poll::Ready(Ok(permit)) => {
+                    let place = self.0.remove(index);
+                    return Poll::Ready(Ok((place.endpoint, permit)));
+                }
+                Poll::Ready(Err(refusal)) => place.refusal = Some(refusal),
+            }
+        }
+        if self.0.iter().any(|place| place.refusal.is_none()) {
+            return Poll::Pending;
+        }
+        let refusals = self.0.iter().filter_map(|place| place.refusal);
+        Poll::Ready(Err(
+            refusals.min_by_key(|refusal| refusal.until().unwrap_or(Timestamp::MAX))
+        ))
+    }
+
+    /// Why the ask has to wait: the earliest of everything it waits for.
+    fn delay(&self, pause_ends: Option<Timestamp>) -> PoolRefusal {
+        let gates = self.0.iter().filter_map(|place| {
+            let waiting = place.wait.delayed();
+            let waiting = waiting.map(|(at, reason, until)| Refusal::new(reason, until, at));
+            place.refusal.or(waiting)
+        });
+        let pause = PoolRefusal::Paused { until: pause_ends };
+        // If both ends are unknown, prefer the gate: a pause without an end may be none at all.
+        let all = gates.map(PoolRefusal::Gate).chain([pause]);
+        all.min_by_key(|refusal| refusal.until().unwrap_or(Timestamp::MAX))
+            .unwrap_or(pause)
+    }
+}
+
+/// A permit, and the endpoint whose gate issued it.
+type AdmittedAt<'a, E> = (Arc<Endpoint<E>>, Permit<'a>);
 
 /// The result of choosing an endpoint.
 enum ChooseResult<'a, E> {
@@ -274,9 +335,9 @@ impl<E> PoolState<E> {
             pause_ends: None,
             changes: self.changes,
         };
-        for (id, endpoint) in &self.endpoints {
-            match self.pool.unusable(&self.protection, *id, now) {
-                None => waits.usable.push(Arc::clone(endpoint)),
+        for endpoint in self.pool.endpoints() {
+            match self.pool.unusable(&self.protection, endpoint.id(), now) {
+                None => waits.usable.push(Arc::clone(&endpoint.data().endpoint)),
                 Some(Unusable::Paused { until }) => {
                     let first = waits.pause_ends.map_or(until, |first| first.min(until));
                     waits.pause_ends = Some(first);
@@ -287,3 +348,9 @@ impl<E> PoolState<E> {
         waits
     }
 }
+
+/// Later than now, so that choosing again in the same instant skips the endpoint.
+const MIN_NOT_READY: Duration = Duration::from_nanos(1);
+
+/// A gate may admit sooner than it said: a permit is given back, a body ends, a person releases it.
+const MAX_NOT_READY: Duration = Duration::from_millis(10);
