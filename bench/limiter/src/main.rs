@@ -12,6 +12,7 @@ mod memory;
 mod others;
 mod ours;
 mod peers;
+mod pools;
 mod report;
 mod throughput;
 mod waiters;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
     match arguments.as_slice() {
         [] => measure(Effort::FULL),
         ["--quick"] => measure(Effort::QUICK),
+        ["pools"] => report::print_pools(&pools::measure(Effort::QUICK)),
         [memory::ARGUMENT, keys] => return memory::measure_here(keys),
         ["work", name, keys, operations] => return workload::run(name, keys, operations),
         _ => return report::usage(),
@@ -44,6 +46,7 @@ fn measure(effort: Effort) {
     let throughput = throughput::measure(effort);
     let results = report::Results {
         throughput,
+        pools: pools::measure(effort),
         allocations_per_operation: allocations::measure(),
         bytes_per_key: memory::measure_in_child(effort.most_keys),
         waiters: waiters::measure(effort.waiting),

@@ -5,12 +5,14 @@
 use std::process::ExitCode;
 
 use crate::eviction::Eviction;
+use crate::pools::{Pools, SIZES};
 use crate::throughput::{Row, Throughput, Times};
 use crate::waiters::{Line, Waiters};
 
 /// Everything that was measured.
 pub(crate) struct Results {
     pub(crate) throughput: Throughput,
+    pub(crate) pools: Pools,
     pub(crate) allocations_per_operation: f64,
     pub(crate) bytes_per_key: f64,
     pub(crate) waiters: Waiters,
@@ -19,6 +21,7 @@ pub(crate) struct Results {
 
 pub(crate) fn print(results: &Results) {
     print_throughput(&results.throughput);
+    print_pools(&results.pools);
     print_waiters(&results.waiters);
     print_rest(results);
     println!("{}", json(results));
@@ -29,7 +32,9 @@ pub(crate) fn print_number(number: f64) {
 }
 
 pub(crate) fn usage() -> ExitCode {
-    eprintln!("usage: tidegate-bench-limiter [--quick | memory KEYS | work NAME KEYS ATTEMPTS]");
+    eprintln!(
+        "usage: tidegate-bench-limiter [--quick | pools | memory KEYS | work NAME KEYS ATTEMPTS]"
+    );
     ExitCode::from(2)
 }
 
@@ -82,6 +87,29 @@ fn times(times: &Times) -> String {
 
 fn ratio(ours: &Times, theirs: &Times) -> f64 {
     ours.median() / theirs.median()
+}
+
+pub(crate) fn print_pools(pools: &Pools) {
+    println!("nanoseconds per attempt through a pool, and over those at one gate");
+    println!();
+    println!("{:<20}{:>26}", "gate", times(&pools.gate));
+    for (size, pool) in SIZES.iter().zip(&pools.pools) {
+        let name = format!("{size} endpoints");
+        println!(
+            "{name:<20}{:>26} {:>5.2}x",
+            times(pool),
+            ratio(pool, &pools.gate)
+        );
+    }
+    let (gate, pool) = (&pools.gate_two_threads, &pools.pool_two_threads);
+    println!("{:<20}{:>26}", "gate, two threads", times(gate));
+    println!(
+        "{:<20}{:>26} {:>5.2}x",
+        "8, two threads",
+        times(pool),
+        ratio(pool, gate)
+    );
+    println!();
 }
 
 fn print_waiters(waiters: &Waiters) {
@@ -143,6 +171,7 @@ fn json(results: &Results) -> String {
             "two_threads_vs_governor_failsafe",
             &rounded(ratio(&two_threads.ours, &two_threads.governor_failsafe)),
         ),
+        member("pool_vs_gate", &by_size(&results.pools)),
         member("allocs_per_op", &rounded(results.allocations_per_operation)),
         member("bytes_per_key", &rounded(results.bytes_per_key)),
         member("waiters", &line_object(waiters)),
@@ -158,6 +187,17 @@ fn by_keys(throughput: &Throughput, peer: impl Fn(&Row) -> &Times) -> String {
         member("10k", &over(&throughput.ten_thousand)),
         member("1M", &over(&throughput.million)),
     ])
+}
+
+fn by_size(pools: &Pools) -> String {
+    let mut members: Vec<String> = SIZES
+        .iter()
+        .zip(&pools.pools)
+        .map(|(size, pool)| member(&size.to_string(), &rounded(ratio(pool, &pools.gate))))
+        .collect();
+    let two_threads = ratio(&pools.pool_two_threads, &pools.gate_two_threads);
+    members.push(member("two_threads", &rounded(two_threads)));
+    object(&members)
 }
 
 fn line_object(line: &Line) -> String {

@@ -87,22 +87,13 @@ fn measure_row(keys: usize, threads: u64, effort: Effort) -> Row {
     let governor_failsafe = known(GovernorFailsafe::new(), &walks[0]);
     let governor_recloser = known(GovernorRecloser::new(), &walks[0]);
 
-    let mut turns = [const { Vec::new() }; 4];
-    for _ in 0..effort.repeats {
-        let mut turn = [const { Walked::NOTHING }; 4];
-        for _ in 0..SLICES {
-            let time = effort.turn / SLICES;
-            turn[0].then(go_together(&ours, &walks, time));
-            turn[1].then(go_together(&governor, &walks, time));
-            turn[2].then(go_together(&governor_failsafe, &walks, time));
-            turn[3].then(go_together(&governor_recloser, &walks, time));
-        }
-        for (turns, walked) in turns.iter_mut().zip(turn) {
-            turns.push(walked);
-        }
-    }
     let [ours, governor, governor_failsafe, governor_recloser] =
-        turns.map(|walked| Times::new(&walked));
+        in_turns(effort, |index, time| match index {
+            0 => go_together(&ours, &walks, time),
+            1 => go_together(&governor, &walks, time),
+            2 => go_together(&governor_failsafe, &walks, time),
+            _ => go_together(&governor_recloser, &walks, time),
+        });
     Row {
         ours,
         governor,
@@ -111,13 +102,33 @@ fn measure_row(keys: usize, threads: u64, effort: Effort) -> Row {
     }
 }
 
+/// Measures `N` contenders in turns: `go` lets the one with the given index walk for that long.
+pub(crate) fn in_turns<const N: usize>(
+    effort: Effort,
+    go: impl Fn(usize, Duration) -> Walked,
+) -> [Times; N] {
+    let mut turns = [const { Vec::new() }; N];
+    for _ in 0..effort.repeats {
+        let mut turn = [const { Walked::NOTHING }; N];
+        for _ in 0..SLICES {
+            for (index, walked) in turn.iter_mut().enumerate() {
+                walked.then(go(index, effort.turn / SLICES));
+            }
+        }
+        for (turns, walked) in turns.iter_mut().zip(turn) {
+            turns.push(walked);
+        }
+    }
+    turns.map(|walked| Times::new(&walked))
+}
+
 fn known<C: Contender>(contender: C, walk: &[String]) -> C {
     warm_up(&contender, walk);
     contender
 }
 
 /// What one turn came to.
-struct Walked {
+pub(crate) struct Walked {
     attempts: u64,
     refused: u64,
     wall: Duration,
@@ -162,7 +173,11 @@ impl Walked {
 }
 
 /// Goes on all walks at once, each in a thread of its own, and a single one in this thread.
-fn go_together(contender: &impl Contender, walks: &[Vec<String>], time: Duration) -> Walked {
+pub(crate) fn go_together(
+    contender: &impl Contender,
+    walks: &[Vec<String>],
+    time: Duration,
+) -> Walked {
     let walked = match walks {
         [walk] => go(contender, walk, time),
         walks => go_in_threads(contender, walks, time),
@@ -219,4 +234,4 @@ fn go(contender: &impl Contender, walk: &[String], time: Duration) -> Walked {
 const SLICES: u32 = 4;
 
 /// Attempts between two looks at the clock: a tenth of a nanosecond for each.
-const STEPS: usize = 256;
+pub(crate) const STEPS: usize = 256;
