@@ -348,8 +348,8 @@ impl<'a, P> Call<'a, P> {
                 return Ok(state.unsent(answered.value));
             };
             let endpoint = permit.endpoint().map(|endpoint| endpoint.id);
-            let in_flight = permit.settle(&answered, outcome);
-            let mut step = state.after(endpoint, outcome, answered.verdict);
+            let (verdict, in_flight) = permit.settle(&answered, outcome);
+            let mut step = state.after(endpoint, outcome, verdict);
             if answered.is_last && !matches!(step, Step::Done | Step::Failed(_)) {
                 step = Step::Failed(TerminalReason::Exhausted);
             }

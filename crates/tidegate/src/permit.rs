@@ -70,26 +70,31 @@ impl<'a> Permit<'a> {
         others.extend(other.others.take().into_iter().flat_map(|others| *others));
     }
 
-    /// Reports the outcome, classified by its status and hint. Returns the verdict, or `None` for a
-    /// 1xx, which changes nothing.
+    /// Reports the outcome, classified by its status and hint. Returns the verdict as of
+    /// [`settle_as`](Self::settle_as), or `None` for a 1xx, which changes nothing.
     #[inline(always)]
     pub fn settle(self, outcome: &Outcome) -> Option<Verdict> {
-        let verdict = outcome.judge().verdict;
-        self.settle_as(outcome, verdict);
-        verdict
+        self.settle_as(outcome, outcome.judge().verdict)
     }
 
-    /// Reports the outcome with the caller's verdict, for example one from the body.
+    /// Reports the outcome with the caller's verdict, for example one from the body. Returns the
+    /// verdict that decides whether to send again: the given one, but
+    /// [`Throttled`](Verdict::Throttled) for a 403 that its gate takes for a ban.
     #[inline(always)]
-    pub fn settle_as(mut self, outcome: &Outcome, verdict: Option<Verdict>) {
+    pub fn settle_as(mut self, outcome: &Outcome, verdict: Option<Verdict>) -> Option<Verdict> {
+        let mut decisive = verdict;
         self.return_with(|limiter, location, permit| {
-            limiter.settle(location, permit, outcome, verdict)
+            let settled = limiter.settle(location, permit, outcome, verdict);
+            if settled != verdict {
+                decisive = settled;
+            }
         });
         // Already empty: checking that again in `drop` is a measurable part of the cost of
         // settling.
         if let LimiterRef::Borrowed(_) = self.limiter {
             std::mem::forget(self);
         }
+        decisive
     }
 
     /// Reports the outcome at the head of a response whose body has not been read yet. The gate
@@ -132,7 +137,7 @@ impl<'a> Permit<'a> {
     /// Calls `settle` for every gate's permit. If it panics (it calls a listener), the rest is
     /// settled when `self` is dropped.
     #[inline(always)]
-    fn return_with(&mut self, settle: impl Fn(&Limiter, GateLocation, gate::Permit)) {
+    fn return_with(&mut self, mut settle: impl FnMut(&Limiter, GateLocation, gate::Permit)) {
         if let Some(permit) = self.permit.take() {
             settle(self.limiter.get(), self.location, permit);
         }
@@ -142,7 +147,7 @@ impl<'a> Permit<'a> {
     }
 
     #[cold]
-    fn return_others(&mut self, settle: impl Fn(&Limiter, GateLocation, gate::Permit)) {
+    fn return_others(&mut self, mut settle: impl FnMut(&Limiter, GateLocation, gate::Permit)) {
         while let Some((location, permit)) = self.others.as_mut().and_then(|others| others.pop()) {
             settle(self.limiter.get(), location, permit);
         }
@@ -250,6 +255,14 @@ impl InFlight {
             others: Box::default(),
             load: None,
         }
+    }
+
+    /// The verdict that decides whether to send again, see [`Permit::settle_as`].
+    pub fn verdict(&self) -> Option<Verdict> {
+        let own = self.body.as_ref().and_then(ResponseBody::verdict);
+        let mut others = self.others.iter().map(Self::verdict);
+        let is_throttled = others.any(|verdict| verdict == Some(Verdict::Throttled));
+        is_throttled.then_some(Verdict::Throttled).or(own)
     }
 
     /// Corrects the cost of the ask to the actual one, if only the body gives it, such as the tokens of

@@ -15,7 +15,7 @@ use policy::backoff::BackoffSettings;
 use policy::budget::BudgetOptions;
 use policy::hint::Hint;
 use policy::item::{ItemKind, TerminalReason};
-use policy::outcome::{Failure, Outcome, Phase};
+use policy::outcome::{Failure, Outcome, Phase, Verdict};
 use policy::preset::Preset;
 use policy::time::Timestamp;
 use tidegate::call::{CallDecision, TrailStep};
@@ -741,6 +741,39 @@ fn last_response_is_in_flight_while_its_body_is_read() {
     assert_eq!((error.last, in_flight()), (Some(404), 1));
     drop(error.in_flight);
     assert_eq!(in_flight(), 0);
+}
+
+#[test]
+fn ban_is_waited_for_and_the_request_sent_again() {
+    let (clock, limiter) = limiter(&[("max_wait", "10m")]);
+    let before = clock.clock().now();
+    let called = run(
+        &clock,
+        limiter.call(KEY),
+        &[status(429), status(403), status(200)],
+    );
+    let called = called.unwrap();
+    assert_eq!((called.value, called.sent), (2, 3));
+    let verdicts = called
+        .trail
+        .steps()
+        .iter()
+        .filter_map(|step| match step.decision {
+            CallDecision::Answered { verdict, .. } => verdict,
+            _ => None,
+        });
+    let verdicts: Vec<_> = verdicts.map(Verdict::as_str).collect();
+    assert_eq!(verdicts, ["throttled", "throttled", "success"]);
+    let took = clock.clock().now().since(before);
+    assert!(
+        took >= Duration::from_secs(30),
+        "the pause of a ban: {took:?}"
+    );
+    let banned_again = stream(&clock, limiter.call(KEY), &[403, 200]).unwrap();
+    assert_eq!((banned_again.value, banned_again.sent), (200, 2));
+    clock.advance(Duration::from_secs(600));
+    let error = run(&clock, limiter.call(KEY), &[status(403)]).unwrap_err();
+    assert_eq!(error.reason, TerminalReason::Rejected);
 }
 
 #[test]

@@ -117,6 +117,7 @@ impl Attempt<'_> {
         // Before the gate learns of it: the report takes holds only of hosts that it knows.
         engine.attempted(&lane.key, verdict, item.status);
         let in_flight = permit.settle_head(&outcome, verdict);
+        let verdict = in_flight.verdict();
         let received = match response {
             Some(response) => self.receive(&item, *response, verdict).await,
             None => Received::Nothing,

@@ -221,23 +221,24 @@ impl<'a> Delivery<'a> {
             admitted.give_back();
             return self.unsent(&answered.value);
         };
+        let other_endpoint = self.other_endpoint(&admitted, answered.verdict);
+        let in_flight = admitted.settle(&outcome, answered.verdict, &answered.text);
+        let verdict = in_flight.verdict();
         attempts.push(AttemptRecord {
             at,
             phase: phase(&outcome).as_str().to_owned(),
             status: status(&outcome),
             latency: outcome.latency,
             waited: due.until(at).unwrap_or_default(),
-            reason: reason(&outcome, answered.verdict).to_owned(),
+            reason: reason(&outcome, verdict).to_owned(),
         });
-        let other_endpoint = self.other_endpoint(&admitted, answered.verdict);
-        let in_flight = admitted.settle(&outcome, answered.verdict, &answered.text);
         let response = self.read(answered.value).await;
         drop(in_flight);
         let random = &mut *self.worker.random.borrow_mut();
         let step = item.after_at(
             self.backoff(),
             &outcome,
-            answered.verdict,
+            verdict,
             other_endpoint,
             clock.now(),
             random,

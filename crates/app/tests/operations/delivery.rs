@@ -97,6 +97,17 @@ fn a_directed_wait_is_kept_and_costs_no_attempt() {
 }
 
 #[test]
+fn a_ban_is_waited_for_and_no_rejection() {
+    let upstream = Upstream::statuses(&[429, 403]);
+    let running = Running::new(QUICK);
+    let id = running.post(&upstream.url("/"));
+    running.wait_for(|| running.attempts(&id).len() == 2);
+    let reasons = running.attempts(&id).into_iter().map(|made| made.reason);
+    assert_eq!(reasons.collect::<Vec<_>>(), ["throttled", "throttled"]);
+    assert_eq!(running.get(&id).state, OperationState::Retryable);
+}
+
+#[test]
 fn a_held_destination_delays_no_other() {
     let held = Upstream::new(|_, _| (429, "retry-after: 60\r\n".to_owned(), String::new()));
     let free = Upstream::statuses(&[200]);

@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 
 use crate::breaker::Probe;
 use crate::line::{Class, Ticket};
+use crate::outcome::Verdict;
 use crate::time::Timestamp;
 
 /// A request for a permit.
@@ -144,4 +145,12 @@ impl Permit {
 pub struct ResponseBody {
     pub(super) number: u32,
     pub(super) cost: NonZeroU32,
+    pub(super) verdict: Option<Verdict>,
+}
+
+impl ResponseBody {
+    /// The verdict for the item, as of [`Gate::settle`](super::Gate::settle).
+    pub fn verdict(&self) -> Option<Verdict> {
+        self.verdict
+    }
 }

@@ -12,7 +12,8 @@ use crate::time::{CoarseTime, Timestamp};
 
 impl Gate {
     /// Returns a permit with its outcome; the attempt is over. `verdict` is `None` for responses
-    /// that change nothing.
+    /// that change nothing. Returns the verdict for the item: the given one, but
+    /// [`Throttled`](Verdict::Throttled) for a 403 that is a ban.
     #[inline(always)]
     pub fn settle(
         &mut self,
@@ -21,9 +22,9 @@ impl Gate {
         outcome: &Outcome,
         verdict: Option<Verdict>,
         now: Timestamp,
-    ) {
+    ) -> Option<Verdict> {
         self.counters.end();
-        self.learn_from(settings, &permit, outcome, verdict, now);
+        self.learn_from(settings, &permit, outcome, verdict, now)
     }
 
     /// Settles at the head of a response whose body has not ended: the gate learns from the
@@ -37,10 +38,11 @@ impl Gate {
         now: Timestamp,
     ) -> ResponseBody {
         self.counters.answer();
-        self.learn_from(settings, &permit, outcome, verdict, now);
+        let verdict = self.learn_from(settings, &permit, outcome, verdict, now);
         ResponseBody {
             number: permit.number,
             cost: permit.cost,
+            verdict,
         }
     }
 
@@ -78,13 +80,14 @@ impl Gate {
         outcome: &Outcome,
         verdict: Option<Verdict>,
         now: Timestamp,
-    ) {
+    ) -> Option<Verdict> {
         let says_nothing_else = outcome.hint.remaining.is_none() && outcome.used.is_none();
         let is_fast = self.has_fast_path && settings.enabled;
         if is_fast && verdict == Some(Verdict::Success) && says_nothing_else {
             self.settle_plain_success(settings, permit, outcome, now);
+            verdict
         } else {
-            self.settle_slow_path(settings, permit, outcome, verdict, now);
+            self.settle_slow_path(settings, permit, outcome, verdict, now)
         }
     }
 
@@ -125,11 +128,12 @@ impl Gate {
         outcome: &Outcome,
         verdict: Option<Verdict>,
         now: Timestamp,
-    ) {
+    ) -> Option<Verdict> {
         self.advance(settings, now);
         let present = self.end_attempt(permit, now);
-        self.learn_outcome(settings, permit, outcome, verdict, present, now);
+        let verdict = self.learn_outcome(settings, permit, outcome, verdict, present, now);
         self.update_fast_path();
+        verdict
     }
 
     fn learn_outcome(
@@ -140,12 +144,12 @@ impl Gate {
         verdict: Option<Verdict>,
         present: bool,
         now: Timestamp,
-    ) {
+    ) -> Option<Verdict> {
         if verdict == Some(Verdict::Success) {
             self.last_success = Some(CoarseTime::of(now));
         }
         if !settings.enabled {
-            return;
+            return verdict;
         }
         let attempt = self.attempt_cost(permit.number, permit.cost.get());
         let accepted = verdict == Some(Verdict::Success);
@@ -163,7 +167,11 @@ impl Gate {
         if let UpstreamResponse::Status(_) = outcome.response {
             self.latency.record(outcome.latency);
         }
-        let Some(verdict) = verdict else { return };
+        let is_ban = self.is_ban(settings, outcome, verdict, now);
+        let verdict = match is_ban {
+            true => Verdict::Throttled,
+            false => verdict?,
+        };
         self.count(verdict);
         let (remaining, reset) = self.remaining_requests(outcome);
         let remaining = remaining.filter(|_| !is_outdated(settings, outcome, reset));
@@ -171,6 +179,16 @@ impl Gate {
         let exhausted = left == Some(0);
         if let Some(wait) = hinted_wait(outcome, verdict, reset.filter(|_| exhausted)) {
             self.hold(now + wait, outcome.hint.source.unwrap_or(Source::Assumed));
+        }
+        if is_ban {
+            // It says nothing about breaker and cost.
+            if present {
+                let moment = self.moment(settings, permit, now);
+                let signal = rate::Signal::Banned;
+                let reaction = rate::react(settings, &mut self.adaptive, signal, moment);
+                self.apply(settings, reaction, now);
+            }
+            return Some(verdict);
         }
         if present {
             let left = left.zip(Some(reset));
@@ -182,6 +200,7 @@ impl Gate {
             self.adaptive.late_refusal();
         }
         self.learn_cost(settings, permit, outcome, verdict, present, now);
+        Some(verdict)
     }
 
     fn attempt_cost(&self, number: u32, asked: u32) -> AttemptCost {
@@ -400,7 +419,6 @@ impl Gate {
         let signal = match change {
             Some(Change::Closed) if adaptive => Some(rate::Signal::BreakerClosed),
             _ if is_spread => None,
-            _ if self.is_ban(settings, outcome, verdict, now) => Some(rate::Signal::Banned),
             _ => rate_signal(outcome, verdict),
         };
         let is_about_cost =
@@ -427,11 +445,11 @@ impl Gate {
         &self,
         settings: &GateSettings,
         outcome: &Outcome,
-        verdict: Verdict,
+        verdict: Option<Verdict>,
         now: Timestamp,
     ) -> bool {
         settings.strategy == Strategy::Adaptive
-            && verdict == Verdict::Rejected
+            && verdict == Some(Verdict::Rejected)
             && outcome.response == UpstreamResponse::Status(403)
             && self.adaptive.was_refused_lately(now)
     }

@@ -148,13 +148,15 @@ impl GateReplay {
         out: &mut Vec<u8>,
     ) -> Result<(), Problem> {
         let now = at.time;
-        let judgement = attempt.judgement;
+        let mut judgement = attempt.judgement;
         match self.pending.remove(&number) {
             Some(Pending::Admitted { gate, permit }) => {
                 let outcome = attempt.outcome(now.since(permit.admitted_at()));
                 let asked = self.gates.get_mut(gate);
                 let is_late = permit.epoch() != asked.epoch();
-                asked.settle(&self.settings, permit, &outcome, judgement.verdict, now);
+                let settings = &self.settings;
+                judgement.verdict =
+                    asked.settle(settings, permit, &outcome, judgement.verdict, now);
                 let snapshot = || asked.snapshot(&self.settings, &self.tickets, now);
                 let sentence = self
                     .explain

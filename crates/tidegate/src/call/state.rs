@@ -412,24 +412,20 @@ impl<'a, E> AnyPermit<'a, E> {
         }
     }
 
-    /// Reports the result of the attempt. It stays in flight while its body is unread.
+    /// Reports the result of the attempt. It stays in flight while its body is unread. Returns the
+    /// verdict that decides what follows.
     pub(super) fn settle<T>(
         self,
         answered: &AttemptResult<T>,
         outcome: &Outcome,
-    ) -> Option<InFlight> {
+    ) -> (Option<Verdict>, Option<InFlight>) {
         let (verdict, text) = (answered.verdict, &*answered.text);
-        match (self, answered.has_body) {
-            (Self::Gate(permit), true) => Some(permit.settle_head(outcome, verdict)),
-            (Self::Pool(permit), true) => Some(permit.settle_head(outcome, verdict, text)),
-            (Self::Gate(permit), false) => {
-                permit.settle_as(outcome, verdict);
-                None
-            }
-            (Self::Pool(permit), false) => {
-                permit.settle_as(outcome, verdict, text);
-                None
-            }
-        }
+        let in_flight = match (self, answered.has_body) {
+            (Self::Gate(permit), true) => permit.settle_head(outcome, verdict),
+            (Self::Pool(permit), true) => permit.settle_head(outcome, verdict, text),
+            (Self::Gate(permit), false) => return (permit.settle_as(outcome, verdict), None),
+            (Self::Pool(permit), false) => return (permit.settle_as(outcome, verdict, text), None),
+        };
+        (in_flight.verdict(), Some(in_flight))
     }
 }

@@ -150,15 +150,15 @@ impl Limiter {
         permit: gate::Permit,
         outcome: &Outcome,
         verdict: Option<Verdict>,
-    ) {
+    ) -> Option<Verdict> {
         let now = self.inner.clock.now();
         let mut shard = self.inner.registry.lock(location.shard);
         if self.inner.listener.is_none() && !shard.is_waited_for(location.slot) {
-            shard.settle(location.slot, permit, outcome, verdict, now);
+            shard.settle(location.slot, permit, outcome, verdict, now)
         } else {
-            self.settle_observed(shard, location, outcome, verdict, now, |shard, now| {
-                shard.settle(location.slot, permit, outcome, verdict, now);
-            });
+            self.settle_observed(shard, location, outcome, now, |shard, now| {
+                shard.settle(location.slot, permit, outcome, verdict, now)
+            })
         }
     }
 
@@ -174,8 +174,9 @@ impl Limiter {
     ) {
         let now = self.inner.clock.now();
         let shard = self.inner.registry.lock(location.shard);
-        self.settle_observed(shard, location, outcome, verdict, now, |shard, now| {
-            *body = Some(shard.settle_head(location.slot, permit, outcome, verdict, now));
+        self.settle_observed(shard, location, outcome, now, |shard, now| {
+            let settled = shard.settle_head(location.slot, permit, outcome, verdict, now);
+            body.insert(settled).verdict()
         });
     }
 
@@ -201,26 +202,26 @@ impl Limiter {
         }
     }
 
-    /// Settles where asks may be waiting or a listener may get events.
+    /// Settles where asks may be waiting or a listener may get events. Returns the verdict of
+    /// `settle`.
     fn settle_observed(
         &self,
         mut shard: MutexGuard<'_, Shard>,
         location: GateLocation,
         outcome: &Outcome,
-        verdict: Option<Verdict>,
         now: Timestamp,
-        settle: impl FnOnce(&mut Shard, Timestamp),
-    ) {
+        settle: impl FnOnce(&mut Shard, Timestamp) -> Option<Verdict>,
+    ) -> Option<Verdict> {
         if self.wants_every_event() || shard.is_waited_for(location.slot) {
-            self.settle_slow_path(shard, location, outcome, verdict, now, settle);
-            return;
+            return self.settle_slow_path(shard, location, outcome, now, settle);
         }
         let before = shard.summary(location.slot, now);
-        settle(&mut shard, now);
+        let verdict = settle(&mut shard, now);
         let is_changed = !before.same_hold_and_breaker(&shard.summary(location.slot, now));
         if is_changed && self.inner.listener.is_some() {
             self.emit_gate_changes(shard, location, &before, now);
         }
+        verdict
     }
 
     /// Settles when asks are waiting or there is a listener.
@@ -230,16 +231,15 @@ impl Limiter {
         shard: MutexGuard<'_, Shard>,
         location: GateLocation,
         outcome: &Outcome,
-        verdict: Option<Verdict>,
         now: Timestamp,
-        settle: impl FnOnce(&mut Shard, Timestamp),
-    ) {
+        settle: impl FnOnce(&mut Shard, Timestamp) -> Option<Verdict>,
+    ) -> Option<Verdict> {
         let key = self.key_if_listening(&shard, location);
-        let seen = self.at_gate(shard, location, now, |shard, now| {
+        let (verdict, seen) = self.at_gate(shard, location, now, |shard, now| {
             let before = shard.summary(location.slot, now);
-            settle(shard, now);
+            let verdict = settle(shard, now);
             let after = key.is_some().then(|| shard.look(location.slot, now));
-            after.map(|after| (before, after))
+            (verdict, after.map(|after| (before, after)))
         });
         if let (Some(key), Some((before, after))) = (key, seen) {
             let event = Event::Settled {
@@ -252,6 +252,7 @@ impl Limiter {
             }
             self.emit_changes(&key, &before, &after, now);
         }
+        verdict
     }
 
     /// Reports a changed hold or breaker to the listener.

@@ -67,19 +67,23 @@ impl<'a, E> PoolPermit<'a, E> {
 
     /// Reports the outcome, classified by its status and hint.
     pub fn settle(self, outcome: &Outcome) -> Option<Verdict> {
-        let verdict = outcome.judge().verdict;
-        self.settle_as(outcome, verdict, "");
-        verdict
+        self.settle_as(outcome, outcome.judge().verdict, "")
     }
 
     /// Reports the outcome with the caller's verdict. `text` is the start of an error message; the
-    /// endpoint's protection matches it, and it is shown as the last error.
-    pub fn settle_as(mut self, outcome: &Outcome, verdict: Option<Verdict>, text: &str) {
-        if let Some((permit, lease)) = self.permit_and_lease.take() {
-            let strategy = self.strategy(&permit, verdict);
-            permit.settle_as(outcome, verdict);
-            self.pool.settle(lease, outcome, verdict, strategy, text);
-        }
+    /// endpoint's protection matches it, and it is shown as the last error. Returns the verdict as of
+    /// [`Permit::settle_as`].
+    pub fn settle_as(
+        mut self,
+        outcome: &Outcome,
+        verdict: Option<Verdict>,
+        text: &str,
+    ) -> Option<Verdict> {
+        let (permit, lease) = self.permit_and_lease.take()?;
+        let strategy = self.strategy(&permit, verdict);
+        let decisive = permit.settle_as(outcome, verdict);
+        self.pool.settle(lease, outcome, verdict, strategy, text);
+        decisive
     }
 
     /// Reports the outcome at the head of a response whose body has not ended, see

@@ -217,7 +217,7 @@ impl Shard {
         answer.map_err(|(reason, until)| Refusal::new(reason, until, now))
     }
 
-    /// Returns a permit with the outcome of its attempt.
+    /// Returns a permit with the outcome of its attempt; the verdict is that for the item.
     #[inline(always)]
     pub(crate) fn settle(
         &mut self,
@@ -226,9 +226,9 @@ impl Shard {
         outcome: &Outcome,
         verdict: Option<Verdict>,
         now: Timestamp,
-    ) {
+    ) -> Option<Verdict> {
         let (gate, settings, _) = self.parts(index);
-        gate.settle(settings, permit, outcome, verdict, not_back(gate, now));
+        gate.settle(settings, permit, outcome, verdict, not_back(gate, now))
     }
 
     /// Returns a permit at the head of a response whose body has not ended.

@@ -76,6 +76,29 @@ fn later_refusal_halves_the_highest_rate_again() {
 }
 
 #[test]
+fn returns_throttled_for_a_ban_also_to_permits_of_an_earlier_epoch() {
+    fn settle(bench: &mut Bench, permit: Permit, status: u16) -> Option<Verdict> {
+        let outcome = answer(status);
+        let verdict = outcome.judge().verdict;
+        bench
+            .gate
+            .settle(&bench.settings, permit, &outcome, verdict, at(1.3))
+    }
+    let mut bench = refused();
+    let permits = [1.0, 1.1, 1.2].map(|seconds| bench.permit(seconds));
+    let [missing, first, second] = permits;
+    assert_eq!(settle(&mut bench, missing, 404), Some(Verdict::Rejected));
+    assert_eq!(settle(&mut bench, first, 403), Some(Verdict::Throttled));
+    let epoch = bench.gate.epoch();
+    assert_eq!(settle(&mut bench, second, 403), Some(Verdict::Throttled));
+    assert_eq!(bench.gate.epoch(), epoch, "not a second ban");
+    let mut never_refused = Bench::new(&[]);
+    let permit = never_refused.permit(0.0);
+    let verdict = settle(&mut never_refused, permit, 403);
+    assert_eq!(verdict, Some(Verdict::Rejected));
+}
+
+#[test]
 fn is_no_ban_without_a_refusal_long_after_one_or_with_other_strategies() {
     let is_ban = |mut bench: Bench, seconds: f64| {
         forbid(&mut bench, seconds);

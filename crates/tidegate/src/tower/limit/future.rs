@@ -164,8 +164,8 @@ struct Attempt<'a> {
 
 impl Attempt<'_> {
     fn answered<R>(self, mut response: Response<R>) -> Response<R> {
-        let (outcome, judgement) = judged(self.limiter, self.key, &response, self.latency);
-        self.permit.settle_as(&outcome, judgement.verdict);
+        let (outcome, mut judgement) = judged(self.limiter, self.key, &response, self.latency);
+        judgement.verdict = self.permit.settle_as(&outcome, judgement.verdict);
         response.extensions_mut().insert(Decided {
             waited: self.waited,
             latency: self.latency,
