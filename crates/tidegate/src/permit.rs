@@ -119,13 +119,12 @@ impl<'a> Permit<'a> {
         if let Some(permit) = self.permit.take() {
             first.settle(permit, outcome, verdict);
         }
-        let mut others = Vec::new();
         while let Some((location, permit)) = self.others.as_mut().and_then(|others| others.pop()) {
             let mut next = InFlight::new(self.limiter.get(), location);
             next.settle(permit, outcome, verdict);
-            others.push(next);
+            next.other = first.other.take();
+            first.other = Some(Box::new(next));
         }
-        first.others = others.into();
         first
     }
 
@@ -224,8 +223,8 @@ pub struct InFlight {
     limiter: Limiter,
     location: GateLocation,
     body: Option<ResponseBody>,
-    /// The same for the ask's other gates.
-    others: Box<[Self]>,
+    /// The same for another gate of the ask, which may have another.
+    other: Option<Box<Self>>,
     /// Counts it as load of its pool's endpoint, if it has one.
     load: Option<LoadGuard>,
 }
@@ -252,7 +251,7 @@ impl InFlight {
             limiter: limiter.clone(),
             location,
             body: None,
-            others: Box::default(),
+            other: None,
             load: None,
         }
     }
@@ -260,9 +259,10 @@ impl InFlight {
     /// The verdict that decides whether to send again, see [`Permit::settle_as`].
     pub fn verdict(&self) -> Option<Verdict> {
         let own = self.body.as_ref().and_then(ResponseBody::verdict);
-        let mut others = self.others.iter().map(Self::verdict);
-        let is_throttled = others.any(|verdict| verdict == Some(Verdict::Throttled));
-        is_throttled.then_some(Verdict::Throttled).or(own)
+        match self.other.as_ref().and_then(|other| other.verdict()) {
+            Some(Verdict::Throttled) => Some(Verdict::Throttled),
+            _ => own,
+        }
     }
 
     /// Corrects the cost of the ask to the actual one, if only the body gives it, such as the tokens of
@@ -271,7 +271,7 @@ impl InFlight {
         if let Some(body) = &self.body {
             self.limiter.correct_cost(self.location, body, used);
         }
-        for other in &self.others {
+        if let Some(other) = &self.other {
             other.correct_cost(used);
         }
     }
