@@ -15,6 +15,7 @@ export interface Gate {
   counts: { admitted: number, success: number, throttled: number, failed: number };
   phase: string | null;
   ceiling: number | null;
+  cost: { per_second: number, ceiling: number | null, available: number, mean: number } | null;
   why: string;
   accepted_per_second: number;
   refused_per_second: number;

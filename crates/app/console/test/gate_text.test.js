@@ -14,7 +14,7 @@ function gate(change = {}) {
     key: 'llm/a', strategy: 'adaptive', rate_per_second: 41.8, tokens: 1, in_flight: 12, waiting: 0,
     latency_ms: { ewma: 1, p95: null }, error_rate: 0, breaker: { state: 'closed', until_ms: null },
     consecutive_failures: 0, hold: null, counts: { admitted: 0, success: 0, throttled: 0, failed: 0 },
-    phase: null, ceiling: null, why: 'staying at 41.8/s, a fixed rate', accepted_per_second: 0, refused_per_second: 0,
+    phase: null, ceiling: null, cost: null, why: 'staying at 41.8/s, a fixed rate', accepted_per_second: 0, refused_per_second: 0,
     failed_per_second: 0, initial_rate: 2, min_rate: 0.1, max_rate: 10_000, max_in_flight: 256, limits: [],
     first_leaves_ms: null, waiting_by_reason: {}, ...change,
   };

@@ -344,10 +344,13 @@ const meanOf = ({ latency_ms: { ewma, p95 } }) => (p95 === null ? null : ewma);
 
 /** Figures and settings, with their labels. */
 function createFacts() {
-  /** @type {[string, (gate: GateDetail) => string][]} */
+  /** @type {[string, (gate: GateDetail) => string | null][]} */
   const figures = [
     ['Rate', (gate) => rate(gate.rate_per_second)],
     ['Ceiling', (gate) => rate(gate.ceiling)],
+    ['Rate of cost', ({ cost }) => cost && rate(cost.per_second)],
+    ['Ceiling of cost', ({ cost }) => cost && rate(cost.ceiling)],
+    ['Cost of a request, mean', ({ cost }) => cost && count(Math.round(cost.mean))],
     ['In flight', (gate) => `${count(gate.in_flight)} of ${count(gate.max_in_flight)}`],
     ['Waiting', (gate) => count(gate.waiting)],
     ['Tokens', (gate) => gate.tokens.toFixed(1)],
@@ -361,12 +364,17 @@ function createFacts() {
   ];
   const values = figures.map(() => h('dd', null));
   const settings = h('p', { class: 'muted small' });
-  const list = h('dl', { class: 'facts figures' }, ...figures.map(([label], index) => h('div', null, h('dt', null, label), values[index])));
+  const rows = figures.map(([label], index) => h('div', null, h('dt', null, label), values[index]));
+  const list = h('dl', { class: 'facts figures' }, ...rows);
   return {
     element: h('section', { class: 'card stack', 'aria-label': 'Figures' }, list, settings),
     /** @param {GateDetail} gate */
     update(gate) {
-      figures.forEach(([, text], index) => setText(values[index], text(gate)));
+      figures.forEach(([, text], index) => {
+        const value = text(gate);
+        rows[index].hidden = value === null;
+        setText(values[index], value ?? '');
+      });
       const { strategy, phase, initial_rate, min_rate, max_rate, limits } = gate;
       const known = limits.length > 0 ? `, never more than ${limits.map((limit) => visible(limit, 40)).join(', ')}` : '';
       const does = phase ? `${strategy}, ${phase}` : strategy;
