@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue, Request, Response, header};
 use hyper::body::Body;
-use policy::classify::{Judgement, Rule};
+use policy::classify::{Judgement, Rule, rejects_credential};
 use policy::outcome::{Failure, Outcome, Phase, Verdict};
 use tidegate::http::Head;
 use tidegate::{Attempt, AttemptResult, Clock};
@@ -142,6 +142,7 @@ impl Exchange {
         let head = Head::new(status, &headers).with_body(body);
         let outcome = head.outcome(latency, wall);
         let Judgement { verdict, because } = head.judge(target.rules, &outcome.hint);
+        let is_credential_rejected = rejects_credential(status.as_u16(), verdict, body);
         let text = match verdict {
             None | Some(Verdict::Success) => String::new(),
             Some(_) => describe_error(status, because, body, &target.phrase_in),
@@ -151,6 +152,7 @@ impl Exchange {
         AttemptResult {
             text,
             has_body,
+            is_credential_rejected,
             ..AttemptResult::judged(Ok(response), outcome, verdict)
         }
     }

@@ -20,7 +20,7 @@ mod words;
 
 pub use self::because::Because;
 pub use self::rule::{HeaderRule, Rule};
-use self::words::{ALLOWANCE, THROTTLING};
+use self::words::{ALLOWANCE, CREDENTIAL, THROTTLING};
 use crate::hint::{Hint, Response};
 use crate::outcome::{Failure, Verdict};
 use crate::text;
@@ -95,6 +95,26 @@ fn other_status(status: u16, hint: &Hint) -> Judgement {
     by_status(status, hint)
         .or_else(|| by_headers(hint))
         .unwrap_or_else(|| judge(Verdict::Rejected, because))
+}
+
+/// Whether a response with this verdict rejects the credential or the account of the request, not
+/// the request itself: a 401, a 402, or a 403 whose `body` says so. Another endpoint with another
+/// credential may accept the same request.
+///
+/// ```
+/// use policy::classify::rejects_credential;
+/// use policy::outcome::Verdict;
+///
+/// assert!(rejects_credential(401, Some(Verdict::Unauthorized), b""));
+/// assert!(rejects_credential(403, Some(Verdict::Rejected), b"Invalid API key"));
+/// assert!(!rejects_credential(403, Some(Verdict::Rejected), b"not your file"));
+/// ```
+pub fn rejects_credential(status: u16, verdict: Option<Verdict>, body: &[u8]) -> bool {
+    match (verdict, status) {
+        (Some(Verdict::Unauthorized), _) | (Some(Verdict::Rejected), 402) => true,
+        (Some(Verdict::Rejected), 403) => text::first_of(body, CREDENTIAL).is_some(),
+        _ => false,
+    }
 }
 
 /// Classifies an attempt without a response.

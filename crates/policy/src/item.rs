@@ -218,6 +218,50 @@ impl Item {
         }
     }
 
+    /// Decides what follows a response that rejected the credential or the used-up quota of an
+    /// endpoint, not the item. The server has refused it, so even an unsafe item moves to another
+    /// endpoint: `other_ready_at` is when that may be, `None` if no endpoint is left. It does not
+    /// count as an attempt; there are only as many such responses as endpoints.
+    pub fn after_rejected(
+        &mut self,
+        verdict: Verdict,
+        other_ready_at: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Step {
+        self.sent = self.sent.saturating_add(1);
+        self.move_on(verdict, other_ready_at, now)
+    }
+
+    /// Like [`Item::after_rejected`], after a refresh that failed.
+    pub fn move_on(
+        &mut self,
+        verdict: Verdict,
+        other_ready_at: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Step {
+        match other_ready_at {
+            Some(at) if self.too_late(at.max(now)).is_none() => {
+                let reason = ResendReason::Verdict(verdict);
+                self.send_after(at.since(now), DelaySource::Failover, reason, now)
+            }
+            _ => Step::Failed(match verdict {
+                Verdict::Unauthorized => TerminalReason::AuthFailed,
+                Verdict::QuotaExhausted => TerminalReason::QuotaExhausted,
+                _ => TerminalReason::Rejected,
+            }),
+        }
+    }
+
+    /// Whether its credential was refreshed since the last response other than 401.
+    pub fn has_refreshed(&self) -> bool {
+        self.refreshed
+    }
+
+    /// Allows a refresh again, because the next one is of another credential.
+    pub fn allow_refresh(&mut self) {
+        self.refreshed = false;
+    }
+
     /// Decides what follows the refresh requested by [`Step::Refresh`].
     pub fn refreshed(&mut self, succeeded: bool, now: Timestamp) -> Step {
         if !succeeded {

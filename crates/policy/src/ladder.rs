@@ -81,6 +81,8 @@ pub enum Disabled {
     Errors(u32),
     /// The server says that a quota is used up.
     QuotaExhausted,
+    /// The last of too many consecutive errors was that its credential is rejected.
+    CredentialRejected,
     /// A person disabled it.
     Person,
 }
@@ -91,6 +93,7 @@ impl Disabled {
         match self {
             Self::Errors(_) => "errors",
             Self::QuotaExhausted => "quota_exhausted",
+            Self::CredentialRejected => "credential_rejected",
             Self::Person => "person",
         }
     }
@@ -194,7 +197,7 @@ impl Ladder {
             self.set_disabled(Disabled::QuotaExhausted, now);
             return LadderStep::DisabledByQuota;
         }
-        if !settings.climbs(result) {
+        if !result.is_credential_rejected && !settings.climbs(result) {
             return LadderStep::NotCounted;
         }
         if settings.is_probing(result, successes) {
@@ -202,19 +205,19 @@ impl Ladder {
             self.epoch = self.epoch.wrapping_add(1);
             return LadderStep::Probed;
         }
-        self.climb(settings, result.wait, now)
+        self.climb(settings, result, now)
     }
 
     fn climb(
         &mut self,
         settings: &LadderSettings,
-        named: Option<(Duration, Source)>,
+        result: &EndpointResult<'_>,
         now: Timestamp,
     ) -> LadderStep {
         self.epoch = self.epoch.wrapping_add(1);
         self.consecutive_errors = self.consecutive_errors.saturating_add(1);
         let step = settings.pause(self.consecutive_errors);
-        let (pause, source) = named.unwrap_or((step, Source::Assumed));
+        let (pause, source) = result.wait.unwrap_or((step, Source::Assumed));
         // A pause never gets shorter, even if an attempt made during it names a shorter one.
         let until = self.paused_until.unwrap_or(now).max(now + pause);
         self.paused_until = Some(until);
@@ -223,7 +226,11 @@ impl Ladder {
         if self.consecutive_errors < settings.disable_after() {
             return LadderStep::Paused { pause, source };
         }
-        self.set_disabled(Disabled::Errors(self.consecutive_errors), now);
+        let why = match result.is_credential_rejected {
+            true => Disabled::CredentialRejected,
+            false => Disabled::Errors(self.consecutive_errors),
+        };
+        self.set_disabled(why, now);
         LadderStep::DisabledByErrors { pause, source }
     }
 
@@ -318,6 +325,7 @@ impl Ladder {
             Some(Disabled::QuotaExhausted) => {
                 Some(format!("disabled: the quota is used up ({last})"))
             }
+            Some(Disabled::CredentialRejected) => Some(format!("disabled ({last})")),
             Some(Disabled::Person) => Some("disabled by a person".to_owned()),
             None if self.is_paused(now) => Some(format!(
                 "paused for {} more ({last})",

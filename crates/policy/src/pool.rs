@@ -198,7 +198,7 @@ impl<D> Pool<D> {
 
     /// The endpoint with this id, if it still exists.
     pub fn get(&self, id: EndpointId) -> Option<&Endpoint<D>> {
-        self.endpoints.iter().find(|endpoint| endpoint.id == id)
+        self.position(id).map(|index| &self.endpoints[index])
     }
 
     /// The endpoint with this name.
@@ -268,7 +268,6 @@ impl<D> Pool<D> {
         endpoint.sent_at = now;
         Lease {
             endpoint: endpoint.id,
-            index,
             epoch: endpoint.ladder.epoch(),
         }
     }
@@ -283,6 +282,8 @@ impl<D> Pool<D> {
     }
 
     /// Returns a lease with the result of its attempt, and what that changed.
+    ///
+    /// A rejected credential counts only if there is another endpoint to use instead.
     pub fn settle(
         &mut self,
         settings: &LadderSettings,
@@ -290,16 +291,47 @@ impl<D> Pool<D> {
         result: &EndpointResult<'_>,
         now: Timestamp,
     ) -> LadderStep {
-        let protects = settings.protects(self.endpoints.len());
-        let Some(endpoint) = self.leased_mut(&lease) else {
+        let Some(index) = self.position(lease.endpoint) else {
             return LadderStep::Late;
         };
-        endpoint.give_back(lease.epoch);
-        if !protects {
+        self.endpoints[index].give_back(lease.epoch);
+        self.climb(settings, index, lease.epoch, result, now)
+    }
+
+    /// Counts the credential of an endpoint as rejected by an attempt whose lease, of this `epoch`,
+    /// was returned before that was known, as when a refresh fails.
+    pub fn reject_credential(
+        &mut self,
+        settings: &LadderSettings,
+        id: EndpointId,
+        epoch: u32,
+        result: &EndpointResult<'_>,
+        now: Timestamp,
+    ) -> LadderStep {
+        let Some(index) = self.position(id) else {
+            return LadderStep::Late;
+        };
+        let result = result.with_credential_rejected(true);
+        self.climb(settings, index, epoch, &result, now)
+    }
+
+    fn climb(
+        &mut self,
+        settings: &LadderSettings,
+        index: usize,
+        epoch: u32,
+        result: &EndpointResult<'_>,
+        now: Timestamp,
+    ) -> LadderStep {
+        let endpoints = self.endpoints.len();
+        if !settings.protects(endpoints) {
             return LadderStep::Unchanged;
         }
+        let is_rejected = result.is_credential_rejected && endpoints >= 2;
+        let result = result.with_credential_rejected(is_rejected);
+        let endpoint = &mut self.endpoints[index];
         let before = endpoint.ladder.epoch();
-        let step = endpoint.ladder.settle(settings, lease.epoch, result, now);
+        let step = endpoint.ladder.settle(settings, epoch, &result, now);
         if endpoint.ladder.epoch() != before {
             endpoint.in_epoch = 0;
         }
@@ -308,24 +340,9 @@ impl<D> Pool<D> {
 
     /// Returns a lease whose attempt was not made or whose result is unknown.
     pub fn abandon(&mut self, lease: Lease) {
-        if let Some(endpoint) = self.leased_mut(&lease) {
-            endpoint.give_back(lease.epoch);
+        if let Some(index) = self.position(lease.endpoint) {
+            self.endpoints[index].give_back(lease.epoch);
         }
-    }
-
-    /// The endpoint of a lease, if it still exists.
-    pub fn leased(&self, lease: &Lease) -> Option<&Endpoint<D>> {
-        let same = self.endpoints.get(lease.index);
-        same.filter(|endpoint| endpoint.id == lease.endpoint)
-            .or_else(|| self.get(lease.endpoint))
-    }
-
-    fn leased_mut(&mut self, lease: &Lease) -> Option<&mut Endpoint<D>> {
-        let same = self.endpoints.get(lease.index);
-        if same.is_some_and(|endpoint| endpoint.id == lease.endpoint) {
-            return self.endpoints.get_mut(lease.index);
-        }
-        self.get_mut(lease.endpoint)
     }
 
     /// The data of an endpoint.
@@ -333,8 +350,19 @@ impl<D> Pool<D> {
         self.get_mut(id).map(|endpoint| &mut endpoint.data)
     }
 
+    /// The place of an endpoint in the list: that in which it was added, unless others were removed
+    /// or moved.
+    fn position(&self, id: EndpointId) -> Option<usize> {
+        let has_id = |endpoint: &Endpoint<D>| endpoint.id == id;
+        let added = usize::try_from(id.0).ok()?;
+        if self.endpoints.get(added).is_some_and(has_id) {
+            return Some(added);
+        }
+        self.endpoints.iter().position(has_id)
+    }
+
     fn get_mut(&mut self, id: EndpointId) -> Option<&mut Endpoint<D>> {
-        self.endpoints.iter_mut().find(|endpoint| endpoint.id == id)
+        self.position(id).map(|index| &mut self.endpoints[index])
     }
 }
 

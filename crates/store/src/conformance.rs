@@ -275,6 +275,7 @@ fn every_word_comes_back(subject: &mut Subject) {
         None,
         Some(Disabled::Errors(5)),
         Some(Disabled::QuotaExhausted),
+        Some(Disabled::CredentialRejected),
         Some(Disabled::Person),
     ];
     let endpoints = reasons.into_iter().enumerate().map(|(number, disabled)| {

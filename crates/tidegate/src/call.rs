@@ -14,8 +14,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use policy::backoff::BackoffSettings;
+use policy::classify::rejects_credential;
 use policy::item::{ItemKind, Safety, Step, TerminalReason};
-use policy::outcome::{Outcome, Verdict};
+use policy::outcome::{Outcome, UpstreamResponse, Verdict};
 use policy::time::Timestamp;
 
 use crate::ask::Ask;
@@ -55,6 +56,9 @@ pub struct AttemptResult<T> {
     pub is_last: bool,
     /// The value holds a response whose body has not been read yet.
     pub has_body: bool,
+    /// The response rejects the credential or the account, not the request. In a pool, another
+    /// endpoint is tried.
+    pub is_credential_rejected: bool,
 }
 
 impl<T> AttemptResult<T> {
@@ -66,6 +70,10 @@ impl<T> AttemptResult<T> {
 
     /// A result classified by the caller, from the body or by its own rules.
     pub fn judged(value: T, outcome: Outcome, verdict: Option<Verdict>) -> Self {
+        let is_credential_rejected = match outcome.response {
+            UpstreamResponse::Status(status) => rejects_credential(status, verdict, b""),
+            UpstreamResponse::Failed { .. } => false,
+        };
         Self {
             value,
             outcome: Some(outcome),
@@ -73,6 +81,16 @@ impl<T> AttemptResult<T> {
             text: String::new(),
             is_last: false,
             has_body: false,
+            is_credential_rejected,
+        }
+    }
+
+    /// Marks the response as a rejection of the credential or the account. A 401, a 402, and a 403
+    /// whose [`text`](Self::text) says so are recognised without it.
+    pub fn credential_rejected(self) -> Self {
+        Self {
+            is_credential_rejected: true,
+            ..self
         }
     }
 
@@ -90,6 +108,7 @@ impl<T> AttemptResult<T> {
             text: String::new(),
             is_last: true,
             has_body: false,
+            is_credential_rejected: false,
         }
     }
 
@@ -102,6 +121,16 @@ impl<T> AttemptResult<T> {
         }
     }
 
+    /// Whether the response rejects the credential or the account.
+    fn rejects_credential(&self) -> bool {
+        let status = match self.outcome.as_ref().map(|outcome| outcome.response) {
+            Some(UpstreamResponse::Status(status)) => status,
+            Some(UpstreamResponse::Failed { .. }) | None => return false,
+        };
+        self.is_credential_rejected
+            || rejects_credential(status, self.verdict, self.text.as_bytes())
+    }
+
     /// Maps the value.
     pub fn map<U>(self, map: impl FnOnce(T) -> U) -> AttemptResult<U> {
         AttemptResult {
@@ -111,6 +140,7 @@ impl<T> AttemptResult<T> {
             text: self.text,
             is_last: self.is_last,
             has_body: self.has_body,
+            is_credential_rejected: self.is_credential_rejected,
         }
     }
 
@@ -293,7 +323,8 @@ impl<'a, P> Call<'a, P> {
         }
     }
 
-    /// Sets the credential to refresh when the server answers 401.
+    /// Sets the credential to refresh when the server answers 401. An endpoint's own credential is
+    /// used instead, see [`Pool::credentials`].
     pub fn credential(self, credential: &'a dyn Refresh) -> Self {
         Self {
             credential: Some(credential),
@@ -338,24 +369,32 @@ impl<'a, P> Call<'a, P> {
                 Err(ControlFlow::Continue(())) => continue,
                 Err(ControlFlow::Break(reason)) => return Err(state.fail(reason, last, None)),
             };
-            let used = self.credential.map(Refresh::generation);
+            let endpoint = permit.endpoint().cloned();
+            let own = endpoint
+                .as_deref()
+                .and_then(|endpoint| state.credential_of(endpoint));
+            let credential = own.or(self.credential);
+            let used = credential.map(Refresh::generation);
             let this = Attempt::start(state.sent() + 1, clock);
             // Release what the previous attempt holds, such as a connection, before the next one.
             drop(last);
-            let answered = attempt(this, permit.endpoint().cloned()).await;
+            let answered = attempt(this, endpoint.clone()).await;
             let Some(outcome) = &answered.outcome else {
                 permit.give_back();
                 return Ok(state.unsent(answered.value));
             };
-            let endpoint = permit.endpoint().map(|endpoint| endpoint.id);
-            let (verdict, in_flight) = permit.settle(&answered, outcome);
-            let mut step = state.after(endpoint, outcome, verdict);
+            let sent_to = permit.endpoint_used(own.is_some());
+            let is_rejected = state.is_rejected(&answered, sent_to, credential.is_some());
+            let (verdict, in_flight) = permit.settle(&answered, outcome, is_rejected);
+            // The gate may know better: a 403 during a ban is about the pace.
+            let is_rejected = is_rejected && verdict == answered.verdict;
+            let mut step = state.after(sent_to, outcome, verdict, is_rejected);
             if answered.is_last && !matches!(step, Step::Done | Step::Failed(_)) {
                 step = Step::Failed(TerminalReason::Exhausted);
             }
-            if let (Step::Refresh, Some(credential), Some(used)) = (step, self.credential, used) {
+            if let (Step::Refresh, Some(credential), Some(used)) = (step, credential, used) {
                 let succeeded = credential.refresh(used).await;
-                step = state.refreshed(credential, succeeded);
+                step = state.refreshed(credential, succeeded, sent_to, outcome, &answered);
             }
             let value = answered.value;
             match state.apply_step(step) {

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use policy::classify::rejects_credential;
 use policy::key::endpoint_key;
 use policy::ladder::{Disabled, EndpointResult, Ladder, LadderRecord, LadderSettings, LadderStep};
 use policy::outcome::{Outcome, UpstreamResponse, Verdict};
@@ -29,6 +30,7 @@ use policy::time::Timestamp;
 
 use crate::ask::Ask;
 use crate::call::Call;
+use crate::credential::Refresh;
 use crate::event::Event;
 use crate::limiter::Limiter;
 use crate::sync::{Mutex, MutexGuard, lock};
@@ -40,6 +42,7 @@ mod wait;
 
 pub use permit::PoolPermit;
 pub use refusal::{PoolRefusal, RefusalReason};
+pub(crate) use wait::Selection;
 
 /// Interchangeable endpoints. `E` is caller data for each endpoint, such as an address, a client or
 /// a credential.
@@ -64,10 +67,14 @@ pub use refusal::{PoolRefusal, RefusalReason};
 pub struct Pool<E> {
     name: Box<str>,
     limiter: Limiter,
+    credential_of: CredentialOf<E>,
     state: Mutex<PoolState<E>>,
     /// Asks that wait for a change in which endpoints are usable.
     waiters: Waiters,
 }
+
+/// Finds the credential of an endpoint in its data.
+type CredentialOf<E> = fn(&E) -> Option<&dyn Refresh>;
 
 struct PoolState<E> {
     pool: pool::Pool<Member<E>>,
@@ -171,6 +178,7 @@ impl<E> Pool<E> {
         Self {
             name: name.into(),
             limiter: limiter.clone(),
+            credential_of: |_| None,
             state: Mutex::new(PoolState {
                 pool: pool::Pool::new(balance),
                 protection,
@@ -178,6 +186,35 @@ impl<E> Pool<E> {
             }),
             waiters: Waiters::default(),
         }
+    }
+
+    /// Endpoints have credentials of their own, which `of` finds in their data. When one answers
+    /// 401, a [call](Self::call) refreshes its credential once and resends there; if that does not
+    /// help, it moves to another endpoint.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use tidegate::{Credential, Limiter, Pool};
+    ///
+    /// struct Account {
+    ///     token: Credential<String>,
+    /// }
+    ///
+    /// let limiter = Limiter::new();
+    /// let pool = Pool::new("crm", &limiter).credentials(|account: &Account| Some(&account.token));
+    /// # async fn new_token() -> Option<String> { None }
+    /// let token = Credential::new("first", "…".to_owned(), || Box::pin(new_token()));
+    /// pool.add("first", "crm.example.com", Account { token });
+    /// ```
+    pub fn credentials(self, of: fn(&E) -> Option<&dyn Refresh>) -> Self {
+        Self {
+            credential_of: of,
+            ..self
+        }
+    }
+
+    pub(crate) fn credential_of<'e>(&self, endpoint: &'e Endpoint<E>) -> Option<&'e dyn Refresh> {
+        (self.credential_of)(&endpoint.data)
     }
 
     /// The pool's name.
@@ -373,7 +410,8 @@ impl<E> Pool<E> {
     /// Waits for a permit from the first endpoint that is chosen and may send. The key of the ask
     /// is ignored; the endpoints' gates are asked instead.
     pub async fn acquire(&self, ask: Ask<'_>) -> Result<PoolPermit<'_, E>, PoolRefusal> {
-        self.acquire_noting(ask, None, &mut None).await
+        let selection = Selection::default();
+        self.acquire_noting(ask, selection, &mut None).await
     }
 
     /// Sends a request to any of the endpoints, with retries; see [`Call`].
@@ -427,25 +465,51 @@ impl<E> Pool<E> {
         verdict: Option<Verdict>,
         strategy: Option<Strategy>,
         text: &str,
+        is_credential_rejected: bool,
     ) {
-        let result = match outcome.response {
-            UpstreamResponse::Status(status) => {
-                EndpointResult::response(status, verdict, text, &outcome.hint)
-            }
-            UpstreamResponse::Failed { failure, .. } => EndpointResult::failure(failure, text),
-        };
+        let result = result_of(outcome, verdict, text);
+        let is_rejected = is_credential_rejected || rejects_account(outcome, verdict, text);
+        let result = result.with_credential_rejected(is_rejected);
         let result = strategy.map_or(result, |strategy| result.with_strategy(strategy));
+        let id = lease.endpoint();
+        self.climb(id, |pool, protection, now| {
+            pool.settle(protection, lease, &result, now)
+        });
+    }
+
+    /// Counts the credential of an endpoint as rejected by an attempt that was settled before that
+    /// was known.
+    pub(crate) fn reject_credential(
+        &self,
+        id: EndpointId,
+        epoch: u32,
+        outcome: &Outcome,
+        verdict: Option<Verdict>,
+        text: &str,
+    ) {
+        let result = result_of(outcome, verdict, text);
+        self.climb(id, |pool, protection, now| {
+            pool.reject_credential(protection, id, epoch, &result, now)
+        });
+    }
+
+    /// Takes a step of the ladder of an endpoint and reports what it changed.
+    fn climb(
+        &self,
+        id: EndpointId,
+        act: impl FnOnce(&mut pool::Pool<Member<E>>, &LadderSettings, Timestamp) -> LadderStep,
+    ) {
         let now = self.limiter.clock().now();
         let mut state = lock(&self.state);
         let PoolState {
             pool, protection, ..
         } = &mut *state;
-        let Some(endpoint) = pool.leased(&lease) else {
+        let Some(endpoint) = pool.get(id) else {
             return;
         };
-        let (id, ladder) = (endpoint.id(), endpoint.ladder());
+        let ladder = endpoint.ladder();
         let (was_out, was_recovering) = (is_out(ladder), ladder.is_recovering(now));
-        let step = pool.settle(protection, lease, &result, now);
+        let step = act(pool, protection, now);
         let has_changed = match step {
             LadderStep::Paused { .. }
             | LadderStep::DisabledByErrors { .. }
@@ -470,7 +534,7 @@ impl<E> Pool<E> {
     fn abandon(&self, lease: Lease) {
         let now = self.limiter.clock().now();
         let mut state = lock(&self.state);
-        let endpoint = state.pool.leased(&lease);
+        let endpoint = state.pool.get(lease.endpoint());
         let was_recovering = endpoint.is_some_and(|endpoint| endpoint.ladder().is_recovering(now));
         state.pool.abandon(lease);
         if was_recovering {
@@ -513,6 +577,27 @@ impl<E> fmt::Debug for Pool<E> {
             .field("name", &self.name)
             .field("endpoints", &self.view())
             .finish_non_exhaustive()
+    }
+}
+
+/// The result of an attempt for the ladder.
+fn result_of<'t>(outcome: &Outcome, verdict: Option<Verdict>, text: &'t str) -> EndpointResult<'t> {
+    match outcome.response {
+        UpstreamResponse::Status(status) => {
+            EndpointResult::response(status, verdict, text, &outcome.hint)
+        }
+        UpstreamResponse::Failed { failure, .. } => EndpointResult::failure(failure, text),
+    }
+}
+
+/// Whether a response rejects the account of the endpoint. A 401 may still be about a token that
+/// only has to be refreshed.
+fn rejects_account(outcome: &Outcome, verdict: Option<Verdict>, text: &str) -> bool {
+    match outcome.response {
+        UpstreamResponse::Status(status) if verdict == Some(Verdict::Rejected) => {
+            rejects_credential(status, verdict, text.as_bytes())
+        }
+        UpstreamResponse::Status(_) | UpstreamResponse::Failed { .. } => false,
     }
 }
 

@@ -281,6 +281,7 @@ fn disabled_kind(why: Disabled) -> DisabledKind {
     match why {
         Disabled::Errors(_) => DisabledKind::Errors,
         Disabled::QuotaExhausted => DisabledKind::QuotaExhausted,
+        Disabled::CredentialRejected => DisabledKind::CredentialRejected,
         Disabled::Person => DisabledKind::Person,
     }
 }
@@ -290,6 +291,7 @@ fn disabled_reason(why: Disabled) -> String {
         Disabled::Errors(1) => "one error".to_owned(),
         Disabled::Errors(count) => format!("{count} errors in a row"),
         Disabled::QuotaExhausted => "its quota is used up".to_owned(),
+        Disabled::CredentialRejected => "its credential is rejected".to_owned(),
         Disabled::Person => "disabled by a person".to_owned(),
     }
 }

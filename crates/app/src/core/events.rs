@@ -410,6 +410,9 @@ pub(crate) fn disabled_text(pool: &str, endpoint: &str, why: Disabled) -> String
             format!("{pool}/{endpoint} disabled after {errors} errors in a row")
         }
         Disabled::QuotaExhausted => format!("{pool}/{endpoint} disabled: a quota is used up"),
+        Disabled::CredentialRejected => {
+            format!("{pool}/{endpoint} disabled: its credential is rejected")
+        }
         Disabled::Person => format!("{pool}/{endpoint} disabled by a person"),
     }
 }

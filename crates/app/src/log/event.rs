@@ -407,6 +407,7 @@ impl fmt::Display for Because {
         match self.0 {
             Disabled::Errors(errors) => write!(f, "after consecutive errors: {errors}"),
             Disabled::QuotaExhausted => f.write_str("because its quota is exhausted"),
+            Disabled::CredentialRejected => f.write_str("because its credential is rejected"),
             Disabled::Person => f.write_str("by a person"),
         }
     }

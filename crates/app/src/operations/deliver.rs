@@ -217,11 +217,17 @@ impl<'a> Delivery<'a> {
                 return sent;
             }
         };
+        let is_rejected = self.is_rejected(item, &answered);
         let Some(outcome) = answered.outcome else {
             admitted.give_back();
             return self.unsent(&answered.value);
         };
         let other_endpoint = self.other_endpoint(&admitted, answered.verdict);
+        let is_quota = answered.verdict == Some(Verdict::QuotaExhausted);
+        let admitted = match is_rejected && !is_quota {
+            true => admitted.credential_rejected(),
+            false => admitted,
+        };
         let in_flight = admitted.settle(&outcome, answered.verdict, &answered.text);
         let verdict = in_flight.verdict();
         attempts.push(AttemptRecord {
@@ -235,19 +241,48 @@ impl<'a> Delivery<'a> {
         let response = self.read(answered.value).await;
         drop(in_flight);
         let random = &mut *self.worker.random.borrow_mut();
-        let step = item.after_at(
-            self.backoff(),
-            &outcome,
-            verdict,
-            other_endpoint,
-            clock.now(),
-            random,
-        );
+        let now = clock.now();
+        let moves_on = is_rejected && verdict == answered.verdict && self.has_endpoint_left(item);
+        let step = match (other_endpoint, verdict) {
+            (Some(at), Some(verdict)) if moves_on => item.after_rejected(verdict, Some(at), now),
+            _ => item.after_at(
+                self.backoff(),
+                &outcome,
+                verdict,
+                other_endpoint,
+                now,
+                random,
+            ),
+        };
         self.claimed_counters(item);
         Sent::Step {
             step,
             response,
             generation,
+        }
+    }
+
+    /// Whether a response rejects the credential for good or the quota is used up, so that only
+    /// another endpoint can help.
+    fn is_rejected<T>(&self, item: &Item, answered: &AttemptResult<T>) -> bool {
+        match answered.verdict {
+            Some(Verdict::QuotaExhausted) => true,
+            Some(Verdict::Unauthorized) if self.credential.is_some() && !item.has_refreshed() => {
+                false
+            }
+            _ => answered.is_credential_rejected,
+        }
+    }
+
+    /// Whether it was sent less often than there are endpoints that could accept it: without
+    /// protection it might move from one rejected credential to another for ever.
+    fn has_endpoint_left(&self, item: &Item) -> bool {
+        match self.source {
+            Source::Pool(pool) => {
+                let sent = usize::try_from(item.sent()).unwrap_or(usize::MAX);
+                sent.saturating_add(1) < pool.endpoints().len()
+            }
+            Source::Gate { .. } | Source::Missing => false,
         }
     }
 

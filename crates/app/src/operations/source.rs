@@ -140,6 +140,14 @@ impl Admitted<'_> {
         }
     }
 
+    /// The response rejects the credential of the endpoint.
+    pub(super) fn credential_rejected(self) -> Self {
+        match self {
+            Self::Gate(permit) => Self::Gate(permit),
+            Self::Pool(permit) => Self::Pool(permit.credential_rejected()),
+        }
+    }
+
     /// Reports the outcome. The attempt stays in flight while its body is read.
     pub(super) fn settle(
         self,

@@ -171,3 +171,90 @@ fn refuses_with_no_endpoint_when_a_pool_is_empty() {
         .unwrap();
     gateway.get("/api/x").is_own(503, "no_endpoint");
 }
+
+/// Three endpoints of one server, which differ by their key.
+fn of_three_keys(server: &Raw, settings: &str) -> Fixture {
+    let url = server.url();
+    let endpoints: Vec<String> = ["a", "b", "c"]
+        .map(|name| {
+            let key = format!("headers = {{ x-api-key = \"env:{name}\" }}");
+            format!("{{ name = \"{name}\", url = \"{url}\", {key} }}")
+        })
+        .into();
+    let endpoints = endpoints.join(", ");
+    Fixture::new(&format!(
+        "{OPEN}[pool.api]\nbalance = \"round_robin\"\nendpoints = [{endpoints}]\n{settings}"
+    ))
+}
+
+/// A server that responds to requests with one of the `bad` keys like this, and with 200 to others.
+fn rejecting(bad: &'static [&'static str], status: u16, body: &'static str) -> Raw {
+    Raw::start(move |_, mut client| {
+        while let Some(request) = client.request() {
+            let is_bad = bad
+                .iter()
+                .any(|name| request.contains(&format!("value-of-{name}")));
+            let (status, body) = if is_bad {
+                (status, body)
+            } else {
+                (200, "fine")
+            };
+            let length = body.len();
+            client.send(&format!(
+                "HTTP/1.1 {status} X\r\ncontent-length: {length}\r\n\r\n{body}"
+            ));
+        }
+    })
+}
+
+#[test]
+fn one_bad_key_of_three_fails_no_request() {
+    for (status, body) in [
+        (401, ""),
+        (402, ""),
+        (
+            403,
+            r#"{"error":{"message":"Invalid API key provided: sk-123"}}"#,
+        ),
+    ] {
+        let server = rejecting(&["a"], status, body);
+        let gateway = of_three_keys(&server, "");
+        let mut client = gateway.connect();
+        for _ in 0..10 {
+            assert_eq!(client.post("/api/x", &[], "x").status, 200, "{status}");
+        }
+        let view = a_is(&gateway);
+        assert_eq!(view.consecutive_errors, 1, "{status}");
+        let error = format!("credential rejected: HTTP {status}");
+        assert_eq!(view.last_error.as_deref(), Some(&*error));
+    }
+}
+
+#[test]
+fn client_gets_the_rejection_when_no_key_is_left() {
+    let server = rejecting(&["a", "b", "c"], 401, "who are you");
+    let gateway = of_three_keys(&server, "");
+    let reply = gateway.connect().post("/api/x", &[], "x");
+    assert_eq!((reply.status, reply.attempts()), (401, 3));
+    assert_eq!(reply.body, b"who are you");
+}
+
+#[test]
+fn rejected_key_is_disabled_with_that_reason() {
+    let server = rejecting(&["a"], 401, "");
+    let protection = "[pool.api.protection]\ndisable_after = 1\n";
+    let gateway = of_three_keys(&server, protection);
+    assert_eq!(gateway.connect().post("/api/x", &[], "x").status, 200);
+    let disabled = Some(policy::ladder::Disabled::CredentialRejected);
+    assert_eq!(a_is(&gateway).disabled, disabled);
+    assert!(gateway.logged().contains("its credential is rejected"));
+}
+
+#[test]
+fn forbidden_request_is_passed_on_from_the_first_endpoint() {
+    let server = rejecting(&["a", "b", "c"], 403, "not your file");
+    let gateway = of_three_keys(&server, "");
+    let reply = gateway.connect().post("/api/x", &[], "x");
+    assert_eq!((reply.status, reply.attempts()), (403, 1));
+    assert_eq!(a_is(&gateway).consecutive_errors, 0);
+}

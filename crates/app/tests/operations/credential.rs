@@ -93,3 +93,23 @@ fn fetches_the_resource_of_a_conflict_with_the_token() {
     let theirs = conflict.unwrap().unwrap().theirs;
     assert_eq!(theirs.as_deref(), Some(&b"theirs"[..]));
 }
+
+#[test]
+fn moves_to_another_endpoint_when_one_rejects_its_key() {
+    let upstream = Upstream::new(|_, request| {
+        let is_bad = request.head.starts_with("POST /bad/");
+        let status = if is_bad { 401 } else { 200 };
+        (status, String::new(), String::new())
+    });
+    let (bad, good) = (upstream.url("/bad"), upstream.url("/good"));
+    let running = Running::new(&format!(
+        "{QUICK}[pool.llm]\nbalance = \"first\"\n\
+         endpoints = [{{ name = \"a\", url = \"{bad}\" }}, {{ name = \"b\", url = \"{good}\" }}]\n"
+    ));
+    for _ in 0..3 {
+        let id = running.post("/llm/x");
+        let operation = running.until(&id, "completed");
+        assert_eq!(operation.counters.attempts, 0);
+    }
+    assert_eq!(upstream.received().len(), 4, "the first endpoint is paused");
+}

@@ -23,6 +23,42 @@ pub(super) const ALLOWANCE: &[&str] = &[
     "quota exhausted",
 ];
 
+/// Words by which a 403 says that the credential or the account is rejected, not the request.
+/// Words about permissions are missing: another credential may lack them too.
+pub(super) const CREDENTIAL: &[&str] = &[
+    "api key",
+    "api keys",
+    "apikey",
+    "access key",
+    "access token",
+    "invalid token",
+    "expired token",
+    "token expired",
+    "token has expired",
+    "authentication",
+    "unauthenticated",
+    "not authenticated",
+    "credential",
+    "credentials",
+    // AWS.
+    "invalidaccesskeyid",
+    "signaturedoesnotmatch",
+    "expiredtoken",
+    "invalidclienttokenid",
+    // Accounts that were closed or not paid for.
+    "account suspended",
+    "account is suspended",
+    "account has been suspended",
+    "account disabled",
+    "account is disabled",
+    "account has been disabled",
+    "account deactivated",
+    "account is not active",
+    "payment required",
+    "payment method",
+    "past due",
+];
+
 /// Words that ask for a slower pace.
 pub(super) const THROTTLING: &[&str] = &[
     "rate limit",

@@ -22,6 +22,8 @@ pub struct EndpointResult<'a> {
     pub wait: Option<(Duration, Source)>,
     /// Whether the gate that admitted it probes for the limit, as `adaptive` does.
     pub is_gate_probing: bool,
+    /// Whether the server rejected the endpoint's credential, and no refresh of it helped.
+    pub is_credential_rejected: bool,
 }
 
 /// The kind of an error.
@@ -44,6 +46,7 @@ impl<'a> EndpointResult<'a> {
             text: "",
             wait: None,
             is_gate_probing: false,
+            is_credential_rejected: false,
         }
     }
 
@@ -101,6 +104,7 @@ impl<'a> EndpointResult<'a> {
                 .wait
                 .map(|wait| (wait, hint.source.unwrap_or(Source::Assumed))),
             is_gate_probing: false,
+            is_credential_rejected: false,
         }
     }
 
@@ -108,6 +112,13 @@ impl<'a> EndpointResult<'a> {
     #[must_use]
     pub fn with_strategy(mut self, strategy: Strategy) -> Self {
         self.is_gate_probing = strategy == Strategy::Adaptive;
+        self
+    }
+
+    /// Marks it as a rejection of the endpoint's credential, which climbs like a listed error.
+    #[must_use]
+    pub fn with_credential_rejected(mut self, is_rejected: bool) -> Self {
+        self.is_credential_rejected = is_rejected;
         self
     }
 
@@ -119,6 +130,7 @@ impl<'a> EndpointResult<'a> {
             text,
             wait: None,
             is_gate_probing: false,
+            is_credential_rejected: false,
         }
     }
 
@@ -130,11 +142,20 @@ impl<'a> EndpointResult<'a> {
             text,
             wait: None,
             is_gate_probing: false,
+            is_credential_rejected: false,
         }
     }
 
     /// The error for display: its text, or its status or failure. A long text is truncated.
     pub(super) fn summary(&self) -> Box<str> {
+        let summary = self.description();
+        match self.is_credential_rejected {
+            true => format!("credential rejected: {summary}").into(),
+            false => summary,
+        }
+    }
+
+    fn description(&self) -> Box<str> {
         if self.text.is_empty() {
             return match self.error {
                 Some(EndpointError::Status(status)) => format!("HTTP {status}").into(),

@@ -73,6 +73,7 @@ impl fmt::Display for Unusable {
         f.write_str(match self {
             Self::Disabled(Disabled::Errors(_)) => "disabled after too many errors in a row",
             Self::Disabled(Disabled::QuotaExhausted) => "disabled: the quota is used up",
+            Self::Disabled(Disabled::CredentialRejected) => "disabled: its credential is rejected",
             Self::Disabled(Disabled::Person) => "disabled by a person",
             Self::Paused { .. } => "paused after an error",
             Self::Recovering => "recovering: one request at a time, and one is in flight",
@@ -86,8 +87,6 @@ impl fmt::Display for Unusable {
 #[must_use = "a lease that is not returned counts as a request in flight"]
 pub struct Lease {
     pub(super) endpoint: EndpointId,
-    /// Its place in the list when it was chosen.
-    pub(super) index: usize,
     pub(super) epoch: u32,
 }
 

@@ -14,6 +14,7 @@ pub(super) fn write(connection: &Connection, endpoint: &StoredEndpoint) -> rusql
         None => (None, None),
         Some(Disabled::Errors(errors)) => (Some(ERRORS), Some(errors)),
         Some(Disabled::QuotaExhausted) => (Some(QUOTA_EXHAUSTED), None),
+        Some(Disabled::CredentialRejected) => (Some(CREDENTIAL_REJECTED), None),
         Some(Disabled::Person) => (Some(PERSON), None),
     };
     let mut statement = connection.prepare_cached(
@@ -79,6 +80,7 @@ fn reason(word: &str, errors: Option<u32>) -> Result<Disabled, SqliteError> {
     match word {
         ERRORS => Ok(Disabled::Errors(errors.unwrap_or(0))),
         QUOTA_EXHAUSTED => Ok(Disabled::QuotaExhausted),
+        CREDENTIAL_REJECTED => Ok(Disabled::CredentialRejected),
         PERSON => Ok(Disabled::Person),
         word => Err(SqliteError::Row {
             table: "endpoints",
@@ -89,4 +91,5 @@ fn reason(word: &str, errors: Option<u32>) -> Result<Disabled, SqliteError> {
 
 const ERRORS: &str = "errors";
 const QUOTA_EXHAUSTED: &str = "quota_exhausted";
+const CREDENTIAL_REJECTED: &str = "credential_rejected";
 const PERSON: &str = "person";

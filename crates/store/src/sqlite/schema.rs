@@ -21,6 +21,7 @@ const STEPS: &[&str] = &[
     LISTS,
     COSTS,
     BANS,
+    REJECTED_CREDENTIALS,
 ];
 
 const FIRST: &str = "
@@ -283,6 +284,17 @@ const COSTS: &str = "
 /// The rates that gates may not exceed since a server banned this client.
 const BANS: &str = "
     ALTER TABLE gates ADD COLUMN banned_above_per_second REAL;
+";
+
+/// One more reason to disable an endpoint. The constraint is replaced as in [`CHEAPER_STATES`].
+const REJECTED_CREDENTIALS: &str = "
+    PRAGMA writable_schema = ON;
+    UPDATE sqlite_schema
+    SET sql = replace(sql,
+        'CHECK (disabled IN (''errors'', ''quota_exhausted'', ''person''))',
+        'CHECK (disabled IN (''errors'', ''quota_exhausted'', ''credential_rejected'', ''person''))')
+    WHERE name = 'endpoints';
+    PRAGMA writable_schema = RESET;
 ";
 
 /// Says whose file it is: \"TIDG\".

@@ -182,10 +182,10 @@ mod unusable {
         let (folder, path) = written();
         run(&path, "PRAGMA user_version = 99");
         let error = refused(folder.path(), &path);
-        let text = format!("`{}` has version 99, expected at most 9", path.display());
+        let text = format!("`{}` has version 99, expected at most 10", path.display());
         assert!(error.to_string().contains(&text), "{error}");
         assert!(matches!(error, OpenError::Newer { found: 99, .. }));
-        run(&path, "PRAGMA user_version = 9");
+        run(&path, "PRAGMA user_version = 10");
         assert_eq!(
             Store::open(folder.path())
                 .unwrap()

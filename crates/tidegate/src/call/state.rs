@@ -20,7 +20,7 @@ use crate::credential::Refresh;
 use crate::event::Event;
 use crate::limiter::Limiter;
 use crate::permit::{InFlight, Permit};
-use crate::pool::{Endpoint, Pool, PoolPermit, PoolRefusal, RefusalReason};
+use crate::pool::{Endpoint, Pool, PoolPermit, PoolRefusal, RefusalReason, Selection};
 
 /// Where a call's permits come from.
 pub(super) enum PermitSource<'a, E> {
@@ -45,6 +45,12 @@ pub(super) struct CallState<'a, E> {
     trail: Trail,
     /// The endpoint of the last failed attempt.
     failed_at: Option<EndpointId>,
+    /// The endpoint whose credential was just refreshed.
+    refreshed_at: Option<EndpointId>,
+    /// Endpoints whose own credential was refreshed since the last response other than 401.
+    refreshed: Vec<EndpointId>,
+    /// Endpoints that rejected the credential or whose quota is used up.
+    rejected: Vec<EndpointId>,
     watcher: Option<Watcher<'a>>,
     is_in_line_only: bool,
 }
@@ -73,6 +79,9 @@ impl<'a, E> CallState<'a, E> {
             random: None,
             trail: Trail::default(),
             failed_at: None,
+            refreshed_at: None,
+            refreshed: Vec::new(),
+            rejected: Vec::new(),
             watcher: call.watcher,
             is_in_line_only: call.is_in_line_only,
         }
@@ -150,7 +159,12 @@ impl<'a, E> CallState<'a, E> {
     ) -> Result<AnyPermit<'a, E>, ControlFlow<TerminalReason>> {
         let asked_at = self.limiter.clock().now();
         let mut delayed = None;
-        let answer = pool.acquire_noting(ask, self.failed_at, &mut delayed).await;
+        let selection = Selection {
+            first: self.refreshed_at,
+            avoid: self.failed_at,
+            excluded: &self.rejected,
+        };
+        let answer = pool.acquire_noting(ask, selection, &mut delayed).await;
         if let Some((at, refusal)) = delayed {
             self.note_waiting(at, pool.name().into(), refusal.reason(), refusal.until());
         }
@@ -252,15 +266,46 @@ impl<'a, E> CallState<'a, E> {
         })
     }
 
-    /// Handles the result of an attempt, made at `endpoint` if its permit came from a pool.
+    pub(super) fn credential_of<'e>(&self, endpoint: &'e Endpoint<E>) -> Option<&'e dyn Refresh> {
+        match self.source {
+            PermitSource::Limiter(_) => None,
+            PermitSource::Pool(pool) => pool.credential_of(endpoint),
+        }
+    }
+
+    /// Whether a response rejects the endpoint's credential for good or its quota is used up, so
+    /// that only another endpoint can help.
+    pub(super) fn is_rejected<T>(
+        &self,
+        answered: &AttemptResult<T>,
+        sent_to: Option<SentTo>,
+        has_credential: bool,
+    ) -> bool {
+        let Some(sent_to) = sent_to else {
+            return false;
+        };
+        let has_refreshed = match sent_to.has_own_credential {
+            true => self.refreshed.contains(&sent_to.endpoint),
+            false => self.item.has_refreshed(),
+        };
+        match answered.verdict {
+            Some(Verdict::QuotaExhausted) => true,
+            Some(Verdict::Unauthorized) if has_credential && !has_refreshed => false,
+            _ => answered.rejects_credential(),
+        }
+    }
+
+    /// Handles the result of an attempt, made at an endpoint if its permit came from a pool.
     pub(super) fn after(
         &mut self,
-        endpoint: Option<EndpointId>,
+        sent_to: Option<SentTo>,
         outcome: &Outcome,
         verdict: Option<Verdict>,
+        is_rejected: bool,
     ) -> Step {
         let is_good = matches!(verdict, None | Some(Verdict::Success));
-        self.failed_at = endpoint.filter(|_| !is_good);
+        self.failed_at = sent_to.filter(|_| !is_good).map(|sent_to| sent_to.endpoint);
+        self.refreshed_at = None;
         let now = self.limiter.clock().now();
         let decision = CallDecision::Answered {
             answer: outcome.response,
@@ -274,8 +319,21 @@ impl<'a, E> CallState<'a, E> {
             return self.item.after(self.backoff, outcome, verdict, now, unused);
         }
         self.update_last_success();
+        if let (true, Some(sent_to), Some(verdict)) = (is_rejected, sent_to, verdict) {
+            let other = self.reject(sent_to.endpoint);
+            return self.item.after_rejected(verdict, other, now);
+        }
+        match (verdict, sent_to) {
+            (Some(Verdict::Unauthorized), Some(sent_to)) if sent_to.has_own_credential => {
+                self.item.allow_refresh();
+            }
+            (Some(Verdict::Unauthorized | Verdict::Unreachable), _) => {}
+            _ => self.refreshed.clear(),
+        }
         let other_ready_at = match (&self.source, self.failed_at) {
-            (PermitSource::Pool(pool), Some(endpoint)) => pool.ready_at_other_than(endpoint),
+            (PermitSource::Pool(pool), Some(endpoint)) => {
+                pool.ready_at_other_than(endpoint, &self.rejected)
+            }
             _ => None,
         };
         let random = random(&mut self.random, self.limiter);
@@ -283,7 +341,24 @@ impl<'a, E> CallState<'a, E> {
             .after_at(self.backoff, outcome, verdict, other_ready_at, now, random)
     }
 
-    pub(super) fn refreshed(&mut self, credential: &dyn Refresh, succeeded: bool) -> Step {
+    /// Sends nothing more to an endpoint. Returns when another may be ready, if one is left.
+    fn reject(&mut self, endpoint: EndpointId) -> Option<Timestamp> {
+        self.rejected.push(endpoint);
+        match self.source {
+            PermitSource::Limiter(_) => None,
+            PermitSource::Pool(pool) => pool.other_left(&self.rejected),
+        }
+    }
+
+    /// Handles the end of a refresh after a 401.
+    pub(super) fn refreshed<T>(
+        &mut self,
+        credential: &dyn Refresh,
+        succeeded: bool,
+        sent_to: Option<SentTo>,
+        outcome: &Outcome,
+        answered: &AttemptResult<T>,
+    ) -> Step {
         let now = self.limiter.clock().now();
         self.note(now, CallDecision::Refreshed { succeeded });
         let event = Event::Refreshed {
@@ -291,7 +366,19 @@ impl<'a, E> CallState<'a, E> {
             succeeded,
         };
         self.limiter.emit(now, &event);
-        self.item.refreshed(succeeded, now)
+        let (PermitSource::Pool(pool), Some(sent_to)) = (&self.source, sent_to) else {
+            return self.item.refreshed(succeeded, now);
+        };
+        let (endpoint, epoch) = (sent_to.endpoint, sent_to.epoch);
+        if succeeded {
+            self.refreshed_at = Some(endpoint);
+            self.refreshed.push(endpoint);
+            return self.item.refreshed(succeeded, now);
+        }
+        let (verdict, text) = (answered.verdict, &*answered.text);
+        pool.reject_credential(endpoint, epoch, outcome, verdict, text);
+        let other = self.reject(endpoint);
+        self.item.move_on(Verdict::Unauthorized, other, now)
     }
 
     /// Records a step and returns what follows.
@@ -389,7 +476,27 @@ fn random<'r>(random: &'r mut Option<Random>, limiter: &Limiter) -> &'r mut Rand
     random.get_or_insert_with(|| limiter.random())
 }
 
+/// The endpoint that an attempt was made at.
+#[derive(Clone, Copy)]
+pub(super) struct SentTo {
+    endpoint: EndpointId,
+    /// The epoch of its ladder in which the attempt was admitted.
+    epoch: u32,
+    has_own_credential: bool,
+}
+
 impl<'a, E> AnyPermit<'a, E> {
+    pub(super) fn endpoint_used(&self, has_own_credential: bool) -> Option<SentTo> {
+        match self {
+            Self::Gate(_) => None,
+            Self::Pool(permit) => Some(SentTo {
+                endpoint: permit.endpoint().id,
+                epoch: permit.epoch(),
+                has_own_credential,
+            }),
+        }
+    }
+
     /// The endpoint of the attempt, in a pool.
     pub(super) fn endpoint(&self) -> Option<&Arc<Endpoint<E>>> {
         match self {
@@ -418,9 +525,17 @@ impl<'a, E> AnyPermit<'a, E> {
         self,
         answered: &AttemptResult<T>,
         outcome: &Outcome,
+        is_rejected: bool,
     ) -> (Option<Verdict>, Option<InFlight>) {
         let (verdict, text) = (answered.verdict, &*answered.text);
-        let in_flight = match (self, answered.has_body) {
+        let is_credential_rejected = is_rejected && verdict != Some(Verdict::QuotaExhausted);
+        let this = match self {
+            Self::Pool(permit) if is_credential_rejected => {
+                Self::Pool(permit.credential_rejected())
+            }
+            this => this,
+        };
+        let in_flight = match (this, answered.has_body) {
             (Self::Gate(permit), true) => permit.settle_head(outcome, verdict),
             (Self::Pool(permit), true) => permit.settle_head(outcome, verdict, text),
             (Self::Gate(permit), false) => return (permit.settle_as(outcome, verdict), None),

@@ -22,6 +22,7 @@ pub struct PoolPermit<'a, E> {
     endpoint: Arc<Endpoint<E>>,
     /// `None` only while they are being returned.
     permit_and_lease: Option<(Permit<'a>, Lease)>,
+    is_credential_rejected: bool,
 }
 
 impl<'a, E> PoolPermit<'a, E> {
@@ -35,6 +36,7 @@ impl<'a, E> PoolPermit<'a, E> {
             pool,
             endpoint,
             permit_and_lease: Some((permit, lease)),
+            is_credential_rejected: false,
         }
     }
 
@@ -44,6 +46,20 @@ impl<'a, E> PoolPermit<'a, E> {
             .as_ref()
             .expect("it has not been returned");
         permit
+    }
+
+    /// The epoch of the endpoint's ladder in which it was issued.
+    pub(crate) fn epoch(&self) -> u32 {
+        let lease = self.permit_and_lease.as_ref();
+        lease.map_or(0, |(_, lease)| lease.epoch())
+    }
+
+    /// The response rejects the credential of the endpoint, and a refresh did not help or is not
+    /// possible: in a pool of two or more, settling it pauses the endpoint, and disables it after
+    /// too many errors in a row. Not needed for a 402, or a 403 whose text says so.
+    pub fn credential_rejected(mut self) -> Self {
+        self.is_credential_rejected = true;
+        self
     }
 
     /// Starts the attempt, see [`Permit::attempt`].
@@ -82,7 +98,9 @@ impl<'a, E> PoolPermit<'a, E> {
         let (permit, lease) = self.permit_and_lease.take()?;
         let strategy = self.strategy(&permit, verdict);
         let decisive = permit.settle_as(outcome, verdict);
-        self.pool.settle(lease, outcome, verdict, strategy, text);
+        let rejected = self.is_credential_rejected;
+        self.pool
+            .settle(lease, outcome, verdict, strategy, text, rejected);
         decisive
     }
 
@@ -101,7 +119,9 @@ impl<'a, E> PoolPermit<'a, E> {
         let load = LoadGuard::new(&self.endpoint.bodies);
         let strategy = self.strategy(&permit, verdict);
         let in_flight = permit.settle_head(outcome, verdict).with_load(load);
-        self.pool.settle(lease, outcome, verdict, strategy, text);
+        let rejected = self.is_credential_rejected;
+        self.pool
+            .settle(lease, outcome, verdict, strategy, text, rejected);
         in_flight
     }
 

@@ -29,6 +29,23 @@ struct WaitConditions<E> {
 /// When an ask started to wait, and for what.
 pub(crate) type Delay = (Timestamp, PoolRefusal);
 
+/// Which endpoints an ask may get.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Selection<'s> {
+    /// This one, if it is ready.
+    pub(crate) first: Option<EndpointId>,
+    /// Another than this one, if one is ready.
+    pub(crate) avoid: Option<EndpointId>,
+    /// None of these.
+    pub(crate) excluded: &'s [EndpointId],
+}
+
+impl Selection<'_> {
+    fn allows(&self, id: EndpointId) -> bool {
+        !self.excluded.contains(&id)
+    }
+}
+
 /// How a wait ended.
 enum WaitEnd<'a, E> {
     /// The gate of this endpoint admitted the ask.
@@ -42,30 +59,36 @@ enum WaitEnd<'a, E> {
 }
 
 impl<E> Pool<E> {
-    /// A permit of an endpoint, at once or after waiting; `delayed` gets the first delay. Prefers
-    /// an endpoint other than `failed_at` if one is ready.
+    /// A permit of an endpoint, at once or after waiting; `delayed` gets the first delay.
     pub(crate) async fn acquire_noting<'a>(
         &'a self,
         ask: Ask<'_>,
-        failed_at: Option<EndpointId>,
+        selection: Selection<'_>,
         delayed: &mut Option<Delay>,
     ) -> Result<PoolPermit<'a, E>, PoolRefusal> {
-        if failed_at.is_some()
-            && let ChooseResult::Send(permit) = self.try_choose(&ask, failed_at)
+        if let Some(first) = selection.first
+            && let ChooseResult::Send(permit) = self.try_choose(&ask, |id| id == first)
         {
             return Ok(permit);
         }
-        match self.try_choose(&ask, None) {
+        let is_other = |id| Some(id) != selection.avoid && selection.allows(id);
+        if selection.avoid.is_some()
+            && let ChooseResult::Send(permit) = self.try_choose(&ask, is_other)
+        {
+            return Ok(permit);
+        }
+        match self.try_choose(&ask, |id| selection.allows(id)) {
             ChooseResult::Send(permit) => Ok(permit),
             ChooseResult::NoEndpoint => Err(PoolRefusal::NoEndpoint),
             // Boxed, so that callers that need not wait have a small future.
-            ChooseResult::Wait(waits) => Box::pin(self.wait(ask, waits, delayed)).await,
+            ChooseResult::Wait(waits) => Box::pin(self.wait(ask, selection, waits, delayed)).await,
         }
     }
 
     async fn wait<'a>(
         &'a self,
         ask: Ask<'_>,
+        selection: Selection<'_>,
         mut waits: WaitConditions<E>,
         delayed: &mut Option<Delay>,
     ) -> Result<PoolPermit<'a, E>, PoolRefusal> {
@@ -90,7 +113,7 @@ impl<E> Pool<E> {
                 WaitEnd::Late => return Err(PoolRefusal::Paused { until }),
                 WaitEnd::Changed => {}
             }
-            waits = match self.try_choose(&ask, None) {
+            waits = match self.try_choose(&ask, |id| selection.allows(id)) {
                 ChooseResult::Send(permit) => return Ok(permit),
                 ChooseResult::Wait(waits) => waits,
                 ChooseResult::NoEndpoint => return Err(PoolRefusal::NoEndpoint),
@@ -112,13 +135,17 @@ impl<E> Pool<E> {
     /// When another usable endpoint's gate would admit a request that failed at `failed`; `None` if
     /// there is none or the time is unknown.
     pub fn other_endpoint_ready_at(&self, failed: &Endpoint<E>) -> Option<Timestamp> {
-        self.ready_at_other_than(failed.id)
+        self.ready_at_other_than(failed.id, &[])
     }
 
-    pub(crate) fn ready_at_other_than(&self, from: EndpointId) -> Option<Timestamp> {
+    pub(crate) fn ready_at_other_than(
+        &self,
+        from: EndpointId,
+        excluded: &[EndpointId],
+    ) -> Option<Timestamp> {
         let now = self.limiter.clock().now();
-        let mut others = lock(&self.state).waits(now).usable;
-        others.retain(|endpoint| endpoint.id != from);
+        let is_other = |id| id != from && !excluded.contains(&id);
+        let others = lock(&self.state).waits(now, is_other)?.usable;
         let opens = |endpoint: &Arc<Endpoint<E>>| {
             let peeked = self.limiter.peek(Ask::new(&endpoint.key));
             peeked.map_or_else(|refusal| refusal.until(), |()| Some(now))
@@ -126,8 +153,31 @@ impl<E> Pool<E> {
         others.iter().filter_map(opens).min()
     }
 
-    /// Chooses an endpoint that may send now, or returns what to wait for.
-    fn try_choose(&self, ask: &Ask<'_>, except: Option<EndpointId>) -> ChooseResult<'_, E> {
+    /// When an endpoint that is not excluded may be ready: now if that is unknown. `None` if all
+    /// others are disabled.
+    pub(crate) fn other_left(&self, excluded: &[EndpointId]) -> Option<Timestamp> {
+        let now = self.limiter.clock().now();
+        let waits = lock(&self.state).waits(now, |id| !excluded.contains(&id))?;
+        let opens = |endpoint: &Arc<Endpoint<E>>| {
+            let peeked = self.limiter.peek(Ask::new(&endpoint.key));
+            peeked.map_or_else(|refusal| refusal.until(), |()| Some(now))
+        };
+        let first = waits.usable.iter().filter_map(opens).min();
+        Some(
+            first
+                .into_iter()
+                .chain(waits.pause_ends)
+                .min()
+                .unwrap_or(now),
+        )
+    }
+
+    /// Chooses an endpoint that is allowed and may send now, or returns what to wait for.
+    fn try_choose(
+        &self,
+        ask: &Ask<'_>,
+        allows: impl Fn(EndpointId) -> bool,
+    ) -> ChooseResult<'_, E> {
         // One time for all rounds: each marks a gate as not ready now, so there is an end.
         let now = self.limiter.clock().now();
         loop {
@@ -135,22 +185,22 @@ impl<E> Pool<E> {
             let PoolState {
                 pool, protection, ..
             } = &mut *state;
-            let choice = match except {
-                None => pool.choose(protection, now, gate_state),
-                Some(except) => pool.choose(protection, now, |endpoint| {
-                    if endpoint.id() == except {
-                        Timestamp::MAX.into()
-                    } else {
-                        gate_state(endpoint)
-                    }
-                }),
-            };
+            let choice = pool.choose(protection, now, |endpoint| match allows(endpoint.id()) {
+                true => gate_state(endpoint),
+                false => Timestamp::MAX.into(),
+            });
             let lease = match choice {
                 Choice::NoEndpoint => return ChooseResult::NoEndpoint,
-                Choice::Wait { .. } => return ChooseResult::Wait(state.waits(now)),
+                Choice::Wait { .. } => {
+                    let waits = state.waits(now, &allows);
+                    return waits.map_or(ChooseResult::NoEndpoint, ChooseResult::Wait);
+                }
                 Choice::Send(lease) => lease,
             };
-            let chosen = state.pool.leased(&lease).expect("it was just chosen");
+            let chosen = state
+                .pool
+                .get(lease.endpoint())
+                .expect("it was just chosen");
             let endpoint = Arc::clone(&chosen.data().endpoint);
             drop(state);
             match self.limiter.acquire_or_until(&endpoint.key, ask, now) {
@@ -329,13 +379,21 @@ enum ChooseResult<'a, E> {
 }
 
 impl<E> PoolState<E> {
-    fn waits(&self, now: Timestamp) -> WaitConditions<E> {
+    /// What to wait for; `None` if all endpoints that are allowed are disabled.
+    fn waits(
+        &self,
+        now: Timestamp,
+        allows: impl Fn(EndpointId) -> bool,
+    ) -> Option<WaitConditions<E>> {
+        let mut has_enabled = false;
         let mut waits = WaitConditions {
             usable: Vec::new(),
             pause_ends: None,
             changes: self.changes,
         };
-        for endpoint in self.pool.endpoints() {
+        let allowed = self.pool.endpoints().iter();
+        for endpoint in allowed.filter(|endpoint| allows(endpoint.id())) {
+            has_enabled |= endpoint.ladder().is_enabled();
             match self.pool.unusable(&self.protection, endpoint.id(), now) {
                 None => waits.usable.push(Arc::clone(&endpoint.data().endpoint)),
                 Some(Unusable::Paused { until }) => {
@@ -345,7 +403,7 @@ impl<E> PoolState<E> {
                 Some(Unusable::Disabled(_) | Unusable::Recovering) => {}
             }
         }
-        waits
+        has_enabled.then_some(waits)
     }
 }
 

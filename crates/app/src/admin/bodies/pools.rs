@@ -228,6 +228,8 @@ words! {
         Errors = "errors",
         /// The server says that a quota is used up
         QuotaExhausted = "quota_exhausted",
+        /// The last of `disable_after` errors in a row was that its credential is rejected
+        CredentialRejected = "credential_rejected",
         /// A person disabled it
         Person = "person",
     }
