@@ -8,7 +8,7 @@
 //! hyper's own pool of connections is not used: it hides the moment from which on a server may have
 //! acted, it looks destinations up by name for every request, and it hands a request to another task
 //! to wait for a connection. A failure here says how far the attempt had got, which decides whether
-//! an unsafe request may be repeated.
+//! an unsafe request may be repeated. HTTP/2 is hyper's; `http1` says why HTTP/1.1 is not.
 
 mod address;
 mod connect;
@@ -22,7 +22,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
-use hyper::body::Incoming;
 use policy::outcome::{Failure, Phase};
 use tidegate::Attempt;
 use tokio::time::Instant;
@@ -35,9 +34,9 @@ pub use request_body::{BodyBounds, ReplayableBody, RequestBody, RequestBodyError
 pub use response_body::{BodyError, UpstreamBody};
 
 use connect::{Connection, Connector, for_http2};
-use destination::Destinations;
+use destination::{Destinations, WorkerConnections};
 use request_body::Progress;
-use response_body::BorrowedConnection;
+use response_body::BodySource;
 
 use crate::timer::ReusableTimer;
 
@@ -121,23 +120,15 @@ impl Upstream {
         let mut reused = owner.take(timeouts.idle);
         loop {
             let is_reused = reused.is_some();
-            let mut connection = match reused.take() {
+            let connection = match reused.take() {
                 Some(connection) => connection,
                 // Rare, and five times as large as all the rest of a request.
                 None => Box::pin(destination.connect(worker, &self.connector, timeouts)).await?,
             };
             let (request, body) = make();
-            match send_on(&mut connection, request, &body, timeouts).await {
-                Ok(response) => {
-                    let connection = BorrowedConnection {
-                        connection,
-                        // A server that responds early may never read the rest.
-                        owner: body.is_sent().then(|| Arc::clone(owner)),
-                    };
-                    let response =
-                        response.map(|rest| UpstreamBody::new(rest, connection, timeouts.idle));
-                    return Ok(Box::new(response));
-                }
+            let sending = send_on(connection, owner, request, &body, timeouts);
+            match sending.await {
+                Ok(response) => return Ok(response),
                 // The idle connection was dead. Other idle ones may be as well, so the one resend
                 // goes over a fresh connection.
                 Err(error) if is_reused && error.may_resend() && body.is_intact() => {}
@@ -147,13 +138,14 @@ impl Upstream {
     }
 }
 
-/// Sends one request on one connection, and waits for the response's head.
+/// Sends one request on one connection of `owner`, and waits for the response's head.
 async fn send_on(
-    connection: &mut Connection,
+    connection: Connection,
+    owner: &Arc<WorkerConnections>,
     request: Request<RequestBody>,
     body: &ReplayableBody,
     timeouts: &Timeouts,
-) -> Result<Response<Incoming>, SendError> {
+) -> Result<Box<Response<UpstreamBody>>, SendError> {
     let is_idempotent = request.method().is_idempotent();
     let started = Instant::now();
     // The time for the response begins with the request's end. How long the client may pause before
@@ -163,34 +155,48 @@ async fn send_on(
         Progress::Partial => Instant::now() + timeouts.first_byte,
         Progress::Whole(since) => since + timeouts.first_byte,
     };
-    let response = match connection {
-        Connection::Http1(http1) => http1.send(request, deadline).await,
-        Connection::Http2(sender) => {
+    let sent = match connection {
+        Connection::Http1(mut connection) => {
+            let sent = connection.send(request, deadline).await;
+            sent.map(|sent| match sent {
+                Ok(response) => Ok(response.map(|()| BodySource::Http1 {
+                    connection,
+                    // A server that responds early may never read the rest.
+                    owner: body.is_sent().then(|| Arc::clone(owner)),
+                })),
+                Err(error) => Err(SendError::http1(
+                    &error,
+                    !connection.has_written(),
+                    is_idempotent && !connection.has_received(),
+                    body.phase(),
+                )),
+            })
+        }
+        Connection::Http2(mut sender) => {
             let sending = sender.try_send_request(for_http2(request));
-            ReusableTimer::default().wait_for(sending, deadline).await
+            let sent = ReusableTimer::default().wait_for(sending, deadline).await;
+            sent.map(|sent| match sent {
+                Ok(response) => Ok(response.map(BodySource::Http2)),
+                Err(mut error) => {
+                    let was_untouched = error.take_message().is_some();
+                    let error = error.into_error();
+                    Err(SendError::http2(&error, was_untouched, body.phase()))
+                }
+            })
         }
     };
-    match response {
+    match sent {
         // `Upgrade` is never passed on.
         Some(Ok(response)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
             let message = "it switched to another protocol";
             Err(SendError::failed(Failure::Reset, Phase::Waiting, message))
         }
-        Some(Ok(response)) => Ok(response),
-        Some(Err(_)) if body.error().is_some() => Err(SendError::request_body()),
-        Some(Err(mut error)) => {
-            let was_untouched = error.take_message().is_some();
-            let has_received = match connection {
-                Connection::Http1(http1) => http1.has_received(),
-                Connection::Http2(_) => true,
-            };
-            Err(SendError::broken(
-                error.into_error(),
-                was_untouched,
-                is_idempotent && !has_received,
-                body.phase(),
-            ))
+        Some(Ok(response)) => {
+            let response = response.map(|rest| UpstreamBody::new(rest, timeouts.idle));
+            Ok(Box::new(response))
         }
+        Some(Err(_)) if body.error().is_some() => Err(SendError::request_body()),
+        Some(Err(error)) => Err(error),
         None => Err(SendError::failed(
             Failure::Timeout,
             Phase::Waiting,

@@ -21,7 +21,10 @@ pub(crate) fn split(path_and_query: &str) -> Option<Split<'_>> {
 
 /// Does a path have a segment `..`, written in whatever way?
 fn climbs(path_and_query: &str) -> bool {
-    if !path_and_query.contains("..") && !path_and_query.contains('%') {
+    // Searched for by single bytes, which is faster than for a string.
+    let bytes = path_and_query.as_bytes();
+    let has_dots = memchr::memchr_iter(b'.', bytes).any(|at| bytes.get(at + 1) == Some(&b'.'));
+    if !has_dots && memchr::memchr(b'%', bytes).is_none() {
         return false;
     }
     let path = path_and_query.split('?').next().unwrap_or_default();

@@ -6,12 +6,13 @@
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
-/// Takes away what is not for the endpoint.
+/// Takes away what is not for the endpoint. `Host` stays, because each attempt replaces it.
 pub(super) fn clean_request(headers: &mut HeaderMap) {
     let mut has_te = false;
     let dropped = dropped(headers, |name| {
         has_te |= name == header::TE;
-        is_for_gateway(name) || is_of_connection(name) || is_not_callers(name)
+        // The body is asked for when there is a permit for it, and sent without asking again.
+        name == header::EXPECT || is_of_connection(name) || is_not_callers(name)
     });
     let is_trailers = |name: &str| name.eq_ignore_ascii_case("trailers");
     let wants_trailers = has_te
@@ -37,12 +38,21 @@ fn dropped(
     headers: &HeaderMap,
     mut is_dropped: impl FnMut(&HeaderName) -> bool,
 ) -> Vec<HeaderName> {
-    let dropped = headers.keys().filter(|name| is_dropped(name)).cloned();
-    let mut dropped: Vec<HeaderName> = dropped.collect();
-    for value in headers.get_all(header::CONNECTION) {
-        // What most servers send names a header that is dropped in any case.
-        if !value.as_bytes().eq_ignore_ascii_case(b"keep-alive") {
-            dropped.extend(named_by_connection(value));
+    // Most messages have none, and need no memory here.
+    let mut dropped = Vec::new();
+    let mut has_connection = false;
+    for name in headers.keys() {
+        if is_dropped(name) {
+            has_connection |= name == header::CONNECTION;
+            dropped.push(name.clone());
+        }
+    }
+    if has_connection {
+        for value in headers.get_all(header::CONNECTION) {
+            // What most clients send names a header that is dropped in any case.
+            if !value.as_bytes().eq_ignore_ascii_case(b"keep-alive") {
+                dropped.extend(named_by_connection(value));
+            }
         }
     }
     dropped
@@ -75,12 +85,6 @@ fn names(value: &HeaderValue) -> impl Iterator<Item = &str> {
     text.split(',')
         .map(str::trim)
         .filter(|name| !name.is_empty())
-}
-
-/// Says which server is meant, or asks it whether to send the body. The body is asked for when there
-/// is a permit for it, and sent without asking again.
-fn is_for_gateway(name: &HeaderName) -> bool {
-    name == header::HOST || name == header::EXPECT
 }
 
 /// About one connection, and not about the message.
@@ -138,7 +142,7 @@ mod tests {
         ];
         assert_eq!(
             left(clean_request, &fields),
-            ["accept: */*", "te: trailers"]
+            ["accept: */*", "host: localhost:7070", "te: trailers"]
         );
         assert_eq!(
             left(

@@ -2,7 +2,7 @@
 //! and the upstream's response when it has come, at the `Location` of the response.
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, RETRY_AFTER, TE};
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HOST, LOCATION, RETRY_AFTER, TE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -90,7 +90,7 @@ async fn store(
     };
     let body = ReplayableBody::new(body, bounds).body().collect().await?;
     let mut headers = request.headers.into_inner();
-    for name in [CONTENT_LENGTH, PREFER, TE] {
+    for name in [CONTENT_LENGTH, HOST, PREFER, TE] {
         headers.remove(name);
     }
     let accepted = state.accept_operation(OperationRequest {

@@ -10,7 +10,6 @@ use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use policy::outcome::{Failure, Phase};
 use rustls::{ClientConfig, RootCertStore};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
@@ -19,7 +18,7 @@ use super::Timeouts;
 use super::address::Addresses;
 use super::destination::{Destination, DialledHost};
 use super::error::SendError;
-use super::http1::Http1Connection;
+use super::http1::{Http1Connection, Io};
 use super::request_body::RequestBody;
 use crate::redact::Text;
 use crate::stall::WriteTimeout;
@@ -115,7 +114,7 @@ impl Connector {
         _ = stream.set_nodelay(true);
         let stream = WriteTimeout::new(stream, timeouts.idle);
         let Some(name) = destination.server_name() else {
-            return handshake_http1(stream).await;
+            return Ok(http1(stream));
         };
         let tls = TlsConnector::from(Arc::clone(&self.tls));
         let stream = tls.connect(name.clone(), stream).await;
@@ -124,7 +123,7 @@ impl Connector {
         if is_http2 {
             handshake_http2(stream).await
         } else {
-            handshake_http1(stream).await
+            Ok(http1(stream))
         }
     }
 
@@ -178,19 +177,11 @@ async fn dial(addresses: &[IpAddr], port: u16, time: Duration) -> Result<TcpStre
     Err(last)
 }
 
-async fn handshake_http1<T>(io: T) -> Result<Connection, SendError>
-where
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let connected = Http1Connection::handshake(io).await;
-    let connection = connected.map_err(|_| failed(Failure::Reset, BROKEN))?;
-    Ok(Connection::Http1(Box::new(connection)))
+fn http1(io: impl Io + 'static) -> Connection {
+    Connection::Http1(Box::new(Http1Connection::new(io)))
 }
 
-async fn handshake_http2<T>(io: T) -> Result<Connection, SendError>
-where
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
+async fn handshake_http2(io: impl Io + 'static) -> Result<Connection, SendError> {
     let connected = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         // A connection that died silently would fail every request, each after its timeout.

@@ -254,14 +254,13 @@ impl WorkerConnections {
     }
 
     /// Takes back a connection whose last response is over.
-    pub(super) fn put(&self, connection: Connection) {
-        let Connection::Http1(mut connection) = connection else {
+    pub(super) fn put(&self, connection: Box<Http1Connection>) {
+        let Some(connection) = connection.into_idle() else {
             return;
         };
-        connection.rest();
+        let since = Instant::now();
         let mut idle = lock(&self.idle);
-        if idle.len() < MAX_IDLE && !connection.is_closed() {
-            let since = Instant::now();
+        if idle.len() < MAX_IDLE {
             idle.push(Idle { connection, since });
         }
     }

@@ -1,8 +1,12 @@
 //! Why there was no response.
 
+use std::error::Error;
+use std::io;
 use std::net::IpAddr;
 
 use policy::outcome::{Failure, Phase};
+
+use super::http1::Http1Error;
 
 /// An attempt without a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,29 +72,57 @@ impl SendError {
         }
     }
 
-    /// A connection broke. `was_untouched`: it gave the request back, so nothing of it was sent.
+    /// A connection over HTTP/1.1 broke. `was_untouched`: nothing of the request was written.
     /// `may_repeat`: the request is idempotent, and no byte of a response has come.
-    pub(super) fn broken(
-        error: hyper::Error,
+    pub(super) fn http1(
+        error: &Http1Error,
         was_untouched: bool,
         may_repeat: bool,
         phase: Phase,
     ) -> Self {
+        let message = match error {
+            Http1Error::RequestBody => return Self::request_body(),
+            Http1Error::Invalid(_) => NOT_HTTP,
+            Http1Error::Io(_) | Http1Error::Closed => BROKEN,
+        };
+        // A server may close a connection at the very moment a request is sent on it.
+        let may_resend = was_untouched || (may_repeat && is_closed(error));
+        Self {
+            may_resend,
+            ..Self::broken(error, was_untouched, phase, message)
+        }
+    }
+
+    /// A request over HTTP/2 failed. `was_untouched`: it came back, so nothing of it was sent.
+    pub(super) fn http2(error: &hyper::Error, was_untouched: bool, phase: Phase) -> Self {
         if error.is_user() {
             return Self::request_body();
         }
-        let (failure, _) = tidegate::http::failure(&error);
-        let phase = if was_untouched {
-            Phase::Connecting
+        let message = if error.is_parse() {
+            NOT_HTTP
+        } else if error.is_timeout() {
+            "no response came in time"
         } else {
-            phase
+            BROKEN
         };
         Self {
-            kind: SendErrorKind::Failed { failure, phase },
-            message: in_words(&error),
-            // A server may close a connection at the very moment a request is sent on it.
-            may_resend: was_untouched || (may_repeat && is_closed(&error)),
+            may_resend: was_untouched,
+            ..Self::broken(error, was_untouched, phase, message)
         }
+    }
+
+    fn broken(
+        error: &(dyn Error + 'static),
+        was_untouched: bool,
+        phase: Phase,
+        message: &str,
+    ) -> Self {
+        let (failure, _) = tidegate::http::failure(error);
+        let phase = match was_untouched {
+            true => Phase::Connecting,
+            false => phase,
+        };
+        Self::failed(failure, phase, message)
     }
 
     /// May the request be sent once more under the same permit, if the connection was a reused one?
@@ -99,24 +131,18 @@ impl SendError {
     }
 }
 
-/// Did the other side close the connection, by FIN or by RST?
-fn is_closed(error: &hyper::Error) -> bool {
-    let cause = std::error::Error::source(error);
-    let io = cause.and_then(|cause| cause.downcast_ref::<std::io::Error>());
-    error.is_incomplete_message()
-        || io.is_some_and(|io| {
-            use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset};
-            matches!(io.kind(), ConnectionReset | ConnectionAborted | BrokenPipe)
-        })
-}
+const NOT_HTTP: &str = "the response was not HTTP";
+const BROKEN: &str = "the connection broke before a response came";
 
-fn in_words(error: &hyper::Error) -> String {
-    let message = if error.is_parse() {
-        "the response was not HTTP"
-    } else if error.is_timeout() {
-        "no response came in time"
-    } else {
-        "the connection broke before a response came"
-    };
-    message.to_owned()
+/// Did the other side close the connection, by FIN or by RST?
+fn is_closed(error: &Http1Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    match error {
+        Http1Error::Closed => true,
+        Http1Error::Io(error) => matches!(
+            error.kind(),
+            ConnectionReset | ConnectionAborted | BrokenPipe | UnexpectedEof
+        ),
+        Http1Error::Invalid(_) | Http1Error::RequestBody => false,
+    }
 }

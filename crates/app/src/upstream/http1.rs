@@ -1,402 +1,299 @@
 //! A connection over HTTP/1.1, driven by the task of the request that uses it.
 //!
-//! hyper wants a connection to have a task of its own, which exchanges requests and responses with
-//! their senders over channels. For a short exchange that is two more tasks to schedule in each
-//! direction. Here the request polls the connection itself: its task is woken when the server
-//! responds, and reads, passes on and writes in one go. The channels are still there, so waking is
-//! observed: what happens on them while the connection is being polled need not wake a task.
+//! hyper's client wants a connection to have a task of its own, which exchanges requests and responses
+//! with their senders over channels. For a short exchange the channels and wake-ups took more
+//! instructions than everything that the gateway does itself. Here the request writes and reads by
+//! itself: its task is woken when the server responds, and reads, passes on and writes in one go. The
+//! syntax of heads is left to `httparse`, which hyper uses too.
 //!
-//! Between two requests no task polls the connection. If the server closes it meanwhile, that is
-//! noted, and seen when the connection is wanted again or when idle ones are looked through.
+//! Between two requests no task polls the connection. If the server closes it meanwhile, that is seen
+//! when the connection is wanted again or when idle ones are looked through.
+
+mod decode;
+mod encode;
 
 use std::fmt;
 use std::future::poll_fn;
-use std::io::{self, IoSlice};
+use std::io;
+use std::mem::{self, MaybeUninit};
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
-use http::{Request, Response};
-use hyper::body::Incoming;
-use hyper::client::conn::{TrySendError, http1};
-use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, Method, Request, Response};
+use hyper::body::Frame;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::task::coop::unconstrained;
 use tokio::time::Instant;
 
 use super::request_body::RequestBody;
 use crate::timer::ReusableTimer;
 
+use decode::{BodyDecoder, Decoded, InvalidResponse, Parsed, parse_head};
+use encode::RequestWriter;
+
 /// A connection over HTTP/1.1: one request at a time.
-#[derive(Debug)]
 pub(super) struct Http1Connection {
-    // Dropped before the driver, which then ends the connection.
-    sender: http1::SendRequest<RequestBody>,
-    driver: Driver,
+    io: Box<dyn Io>,
+    writer: RequestWriter,
+    /// The request's method is HEAD: its response has no body whatever its head says.
+    is_head: bool,
+    /// The beginning of a response's head.
+    partial: Vec<u8>,
+    /// What was read and belongs to the body, or lies behind it.
+    unread: Bytes,
+    body: BodyDecoder,
+    /// Where long bodies are read to.
+    buffer: BytesMut,
+    is_kept_alive: bool,
+    /// Has any byte of a response to the last request arrived?
+    has_received: bool,
+    /// The memory of the request's headers is used for those of its response.
+    headers: HeaderMap,
     /// The timer of all its requests, one after the other.
     timer: ReusableTimer,
-    /// Set when a byte arrives. Cleared with each request, to learn whether any byte of its response
-    /// came.
-    has_received: Arc<AtomicBool>,
 }
+
+/// What a connection is made over.
+pub(super) trait Io: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Io for T {}
+
+/// Why a response did not come, or broke off.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Http1Error {
+    /// The connection broke.
+    #[error("the connection broke")]
+    Io(#[source] io::Error),
+    /// The server closed the connection.
+    #[error("the connection was closed before the response was complete")]
+    Closed,
+    /// What came is no response.
+    #[error(transparent)]
+    Invalid(#[from] InvalidResponse),
+    /// The body of the request broke off.
+    #[error("the body of the request broke off")]
+    RequestBody,
+}
+
+/// As much as is read at once. It is the stack's memory, and what has come is copied from there: for
+/// a short response that takes less time than to allocate a buffer in which a long one has room.
+const MAX_READ: usize = 32 << 10;
+
+/// From here on a body is read to memory of its own, without a copy.
+const LONG: u64 = 8 << 10;
+
+/// As much as is read at once then.
+const MAX_LONG_READ: usize = 64 << 10;
+
+/// The longest head, as for requests.
+const MAX_HEAD: usize = 256 << 10;
 
 impl Http1Connection {
     /// A connection over `io`.
-    pub(super) async fn handshake<T>(io: T) -> hyper::Result<Self>
-    where
-        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
-        let has_received = Arc::new(AtomicBool::new(false));
-        let io = NotesReads {
-            inner: io,
-            has_received: Arc::clone(&has_received),
-        };
-        let (sender, connection) = http1::Builder::new().handshake(TokioIo::new(io)).await?;
-        Ok(Self {
-            sender,
-            driver: Driver::new(connection),
+    pub(super) fn new(io: impl Io + 'static) -> Self {
+        Self {
+            io: Box::new(io),
+            writer: RequestWriter::default(),
+            is_head: false,
+            partial: Vec::new(),
+            unread: Bytes::new(),
+            body: BodyDecoder::Length(0),
+            buffer: BytesMut::new(),
+            is_kept_alive: true,
+            has_received: false,
+            headers: HeaderMap::new(),
             timer: ReusableTimer::default(),
-            has_received,
-        })
+        }
     }
 
     /// Sends a request and waits for the response's head, until the time that `ends` says; `None` if
-    /// it took longer.
+    /// it took longer. The body is read by [`poll_frame`](Self::poll_frame).
     pub(super) async fn send(
         &mut self,
         request: Request<RequestBody>,
         ends: impl Fn() -> Instant,
-    ) -> Option<Result<Response<Incoming>, TrySendError<Request<RequestBody>>>> {
-        self.has_received.store(false, Ordering::Relaxed);
-        let mut response = pin!(self.sender.try_send_request(request));
-        poll_fn(|context| {
-            let polled = self
-                .driver
-                .poll_with(context.waker(), |context| response.as_mut().poll(context));
-            match polled {
-                Poll::Ready(response) => Poll::Ready(Some(response)),
-                Poll::Pending => self.timer.poll_end(&ends, context).map(|()| None),
-            }
+    ) -> Option<Result<Response<()>, Http1Error>> {
+        self.has_received = false;
+        self.is_head = *request.method() == Method::HEAD;
+        self.headers = self.writer.begin(request);
+        poll_fn(|context| match self.poll_response(context) {
+            Poll::Ready(response) => Poll::Ready(Some(response)),
+            Poll::Pending => self.timer.poll_end(&ends, context).map(|()| None),
         })
         .await
     }
 
-    /// Polls `work`, which waits for something of this connection such as a response's body, and
-    /// drives the connection for it. While that is pending, `task` is woken when there is something
-    /// to do.
-    pub(super) fn poll_with<R>(
+    fn poll_response(
         &mut self,
-        task: &Waker,
-        mut work: impl FnMut(&mut Context<'_>) -> Poll<R>,
-    ) -> Poll<R> {
-        // What has arrived already needs no driving.
-        self.driver.signal.state.store(QUIET, Ordering::Release);
-        match work(&mut Context::from_waker(&self.driver.waker)) {
-            Poll::Ready(result) => Poll::Ready(result),
-            Poll::Pending => self.driver.poll_with(task, work),
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Response<()>, Http1Error>> {
+        let written = match self.writer.is_done() {
+            true => Poll::Ready(Ok(())),
+            false => self.writer.poll_write(&mut *self.io, context),
+        };
+        let Poll::Ready(Err(error)) = written else {
+            return self.poll_head(context);
+        };
+        self.writer.abandon();
+        self.is_kept_alive = false;
+        match error {
+            Http1Error::RequestBody => Poll::Ready(Err(error)),
+            // The server may have responded before it closed the connection.
+            error => match self.poll_head(context) {
+                Poll::Ready(Ok(response)) => Poll::Ready(Ok(response)),
+                _ => Poll::Ready(Err(error)),
+            },
         }
+    }
+
+    /// Reads the head of the response.
+    fn poll_head(&mut self, context: &mut Context<'_>) -> Poll<Result<Response<()>, Http1Error>> {
+        loop {
+            let mut space = [MaybeUninit::uninit(); MAX_READ];
+            let mut read = ReadBuf::uninit(&mut space);
+            ready!(Pin::new(&mut self.io).poll_read(context, &mut read)).map_err(Http1Error::Io)?;
+            if read.filled().is_empty() {
+                return Poll::Ready(Err(Http1Error::Closed));
+            }
+            self.has_received = true;
+            self.partial.extend_from_slice(read.filled());
+            if !read.filled().contains(&b'\n') && self.partial.len() <= MAX_HEAD {
+                continue;
+            }
+            self.unread = mem::take(&mut self.partial).into();
+            loop {
+                match parse_head(&mut self.unread, self.is_head, &mut self.headers)? {
+                    Parsed::Head(head) => {
+                        self.is_kept_alive &= head.is_kept_alive;
+                        self.body = head.body;
+                        return Poll::Ready(Ok(head.response));
+                    }
+                    Parsed::Informational => {}
+                    Parsed::Partial => break,
+                }
+            }
+            if self.unread.len() > MAX_HEAD {
+                return Poll::Ready(Err(InvalidResponse("a head that is too long").into()));
+            }
+            self.partial = mem::take(&mut self.unread).into();
+        }
+    }
+
+    /// The next frame of the response's body. Meanwhile the rest of the request is written.
+    pub(super) fn poll_frame(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Http1Error>>> {
+        loop {
+            match self.body.decode(&mut self.unread) {
+                Ok(Decoded::Frame(frame)) => return Poll::Ready(Some(Ok(frame))),
+                Ok(Decoded::End) => return Poll::Ready(None),
+                Ok(Decoded::More) => {}
+                Err(error) => return Poll::Ready(Some(Err(error.into()))),
+            }
+            if !self.writer.is_done()
+                && let Poll::Ready(Err(_)) = self.writer.poll_write(&mut *self.io, context)
+            {
+                // The server has responded, so it may read no more.
+                self.writer.abandon();
+                self.is_kept_alive = false;
+            }
+            match ready!(self.poll_read_body(context)) {
+                Err(error) => return Poll::Ready(Some(Err(Http1Error::Io(error)))),
+                Ok(bytes) if !bytes.is_empty() => self.unread = bytes,
+                Ok(_) if self.body == BodyDecoder::UntilClose => {
+                    self.body = BodyDecoder::Length(0);
+                    return Poll::Ready(None);
+                }
+                Ok(_) => return Poll::Ready(Some(Err(Http1Error::Closed))),
+            }
+        }
+    }
+
+    fn poll_read_body(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+        let run = self.body.run();
+        if run >= LONG {
+            let room = usize::try_from(run).map_or(MAX_LONG_READ, |run| run.min(MAX_LONG_READ));
+            self.buffer.reserve(room);
+            ready!(pin!(self.io.read_buf(&mut self.buffer)).poll(context))?;
+            return Poll::Ready(Ok(self.buffer.split().freeze()));
+        }
+        let mut space = [MaybeUninit::uninit(); MAX_READ];
+        let mut read = ReadBuf::uninit(&mut space);
+        ready!(Pin::new(&mut self.io).poll_read(context, &mut read))?;
+        Poll::Ready(Ok(Bytes::copy_from_slice(read.filled())))
+    }
+
+    /// Is the body of the response over?
+    pub(super) fn has_ended(&self) -> bool {
+        self.body.has_ended()
+    }
+
+    /// How long the rest of the body is, if that is known.
+    pub(super) fn body_length(&self) -> Option<u64> {
+        self.body.length()
     }
 
     /// Has any byte of a response to the last request arrived?
     pub(super) fn has_received(&self) -> bool {
-        self.has_received.load(Ordering::Relaxed)
+        self.has_received
     }
 
-    /// Notes that the last response is over. The server may have closed the connection while the
-    /// response was read, and that wake-up looked like one of the reading: so it is polled once more,
-    /// which reads from the socket only if something has arrived.
-    pub(super) fn rest(&mut self) {
-        self.driver.poll_unused();
+    /// Was any byte of the last request written?
+    pub(super) fn has_written(&self) -> bool {
+        self.writer.has_written()
+    }
+
+    /// Makes it ready for another request, now that the last response is over. `None` if it cannot be
+    /// used again.
+    pub(super) fn into_idle(mut self: Box<Self>) -> Option<Box<Self>> {
+        self.buffer = BytesMut::new();
+        // Bytes behind a response answer no request.
+        let may_be_used = self.is_kept_alive && self.writer.is_done() && self.unread.is_empty();
+        may_be_used.then_some(self)
     }
 
     /// Sends the rest of a request whose response is over already, in a task of its own, and ends the
     /// connection.
-    pub(super) fn finish(self) {
-        let Self {
-            sender, mut driver, ..
-        } = self;
-        drop(sender);
-        if let Some(connection) = driver.connection.take() {
-            tokio::spawn(connection);
+    pub(super) fn finish(mut self: Box<Self>) {
+        if !self.writer.is_done() {
+            tokio::spawn(async move {
+                _ = poll_fn(|context| self.writer.poll_write(&mut *self.io, context)).await;
+            });
         }
     }
 
-    /// Has either side ended the connection?
-    pub(super) fn is_closed(&self) -> bool {
-        self.sender.is_closed()
-    }
-
-    /// Can another request be sent on it? For a connection that rests.
+    /// Can another request be sent on it? For a connection that is idle. It reads from the socket only
+    /// if something has arrived, and whatever has, it is not for a request to come.
     pub(super) fn is_ready(&mut self) -> bool {
-        if self.driver.signal.state.load(Ordering::Acquire) == WOKEN {
-            self.driver.poll_unused();
-        }
-        self.sender.is_ready()
+        let mut space = [MaybeUninit::uninit(); 1];
+        let mut read = ReadBuf::uninit(&mut space);
+        // To a task that has used up its time, tokio would say that nothing has arrived.
+        let reading = unconstrained(poll_fn(|context| {
+            Pin::new(&mut self.io).poll_read(context, &mut read)
+        }));
+        let mut context = Context::from_waker(Waker::noop());
+        pin!(reading).poll(&mut context).is_pending()
     }
 }
 
-/// hyper's side of the connection.
-struct Driver {
-    /// `None` when it has ended.
-    connection: Option<Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>>,
-    signal: Arc<Signal>,
-    /// Wakes `signal`.
-    waker: Waker,
-}
-
-/// Nothing has happened, and no task waits.
-const QUIET: u8 = 0;
-/// A task waits, and is to be woken.
-const WAITING: u8 = 1;
-/// Something has happened.
-const WOKEN: u8 = 2;
-
-/// Notes that there is something to do, and wakes the task that waits for it.
-#[derive(Debug)]
-struct Signal {
-    state: AtomicU8,
-    task: Mutex<Option<Waker>>,
-}
-
-impl Driver {
-    fn new(connection: impl Future<Output = hyper::Result<()>> + Send + 'static) -> Self {
-        let signal = Arc::new(Signal {
-            state: AtomicU8::new(QUIET),
-            task: Mutex::new(None),
-        });
-        Self {
-            connection: Some(Box::pin(connection)),
-            waker: Waker::from(Arc::clone(&signal)),
-            signal,
-        }
-    }
-
-    /// Drives a connection that no request uses.
-    fn poll_unused(&mut self) {
-        _ = self.poll_with(Waker::noop(), |_| Poll::<()>::Pending);
-    }
-
-    /// Drives the connection, then polls `work`, which waits for something of it.
-    fn poll_with<R>(
-        &mut self,
-        task: &Waker,
-        mut work: impl FnMut(&mut Context<'_>) -> Poll<R>,
-    ) -> Poll<R> {
-        let mut observed = Context::from_waker(&self.waker);
-        for _ in 0..MAX_ROUNDS {
-            self.signal.state.store(QUIET, Ordering::Release);
-            if let Some(connection) = &mut self.connection
-                && connection.as_mut().poll(&mut observed).is_ready()
-            {
-                // The request gets the error, if there is one.
-                self.connection = None;
-            }
-            if let Poll::Ready(result) = work(&mut observed) {
-                return Poll::Ready(result);
-            }
-            if self.signal.wait(task) {
-                return Poll::Pending;
-            }
-        }
-        // Other tasks have to go on as well.
-        task.wake_by_ref();
-        Poll::Pending
-    }
-}
-
-/// A connection that is woken while it is polled is polled once more; tokio also wakes what has used
-/// up its time.
-const MAX_ROUNDS: usize = 2;
-
-impl Drop for Driver {
-    /// The sender is dropped, so hyper shuts the connection down; over TLS the server is notified.
+impl Drop for Http1Connection {
+    /// Over TLS the server is notified.
     fn drop(&mut self) {
-        if let Some(connection) = &mut self.connection {
-            let mut context = Context::from_waker(Waker::noop());
-            _ = connection.as_mut().poll(&mut context);
-        }
+        let mut context = Context::from_waker(Waker::noop());
+        _ = Pin::new(&mut self.io).poll_shutdown(&mut context);
     }
 }
 
-impl fmt::Debug for Driver {
+impl fmt::Debug for Http1Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Driver")
-            .field("has_ended", &self.connection.is_none())
-            .field("signal", &self.signal)
+        // Never what is sent or received.
+        f.debug_struct("Http1Connection")
+            .field("is_kept_alive", &self.is_kept_alive)
             .finish_non_exhaustive()
     }
 }
 
-impl Signal {
-    /// Has `task` woken when there is something to do; `false` if there is already.
-    fn wait(&self, task: &Waker) -> bool {
-        let mut waiting = self.task.lock().unwrap_or_else(PoisonError::into_inner);
-        match &mut *waiting {
-            Some(waiting) => waiting.clone_from(task),
-            None => *waiting = Some(task.clone()),
-        }
-        drop(waiting);
-        let waits =
-            self.state
-                .compare_exchange(QUIET, WAITING, Ordering::AcqRel, Ordering::Relaxed);
-        waits.is_ok()
-    }
-}
-
-impl Wake for Signal {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        if self.state.swap(WOKEN, Ordering::AcqRel) == WAITING {
-            let task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(task) = &*task {
-                task.wake_by_ref();
-            }
-        }
-    }
-}
-
-/// Notes whether anything was read. hyper reports a connection that closed in the middle of a
-/// response's head like one that closed before it, and only the latter may be resent.
-struct NotesReads<T> {
-    inner: T,
-    has_received: Arc<AtomicBool>,
-}
-
-impl<T: AsyncRead + Unpin> AsyncRead for NotesReads<T> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        let read = Pin::new(&mut self.inner).poll_read(context, buffer);
-        if buffer.filled().len() > before {
-            self.has_received.store(true, Ordering::Relaxed);
-        }
-        read
-    }
-}
-
-impl<T: AsyncWrite + Unpin> AsyncWrite for NotesReads<T> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write_vectored(context, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.inner.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_shutdown(context)
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::AtomicUsize;
-    use std::time::Duration;
-
-    use hyper::body::Body;
-    use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
-
-    use super::*;
-
-    #[derive(Default)]
-    struct CountedWakes(AtomicUsize);
-
-    impl Wake for CountedWakes {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    impl CountedWakes {
-        fn count(&self) -> usize {
-            self.0.load(Ordering::Relaxed)
-        }
-    }
-
-    /// A connection that got a response to one request, and how often the task of that was woken. The
-    /// server may close it while the body has arrived and is not read yet.
-    async fn exchange(closes: bool) -> (Http1Connection, Option<DuplexStream>, Arc<CountedWakes>) {
-        let (near, mut far) = duplex(4096);
-        let mut connection = Http1Connection::handshake(near).await.unwrap();
-        let wakes = Arc::new(CountedWakes::default());
-        let waker = Waker::from(Arc::clone(&wakes));
-        let mut context = Context::from_waker(&waker);
-        let (mut response, far) = {
-            let end = Instant::now() + Duration::from_secs(1);
-            let mut sending = pin!(connection.send(Request::new(RequestBody::EMPTY), || end));
-            assert!(sending.as_mut().poll(&mut context).is_pending());
-            assert_eq!(wakes.count(), 0);
-            let bytes = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
-            far.write_all(bytes).await.unwrap();
-            match sending.as_mut().poll(&mut context) {
-                Poll::Ready(Some(Ok(response))) => (response, (!closes).then_some(far)),
-                other => panic!("{other:?}"),
-            }
-        };
-        let body = response.body_mut();
-        let read = connection.poll_with(&waker, |context| Pin::new(&mut *body).poll_frame(context));
-        assert!(matches!(read, Poll::Ready(Some(Ok(_)))), "{read:?}");
-        connection.rest();
-        (connection, far, wakes)
-    }
-
-    fn run(test: impl Future<Output = ()>) {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build();
-        runtime.unwrap().block_on(test);
-    }
-
-    #[test]
-    fn wakes_the_task_of_a_request_once_for_its_response() {
-        run(async {
-            let (mut connection, _far, wakes) = exchange(false).await;
-            assert_eq!(wakes.count(), 1);
-            assert!(connection.is_ready());
-        });
-    }
-
-    #[test]
-    fn is_not_ready_when_the_server_closed_it_before_the_body_was_read() {
-        run(async {
-            let (mut connection, far, _) = exchange(true).await;
-            assert!(far.is_none());
-            assert!(!connection.is_ready());
-        });
-    }
-
-    #[test]
-    fn is_not_ready_once_the_server_closed_it_at_rest() {
-        run(async {
-            let (mut connection, far, wakes) = exchange(false).await;
-            assert!(connection.is_ready());
-            drop(far);
-            assert!(!connection.is_ready());
-            assert!(connection.is_closed());
-            assert_eq!(wakes.count(), 1);
-        });
-    }
-}
+mod tests;

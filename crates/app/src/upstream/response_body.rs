@@ -1,5 +1,6 @@
 //! The body of a response, which returns its connection when it is over.
 
+use std::error::Error;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,8 +12,8 @@ use http::HeaderMap;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep, sleep};
 
-use super::connect::Connection;
 use super::destination::WorkerConnections;
+use super::http1::Http1Connection;
 
 /// The body of a response.
 ///
@@ -24,8 +25,8 @@ pub struct UpstreamBody {
     beginning: Option<Bytes>,
     /// How it ended, if it did while the beginning was read. Boxed, for it is rare and large.
     end: Option<Box<Result<HeaderMap, BodyError>>>,
-    rest: Option<Incoming>,
-    connection: Option<BorrowedConnection>,
+    /// `None` when it is over.
+    rest: Option<BodySource>,
     idle: Duration,
     silence: Option<Pin<Box<Sleep>>>,
 }
@@ -33,12 +34,17 @@ pub struct UpstreamBody {
 /// The beginning of a response comes with its head, or soon after.
 const MAX_READ_AHEAD: Duration = Duration::from_secs(5);
 
-/// A connection in use.
+/// Where a body comes from.
 #[derive(Debug)]
-pub(super) struct BorrowedConnection {
-    pub(super) connection: Connection,
-    /// Where it is returned to; `None` if it is not used again.
-    pub(super) owner: Option<Arc<WorkerConnections>>,
+pub(super) enum BodySource {
+    /// A connection in use.
+    Http1 {
+        connection: Box<Http1Connection>,
+        /// Where it is returned to; `None` if it is not used again.
+        owner: Option<Arc<WorkerConnections>>,
+    },
+    /// One of many streams on a connection.
+    Http2(Incoming),
 }
 
 /// Why a body ended early.
@@ -46,19 +52,57 @@ pub(super) struct BorrowedConnection {
 pub enum BodyError {
     /// The connection broke.
     #[error("the response broke off")]
-    Broken(#[source] hyper::Error),
+    Broken(#[source] Box<dyn Error + Send + Sync>),
     /// Nothing came for too long.
     #[error("the response paused for too long")]
     Silent,
 }
 
+impl BodySource {
+    fn poll_frame(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match self {
+            Self::Http1 { connection, .. } => {
+                let frame = ready!(connection.poll_frame(context));
+                Poll::Ready(
+                    frame.map(|frame| frame.map_err(|error| BodyError::Broken(error.into()))),
+                )
+            }
+            Self::Http2(incoming) => {
+                let frame = ready!(Pin::new(incoming).poll_frame(context));
+                Poll::Ready(
+                    frame.map(|frame| frame.map_err(|error| BodyError::Broken(error.into()))),
+                )
+            }
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        match self {
+            Self::Http1 { connection, .. } => connection.has_ended(),
+            Self::Http2(incoming) => incoming.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Http1 { connection, .. } => match connection.body_length() {
+                Some(length) => SizeHint::with_exact(length),
+                None => SizeHint::default(),
+            },
+            Self::Http2(incoming) => incoming.size_hint(),
+        }
+    }
+}
+
 impl UpstreamBody {
-    pub(super) fn new(rest: Incoming, connection: BorrowedConnection, idle: Duration) -> Self {
+    pub(super) fn new(rest: BodySource, idle: Duration) -> Self {
         let mut body = Self {
             beginning: None,
             end: None,
             rest: Some(rest),
-            connection: Some(connection),
             idle,
             silence: None,
         };
@@ -114,15 +158,7 @@ impl UpstreamBody {
         let Some(rest) = &mut self.rest else {
             return Poll::Ready(None);
         };
-        let mut poll = |context: &mut Context<'_>| Pin::new(&mut *rest).poll_frame(context);
-        let polled = match &mut self.connection {
-            Some(BorrowedConnection {
-                connection: Connection::Http1(http1),
-                ..
-            }) => http1.poll_with(context.waker(), poll),
-            _ => poll(context),
-        };
-        match polled {
+        match rest.poll_frame(context) {
             Poll::Ready(Some(Ok(frame))) => {
                 // Made for the first pause; short responses have none.
                 if let Some(silence) = &mut self.silence {
@@ -133,8 +169,7 @@ impl UpstreamBody {
             }
             Poll::Ready(Some(Err(error))) => {
                 self.rest = None;
-                self.connection = None;
-                Poll::Ready(Some(Err(BodyError::Broken(error))))
+                Poll::Ready(Some(Err(error)))
             }
             Poll::Ready(None) => {
                 self.return_connection();
@@ -145,7 +180,6 @@ impl UpstreamBody {
                 let silence = self.silence.get_or_insert_with(|| Box::pin(sleep(idle)));
                 ready!(silence.as_mut().poll(context));
                 self.rest = None;
-                self.connection = None;
                 Poll::Ready(Some(Err(BodyError::Silent)))
             }
         }
@@ -153,24 +187,23 @@ impl UpstreamBody {
 
     /// A body whose length is known is over with its last piece, without another poll.
     fn note_end(&mut self) {
-        if self.rest.as_ref().is_some_and(Body::is_end_stream) {
+        if self.rest.as_ref().is_some_and(BodySource::has_ended) {
             self.return_connection();
         }
     }
 
     fn return_connection(&mut self) {
-        self.rest = None;
         self.silence = None;
-        match self.connection.take() {
-            Some(BorrowedConnection {
+        match self.rest.take() {
+            Some(BodySource::Http1 {
                 connection,
                 owner: Some(owner),
             }) => owner.put(connection),
-            Some(BorrowedConnection {
-                connection: Connection::Http1(http1),
+            Some(BodySource::Http1 {
+                connection,
                 owner: None,
-            }) => http1.finish(),
-            _ => {}
+            }) => connection.finish(),
+            Some(BodySource::Http2(_)) | None => {}
         }
     }
 }
@@ -194,7 +227,7 @@ impl Body for UpstreamBody {
 
     fn is_end_stream(&self) -> bool {
         let is_read = self.beginning.is_none() && self.end.is_none();
-        is_read && self.rest.as_ref().is_none_or(Body::is_end_stream)
+        is_read && self.rest.as_ref().is_none_or(BodySource::has_ended)
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -205,7 +238,7 @@ impl Body for UpstreamBody {
         let rest = self
             .rest
             .as_ref()
-            .map_or_else(|| SizeHint::with_exact(0), Body::size_hint);
+            .map_or_else(|| SizeHint::with_exact(0), BodySource::size_hint);
         let mut hint = SizeHint::new();
         hint.set_lower(rest.lower().saturating_add(beginning));
         // Trailers need chunked encoding, and a body that broke off has no known length.

@@ -1,0 +1,582 @@
+//! Reads responses: heads, and bodies by their framing. It sees bytes as they arrive and does no IO.
+
+use std::mem::MaybeUninit;
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Version, header};
+use httparse::{ParserConfig, Status};
+use hyper::body::Frame;
+use hyper::ext::ReasonPhrase;
+
+/// Bytes that are no response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("invalid HTTP: {0}")]
+pub(in crate::upstream) struct InvalidResponse(pub(super) &'static str);
+
+/// The head of a response.
+#[derive(Debug)]
+pub(super) struct ResponseHead {
+    pub(super) response: Response<()>,
+    pub(super) body: BodyDecoder,
+    /// The connection may be used again when the body is over.
+    pub(super) is_kept_alive: bool,
+}
+
+/// What the first bytes of a response are.
+#[derive(Debug)]
+pub(super) enum Parsed {
+    /// A head, which was taken off the bytes.
+    Head(ResponseHead),
+    /// An informational one such as `100 Continue`, which was taken off and is not passed on.
+    Informational,
+    /// The beginning of a head.
+    Partial,
+}
+
+/// As many as hyper reads of a request.
+const MAX_HEADERS: usize = 100;
+
+/// Reads the head of a response to a request with the method HEAD (`is_head`) or another. Headers are
+/// put into `headers`, which is empty: its memory is used again.
+pub(super) fn parse_head(
+    bytes: &mut Bytes,
+    is_head: bool,
+    headers: &mut HeaderMap,
+) -> Result<Parsed, InvalidResponse> {
+    let mut fields = [const { MaybeUninit::uninit() }; MAX_HEADERS];
+    let mut head = httparse::Response::new(&mut []);
+    let config = ParserConfig::default();
+    let parsed = config.parse_response_with_uninit_headers(&mut head, bytes, &mut fields);
+    let length = match parsed {
+        Ok(Status::Complete(length)) => length,
+        Ok(Status::Partial) => return Ok(Parsed::Partial),
+        Err(httparse::Error::TooManyHeaders) => return Err(InvalidResponse("too many headers")),
+        Err(_) => return Err(InvalidResponse("a malformed head")),
+    };
+    let status = StatusCode::from_u16(head.code.unwrap_or_default());
+    let status = status.map_err(|_| InvalidResponse("a status out of range"))?;
+    if status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS {
+        _ = bytes.split_to(length);
+        return Ok(Parsed::Informational);
+    }
+    let is_http10 = head.version == Some(0);
+    let mut framing = FramingHeaders {
+        is_kept_alive: !is_http10,
+        ..FramingHeaders::default()
+    };
+    headers.reserve(head.headers.len());
+    for field in &*head.headers {
+        let name = HeaderName::from_bytes(field.name.as_bytes());
+        let name = name.map_err(|_| InvalidResponse("the name of a header"))?;
+        let value = HeaderValue::from_maybe_shared(bytes.slice_ref(field.value));
+        let value = value.map_err(|_| InvalidResponse("the value of a header"))?;
+        framing.note(&name, &value)?;
+        // Most servers send this. It says nothing that anyone looks for.
+        if name == header::CONNECTION && value.as_bytes().eq_ignore_ascii_case(b"keep-alive") {
+            continue;
+        }
+        headers.append(name, value);
+    }
+    let body = framing.body(status, is_head, is_http10)?;
+    if framing.has_encoding && framing.length.is_some() {
+        // It says nothing next to an encoding. The two together are how responses are smuggled.
+        headers.remove(header::CONTENT_LENGTH);
+        framing.is_kept_alive = false;
+    }
+    let mut response = Response::new(());
+    let reason = head.reason.unwrap_or_default();
+    if Some(reason) != status.canonical_reason()
+        && let Ok(reason) = ReasonPhrase::try_from(reason.as_bytes())
+    {
+        response.extensions_mut().insert(reason);
+    }
+    *response.status_mut() = status;
+    *response.version_mut() = match is_http10 {
+        true => Version::HTTP_10,
+        false => Version::HTTP_11,
+    };
+    *response.headers_mut() = std::mem::take(headers);
+    _ = bytes.split_to(length);
+    Ok(Parsed::Head(ResponseHead {
+        response,
+        is_kept_alive: framing.is_kept_alive
+            && status != StatusCode::SWITCHING_PROTOCOLS
+            && body != BodyDecoder::UntilClose,
+        body,
+    }))
+}
+
+/// What the headers of a response say about its framing.
+#[derive(Debug, Default)]
+struct FramingHeaders {
+    length: Option<u64>,
+    has_encoding: bool,
+    /// The last encoding is `chunked`.
+    is_chunked: bool,
+    is_kept_alive: bool,
+    has_close: bool,
+}
+
+impl FramingHeaders {
+    fn note(&mut self, name: &HeaderName, value: &HeaderValue) -> Result<(), InvalidResponse> {
+        if *name == header::CONTENT_LENGTH {
+            // A list of equal lengths is one length.
+            for part in value.as_bytes().split(|byte| *byte == b',') {
+                let length = read_length(part).ok_or(InvalidResponse("its length"))?;
+                if self.length.is_some_and(|other| other != length) {
+                    return Err(InvalidResponse("two lengths"));
+                }
+                self.length = Some(length);
+            }
+        } else if *name == header::TRANSFER_ENCODING {
+            self.has_encoding = true;
+            self.is_chunked = words(value)
+                .last()
+                .is_some_and(|word| word.eq_ignore_ascii_case(b"chunked"));
+        } else if *name == header::CONNECTION {
+            let mut words = words(value);
+            self.has_close |= words
+                .clone()
+                .any(|word| word.eq_ignore_ascii_case(b"close"));
+            self.is_kept_alive |= words.any(|word| word.eq_ignore_ascii_case(b"keep-alive"));
+            self.is_kept_alive &= !self.has_close;
+        }
+        Ok(())
+    }
+
+    /// How the body is framed (RFC 9112, section 6.3).
+    fn body(
+        &self,
+        status: StatusCode,
+        is_head: bool,
+        is_http10: bool,
+    ) -> Result<BodyDecoder, InvalidResponse> {
+        let has_no_body = matches!(status.as_u16(), 101 | 204 | 304);
+        Ok(match self.length {
+            _ if is_head || has_no_body => BodyDecoder::Length(0),
+            _ if self.has_encoding && is_http10 => {
+                return Err(InvalidResponse("an encoding in HTTP/1.0"));
+            }
+            _ if self.is_chunked => BodyDecoder::Chunked(Box::default()),
+            _ if self.has_encoding => BodyDecoder::UntilClose,
+            Some(length) => BodyDecoder::Length(length),
+            None => BodyDecoder::UntilClose,
+        })
+    }
+}
+
+/// The comma-separated words of a header.
+fn words(value: &HeaderValue) -> impl Iterator<Item = &[u8]> + Clone {
+    let parts = value.as_bytes().split(|byte| *byte == b',');
+    parts.map(<[u8]>::trim_ascii)
+}
+
+/// Digits alone: other servers may read a sign differently.
+fn read_length(text: &[u8]) -> Option<u64> {
+    let text = text.trim_ascii();
+    let is_number = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+    is_number
+        .then(|| std::str::from_utf8(text).ok()?.parse().ok())
+        .flatten()
+}
+
+/// Reads a body by its framing.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum BodyDecoder {
+    /// So many bytes are to come.
+    Length(u64),
+    Chunked(Box<ChunkDecoder>),
+    /// It lasts until the server closes the connection.
+    UntilClose,
+}
+
+/// What the next bytes of a body are.
+#[derive(Debug)]
+pub(super) enum Decoded {
+    Frame(Frame<Bytes>),
+    /// Nothing yet: more bytes are needed.
+    More,
+    End,
+}
+
+impl BodyDecoder {
+    /// Takes the next frame off the bytes.
+    pub(super) fn decode(&mut self, bytes: &mut Bytes) -> Result<Decoded, InvalidResponse> {
+        match self {
+            Self::Length(0) => Ok(Decoded::End),
+            Self::Chunked(chunked) => chunked.decode(bytes),
+            _ if bytes.is_empty() => Ok(Decoded::More),
+            Self::Length(left) => Ok(take_data(bytes, left)),
+            Self::UntilClose => Ok(Decoded::Frame(Frame::data(std::mem::take(bytes)))),
+        }
+    }
+
+    /// Is it over?
+    pub(super) fn has_ended(&self) -> bool {
+        match self {
+            Self::Length(left) => *left == 0,
+            Self::Chunked(chunked) => chunked.part == ChunkPart::End,
+            Self::UntilClose => false,
+        }
+    }
+
+    /// How many bytes are to come, if that is known.
+    pub(super) fn length(&self) -> Option<u64> {
+        match self {
+            Self::Length(left) => Some(*left),
+            Self::Chunked(_) | Self::UntilClose => None,
+        }
+    }
+
+    /// How many bytes of data follow each other from here on, as far as that is known.
+    pub(super) fn run(&self) -> u64 {
+        match self {
+            Self::Length(left) => *left,
+            Self::Chunked(chunked) => match chunked.part {
+                ChunkPart::Data(left) => left,
+                _ => 0,
+            },
+            Self::UntilClose => 0,
+        }
+    }
+}
+
+/// Data of a piece with so many bytes left.
+fn take_data(bytes: &mut Bytes, left: &mut u64) -> Decoded {
+    let length = usize::try_from(*left).map_or(bytes.len(), |left| left.min(bytes.len()));
+    *left -= length as u64;
+    let data = match length == bytes.len() {
+        true => std::mem::take(bytes),
+        false => bytes.split_to(length),
+    };
+    Decoded::Frame(Frame::data(data))
+}
+
+/// Reads a body in chunks.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct ChunkDecoder {
+    part: ChunkPart,
+    /// The beginning of a line whose end has not come yet, or the trailers so far.
+    kept: BytesMut,
+}
+
+/// Where in a chunked body the next byte is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum ChunkPart {
+    #[default]
+    Size,
+    /// In a chunk, with so many bytes to come.
+    Data(u64),
+    /// At the end of a chunk.
+    DataEnd,
+    Trailers,
+    End,
+}
+
+/// The longest line with a chunk's size, and the longest trailers.
+const MAX_KEPT: usize = 16 << 10;
+
+impl ChunkDecoder {
+    fn decode(&mut self, bytes: &mut Bytes) -> Result<Decoded, InvalidResponse> {
+        loop {
+            if self.part == ChunkPart::End {
+                return Ok(Decoded::End);
+            }
+            if bytes.is_empty() {
+                return Ok(Decoded::More);
+            }
+            if let ChunkPart::Data(left) = &mut self.part {
+                let data = take_data(bytes, left);
+                if *left == 0 {
+                    self.part = ChunkPart::DataEnd;
+                }
+                return Ok(data);
+            }
+            let Some(end) = memchr::memchr(b'\n', bytes) else {
+                self.keep(bytes)?;
+                bytes.clear();
+                return Ok(Decoded::More);
+            };
+            let line = bytes.split_to(end + 1);
+            // It may have come in pieces.
+            self.keep(&line)?;
+            match self.part {
+                ChunkPart::Trailers => {
+                    if self.kept[..] == *b"\r\n" || self.kept.ends_with(b"\n\r\n") {
+                        self.part = ChunkPart::End;
+                        return self.trailers();
+                    }
+                }
+                ChunkPart::DataEnd => {
+                    if self.kept[..] != *b"\r\n" {
+                        return Err(InvalidResponse("a chunk longer than its size"));
+                    }
+                    self.kept.clear();
+                    self.part = ChunkPart::Size;
+                }
+                _ => {
+                    let size = chunk_size(&self.kept);
+                    self.part = match size.ok_or(InvalidResponse("the size of a chunk"))? {
+                        0 => ChunkPart::Trailers,
+                        size => ChunkPart::Data(size),
+                    };
+                    self.kept.clear();
+                }
+            }
+        }
+    }
+
+    fn keep(&mut self, bytes: &[u8]) -> Result<(), InvalidResponse> {
+        if self.kept.len() + bytes.len() > MAX_KEPT {
+            return Err(InvalidResponse("a line that is too long"));
+        }
+        self.kept.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn trailers(&mut self) -> Result<Decoded, InvalidResponse> {
+        let text = std::mem::take(&mut self.kept);
+        if text[..] == *b"\r\n" {
+            return Ok(Decoded::End);
+        }
+        let mut fields = [httparse::EMPTY_HEADER; MAX_HEADERS];
+        let fields = match httparse::parse_headers(&text, &mut fields) {
+            Ok(Status::Complete((length, fields))) if length == text.len() => fields,
+            _ => return Err(InvalidResponse("its trailers")),
+        };
+        let mut trailers = HeaderMap::with_capacity(fields.len());
+        for field in fields {
+            let name = HeaderName::from_bytes(field.name.as_bytes());
+            let value = HeaderValue::from_bytes(field.value);
+            let (Ok(name), Ok(value)) = (name, value) else {
+                return Err(InvalidResponse("its trailers"));
+            };
+            trailers.append(name, value);
+        }
+        Ok(Decoded::Frame(Frame::trailers(trailers)))
+    }
+}
+
+/// The size of a chunk, from its line: hexadecimal digits, and perhaps an extension, which says
+/// nothing that anyone uses.
+fn chunk_size(line: &[u8]) -> Option<u64> {
+    let line = line.strip_suffix(b"\r\n")?;
+    let end = line.iter().position(|byte| !byte.is_ascii_hexdigit());
+    let (digits, rest) = line.split_at(end.unwrap_or(line.len()));
+    let rest = rest.trim_ascii_start();
+    let is_extension = rest.is_empty() || (rest.starts_with(b";") && !rest.contains(&b'\r'));
+    let digits = std::str::from_utf8(digits).ok()?;
+    is_extension
+        .then(|| u64::from_str_radix(digits, 16).ok())
+        .flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(text: &str) -> Result<ResponseHead, InvalidResponse> {
+        head_of("GET", text)
+    }
+
+    fn head_of(method: &str, text: &str) -> Result<ResponseHead, InvalidResponse> {
+        let mut bytes = Bytes::copy_from_slice(text.as_bytes());
+        let mut headers = HeaderMap::new();
+        match parse_head(&mut bytes, method == "HEAD", &mut headers)? {
+            Parsed::Head(head) => Ok(head),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn reads_status_headers_and_reason() {
+        let head = head("HTTP/1.1 299 Odd\r\nA: 1\r\na: 2\r\nContent-Length: 3\r\n\r\n").unwrap();
+        let response = head.response;
+        assert_eq!(response.status(), 299);
+        let values: Vec<_> = response.headers().get_all("a").iter().collect();
+        assert_eq!(values, ["1", "2"]);
+        let reason = response.extensions().get::<ReasonPhrase>().unwrap();
+        assert_eq!(reason.as_bytes(), b"Odd");
+        assert_eq!(head.body, BodyDecoder::Length(3));
+        assert!(head.is_kept_alive);
+    }
+
+    #[test]
+    fn takes_the_head_off_and_waits_for_all_of_it() {
+        let text = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+        for end in 0..text.len() - 2 {
+            let mut bytes = Bytes::copy_from_slice(&text.as_bytes()[..end]);
+            let parsed = parse_head(&mut bytes, false, &mut HeaderMap::new());
+            assert!(matches!(parsed, Ok(Parsed::Partial)), "{end}");
+            assert_eq!(bytes.len(), end);
+        }
+        let mut bytes = Bytes::from(text);
+        let parsed = parse_head(&mut bytes, false, &mut HeaderMap::new());
+        assert!(matches!(parsed, Ok(Parsed::Head(_))));
+        assert_eq!(bytes, "ok");
+        let mut bytes = Bytes::from("HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\nHTTP");
+        let parsed = parse_head(&mut bytes, false, &mut HeaderMap::new());
+        assert!(matches!(parsed, Ok(Parsed::Informational)));
+        assert_eq!(bytes, "HTTP");
+    }
+
+    #[test]
+    fn frames_bodies_as_the_standard_says() {
+        let check = |method, lines: &str, expected: Option<(BodyDecoder, bool)>| {
+            let head = head_of(method, &format!("HTTP/1.{lines}\r\n\r\n"));
+            let found = head.ok().map(|head| (head.body, head.is_kept_alive));
+            assert_eq!(found, expected, "{method} {lines}");
+        };
+        let length = |length, is_kept_alive| Some((BodyDecoder::Length(length), is_kept_alive));
+        let chunked = || BodyDecoder::Chunked(Box::default());
+        check("GET", "1 200 OK\r\ncontent-length: 5", length(5, true));
+        check("HEAD", "1 200 OK\r\ncontent-length: 5", length(0, true));
+        check("GET", "1 304 x\r\ncontent-length: 5", length(0, true));
+        check("GET", "1 204 x", length(0, true));
+        check("GET", "1 101 x\r\nupgrade: x", length(0, false));
+        check("GET", "1 200 OK", Some((BodyDecoder::UntilClose, false)));
+        check(
+            "GET",
+            "1 200 OK\r\ncontent-length: 5, 5\r\ncontent-length: 5",
+            length(5, true),
+        );
+        for bad in ["", "+5", "-1", "0x5", "5 6", "5,6", "99999999999999999999"] {
+            check("GET", &format!("1 200 OK\r\ncontent-length: {bad}"), None);
+        }
+        check(
+            "GET",
+            "1 200 OK\r\ncontent-length: 5\r\ncontent-length: 6",
+            None,
+        );
+        check(
+            "GET",
+            "1 200 OK\r\ntransfer-encoding: gzip, Chunked",
+            Some((chunked(), true)),
+        );
+        check(
+            "GET",
+            "1 200 OK\r\ntransfer-encoding: chunked\r\ntransfer-encoding: gzip",
+            Some((BodyDecoder::UntilClose, false)),
+        );
+        check("GET", "0 200 OK\r\ntransfer-encoding: chunked", None);
+        let both = "1 200 OK\r\ncontent-length: 5\r\ntransfer-encoding: chunked";
+        check("GET", both, Some((chunked(), false)));
+        let head = head(&format!("HTTP/1.{both}\r\n\r\n")).unwrap();
+        assert!(!head.response.headers().contains_key("content-length"));
+    }
+
+    #[test]
+    fn keeps_connections_alive_as_the_standard_says() {
+        let check = |lines: &str, expected| {
+            let head = head(&format!("HTTP/1.{lines}\r\ncontent-length: 0\r\n\r\n"));
+            assert_eq!(head.unwrap().is_kept_alive, expected, "{lines}");
+        };
+        check("1 200 OK", true);
+        check("1 200 OK\r\nconnection: x, Close", false);
+        check(
+            "1 200 OK\r\nconnection: close\r\nconnection: keep-alive",
+            false,
+        );
+        check("0 200 OK", false);
+        check("0 200 OK\r\nconnection: Keep-Alive", true);
+        check("0 200 OK\r\nconnection: keep-alive, close", false);
+    }
+
+    #[test]
+    fn refuses_what_is_no_response() {
+        let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "a: b\r\n".repeat(101));
+        for text in [
+            "GET / HTTP/1.1\r\n\r\n",
+            "HTTP/2.0 200 OK\r\n\r\n",
+            "HTTP/1.1 20x OK\r\n\r\n",
+            "HTTP/1.1 099 OK\r\n\r\n",
+            "HTTP/1.1 200 OK\r\na b: c\r\n\r\n",
+            "HTTP/1.1 200 OK\r\na: b\r\n c\r\n\r\n",
+            "HTTP/1.1 200 OK\r\na : b\r\n\r\n",
+            "HTTP/1.1 200 OK\r\na: \x01\r\n\r\n",
+            &many,
+        ] {
+            assert!(head(text).is_err(), "{text:?}");
+        }
+    }
+
+    /// What a chunked body comes to: its data, trailers as text, and what is left behind it.
+    fn chunks(text: &str, size: usize) -> Result<(String, String, String), InvalidResponse> {
+        let mut decoder = BodyDecoder::Chunked(Box::default());
+        let (mut data, mut trailers) = (String::new(), String::new());
+        let mut pieces = text.as_bytes().chunks(size);
+        let mut bytes = Bytes::new();
+        loop {
+            match decoder.decode(&mut bytes)? {
+                Decoded::Frame(frame) => match frame.into_data() {
+                    Ok(piece) => data.push_str(std::str::from_utf8(&piece).unwrap()),
+                    Err(frame) => trailers = format!("{:?}", frame.into_trailers().unwrap()),
+                },
+                Decoded::End => break,
+                Decoded::More => {
+                    assert!(bytes.is_empty());
+                    bytes = Bytes::copy_from_slice(pieces.next().unwrap_or(b""));
+                    if bytes.is_empty() {
+                        return Err(InvalidResponse("the end"));
+                    }
+                }
+            }
+        }
+        assert!(decoder.has_ended());
+        let mut rest = String::from_utf8_lossy(&bytes).into_owned();
+        for piece in pieces {
+            rest.push_str(std::str::from_utf8(piece).unwrap());
+        }
+        Ok((data, trailers, rest))
+    }
+
+    fn check_chunks(text: &str, expected: Option<(&str, &str, &str)>) {
+        for size in [1, 2, 3, 7, text.len()] {
+            let found = chunks(text, size).ok();
+            let found = found
+                .as_ref()
+                .map(|(data, trailers, rest)| (&**data, &**trailers, &**rest));
+            assert_eq!(found, expected, "{text:?} in pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn reads_chunks_with_extensions_and_trailers() {
+        check_chunks("0\r\n\r\n", Some(("", "", "")));
+        check_chunks(
+            "3\r\nabc\r\nA;x=\"y\"\r\n0123456789\r\n0\r\n\r\nnext",
+            Some(("abc0123456789", "", "next")),
+        );
+        check_chunks(
+            "1 \t;a\r\nx\r\n000\r\na: 1\r\nb: 2\r\n\r\n",
+            Some(("x", r#"{"a": "1", "b": "2"}"#, "")),
+        );
+    }
+
+    #[test]
+    fn refuses_malformed_chunks() {
+        for text in [
+            "\r\n",
+            "x\r\n",
+            "-1\r\n",
+            "+1\r\na\r\n0\r\n\r\n",
+            "0x1\r\na\r\n0\r\n\r\n",
+            "1\na\r\n0\r\n\r\n",
+            "1 2\r\na\r\n0\r\n\r\n",
+            "1;\r \r\na\r\n0\r\n\r\n",
+            "1\r\nab\r\n0\r\n\r\n",
+            "1\r\na\n0\r\n\r\n",
+            "11111111111111111\r\na",
+            "0\r\nno colon\r\n\r\n",
+            "0\r\na: 1\r\n",
+            "0\r\na: 1\n\nb: 2\r\n\r\n",
+            "1\r\na\r\n",
+        ] {
+            check_chunks(text, None);
+        }
+        let long = format!("1;{}\r\na\r\n0\r\n\r\n", "x".repeat(MAX_KEPT));
+        check_chunks(&long, None);
+        let long = format!("0\r\na: {}\r\n\r\n", "x".repeat(MAX_KEPT));
+        check_chunks(&long, None);
+    }
+}

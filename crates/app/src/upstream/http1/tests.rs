@@ -1,0 +1,319 @@
+//! Tests of a connection, over a pipe in memory.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Wake;
+use std::time::Duration;
+
+use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
+
+use super::*;
+
+#[derive(Default)]
+struct CountedWakes(AtomicUsize);
+
+impl Wake for CountedWakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl CountedWakes {
+    fn count(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+fn run(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build();
+    runtime.unwrap().block_on(test);
+}
+
+/// A deadline in a second.
+fn soon() -> impl Fn() -> Instant {
+    let end = Instant::now() + Duration::from_secs(1);
+    move || end
+}
+
+/// A connection that got a response to one request, and how often the task of that was woken. The
+/// server may close it while the body has arrived and is not read yet.
+async fn exchange(closes: bool) -> (Http1Connection, Option<DuplexStream>, Arc<CountedWakes>) {
+    let (near, mut far) = duplex(4096);
+    let mut connection = Http1Connection::new(near);
+    let wakes = Arc::new(CountedWakes::default());
+    let waker = Waker::from(Arc::clone(&wakes));
+    let mut context = Context::from_waker(&waker);
+    let far = {
+        let mut sending = pin!(connection.send(Request::new(RequestBody::EMPTY), soon()));
+        assert!(sending.as_mut().poll(&mut context).is_pending());
+        assert_eq!(wakes.count(), 0);
+        let bytes = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+        far.write_all(bytes).await.unwrap();
+        match sending.as_mut().poll(&mut context) {
+            Poll::Ready(Some(Ok(_))) => (!closes).then_some(far),
+            other => panic!("{other:?}"),
+        }
+    };
+    let read = connection.poll_frame(&mut context);
+    assert!(matches!(read, Poll::Ready(Some(Ok(_)))), "{read:?}");
+    assert!(connection.has_ended());
+    let connection = *Box::new(connection).into_idle().unwrap();
+    (connection, far, wakes)
+}
+
+#[test]
+fn wakes_the_task_of_a_request_once_for_its_response() {
+    run(async {
+        let (mut connection, _far, wakes) = exchange(false).await;
+        assert_eq!(wakes.count(), 1);
+        assert!(connection.is_ready());
+    });
+}
+
+#[test]
+fn is_not_ready_when_the_server_closed_it_before_the_body_was_read() {
+    run(async {
+        let (mut connection, far, _) = exchange(true).await;
+        assert!(far.is_none());
+        assert!(!connection.is_ready());
+    });
+}
+
+#[test]
+fn is_not_ready_once_the_server_closed_it_or_wrote_at_rest() {
+    run(async {
+        let (mut connection, far, wakes) = exchange(false).await;
+        assert!(connection.is_ready());
+        drop(far);
+        assert!(!connection.is_ready());
+        assert_eq!(wakes.count(), 1);
+
+        let (mut connection, far, _) = exchange(false).await;
+        far.unwrap().write_all(b"x").await.unwrap();
+        assert!(!connection.is_ready());
+    });
+}
+
+/// The status of what `pieces` are read as, its body and trailers, and whether the connection can be
+/// used again. The server closes it after the last piece.
+async fn receive(pieces: &[&[u8]]) -> Result<(u16, String, bool), Http1Error> {
+    let (near, mut far) = duplex(1 << 20);
+    let mut connection = Http1Connection::new(near);
+    let response = {
+        let mut sending = pin!(connection.send(Request::new(RequestBody::EMPTY), soon()));
+        let mut context = Context::from_waker(Waker::noop());
+        let mut response = sending.as_mut().poll(&mut context);
+        for piece in pieces {
+            far.write_all(piece).await.unwrap();
+            if response.is_pending() {
+                response = sending.as_mut().poll(&mut context);
+            }
+        }
+        drop(far);
+        match response {
+            Poll::Ready(response) => response.unwrap()?,
+            Poll::Pending => sending.await.unwrap()?,
+        }
+    };
+    let mut body = String::new();
+    while let Some(frame) = poll_fn(|context| connection.poll_frame(context)).await {
+        match frame?.into_data() {
+            Ok(data) => body.push_str(std::str::from_utf8(&data).unwrap()),
+            Err(frame) => body.push_str(&format!("{:?}", frame.into_trailers().unwrap())),
+        }
+    }
+    let is_kept = Box::new(connection).into_idle().is_some();
+    Ok((response.status().as_u16(), body, is_kept))
+}
+
+#[test]
+fn reads_responses_whole_and_byte_by_byte() {
+    let long = "x".repeat(100_000);
+    let with_long = format!("HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n{long}");
+    let chunked = format!(
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n186a0\r\n{long}\r\n0\r\n\r\n"
+    );
+    for (text, status, body, is_kept) in [
+        (
+            "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok",
+            200,
+            "ok",
+            true,
+        ),
+        ("HTTP/1.1 204 None\r\n\r\n", 204, "", true),
+        ("HTTP/1.0 200 OK\r\n\r\nall of it", 200, "all of it", false),
+        (
+            "HTTP/1.1 200 OK\r\ncontent-length: 1\r\nconnection: close\r\n\r\nx",
+            200,
+            "x",
+            false,
+        ),
+        (
+            "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 x\r\na: b\r\n\r\nHTTP/1.1 404 No\r\ncontent-length: 0\r\n\r\n",
+            404,
+            "",
+            true,
+        ),
+        (
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\nt: 1\r\n\r\n",
+            200,
+            r#"abc{"t": "1"}"#,
+            true,
+        ),
+        (&with_long, 200, &long, true),
+        (&chunked, 200, &long, true),
+    ] {
+        let sizes = if text.len() > 1000 {
+            [997, 40_000]
+        } else {
+            [1, text.len()]
+        };
+        for size in sizes {
+            run(async {
+                let pieces: Vec<&[u8]> = text.as_bytes().chunks(size).collect();
+                let received = receive(&pieces).await.unwrap();
+                assert_eq!(
+                    received,
+                    (status, body.to_owned(), is_kept),
+                    "{size}: {text:.80}"
+                );
+            });
+        }
+    }
+}
+
+#[test]
+fn bytes_behind_a_response_answer_no_later_request() {
+    run(async {
+        let bytes = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nokHTTP/1.1 200 OK\r\n\r\n";
+        let received = receive(&[bytes]).await.unwrap();
+        assert_eq!(received, (200, "ok".to_owned(), false));
+    });
+}
+
+#[test]
+fn a_response_that_breaks_off_is_an_error() {
+    for text in [
+        "",
+        "HTTP/1.1 200 OK\r\n",
+        "HTTP/1.1 100 Continue\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nok",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n",
+    ] {
+        run(async {
+            let received = receive(&[text.as_bytes()]).await;
+            assert!(
+                matches!(received, Err(Http1Error::Closed)),
+                "{text}: {received:?}"
+            );
+        });
+    }
+}
+
+#[test]
+fn refuses_what_is_not_http_and_endless_heads() {
+    for text in [
+        "SSH-2.0-x\r\n".to_owned(),
+        format!("HTTP/1.1 200 {}\r\n", "x".repeat(MAX_HEAD)),
+    ] {
+        run(async {
+            let received = receive(&[text.as_bytes()]).await;
+            assert!(
+                matches!(received, Err(Http1Error::Invalid(_))),
+                "{received:?}"
+            );
+        });
+    }
+}
+
+/// The bytes that a request is written as.
+async fn written(request: Request<RequestBody>) -> String {
+    let (near, mut far) = duplex(1 << 20);
+    let mut connection = Http1Connection::new(near);
+    let mut context = Context::from_waker(Waker::noop());
+    let sending = pin!(connection.send(request, soon())).poll(&mut context);
+    assert!(sending.is_pending());
+    let mut bytes = vec![0; 4096];
+    let length = far.read(&mut bytes).await.unwrap();
+    String::from_utf8(bytes[..length].to_vec()).unwrap()
+}
+
+#[test]
+fn writes_heads_and_bodies_with_framing_of_its_own() {
+    run(async {
+        let mut request = Request::new(RequestBody::EMPTY);
+        *request.method_mut() = Method::PUT;
+        *request.uri_mut() = "/a/b?c=d".parse().unwrap();
+        let headers = request.headers_mut();
+        headers.append("host", "h".parse().unwrap());
+        headers.append("a", "1".parse().unwrap());
+        headers.append("a", "2".parse().unwrap());
+        headers.append("content-length", "7".parse().unwrap());
+        headers.append("transfer-encoding", "chunked".parse().unwrap());
+        assert_eq!(
+            written(request).await,
+            "PUT /a/b?c=d HTTP/1.1\r\nhost: h\r\na: 1\r\na: 2\r\n\r\n"
+        );
+        let mut request = Request::new(RequestBody::whole(Bytes::from("body")));
+        *request.method_mut() = Method::POST;
+        request
+            .headers_mut()
+            .append("content-length", "7".parse().unwrap());
+        assert_eq!(
+            written(request).await,
+            "POST / HTTP/1.1\r\ncontent-length: 4\r\n\r\nbody"
+        );
+        let mut request = Request::new(RequestBody::EMPTY);
+        *request.method_mut() = Method::POST;
+        request
+            .headers_mut()
+            .append("content-length", "0".parse().unwrap());
+        assert_eq!(
+            written(request).await,
+            "POST / HTTP/1.1\r\ncontent-length: 0\r\n\r\n"
+        );
+    });
+}
+
+#[test]
+fn knows_whether_anything_was_written_and_received() {
+    run(async {
+        let (near, far) = duplex(4096);
+        drop(far);
+        let mut connection = Http1Connection::new(near);
+        let sent = connection
+            .send(Request::new(RequestBody::EMPTY), soon())
+            .await;
+        assert!(matches!(sent, Some(Err(Http1Error::Io(_)))), "{sent:?}");
+        assert!(!connection.has_written());
+        assert!(!connection.has_received());
+
+        let (near, mut far) = duplex(4096);
+        let mut connection = Http1Connection::new(near);
+        far.write_all(b"H").await.unwrap();
+        let sent = connection
+            .send(Request::new(RequestBody::EMPTY), soon())
+            .await;
+        assert!(sent.is_none(), "{sent:?}");
+        assert!(connection.has_written());
+        assert!(connection.has_received());
+    });
+}
+
+#[test]
+fn passes_on_the_response_of_a_server_that_closed_without_reading() {
+    run(async {
+        let (near, mut far) = duplex(64);
+        let bytes = b"HTTP/1.1 413 Too Large\r\ncontent-length: 0\r\n\r\n";
+        far.write_all(bytes).await.unwrap();
+        drop(far);
+        let mut connection = Http1Connection::new(near);
+        let body = RequestBody::whole(Bytes::from(vec![b'x'; 1000]));
+        let sent = connection.send(Request::new(body), soon()).await;
+        assert_eq!(sent.unwrap().unwrap().status(), 413);
+        assert!(Box::new(connection).into_idle().is_none());
+    });
+}
