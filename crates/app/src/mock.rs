@@ -73,6 +73,13 @@ impl Default for MockSettings {
     }
 }
 
+impl MockSettings {
+    fn limits_cost(&self) -> bool {
+        let upstream = self.upstream.as_ref();
+        upstream.is_some_and(|upstream| upstream.cost.is_some())
+    }
+}
+
 /// A running mock. Dropping it stops it at once.
 ///
 /// ```

@@ -120,12 +120,10 @@ impl Upstream {
     /// A request takes from both limits or from none. One that costs more than all of the limit on cost
     /// takes all of it, or it could never be sent.
     fn take(&mut self, cost: u32, now: Timestamp, service: Duration) -> Admission {
-        let cost = self.settings.cost.map_or(cost, |limit| limit.at_most(cost));
-        if let Some(limit) = &self.cost
-            && let Some(wait) = limit.lacks(cost)
-        {
+        if let Some(wait) = self.cost_wait(cost, now) {
             return Admission::Excess { wait };
         }
+        let cost = self.settings.cost.map_or(cost, |limit| limit.at_most(cost));
         let admission = self.limit.take(1, now, service);
         if let (Some(limit), Admission::Served { .. }) = (&mut self.cost, &admission) {
             limit.take(cost, now, service);
@@ -138,6 +136,14 @@ impl Upstream {
     pub fn limit_status(&mut self, now: Timestamp) -> LimitStatus {
         self.advance(now);
         self.limit.status()
+    }
+
+    /// How long a request with this cost has to wait for the limit on cost at `now`, which must not be
+    /// before an earlier request. `None` if it does not. Takes nothing.
+    pub fn cost_wait(&mut self, cost: u32, now: Timestamp) -> Option<Duration> {
+        self.advance(now);
+        let cost = self.settings.cost?.at_most(cost);
+        self.cost.as_ref()?.lacks(cost)
     }
 
     /// How many times a client was banned.

@@ -11,6 +11,7 @@ use http::{Method, Request, Response, StatusCode, header};
 use http_body::Body;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use serde_json::Value;
 
 use super::body::MockBody;
 use super::endpoint::{self, Endpoint};
@@ -38,6 +39,8 @@ pub(super) struct MockRequest<'a> {
     pub(super) connection: &'a Connection,
     pub(super) head: Parts,
     pub(super) body: Incoming,
+    /// Its JSON, or the response to what is none, if it was read to know the cost.
+    pub(super) read: Option<Result<Value, MockResponse>>,
     pub(super) planned: PlannedResponse,
     /// Its number, counted from 0.
     pub(super) number: u64,
@@ -53,12 +56,17 @@ pub(super) async fn handle(
     request: Request<Incoming>,
 ) -> Result<MockResponse, ConnectionReset> {
     let state = &connection.state;
-    let (head, body) = request.into_parts();
+    let (head, mut body) = request.into_parts();
     let is_head = head.method == Method::HEAD;
     if let Some(response) = unlimited(state, &head) {
         return Ok(for_head(response, is_head));
     }
-    let (mut guard, decision) = state.receive(connection.client, &head.method, head.uri.path());
+    let (cost, read) = match state.settings.limits_cost() {
+        true => state.settings.style.cost(state, &head, &mut body).await,
+        false => (1, None),
+    };
+    let (method, path) = (&head.method, head.uri.path());
+    let (mut guard, decision) = state.receive(connection.client, cost, method, path);
     match decision {
         Decision::Reset => {
             guard.end(RequestEnd::NoResponse);
@@ -75,6 +83,7 @@ pub(super) async fn handle(
                 connection: &connection,
                 head,
                 body,
+                read,
                 planned,
                 number: guard.number(),
             };
@@ -154,7 +163,7 @@ async fn never_respond(state: &MockState, mut body: Incoming) -> Infallible {
 }
 
 /// A response with a JSON body.
-pub(super) fn json(status: u16, value: &serde_json::Value) -> MockResponse {
+pub(super) fn json(status: u16, value: &Value) -> MockResponse {
     typed(
         status,
         "application/json",

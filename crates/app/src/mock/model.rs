@@ -45,6 +45,10 @@ pub(super) struct PlannedResponse {
     pub(super) limit: Option<LimitStatus>,
     /// The first window, else the first limit.
     pub(super) quota: Option<LimitStatus>,
+    /// The limit on cost.
+    pub(super) tokens: Option<LimitStatus>,
+    /// What the request costs.
+    pub(super) cost: u32,
     /// Whether its body is cut off in the middle.
     pub(super) is_cut: bool,
 }
@@ -60,6 +64,8 @@ pub(super) enum ResponseReason {
     Rate,
     /// The request exceeds the quota of a window.
     Quota,
+    /// The request exceeds the limit on cost; there is enough after this long.
+    Cost(Duration),
     /// The client is banned.
     Banned,
     /// All slots and the queue are full.
@@ -96,7 +102,8 @@ impl Model {
         let limits = first.iter().cloned().chain(further).zip(settings.seed..);
         let limits = limits.map(|(mut upstream, seed)| {
             upstream.headers |= settings.style.always_sends_limit();
-            upstream.headers &= upstream.kind != UNLIMITED || !upstream.steps.is_empty();
+            upstream.headers &=
+                upstream.kind != UNLIMITED || !upstream.steps.is_empty() || upstream.cost.is_some();
             Limit::new(upstream, seed)
         });
         Self {
@@ -106,9 +113,10 @@ impl Model {
         }
     }
 
-    /// Decides about a request of `client` that arrives at `now`, which never decreases.
-    pub(super) fn receive(&mut self, client: usize, now: Timestamp) -> Decision {
-        match self.check_limits(client, now) {
+    /// Decides about a request of `client` with this cost that arrives at `now`, which never
+    /// decreases.
+    pub(super) fn receive(&mut self, client: usize, cost: u32, now: Timestamp) -> Decision {
+        match self.check_limits(client, cost, now) {
             Decision::Respond(planned) if planned.status == 200 => self.apply_script(planned, now),
             decision => decision,
         }
@@ -135,12 +143,14 @@ impl Model {
             .then(|| limit.upstream.limit_status(now))
     }
 
-    fn check_limits(&mut self, client: usize, now: Timestamp) -> Decision {
+    fn check_limits(&mut self, client: usize, cost: u32, now: Timestamp) -> Decision {
         let decision = match self.limits.as_mut_slice() {
-            [] => Decision::Respond(PlannedResponse::success(now)),
-            [only] => only.receive(client, now),
-            [first, ..] if first.settings.outage_at(now).is_some() => first.receive(client, now),
-            several => check_several(several, client, now),
+            [] => Decision::Respond(PlannedResponse::success(cost, now)),
+            [only] => only.receive(client, cost, now),
+            [first, ..] if first.settings.outage_at(now).is_some() => {
+                first.receive(client, cost, now)
+            }
+            several => check_several(several, client, cost, now),
         };
         match decision {
             Decision::Respond(planned) if self.limits.len() > 1 => {
@@ -187,7 +197,8 @@ impl Model {
     }
 }
 
-/// A further limit: it refuses like the first, and adds no latency, failures or outages.
+/// A further limit: it refuses like the first, and adds no latency, failures, outages or limit on
+/// cost.
 fn further(first: Option<&UpstreamSettings>, kind: Kind) -> UpstreamSettings {
     let alone = UpstreamSettings::of(kind);
     UpstreamSettings {
@@ -196,28 +207,32 @@ fn further(first: Option<&UpstreamSettings>, kind: Kind) -> UpstreamSettings {
         failure_rate: 0.0,
         steps: Vec::new(),
         outages: Vec::new(),
+        cost: None,
         ..first.cloned().unwrap_or(alone)
     }
 }
 
 /// The first exhausted limit refuses; if there is none, the request is charged to all.
-fn check_several(limits: &mut [Limit], client: usize, now: Timestamp) -> Decision {
-    let is_exhausted = |limit: &mut Limit| limit.upstream.limit_status(now).remaining == 0;
+fn check_several(limits: &mut [Limit], client: usize, cost: u32, now: Timestamp) -> Decision {
+    let is_exhausted = |limit: &mut Limit| {
+        let upstream = &mut limit.upstream;
+        upstream.limit_status(now).remaining == 0 || upstream.cost_wait(cost, now).is_some()
+    };
     if let Some(exhausted) = limits
         .iter_mut()
         .find_map(|limit| is_exhausted(limit).then_some(limit))
     {
-        return exhausted.receive(client, now);
+        return exhausted.receive(client, cost, now);
     }
     let mut combined: Option<PlannedResponse> = None;
     for limit in limits {
-        match (limit.receive(client, now), combined) {
+        match (limit.receive(client, cost, now), combined) {
             (Decision::Respond(planned), None) => combined = Some(planned),
             (Decision::Respond(planned), Some(before)) => combined = Some(before.and(planned)),
             (decision, _) => return decision,
         }
     }
-    Decision::Respond(combined.unwrap_or_else(|| PlannedResponse::success(now)))
+    Decision::Respond(combined.unwrap_or_else(|| PlannedResponse::success(cost, now)))
 }
 
 impl Limit {
@@ -229,21 +244,35 @@ impl Limit {
         }
     }
 
-    fn receive(&mut self, client: usize, now: Timestamp) -> Decision {
-        match self.upstream.receive(client, now, &mut self.random) {
+    fn receive(&mut self, client: usize, cost: u32, now: Timestamp) -> Decision {
+        let cost_wait = self.upstream.cost_wait(cost, now);
+        let reply = self
+            .upstream
+            .receive_cost(client, cost, now, &mut self.random);
+        match reply {
             Reply::Unreachable => Decision::Reset,
             Reply::Silent { .. } => Decision::Silent,
             Reply::Response { at, response } => Decision::Respond(PlannedResponse {
                 // The client cannot tell the two ways apart.
                 at: at + self.settings.network * 2,
                 status: response.status,
-                reason: self.reason(&response, now),
+                reason: match (cost_wait, response.status) {
+                    (Some(wait), 429) => ResponseReason::Cost(wait),
+                    _ => self.reason(&response, now),
+                },
                 retry_after: response.retry_after,
-                limit: response.limit,
+                limit: response.limit.filter(|_| self.has_limit()),
                 quota: response.limit,
+                tokens: response.tokens,
+                cost,
                 is_cut: false,
             }),
         }
+    }
+
+    /// Whether it limits requests, and not only their cost.
+    fn has_limit(&self) -> bool {
+        self.settings.kind != UNLIMITED || !self.settings.steps.is_empty()
     }
 
     fn reason(&self, response: &UpstreamResponse, now: Timestamp) -> ResponseReason {
@@ -261,7 +290,7 @@ impl Limit {
 }
 
 impl PlannedResponse {
-    fn success(at: Timestamp) -> Self {
+    fn success(cost: u32, at: Timestamp) -> Self {
         Self {
             at,
             status: 200,
@@ -269,6 +298,8 @@ impl PlannedResponse {
             retry_after: None,
             limit: None,
             quota: None,
+            tokens: None,
+            cost,
             is_cut: false,
         }
     }
@@ -287,7 +318,12 @@ impl PlannedResponse {
         } else {
             self.limit
         };
-        Self { at, limit, ..worse }
+        Self {
+            at,
+            limit,
+            tokens: self.tokens.or(other.tokens),
+            ..worse
+        }
     }
 }
 
@@ -340,7 +376,7 @@ mod tests {
                     }
                     Reply::Unreachable | Reply::Silent { .. } => None,
                 };
-                let decided = match model.receive(0, now) {
+                let decided = match model.receive(0, 1, now) {
                     Decision::Respond(planned) => {
                         Some((planned.at, planned.status, planned.retry_after))
                     }
@@ -359,7 +395,7 @@ mod tests {
             further: vec![spec::limit("2/1h").unwrap().kind()],
             ..MockSettings::default()
         });
-        let mut receive = |seconds| match model.receive(0, Timestamp::from_secs(seconds)) {
+        let mut receive = |seconds| match model.receive(0, 1, Timestamp::from_secs(seconds)) {
             Decision::Respond(planned) => {
                 (planned.reason, planned.quota.map(|quota| quota.remaining))
             }
@@ -387,11 +423,11 @@ mod tests {
                 let has_room = alone.iter_mut().all(|model| {
                     model.limits[0].upstream.limit_status(at).remaining > 0
                 });
-                let status = status(together.receive(0, at));
+                let status = status(together.receive(0, 1, at));
                 prop_assert_eq!(status == 200, has_room);
                 if has_room {
                     for model in &mut alone {
-                        model.receive(0, at);
+                        model.receive(0, 1, at);
                     }
                 }
             }

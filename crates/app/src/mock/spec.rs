@@ -42,6 +42,17 @@ pub fn limit(text: &str) -> Result<Limit, String> {
     }
 }
 
+/// Parses a limit on cost: a bucket or a window.
+pub fn cost(text: &str) -> Result<Kind, String> {
+    const EXPECTED: &str = "a token bucket such as `1500/s burst 90000`, or a fixed window such as \
+                            `90000/1m`";
+    match limit(text).map(Limit::kind) {
+        Ok(Kind::Slots { .. }) => Err(EXPECTED.to_owned()),
+        Err(expected) if expected == A_LIMIT => Err(EXPECTED.to_owned()),
+        other => other,
+    }
+}
+
 const A_LIMIT: &str = "a token bucket such as `50/s burst 10`, a fixed window such as `600/1m`, \
                        or slots such as `slots 20 100ms queue 200`";
 

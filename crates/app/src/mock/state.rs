@@ -80,10 +80,11 @@ impl MockState {
         state.client(address)
     }
 
-    /// Counts a request and decides about it.
+    /// Counts a request with this cost and decides about it.
     pub(super) fn receive(
         self: &Arc<Self>,
         client: usize,
+        cost: u32,
         method: &Method,
         path: &str,
     ) -> (RequestGuard, Decision) {
@@ -92,7 +93,7 @@ impl MockState {
         let path = shortened(path).into();
         let mut state = self.lock();
         let now = state.now(self.clock());
-        let decision = state.model.receive(client, now);
+        let decision = state.model.receive(client, cost, now);
         let is_early = state.is_early(client, now);
         if let Decision::Respond(planned) = &decision
             && let Some(seconds) = planned.retry_after

@@ -4,7 +4,10 @@ mod github;
 mod openai;
 mod plain;
 
+use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
+use hyper::body::Incoming;
+use serde_json::Value;
 
 pub(super) use plain::body as plain_body;
 
@@ -36,6 +39,20 @@ impl Style {
     /// The response at a path that is not limited; `None` for other paths.
     pub(super) fn unlimited(self, state: &MockState, path: &str) -> Option<MockResponse> {
         (self == Self::Github && path == github::RATE_LIMIT).then(|| github::rate_limit(state))
+    }
+
+    /// What a request costs, and its body if that was read to know it: with OpenAI its tokens, else
+    /// `cost` of its query, 1 without that.
+    pub(super) async fn cost(
+        self,
+        state: &MockState,
+        head: &Parts,
+        body: &mut Incoming,
+    ) -> (u32, Option<Result<Value, MockResponse>>) {
+        match self {
+            Self::Openai => openai::cost(state, head, body).await,
+            Self::Plain | Self::Github => (plain::cost(head.uri.query()), None),
+        }
     }
 
     /// The response with status 200.

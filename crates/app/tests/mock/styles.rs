@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use app::mock::{MockSettings, Script, Style};
+use app::mock::{MockSettings, Script, Style, spec};
 use policy::hint;
 use serde_json::{Value, json};
 
@@ -139,6 +139,58 @@ fn openai_streams_chats() {
     let count = chunks.len();
     assert_eq!(chunks[count - 2]["choices"][0]["finish_reason"], "stop");
     assert_eq!(chunks[count - 1]["usage"]["completion_tokens"], 7);
+}
+
+#[test]
+fn openai_limits_the_tokens_that_responses_name() {
+    let mut settings = limited(Style::Openai, &["60/1m"]);
+    let upstream = settings.upstream.as_mut().expect("it has a limit");
+    upstream.cost = Some(spec::cost("100/1m").unwrap());
+    let fixture = Fixture::new(settings);
+    let mut client = fixture.connect();
+    let content = "x".repeat(100);
+    let request = format!(r#"{{"messages":[{{"role":"user","content":"{content}"}}]}}"#);
+    let mut complete = || client.post("/v1/chat/completions", &request);
+    let remaining = |reply: &Reply| {
+        ["requests", "tokens"].map(|what| {
+            let name = format!("x-ratelimit-remaining-{what}");
+            reply.header(&name).unwrap_or_default().to_owned()
+        })
+    };
+    let reply = complete();
+    assert_eq!(reply.json()["usage"]["total_tokens"], 40);
+    assert_eq!(remaining(&reply), ["59", "60"]);
+    assert_eq!(remaining(&complete()), ["58", "20"]);
+    fixture.advance(45_000);
+    let refused = complete();
+    assert_eq!(
+        (refused.status, remaining(&refused)),
+        (429, ["58", "20"].map(str::to_owned))
+    );
+    let error = &refused.json()["error"];
+    assert_eq!(error["type"], "tokens");
+    assert_eq!(
+        error["message"],
+        "Rate limit reached on tokens per min (TPM): Limit 100, Used 80, Requested 40. Please try again in 15s."
+    );
+    fixture.advance(15_000);
+    assert_eq!(complete().status, 200);
+}
+
+#[test]
+fn plain_limits_the_cost_of_the_query() {
+    let mut settings = limited(Style::Plain, &["60/1m"]);
+    let upstream = settings.upstream.as_mut().expect("it has a limit");
+    (upstream.cost, upstream.headers) = (Some(spec::cost("10/s burst 900").unwrap()), true);
+    let fixture = Fixture::new(settings);
+    let reply = fixture.get("/work?a=1&cost=800");
+    assert_eq!(reply.json()["usage"]["total_tokens"], 800);
+    assert_eq!(reply.header("x-ratelimit-remaining-requests"), Some("59"));
+    assert_eq!(reply.header("x-ratelimit-remaining-tokens"), Some("100"));
+    let refused = fixture.get("/work?cost=800");
+    assert_eq!(refused.status, 429);
+    assert!(refused.text().contains("too many tokens"));
+    assert_eq!(fixture.get("/work").status, 200);
 }
 
 #[test]

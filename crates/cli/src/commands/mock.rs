@@ -31,6 +31,11 @@ pub(crate) struct MockArgs {
     #[arg(allow_hyphen_values = true, long = "limit", value_name = "SPEC", conflicts_with = "scenario", help_heading = LIMITS)]
     limits: Vec<String>,
 
+    /// Limit on cost, such as tokens of a language model: '1500/s burst 90000' or
+    /// '90000/1m'
+    #[arg(allow_hyphen_values = true, long, value_name = "SPEC", help_heading = LIMITS)]
+    cost: Option<String>,
+
     /// Take the upstream of a scenario: a file, `-` for stdin, or a shipped name
     #[arg(long, value_name = "FILE|NAME", help_heading = LIMITS)]
     scenario: Option<String>,
@@ -145,6 +150,9 @@ const EXAMPLES: &str = r#"Examples:
   tidegate mock --style openai --limit 3/1m
   OPENAI_BASE_URL=http://127.0.0.1:7080/v1 python my_program.py
 
+  # a language model: 500 requests and 90000 tokens per minute
+  tidegate mock --style openai --limit 500/1m --cost '1500/s burst 90000'
+
   # a quota and a rate like GitHub's
   tidegate mock --style github --limit 5000/1h --limit '15/s burst 100'
 
@@ -164,7 +172,9 @@ const GRAMMAR: &str = r#"Limits:
                               `/1s` a window
   slots 20 100ms [queue 200]  20 at a time, 100 ms each; others queue [default:
                               up to 100]
-  With several limits, a request has to be within all of them.
+  With several limits, a request has to be within all of them. The limit on cost
+  is a bucket or a window that counts the tokens of requests (with `openai`), or
+  the cost in their query, as in /work?cost=800.
 
 Scripts:
   STATUS[:RETRY_AFTER][@LATENCY][*TIMES], `reset` (closes the connection),

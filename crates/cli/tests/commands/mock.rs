@@ -67,6 +67,10 @@ fn help() {
               Limit: '50/s burst 10', '600/1m' or 'slots 20 100ms queue 200'; may be
               repeated [default: no limit]
 
+          --cost <SPEC>
+              Limit on cost, such as tokens of a language model: '1500/s burst
+              90000' or '90000/1m'
+
           --scenario <FILE|NAME>
               Take the upstream of a scenario: a file, `-` for stdin, or a shipped
               name
@@ -140,7 +144,9 @@ fn help() {
                                   `/1s` a window
       slots 20 100ms [queue 200]  20 at a time, 100 ms each; others queue [default:
                                   up to 100]
-      With several limits, a request has to be within all of them.
+      With several limits, a request has to be within all of them. The limit on cost
+      is a bucket or a window that counts the tokens of requests (with `openai`), or
+      the cost in their query, as in /work?cost=800.
 
     Scripts:
       STATUS[:RETRY_AFTER][@LATENCY][*TIMES], `reset` (closes the connection),
@@ -162,6 +168,9 @@ fn help() {
       # an API like OpenAI's with three requests per minute
       tidegate mock --style openai --limit 3/1m
       OPENAI_BASE_URL=http://127.0.0.1:7080/v1 python my_program.py
+
+      # a language model: 500 requests and 90000 tokens per minute
+      tidegate mock --style openai --limit 500/1m --cost '1500/s burst 90000'
 
       # a quota and a rate like GitHub's
       tidegate mock --style github --limit 5000/1h --limit '15/s burst 100'

@@ -56,7 +56,8 @@ impl UpstreamResponse {
                 add(REQUESTS, limit);
                 add(TOKENS, tokens);
             }
-            (None, _) => {}
+            (None, Some(tokens)) => add(TOKENS, tokens),
+            (None, None) => {}
         }
         headers
     }

@@ -116,7 +116,7 @@ fn status_and_message(request: &MockRequest<'_>) -> (u16, String) {
     let address = request.connection.address;
     match planned.reason {
         ResponseReason::Quota => (403, format!("API rate limit exceeded for {address}.")),
-        ResponseReason::Rate | ResponseReason::Banned => {
+        ResponseReason::Rate | ResponseReason::Cost(_) | ResponseReason::Banned => {
             let message = "This client went over a secondary rate limit and has to slow down.";
             (planned.status, message.to_owned())
         }

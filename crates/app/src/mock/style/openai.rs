@@ -1,7 +1,7 @@
 //! OpenAI's API, as its clients use it: chat completions, also streamed, embeddings and models.
 //!
-//! The limit counts requests. The headers about tokens, which clients read too, are those of
-//! requests times a thousand.
+//! Without a limit on cost, the headers about tokens, which clients read too, are those of requests
+//! times a thousand.
 
 mod chat;
 mod embeddings;
@@ -10,14 +10,18 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::BytesMut;
+use http::request::Parts;
 use http::{HeaderMap, Method};
 use http_body_util::BodyExt;
+use hyper::body::Incoming;
 use serde_json::{Value, json};
+use sim::upstream::LimitStatus;
 
 use super::{has_no_body, set, set_text};
 use crate::mock::body::MockBody;
 use crate::mock::handle::{self, MockRequest, MockResponse, drain};
 use crate::mock::model::{PlannedResponse, ResponseReason};
+use crate::mock::state::MockState;
 
 pub(super) async fn success(mut request: MockRequest<'_>) -> MockResponse {
     let method = request.head.method.clone();
@@ -44,15 +48,42 @@ pub(super) async fn success(mut request: MockRequest<'_>) -> MockResponse {
     }
 }
 
+/// The tokens of a request, as many as its response will name, and its body.
+pub(super) async fn cost(
+    state: &MockState,
+    head: &Parts,
+    body: &mut Incoming,
+) -> (u32, Option<Result<Value, MockResponse>>) {
+    let path = head.uri.path();
+    let tokens = match path.strip_prefix("/v1").unwrap_or(path) {
+        "/chat/completions" => chat::tokens_of,
+        "/embeddings" => embeddings::tokens_of,
+        _ => return (1, None),
+    };
+    let read = read_json(body).await;
+    let cost = match &read {
+        Ok(body) => tokens(state, body).max(1),
+        Err(_) => 1,
+    };
+    (u32::try_from(cost).unwrap_or(u32::MAX), Some(read))
+}
+
 /// The request's body, or the response to one that is no JSON object.
 async fn read(request: &mut MockRequest<'_>) -> Result<Value, MockResponse> {
+    match request.read.take() {
+        Some(read) => read,
+        None => read_json(&mut request.body).await,
+    }
+}
+
+async fn read_json(body: &mut Incoming) -> Result<Value, MockResponse> {
     let mut text = BytesMut::new();
-    while let Some(Ok(frame)) = request.body.frame().await {
+    while let Some(Ok(frame)) = body.frame().await {
         if let Some(data) = frame.data_ref() {
             text.extend_from_slice(data);
         }
         if text.len() > MAX_REQUEST {
-            drain(&mut request.body).await;
+            drain(body).await;
             let message = format!("the request is longer than {MAX_REQUEST} bytes");
             return Err(error(413, &message, "invalid_request_error", None));
         }
@@ -107,6 +138,12 @@ pub(super) fn failure(request: &MockRequest<'_>) -> MockResponse {
         return handle::typed(status, "application/json", MockBody::empty());
     }
     match (planned.reason, status) {
+        (ResponseReason::Cost(wait), _) => error(
+            status,
+            &cost_message(planned, wait),
+            "tokens",
+            Some("rate_limit_exceeded"),
+        ),
         (ResponseReason::Rate | ResponseReason::Quota, _) | (_, 429) => error(
             status,
             &limit_message(planned),
@@ -154,25 +191,50 @@ fn limit_message(planned: &PlannedResponse) -> String {
     }
 }
 
+/// The same for the limit on tokens.
+fn cost_message(planned: &PlannedResponse, wait: Duration) -> String {
+    let limit = planned.tokens.map_or_else(String::new, |status| {
+        let used = status.limit.saturating_sub(status.remaining);
+        let (limit, requested) = (status.limit, planned.cost);
+        format!(": Limit {limit}, Used {used}, Requested {requested}")
+    });
+    let wait = OpenaiDuration(wait);
+    format!("Rate limit reached on tokens per min (TPM){limit}. Please try again in {wait}.")
+}
+
 pub(super) fn add_headers(planned: &PlannedResponse, headers: &mut HeaderMap) {
     set_text(headers, "openai-version", b"2020-10-01");
-    let Some(limit) = &planned.limit else {
-        return;
+    let scaled = |limit: LimitStatus| LimitStatus {
+        limit: limit.limit.saturating_mul(TOKENS_PER_REQUEST),
+        remaining: limit.remaining.saturating_mul(TOKENS_PER_REQUEST),
+        ..limit
     };
-    let reset = OpenaiDuration(limit.reset).to_string();
-    let reset = reset.as_bytes();
-    set(headers, "x-ratelimit-limit-requests", limit.limit);
-    set(headers, "x-ratelimit-remaining-requests", limit.remaining);
-    set_text(headers, "x-ratelimit-reset-requests", reset);
-    let tokens = |requests: u64| requests.saturating_mul(TOKENS_PER_REQUEST);
-    set(headers, "x-ratelimit-limit-tokens", tokens(limit.limit));
-    set(
-        headers,
-        "x-ratelimit-remaining-tokens",
-        tokens(limit.remaining),
-    );
-    set_text(headers, "x-ratelimit-reset-tokens", reset);
+    let tokens = planned.tokens.or_else(|| planned.limit.map(scaled));
+    if let Some(limit) = &planned.limit {
+        add_limit(limit, REQUESTS, headers);
+    }
+    if let Some(limit) = &tokens {
+        add_limit(limit, TOKENS, headers);
+    }
 }
+
+fn add_limit(limit: &LimitStatus, names: [&'static str; 3], headers: &mut HeaderMap) {
+    let reset = OpenaiDuration(limit.reset).to_string();
+    set(headers, names[0], limit.limit);
+    set(headers, names[1], limit.remaining);
+    set_text(headers, names[2], reset.as_bytes());
+}
+
+const REQUESTS: [&str; 3] = [
+    "x-ratelimit-limit-requests",
+    "x-ratelimit-remaining-requests",
+    "x-ratelimit-reset-requests",
+];
+const TOKENS: [&str; 3] = [
+    "x-ratelimit-limit-tokens",
+    "x-ratelimit-remaining-tokens",
+    "x-ratelimit-reset-tokens",
+];
 
 const TOKENS_PER_REQUEST: u64 = 1000;
 

@@ -12,8 +12,19 @@ use crate::mock::model::{PlannedResponse, ResponseReason};
 
 pub(super) async fn success(mut request: MockRequest<'_>) -> MockResponse {
     drain(&mut request.body).await;
+    if request.state.settings.limits_cost() {
+        let usage = json!({ "total_tokens": request.planned.cost });
+        return json(200, &json!({ "ok": true, "usage": usage }));
+    }
     let body = MockBody::whole(request.state.plain_body.clone());
     typed(200, "application/json", body)
+}
+
+/// What a request costs by its query, `cost=800`; 1 if that says nothing.
+pub(super) fn cost(query: Option<&str>) -> u32 {
+    let mut pairs = query.unwrap_or_default().split('&');
+    let cost = pairs.find_map(|pair| pair.strip_prefix("cost="));
+    cost.and_then(|cost| cost.parse().ok()).unwrap_or(1)
 }
 
 /// The body of a 200, of this length if one is given.
@@ -61,6 +72,7 @@ fn message(planned: &PlannedResponse) -> String {
         ResponseReason::Quota => {
             "too many requests: the quota of this window is used up".to_owned()
         }
+        ResponseReason::Cost(_) => "too many tokens: the limit on cost is used up".to_owned(),
         ResponseReason::Banned => "forbidden: this client is banned for a while".to_owned(),
         ResponseReason::QueueFull => {
             "unavailable: everything is busy and the queue is full".to_owned()
@@ -83,7 +95,7 @@ pub(super) fn add_headers(planned: &PlannedResponse, headers: &mut HeaderMap) {
         status: planned.status,
         retry_after: None,
         limit: planned.limit,
-        tokens: None,
+        tokens: planned.tokens,
     };
     for (name, value) in response.headers() {
         set_text(headers, name, value.as_bytes());

@@ -133,6 +133,8 @@ impl Reader {
         upstream.failure_rate = failing.unwrap_or(upstream.failure_rate);
         let ban = self.optional("--ban", args.ban.as_deref(), spec::ban);
         upstream.ban = ban.or(upstream.ban);
+        let cost = self.optional("--cost", args.cost.as_deref(), spec::cost);
+        upstream.cost = cost.or(upstream.cost);
         self.change_outages(args, upstream);
         self.change_steps(args, upstream);
         self.reject_unused(args, upstream);
@@ -141,7 +143,7 @@ impl Reader {
     /// Reports flags that say how requests over the limit are refused, where there is no limit.
     fn reject_unused(&mut self, args: &MockArgs, upstream: &UpstreamSettings) {
         let has_limits = !args.limits.is_empty() || !args.steps.is_empty();
-        if has_limits || upstream.kind != UNLIMITED {
+        if has_limits || upstream.kind != UNLIMITED || upstream.cost.is_some() {
             return;
         }
         let unused = [

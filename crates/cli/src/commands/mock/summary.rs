@@ -18,6 +18,9 @@ pub(super) fn text(settings: &MockSettings) -> String {
             for kind in &settings.further {
                 rows.push("and", limit(*kind));
             }
+            if let Some(kind) = upstream.cost {
+                rows.push("cost", limit(kind));
+            }
             rows.upstream(upstream);
         }
         None => rows.push("limit", limit(UNLIMITED)),

@@ -7,6 +7,7 @@ use super::{model_of, tokens};
 use crate::mock::body::MockBody;
 use crate::mock::endpoint::EVENT_STREAM;
 use crate::mock::handle::{self, MockRequest, MockResponse};
+use crate::mock::state::MockState;
 
 pub(super) fn respond(request: &MockRequest<'_>, body: &Value) -> MockResponse {
     if !body["messages"].is_array() {
@@ -22,6 +23,22 @@ pub(super) fn respond(request: &MockRequest<'_>, body: &Value) -> MockResponse {
     }
 }
 
+/// The tokens of prompt and completion together.
+pub(super) fn tokens_of(state: &MockState, body: &Value) -> u64 {
+    let (prompt, completion) = usage(state, body);
+    prompt + completion
+}
+
+fn usage(state: &MockState, body: &Value) -> (u64, u64) {
+    let prompt = tokens(&body["messages"].to_string());
+    (prompt, words(length(state)).count() as u64)
+}
+
+/// The length of the text of a completion.
+fn length(state: &MockState) -> usize {
+    state.settings.body_size.unwrap_or(DEFAULT_LENGTH)
+}
+
 struct Completion {
     id: String,
     model: String,
@@ -34,14 +51,12 @@ struct Completion {
 
 impl Completion {
     fn new(request: &MockRequest<'_>, body: &Value) -> Self {
-        let length = request.state.settings.body_size.unwrap_or(DEFAULT_LENGTH);
-        let prompt = tokens(&body["messages"].to_string());
-        let completion = words(length).count() as u64;
+        let (prompt, completion) = usage(request.state, body);
         Self {
             id: format!("chatcmpl-mock-{}", request.number),
             model: model_of(body).to_owned(),
             created: request.state.clock().wall().as_unix_millis() / 1000,
-            length,
+            length: length(request.state),
             usage: json!({
                 "prompt_tokens": prompt,
                 "completion_tokens": completion,

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::{model_of, tokens};
 use crate::base64;
 use crate::mock::handle::{self, MockResponse};
+use crate::mock::state::MockState;
 
 pub(super) fn respond(body: &Value) -> MockResponse {
     let inputs = inputs(&body["input"]);
@@ -28,7 +29,7 @@ pub(super) fn respond(body: &Value) -> MockResponse {
         json!({ "object": "embedding", "index": index, "embedding": embedding })
     });
     let data: Vec<Value> = data.collect();
-    let count: u64 = inputs.iter().map(|text| tokens(text)).sum();
+    let count = count(&inputs);
     handle::json(
         200,
         &json!({
@@ -38,6 +39,15 @@ pub(super) fn respond(body: &Value) -> MockResponse {
             "usage": { "prompt_tokens": count, "total_tokens": count },
         }),
     )
+}
+
+/// The tokens of the inputs.
+pub(super) fn tokens_of(_: &MockState, body: &Value) -> u64 {
+    count(&inputs(&body["input"]))
+}
+
+fn count(inputs: &[String]) -> u64 {
+    inputs.iter().map(|text| tokens(text)).sum()
 }
 
 /// That of OpenAI's smaller model.
