@@ -252,6 +252,11 @@ impl Item {
         }
     }
 
+    /// Counts an attempt that was cut off: it was sent, and its result is unknown.
+    pub fn abandoned(&mut self) {
+        self.sent = self.sent.saturating_add(1);
+    }
+
     /// Whether its credential was refreshed since the last response other than 401.
     pub fn has_refreshed(&self) -> bool {
         self.refreshed

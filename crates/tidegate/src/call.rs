@@ -16,7 +16,7 @@ use std::time::Duration;
 use policy::backoff::BackoffSettings;
 use policy::classify::rejects_credential;
 use policy::item::{ItemKind, Safety, Step, TerminalReason};
-use policy::outcome::{Outcome, UpstreamResponse, Verdict};
+use policy::outcome::{Failure, Outcome, Phase, UpstreamResponse, Verdict};
 use policy::time::Timestamp;
 
 use crate::ask::Ask;
@@ -223,6 +223,13 @@ pub struct CallResult<T> {
 /// # }
 /// ```
 ///
+/// # Time and cancellation
+///
+/// [`within`](Self::within) bounds the whole call and [`attempt_timeout`](Self::attempt_timeout) each
+/// attempt; a timed-out attempt counts as a failure of the server. A call that is dropped from
+/// outside, by `select!` or `tokio::time::timeout` around it, leaves the line; an attempt in flight
+/// counts as abandoned, from which the gate learns nothing.
+///
 /// `P` is what its attempts go through: a limiter's gates or a pool's endpoints.
 #[must_use = "a call does nothing until `run`"]
 pub struct Call<'a, P = Limiter> {
@@ -234,6 +241,9 @@ pub struct Call<'a, P = Limiter> {
     credential: Option<&'a dyn Refresh>,
     watcher: Option<Watcher<'a>>,
     is_in_line_only: bool,
+    /// From [`within`](Self::within): `expires_after` alone bounds only the last send.
+    within: Option<Duration>,
+    attempt_timeout: Option<Duration>,
 }
 
 /// Called with every step of a call as it happens.
@@ -256,6 +266,8 @@ impl<'a, P> Call<'a, P> {
             credential: None,
             watcher: None,
             is_in_line_only: false,
+            within: None,
+            attempt_timeout: None,
         }
     }
 
@@ -295,14 +307,32 @@ impl<'a, P> Call<'a, P> {
         Self { kind, ..self }
     }
 
-    /// Bounds the time until the last send, including all attempts and waits. The call fails at
-    /// once when it cannot meet the bound.
+    /// Bounds the whole call: waits, attempts and refreshes. It fails as `expired` as soon as no
+    /// attempt can be made in time, and at the latest after this time. An attempt that runs then is
+    /// dropped and counts as abandoned; set [`attempt_timeout`](Self::attempt_timeout) as well, so
+    /// that the gate learns of a server that does not answer.
+    ///
+    /// For a bound on the last send only, set `expires_after` with [`kind`](Self::kind).
     pub fn within(self, time: Duration) -> Self {
         let kind = ItemKind {
             expires_after: Some(time),
             ..self.kind
         };
-        Self { kind, ..self }
+        Self {
+            kind,
+            within: Some(time),
+            ..self
+        }
+    }
+
+    /// Bounds each attempt. One that takes longer is dropped and counts as a timeout: the breaker
+    /// counts a failure, and the request is sent again if that is safe. Without it, an attempt may
+    /// take any time.
+    pub fn attempt_timeout(self, time: Duration) -> Self {
+        Self {
+            attempt_timeout: Some(time),
+            ..self
+        }
     }
 
     /// How long its gate may go without any success of any call; [`GIVE_UP_AFTER`] by default. With
@@ -361,6 +391,7 @@ impl<'a, P> Call<'a, P> {
     {
         let clock = self.limiter.clock();
         let mut state = CallState::new(&self, source);
+        let deadline = self.within.map(|within| clock.now() + within);
         let mut last = None;
         loop {
             clock.sleep_until(state.next_at()).await;
@@ -378,10 +409,26 @@ impl<'a, P> Call<'a, P> {
             let this = Attempt::start(state.sent() + 1, clock);
             // Release what the previous attempt holds, such as a connection, before the next one.
             drop(last);
-            let answered = attempt(this, endpoint.clone()).await;
+            let started = this.started;
+            let timeout_at = self.attempt_timeout.map(|timeout| started + timeout);
+            let bound = deadline.into_iter().chain(timeout_at).min();
+            let result = clock.bounded(bound, attempt(this, endpoint.clone())).await;
+            let mut value = None;
+            let answered = match result {
+                Some(result) => result.map(|made| value = Some(made)),
+                None if bound == timeout_at => {
+                    let latency = clock.now().since(started);
+                    let failure = Outcome::failure(Failure::Timeout, Phase::Waiting, latency);
+                    AttemptResult::new((), failure)
+                }
+                None => {
+                    drop(permit);
+                    return Err(state.cut_off());
+                }
+            };
             let Some(outcome) = &answered.outcome else {
                 permit.give_back();
-                return Ok(state.unsent(answered.value));
+                return Ok(state.unsent(value.expect("only an attempt can be unsent")));
             };
             let sent_to = permit.endpoint_used(own.is_some());
             let is_rejected = state.is_rejected(&answered, sent_to, credential.is_some());
@@ -393,15 +440,22 @@ impl<'a, P> Call<'a, P> {
                 step = Step::Failed(TerminalReason::Exhausted);
             }
             if let (Step::Refresh, Some(credential), Some(used)) = (step, credential, used) {
-                let succeeded = credential.refresh(used).await;
-                step = state.refreshed(credential, succeeded, sent_to, outcome, &answered);
+                let refresh = clock.bounded(deadline, credential.refresh(used));
+                step = match refresh.await {
+                    Some(succeeded) => {
+                        state.refreshed(credential, succeeded, sent_to, outcome, &answered)
+                    }
+                    None => Step::Failed(TerminalReason::Expired),
+                };
             }
-            let value = answered.value;
-            match state.apply_step(step) {
+            match (state.apply_step(step), value) {
                 // The attempt no longer counts as in flight: the next one may need the slot.
-                Next::Again => last = Some(value),
-                Next::Done => return Ok(state.done(value, in_flight)),
-                Next::Failed(reason) => return Err(state.fail(reason, Some(value), in_flight)),
+                (Next::Again, value) => last = value,
+                (Next::Done, Some(value)) => return Ok(state.done(value, in_flight)),
+                (Next::Done, None) => {
+                    return Err(state.fail(TerminalReason::Exhausted, None, in_flight));
+                }
+                (Next::Failed(reason), value) => return Err(state.fail(reason, value, in_flight)),
             }
         }
     }

@@ -17,8 +17,8 @@
 //! This is the only place that converts between monotonic and wall time.
 
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -120,6 +120,27 @@ impl Clock {
             at,
             alarm: None,
         }
+    }
+
+    /// The output of `future`; `None` if it is not ready by `at`, when it is dropped. Sets no alarm
+    /// if the future is ready at once or there is no bound.
+    pub(crate) async fn bounded<F: Future>(
+        &self,
+        at: Option<Timestamp>,
+        future: F,
+    ) -> Option<F::Output> {
+        let mut future = pin!(future);
+        let mut sleep = pin!(at.map(|at| self.sleep_until(at)));
+        poll_fn(|context| {
+            if let Poll::Ready(output) = future.as_mut().poll(context) {
+                return Poll::Ready(Some(output));
+            }
+            match sleep.as_mut().as_pin_mut() {
+                Some(sleep) => sleep.poll(context).map(|()| None),
+                None => Poll::Pending,
+            }
+        })
+        .await
     }
 
     /// Calls `waker` once, at `at` or slightly later, unless the alarm is dropped first. It never

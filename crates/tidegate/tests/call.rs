@@ -797,3 +797,106 @@ fn breaker_closes_on_responses_that_take_minutes() {
     let state = limiter.gate(KEY).unwrap().gate.breaker;
     assert_eq!(state.as_str(), "closed");
 }
+
+/// Waits for so long in virtual time, then responds with 200.
+async fn slow(clock: Clock, time: Duration, attempt: tidegate::Attempt) -> AttemptResult<u16> {
+    clock.sleep_until(clock.now() + time).await;
+    AttemptResult::new(200, attempt.status(200))
+}
+
+#[test]
+fn within_ends_a_running_attempt() {
+    let (clock, limiter) = limiter(FAST);
+    let call = limiter.call(KEY).within(Duration::from_secs(10));
+    let run = call.run(|attempt| slow(clock.clock(), Duration::from_secs(60), attempt));
+    let error = drive(&clock, run).unwrap_err();
+    assert_eq!((error.reason, error.sent), (TerminalReason::Expired, 1));
+    assert_eq!(clock.clock().now(), Timestamp::from_secs(10));
+    let gate = limiter.gate(KEY).unwrap().gate;
+    assert_eq!(
+        (gate.in_flight, gate.consecutive_failures),
+        (0, 0),
+        "abandoned"
+    );
+}
+
+#[test]
+fn within_ends_a_refresh() {
+    let (clock, limiter) = limiter(FAST);
+    let hangs = clock.clock();
+    let credential = Credential::new("crm", (), move || {
+        let clock = hangs.clone();
+        Box::pin(async move {
+            clock
+                .sleep_until(clock.now() + Duration::from_secs(60))
+                .await;
+            None
+        })
+    });
+    let call = limiter.call(KEY).within(Duration::from_secs(10));
+    let call = call.credential(&credential);
+    let run = call.run(async |attempt| AttemptResult::new(401, attempt.status(401)));
+    let error = drive(&clock, run).unwrap_err();
+    assert_eq!(error.reason, TerminalReason::Expired);
+    assert_eq!(error.last, Some(401));
+    assert_eq!(clock.clock().now(), Timestamp::from_secs(10));
+}
+
+#[test]
+fn attempt_timeout_counts_as_a_timeout_and_opens_the_breaker() {
+    let (clock, limiter) = limiter(&[
+        ("strategy", "fixed"),
+        ("initial_rate", "1000"),
+        ("consecutive_failures", "3"),
+        ("open_first", "60s"),
+        ("open_for", "60s"),
+    ]);
+    let call = limiter.call(KEY).attempt_timeout(Duration::from_secs(2));
+    let call = call.within(Duration::from_secs(30));
+    let run = call.run(|attempt| slow(clock.clock(), Duration::from_secs(60), attempt));
+    let error = drive(&clock, run).unwrap_err();
+    assert_eq!((error.reason, error.sent), (TerminalReason::BreakerOpen, 3));
+    assert_eq!(error.last, None, "no attempt returned a value");
+    let gate = limiter.gate(KEY).unwrap().gate;
+    assert_eq!((gate.consecutive_failures, gate.in_flight), (3, 0));
+}
+
+#[test]
+fn unsafe_request_is_not_resent_after_its_attempt_timed_out() {
+    let (clock, limiter) = limiter(FAST);
+    let call = limiter.call(KEY).method("POST");
+    let call = call.attempt_timeout(Duration::from_secs(2));
+    let run = call.run(|attempt| slow(clock.clock(), Duration::from_secs(60), attempt));
+    let error = drive(&clock, run).unwrap_err();
+    assert_eq!((error.reason, error.sent), (TerminalReason::Exhausted, 1));
+    assert_eq!(clock.clock().now(), Timestamp::from_secs(2));
+}
+
+#[test]
+fn kind_with_expiry_bounds_the_last_send_but_not_a_running_attempt() {
+    let (clock, limiter) = limiter(FAST);
+    let kind = ItemKind {
+        expires_after: Some(Duration::from_secs(10)),
+        ..ItemKind::of("GET")
+    };
+    let call = limiter.call(KEY).kind(kind);
+    let run = call.run(|attempt| slow(clock.clock(), Duration::from_secs(60), attempt));
+    assert_eq!(drive(&clock, run).unwrap().value, 200);
+}
+
+#[test]
+fn call_dropped_during_an_attempt_counts_as_abandoned() {
+    let (clock, limiter) = limiter(FAST);
+    let call = limiter.call(KEY);
+    let mut run =
+        Box::pin(call.run(|attempt| slow(clock.clock(), Duration::from_secs(60), attempt)));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(run.as_mut().poll(&mut context).is_pending());
+    assert_eq!(limiter.gate(KEY).unwrap().gate.in_flight, 1);
+    drop(run);
+    let gate = limiter.gate(KEY).unwrap().gate;
+    assert_eq!(
+        (gate.in_flight, gate.failed, gate.consecutive_failures),
+        (0, 0, 0)
+    );
+}

@@ -432,6 +432,12 @@ impl<'a, E> CallState<'a, E> {
         }
     }
 
+    /// Ends the call because its time is up during an attempt.
+    pub(super) fn cut_off<T>(mut self) -> CallError<T> {
+        self.item.abandoned();
+        self.fail(TerminalReason::Expired, None, None)
+    }
+
     /// Ends the call without success. The only place that does, so that there is one event per
     /// call.
     pub(super) fn fail<T>(

@@ -208,7 +208,7 @@ fn request_refused_by_its_deadline_is_not_sent() {
     limiter.isolate(KEY).unwrap();
     let layer = RetryLayer::new(limiter).within(Duration::from_secs(10));
     let (error, sent) = send(&clock, &layer, get(URL), &[]);
-    let Err(RetryError::NotSent(error)) = error else {
+    let Err(RetryError::NoResponse(error)) = error else {
         panic!("{error:?}");
     };
     assert_eq!((error.sent, sent), (0, 0));
@@ -221,7 +221,7 @@ fn gives_up_on_a_gate_that_never_admits() {
     limiter.isolate(KEY).unwrap();
     let layer = RetryLayer::new(limiter);
     let (error, _) = send(&clock, &layer, get(URL), &[]);
-    let Err(RetryError::NotSent(error)) = error else {
+    let Err(RetryError::NoResponse(error)) = error else {
         panic!("{error:?}");
     };
     assert_eq!(error.reason, TerminalReason::BreakerOpen);

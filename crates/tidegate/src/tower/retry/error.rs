@@ -11,9 +11,10 @@ use crate::tower::BoxError;
 /// The error of the service below is boxed, as in [`LimitError`](crate::tower::LimitError).
 #[derive(Debug, thiserror::Error)]
 pub enum RetryError {
-    /// Nothing was sent: no gate admitted the request in time.
-    #[error("the request was not sent")]
-    NotSent(#[source] CallError<()>),
+    /// Its gate did not admit the request in time, or its time was up during an attempt: the number of
+    /// sends in the source says which.
+    #[error("the request got no response")]
+    NoResponse(#[source] CallError<()>),
     /// The request has no key. Nothing was sent, and retrying cannot help.
     #[error("the request was not sent")]
     Key(#[source] KeyError),
@@ -32,7 +33,7 @@ impl RetryError {
     /// Every decision about the call, if there was one.
     pub fn trail(&self) -> Option<&Trail> {
         match self {
-            Self::NotSent(error) => Some(&error.trail),
+            Self::NoResponse(error) => Some(&error.trail),
             Self::Failed { trail, .. } => Some(trail),
             Self::Key(_) => None,
         }

@@ -100,7 +100,7 @@ where
             last: None,
             trail,
             in_flight,
-        }) => Err(RetryError::NotSent(CallError {
+        }) => Err(RetryError::NoResponse(CallError {
             reason,
             sent,
             last: None,

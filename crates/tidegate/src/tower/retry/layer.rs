@@ -72,6 +72,7 @@ pub struct RetryLayer<K = UriHost> {
 #[derive(Clone, Default)]
 pub(super) struct Terms {
     within: Option<Duration>,
+    attempt_timeout: Option<Duration>,
     is_background: bool,
     retry_unsafe: bool,
     backoff: Option<BackoffSettings>,
@@ -93,9 +94,14 @@ impl Terms {
         };
         let mut call = limiter.call(ask).kind(ItemKind {
             retry_unsafe: self.retry_unsafe,
-            expires_after: self.within,
             ..crate::http::item_kind(request)
         });
+        if let Some(within) = self.within {
+            call = call.within(within);
+        }
+        if let Some(timeout) = self.attempt_timeout {
+            call = call.attempt_timeout(timeout);
+        }
         if let Some(backoff) = &self.backoff {
             call = call.backoff(backoff);
         }
@@ -128,10 +134,17 @@ impl<K> RetryLayer<K> {
         }
     }
 
-    /// Bounds the time until a request is sent for the last time, including all waits and attempts.
-    /// If a resend cannot meet the bound, the last response is returned at once.
+    /// Bounds each request with all its waits and attempts, see [`Call::within`]. If a resend cannot
+    /// meet the bound, the last response is returned at once.
     pub fn within(mut self, time: Duration) -> Self {
         self.terms.within = Some(time);
+        self
+    }
+
+    /// Bounds each attempt; one that takes longer counts as a timeout, see
+    /// [`Call::attempt_timeout`].
+    pub fn attempt_timeout(mut self, time: Duration) -> Self {
+        self.terms.attempt_timeout = Some(time);
         self
     }
 
