@@ -139,15 +139,7 @@ impl Explanation {
     fn new(trail: &RequestTrail, clock: &Clock) -> Self {
         let steps = trail.decisions.steps().iter();
         Self {
-            id: trail.id.to_string(),
-            at_ms: unix_millis(clock, trail.at),
-            route: trail.route.to_string(),
-            method: trail.method.to_string(),
-            status: trail.status,
-            endpoint: trail.endpoint.as_deref().map(str::to_owned),
-            outcome: trail.outcome.as_str().to_owned(),
-            attempts: trail.sent,
-            waited_ms: millis(trail.decisions.waited()),
+            request: TrailSummary::new(trail, clock),
             steps: steps.map(|step| Decision::new(step, clock)).collect(),
             left_out: trail.decisions.left_out(),
         }

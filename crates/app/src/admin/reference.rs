@@ -121,8 +121,20 @@ fn write_schema(page: &mut String, name: &str, schema: &Value) {
         _ = writeln!(page, "One of {}.", kind(schema));
         return;
     }
-    let required: Vec<&str> = list(&schema["required"]).map(word).collect();
     _ = writeln!(page, "| field | value | meaning |\n|---|---|---|");
+    if !schema["allOf"].is_array() {
+        return write_fields(page, schema);
+    }
+    for part in list(&schema["allOf"]) {
+        match part["$ref"].is_string() {
+            true => _ = writeln!(page, "| all of {} | | |", kind(part)),
+            false => write_fields(page, part),
+        }
+    }
+}
+
+fn write_fields(page: &mut String, schema: &Value) {
+    let required: Vec<&str> = list(&schema["required"]).map(word).collect();
     for (field, schema) in entries(&schema["properties"]) {
         let optional = if required.contains(&field.as_str()) {
             ""

@@ -32,18 +32,19 @@ pub(super) fn run(args: &ExplainArgs, output: &Output) -> Result<(), Failure> {
 }
 
 fn text(trail: &Explanation) -> String {
+    let request = &trail.request;
     let mut text = format!(
         "{} {} through `{}`: {} ({}), sent {}, waited {:.0} ms\n\n",
-        trail.id,
-        trail.method,
-        trail.route,
-        trail.status,
-        trail.outcome,
-        times(trail.attempts),
-        trail.waited_ms,
+        request.id,
+        request.method,
+        request.route,
+        request.status,
+        request.outcome,
+        times(request.attempts),
+        request.waited_ms,
     );
     let steps = trail.steps.iter();
-    let rows: Vec<Vec<String>> = steps.map(|step| row(step, trail.at_ms)).collect();
+    let rows: Vec<Vec<String>> = steps.map(|step| row(step, request.at_ms)).collect();
     text.push_str(&columns(&rows));
     if trail.left_out > 0 {
         text.push_str(&format!(

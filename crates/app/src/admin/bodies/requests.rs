@@ -6,26 +6,9 @@ use utoipa::ToSchema;
 /// Every decision about a request
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Explanation {
-    /// Its `Tidegate-Request-Id`
-    pub id: String,
-    /// When it arrived, in milliseconds of Unix time
-    pub at_ms: i64,
-    /// The pool it was for
-    pub route: String,
-    /// Its method
-    pub method: String,
-    /// The status of its response
-    #[schema(minimum = 100, maximum = 999)]
-    pub status: u16,
-    /// The endpoint that responded; null if none did
-    #[schema(required)]
-    pub endpoint: Option<String>,
-    /// How it ended: `success`, a terminal reason, or why Tidegate itself responded
-    pub outcome: String,
-    /// How often it was sent
-    pub attempts: u32,
-    /// Time spent waiting, in lines and between attempts
-    pub waited_ms: f64,
+    /// The request
+    #[serde(flatten)]
+    pub request: TrailSummary,
     /// Every decision in order
     pub steps: Vec<Decision>,
     /// How many steps are missing before the last two
@@ -120,19 +103,20 @@ pub struct TrailSummary {
     pub id: String,
     /// When it arrived, in milliseconds of Unix time
     pub at_ms: i64,
-    /// Its route; empty if there is none
+    /// The pool it was for; empty if there is none
     pub route: String,
     /// Its method
     pub method: String,
-    /// The status it was answered with
+    /// The status of its response
+    #[schema(minimum = 100, maximum = 999)]
     pub status: u16,
     /// The endpoint that responded; null if none did
     #[schema(required)]
     pub endpoint: Option<String>,
-    /// How it ended
+    /// How it ended: `success`, a terminal reason, or why Tidegate itself responded
     pub outcome: String,
     /// How often it was sent
     pub attempts: u32,
-    /// How long it waited for permits
+    /// Time spent waiting, in lines and between attempts
     pub waited_ms: f64,
 }
