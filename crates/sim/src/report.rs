@@ -10,6 +10,7 @@
 mod bins;
 mod clients;
 mod course;
+mod lanes;
 mod life;
 mod page;
 mod phases;

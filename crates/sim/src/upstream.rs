@@ -28,7 +28,7 @@ use policy::time::Timestamp;
 
 use bans::Bans;
 use bucket::Bucket;
-pub use response::{LimitStatus, UpstreamResponse};
+pub use response::{LimitStatus, REQUEST_HEADERS, TOKEN_HEADERS, UpstreamResponse};
 pub use settings::{Ban, Kind, Outage, Step, UpstreamOptions, UpstreamSettings, UpstreamValues};
 use slots::Slots;
 use window::Window;

@@ -54,8 +54,9 @@ fn plot(run: &StrategyRun) -> Plot {
     let top = plot.values.top;
     let lane = |share: &std::ops::Range<f64>| share.start * top..share.end * top;
     for client in &run.series.clients {
-        plot.marks
-            .extend(phases::bands(&client.phases, lane(&PHASES), end_s));
+        let bands = phases::bands(&client.phases, end_s);
+        let marks = bands.iter().map(|band| band.mark(lane(&PHASES)));
+        plot.marks.extend(marks);
     }
     let step_s = run.series.step.as_secs_f64();
     for (index, slice) in run.series.slices.iter().enumerate() {

@@ -1,13 +1,13 @@
 //! What `adaptive` knew over time: its phases, the limit that it found, and what it does at the end.
 
 use policy::rate::Phase;
-use policy::time::Timestamp;
 
 use super::StrategyRun;
 use super::clients::{self, MAX_CLIENTS};
-use super::plots::{Figure, Frame, WIDE, below, label_at_end, size};
+use super::lanes::{self, Lane, PlotBand};
+use super::plots::{Figure, Frame, WIDE, below, label_at_end};
 use crate::measure::{Band, Series};
-use crate::plot::{Axis, Colour, Mark, Plot};
+use crate::plot::{Colour, Mark};
 
 /// The phases of each client; `None` if no client has any.
 pub(super) fn phases(run: &StrategyRun, frame: Frame) -> Option<Figure> {
@@ -15,41 +15,23 @@ pub(super) fn phases(run: &StrategyRun, frame: Frame) -> Option<Figure> {
     if clients.iter().all(|client| client.phases.is_empty()) {
         return None;
     }
-    let shown = &clients[..clients.len().min(MAX_CLIENTS)];
-    let count = shown.len() as f64;
-    let height = if shown.len() > 6 { 13.0 } else { 20.0 };
-    let lanes = shown.iter().enumerate().map(|(index, client)| {
-        let floor = count - index as f64 - 1.0;
-        (floor, index, client)
-    });
-    let names = lanes.clone().map(|(floor, index, _)| {
-        let name = match shown.len() {
+    let shown = clients.iter().take(MAX_CLIENTS).enumerate();
+    let lanes = shown.map(|(index, client)| Lane {
+        name: match clients.len() {
             1 => "phase".to_owned(),
             _ => clients::name(index),
-        };
-        (floor + 0.5, name)
-    });
-    let marks = lanes.flat_map(|(floor, _, client)| {
-        bands(&client.phases, floor + 0.1..floor + 0.9, frame.end_s)
-    });
-    Some(Figure {
-        heading: "Phases",
-        caption:
-            "What the strategy does with its rate: it searches while no limit is known, rises \
-                  to one, stays there, and tries more from time to time."
-                .to_owned(),
-        plot: Plot {
-            title: format!("{}: phases over time", run.strategy),
-            size: size(height * count),
-            time: Axis::time(frame.end_s),
-            values: Axis {
-                top: count,
-                marks: names.collect(),
-            },
-            unit: "",
-            marks: marks.collect(),
         },
-    })
+        bands: bands(&client.phases, frame.end_s),
+    });
+    Some(lanes::figure(
+        "Phases",
+        "What the strategy does with its rate: it searches while no limit is known, rises to one, \
+         stays there, and tries more from time to time."
+            .to_owned(),
+        format!("{}: phases over time", run.strategy),
+        &lanes.collect::<Vec<_>>(),
+        frame,
+    ))
 }
 
 /// The colours of phases, with their words.
@@ -60,27 +42,19 @@ pub(super) const LEGEND: [(Colour, &str); 4] = [
     appearance(Phase::Probing),
 ];
 
-/// Phases as bands on a lane. Short ones at the same place are drawn as one.
-pub(super) fn bands(phases: &[Band<Phase>], lane: std::ops::Range<f64>, end_s: f64) -> Vec<Mark> {
-    let seconds = |at: Timestamp| at.seconds_since(Timestamp::ZERO);
+/// Phases as bands. Short ones at the same place are drawn as one.
+pub(super) fn bands(phases: &[Band<Phase>], end_s: f64) -> Vec<PlotBand> {
     let min_s = end_s / WIDE;
-    let mut marks = Vec::new();
-    let mut drawn_to_s = 0.0;
-    for band in phases {
-        let (from_s, to_s) = (seconds(band.from).max(drawn_to_s), seconds(band.to));
-        if to_s - from_s < min_s {
-            continue;
+    let mut bands: Vec<PlotBand> = Vec::new();
+    for phase in phases {
+        let mut band = PlotBand::new(phase, appearance(phase.what));
+        let drawn_to_s = bands.last().map_or(0.0, |last| last.to_s);
+        band.from_s = band.from_s.max(drawn_to_s);
+        if band.to_s - band.from_s >= min_s {
+            bands.push(band);
         }
-        let (colour, word) = appearance(band.what);
-        marks.push(Mark::Band {
-            seconds: from_s..to_s,
-            lane: lane.clone(),
-            colour,
-            word,
-        });
-        drawn_to_s = to_s;
     }
-    marks
+    bands
 }
 
 /// The limit that a single client knows: dashed lines with gaps where it knows none.

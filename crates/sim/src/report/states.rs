@@ -1,13 +1,13 @@
 //! The plot of holds and breaker states: bands over time.
 
 use policy::breaker::BreakerState;
-use policy::time::Timestamp;
 
 use super::StrategyRun;
 use super::clients::{self, MAX_CLIENTS};
-use super::plots::{Figure, Frame, WIDE, size};
-use crate::measure::{Band, ClientSeries};
-use crate::plot::{Axis, Colour, Mark, Plot};
+use super::lanes::{self, Lane, PlotBand};
+use super::plots::{Figure, Frame, WIDE};
+use crate::measure::ClientSeries;
+use crate::plot::Colour;
 
 /// When clients were held and breakers not Closed; `None` if never.
 pub(super) fn states(run: &StrategyRun, frame: Frame) -> Option<Figure> {
@@ -16,38 +16,14 @@ pub(super) fn states(run: &StrategyRun, frame: Frame) -> Option<Figure> {
     if !clients.iter().any(has_bands) {
         return None;
     }
-    let lanes = lanes(clients, frame.end_s);
-    let height = if lanes.len() > 6 { THIN } else { THICK };
-    let count = lanes.len() as f64;
-    let marks = lanes
-        .iter()
-        .enumerate()
-        .flat_map(|(index, lane)| lane.marks(count - index as f64 - 1.0));
-    let names = lanes
-        .iter()
-        .enumerate()
-        .map(|(index, lane)| (count - index as f64 - 0.5, lane.name.clone()));
-    Some(Figure {
-        heading: "Holds and breakers",
-        caption: caption(clients),
-        plot: Plot {
-            title: format!("{}: holds and breakers over time", run.strategy),
-            size: size(height * count),
-            time: Axis::time(frame.end_s),
-            values: Axis {
-                top: count,
-                marks: names.collect(),
-            },
-            unit: "",
-            marks: marks.collect(),
-        },
-    })
+    Some(lanes::figure(
+        "Holds and breakers",
+        caption(clients),
+        format!("{}: holds and breakers over time", run.strategy),
+        &lanes_of(clients, frame.end_s),
+        frame,
+    ))
 }
-
-/// The height of a lane with words on its bands.
-const THICK: f64 = 20.0;
-/// The height of one of many lanes, too low for words.
-const THIN: f64 = 13.0;
 
 /// The colours in the plot, with their words.
 pub(super) fn legend(run: &StrategyRun) -> Vec<(Colour, &'static str)> {
@@ -80,31 +56,9 @@ fn caption(clients: &[ClientSeries]) -> String {
     caption
 }
 
-/// One row of bands.
-struct Lane {
-    name: String,
-    bands: Vec<PlotBand>,
-}
-
-/// From second, to second, colour and word.
-type PlotBand = (f64, f64, Colour, &'static str);
-
-impl Lane {
-    fn marks(&self, floor: f64) -> impl Iterator<Item = Mark> + '_ {
-        self.bands
-            .iter()
-            .map(move |(from_s, to_s, colour, word)| Mark::Band {
-                seconds: *from_s..*to_s,
-                lane: floor + 0.1..floor + 0.9,
-                colour: *colour,
-                word,
-            })
-    }
-}
-
 /// For one client a lane for holds and one for the breaker; for several one lane each, in which the
 /// breaker covers the hold, because it is rarer and matters more.
-fn lanes(clients: &[ClientSeries], end_s: f64) -> Vec<Lane> {
+fn lanes_of(clients: &[ClientSeries], end_s: f64) -> Vec<Lane> {
     let min_gap_s = end_s / WIDE;
     let lane = |name: String, bands: Vec<_>| Lane {
         name,
@@ -133,20 +87,15 @@ fn lanes(clients: &[ClientSeries], end_s: f64) -> Vec<Lane> {
 fn holds(client: &ClientSeries) -> Vec<PlotBand> {
     let holds = client.holds.iter();
     holds
-        .map(|band| plot_band(band, (Colour::Held, "held")))
+        .map(|band| PlotBand::new(band, (Colour::Held, "held")))
         .collect()
 }
 
 fn breaker(client: &ClientSeries) -> Vec<PlotBand> {
     let bands = client.breaker.iter();
     bands
-        .map(|band| plot_band(band, appearance(band.what)))
+        .map(|band| PlotBand::new(band, appearance(band.what)))
         .collect()
-}
-
-fn plot_band<T>(band: &Band<T>, (colour, word): (Colour, &'static str)) -> PlotBand {
-    let seconds = |at: Timestamp| at.seconds_since(Timestamp::ZERO);
-    (seconds(band.from), seconds(band.to), colour, word)
 }
 
 /// Joins bands of one kind whose gap is too narrow to be seen, which bounds the size of the page.
@@ -155,14 +104,16 @@ fn joined(bands: Vec<PlotBand>, min_gap_s: f64) -> Vec<PlotBand> {
     for band in bands {
         // Bands of other kinds may lie between: an Open breaker is HalfOpen now and then.
         let last = joined.iter_mut().rev().take(KINDS);
-        let mut last = last.filter(|last| last.2 == band.2 && band.0 - last.1 < min_gap_s);
+        let mut last =
+            last.filter(|last| last.colour == band.colour && band.from_s - last.to_s < min_gap_s);
         match last.next() {
-            Some(last) => last.1 = last.1.max(band.1),
+            Some(last) => last.to_s = last.to_s.max(band.to_s),
             None => joined.push(band),
         }
     }
     // Short bands are widened when drawn; drawn last, they are not covered.
-    joined.sort_by(|one, other| (other.1 - other.0).total_cmp(&(one.1 - one.0)));
+    let length = |band: &PlotBand| band.to_s - band.from_s;
+    joined.sort_by(|one, other| length(other).total_cmp(&length(one)));
     joined
 }
 

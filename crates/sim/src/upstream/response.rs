@@ -53,10 +53,10 @@ impl UpstreamResponse {
         match (&self.limit, &self.tokens) {
             (Some(limit), None) => add(LIMIT, limit),
             (Some(limit), Some(tokens)) => {
-                add(REQUESTS, limit);
-                add(TOKENS, tokens);
+                add(REQUEST_HEADERS, limit);
+                add(TOKEN_HEADERS, tokens);
             }
-            (None, Some(tokens)) => add(TOKENS, tokens),
+            (None, Some(tokens)) => add(TOKEN_HEADERS, tokens),
             (None, None) => {}
         }
         headers
@@ -69,13 +69,15 @@ const LIMIT: [&str; 3] = [
     "x-ratelimit-reset",
 ];
 
-const REQUESTS: [&str; 3] = [
+/// The headers about a limit on requests, where there is one on tokens too: limit, remaining, reset.
+pub const REQUEST_HEADERS: [&str; 3] = [
     "x-ratelimit-limit-requests",
     "x-ratelimit-remaining-requests",
     "x-ratelimit-reset-requests",
 ];
 
-const TOKENS: [&str; 3] = [
+/// The same about tokens.
+pub const TOKEN_HEADERS: [&str; 3] = [
     "x-ratelimit-limit-tokens",
     "x-ratelimit-remaining-tokens",
     "x-ratelimit-reset-tokens",

@@ -15,7 +15,7 @@ use http::{HeaderMap, Method};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use serde_json::{Value, json};
-use sim::upstream::LimitStatus;
+use sim::upstream::{LimitStatus, REQUEST_HEADERS, TOKEN_HEADERS};
 
 use super::{has_no_body, set, set_text};
 use crate::mock::body::MockBody;
@@ -211,10 +211,10 @@ pub(super) fn add_headers(planned: &PlannedResponse, headers: &mut HeaderMap) {
     };
     let tokens = planned.tokens.or_else(|| planned.limit.map(scaled));
     if let Some(limit) = &planned.limit {
-        add_limit(limit, REQUESTS, headers);
+        add_limit(limit, REQUEST_HEADERS, headers);
     }
     if let Some(limit) = &tokens {
-        add_limit(limit, TOKENS, headers);
+        add_limit(limit, TOKEN_HEADERS, headers);
     }
 }
 
@@ -224,17 +224,6 @@ fn add_limit(limit: &LimitStatus, names: [&'static str; 3], headers: &mut Header
     set(headers, names[1], limit.remaining);
     set_text(headers, names[2], reset.as_bytes());
 }
-
-const REQUESTS: [&str; 3] = [
-    "x-ratelimit-limit-requests",
-    "x-ratelimit-remaining-requests",
-    "x-ratelimit-reset-requests",
-];
-const TOKENS: [&str; 3] = [
-    "x-ratelimit-limit-tokens",
-    "x-ratelimit-remaining-tokens",
-    "x-ratelimit-reset-tokens",
-];
 
 const TOKENS_PER_REQUEST: u64 = 1000;
 
