@@ -2,7 +2,8 @@
 //!
 //! Tickets of a class leave strictly in the order they joined. Interactive tickets leave before
 //! background ones, but at most [`SHARE`] in a row while a background ticket waits, so that none
-//! waits forever. The line knows nothing of tokens or breakers; the gate asks it for the next
+//! waits forever. A ticket of class [`Class::Front`] joins before all interactive ones: its ask had
+//! its turn before and could not use it. The line knows nothing of tokens or breakers; the gate asks it for the next
 //! ticket, and removes it when it may leave.
 //!
 //! The lines of all gates share one arena, [`Tickets`]. A gate stores four bytes for its line,
@@ -37,6 +38,9 @@ pub enum Class {
     Interactive,
     /// Background work: leaves after interactive work, but gets at least every eighth turn.
     Background,
+    /// It had its turn at this gate before and gave it up, because it needs other gates as well:
+    /// leaves before interactive work.
+    Front,
 }
 
 /// How many interactive tickets may leave in a row while a background one waits. Seven of eight is
@@ -85,6 +89,7 @@ struct Waiter {
 
 #[derive(Clone, Copy, Debug)]
 struct Line {
+    front: Queue,
     interactive: Queue,
     background: Queue,
     /// Interactive tickets that left since a background ticket left or started to wait.
@@ -158,7 +163,7 @@ impl Tickets {
             return 0;
         }
         let line = self.line(line);
-        line.interactive.len + line.background.len
+        line.front.len + line.interactive.len + line.background.len
     }
 
     /// The cost of the next ticket.
@@ -172,6 +177,8 @@ impl Tickets {
         let class = self.waiter(index).class;
         let present = self.line_mut(*line);
         present.run = match class {
+            // It overtakes, whether or not background tickets wait.
+            Class::Front => present.run,
             Class::Interactive if present.background.len > 0 => present.run + 1,
             Class::Interactive | Class::Background => 0,
         };
@@ -210,17 +217,22 @@ impl Tickets {
             return Ahead::default();
         }
         let Line {
+            front,
             interactive,
             background,
             run,
             ..
         } = *self.line(line);
         match class {
+            Class::Front => Ahead {
+                tickets: front.len,
+                cost: front.cost,
+            },
             Class::Interactive => {
                 let turns = (run.saturating_add(interactive.len) / SHARE).min(background.len);
                 Ahead {
-                    tickets: interactive.len + turns,
-                    cost: interactive.cost + background.cost_of(turns),
+                    tickets: front.len + interactive.len + turns,
+                    cost: front.cost + interactive.cost + background.cost_of(turns),
                 }
             }
             Class::Background => {
@@ -230,8 +242,8 @@ impl Tickets {
                     .unwrap_or(u32::MAX)
                     .min(interactive.len);
                 Ahead {
-                    tickets: background.len + turns,
-                    cost: background.cost + interactive.cost_of(turns),
+                    tickets: front.len + background.len + turns,
+                    cost: front.cost + background.cost + interactive.cost_of(turns),
                 }
             }
         }
@@ -240,6 +252,7 @@ impl Tickets {
     /// The costs of the tickets counted by [`Tickets::ahead`], in the order they leave.
     pub fn costs_ahead(&self, line: LineId, class: Class) -> impl Iterator<Item = u32> {
         let Line {
+            front,
             interactive,
             background,
             mut run,
@@ -248,8 +261,14 @@ impl Tickets {
             LineId::NONE => Line::EMPTY,
             line => *self.line(line),
         };
-        let (mut interactive, mut background) = (interactive.head, background.head);
+        let (mut front, mut interactive, mut background) =
+            (front.head, interactive.head, background.head);
         std::iter::from_fn(move || {
+            if front != NIL || class == Class::Front {
+                let waiter = (front != NIL).then(|| self.waiter(front))?;
+                front = waiter.next;
+                return Some(waiter.cost);
+            }
             // The new ticket is behind the last one of its class.
             let has_interactive = interactive != NIL || class == Class::Interactive;
             let has_background = background != NIL || class == Class::Background;
@@ -275,11 +294,15 @@ impl Tickets {
             return None;
         }
         let Line {
+            front,
             interactive,
             background,
             run,
             ..
         } = *self.line(line);
+        if front.len > 0 {
+            return Some(front.head);
+        }
         let background_first = interactive.len == 0 || (background.len > 0 && run >= SHARE);
         Some(if background_first {
             background.head
@@ -395,6 +418,7 @@ impl Default for Tickets {
 
 impl Line {
     const EMPTY: Self = Self {
+        front: Queue::EMPTY,
         interactive: Queue::EMPTY,
         background: Queue::EMPTY,
         run: 0,
@@ -403,6 +427,7 @@ impl Line {
 
     fn queue_mut(&mut self, class: Class) -> &mut Queue {
         match class {
+            Class::Front => &mut self.front,
             Class::Interactive => &mut self.interactive,
             Class::Background => &mut self.background,
         }
@@ -481,6 +506,27 @@ mod tests {
     }
 
     #[test]
+    fn front_leaves_before_all_others_in_order() {
+        let (mut tickets, mut line) = (Tickets::new(), LineId::NONE);
+        let mut join = |class| tickets.join(&mut line, class, 2, NEVER);
+        let background = join(Class::Background);
+        let interactive = join(Class::Interactive);
+        let front = [join(Class::Front), join(Class::Front)];
+        let ahead = |class| tickets.ahead(line, class);
+        assert_eq!(ahead(Class::Front).tickets, 2);
+        assert_eq!(ahead(Class::Interactive).tickets, 3);
+        assert_eq!(ahead(Class::Background).cost, 8);
+        for class in [Class::Front, Class::Interactive, Class::Background] {
+            let costs: u64 = tickets.costs_ahead(line, class).map(u64::from).sum();
+            assert_eq!(costs, ahead(class).cost, "{class:?}");
+        }
+        assert_eq!(tickets.waiting(line), 4);
+        let [first, second] = front;
+        let left = drain(&mut tickets, &mut line);
+        assert_eq!(left, [first, second, interactive, background]);
+    }
+
+    #[test]
     fn interactive_leaves_first_and_background_every_eighth_time() {
         let (mut tickets, mut line) = (Tickets::new(), LineId::NONE);
         let background: Vec<Ticket> = (0..2)
@@ -544,7 +590,7 @@ mod tests {
                 let (line, model) = (&mut lines[which], &mut models[which]);
                 match action {
                     0..=4 => {
-                        let class = if action < 3 { Class::Interactive } else { Class::Background };
+                        let class = [Class::Interactive, Class::Interactive, Class::Background, Class::Background, Class::Front][usize::from(action)];
                         let ahead = tickets.ahead(*line, class);
                         prop_assert_eq!(tickets.costs_ahead(*line, class).count(), ahead.tickets as usize);
                         prop_assert_eq!(u64::from(ahead.tickets), ahead.cost, "each costs 1");

@@ -113,6 +113,14 @@ impl<'a> Ask<'a> {
         }
     }
 
+    /// The same ask, before all others in line.
+    pub(crate) const fn in_front(self) -> Self {
+        Self {
+            class: Class::Front,
+            ..self
+        }
+    }
+
     /// The same ask without its keys.
     pub(crate) const fn without_keys(self) -> Ask<'static> {
         Ask {

@@ -373,6 +373,28 @@ impl Limiter {
             .map_err(|refusal| refusal.until().unwrap_or(Timestamp::MAX))
     }
 
+    /// A permit of one gate of several, if available now. Emits no event and counts no refusal.
+    pub(super) fn acquire_or_refusal(
+        &self,
+        key: &str,
+        ask: &Ask<'_>,
+        now: Timestamp,
+    ) -> Result<Permit<'_>, Refusal> {
+        self.peek_one(key, ask, now)?;
+        let (shard, location) = self.gate_of(key, now)?;
+        let answer = self.at_gate(shard, location, now, |shard, now| {
+            shard.try_acquire_as(location.slot, ask, now)
+        });
+        answer.map(|permit| Permit::new(self, location, permit))
+    }
+
+    /// The rate of the gate of `key`. Creates the gate if it does not exist.
+    pub(super) fn rate(&self, key: &str) -> Result<f64, Refusal> {
+        let now = self.inner.clock.now();
+        let (mut shard, location) = self.gate_of(key, now)?;
+        Ok(shard.summary(location.slot, now).rate)
+    }
+
     /// The strategy of a gate that has a permit out.
     pub(crate) fn strategy_at(&self, location: GateLocation) -> Strategy {
         let mut shard = self.inner.registry.lock(location.shard);

@@ -7,6 +7,7 @@ use std::future::Future;
 use std::ops::Deref;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use policy::gate::Reason;
 use policy::time::Timestamp;
@@ -49,14 +50,11 @@ impl Limiter {
 
     /// Waits until every gate of the ask grants a permit at the same time.
     ///
-    /// At first it holds nothing while waiting: a permit of one gate held while waiting for another
-    /// would take tokens from asks that could use them. It waits at one gate at a time, the one
-    /// that delays it. Once admitted there, it takes permits from all others at once, or gives
-    /// everything back and waits at the next gate that refuses.
-    ///
-    /// If many asks wait for several gates, this alone could starve them all: each gets a token of
-    /// one gate while another has the token of the other, and both give them back. After [`TURNS`]
-    /// delays an ask therefore holds its permits while it waits.
+    /// It holds nothing while it waits in line: a permit of one gate held while waiting for another
+    /// would take tokens and places in flight from asks that could use them. It waits for its turn at
+    /// one gate after the other, the slowest last, and gives up each turn but the last. Then it asks
+    /// the faster gates again, in front of their lines, so that asks for several gates do not starve.
+    /// Until the next turn there it holds the permit of the slowest gate, which is a moment.
     async fn wait_for_all<'a>(
         &'a self,
         ask: Ask<'_>,
@@ -64,52 +62,65 @@ impl Limiter {
     ) -> Result<Permit<'a>, Refusal> {
         let ask = self.with_deadline(ask);
         let asked_at = self.inner.clock.now();
-        let mut keeper = ask.key;
-        for _ in 0..TURNS {
-            let mut permit = self.wait_for_one(keeper, &ask, delayed).await?;
+        let keys = self.slowest_first(&ask)?;
+        for key in keys[1..].iter().rev() {
             let now = self.inner.clock.now();
-            let others = ask.keys().filter(|key| *key != keeper);
-            match self.take_all(others, ask.cost, now) {
-                Ok(others) => {
-                    if let Some(others) = others {
-                        permit.join(others);
-                    }
+            if self.peek_one(key, &ask, now).is_err() {
+                self.wait_for_one(key, &ask, delayed).await?.give_back();
+            }
+        }
+        let mut asked = ask;
+        loop {
+            let first = self.wait_for_one(keys[0], &asked, delayed).await?;
+            asked = ask.in_front();
+            match self.join_others(first, &keys[1..], &asked, delayed).await {
+                Ok(permit) => {
+                    let now = self.inner.clock.now();
                     self.emit_admitted(&ask, now.since(asked_at), now);
                     return Ok(permit);
                 }
-                Err((key, _)) => {
-                    permit.give_back();
-                    keeper = key;
-                }
+                // It is held, open or full. Nothing is held until it admits.
+                Err(key) => self.wait_for_one(key, &asked, delayed).await?.give_back(),
             }
         }
-        let permit = self.wait_in_order(&ask, delayed).await?;
-        let now = self.inner.clock.now();
-        self.emit_admitted(&ask, now.since(asked_at), now);
-        Ok(permit)
     }
 
-    /// Waits at one gate after another while holding permits. The gates are taken in key order, the
-    /// same for all asks, so there is no deadlock.
-    async fn wait_in_order<'a>(
+    /// The keys of an ask by the rates of their gates; in the same order for all asks.
+    fn slowest_first<'k>(&self, ask: &Ask<'k>) -> Result<Vec<&'k str>, Refusal> {
+        let keys = ask.keys().map(|key| Ok((self.rate(key)?, key)));
+        let mut keys: Vec<(f64, &str)> = keys.collect::<Result<_, Refusal>>()?;
+        keys.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(other.1)));
+        Ok(keys.into_iter().map(|(_, key)| key).collect())
+    }
+
+    /// Adds permits of further gates to the first, or gives all back and returns the gate whose turn
+    /// is not soon.
+    async fn join_others<'a, 'k>(
         &'a self,
+        first: Permit<'a>,
+        others: &[&'k str],
         ask: &Ask<'_>,
         delayed: &mut Option<Delay>,
-    ) -> Result<Permit<'a>, Refusal> {
-        let mut keys: Vec<&str> = ask.keys().collect();
-        keys.sort_unstable();
-        let mut all = Unused(None);
-        for key in keys {
-            let permit = self.wait_for_one(key, ask, delayed).await?;
-            all.0 = Some(match all.0.take() {
-                Some(mut first) => {
-                    first.join(permit);
-                    first
+    ) -> Result<Permit<'a>, &'k str> {
+        let mut all = Unused(Some(first));
+        for key in others {
+            let now = self.inner.clock.now();
+            let permit = match self.acquire_or_refusal(key, ask, now) {
+                Ok(permit) => permit,
+                Err(refusal) => {
+                    let until = soon(&refusal, now).ok_or(*key)?;
+                    let wait = self.wait_for_one(key, ask, delayed);
+                    match self.inner.clock.bounded(Some(until), wait).await {
+                        Some(Ok(permit)) => permit,
+                        Some(Err(_)) | None => return Err(key),
+                    }
                 }
-                None => permit,
-            });
+            };
+            if let Some(all) = &mut all.0 {
+                all.join(permit);
+            }
         }
-        Ok(all.0.take().expect("an ask has at least one key"))
+        Ok(all.0.take().expect("it has the first permit"))
     }
 
     /// Waits at one gate of several. The event is emitted once all gates have admitted the ask.
@@ -150,8 +161,16 @@ impl Limiter {
 /// A wait: its start, its reason, and its end as estimated at the start.
 pub(crate) type Delay = (Timestamp, Reason, Option<Timestamp>);
 
-/// Two for each gate of an ask for two gates: enough unless other asks wait for both.
-const TURNS: usize = 4;
+/// Until when to wait in front of the line of a gate that refused, while permits of other gates are
+/// held; `None` if its turn is not soon.
+fn soon(refusal: &Refusal, now: Timestamp) -> Option<Timestamp> {
+    let is_brief = matches!(refusal.reason(), Reason::Rate | Reason::InFlight);
+    let next = refusal.until().unwrap_or(now).since(now);
+    // A few others may be in front as well.
+    is_brief.then(|| now + MIN_HOLD.max(next.saturating_mul(4)))
+}
+
+const MIN_HOLD: Duration = Duration::from_secs(1);
 
 /// A permit not used yet. Dropping it gives it back with its tokens.
 struct Unused<'a>(Option<Permit<'a>>);

@@ -167,6 +167,28 @@ impl Shard {
         }
     }
 
+    /// Takes a permit if one is available now, by the class of the ask.
+    pub(crate) fn try_acquire_as(
+        &mut self,
+        index: SlotIndex,
+        ask: &Ask<'_>,
+        now: Timestamp,
+    ) -> Result<gate::Permit, Refusal> {
+        self.counts.requests += 1;
+        let (gate, settings, tickets) = self.parts(index);
+        let now = not_back(gate, now);
+        let at_once = gate::Ask {
+            class: ask.class,
+            ..ask_at_once(ask.cost, now)
+        };
+        match gate.acquire(settings, tickets, &at_once, now) {
+            Decision::Admit(permit) => Ok(permit),
+            Decision::Wait { reason, until, .. } | Decision::Refuse { reason, until } => Err(
+                Refusal::new(without_deadline(reason, gate, now), until, now),
+            ),
+        }
+    }
+
     /// Takes a permit, joins the line with a seat for `waker`, or is refused. `asked_at` is the
     /// time of the first ask.
     pub(crate) fn acquire(
