@@ -5,6 +5,7 @@
 //! the attempt. Senders decide what to send and what to do with the result; they never talk to
 //! `upstream` themselves.
 
+pub(crate) mod cost;
 mod describe;
 pub(crate) mod path;
 

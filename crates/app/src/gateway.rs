@@ -27,7 +27,6 @@ mod response;
 mod routes;
 mod shared;
 mod trails;
-mod usage;
 mod when_woken;
 mod worker;
 

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tidegate::InFlight;
 
-use super::usage::UsageScanner;
+use crate::exchange::cost::UsageScanner;
 use crate::exchange::{BodyError, UpstreamBody};
 
 /// The body of a response to a client.

@@ -18,6 +18,7 @@ use super::headers;
 use super::request::ParsedRequest;
 use super::response::Responder;
 use super::worker::Worker;
+use crate::exchange::cost::COST;
 use crate::exchange::{BodyBounds, ReplayableBody};
 use crate::metrics::RequestOutcome;
 use crate::settings::DEFAULT_OPERATION;
@@ -92,6 +93,9 @@ async fn store(
     let mut headers = request.headers.into_inner();
     for name in [CONTENT_LENGTH, HOST, PREFER, TE] {
         headers.remove(name);
+    }
+    if let Some(cost) = request.cost {
+        headers.insert(COST, cost.into());
     }
     let accepted = state.accept_operation(OperationRequest {
         method: request.method.to_string(),

@@ -15,6 +15,7 @@ use super::headers;
 use super::operation::{self, OperationLookup};
 use super::routes::{Route, Routes};
 use super::shared::SharedGateway;
+use crate::exchange::cost::{COST, parse_cost};
 use crate::exchange::{declared_length, path};
 
 /// A request for a pool, without its body.
@@ -204,11 +205,7 @@ fn cost(headers: &HeaderMap) -> Result<u32, GatewayError> {
         return Err(GatewayError::BadCost);
     };
     let text = value.and_then(|value| value.to_str().ok());
-    let digits = text
-        .map(str::trim)
-        .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-    let cost = digits.and_then(|digits| digits.parse().ok());
-    cost.filter(|cost| *cost > 0).ok_or(GatewayError::BadCost)
+    text.and_then(parse_cost).ok_or(GatewayError::BadCost)
 }
 
 fn preferred(preference: &str) -> Option<Duration> {
@@ -220,7 +217,6 @@ fn preferred(preference: &str) -> Option<Duration> {
 }
 
 const MAX_WAIT: HeaderName = HeaderName::from_static("tidegate-max-wait");
-const COST: HeaderName = HeaderName::from_static("tidegate-cost");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 

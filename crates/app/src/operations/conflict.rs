@@ -116,7 +116,7 @@ impl Fetch<'_> {
     async fn run(&self) -> Option<Fetched> {
         let key = policy::key::normalize(self.url.as_str()).ok()?;
         let source = Source::new(self.worker, &key);
-        let admitted = source.ask(self.worker).await.ok()?;
+        let admitted = source.ask(self.worker, 1).await.ok()?;
         let attempt = admitted.attempt(1);
         let state = &self.worker.state;
         let exchange = self.configuration.exchange();

@@ -22,6 +22,7 @@ use url::{Position, Url};
 use super::conflict::FoundConflict;
 use super::source::{Admitted, Source};
 use super::{STORE_RETRY, Worker, report};
+use crate::exchange::cost::{COST, UsageScanner, parse_cost};
 use crate::exchange::path;
 use crate::exchange::{
     Destination, Exchange, ReplayableBody, RequestBody, SendErrorKind, SendResult, Target, Trust,
@@ -131,7 +132,11 @@ impl<'a> Delivery<'a> {
         let result = loop {
             let admitted = match next.take() {
                 Some(admitted) => admitted,
-                None => match self.source.ask(self.worker).await {
+                None => match self
+                    .source
+                    .ask(self.worker, cost(self.request()).unwrap_or(1))
+                    .await
+                {
                     Ok(admitted) => admitted,
                     Err(_) => break ClaimResult::Retry(self.worker.now()),
                 },
@@ -239,6 +244,12 @@ impl<'a> Delivery<'a> {
             reason: reason(&outcome, verdict).to_owned(),
         });
         let response = self.read(answered.value).await;
+        if let Some(cost) = cost(self.request())
+            && verdict == Some(Verdict::Success)
+        {
+            let used = response.as_ref().and_then(ReadResponse::used);
+            in_flight.correct_cost(used.unwrap_or(cost));
+        }
         drop(in_flight);
         let random = &mut *self.worker.random.borrow_mut();
         let now = clock.now();
@@ -547,6 +558,15 @@ struct ReadResponse {
     is_whole: bool,
 }
 
+impl ReadResponse {
+    /// What it cost, if it says so.
+    fn used(&self) -> Option<u32> {
+        let mut usage = UsageScanner::default();
+        usage.read(&self.stored.body);
+        usage.used()
+    }
+}
+
 /// Where one attempt goes.
 struct Route {
     destination: Arc<Destination>,
@@ -586,9 +606,16 @@ pub(super) fn header_pairs(
     headers: &Headers,
 ) -> impl Iterator<Item = (HeaderName, HeaderValue)> + '_ {
     headers.iter().filter_map(|(name, value)| {
-        let name = name.parse().ok()?;
+        let name = name.parse().ok().filter(|name| *name != COST)?;
         Some((name, HeaderValue::from_bytes(value).ok()?))
     })
+}
+
+/// What the request costs, if its sender has said so.
+pub(super) fn cost(request: &StoredRequest) -> Option<u32> {
+    let mut headers = request.headers.iter();
+    let (_, value) = headers.find(|(name, _)| name == COST.as_str())?;
+    parse_cost(std::str::from_utf8(value).ok()?)
 }
 
 fn etag(headers: &Headers) -> Option<String> {

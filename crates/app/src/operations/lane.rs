@@ -25,6 +25,8 @@ pub(super) struct LaneTasks {
     runners: Cell<u32>,
     /// Runners that have not claimed yet.
     asking: Cell<u32>,
+    /// What the last operation cost. A permit comes before its operation, so this is the estimate.
+    cost: Cell<u32>,
     changed: Notify,
 }
 
@@ -35,6 +37,7 @@ impl LaneTasks {
             next_at: Cell::new(Some(next_at)),
             runners: Cell::new(0),
             asking: Cell::new(0),
+            cost: Cell::new(1),
             changed: Notify::new(),
         }
     }
@@ -141,7 +144,7 @@ async fn next<'s>(
     loop {
         // Only waiting is cancelled: a claim that was made has to be settled.
         let admitted = tokio::select! {
-            admitted = source.admitted(worker) => admitted,
+            admitted = source.admitted(worker, tasks.cost.get()) => admitted,
             () = worker.draining() => None,
         };
         let Some(admitted) = admitted else {
@@ -167,6 +170,7 @@ async fn next<'s>(
             admitted.give_back();
             return None;
         };
+        tasks.cost.set(deliver::cost(&claimed.request).unwrap_or(1));
         let counters = claimed.operation.counters;
         worker.claims.borrow_mut().insert(claimed.claim, counters);
         return Some((admitted, claimed));

@@ -59,12 +59,12 @@ impl Source {
         }
     }
 
-    /// A permit, however long that takes. A refusal costs an operation nothing: none is claimed yet.
-    /// `None`: another source is configured now.
-    pub(super) async fn admitted(&self, worker: &Worker) -> Option<Admitted<'_>> {
+    /// A permit for this cost, however long that takes. A refusal costs an operation nothing: none is
+    /// claimed yet. `None`: another source is configured now.
+    pub(super) async fn admitted(&self, worker: &Worker, cost: u32) -> Option<Admitted<'_>> {
         let clock = worker.state.clock();
         loop {
-            let until = match self.ask(worker).await {
+            let until = match self.ask(worker, cost).await {
                 Ok(admitted) => return Some(admitted),
                 Err(until) => until,
             };
@@ -80,10 +80,14 @@ impl Source {
     }
 
     /// A permit, or when to ask again.
-    pub(super) async fn ask(&self, worker: &Worker) -> Result<Admitted<'_>, Option<Timestamp>> {
+    pub(super) async fn ask(
+        &self,
+        worker: &Worker,
+        cost: u32,
+    ) -> Result<Admitted<'_>, Option<Timestamp>> {
         match self {
             Self::Gate { key, .. } => {
-                let ask = Ask::new(key).background();
+                let ask = Ask::new(key).cost(cost).background();
                 let limiter = worker.state.limiter();
                 // The limiter lives as long as the process; the permit is owned for the task.
                 let permit = limiter.acquire(ask).await;
@@ -92,7 +96,7 @@ impl Source {
                     .map_err(|refusal| refusal.until())
             }
             Self::Pool(pool) => {
-                let permit = pool.acquire(Ask::any().background()).await;
+                let permit = pool.acquire(Ask::any().cost(cost).background()).await;
                 permit
                     .map(Admitted::Pool)
                     .map_err(|refusal| refusal.until())

@@ -13,6 +13,7 @@ use url::Url;
 
 use super::State;
 use super::changes::{ChangeError, InvalidValue};
+use crate::exchange::cost::{COST, parse_cost};
 use crate::exchange::path;
 use crate::settings::{self, DEFAULT_OPERATION, OperationType};
 
@@ -384,6 +385,8 @@ fn check_headers(invalid: &mut Invalid, headers: &[(String, String)]) -> (Header
         };
         if parsed == "idempotency-key" {
             keys.push(value.clone());
+        } else if parsed == COST && parse_cost(value).is_none() {
+            invalid.header(name, "a whole number from 1 to 4294967295");
         } else if is_forbidden(parsed.as_str()) {
             invalid.header(
                 name,
@@ -413,7 +416,8 @@ fn is_forbidden(name: &str) -> bool {
         "trailer",
         "upgrade",
     ];
-    FORBIDDEN.contains(&name) || name == "expect" || name.starts_with("tidegate-")
+    let is_ours = name.starts_with("tidegate-") && name != COST.as_str();
+    FORBIDDEN.contains(&name) || name == "expect" || is_ours
 }
 
 /// The one idempotency key, whether it was given as a field or as a header.
@@ -459,7 +463,7 @@ fn fingerprint(request: &OperationRequest, checked: &Checked) -> Vec<u8> {
     add(&request.body);
     for (name, value) in &checked.headers {
         // Each send of a client may have another one.
-        if name != "traceparent" && name != "tracestate" {
+        if name != "traceparent" && name != "tracestate" && name != COST.as_str() {
             add(name.as_bytes());
             add(value);
         }

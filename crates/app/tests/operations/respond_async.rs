@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 
-use super::support::{Running, Upstream};
+use super::support::{Running, Upstream, post};
 use super::wire::Reply;
 
 fn settings(upstream: &Upstream, more: &str) -> String {
@@ -107,6 +107,39 @@ fn only_its_own_client_reads_an_operation() {
     let id = running.post(&upstream.url("/"));
     let path = format!("/.tidegate/operations/{id}");
     assert_eq!(running.send("GET", &path, &head(one), "").status, 404);
+}
+
+#[test]
+fn cost_counts_at_the_gate_and_is_not_sent() {
+    let upstream = Upstream::new(|_, _| {
+        let usage = r#"{"usage":{"total_tokens":300}}"#;
+        let head = "content-type: application/json\r\n";
+        (200, head.to_owned(), usage.to_owned())
+    });
+    let running = Running::new(&settings(&upstream, ""));
+    let head = "prefer: respond-async\r\ntidegate-cost: 200\r\n";
+    for _ in 0..3 {
+        let accepted = running.send("POST", "/llm/x", head, "");
+        assert_eq!(accepted.status, 202);
+        let location = accepted.header("location").unwrap();
+        assert_eq!(until_ended(&running, location, "").status, 200);
+    }
+    let mut given = post(&upstream.url("/"));
+    given.headers = vec![("Tidegate-Cost".to_owned(), "50".to_owned())];
+    let id = running.accept(given.clone()).unwrap().operation.id;
+    running.until(&id, "completed");
+    given.headers[0].1 = "none".to_owned();
+    let refused = running.accept(given).unwrap_err().to_string();
+    assert_eq!(refused, "a value is invalid");
+    let sent = upstream.received();
+    assert!(
+        sent.iter()
+            .all(|request| request.header("tidegate-cost").is_none())
+    );
+    let limiter = running.state.limiter();
+    let key = limiter.gate("llm/a").unwrap();
+    let mean = key.gate.cost.expect("requests have a cost").mean;
+    assert!((mean - 300.0).abs() < 1.0, "{mean}");
 }
 
 #[test]

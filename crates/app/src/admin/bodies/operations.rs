@@ -502,7 +502,7 @@ fn headers() -> RefOr<Schema> {
     let value = json!({ "type": "string", "pattern": r"^[\t -~]*$" });
     schema(json!({
         "type": "object",
-        "description": "Names and values; a list repeats a header. `Host`, hop-by-hop headers, `Content-Length`, `Expect` and `Tidegate-…` are set by Tidegate",
+        "description": "Names and values; a list repeats a header. `Host`, hop-by-hop headers, `Content-Length`, `Expect` and `Tidegate-…` are set by Tidegate, but `Tidegate-Cost` says what the request costs and is not sent",
         "additionalProperties": {
             "oneOf": [value, { "type": "array", "items": value, "maxItems": 10 }],
         },

@@ -1,16 +1,26 @@
-//! Reads what a language model's response cost from its body, as it passes.
+//! What a request costs: what its sender says, and what a language model's response says.
 //!
-//! The body is not kept: a scanner with a fixed size sees each piece once. It follows JSON far enough
+//! Usage is read from a body as it passes. The body is not kept: a scanner with a fixed size sees each piece once. It follows JSON far enough
 //! to tell keys from text, so words of the model itself are never taken for its usage, and it works
 //! the same on one document and on a stream of events, whose every event has one.
 
+use http::HeaderName;
 use memchr::memchr2;
+
+/// Says what a request costs.
+pub(crate) const COST: HeaderName = HeaderName::from_static("tidegate-cost");
+
+/// Parses the value of [`COST`]: a whole number above zero.
+pub(crate) fn parse_cost(text: &str) -> Option<u32> {
+    let digits = Some(text.trim()).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    digits?.parse().ok().filter(|cost| *cost > 0)
+}
 
 /// The usage that a body names: of `usage`, at the top of a document or one level below, `total_tokens`
 /// or the sum of `input_tokens` and `output_tokens`. Of several, the last counts, because streams
 /// repeat it as it grows.
 #[derive(Debug, Default)]
-pub(super) struct UsageScanner {
+pub(crate) struct UsageScanner {
     total: Option<u64>,
     input: Option<u64>,
     output: Option<u64>,
@@ -53,14 +63,14 @@ const MAX_USAGE_DEPTH: u32 = 2;
 
 impl UsageScanner {
     /// What the response cost, if it has said so.
-    pub(super) fn used(&self) -> Option<u32> {
+    pub(crate) fn used(&self) -> Option<u32> {
         let sum = || Some(self.input.unwrap_or(0).saturating_add(self.output?));
         let used = self.total.or_else(sum)?;
         Some(u32::try_from(used).unwrap_or(u32::MAX))
     }
 
     /// Reads the next piece of the body.
-    pub(super) fn read(&mut self, piece: &[u8]) {
+    pub(crate) fn read(&mut self, piece: &[u8]) {
         let mut rest = piece;
         while let Some((&byte, after)) = rest.split_first() {
             match self.state {
