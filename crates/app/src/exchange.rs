@@ -134,13 +134,11 @@ impl Exchange {
     ) -> AttemptResult<SendResult> {
         let (latency, wall) = (attempt.elapsed(), self.clock.wall());
         let status = response.status();
-        let is_read = is_worth_reading(&response);
-        let headers = std::mem::take(response.headers_mut());
-        let body = match is_read {
-            true => response.body_mut().beginning(MAX_READ).await,
-            false => &[],
-        };
-        let head = Head::new(status, &headers).with_body(body);
+        if is_worth_reading(&response) {
+            response.body_mut().read_beginning(MAX_READ).await;
+        }
+        let body = response.body().beginning();
+        let head = Head::new(status, response.headers()).with_body(body);
         let outcome = head.outcome(latency, wall);
         let Judgement { verdict, because } = head.judge(target.rules, &outcome.hint);
         let is_credential_rejected = rejects_credential(status.as_u16(), verdict, body);
@@ -148,7 +146,6 @@ impl Exchange {
             None | Some(Verdict::Success) => String::new(),
             Some(_) => describe_error(status, because, body, &target.phrase_in),
         };
-        *response.headers_mut() = headers;
         let has_body = !response.body().is_end_stream();
         AttemptResult {
             text,

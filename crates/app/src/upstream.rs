@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
+use hyper::client::conn::http2::SendRequest;
 use policy::outcome::{Failure, Phase};
 use tidegate::Attempt;
 use tokio::time::Instant;
@@ -35,6 +36,7 @@ pub use response_body::{BodyError, UpstreamBody};
 
 use connect::{Connection, Connector, for_http2};
 use destination::{Destinations, WorkerConnections};
+use http1::Http1Connection;
 use request_body::Progress;
 use response_body::BodySource;
 
@@ -117,16 +119,22 @@ impl Upstream {
         mut make: impl FnMut() -> (Request<RequestBody>, ReplayableBody),
     ) -> Result<Box<Response<UpstreamBody>>, SendError> {
         let owner = destination.connections(worker);
-        let mut reused = owner.take(timeouts.idle);
+        let mut started = Instant::now();
+        let mut reused = owner.take(started, timeouts.idle);
         loop {
             let is_reused = reused.is_some();
             let connection = match reused.take() {
                 Some(connection) => connection,
-                // Rare, and five times as large as all the rest of a request.
-                None => Box::pin(destination.connect(worker, &self.connector, timeouts)).await?,
+                None => {
+                    // Rare, and five times as large as all the rest of a request.
+                    let connecting = destination.connect(worker, &self.connector, timeouts);
+                    let connection = Box::pin(connecting).await?;
+                    started = Instant::now();
+                    connection
+                }
             };
             let (request, body) = make();
-            let sending = send_on(connection, owner, request, &body, timeouts);
+            let sending = send_on(connection, owner, request, &body, timeouts, started);
             match sending.await {
                 Ok(response) => return Ok(response),
                 // The idle connection was dead. Other idle ones may be as well, so the one resend
@@ -139,68 +147,80 @@ impl Upstream {
 }
 
 /// Sends one request on one connection of `owner`, and waits for the response's head.
-async fn send_on(
+fn send_on<'a>(
     connection: Connection,
-    owner: &Arc<WorkerConnections>,
+    owner: &'a Arc<WorkerConnections>,
     request: Request<RequestBody>,
-    body: &ReplayableBody,
-    timeouts: &Timeouts,
-) -> Result<Box<Response<UpstreamBody>>, SendError> {
+    body: &'a ReplayableBody,
+    timeouts: &'a Timeouts,
+    started: Instant,
+) -> impl Future<Output = Result<Box<Response<UpstreamBody>>, SendError>> + 'a {
     let is_idempotent = request.method().is_idempotent();
-    let started = Instant::now();
+    // Not part of the future, which would be copied with it.
+    let sending = match connection {
+        Connection::Http1(mut connection) => {
+            connection.begin(request);
+            Sending::Http1(connection)
+        }
+        Connection::Http2(sender) => Sending::Http2(sender, Box::new(for_http2(request))),
+    };
     // The time for the response begins with the request's end. How long the client may pause before
     // that is bounded by the request's body.
-    let deadline = || match body.progress() {
+    let deadline = move || match body.progress() {
         Progress::None => started + timeouts.first_byte,
         Progress::Partial => Instant::now() + timeouts.first_byte,
         Progress::Whole(since) => since + timeouts.first_byte,
     };
-    let sent = match connection {
-        Connection::Http1(mut connection) => {
-            let sent = connection.send(request, deadline).await;
-            sent.map(|sent| match sent {
-                Ok(response) => Ok(response.map(|()| BodySource::Http1 {
-                    connection,
-                    // A server that responds early may never read the rest.
-                    owner: body.is_sent().then(|| Arc::clone(owner)),
-                })),
-                Err(error) => Err(SendError::http1(
-                    &error,
-                    !connection.has_written(),
-                    is_idempotent && !connection.has_received(),
-                    body.phase(),
-                )),
-            })
-        }
-        Connection::Http2(mut sender) => {
-            let sending = sender.try_send_request(for_http2(request));
-            let sent = ReusableTimer::default().wait_for(sending, deadline).await;
-            sent.map(|sent| match sent {
-                Ok(response) => Ok(response.map(BodySource::Http2)),
-                Err(mut error) => {
-                    let was_untouched = error.take_message().is_some();
-                    let error = error.into_error();
-                    Err(SendError::http2(&error, was_untouched, body.phase()))
+    async move {
+        let response = match sending {
+            Sending::Http1(mut connection) => match connection.response(deadline).await {
+                Some(Ok(response)) => response.map(|()| {
+                    let source = BodySource::Http1 {
+                        connection,
+                        // A server that responds early may never read the rest.
+                        owner: body.is_sent().then(|| Arc::clone(owner)),
+                    };
+                    UpstreamBody::new(source, timeouts.idle)
+                }),
+                Some(Err(_)) if body.error().is_some() => return Err(SendError::request_body()),
+                Some(Err(error)) => {
+                    return Err(SendError::http1(
+                        &error,
+                        !connection.has_written(),
+                        is_idempotent && !connection.has_received(),
+                        body.phase(),
+                    ));
                 }
-            })
-        }
-    };
-    match sent {
+                None => return Err(SendError::late()),
+            },
+            Sending::Http2(mut sender, request) => {
+                let sending = sender.try_send_request(*request);
+                match ReusableTimer::default().wait_for(sending, deadline).await {
+                    Some(Ok(response)) => response
+                        .map(|rest| UpstreamBody::new(BodySource::Http2(rest), timeouts.idle)),
+                    Some(Err(_)) if body.error().is_some() => {
+                        return Err(SendError::request_body());
+                    }
+                    Some(Err(mut error)) => {
+                        let was_untouched = error.take_message().is_some();
+                        let error = error.into_error();
+                        return Err(SendError::http2(&error, was_untouched, body.phase()));
+                    }
+                    None => return Err(SendError::late()),
+                }
+            }
+        };
         // `Upgrade` is never passed on.
-        Some(Ok(response)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             let message = "it switched to another protocol";
-            Err(SendError::failed(Failure::Reset, Phase::Waiting, message))
+            return Err(SendError::failed(Failure::Reset, Phase::Waiting, message));
         }
-        Some(Ok(response)) => {
-            let response = response.map(|rest| UpstreamBody::new(rest, timeouts.idle));
-            Ok(Box::new(response))
-        }
-        Some(Err(_)) if body.error().is_some() => Err(SendError::request_body()),
-        Some(Err(error)) => Err(error),
-        None => Err(SendError::failed(
-            Failure::Timeout,
-            Phase::Waiting,
-            "no response came in time",
-        )),
+        Ok(Box::new(response))
     }
+}
+
+/// A request on its way.
+enum Sending {
+    Http1(Box<Http1Connection>),
+    Http2(SendRequest<RequestBody>, Box<Request<RequestBody>>),
 }

@@ -71,7 +71,7 @@ pub(super) async fn handle(
                     body: ReplayableBody::new(body, routes.bounds()),
                     is_coming,
                 };
-                call(worker, &routes, request, body, responder).await
+                call(worker, &routes, &request, body, responder).await
             }
         },
         Ok(Parsed::Operation(method, lookup)) => {
@@ -94,7 +94,7 @@ pub(super) async fn handle(
 async fn call(
     worker: &Worker,
     routes: &Routes,
-    request: ParsedRequest,
+    request: &ParsedRequest,
     body: ArrivingBody,
     mut responder: Responder<'_>,
 ) -> Response<ServedBody> {
@@ -116,7 +116,7 @@ async fn call(
         None => call,
     };
     let run = call.run(async |attempt, endpoint| {
-        send_to_endpoint(worker, routes, &request, &body.body, attempt, endpoint).await
+        send_to_endpoint(worker, routes, request, &body.body, attempt, endpoint).await
     });
     let ended = {
         let mut run = pin!(run);
@@ -174,7 +174,7 @@ async fn send_to_endpoint(
     };
     let answered = routes.exchange().attempt(&attempt, target, make).await;
     let answered = answered.map(|result| EndpointResponse {
-        endpoint: Arc::clone(&endpoint),
+        endpoint,
         result: Some(result),
     });
     if body.is_resendable() {

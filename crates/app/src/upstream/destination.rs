@@ -234,14 +234,14 @@ struct Idle {
 const MAX_IDLE: usize = 256;
 
 impl WorkerConnections {
-    /// An open connection that can be used now.
-    pub(super) fn take(&self, idle_timeout: Duration) -> Option<Connection> {
+    /// An open connection that can be used `now`.
+    pub(super) fn take(&self, now: Instant, idle_timeout: Duration) -> Option<Connection> {
         if let Some(sender) = self.shared() {
             return Some(Connection::Http2(sender));
         }
         loop {
             let mut idle = lock(&self.idle).pop()?;
-            if idle.since.elapsed() >= idle_timeout {
+            if now.saturating_duration_since(idle.since) >= idle_timeout {
                 // The others have been idle for longer still.
                 lock(&self.idle).clear();
                 return None;

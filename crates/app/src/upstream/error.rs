@@ -48,6 +48,10 @@ impl SendError {
         }
     }
 
+    pub(super) fn late() -> Self {
+        Self::failed(Failure::Timeout, Phase::Waiting, LATE)
+    }
+
     pub(super) fn not_allowed(address: IpAddr) -> Self {
         Self {
             kind: SendErrorKind::NotAllowed { address },
@@ -101,7 +105,7 @@ impl SendError {
         let message = if error.is_parse() {
             NOT_HTTP
         } else if error.is_timeout() {
-            "no response came in time"
+            LATE
         } else {
             BROKEN
         };
@@ -131,6 +135,7 @@ impl SendError {
     }
 }
 
+const LATE: &str = "no response came in time";
 const NOT_HTTP: &str = "the response was not HTTP";
 const BROKEN: &str = "the connection broke before a response came";
 

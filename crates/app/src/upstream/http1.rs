@@ -45,6 +45,8 @@ pub(super) struct Http1Connection {
     body: BodyDecoder,
     /// Where long bodies are read to.
     buffer: BytesMut,
+    /// More came with the last read than a short one takes.
+    reads_more: bool,
     is_kept_alive: bool,
     /// Has any byte of a response to the last request arrived?
     has_received: bool,
@@ -76,9 +78,12 @@ pub(super) enum Http1Error {
     RequestBody,
 }
 
-/// As much as is read at once. It is the stack's memory, and what has come is copied from there: for
-/// a short response that takes less time than to allocate a buffer in which a long one has room.
-const MAX_READ: usize = 32 << 10;
+/// As much as is read at once to the stack. What has come is copied from there: for a short response
+/// that takes less time than to allocate a buffer in which a long one has room.
+const SHORT_READ: usize = 4 << 10;
+
+/// The same on a connection whose last response was longer.
+const MEDIUM_READ: usize = 32 << 10;
 
 /// From here on a body is read to memory of its own, without a copy.
 const LONG: u64 = 8 << 10;
@@ -100,6 +105,7 @@ impl Http1Connection {
             unread: Bytes::new(),
             body: BodyDecoder::Length(0),
             buffer: BytesMut::new(),
+            reads_more: false,
             is_kept_alive: true,
             has_received: false,
             headers: HeaderMap::new(),
@@ -107,16 +113,20 @@ impl Http1Connection {
         }
     }
 
-    /// Sends a request and waits for the response's head, until the time that `ends` says; `None` if
-    /// it took longer. The body is read by [`poll_frame`](Self::poll_frame).
-    pub(super) async fn send(
-        &mut self,
-        request: Request<RequestBody>,
-        ends: impl Fn() -> Instant,
-    ) -> Option<Result<Response<()>, Http1Error>> {
+    /// Begins with a request; [`response`](Self::response) sends it. No part of that future, which
+    /// would be copied with it.
+    pub(super) fn begin(&mut self, request: Request<RequestBody>) {
         self.has_received = false;
         self.is_head = *request.method() == Method::HEAD;
         self.headers = self.writer.begin(request);
+    }
+
+    /// Sends the request and waits for the response's head, until the time that `ends` says; `None` if
+    /// it took longer. The body is read by [`poll_frame`](Self::poll_frame).
+    pub(super) async fn response(
+        &mut self,
+        ends: impl Fn() -> Instant,
+    ) -> Option<Result<Response<()>, Http1Error>> {
         poll_fn(|context| match self.poll_response(context) {
             Poll::Ready(response) => Poll::Ready(Some(response)),
             Poll::Pending => self.timer.poll_end(&ends, context).map(|()| None),
@@ -150,18 +160,21 @@ impl Http1Connection {
     /// Reads the head of the response.
     fn poll_head(&mut self, context: &mut Context<'_>) -> Poll<Result<Response<()>, Http1Error>> {
         loop {
-            let mut space = [MaybeUninit::uninit(); MAX_READ];
-            let mut read = ReadBuf::uninit(&mut space);
-            ready!(Pin::new(&mut self.io).poll_read(context, &mut read)).map_err(Http1Error::Io)?;
-            if read.filled().is_empty() {
+            let read = ready!(self.poll_read(context)).map_err(Http1Error::Io)?;
+            if read.is_empty() {
                 return Poll::Ready(Err(Http1Error::Closed));
             }
             self.has_received = true;
-            self.partial.extend_from_slice(read.filled());
-            if !read.filled().contains(&b'\n') && self.partial.len() <= MAX_HEAD {
-                continue;
+            if self.partial.is_empty() {
+                self.unread = read;
+            } else {
+                self.partial.extend_from_slice(&read);
+                // A head that comes byte by byte is not parsed for each.
+                if memchr::memchr(b'\n', &read).is_none() && self.partial.len() <= MAX_HEAD {
+                    continue;
+                }
+                self.unread = mem::take(&mut self.partial).into();
             }
-            self.unread = mem::take(&mut self.partial).into();
             loop {
                 match parse_head(&mut self.unread, self.is_head, &mut self.headers)? {
                     Parsed::Head(head) => {
@@ -219,10 +232,17 @@ impl Http1Connection {
             ready!(pin!(self.io.read_buf(&mut self.buffer)).poll(context))?;
             return Poll::Ready(Ok(self.buffer.split().freeze()));
         }
-        let mut space = [MaybeUninit::uninit(); MAX_READ];
-        let mut read = ReadBuf::uninit(&mut space);
-        ready!(Pin::new(&mut self.io).poll_read(context, &mut read))?;
-        Poll::Ready(Ok(Bytes::copy_from_slice(read.filled())))
+        self.poll_read(context)
+    }
+
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+        let read = match self.reads_more {
+            false => poll_read_by::<SHORT_READ>(&mut *self.io, context),
+            true => poll_read_by::<MEDIUM_READ>(&mut *self.io, context),
+        };
+        let read = ready!(read)?;
+        self.reads_more = read.len() >= SHORT_READ;
+        Poll::Ready(Ok(read))
     }
 
     /// Is the body of the response over?
@@ -276,6 +296,18 @@ impl Http1Connection {
         let mut context = Context::from_waker(Waker::noop());
         pin!(reading).poll(&mut context).is_pending()
     }
+}
+
+/// Reads up to `N` bytes. Not inlined, so that other functions need not have the room on their stack.
+#[inline(never)]
+fn poll_read_by<const N: usize>(
+    io: &mut dyn Io,
+    context: &mut Context<'_>,
+) -> Poll<io::Result<Bytes>> {
+    let mut space = [MaybeUninit::uninit(); N];
+    let mut read = ReadBuf::uninit(&mut space);
+    ready!(Pin::new(io).poll_read(context, &mut read))?;
+    Poll::Ready(Ok(Bytes::copy_from_slice(read.filled())))
 }
 
 impl Drop for Http1Connection {

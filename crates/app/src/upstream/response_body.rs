@@ -21,7 +21,7 @@ use super::http1::Http1Connection;
 /// before, the connection is closed, and the server stops sending.
 #[derive(Debug)]
 pub struct UpstreamBody {
-    /// What was read ahead, see [`UpstreamBody::beginning`].
+    /// What was read ahead, see [`UpstreamBody::read_beginning`].
     beginning: Option<Bytes>,
     /// How it ended, if it did while the beginning was read. Boxed, for it is rare and large.
     end: Option<Box<Result<HeaderMap, BodyError>>>,
@@ -112,7 +112,7 @@ impl UpstreamBody {
 
     /// Reads up to `most` bytes, or to the end, and keeps them: the body still begins with them, and
     /// ends as it ended. What does not come within 5 s is not waited for.
-    pub async fn beginning(&mut self, most: usize) -> &[u8] {
+    pub async fn read_beginning(&mut self, most: usize) -> &[u8] {
         let mut read = self
             .beginning
             .take()
@@ -133,6 +133,11 @@ impl UpstreamBody {
             }
         }
         self.beginning = (!read.is_empty()).then(|| read.freeze());
+        self.beginning()
+    }
+
+    /// What was read of it ahead.
+    pub fn beginning(&self) -> &[u8] {
         self.beginning.as_deref().unwrap_or_default()
     }
 

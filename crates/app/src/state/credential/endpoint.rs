@@ -171,7 +171,7 @@ impl TokenEndpoint {
         let mut answered = self.exchange.attempt(&attempt, target, make).await;
         let token = match &mut answered.value {
             Ok(response) if response.status().is_success() => {
-                serde_json::from_slice(response.body_mut().beginning(MAX_TOKEN).await).ok()
+                serde_json::from_slice(response.body_mut().read_beginning(MAX_TOKEN).await).ok()
             }
             Ok(_) | Err(_) => None,
         };

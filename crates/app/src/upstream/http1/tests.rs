@@ -32,10 +32,14 @@ fn run(test: impl Future<Output = ()>) {
     runtime.unwrap().block_on(test);
 }
 
-/// A deadline in a second.
-fn soon() -> impl Fn() -> Instant {
+/// The response to a request, if it comes within a second.
+fn begin(
+    connection: &mut Http1Connection,
+    request: Request<RequestBody>,
+) -> impl Future<Output = Option<Result<Response<()>, Http1Error>>> {
     let end = Instant::now() + Duration::from_secs(1);
-    move || end
+    connection.begin(request);
+    connection.response(move || end)
 }
 
 /// A connection that got a response to one request, and how often the task of that was woken. The
@@ -47,7 +51,7 @@ async fn exchange(closes: bool) -> (Http1Connection, Option<DuplexStream>, Arc<C
     let waker = Waker::from(Arc::clone(&wakes));
     let mut context = Context::from_waker(&waker);
     let far = {
-        let mut sending = pin!(connection.send(Request::new(RequestBody::EMPTY), soon()));
+        let mut sending = pin!(begin(&mut connection, Request::new(RequestBody::EMPTY)));
         assert!(sending.as_mut().poll(&mut context).is_pending());
         assert_eq!(wakes.count(), 0);
         let bytes = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
@@ -103,7 +107,7 @@ async fn receive(pieces: &[&[u8]]) -> Result<(u16, String, bool), Http1Error> {
     let (near, mut far) = duplex(1 << 20);
     let mut connection = Http1Connection::new(near);
     let response = {
-        let mut sending = pin!(connection.send(Request::new(RequestBody::EMPTY), soon()));
+        let mut sending = pin!(begin(&mut connection, Request::new(RequestBody::EMPTY)));
         let mut context = Context::from_waker(Waker::noop());
         let mut response = sending.as_mut().poll(&mut context);
         for piece in pieces {
@@ -234,7 +238,7 @@ async fn written(request: Request<RequestBody>) -> String {
     let (near, mut far) = duplex(1 << 20);
     let mut connection = Http1Connection::new(near);
     let mut context = Context::from_waker(Waker::noop());
-    let sending = pin!(connection.send(request, soon())).poll(&mut context);
+    let sending = pin!(begin(&mut connection, request)).poll(&mut context);
     assert!(sending.is_pending());
     let mut bytes = vec![0; 4096];
     let length = far.read(&mut bytes).await.unwrap();
@@ -284,9 +288,7 @@ fn knows_whether_anything_was_written_and_received() {
         let (near, far) = duplex(4096);
         drop(far);
         let mut connection = Http1Connection::new(near);
-        let sent = connection
-            .send(Request::new(RequestBody::EMPTY), soon())
-            .await;
+        let sent = begin(&mut connection, Request::new(RequestBody::EMPTY)).await;
         assert!(matches!(sent, Some(Err(Http1Error::Io(_)))), "{sent:?}");
         assert!(!connection.has_written());
         assert!(!connection.has_received());
@@ -294,9 +296,7 @@ fn knows_whether_anything_was_written_and_received() {
         let (near, mut far) = duplex(4096);
         let mut connection = Http1Connection::new(near);
         far.write_all(b"H").await.unwrap();
-        let sent = connection
-            .send(Request::new(RequestBody::EMPTY), soon())
-            .await;
+        let sent = begin(&mut connection, Request::new(RequestBody::EMPTY)).await;
         assert!(sent.is_none(), "{sent:?}");
         assert!(connection.has_written());
         assert!(connection.has_received());
@@ -312,7 +312,7 @@ fn passes_on_the_response_of_a_server_that_closed_without_reading() {
         drop(far);
         let mut connection = Http1Connection::new(near);
         let body = RequestBody::whole(Bytes::from(vec![b'x'; 1000]));
-        let sent = connection.send(Request::new(body), soon()).await;
+        let sent = begin(&mut connection, Request::new(body)).await;
         assert_eq!(sent.unwrap().unwrap().status(), 413);
         assert!(Box::new(connection).into_idle().is_none());
     });
