@@ -47,7 +47,8 @@ pub async fn run() -> Result<Vec<String>, Box<dyn Error>> {
                 let Ok(response) = client.get(endpoint.data()).send().await else {
                     return AttemptResult::new(String::new(), unreachable(&attempt));
                 };
-                let outcome = attempt.status(response.status().as_u16());
+                let status = response.status().as_u16();
+                let outcome = attempt.response(status, response.headers());
                 let body = response.text().await.unwrap_or_default();
                 println!("  {}: {body}", endpoint.name());
                 AttemptResult::new(body, outcome)

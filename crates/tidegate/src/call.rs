@@ -15,7 +15,9 @@ use std::time::Duration;
 
 use policy::backoff::BackoffSettings;
 use policy::classify::rejects_credential;
+use policy::hint;
 use policy::item::{ItemKind, Safety, Step, TerminalReason};
+use policy::jitter::RetryAfterJitter;
 use policy::outcome::{Failure, Outcome, Phase, UpstreamResponse, Verdict};
 use policy::time::Timestamp;
 
@@ -178,9 +180,54 @@ impl Attempt {
         self.clock.now().since(self.started)
     }
 
-    /// An outcome with this status and the [`elapsed`](Self::elapsed) time as latency.
+    /// The outcome of a response with this status and these headers, from which waits and limits are
+    /// read, and with the [`elapsed`](Self::elapsed) time as latency.
+    ///
+    /// ```
+    /// # fn example(attempt: &tidegate::Attempt, response: &http::Response<()>) {
+    /// let outcome = attempt.response(response.status().as_u16(), response.headers());
+    /// let by_hand = attempt.response(429, [("retry-after", "7")]);
+    /// # }
+    /// ```
+    pub fn response<'h, H, N, V>(&self, status: u16, headers: H) -> Outcome
+    where
+        H: IntoIterator<Item = (&'h N, &'h V)> + Clone,
+        N: AsRef<str> + ?Sized + 'h,
+        V: AsRef<[u8]> + ?Sized + 'h,
+    {
+        let response = hint::Response {
+            status,
+            headers: Headers(headers),
+            body: b"",
+        };
+        let hint = hint::read(&response, Some(self.clock.wall()));
+        self.status(status).with_hint(hint)
+    }
+
+    /// An outcome with this status and the [`elapsed`](Self::elapsed) time as latency. It has no
+    /// hints: if the response has headers, use [`response`](Self::response).
     pub fn status(&self, status: u16) -> Outcome {
         Outcome::status(status, self.elapsed())
+    }
+}
+
+/// Headers as policies read them.
+#[derive(Clone, Copy)]
+struct Headers<H>(H);
+
+impl<'h, H, N, V> IntoIterator for Headers<H>
+where
+    H: IntoIterator<Item = (&'h N, &'h V)>,
+    N: AsRef<str> + ?Sized + 'h,
+    V: AsRef<[u8]> + ?Sized + 'h,
+{
+    type Item = (&'h str, &'h [u8]);
+    type IntoIter = std::iter::Map<H::IntoIter, fn((&'h N, &'h V)) -> Self::Item>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0
+            .into_iter()
+            .map(|(name, value)| (name.as_ref(), value.as_ref()))
     }
 }
 
@@ -208,14 +255,15 @@ pub struct CallResult<T> {
 /// use std::time::Duration;
 /// use tidegate::{AttemptResult, Limiter};
 ///
-/// # async fn fetch() -> (u16, String) { (200, String::new()) }
+/// # async fn fetch() -> http::Response<String> { http::Response::new(String::new()) }
 /// let limiter = Limiter::new();
 /// let called = limiter
 ///     .call("api.example.com")
 ///     .within(Duration::from_secs(30))
 ///     .run(async |attempt| {
-///         let (status, body) = fetch().await;
-///         AttemptResult::new(body, attempt.status(status))
+///         let response = fetch().await;
+///         let outcome = attempt.response(response.status().as_u16(), response.headers());
+///         AttemptResult::new(response.into_body(), outcome)
 ///     })
 ///     .await?;
 /// println!("{}", called.value);
@@ -244,6 +292,7 @@ pub struct Call<'a, P = Limiter> {
     /// From [`within`](Self::within): `expires_after` alone bounds only the last send.
     within: Option<Duration>,
     attempt_timeout: Option<Duration>,
+    retry_after_jitter: RetryAfterJitter,
 }
 
 /// Called with every step of a call as it happens.
@@ -268,6 +317,7 @@ impl<'a, P> Call<'a, P> {
             is_in_line_only: false,
             within: None,
             attempt_timeout: None,
+            retry_after_jitter: RetryAfterJitter::CALLS,
         }
     }
 
@@ -349,6 +399,15 @@ impl<'a, P> Call<'a, P> {
     pub fn backoff(self, backoff: &'a BackoffSettings) -> Self {
         Self {
             backoff: Some(backoff),
+            ..self
+        }
+    }
+
+    /// What is added to a wait that the server names, so that calls refused together do not return
+    /// together: up to a tenth of it by default, at most 5 s. That of the backoff is not used.
+    pub fn retry_after_jitter(self, jitter: RetryAfterJitter) -> Self {
+        Self {
+            retry_after_jitter: jitter,
             ..self
         }
     }

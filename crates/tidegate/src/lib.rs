@@ -10,13 +10,17 @@
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! use tidegate::{AttemptResult, Limiter};
 //!
-//! # async fn fetch(_url: &str) -> (u16, String) { (200, "hello".to_owned()) }
+//! # async fn fetch(_url: &str) -> http::Response<String> {
+//! #     http::Response::new("hello".to_owned())
+//! # }
 //! let limiter = Limiter::new(); // one per program; clones share it
 //! let called = limiter
 //!     .call("api.example.com")
 //!     .run(async |attempt| {
-//!         let (status, body) = fetch("https://api.example.com/items").await;
-//!         AttemptResult::new(body, attempt.status(status))
+//!         let response = fetch("https://api.example.com/items").await;
+//!         // The headers too: they may name a wait (Retry-After) or a limit.
+//!         let outcome = attempt.response(response.status().as_u16(), response.headers());
+//!         AttemptResult::new(response.into_body(), outcome)
 //!     })
 //!     .await?;
 //! assert_eq!(called.value, "hello");
@@ -115,6 +119,7 @@ pub use policy::gate::{GateOptions, GateOverride, GateRecord, GateSettings, Reas
 pub use policy::hint::Hint;
 pub use policy::hosts::{HostPattern, Hosts};
 pub use policy::item::{ItemKind, Safety, TerminalReason};
+pub use policy::jitter::RetryAfterJitter;
 pub use policy::ladder::{LadderOptions, LadderRecord, LadderSettings};
 pub use policy::line::Class;
 pub use policy::outcome::{Failure, Outcome, Phase, Verdict};

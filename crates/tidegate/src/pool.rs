@@ -420,12 +420,13 @@ impl<E> Pool<E> {
     /// # async fn example(pool: &tidegate::Pool<String>) {
     /// use tidegate::AttemptResult;
     ///
-    /// # async fn fetch(url: &str) -> (u16, String) { (200, String::new()) }
+    /// # async fn fetch(url: &str) -> http::Response<String> { http::Response::new(String::new()) }
     /// let called = pool
     ///     .call()
     ///     .run(async |attempt, endpoint| {
-    ///         let (status, body) = fetch(endpoint.data()).await;
-    ///         AttemptResult::new(body, attempt.status(status))
+    ///         let response = fetch(endpoint.data()).await;
+    ///         let outcome = attempt.response(response.status().as_u16(), response.headers());
+    ///         AttemptResult::new(response.into_body(), outcome)
     ///     })
     ///     .await;
     /// # }

@@ -15,6 +15,7 @@ use policy::backoff::BackoffSettings;
 use policy::budget::BudgetOptions;
 use policy::hint::Hint;
 use policy::item::{ItemKind, TerminalReason};
+use policy::jitter::RetryAfterJitter;
 use policy::outcome::{Failure, Outcome, Phase, Verdict};
 use policy::preset::Preset;
 use policy::time::Timestamp;
@@ -899,4 +900,47 @@ fn call_dropped_during_an_attempt_counts_as_abandoned() {
         (gate.in_flight, gate.failed, gate.consecutive_failures),
         (0, 0, 0)
     );
+}
+
+#[test]
+fn retry_after_is_honoured_with_jitter_of_a_tenth_whatever_the_backoff() {
+    for backoff in [None, Some(Preset::Aggressive.settings())] {
+        for seed in 0..20 {
+            let clock = ManualClock::new();
+            let limiter = Limiter::builder()
+                .gate(gate(FAST))
+                .clock(clock.clock())
+                .seed(seed)
+                .build();
+            let call = limiter.call(KEY);
+            let call = backoff
+                .as_ref()
+                .map_or(call, |backoff| call.backoff(backoff));
+            let run = call.run(async |attempt| {
+                let (status, headers) = match attempt.number {
+                    1 => (429, [("Retry-After", "10")]),
+                    _ => (200, [("Server", "x")]),
+                };
+                AttemptResult::new((), attempt.response(status, headers))
+            });
+            assert_eq!(drive(&clock, run).unwrap().sent, 2);
+            let waited = clock.clock().now().since(Timestamp::ZERO);
+            let expected = Duration::from_secs(10)..=Duration::from_millis(11_050);
+            assert!(expected.contains(&waited), "{waited:?}");
+        }
+    }
+}
+
+#[test]
+fn retry_after_jitter_of_a_call_can_be_set() {
+    let (clock, limiter) = limiter(FAST);
+    let jitter = RetryAfterJitter::UpTo(Duration::ZERO);
+    let call = limiter.call(KEY).retry_after_jitter(jitter);
+    let run = call.run(async |attempt| {
+        let status = if attempt.number == 1 { 429 } else { 200 };
+        AttemptResult::new((), attempt.response(status, [("retry-after", "10")]))
+    });
+    drive(&clock, run).unwrap();
+    let waited = clock.clock().now().since(Timestamp::ZERO);
+    assert!(waited < Duration::from_millis(10_010), "{waited:?}");
 }

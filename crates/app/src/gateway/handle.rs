@@ -106,6 +106,7 @@ async fn call(
         .cost(request.cost.unwrap_or(1))
         .kind(request.kind)
         .backoff(&route.backoff)
+        .retry_after_jitter(route.backoff.retry_after_jitter())
         .watch(&watch);
     let call = match &route.token {
         Some(token) => {

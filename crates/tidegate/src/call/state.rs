@@ -39,6 +39,7 @@ pub(super) struct CallState<'a, E> {
     source: PermitSource<'a, E>,
     ask: Ask<'a>,
     backoff: &'a BackoffSettings,
+    retry_after_jitter: RetryAfterJitter,
     item: Item,
     /// Created on first use, because most calls are never resent.
     random: Option<Random>,
@@ -56,10 +57,7 @@ pub(super) struct CallState<'a, E> {
 }
 
 /// The backoff of calls that set none.
-static STANDARD: LazyLock<BackoffSettings> = LazyLock::new(|| {
-    let standard = Preset::Standard.settings();
-    standard.with_retry_after_jitter(RetryAfterJitter::CALLS)
-});
+static STANDARD: LazyLock<BackoffSettings> = LazyLock::new(|| Preset::Standard.settings());
 
 /// What follows an attempt.
 pub(super) enum Next {
@@ -75,6 +73,7 @@ impl<'a, E> CallState<'a, E> {
             source,
             ask: call.ask,
             backoff: call.backoff.unwrap_or_else(|| &STANDARD),
+            retry_after_jitter: call.retry_after_jitter,
             item: Item::new(call.kind, call.limiter.clock().now()),
             random: None,
             trail: Trail::default(),
@@ -337,8 +336,15 @@ impl<'a, E> CallState<'a, E> {
             _ => None,
         };
         let random = random(&mut self.random, self.limiter);
+        // A copy only where it is used: most outcomes name no wait.
+        let is_other = self.backoff.retry_after_jitter() != self.retry_after_jitter;
+        let own = (is_other && outcome.hint.wait.is_some()).then(|| {
+            let backoff = self.backoff.clone();
+            backoff.with_retry_after_jitter(self.retry_after_jitter)
+        });
+        let backoff = own.as_ref().unwrap_or(self.backoff);
         self.item
-            .after_at(self.backoff, outcome, verdict, other_ready_at, now, random)
+            .after_at(backoff, outcome, verdict, other_ready_at, now, random)
     }
 
     /// Sends nothing more to an endpoint. Returns when another may be ready, if one is left.
