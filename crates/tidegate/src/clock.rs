@@ -6,9 +6,10 @@
 //!
 //! | clock | now | woken by |
 //! |---|---|---|
-//! | [`Clock::system`] | the CPU's time-stamp counter if it is steady, else the system's monotonic clock | a dedicated thread, started by the first alarm |
+//! | [`Clock::system`] | the CPU's time-stamp counter if it is steady, else the system's monotonic clock | one thread for the whole process, started by the first alarm |
 //! | [`ManualClock`] | set by the test | the call that advances it |
 //! | `Clock::tokio` (feature `tokio`) | the runtime's clock, which tests can pause | a task of the runtime |
+//! | [`Clock::custom`] | a [`TimeSource`] of the program | the same |
 //!
 //! The system clock does not use a runtime's timers. Waiting therefore works under every executor
 //! and across several, survives the shutdown of a runtime, and ends within about 100 µs of its
@@ -16,6 +17,7 @@
 //!
 //! This is the only place that converts between monotonic and wall time.
 
+use std::any::Any;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -58,13 +60,42 @@ enum Source {
     Manual(Arc<Manual>),
     #[cfg(feature = "tokio")]
     Tokio(Arc<tokio::Tokio>),
+    Custom(Arc<dyn TimeSource>),
 }
+
+/// A program's own time and timers, for [`Clock::custom`]: those of a browser, an embedded system or
+/// a simulator.
+pub trait TimeSource: Send + Sync + 'static {
+    /// The time since some fixed origin. It never goes back.
+    fn now(&self) -> Timestamp;
+
+    /// The wall time; that of the system by default.
+    fn wall(&self) -> WallTime {
+        system_wall()
+    }
+
+    /// Calls `waker` once, at `at` or slightly later, unless the returned guard is dropped first. It
+    /// must not call it before returning: the caller holds a lock that the waker needs.
+    fn wake_at(&self, at: Timestamp, waker: Waker) -> WakeGuard;
+}
+
+/// Cancels a wake-up when it is dropped.
+pub type WakeGuard = Box<dyn Any + Send + Sync>;
 
 impl Clock {
     /// The system's clock. A read takes about ten nanoseconds. The first alarm (the first wait, or
-    /// the first gate of a limiter) starts a thread that ends with the last clone.
+    /// the first gate of a limiter) starts a thread, which all clocks of the process share and which
+    /// ends with the last of them.
+    ///
+    /// In WebAssembly there is no thread: alarms fire only when a gate is used. Use
+    /// [`Clock::custom`] with timers of the host there.
     pub fn system() -> Self {
-        Self(Source::System(System::new()))
+        Self(Source::System(System::shared()))
+    }
+
+    /// A clock with the time and the timers of `source`.
+    pub fn custom(source: impl TimeSource) -> Self {
+        Self(Source::Custom(Arc::new(source)))
     }
 
     /// The clock of the current tokio runtime. It is paused while the runtime's time is, as in
@@ -90,6 +121,7 @@ impl Clock {
             Source::Manual(manual) => manual.now(),
             #[cfg(feature = "tokio")]
             Source::Tokio(tokio) => tokio.now(),
+            Source::Custom(source) => source.now(),
         }
     }
 
@@ -100,6 +132,7 @@ impl Clock {
             Source::Manual(manual) => manual.wall(),
             #[cfg(feature = "tokio")]
             Source::Tokio(tokio) => tokio.wall(),
+            Source::Custom(source) => source.wall(),
         }
     }
 
@@ -158,16 +191,38 @@ impl Clock {
             }
             #[cfg(feature = "tokio")]
             Source::Tokio(tokio) => Armed::Tokio(tokio.arm(at, waker)),
+            Source::Custom(source) => Armed::Custom(source.wake_at(at, waker)),
         })
     }
 
     /// Fires alarms that were already due when set. A manual clock fires them only here; other
     /// clocks fire them by themselves.
     pub(crate) fn catch_up(&self) {
-        if let Source::Manual(manual) = &self.0 {
-            manual.catch_up();
+        match &self.0 {
+            Source::Manual(manual) => manual.catch_up(),
+            Source::System(system) if cfg!(target_family = "wasm") => system.catch_up(),
+            _ => {}
         }
     }
+
+    /// When tasks could last run and can run next: now, except while a manual clock is advanced.
+    pub(crate) fn tasks_run(&self, now: Timestamp) -> TasksRun {
+        let advance = match &self.0 {
+            Source::Manual(manual) => manual.advance(),
+            _ => None,
+        };
+        advance.unwrap_or(TasksRun {
+            last: now,
+            next: now,
+        })
+    }
+}
+
+/// When tasks could last run, and can run next.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TasksRun {
+    pub(crate) last: Timestamp,
+    pub(crate) next: Timestamp,
 }
 
 impl Default for Clock {
@@ -184,6 +239,7 @@ impl fmt::Debug for Clock {
             Source::Manual(_) => "ManualClock",
             #[cfg(feature = "tokio")]
             Source::Tokio(_) => "Clock::tokio",
+            Source::Custom(_) => "Clock::custom",
         })
     }
 }
@@ -230,6 +286,7 @@ enum Armed {
     Manual(Arc<Manual>, AlarmKey),
     #[cfg(feature = "tokio")]
     Tokio(::tokio::task::AbortHandle),
+    Custom(#[expect(dead_code, reason = "dropping it cancels")] WakeGuard),
 }
 
 impl Drop for Alarm {
@@ -239,6 +296,7 @@ impl Drop for Alarm {
             Armed::Manual(manual, key) => manual.disarm(*key),
             #[cfg(feature = "tokio")]
             Armed::Tokio(task) => task.abort(),
+            Armed::Custom(_) => {}
         }
     }
 }

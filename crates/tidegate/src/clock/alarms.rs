@@ -51,10 +51,12 @@ impl Alarms {
         self.by_time.first_key_value().map(|(key, _)| key.at)
     }
 
-    /// Removes and returns the next alarm if it is due.
+    /// Removes and returns the next alarm if it is due. One at the end of time never is: it would be
+    /// due again as often as it is set.
     pub(super) fn pop_due(&mut self, now: Timestamp) -> Option<Waker> {
         let first = self.by_time.first_entry()?;
-        (first.key().at <= now).then(|| first.remove())
+        let at = first.key().at;
+        (at <= now && at < Timestamp::MAX).then(|| first.remove())
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use policy::time::{Timestamp, WallTime};
 
 use super::alarms::{AlarmKey, Alarms};
-use super::{Clock, after};
+use super::{Clock, TasksRun, after};
 use crate::sync::{Mutex, lock};
 use crate::waking::wake;
 
@@ -25,6 +25,7 @@ impl ManualClock {
         Self(Arc::new(Manual {
             state: Mutex::new(State {
                 now: Timestamp::ZERO,
+                advance: None,
                 alarms: Alarms::new(),
             }),
         }))
@@ -35,7 +36,8 @@ impl ManualClock {
         Clock::manual(Arc::clone(&self.0))
     }
 
-    /// Advances time. Woken tasks run when their executor schedules them, and see the new time.
+    /// Advances time. Asks in line are admitted at their own times, however far that is. Woken tasks
+    /// run when their executor schedules them, and see the new time.
     pub fn advance(&self, by: Duration) {
         let target = self.0.now() + by;
         self.advance_to(target);
@@ -43,9 +45,17 @@ impl ManualClock {
 
     /// Advances time to `target`. Time never goes back.
     pub fn advance_to(&self, target: Timestamp) {
+        {
+            let mut state = lock(&self.0.state);
+            state.advance = Some(TasksRun {
+                last: state.now,
+                next: target.max(state.now),
+            });
+        }
         while let Some(waker) = self.0.step(target) {
             wake(waker);
         }
+        lock(&self.0.state).advance = None;
     }
 
     /// When the next alarm is due: how far a test can advance without skipping one.
@@ -72,12 +82,18 @@ pub(super) struct Manual {
 
 struct State {
     now: Timestamp,
+    /// The advance in progress, from when to when: tasks do not run in between.
+    advance: Option<TasksRun>,
     alarms: Alarms,
 }
 
 impl Manual {
     pub(super) fn now(&self) -> Timestamp {
         lock(&self.state).now
+    }
+
+    pub(super) fn advance(&self) -> Option<TasksRun> {
+        lock(&self.state).advance
     }
 
     pub(super) fn wall(&self) -> WallTime {

@@ -1,6 +1,6 @@
 //! The system's clock, and the thread that fires its alarms.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
 use std::thread;
 use std::time::Duration;
@@ -30,6 +30,18 @@ impl System {
         })
     }
 
+    /// The one clock of the process, as long as anything uses it.
+    pub(super) fn shared() -> Arc<Self> {
+        static SHARED: Mutex<Weak<System>> = Mutex::new(Weak::new());
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(system) = shared.upgrade() {
+            return system;
+        }
+        let system = Self::new();
+        *shared = Arc::downgrade(&system);
+        system
+    }
+
     #[inline]
     pub(super) fn now(&self) -> Timestamp {
         self.counter.now()
@@ -40,13 +52,24 @@ impl System {
         let mut state = self.thread.lock();
         let is_next = state.alarms.next_at().is_none_or(|next| at < next);
         let key = state.alarms.insert(at, waker);
-        if !state.started {
+        if !state.started && !cfg!(target_family = "wasm") {
             state.started = true;
             AlarmThread::start(&self.thread);
         } else if is_next && state.is_waiting {
             self.thread.changed.notify_one();
         }
         key
+    }
+
+    /// Fires alarms that are due, where there is no thread.
+    pub(super) fn catch_up(&self) {
+        loop {
+            let waker = self.thread.lock().alarms.pop_due(self.now());
+            match waker {
+                Some(waker) => wake(waker),
+                None => return,
+            }
+        }
     }
 
     pub(super) fn disarm(&self, key: AlarmKey) {

@@ -63,7 +63,7 @@ impl Limiter {
         let mut wakers = Vec::new();
         let mut shard = self.inner.registry.lock(number);
         shard.alarm = None;
-        shard.serve_due(now, &mut wakers);
+        shard.serve_due(now, self.inner.clock.tasks_run(now), &mut wakers);
         self.set_alarm(number, &mut shard);
         drop(shard);
         wake_all(wakers);
@@ -87,12 +87,24 @@ impl Limiter {
         }
     }
 
+    /// Evicts idle gates of the next shard, or of all shards if tasks could not run for several
+    /// intervals.
     fn evict_shard(&self) {
-        while !self.evict_slice().shard_finished {}
-        let now = self.inner.clock.now();
+        let (now, interval) = (self.inner.clock.now(), self.eviction_interval());
+        let tasks = self.inner.clock.tasks_run(now);
+        let is_end_of_advance = now == tasks.next && now.since(tasks.last) > interval;
+        let shards = match is_end_of_advance {
+            // Twice, because a sweep goes on where the last one of that shard ended.
+            true => 2 * self.inner.registry.shards(),
+            false => 1,
+        };
+        for _ in 0..shards {
+            while !self.evict_slice().shard_finished {}
+        }
         *lock(&self.inner.eviction_alarm) = None;
         if self.inner.registry.len() > 0 {
-            self.schedule_eviction(self.eviction_interval(), now);
+            // Not for every interval of a long advance.
+            self.schedule_eviction(interval.max(tasks.next.since(now)), now);
         }
     }
 

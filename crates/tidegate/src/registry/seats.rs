@@ -18,6 +18,7 @@ use policy::time::Timestamp;
 
 use super::slab::SlotIndex;
 use crate::ask::Refusal;
+use crate::clock::TasksRun;
 
 /// Identifies a seat and the generation of its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,13 +123,22 @@ impl Seats {
     }
 
     /// Takes back a permit that was not collected, with its gate. Call it until it returns `None`.
-    pub(super) fn forfeit_next(&mut self, now: Timestamp) -> Option<(SlotIndex, gate::Permit)> {
+    /// If its task could not run since it was filled, it gets as much time from when it can.
+    pub(super) fn forfeit_next(
+        &mut self,
+        now: Timestamp,
+        tasks: TasksRun,
+    ) -> Option<(SlotIndex, gate::Permit)> {
         while let Some(&(filled_at, id)) = self.filled.front() {
             let is_there = self.look(id).is_some();
             if is_there && now.since(filled_at) < COLLECT_WITHIN {
                 return None;
             }
             self.filled.pop_front();
+            if is_there && filled_at > tasks.last {
+                self.filled.push_back((tasks.next, id));
+                continue;
+            }
             let slot = self.look(id).map(|(slot, _)| slot);
             if let (Some(slot), Some(SeatState::Admitted(permit))) = (slot, self.leave(id)) {
                 return Some((slot, permit));
@@ -170,6 +180,14 @@ mod tests {
     use super::*;
 
     /// One line and the seats of its tickets.
+    /// Tasks run all the time.
+    fn at_any_time() -> TasksRun {
+        TasksRun {
+            last: Timestamp::MAX,
+            next: Timestamp::MAX,
+        }
+    }
+
     struct Line {
         tickets: Tickets,
         line: LineId,
@@ -233,7 +251,7 @@ mod tests {
         line.refuse_first(Timestamp::ZERO);
         assert!(
             line.seats
-                .forfeit_next(Timestamp::ZERO + COLLECT_WITHIN)
+                .forfeit_next(Timestamp::ZERO + COLLECT_WITHIN, at_any_time())
                 .is_none()
         );
         let new = line.join();
@@ -252,9 +270,10 @@ mod tests {
         line.refuse_first(at);
         assert_eq!(line.seats.next_forfeit(), Some(Timestamp::from_secs(15)));
         line.seats
-            .forfeit_next(Timestamp::from_nanos(14_999_999_999));
+            .forfeit_next(Timestamp::from_nanos(14_999_999_999), at_any_time());
         assert!(line.seats.look(seat).is_some());
-        line.seats.forfeit_next(Timestamp::from_secs(15));
+        line.seats
+            .forfeit_next(Timestamp::from_secs(15), at_any_time());
         assert!(line.seats.look(seat).is_none());
         assert_eq!(line.seats.next_forfeit(), None);
     }
@@ -265,7 +284,7 @@ mod tests {
         let mut now = Timestamp::ZERO;
         for round in 0..100_000 {
             now = now + Duration::from_millis(10);
-            line.seats.forfeit_next(now);
+            line.seats.forfeit_next(now, at_any_time());
             let seat = line.join();
             line.refuse_first(now);
             // Two of three are leaked.

@@ -8,9 +8,10 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use policy::time::Timestamp;
-use tidegate::{Clock, ManualClock};
+use tidegate::clock::{TimeSource, WakeGuard};
+use tidegate::{Clock, Limiter, ManualClock};
 
-use crate::support::{Woken, millis, secs, sender};
+use crate::support::{Caller, KEY, Woken, limiter, millis, ok, secs, sender, settings};
 
 fn poll(sleep: Pin<&mut impl Future<Output = ()>>, waker: &Waker) -> Poll<()> {
     sleep.poll(&mut Context::from_waker(waker))
@@ -232,4 +233,99 @@ mod tokio_clock {
         assert!((secs(7)..=secs(7) + millis(2)).contains(&took), "{took:?}");
         permit.settle(&ok());
     }
+}
+
+/// How many of ten asks at one per second have a permit after ten seconds.
+fn admitted_in_ten_seconds(step: Duration) -> usize {
+    let (clock, limiter) = limiter(&[("strategy", "fixed"), ("initial_rate", "1")]);
+    limiter.try_acquire(KEY).expect("a token").settle(&ok());
+    let mut callers: Vec<_> = (0..10).map(|_| Caller::new(limiter.acquire(KEY))).collect();
+    for caller in &mut callers {
+        assert!(caller.poll().is_pending());
+    }
+    let mut permits = Vec::new();
+    let end = clock.clock().now() + secs(10);
+    while clock.clock().now() < end {
+        clock.advance(step);
+        callers.retain_mut(|caller| match caller.poll() {
+            Poll::Ready(permit) => {
+                permits.push(permit.expect("a permit"));
+                false
+            }
+            Poll::Pending => true,
+        });
+    }
+    permits.len()
+}
+
+#[test]
+fn one_long_advance_admits_as_many_as_small_steps() {
+    assert_eq!(admitted_in_ten_seconds(millis(100)), 10);
+    assert_eq!(admitted_in_ten_seconds(secs(10)), 10);
+}
+
+#[test]
+fn end_of_time_does_not_hang() {
+    let (clock, limiter) = limiter(&[("strategy", "fixed"), ("initial_rate", "1")]);
+    let permit = limiter.try_acquire(KEY).unwrap();
+    let mut waiting = Caller::new(limiter.acquire(KEY));
+    assert!(waiting.poll().is_pending());
+    clock.advance(Duration::MAX);
+    assert!(waiting.poll().is_ready());
+    let late = limiter.try_acquire(KEY);
+    let mut last = Caller::new(limiter.acquire(KEY));
+    let _ = last.poll();
+    clock.advance(Duration::MAX);
+    drop((late, permit, last));
+    assert_eq!(clock.clock().now(), Timestamp::MAX);
+}
+
+#[test]
+fn custom_clock_tells_the_time_and_wakes() {
+    /// The time of another clock, an hour later.
+    struct Later(ManualClock);
+
+    impl TimeSource for Later {
+        fn now(&self) -> Timestamp {
+            self.0.clock().now() + secs(3600)
+        }
+
+        fn wake_at(&self, at: Timestamp, waker: Waker) -> WakeGuard {
+            let at = Timestamp::ZERO + at.since(Timestamp::ZERO + secs(3600));
+            let clock = self.0.clock();
+            let mut sleep = Box::pin(clock.sleep_until(at));
+            let polled = sleep.as_mut().poll(&mut Context::from_waker(&waker));
+            assert!(polled.is_pending());
+            Box::new(sleep)
+        }
+    }
+
+    let manual = ManualClock::new();
+    let limiter = Limiter::builder()
+        .gate(settings(&[("strategy", "fixed"), ("initial_rate", "1")]))
+        .clock(Clock::custom(Later(manual.clone())))
+        .build();
+    assert_eq!(limiter.clock().now(), Timestamp::from_secs(3600));
+    limiter.try_acquire(KEY).unwrap().settle(&ok());
+    let mut waiting = Caller::new(limiter.acquire(KEY));
+    assert!(waiting.poll().is_pending());
+    manual.advance(secs(1));
+    assert!(waiting.is_woken());
+    assert!(waiting.poll().is_ready());
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn all_limiters_of_a_process_share_one_timer_thread() {
+    let threads = || {
+        let tasks = std::fs::read_dir("/proc/self/task").expect("Linux");
+        let names = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")));
+        let names = names.filter_map(Result::ok);
+        names.filter(|name| name.trim() == "tidegate-clock").count()
+    };
+    let limiters: Vec<Limiter> = (0..20).map(|_| Limiter::new()).collect();
+    for limiter in &limiters {
+        limiter.try_acquire(KEY).unwrap().settle(&ok());
+    }
+    assert_eq!(threads(), 1);
 }

@@ -8,6 +8,7 @@ use policy::time::Timestamp;
 
 use super::{Shard, not_back};
 use crate::ask::Refusal;
+use crate::clock::TasksRun;
 use crate::registry::seats::SeatState;
 use crate::registry::slab::SlotIndex;
 
@@ -96,10 +97,11 @@ impl Shard {
     }
 
     /// Serves every gate and seat that is due.
-    pub(crate) fn serve_due(&mut self, now: Timestamp, wakers: &mut Vec<Waker>) {
-        self.forfeit(now, wakers);
+    pub(crate) fn serve_due(&mut self, now: Timestamp, tasks: TasksRun, wakers: &mut Vec<Waker>) {
+        self.forfeit(now, tasks, wakers);
         while let Some(&(at, index)) = self.due.first() {
-            if at > now {
+            // What is due at the end of time would be due again for ever.
+            if at > now || at == Timestamp::MAX {
                 return;
             }
             self.catch_up(index, now, wakers);
@@ -113,8 +115,8 @@ impl Shard {
     }
 
     /// Takes back permits that were not collected.
-    fn forfeit(&mut self, now: Timestamp, wakers: &mut Vec<Waker>) {
-        while let Some((index, permit)) = self.seats.forfeit_next(now) {
+    fn forfeit(&mut self, now: Timestamp, tasks: TasksRun, wakers: &mut Vec<Waker>) {
+        while let Some((index, permit)) = self.seats.forfeit_next(now, tasks) {
             self.give_back(index, permit, now);
             self.serve(index, now, wakers);
         }
@@ -162,12 +164,20 @@ mod tests {
         (shard, index)
     }
 
+    fn serve_due(shard: &mut Shard, now: Timestamp, left: &mut Vec<Waker>) {
+        let tasks = TasksRun {
+            last: now,
+            next: now,
+        };
+        shard.serve_due(now, tasks, left);
+    }
+
     #[test]
     fn late_alarm_does_not_lose_tokens() {
         let (mut shard, _) = shard(1000);
         let mut left = Vec::new();
         for ring in [3, 17, 90, 95, 180, 200] {
-            shard.serve_due(Timestamp::from_millis(ring), &mut left);
+            serve_due(&mut shard, Timestamp::from_millis(ring), &mut left);
         }
         assert_eq!(left.len(), 100, "500 a second for 200 ms");
     }
@@ -176,7 +186,7 @@ mod tests {
     fn asks_do_not_leave_in_a_burst_after_the_machine_slept() {
         let (mut shard, _) = shard(1000);
         let mut left = Vec::new();
-        shard.serve_due(Timestamp::from_secs(20), &mut left);
+        serve_due(&mut shard, Timestamp::from_secs(20), &mut left);
         let most = 500 / 10 + 2;
         assert!((50..=most).contains(&left.len()), "{}", left.len());
     }
@@ -194,7 +204,7 @@ mod tests {
                 "overtook the line"
             );
         }
-        shard.serve_due(Timestamp::from_millis(200), &mut left);
+        serve_due(&mut shard, Timestamp::from_millis(200), &mut left);
         assert_eq!(left.len(), 100);
     }
 }
