@@ -86,6 +86,8 @@ struct PoolState<E> {
 /// An endpoint as the pool stores it.
 struct Member<E> {
     endpoint: Arc<Endpoint<E>>,
+    /// Those of the endpoint, here so that choosing reads no endpoint but the chosen one.
+    bodies: Arc<AtomicU32>,
     /// Before this time the pool does not ask its gate, which would not admit.
     not_before: Timestamp,
 }
@@ -93,6 +95,7 @@ struct Member<E> {
 impl<E> Member<E> {
     fn new(endpoint: Endpoint<E>) -> Self {
         Self {
+            bodies: Arc::clone(&endpoint.bodies),
             endpoint: Arc::new(endpoint),
             not_before: Timestamp::ZERO,
         }
@@ -608,9 +611,10 @@ fn is_out(ladder: &Ladder) -> bool {
 }
 
 /// The state of an endpoint's gate, as far as the pool knows it.
+#[inline]
 fn gate_state<E>(endpoint: &pool::Endpoint<Member<E>>) -> GateState {
     let member = endpoint.data();
-    let bodies = member.endpoint.bodies.load(Ordering::Relaxed);
+    let bodies = member.bodies.load(Ordering::Relaxed);
     GateState {
         opens_at: member.not_before,
         in_flight: endpoint.in_flight().saturating_add(bodies),

@@ -41,8 +41,9 @@ pub(crate) struct Selection<'s> {
 }
 
 impl Selection<'_> {
+    #[inline]
     fn allows(&self, id: EndpointId) -> bool {
-        !self.excluded.contains(&id)
+        self.excluded.is_empty() || !self.excluded.contains(&id)
     }
 }
 
